@@ -1,0 +1,36 @@
+//! The engine of one node: a graph of stages, cut into slices, driven by cycles.
+//!
+//! ```text
+//!  source ─▶ link ─▶ stage ─▶ link ─▶ stage ─▶ link ─▶ sink
+//!    │ cuts its input into cycles        │ runs a slice on its whole input of a cycle
+//!    ▼                                   ▼
+//!  ledger: cycle → end position       thread-control table: slice → worker
+//! ```
+//!
+//! Read in this order: [`block`], [`rows`], [`operator`], [`source`], [`sink`], [`partition`].
+//!
+//! Invariants: a slice's output of a cycle is the same bytes on every replay; an effect of a cycle
+//! leaves the job only after the ledger holds its cut; nothing here reads a clock, a file or a
+//! socket but through `tidemill-env`.
+
+pub mod block;
+pub mod graph;
+pub mod letter;
+pub mod operator;
+pub mod partition;
+pub mod progress;
+pub mod rows;
+pub mod sink;
+pub mod source;
+pub mod trial;
+
+pub use block::{Block, Payload, Routing, Selection, TIME_COLUMN, VALUE_COLUMN, rows_schema};
+pub use graph::{GraphError, JobGraph, Link, Node, NodeId, NodeKind};
+pub use operator::{
+    Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, SliceState,
+};
+pub use partition::Partition;
+pub use progress::{Progress, SinkProgress, SourceProgress, StageProgress};
+pub use rows::{Rows, RowsPool};
+pub use sink::{Sink, SinkError};
+pub use source::{Position, Read, ReadRequest, Source, SourceError, SourceFactory};

@@ -1,0 +1,245 @@
+//! What a stage runs: an [`OperatorFactory`] makes one [`Operator`] a lane and one state a slice.
+//!
+//! ```text
+//! stage ┬ lane (the slices one worker runs) ── operator: compiled expressions, scratch memory
+//!       │   ├ slice 0 ── state
+//!       │   └ slice 1 ── state                 moves between lanes when threads change
+//!       └ lane …
+//! ```
+//!
+//! An operator is called once a cycle, with the lane's whole input of that cycle. What it writes
+//! must be a function of state, input and [`Context`] alone, slice by slice in ascending order:
+//! then a slice's output is the same bytes whatever the threads did (DESIGN 9, invariant 4).
+//! The clock, randomness and the order of a hash map have no place in it.
+
+use crate::block::{Block, Payload};
+use crate::rows::{Rows, RowsPool};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use std::{any::Any, ops::Range, sync::Arc};
+use tidemill_types::{Cycle, Micros, SliceId};
+
+/// The state of one slice. What is in it belongs to the operator.
+pub type SliceState = Box<dyn Any + Send>;
+
+/// What a stage runs, shared by its lanes.
+pub trait OperatorFactory: Send + Sync {
+    /// Schemas of the outputs: the main one first, then side outputs.
+    fn outputs(&self) -> Vec<SchemaRef>;
+    /// An operator for one lane.
+    fn operator(&self) -> Box<dyn Operator>;
+    /// The empty state of a slice.
+    fn state(&self, slice: SliceId) -> SliceState;
+    /// Whether the lane must be called in cycles without input, because event time alone can
+    /// make it write (windows, joins). Default: no.
+    fn wants_time(&self) -> bool {
+        false
+    }
+}
+
+/// The work of one lane.
+pub trait Operator: Send {
+    /// Processes the whole input of one cycle.
+    ///
+    /// # Errors
+    /// An error fails the job, with the stage, slice, cycle and row of [`Context::at`].
+    fn cycle(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Result<(), OperatorError>;
+}
+
+/// Why an operator cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct OperatorError {
+    /// What happened, for a person.
+    pub message: String,
+}
+
+impl OperatorError {
+    /// An error with this message.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into() }
+    }
+}
+
+/// The input of a lane in one cycle. A port is one of the operator's inputs, such as the left
+/// side of a join; links of a union share a port.
+#[derive(Debug, Default)]
+pub struct CycleInput {
+    /// By port: the blocks, in the order of upstream and sequence. All of them hold rows of the lane.
+    pub ports: Vec<Vec<Arc<Block>>>,
+}
+
+impl CycleInput {
+    /// The blocks of one port, in order.
+    #[must_use]
+    pub fn port(&self, port: usize) -> &[Arc<Block>] {
+        self.ports.get(port).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether there is no row.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ports.iter().all(Vec::is_empty)
+    }
+}
+
+/// Where an operator stands: the cycle, its time, its slices and their state.
+pub struct Context<'a> {
+    /// The cycle.
+    pub cycle: Cycle,
+    /// The recorded time of the cycle: the only clock an operator has.
+    pub cycle_time: Micros,
+    /// A seed of the cycle, the same on every replay.
+    pub seed: u64,
+    /// By port, the watermark as of the end of this cycle. A record whose time is below the
+    /// watermark of an *earlier* cycle is late.
+    pub watermarks: &'a [Micros],
+    /// Lowest watermark of all ports as of the end of this cycle.
+    pub watermark: Micros,
+    /// Lowest watermark of all ports as of the end of the previous cycle.
+    pub watermark_before: Micros,
+    /// By port: no more records come after this cycle.
+    pub ended: &'a [bool],
+    /// The slices of this lane.
+    pub slices: Range<u32>,
+    pub(crate) states: &'a mut [SliceState],
+    pub(crate) place: Place,
+    pub(crate) letters: &'a mut Vec<DeadLetter>,
+}
+
+/// The slice and row being processed, for errors.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    pub(crate) slice: Option<SliceId>,
+    pub(crate) row: Option<usize>,
+}
+
+/// A record that could not be processed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The stage or source that refused it.
+    pub stage: String,
+    /// The cycle in which it came.
+    pub cycle: Cycle,
+    /// Where it stood: file, byte offset and line; or slice and row.
+    pub position: String,
+    /// Why it was refused.
+    pub reason: String,
+    /// Its bytes, cut to the limit.
+    pub record: Vec<u8>,
+}
+
+impl Context<'_> {
+    /// Whether no more records come after this cycle, from any port.
+    #[must_use]
+    pub fn all_ended(&self) -> bool {
+        self.ended.iter().all(|ended| *ended)
+    }
+
+    /// The state of a slice of this lane.
+    ///
+    /// # Panics
+    /// Panics if the slice is not of this lane, or its state is of another type: both are errors
+    /// of the operator's programmer.
+    pub fn state<T: 'static>(&mut self, slice: SliceId) -> &mut T {
+        self.place.slice = Some(slice);
+        let index = (slice.0 - self.slices.start) as usize;
+        self.states[index].downcast_mut().expect("the type that the factory made")
+    }
+
+    /// Notes which record is being processed; an error or a panic names it.
+    pub fn at(&mut self, slice: SliceId, row: usize) {
+        self.place = Place { slice: Some(slice), row: Some(row) };
+    }
+
+    /// Sends a record to the dead-letter sink. `row` counts within the slice's input of the cycle.
+    pub fn dead_letter(&mut self, slice: SliceId, row: usize, reason: String, record: &[u8]) {
+        let kept = record.len().min(tidemill_types::limits::DEAD_LETTER_BYTES_MAX);
+        self.letters.push(DeadLetter {
+            stage: String::new(),
+            cycle: self.cycle,
+            position: format!("slice {slice}, row {row}"),
+            reason,
+            record: record[..kept].to_vec(),
+        });
+    }
+}
+
+/// Takes what a lane writes in a cycle: port 0 is the main output, others are side outputs.
+/// Rows must be written in ascending order of their slice.
+pub struct Output {
+    pub(crate) pool: Arc<RowsPool>,
+    pub(crate) slice: SliceId,
+    pub(crate) emitted: Vec<(usize, SliceId, Payload)>,
+    pub(crate) rows: Option<Rows>,
+    pub(crate) rows_bytes_max: usize,
+}
+
+impl Output {
+    /// An empty output whose byte records are cut into blocks of `rows_bytes_max` bytes.
+    #[must_use]
+    pub fn new(rows_bytes_max: usize) -> Self {
+        Self {
+            pool: RowsPool::new(64),
+            slice: SliceId(0),
+            emitted: Vec::new(),
+            rows: None,
+            rows_bytes_max: rows_bytes_max.clamp(1, 1 << 30),
+        }
+    }
+
+    /// Says that what follows is written by `slice`. Needed only where a stage is read by a
+    /// stateful stage with the partition `local`; others may write for several slices at once.
+    pub fn set_slice(&mut self, slice: SliceId) {
+        if self.slice != slice {
+            self.flush_rows();
+            self.slice = slice;
+        }
+    }
+
+    /// Writes columns to the main output.
+    pub fn emit(&mut self, batch: RecordBatch) {
+        self.emit_to(0, batch);
+    }
+
+    /// Writes columns to an output.
+    pub fn emit_to(&mut self, port: usize, batch: RecordBatch) {
+        if batch.num_rows() > 0 {
+            self.flush_rows();
+            self.emitted.push((port, self.slice, Payload::Arrow(batch)));
+        }
+    }
+
+    /// Writes one byte record to the main output.
+    pub fn push(&mut self, record: &[u8]) {
+        self.push_with(|bytes| bytes.extend_from_slice(record));
+    }
+
+    /// Writes one byte record that `write` appends to the bytes.
+    pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let rows = self.rows.get_or_insert_with(|| self.pool.take());
+        rows.push_with(write);
+        if rows.bytes() >= self.rows_bytes_max {
+            self.flush_rows();
+        }
+    }
+
+    /// Ends the byte records written so far.
+    pub fn flush_rows(&mut self) {
+        if let Some(rows) = self.rows.take_if(|rows| !rows.is_empty()) {
+            self.emitted.push((0, self.slice, Payload::Rows(rows)));
+        }
+    }
+
+    /// What was written, for tests of operators: port and columns, in order.
+    pub fn take_batches(&mut self) -> Vec<(usize, RecordBatch)> {
+        self.flush_rows();
+        let batch = |payload: Payload| Block::whole(payload, SliceId(0)).batch();
+        self.emitted.drain(..).map(|(port, _, payload)| (port, batch(payload))).collect()
+    }
+}

@@ -1,0 +1,242 @@
+//! Key → slice: a stable hash of the key's values, and the rows of a block in order of slice.
+//!
+//! - The hash is of *values*: an `Int32` 5 and an `Int64` 5 are the same key, so that two inputs
+//!   of a join meet in one slice. Its output never changes (rapidhash v3): state is stored by it.
+//! - A slice is a range of the hash: slice `s` of `n` holds the hashes from `s/n` to `(s+1)/n`.
+
+use crate::block::{Payload, Routing};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, GenericByteArray, PrimitiveArray, RecordBatch,
+    cast::AsArray,
+    types::{
+        ArrowPrimitiveType, ByteArrayType, Date32Type, Date64Type, Float32Type, Float64Type,
+        Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
+        TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
+        UInt16Type, UInt32Type, UInt64Type,
+    },
+};
+use arrow_schema::{DataType, TimeUnit};
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_inline};
+
+#[cfg(test)]
+mod tests;
+
+/// How rows reach the slices of the stage that reads them (Neptune 3.1.6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Partition {
+    /// By the hash of these columns; of byte records, by the whole record.
+    Key(Vec<usize>),
+    /// All to slice 0.
+    One,
+    /// A copy to each slice.
+    All,
+    /// Evenly, by a seed that replays: the rows of a block go round the slices.
+    Random,
+    /// To the slice with the number of the sending slice.
+    Local,
+}
+
+const SECRETS: RapidSecrets = RapidSecrets::seed(0x7469_6465_6d69_6c6c);
+const NULL_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Hash of bytes as a key.
+#[inline]
+#[must_use]
+pub fn hash_bytes(bytes: &[u8]) -> u64 {
+    rapidhash_v3_inline::<true, false, false>(bytes, &SECRETS)
+}
+
+/// Hash of a number as a key.
+#[inline]
+#[must_use]
+pub fn hash_number(number: u64) -> u64 {
+    let wide = u128::from(number ^ 0x2d35_8dcc_aa6c_78a5) * 0x8bb8_4b93_962e_acc9_u128;
+    let folded = (wide as u64) ^ ((wide >> 64) as u64);
+    let wide = u128::from(folded ^ NULL_HASH) * 0x4b33_a62e_d433_d4a3_u128;
+    (wide as u64) ^ ((wide >> 64) as u64)
+}
+
+/// The slice of a hash.
+#[inline]
+#[must_use]
+pub fn slice_of(hash: u64, slices: u32) -> u32 {
+    (((hash >> 32) * u64::from(slices)) >> 32) as u32
+}
+
+/// Why a column cannot be a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a column of type {0} cannot be a key")]
+pub struct KeyTypeError(pub DataType);
+
+/// Whether a column of this type can be a key.
+///
+/// # Errors
+/// It cannot.
+pub fn check_key_type(data_type: &DataType) -> Result<(), KeyTypeError> {
+    let mut probe = Vec::new();
+    hash_column(&arrow_array::new_empty_array(data_type), true, &mut probe)
+}
+
+/// Key hashes of all rows of a batch, by row number.
+///
+/// # Errors
+/// A column cannot be a key.
+pub fn hash_columns(batch: &RecordBatch, columns: &[usize]) -> Result<Vec<u64>, KeyTypeError> {
+    let mut hashes = vec![NULL_HASH; batch.num_rows()];
+    for (nth, column) in columns.iter().enumerate() {
+        hash_column(batch.column(*column), nth == 0, &mut hashes)?;
+    }
+    Ok(hashes)
+}
+
+/// Puts the hash of one value to that of the columns before it.
+#[inline]
+fn combine(first: bool, slot: &mut u64, hash: u64) {
+    *slot = if first { hash } else { hash_number(slot.rotate_left(17) ^ hash) };
+}
+
+fn hash_column(column: &ArrayRef, first: bool, hashes: &mut [u64]) -> Result<(), KeyTypeError> {
+    macro_rules! numbers {
+        ($kind:ty, $widen:expr) => {
+            hash_primitive(column.as_primitive::<$kind>(), first, hashes, $widen)
+        };
+    }
+    match column.data_type() {
+        DataType::Int8 => numbers!(Int8Type, |v| i64::from(v) as u64),
+        DataType::Int16 => numbers!(Int16Type, |v| i64::from(v) as u64),
+        DataType::Int32 => numbers!(Int32Type, |v| i64::from(v) as u64),
+        DataType::Int64 => numbers!(Int64Type, |v| v as u64),
+        DataType::UInt8 => numbers!(UInt8Type, u64::from),
+        DataType::UInt16 => numbers!(UInt16Type, u64::from),
+        DataType::UInt32 => numbers!(UInt32Type, u64::from),
+        DataType::UInt64 => numbers!(UInt64Type, |v| v),
+        DataType::Float32 => numbers!(Float32Type, |v| float_bits(f64::from(v))),
+        DataType::Float64 => numbers!(Float64Type, float_bits),
+        DataType::Date32 => numbers!(Date32Type, |v| i64::from(v) as u64),
+        DataType::Date64 => numbers!(Date64Type, |v| v as u64),
+        DataType::Timestamp(TimeUnit::Second, _) => numbers!(TimestampSecondType, |v| v as u64),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => {
+            numbers!(TimestampMillisecondType, |v| v as u64);
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            numbers!(TimestampMicrosecondType, |v| v as u64);
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            numbers!(TimestampNanosecondType, |v| v as u64);
+        }
+        DataType::Boolean => hash_booleans(column.as_boolean(), first, hashes),
+        DataType::Utf8 => hash_byte_array(column.as_string::<i32>(), first, hashes),
+        DataType::LargeUtf8 => hash_byte_array(column.as_string::<i64>(), first, hashes),
+        DataType::Binary => hash_byte_array(column.as_binary::<i32>(), first, hashes),
+        DataType::LargeBinary => hash_byte_array(column.as_binary::<i64>(), first, hashes),
+        DataType::Utf8View => {
+            let values = column.as_string_view();
+            for (row, slot) in hashes.iter_mut().enumerate() {
+                let null = values.is_null(row);
+                let hash = if null { NULL_HASH } else { hash_bytes(values.value(row).as_bytes()) };
+                combine(first, slot, hash);
+            }
+        }
+        DataType::Null => hashes.iter_mut().for_each(|slot| combine(first, slot, NULL_HASH)),
+        other => return Err(KeyTypeError(other.clone())),
+    }
+    Ok(())
+}
+
+/// Bits of a float, with one zero and one NaN.
+fn float_bits(value: f64) -> u64 {
+    if value == 0.0 {
+        0
+    } else if value.is_nan() {
+        f64::NAN.to_bits()
+    } else {
+        value.to_bits()
+    }
+}
+
+fn hash_primitive<T: ArrowPrimitiveType>(
+    column: &PrimitiveArray<T>,
+    first: bool,
+    hashes: &mut [u64],
+    widen: impl Fn(T::Native) -> u64,
+) {
+    if column.null_count() == 0 {
+        for (slot, value) in hashes.iter_mut().zip(column.values()) {
+            combine(first, slot, hash_number(widen(*value)));
+        }
+    } else {
+        for (slot, value) in hashes.iter_mut().zip(column.iter()) {
+            combine(first, slot, value.map_or(NULL_HASH, |value| hash_number(widen(value))));
+        }
+    }
+}
+
+fn hash_booleans(column: &BooleanArray, first: bool, hashes: &mut [u64]) {
+    for (slot, value) in hashes.iter_mut().zip(column.iter()) {
+        combine(first, slot, value.map_or(NULL_HASH, |value| hash_number(u64::from(value))));
+    }
+}
+
+fn hash_byte_array<T: ByteArrayType>(column: &GenericByteArray<T>, first: bool, hashes: &mut [u64])
+where
+    T::Native: AsRef<[u8]>,
+{
+    for (row, slot) in hashes.iter_mut().enumerate() {
+        let null = column.is_null(row);
+        let hash = if null { NULL_HASH } else { hash_bytes(column.value(row).as_ref()) };
+        combine(first, slot, hash);
+    }
+}
+
+/// Sorts rows by slice, by counting; the order within a slice stays. Uses the memory of `routing`.
+pub fn sort_by_slice(slices_of_rows: &[u32], slices: u32, routing: &mut Routing) {
+    let starts = &mut routing.starts;
+    starts.clear();
+    starts.resize(slices as usize + 1, 0);
+    for slice in slices_of_rows {
+        starts[*slice as usize + 1] += 1;
+    }
+    for s in 1..starts.len() {
+        starts[s] += starts[s - 1];
+    }
+    let mut next = starts.clone();
+    routing.order.clear();
+    routing.order.resize(slices_of_rows.len(), 0);
+    for (row, slice) in slices_of_rows.iter().enumerate() {
+        let at = &mut next[*slice as usize];
+        routing.order[*at as usize] = row as u32;
+        *at += 1;
+    }
+}
+
+/// Routes the rows of a block by key.
+///
+/// # Errors
+/// A column cannot be a key.
+pub fn route_by_key(
+    payload: &Payload,
+    columns: &[usize],
+    slices: u32,
+) -> Result<Routing, KeyTypeError> {
+    let hashes = match payload {
+        Payload::Arrow(batch) => hash_columns(batch, columns)?,
+        Payload::Rows(rows) => rows.iter().map(hash_bytes).collect(),
+    };
+    let mut routing = Routing::default();
+    let slices_of_rows: Vec<u32> = hashes.iter().map(|hash| slice_of(*hash, slices)).collect();
+    sort_by_slice(&slices_of_rows, slices, &mut routing);
+    routing.hashes = hashes;
+    Ok(routing)
+}
+
+/// Routes `count` rows round the slices, starting at a slice that `seed` decides.
+#[must_use]
+pub fn route_at_random(count: usize, slices: u32, seed: u64) -> Routing {
+    let first = slice_of(hash_number(seed), slices);
+    let slices_of_rows: Vec<u32> = (0..count)
+        .map(|row| ((row as u64 + u64::from(first)) % u64::from(slices)) as u32)
+        .collect();
+    let mut routing = Routing::default();
+    sort_by_slice(&slices_of_rows, slices, &mut routing);
+    routing
+}

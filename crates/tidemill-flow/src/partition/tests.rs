@@ -1,0 +1,74 @@
+//! The hash is stable and of values; routing loses, repeats and reorders nothing.
+
+use super::*;
+use arrow_array::{Int32Array, Int64Array, StringArray, StringViewArray};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+    RecordBatch::try_from_iter_with_nullable(
+        columns.into_iter().map(|(name, column)| (name, column, true)),
+    )
+    .expect("columns of one length")
+}
+
+#[test]
+fn the_hash_never_changes() {
+    // State on disk is placed by these numbers.
+    assert_eq!(hash_number(5), 0xe4a5_cbad_9e63_8e8c_u64);
+    assert_eq!(hash_bytes(b"tide"), 0x3d4b_c6a0_7e3a_8b0d_u64);
+}
+
+#[test]
+fn equal_values_of_different_types_meet() {
+    let narrow = batch(vec![("k", Arc::new(Int32Array::from(vec![Some(5), None, Some(-7)])))]);
+    let wide = batch(vec![("k", Arc::new(Int64Array::from(vec![Some(5), None, Some(-7)])))]);
+    assert_eq!(hash_columns(&narrow, &[0]), hash_columns(&wide, &[0]));
+    let text = batch(vec![("k", Arc::new(StringArray::from(vec!["a", "", "tide"])))]);
+    let view = batch(vec![("k", Arc::new(StringViewArray::from(vec!["a", "", "tide"])))]);
+    assert_eq!(hash_columns(&text, &[0]), hash_columns(&view, &[0]));
+}
+
+#[test]
+fn the_order_of_key_columns_matters() {
+    let two = batch(vec![
+        ("a", Arc::new(Int64Array::from(vec![1, 2]))),
+        ("b", Arc::new(Int64Array::from(vec![2, 1]))),
+    ]);
+    let hashes = hash_columns(&two, &[0, 1]).expect("integers are keys");
+    assert_ne!(hashes[0], hashes[1]);
+}
+
+proptest! {
+    #[test]
+    fn every_row_is_routed_once_and_in_order(
+        keys in prop::collection::vec(any::<i64>(), 0..500),
+        slices in 1_u32..100,
+    ) {
+        let rows = keys.len();
+        let payload = Payload::Arrow(batch(vec![("k", Arc::new(Int64Array::from(keys.clone())))]));
+        let routing = route_by_key(&payload, &[0], slices).expect("integers are keys");
+        let mut seen = vec![false; rows];
+        prop_assert_eq!(routing.starts.len(), slices as usize + 1);
+        prop_assert_eq!(routing.starts[slices as usize] as usize, rows);
+        for slice in 0..slices as usize {
+            let (from, to) = (routing.starts[slice] as usize, routing.starts[slice + 1] as usize);
+            let mine = &routing.order[from..to];
+            prop_assert!(mine.windows(2).all(|pair| pair[0] < pair[1]));
+            for row in mine {
+                prop_assert_eq!(slice_of(routing.hashes[*row as usize], slices) as usize, slice);
+                prop_assert!(!std::mem::replace(&mut seen[*row as usize], true));
+            }
+        }
+        prop_assert!(seen.into_iter().all(|it| it));
+    }
+
+    #[test]
+    fn random_routing_is_even_and_replays(count in 0_usize..500, slices in 1_u32..50, seed: u64) {
+        let routing = route_at_random(count, slices, seed);
+        prop_assert_eq!(&route_at_random(count, slices, seed).order, &routing.order);
+        let sizes: Vec<u32> = routing.starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let spread = sizes.iter().max().expect("a slice") - sizes.iter().min().expect("a slice");
+        prop_assert!(spread <= 1);
+    }
+}

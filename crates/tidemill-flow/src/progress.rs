@@ -1,0 +1,76 @@
+//! How far a job is: numbers that its threads count and anyone may read.
+
+use serde::Serialize;
+use tidemill_types::Cycle;
+
+/// A job at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Progress {
+    /// The last cycle that every source slice has cut.
+    pub cycle_cut: Cycle,
+    /// The last cycle that every sink has committed.
+    pub cycle_committed: Cycle,
+    /// Sources, in the order of the graph.
+    pub sources: Vec<SourceProgress>,
+    /// Stages, in the order of the graph.
+    pub stages: Vec<StageProgress>,
+    /// Sinks, in the order of the graph.
+    pub sinks: Vec<SinkProgress>,
+    /// Records that could not be processed.
+    pub dead_letters: u64,
+    /// Records dropped under overload (`at-most-once`).
+    pub shed: u64,
+    /// Worker threads now.
+    pub workers: usize,
+    /// Whether all sources have ended and all sinks are closed.
+    pub finished: bool,
+}
+
+/// A source at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SourceProgress {
+    /// Its name.
+    pub name: String,
+    /// Records read.
+    pub records: u64,
+    /// Input bytes read.
+    pub bytes: u64,
+    /// Where it stands, in its own unit.
+    pub position: u64,
+    /// Where it will end, in the same unit, if that is known.
+    pub total: Option<u64>,
+    /// Cycles cut but not yet committed by the sinks.
+    pub lag_cycles: u64,
+    /// Whether it has ended.
+    pub ended: bool,
+}
+
+/// A stage at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct StageProgress {
+    /// Its name.
+    pub name: String,
+    /// Its slices.
+    pub slices: u32,
+    /// Rows taken.
+    pub rows_in: u64,
+    /// Rows written.
+    pub rows_out: u64,
+    /// Rows written to side outputs, such as late ones.
+    pub rows_side: u64,
+    /// Time its operator worked, in microseconds, over all workers.
+    pub busy_us: u64,
+    /// Bytes that wait on its incoming links.
+    pub waiting_bytes: u64,
+    /// The last cycle that all its slices have processed.
+    pub cycle: Cycle,
+}
+
+/// A sink at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SinkProgress {
+    /// Its name.
+    pub name: String,
+    /// Rows written and committed.
+    pub rows: u64,
+}

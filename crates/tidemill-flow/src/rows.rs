@@ -1,0 +1,144 @@
+//! Byte records in Arrow's binary layout, pooled: a relay of small messages allocates nothing.
+
+use crate::block::rows_schema;
+use arrow_array::{ArrayRef, BinaryArray, RecordBatch};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use crossbeam_queue::ArrayQueue;
+use std::sync::Arc;
+
+/// Byte records, back to back, with the offset of each: `offsets[i]..offsets[i + 1]`.
+#[derive(Debug)]
+pub struct Rows {
+    offsets: Vec<i32>,
+    bytes: Vec<u8>,
+    /// Where the memory goes when the last reader is done.
+    home: Option<Arc<RowsPool>>,
+}
+
+/// Memory of finished [`Rows`], kept for the next.
+#[derive(Debug)]
+pub struct RowsPool {
+    free: ArrayQueue<(Vec<i32>, Vec<u8>)>,
+}
+
+impl RowsPool {
+    /// A pool that keeps up to `count` pieces of memory.
+    #[must_use]
+    pub fn new(count: usize) -> Arc<Self> {
+        Arc::new(Self { free: ArrayQueue::new(count.max(1)) })
+    }
+
+    /// Empty rows, in used memory where there is some.
+    #[must_use]
+    pub fn take(self: &Arc<Self>) -> Rows {
+        let (mut offsets, mut bytes) = self.free.pop().unwrap_or_default();
+        offsets.clear();
+        bytes.clear();
+        offsets.push(0);
+        Rows { offsets, bytes, home: Some(Arc::clone(self)) }
+    }
+}
+
+impl Default for Rows {
+    fn default() -> Self {
+        Self { offsets: vec![0], bytes: Vec::new(), home: None }
+    }
+}
+
+impl Drop for Rows {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.take() {
+            // A full pool lets the memory go.
+            let memory = (std::mem::take(&mut self.offsets), std::mem::take(&mut self.bytes));
+            drop(home.free.push(memory));
+        }
+    }
+}
+
+impl Rows {
+    /// Number of records.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Whether there is no record.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Size in bytes: records and their offsets.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len() + self.offsets.len() * 4
+    }
+
+    /// The records back to back.
+    #[must_use]
+    pub fn values(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Where each record starts, and where the last one ends.
+    #[must_use]
+    pub fn offsets(&self) -> &[i32] {
+        &self.offsets
+    }
+
+    /// Record `index`.
+    ///
+    /// # Panics
+    /// Panics if there is no such record.
+    #[must_use]
+    pub fn get(&self, index: usize) -> &[u8] {
+        &self.bytes[self.offsets[index] as usize..self.offsets[index + 1] as usize]
+    }
+
+    /// The records in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.offsets.windows(2).map(|pair| &self.bytes[pair[0] as usize..pair[1] as usize])
+    }
+
+    /// Adds a record.
+    ///
+    /// # Panics
+    /// Panics past 2 GiB; blocks are flushed long before.
+    pub fn push(&mut self, record: &[u8]) {
+        self.bytes.extend_from_slice(record);
+        self.end_record();
+    }
+
+    /// Adds a record that `write` appends to the bytes.
+    pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
+        self.end_record();
+    }
+
+    fn end_record(&mut self) {
+        let end = i32::try_from(self.bytes.len()).expect("blocks are flushed long before 2 GiB");
+        self.offsets.push(end);
+    }
+
+    /// Takes both parts to be filled from a frame; [`Self::checked`] must follow.
+    pub fn parts_mut(&mut self) -> (&mut Vec<i32>, &mut Vec<u8>) {
+        (&mut self.offsets, &mut self.bytes)
+    }
+
+    /// Whether the offsets start at 0, never fall, and end at the end of the bytes.
+    #[must_use]
+    pub fn checked(&self) -> bool {
+        self.offsets.first() == Some(&0)
+            && self.offsets.windows(2).all(|pair| pair[0] <= pair[1])
+            && self.offsets.last().is_some_and(|end| usize::try_from(*end) == Ok(self.bytes.len()))
+    }
+
+    /// One binary column with a copy of the records.
+    #[must_use]
+    pub fn to_batch(&self) -> RecordBatch {
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets.clone()));
+        let column = BinaryArray::new(offsets, Buffer::from(self.bytes.as_slice()), None);
+        RecordBatch::try_new(rows_schema(), vec![Arc::new(column) as ArrayRef])
+            .expect("one binary column, as the schema says")
+    }
+}

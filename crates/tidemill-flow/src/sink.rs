@@ -1,0 +1,54 @@
+//! Where a job's results go: a [`Sink`] takes the rows of each cycle, then commits the cycle.
+
+use crate::block::Block;
+use std::sync::Arc;
+use tidemill_types::Cycle;
+
+/// Why a sink cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct SinkError {
+    /// What happened and where, for a person.
+    pub message: String,
+}
+
+impl SinkError {
+    /// An error with this message.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into() }
+    }
+}
+
+/// A place for results.
+///
+/// Exactly-once rests on [`Sink::open`]: a sink stores the last committed cycle together with its
+/// data, so that a replay can leave out what is already there (DESIGN 1, "Output").
+pub trait Sink: Send {
+    /// Prepares the sink and says the last cycle that it holds: [`Cycle::NONE`] if it is new.
+    /// Rows of cycles after that one, left by a crash, are removed. With `resume` false, what an
+    /// earlier job left is replaced.
+    ///
+    /// # Errors
+    /// The sink cannot be written.
+    fn open(&mut self, resume: bool) -> Result<Cycle, SinkError>;
+
+    /// Takes the rows of a cycle, in order. Called once a cycle at most, and only for cycles
+    /// after the last one held.
+    ///
+    /// # Errors
+    /// The rows could not be taken.
+    fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError>;
+
+    /// Makes everything up to and including `cycle` visible, together with the number itself.
+    /// Called only once the ledger holds the cycle.
+    ///
+    /// # Errors
+    /// The cycle could not be committed.
+    fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError>;
+
+    /// Ends the sink: everything committed is flushed to where it will stay.
+    ///
+    /// # Errors
+    /// Something could not be flushed.
+    fn close(&mut self) -> Result<(), SinkError>;
+}

@@ -1,0 +1,105 @@
+//! Where a job's records come from: a [`Source`] is one source slice.
+
+use crate::block::Payload;
+use crate::operator::DeadLetter;
+use arrow_schema::SchemaRef;
+use serde::{Deserialize, Serialize};
+use tidemill_types::{Cycle, Micros};
+
+/// A place in a source: a byte offset, a record number, whatever the source counts. Only the
+/// source itself reads it. It is written to the ledger as the end of a cycle.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Position(pub u64);
+
+/// Opens the slices of a source.
+pub trait SourceFactory: Send + Sync {
+    /// Schema of the records, with the hidden time column if the source has event time.
+    fn schema(&self) -> SchemaRef;
+    /// How many slices the source has.
+    fn slices(&self) -> u32 {
+        1
+    }
+    /// Opens a slice at its start.
+    ///
+    /// # Errors
+    /// The source cannot be opened.
+    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError>;
+    /// Whether records come by themselves, in their own time (a socket, a clock), and not as fast
+    /// as they are read. A cycle of a live source ends by time.
+    fn live(&self) -> bool {
+        false
+    }
+    /// Size of what is to be read, in the unit of [`Position`], if it is known: for progress.
+    fn total(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Why a source cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct SourceError {
+    /// What happened and where, for a person.
+    pub message: String,
+}
+
+impl SourceError {
+    /// An error with this message.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into() }
+    }
+}
+
+/// What a source may still read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadRequest {
+    /// The cycle that the records will belong to.
+    pub cycle: Cycle,
+    /// Most input bytes to read now (a source may go over by one record).
+    pub bytes: usize,
+    /// Most records to read now.
+    pub records: usize,
+    /// In a replay: read up to here and not further.
+    pub until: Option<Position>,
+}
+
+/// What a source read.
+#[derive(Debug)]
+pub enum Read {
+    /// Records. `bytes` is how much input they took.
+    Rows {
+        /// The records; may be empty if all of them were dead letters.
+        payload: Payload,
+        /// Input bytes they took.
+        bytes: usize,
+    },
+    /// Nothing now; ask again when there may be more: at that moment, or when the source's
+    /// waker was called.
+    Idle {
+        /// When to ask again, as a time of the environment's monotonic clock, in microseconds.
+        until: Option<u64>,
+    },
+    /// Nothing more, ever.
+    End,
+}
+
+/// One slice of a source. It reads; the engine cuts what it reads into cycles.
+pub trait Source: Send {
+    /// Reads some records, at most one buffer full.
+    ///
+    /// # Errors
+    /// The source cannot go on: the job fails.
+    fn read(
+        &mut self,
+        request: &ReadRequest,
+        letters: &mut Vec<DeadLetter>,
+    ) -> Result<Read, SourceError>;
+
+    /// Where the source stands: after every record read so far.
+    fn position(&self) -> Position;
+
+    /// The watermark after the records read so far; [`Micros::MIN`] if there is no event time.
+    fn watermark(&self) -> Micros;
+}

@@ -1,0 +1,239 @@
+//! The job descriptor as plain values: what a job file says, before anything is looked up.
+//!
+//! ```text
+//! sources ──▶ stages ──▶ sinks          each names what it reads with `from`
+//! ```
+//!
+//! The grammar is public: it is extended, never renamed. Positions in the file are not kept
+//! here; a checker names a place by its path, such as `stages.late.where`.
+
+mod custom;
+mod stage;
+
+pub use stage::{
+    AggregateSpec, CountWindow, DedupSpec, EmptySpec, FlatMapSpec, JoinKind, JoinSpec,
+    PartitionSpec, SlidingWindow, StageSpec, TopSpec, WindowSpec,
+};
+
+use crate::units::{ByteSize, Span};
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Stages, sources and sinks keep the order of the file.
+pub type Named<T> = IndexMap<String, T>;
+
+/// The name that a sink's `from` uses for the job's dead letters.
+pub const DEAD_LETTER: &str = "dead_letter";
+
+/// A job: where records come from, what is done to them, where results go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobSpec {
+    /// The job's name: letters, digits, `-` and `_`.
+    pub name: String,
+    /// What a failure may do to the output.
+    #[serde(default)]
+    pub delivery: Delivery,
+    /// When a cycle ends: the first bound that is reached.
+    #[serde(default)]
+    pub cycle: CycleSpec,
+    /// Slices of every keyed stage (default 64).
+    #[serde(default = "default_slices")]
+    pub slices: u32,
+    /// Worker threads for this job on a node (default: the cores of the machine).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallelism: Option<usize>,
+    /// Buffers of the links between stages.
+    #[serde(default)]
+    pub buffer: BufferSpec,
+    /// LZ4 on links that leave the process.
+    #[serde(default)]
+    pub compression: CompressionSpec,
+    /// Where records come from.
+    pub sources: Named<SourceSpec>,
+    /// What is done to them.
+    #[serde(default)]
+    pub stages: Named<StageSpec>,
+    /// Where results go.
+    pub sinks: Named<SinkSpec>,
+}
+
+fn default_slices() -> u32 {
+    64
+}
+
+/// What a failure may do to the output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Delivery {
+    /// Every record counts once in the output, whatever fails.
+    #[default]
+    ExactlyOnce,
+    /// No record is lost; a replay may repeat some.
+    AtLeastOnce,
+    /// Nothing is replayed; under overload the oldest records are shed, and counted.
+    AtMostOnce,
+}
+
+/// When a cycle ends: the first bound that is reached. In a file: `10ms`, or a table of bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(with = "custom::CycleForm")]
+pub struct CycleSpec {
+    /// Longest time a live source collects one cycle (default 10ms).
+    pub time: Span,
+    /// Most input bytes of one source slice in a cycle (default 4MiB).
+    pub bytes: ByteSize,
+    /// Most records of one source slice in a cycle (default 100,000).
+    pub records: u64,
+}
+
+impl Default for CycleSpec {
+    fn default() -> Self {
+        Self { time: Span(10_000), bytes: ByteSize(4 << 20), records: 100_000 }
+    }
+}
+
+/// Buffers of the links between stages (Neptune 3.2.1, 3.2.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BufferSpec {
+    /// An outgoing buffer is flushed when it holds this many bytes (default 256KiB).
+    pub bytes: ByteSize,
+    /// … or when its first record is this old (default: the cycle's time).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timer: Option<Span>,
+    /// A link takes no new cycle once this many bytes wait on it (default 16MiB).
+    pub high_watermark: ByteSize,
+    /// … until no more than this many bytes wait on it (default 8MiB).
+    pub low_watermark: ByteSize,
+}
+
+impl Default for BufferSpec {
+    fn default() -> Self {
+        Self {
+            bytes: ByteSize(256 << 10),
+            timer: None,
+            high_watermark: ByteSize(16 << 20),
+            low_watermark: ByteSize(8 << 20),
+        }
+    }
+}
+
+/// LZ4 on links that leave the process (Neptune 3.2.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(with = "custom::CompressionForm")]
+pub enum CompressionSpec {
+    /// Never.
+    #[default]
+    Off,
+    /// Every buffer.
+    Always,
+    /// Only buffers that shrink to this share of their size or less, judged by a sample.
+    Selective {
+        /// Compressed size divided by size, above which a buffer is sent as it is.
+        coefficient: f64,
+    },
+}
+
+/// Where records come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SourceSpec {
+    /// Records of a file, read once from its start to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileSourceSpec>,
+    /// Event time of the records; needed by windows over time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<TimeSpec>,
+}
+
+/// Records of a file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileSourceSpec {
+    /// Path, relative to the job file.
+    pub path: String,
+    /// How the file's bytes are read as records.
+    pub format: Format,
+    /// Column types by name. Columns that are not named here are found from the file's head.
+    #[serde(default, skip_serializing_if = "Named::is_empty")]
+    pub schema: Named<String>,
+    /// How many records of the file's head decide the types of columns (default 10,000).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<usize>,
+}
+
+/// How bytes are read as records, or written from them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// One JSON object a line (NDJSON).
+    Json,
+    /// RFC 4180 with a header line.
+    Csv,
+    /// One record a line, in the column `text`.
+    Text,
+    /// InfluxDB line protocol.
+    Influx,
+    /// Arrow IPC, file or stream form.
+    Arrow,
+    /// Apache Parquet.
+    Parquet,
+}
+
+/// Event time of a source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TimeSpec {
+    /// The field: ISO 8601 text, or epoch milliseconds.
+    pub field: String,
+    /// How far the watermark trails the largest time seen (default none).
+    #[serde(default)]
+    pub lateness: Span,
+}
+
+/// Where results go: exactly one of the kinds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SinkSpec {
+    /// The stage or source whose rows are written; `dead_letter` is the job's bad records.
+    #[serde(deserialize_with = "custom::from_names")]
+    #[schemars(with = "custom::FromForm")]
+    pub from: Vec<String>,
+    /// A file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileSinkSpec>,
+    /// Standard output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<StdoutSpec>,
+    /// A stream of the log, by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<String>,
+    /// Rows are counted and dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blackhole: Option<EmptySpec>,
+}
+
+/// A file that a job writes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileSinkSpec {
+    /// Path, relative to the job file. An earlier file is replaced, unless the job resumes.
+    pub path: String,
+    /// How rows are written.
+    pub format: Format,
+}
+
+/// How rows are written to standard output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StdoutSpec {
+    /// `json`, `csv` or `text` (default `json`).
+    #[serde(default = "default_stdout_format")]
+    pub format: Format,
+}
+
+fn default_stdout_format() -> Format {
+    Format::Json
+}

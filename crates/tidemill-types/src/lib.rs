@@ -1,0 +1,13 @@
+//! The words of Tidemill: ids, units, limits, and settings as plain values.
+//!
+//! Read in this order: [`id`], [`units`], [`limits`], [`job`].
+//!
+//! Invariant: nothing in this crate does I/O, reads a clock or starts a thread.
+
+pub mod id;
+pub mod job;
+pub mod limits;
+pub mod units;
+
+pub use id::{Cycle, SliceId};
+pub use units::{ByteSize, Micros, Span};

@@ -1,0 +1,16 @@
+//! Every limit in one place. A limit is a bound on memory or time that no input can lift.
+
+/// Most slices a stage may have.
+pub const SLICES_MAX: u32 = 65_536;
+/// Most worker threads a job may have on a node.
+pub const WORKERS_MAX: usize = 1_024;
+/// Most stages, sources and sinks in one job.
+pub const STAGES_MAX: usize = 1_024;
+/// Largest single input record, in bytes; a longer one goes to the dead-letter sink, cut.
+pub const RECORD_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Largest frame on a link between processes, in bytes.
+pub const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Largest job file, in bytes.
+pub const JOB_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Most bytes of a bad record kept in its dead letter.
+pub const DEAD_LETTER_BYTES_MAX: usize = 64 * 1024;
