@@ -1,1 +1,16 @@
-//! Under construction.
+//! The node: reads a job, checks it, plans it as a graph, runs it.
+//!
+//! ```text
+//! text ─▶ descriptor ─▶ check ─▶ plan ─▶ graph of the engine
+//!             └───────────┴────────┴──▶ diagnostics: file, line, column, nearest name
+//! ```
+//!
+//! Read in this order: [`diagnostic`], [`descriptor`].
+//!
+//! Invariant: a job that is refused was not started: no file was written, no thread was made.
+
+pub mod descriptor;
+pub mod diagnostic;
+
+pub use descriptor::Descriptor;
+pub use diagnostic::{Diagnostic, Problem, Refused};

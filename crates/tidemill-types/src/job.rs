@@ -121,7 +121,7 @@ impl Default for BufferSpec {
 }
 
 /// LZ4 on links that leave the process (Neptune 3.2.5).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema)]
 #[schemars(with = "custom::CompressionForm")]
 pub enum CompressionSpec {
     /// Never.

@@ -4,7 +4,7 @@ use super::{CompressionSpec, CycleSpec};
 use crate::units::{ByteSize, Span};
 use schemars::JsonSchema;
 use serde::{
-    Deserialize, Deserializer,
+    Deserialize, Deserializer, Serialize, Serializer,
     de::{self, value::MapAccessDeserializer},
 };
 use std::fmt;
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for CycleSpec {
 }
 
 /// The long form of `compression`.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CompressionTable {
     selective: f64,
@@ -155,5 +155,17 @@ impl<'de> de::Visitor<'de> for CompressionVisitor {
 impl<'de> Deserialize<'de> for CompressionSpec {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         d.deserialize_any(CompressionVisitor)
+    }
+}
+
+impl Serialize for CompressionSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match *self {
+            Self::Off => serializer.serialize_str("off"),
+            Self::Always => serializer.serialize_str("always"),
+            Self::Selective { coefficient } => {
+                CompressionTable { selective: coefficient }.serialize(serializer)
+            }
+        }
     }
 }

@@ -1,0 +1,109 @@
+//! A job descriptor: its text, read into settings, with the place of every value.
+//!
+//! ```text
+//! text ─▶ tree with places ─▶ --set ─▶ settings        problem at a path ─▶ file:line:column
+//! ```
+//!
+//! YAML and JSON are read the same way: JSON is YAML. Nothing here opens a file.
+
+mod read;
+mod set;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use crate::diagnostic::{Diagnostic, Place, Problem};
+use tidemill_types::{job::JobSpec, limits::JOB_FILE_BYTES_MAX};
+use tree::Node;
+
+/// What a job file says, and where.
+#[derive(Clone, Debug)]
+pub struct Descriptor {
+    /// The settings.
+    pub spec: JobSpec,
+    /// The file, or another name for where the job comes from.
+    pub file: String,
+    text: String,
+    tree: Option<Node>,
+}
+
+/// Reads a job descriptor. `file` names it in errors.
+///
+/// # Errors
+/// The text is too long, is not YAML or JSON, or does not say a job; the error says where.
+pub fn parse(text: &str, file: &str) -> Result<Descriptor, Diagnostic> {
+    parse_with(text, file, &[] as &[&str])
+}
+
+/// Reads a job descriptor and sets values in it, each written `dotted.path=VALUE`.
+///
+/// # Errors
+/// As [`parse`]; or a path leads nowhere.
+pub fn parse_with<S: AsRef<str>>(
+    text: &str,
+    file: &str,
+    settings: &[S],
+) -> Result<Descriptor, Diagnostic> {
+    let refuse = |place: Option<Place>, problem: Problem| Diagnostic {
+        file: file.to_owned(),
+        place,
+        line: place.and_then(|place| line_of(text, place)),
+        problem,
+    };
+    if text.len() as u64 > JOB_FILE_BYTES_MAX {
+        let message = format!("the job file has {} bytes", text.len());
+        let problem = Problem::new::<String>([], message);
+        return Err(refuse(None, problem.expected(format!("at most {JOB_FILE_BYTES_MAX}"))));
+    }
+    let mut tree = Node::parse(text).map_err(|(place, problem)| refuse(place, problem))?;
+    for setting in settings {
+        set::set(&mut tree, setting.as_ref())
+            .map_err(|problem| Diagnostic { file: "--set".to_owned(), ..refuse(None, problem) })?;
+    }
+    let spec = read::read(&tree).map_err(|problem| refuse(place_of(&tree, &problem), problem))?;
+    Ok(Descriptor { spec, file: file.to_owned(), text: text.to_owned(), tree: Some(tree) })
+}
+
+impl Descriptor {
+    /// A descriptor that was made by a program and has no text. Problems name paths only.
+    #[must_use]
+    pub fn of(spec: JobSpec) -> Self {
+        let file = format!("job `{}`", spec.name);
+        Self { spec, file, text: String::new(), tree: None }
+    }
+
+    /// A problem with its place in the text.
+    #[must_use]
+    pub fn locate(&self, problem: Problem) -> Diagnostic {
+        let place = self.tree.as_ref().and_then(|tree| place_of(tree, &problem));
+        let line = place.and_then(|place| line_of(&self.text, place));
+        Diagnostic { file: self.file.clone(), place, line, problem }
+    }
+}
+
+/// Where the value of a problem stands: the value, or the nearest thing that holds it.
+fn place_of(tree: &Node, problem: &Problem) -> Option<Place> {
+    let mut at = tree;
+    let mut name_place = tree.place;
+    for name in &problem.path {
+        if let Some((name, value)) = at.get(name) {
+            (at, name_place) = (value, name.place);
+        } else if let Some(entry) = at.entry(name) {
+            (at, name_place) = (entry, entry.place);
+        } else {
+            // What is missing is looked for under the name of what should hold it.
+            return name_place;
+        }
+    }
+    if problem.at_name {
+        return name_place;
+    }
+    match problem.within {
+        Some(within) => at.place_within(within),
+        None => at.place,
+    }
+}
+
+fn line_of(text: &str, place: Place) -> Option<String> {
+    text.lines().nth(place.line - 1).map(str::to_owned)
+}

@@ -1,0 +1,324 @@
+//! Reads settings from a [`Node`]: a serde deserializer whose errors know path and place.
+//!
+//! Text fields take numbers as they were written; an empty value is an empty table or none.
+
+use super::tree::{Name, Node, Value};
+use crate::diagnostic::{Path, Problem, nearest, one_of};
+use serde::{
+    Deserializer,
+    de::{
+        self, DeserializeSeed, EnumAccess, Error as _, Expected, IntoDeserializer, MapAccess,
+        SeqAccess, Unexpected, VariantAccess, Visitor,
+    },
+    forward_to_deserialize_any,
+};
+use std::fmt;
+
+/// Reads a value of type `T`.
+pub(crate) fn read<T: de::DeserializeOwned>(node: &Node) -> Result<T, Problem> {
+    T::deserialize(node).map_err(|ReadError(mut problem)| {
+        problem.path.reverse();
+        *problem
+    })
+}
+
+/// A problem whose path is still being collected, innermost name first.
+#[derive(Debug)]
+pub(crate) struct ReadError(Box<Problem>);
+
+impl ReadError {
+    fn inside(mut self, name: &str) -> Self {
+        self.0.path.push(name.to_owned());
+        self
+    }
+
+    fn at_name(mut self) -> Self {
+        self.0.at_name = true;
+        self
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+fn unknown(kind: &str, name: &str, names: &[&'static str]) -> ReadError {
+    let mut problem = Problem::new(Path::new(), format!("unknown {kind} `{name}`"));
+    problem.expected = Some(one_of(names));
+    problem.nearest = nearest(name, names.iter().copied()).map(str::to_owned);
+    ReadError(Box::new(problem))
+}
+
+fn found(what: Unexpected<'_>) -> String {
+    match what {
+        Unexpected::Bool(value) => format!("found `{value}`"),
+        Unexpected::Unsigned(value) => format!("found the number `{value}`"),
+        Unexpected::Signed(value) => format!("found the number `{value}`"),
+        Unexpected::Float(value) => format!("found the number `{value}`"),
+        Unexpected::Str(value) => format!("found `{value}`"),
+        Unexpected::Unit | Unexpected::Option => "found nothing".to_owned(),
+        Unexpected::Seq => "found a list".to_owned(),
+        Unexpected::Map => "found a table".to_owned(),
+        other => format!("found {other}"),
+    }
+}
+
+/// What serde's derived code expects, in the words of a job file.
+fn wanted(expected: &dyn Expected) -> String {
+    let text = expected.to_string();
+    match text.as_str() {
+        "a string" => "text".to_owned(),
+        "a map" => "a table of names and values".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a boolean" => "`true` or `false`".to_owned(),
+        "u32" | "u64" | "usize" => "a whole number that is not negative".to_owned(),
+        "f64" => "a number".to_owned(),
+        text if text.starts_with("struct ") => "a table of fields".to_owned(),
+        text => text.to_owned(),
+    }
+}
+
+impl de::Error for ReadError {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self(Box::new(Problem::new(Path::new(), message.to_string())))
+    }
+
+    fn invalid_type(what: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self(Box::new(Problem::new(Path::new(), found(what)).expected(wanted(expected))))
+    }
+
+    fn invalid_value(what: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(what, expected)
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        unknown("field", field, expected).inside(field).at_name()
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
+        unknown("value", variant, expected)
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::custom(format!("the field `{field}` is missing")).at_name()
+    }
+}
+
+impl<'de> Deserializer<'de> for &'de Node {
+    type Error = ReadError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match &self.value {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(value) => visitor.visit_bool(*value),
+            Value::Unsigned(value) => visitor.visit_u64(*value),
+            Value::Signed(value) => visitor.visit_i64(*value),
+            Value::Float(value) => visitor.visit_f64(*value),
+            Value::Text(value) => visitor.visit_borrowed_str(value),
+            Value::List(entries) => visitor.visit_seq(Entries { entries, next: 0 }),
+            Value::Table(entries) => visitor.visit_map(Fields { entries, next: 0 }),
+        }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match &self.value {
+            Value::Bool(_) | Value::Unsigned(_) | Value::Signed(_) | Value::Float(_) => {
+                visitor.visit_borrowed_str(&self.raw)
+            }
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match &self.value {
+            Value::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match &self.value {
+            Value::Null => visitor.visit_map(Fields { entries: &[], next: 0 }),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        match &self.value {
+            Value::List(_) => Err(ReadError::invalid_type(Unexpected::Seq, &visitor)),
+            _ => self.deserialize_map(visitor),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        let names = format!("one of {}", one_of(variants).trim_start_matches("one of "));
+        match &self.value {
+            Value::Text(name) => visitor.visit_enum(Choice { name, at: None, value: None }),
+            Value::Table(entries) if entries.len() == 1 => {
+                let (Name { text, .. }, value) = &entries[0];
+                visitor.visit_enum(Choice { name: text, at: Some(text), value: Some(value) })
+            }
+            Value::Table(entries) => {
+                let names: Vec<&str> = entries.iter().map(|(name, _)| name.text.as_str()).collect();
+                let message = format!("found {} choices: {}", names.len(), names.join(", "));
+                let problem = Problem::new(Path::new(), message);
+                Err(ReadError(Box::new(problem.expected(format!("exactly {}", one_of(variants))))))
+            }
+            _ => {
+                let message = format!("found {}", self.describe());
+                Err(ReadError(Box::new(Problem::new(Path::new(), message).expected(names))))
+            }
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit
+        unit_struct seq tuple tuple_struct identifier ignored_any
+    }
+}
+
+struct Entries<'de> {
+    entries: &'de [Node],
+    next: usize,
+}
+
+impl<'de> SeqAccess<'de> for Entries<'de> {
+    type Error = ReadError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, ReadError> {
+        let Some(entry) = self.entries.get(self.next) else { return Ok(None) };
+        self.next += 1;
+        let number = self.next - 1;
+        seed.deserialize(entry).map(Some).map_err(|error| error.inside(&number.to_string()))
+    }
+}
+
+struct Fields<'de> {
+    entries: &'de [(Name, Node)],
+    next: usize,
+}
+
+impl<'de> MapAccess<'de> for Fields<'de> {
+    type Error = ReadError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, ReadError> {
+        let Some((name, _)) = self.entries.get(self.next) else { return Ok(None) };
+        self.next += 1;
+        seed.deserialize(name.text.as_str().into_deserializer()).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ReadError> {
+        let (name, value) = &self.entries[self.next - 1];
+        seed.deserialize(value).map_err(|error| error.inside(&name.text))
+    }
+}
+
+/// One choice of an enum: a word, or a table of one entry.
+struct Choice<'de> {
+    name: &'de str,
+    /// The name of the entry, if there is one: part of the path.
+    at: Option<&'de str>,
+    value: Option<&'de Node>,
+}
+
+impl<'de> Choice<'de> {
+    fn place(&self, error: ReadError) -> ReadError {
+        match self.at {
+            Some(name) => error.inside(name),
+            None => error,
+        }
+    }
+
+    fn needs_value(&self, what: &str) -> ReadError {
+        let problem = Problem::new(Path::new(), format!("`{}` needs {what}", self.name));
+        ReadError(Box::new(problem.expected(format!("`{{{}: ...}}`", self.name))))
+    }
+}
+
+impl<'de> EnumAccess<'de> for Choice<'de> {
+    type Error = ReadError;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(
+        self,
+        seed: V,
+    ) -> Result<(V::Value, Self::Variant), ReadError> {
+        let variant =
+            seed.deserialize(self.name.into_deserializer()).map_err(|error: ReadError| {
+                let error = if self.at.is_some() { error.at_name() } else { error };
+                self.place(error)
+            })?;
+        Ok((variant, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Choice<'de> {
+    type Error = ReadError;
+
+    fn unit_variant(self) -> Result<(), ReadError> {
+        match self.value {
+            None => Ok(()),
+            Some(value) if matches!(value.value, Value::Null) => Ok(()),
+            Some(_) => {
+                Err(self.place(ReadError::custom(format!("`{}` takes no value", self.name))))
+            }
+        }
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, ReadError> {
+        match self.value {
+            Some(value) => seed.deserialize(value).map_err(|error| self.place(error)),
+            None => Err(self.needs_value("a value")),
+        }
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, ReadError> {
+        match self.value {
+            Some(value) => value.deserialize_any(visitor).map_err(|error| self.place(error)),
+            None => Err(self.needs_value("a list")),
+        }
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        match self.value {
+            Some(value) => value.deserialize_any(visitor).map_err(|error| self.place(error)),
+            None => Err(self.needs_value("a table")),
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Job texts that must be read, and texts that must be refused with exactly this message.
+
+use super::*;
+use tidemill_types::job::{CompressionSpec, Delivery, WindowSpec};
+use tidemill_types::{ByteSize, Span};
+
+const JOB: &str = "\
+name: delays
+delivery: exactly-once
+cycle: 10ms
+sources:
+  flights:
+    file: {path: data/flights.ndjson, format: json}
+    time: {field: time_hour, lateness: 1h}
+stages:
+  late:
+    from: flights
+    where: dep_delay > 15
+    select: {carrier: carrier, delay: dep_delay, one: 1, half: 0.50}
+  by_carrier:
+    from: [late]
+    key: [carrier]
+    window: {tumbling: 1d}
+    aggregate: {n: count(*), mean: avg(delay)}
+sinks:
+  out: {from: by_carrier, file: {path: out.ndjson, format: json}}
+";
+
+fn refused(text: &str) -> String {
+    parse(text, "job.yaml").expect_err("a text that must be refused").to_string()
+}
+
+#[test]
+fn reads_the_grammar() {
+    let spec = parse(JOB, "job.yaml").expect("a good job").spec;
+    assert_eq!(spec.name, "delays");
+    assert_eq!(spec.delivery, Delivery::ExactlyOnce);
+    assert_eq!(spec.cycle.time, Span(10_000));
+    assert_eq!(spec.cycle.bytes, ByteSize(4 << 20));
+    let select = spec.stages["late"].select.as_ref().expect("a select");
+    assert_eq!(select["one"], "1", "a number is text as it was written");
+    assert_eq!(select["half"], "0.50");
+    assert_eq!(spec.stages["by_carrier"].from, ["late"]);
+    let day = WindowSpec::Tumbling(Span(86_400_000_000));
+    assert_eq!(spec.stages["by_carrier"].window, Some(day));
+    assert!(spec.sinks["out"].file.is_some());
+}
+
+#[test]
+fn json_and_yaml_say_the_same() {
+    let spec = parse(JOB, "job.yaml").expect("a good job").spec;
+    let json = serde_json::to_string_pretty(&spec).expect("a spec is JSON");
+    let again = parse(&json, "job.json").expect("the same job as JSON").spec;
+    assert_eq!(spec, again);
+    let tabs = json.replace("  ", "\t");
+    assert_eq!(spec, parse(&tabs, "job.json").expect("JSON with tabs").spec);
+}
+
+#[test]
+fn words_of_older_yaml_are_names() {
+    let text =
+        "name: y\nsources: {}\nsinks: {}\nstages: {a: {dedup: {on: [no]}}}\ncompression: off";
+    let spec = parse(text, "j").expect("a job").spec;
+    assert_eq!(spec.name, "y");
+    assert_eq!(spec.stages["a"].dedup.as_ref().expect("a dedup").on, ["no"]);
+    assert_eq!(spec.compression, CompressionSpec::Off);
+}
+
+#[test]
+fn refuses_with_place_expectation_and_nearest_name() {
+    let base = |from: &str, to: &str| {
+        assert!(JOB.contains(from), "the test's own text");
+        JOB.replacen(from, to, 1)
+    };
+    let cases: &[(String, &str)] = &[
+        (
+            base("    where:", "    wher:"),
+            "job.yaml:11:5: error: unknown field `wher`, expected one of `from`, `flat_map`, \
+             `where`, `select`, `key`, `window`, `aggregate`, `top`, `join`, `dedup`, `partition`, \
+             `late`, `slices`, `operator`, did you mean `where`?\n  \
+             11 |     wher: dep_delay > 15\n     |     ^",
+        ),
+        (
+            base("exactly-once", "exactly_once"),
+            "job.yaml:2:11: error: unknown value `exactly_once`, expected one of `exactly-once`, \
+             `at-least-once`, `at-most-once`, did you mean `exactly-once`?\n  \
+             2 | delivery: exactly_once\n    |           ^",
+        ),
+        (
+            base("{tumbling: 1d}", "{tumblin: 1d}"),
+            "job.yaml:16:14: error: unknown value `tumblin`, expected one of `tumbling`, \
+             `sliding`, `session`, `count`, `global`, did you mean `tumbling`?\n  \
+             16 |     window: {tumblin: 1d}\n     |              ^",
+        ),
+        (
+            base("{tumbling: 1d}", "{tumbling: 1 fortnight}"),
+            "job.yaml:16:24: error: `1 fortnight` is not a duration: write a number and a unit, \
+             such as `10ms`, `5s`, `1h`, `1d`\n  \
+             16 |     window: {tumbling: 1 fortnight}\n     |                        ^",
+        ),
+        (
+            base("{tumbling: 1d}", "tumbling"),
+            "job.yaml:16:13: error: `tumbling` needs a value, expected `{tumbling: ...}`\n  \
+             16 |     window: tumbling\n     |             ^",
+        ),
+        (
+            base("{tumbling: 1d}", "{tumbling: 1d, global: {}}"),
+            "job.yaml:16:13: error: found 2 choices: tumbling, global, expected exactly one of \
+             `tumbling`, `sliding`, `session`, `count`, `global`\n  \
+             16 |     window: {tumbling: 1d, global: {}}\n     |             ^",
+        ),
+        (
+            base("cycle: 10ms", "cycle: 10"),
+            "job.yaml:3:8: error: found the number `10`, expected a duration such as `10ms`, or a \
+             table of `time`, `bytes` and `records`\n  3 | cycle: 10\n    |        ^",
+        ),
+        (
+            base("    key: [carrier]", "    key: carrier"),
+            "job.yaml:15:10: error: found `carrier`, expected a list\n  \
+             15 |     key: carrier\n     |          ^",
+        ),
+        (
+            base("name: delays\n", ""),
+            "job.yaml:1:1: error: the field `name` is missing\n  \
+             1 | delivery: exactly-once\n    | ^",
+        ),
+        (
+            base("path: data/flights.ndjson, ", ""),
+            "job.yaml:6:5: error: the field `path` is missing\n  \
+             6 |     file: {format: json}\n    |     ^",
+        ),
+        (
+            base("format: json}", "format: jsn}"),
+            "job.yaml:6:47: error: unknown value `jsn`, expected one of `json`, `csv`, `text`, \
+             `influx`, `arrow`, `parquet`, did you mean `json`?\n  \
+             6 |     file: {path: data/flights.ndjson, format: jsn}\n    |                                               ^",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(refused(text), *expected);
+    }
+}
+
+#[test]
+fn refuses_what_is_no_yaml() {
+    for (text, place) in [
+        ("name: [1, 2", "job.yaml:"),
+        ("name: a\nname: b\nsources: {}\nsinks: {}", "job.yaml:2:1:"),
+        ("- a\n- b", "job.yaml:1:1: error: found a list, expected a table of fields"),
+        ("", "job.yaml:"),
+        ("name: 'unclosed", "job.yaml:"),
+        ("a: *nothing", "job.yaml:1:"),
+    ] {
+        let message = refused(text);
+        assert!(message.starts_with(place), "{text:?}: {message}");
+    }
+}
+
+#[test]
+fn refuses_bombs() {
+    let deep = format!("name: {}", "[".repeat(10_000));
+    assert!(refused(&deep).contains("error:"));
+    let wide = format!("name: [{}]", "1,".repeat(200_000));
+    assert!(refused(&wide).contains("error:"));
+    let mut laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for n in 1..12 {
+        let refs = vec![format!("*a{}", n - 1); 10].join(", ");
+        laughs.push_str(&format!("a{n}: &a{n} [{refs}]\n"));
+    }
+    assert!(refused(&laughs).contains("error:"));
+    let long = "#".repeat(5 << 20);
+    let message = refused(&long);
+    assert_eq!(
+        message,
+        "job.yaml: error: the job file has 5242880 bytes, expected at most 4194304"
+    );
+}
+
+#[test]
+fn sets_values_by_path() {
+    let with = |settings: &[&str]| parse_with(JOB, "job.yaml", settings);
+    let spec = with(&["sources.flights.file.path=x.csv", "parallelism=3", "slices=7"])
+        .expect("good settings")
+        .spec;
+    assert_eq!(spec.sources["flights"].file.as_ref().expect("a file").path, "x.csv");
+    assert_eq!((spec.parallelism, spec.slices), (Some(3), 7));
+    let spec = with(&["stages.by_carrier.key.0=origin"]).expect("a list entry").spec;
+    assert_eq!(spec.stages["by_carrier"].key.as_deref(), Some(&["origin".to_owned()][..]));
+    let spec = with(&["stages.late.where=a = b"]).expect("a value with =").spec;
+    assert_eq!(spec.stages["late"].filter.as_deref(), Some("a = b"));
+
+    let refused = |setting: &str| with(&[setting]).expect_err("a bad setting").to_string();
+    assert_eq!(
+        refused("sources.flight.file.path=x"),
+        "--set: sources.flight: error: `--set sources.flight.file.path`: there is no `flight`, \
+         expected `flights`, did you mean `flights`?"
+    );
+    assert!(refused("slices").contains("has no `=`"));
+    assert!(refused("stages..where=1").contains("is not a path"));
+    let message = refused("slice=1");
+    assert!(message.contains("unknown field `slice`"), "{message}");
+    assert!(message.contains("did you mean `slices`?"), "{message}");
+    assert!(refused("name.x=1").contains("expected a table"), "{}", refused("name.x=1"));
+}
+
+#[test]
+fn problems_found_later_know_their_place() {
+    let descriptor = parse(JOB, "job.yaml").expect("a good job");
+    let at = |problem: Problem| {
+        let place = descriptor.locate(problem).place.expect("a place");
+        (place.line, place.column)
+    };
+    assert_eq!(at(Problem::new(["stages", "late", "where"], "")), (11, 12));
+    assert_eq!(at(Problem::new(["stages", "late"], "").at_name()), (9, 3));
+    assert_eq!(at(Problem::new(["stages", "by_carrier", "from", "0"], "")), (14, 12));
+    assert_eq!(at(Problem::new(["stages", "by_carrier", "late"], "")), (13, 3));
+    let within = Some(Place { line: 1, column: 13 });
+    let problem = Problem::new(["stages", "late", "where"], "");
+    assert_eq!(at(Problem { within, ..problem }), (11, 24));
+}
+
+#[test]
+fn places_within_quoted_text() {
+    let text = |scalar: &str| {
+        format!("name: a\nsources: {{}}\nsinks: {{}}\nstages:\n  s:\n    where: {scalar}\n")
+    };
+    for (scalar, expected) in [
+        ("'a b'", 15),
+        ("\"a b\"", 15),
+        ("a b", 14),
+        ("\"\\x61 b\"", 12),
+        ("|\n      a b", 9),
+        ("|\n      c\n      a b", 9),
+    ] {
+        let descriptor = parse(&text(scalar), "j").expect("a job");
+        let problem = Problem::new(["stages", "s", "where"], "");
+        let lines = scalar.lines().count().saturating_sub(1).max(1);
+        let within = Some(Place { line: lines, column: 3 });
+        let place = descriptor.locate(Problem { within, ..problem }).place.expect("a place");
+        assert_eq!(place.column, expected, "{scalar}");
+    }
+}

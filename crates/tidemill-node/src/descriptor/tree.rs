@@ -1,0 +1,246 @@
+//! A YAML or JSON text as a tree in which every name and value knows its place.
+//!
+//! Numbers keep the text they were written as, so that a field of text may hold `1` or `1.50`.
+//! Invariants: the depth, the number of nodes and the use of aliases are bounded before memory is.
+
+use crate::diagnostic::{Place, Problem};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, MapAccess, SeqAccess},
+};
+use serde_saphyr::{DuplicateKeyPolicy, Location, Spanned};
+use std::fmt;
+
+/// Deepest nesting of a job.
+const DEPTH_MAX: usize = 32;
+/// Most values in a job.
+const NODES_MAX: usize = 100_000;
+
+/// A value and its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    /// Where it stands; none if it was set from outside the text.
+    pub(crate) place: Option<Place>,
+    pub(crate) value: Value,
+    /// What a scalar looks like in the text, with quotes.
+    pub(crate) raw: String,
+}
+
+/// What a node holds.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Null,
+    Bool(bool),
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+    Text(String),
+    List(Vec<Node>),
+    Table(Vec<(Name, Node)>),
+}
+
+/// The name of an entry of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Name {
+    pub(crate) text: String,
+    pub(crate) place: Option<Place>,
+}
+
+impl Node {
+    /// Reads a text.
+    pub(crate) fn parse(text: &str) -> Result<Self, (Option<Place>, Problem)> {
+        let options = serde_saphyr::options! {
+            budget: serde_saphyr::budget! {
+                max_depth: DEPTH_MAX,
+                max_nodes: NODES_MAX,
+                max_aliases: 1_000,
+                max_documents: 1,
+            },
+            strict_booleans: true,
+            duplicate_keys: DuplicateKeyPolicy::Error,
+            with_snippet: false,
+        };
+        let raw: Spanned<Raw> =
+            serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+                let place = error.location().and_then(place);
+                (place, Problem::new::<String>([], message(&error.to_string())))
+            })?;
+        Ok(node(raw, text))
+    }
+
+    /// The entry of a table with this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&(Name, Self)> {
+        match &self.value {
+            Value::Table(entries) => entries.iter().find(|(it, _)| it.text == name),
+            _ => None,
+        }
+    }
+
+    /// The entry of a list with this number.
+    pub(crate) fn entry(&self, number: &str) -> Option<&Self> {
+        match &self.value {
+            Value::List(entries) => entries.get(number.parse::<usize>().ok()?),
+            _ => None,
+        }
+    }
+
+    /// What kind of thing this is, for messages.
+    pub(crate) fn describe(&self) -> String {
+        match &self.value {
+            Value::Null => "nothing".to_owned(),
+            Value::Bool(_) | Value::Unsigned(_) | Value::Signed(_) | Value::Float(_) => {
+                format!("`{}`", self.raw)
+            }
+            Value::Text(text) => format!("`{text}`"),
+            Value::List(_) => "a list".to_owned(),
+            Value::Table(_) => "a table".to_owned(),
+        }
+    }
+
+    /// Where `within`, a place in the text that a scalar holds, stands in the file: exact for
+    /// plain, simply quoted and literal (`|`) scalars, else the start of the scalar.
+    pub(crate) fn place_within(&self, within: Place) -> Option<Place> {
+        let start = self.place?;
+        let Value::Text(text) = &self.value else { return Some(start) };
+        let quotes = match self.raw.strip_prefix(['"', '\'']) {
+            Some(quoted) if quoted.starts_with(text.as_str()) && !text.contains('\n') => 1,
+            None if same_lines(&self.raw, text) => 0,
+            _ => return Some(start),
+        };
+        let line = start.line + within.line - 1;
+        Some(Place { line, column: start.column + quotes + within.column - 1 })
+    }
+}
+
+/// Whether two texts have the same lines but for indentation and what follows the last.
+fn same_lines(a: &str, b: &str) -> bool {
+    let lines = |text| str::lines(text).map(str::trim_start);
+    lines(a.trim_end()).eq(lines(b.trim_end()))
+}
+
+fn place(location: Location) -> Option<Place> {
+    let line = usize::try_from(location.line()).ok()?;
+    let column = usize::try_from(location.column()).ok()?;
+    (line > 0).then_some(Place { line, column: column.max(1) })
+}
+
+/// The reader's message without its own note of the place.
+fn message(text: &str) -> String {
+    let text = text.split(" at line ").next().unwrap_or(text);
+    text.lines().next().unwrap_or(text).trim_start_matches("error: ").trim().to_owned()
+}
+
+fn node(raw: Spanned<Raw>, text: &str) -> Node {
+    let span = raw.referenced.span();
+    let bytes = span.byte_offset().zip(span.byte_len());
+    let range = bytes.and_then(|(start, length)| {
+        let start = usize::try_from(start).ok()?;
+        text.get(start..start.checked_add(usize::try_from(length).ok()?)?)
+    });
+    let written = range.unwrap_or_default().trim();
+    let value = match raw.value {
+        Raw::Null => Value::Null,
+        Raw::Bool(value) => Value::Bool(value),
+        Raw::Unsigned(value) => Value::Unsigned(value),
+        Raw::Signed(value) => Value::Signed(value),
+        Raw::Float(value) => Value::Float(value),
+        Raw::Text(value) => Value::Text(value),
+        Raw::List(entries) => {
+            Value::List(entries.into_iter().map(|entry| node(entry, text)).collect())
+        }
+        Raw::Table(entries) => Value::Table(
+            entries
+                .into_iter()
+                .map(|(name, value)| {
+                    let place = place(name.referenced);
+                    (Name { text: name.value, place }, node(value, text))
+                })
+                .collect(),
+        ),
+    };
+    let raw_text = match &value {
+        Value::List(_) | Value::Table(_) => String::new(),
+        Value::Bool(value) if written.is_empty() => value.to_string(),
+        Value::Unsigned(value) if written.is_empty() => value.to_string(),
+        Value::Signed(value) if written.is_empty() => value.to_string(),
+        Value::Float(value) if written.is_empty() => value.to_string(),
+        _ => written.to_owned(),
+    };
+    Node { place: place(raw.referenced), value, raw: raw_text }
+}
+
+/// What the reader finds, each with its location.
+enum Raw {
+    Null,
+    Bool(bool),
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+    Text(String),
+    List(Vec<Spanned<Raw>>),
+    Table(Vec<(Spanned<String>, Spanned<Raw>)>),
+}
+
+struct RawVisitor;
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        d.deserialize_any(RawVisitor)
+    }
+}
+
+impl<'de> de::Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, d: D) -> Result<Raw, D::Error> {
+        Raw::deserialize(d)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Raw, E> {
+        Ok(Raw::Bool(value))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Raw, E> {
+        Ok(Raw::Unsigned(value))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Raw, E> {
+        Ok(u64::try_from(value).map_or(Raw::Signed(value), Raw::Unsigned))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Raw, E> {
+        Ok(Raw::Float(value))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Raw, E> {
+        Ok(Raw::Text(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Raw, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = seq.next_element()? {
+            entries.push(entry);
+        }
+        Ok(Raw::List(entries))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Raw::Table(entries))
+    }
+}

@@ -1,0 +1,167 @@
+//! What is wrong with a job, and where: file, line, column, what was expected, the nearest name.
+//!
+//! ```text
+//! job.yaml:9:12: error: unknown column `dep_dely`, expected one of `carrier`, `dep_delay`, did you mean `dep_delay`?
+//!   9 |     where: dep_dely > 15
+//!     |            ^
+//! ```
+//!
+//! Invariant: every check that refuses a job says so with a [`Problem`]; where it stands in the
+//! text is looked up once, by its path, when it becomes a [`Diagnostic`].
+
+use std::fmt;
+
+#[cfg(test)]
+mod tests;
+
+/// A line and a column of a text, both counted from 1; columns count characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
+/// The way to a value of a job: names of fields and numbers of list entries.
+pub type Path = Vec<String>;
+
+/// What is wrong with a value, named by its path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Problem {
+    /// The way to the value.
+    pub path: Path,
+    /// Whether the name of the value is wrong, and not the value itself.
+    pub at_name: bool,
+    /// Where in the value, if the value is an expression.
+    pub within: Option<Place>,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    pub expected: Option<String>,
+    /// The name that was probably meant.
+    pub nearest: Option<String>,
+}
+
+impl Problem {
+    /// A problem of the value at `path`.
+    pub fn new<S: Into<String>>(
+        path: impl IntoIterator<Item = S>,
+        message: impl Into<String>,
+    ) -> Self {
+        let path = path.into_iter().map(Into::into).collect();
+        Self { path, message: message.into(), ..Self::default() }
+    }
+
+    /// The same, with what would be right.
+    #[must_use]
+    pub fn expected(mut self, expected: impl Into<String>) -> Self {
+        self.expected = Some(expected.into());
+        self
+    }
+
+    /// The same, about the name of the value.
+    #[must_use]
+    pub fn at_name(mut self) -> Self {
+        self.at_name = true;
+        self
+    }
+
+    /// The same, with the names that would be right and the one nearest to `given`.
+    #[must_use]
+    pub fn one_of<'n>(mut self, given: &str, names: impl IntoIterator<Item = &'n str>) -> Self {
+        let names: Vec<&str> = names.into_iter().collect();
+        self.nearest = nearest(given, names.iter().copied()).map(str::to_owned);
+        self.expected = Some(one_of(&names));
+        self
+    }
+}
+
+/// A problem and its place in the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// The file, or another name for where the job comes from.
+    pub file: String,
+    /// Where in the file; none if the value is not written there.
+    pub place: Option<Place>,
+    /// The line of the text at that place.
+    pub line: Option<String>,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// A job is refused: everything that is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct Refused(pub Vec<Diagnostic>);
+
+/// Longest part of a source line that is shown, in characters.
+const LINE_SHOWN_MAX: usize = 120;
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Problem { path, message, expected, nearest, .. } = &self.problem;
+        write!(f, "{}:", self.file)?;
+        match self.place {
+            Some(Place { line, column }) => write!(f, "{line}:{column}:")?,
+            None if path.is_empty() => {}
+            None => write!(f, " {}:", path.join("."))?,
+        }
+        write!(f, " error: {message}")?;
+        if let Some(expected) = expected {
+            write!(f, ", expected {expected}")?;
+        }
+        if let Some(nearest) = nearest {
+            write!(f, ", did you mean `{nearest}`?")?;
+        }
+        if let (Some(place), Some(line)) = (self.place, &self.line) {
+            write_line(f, place, line)?;
+        }
+        Ok(())
+    }
+}
+
+/// The line of the text, and a caret under the column. A long line is cut round the column.
+fn write_line(f: &mut fmt::Formatter<'_>, place: Place, line: &str) -> fmt::Result {
+    let first = place.column.saturating_sub(LINE_SHOWN_MAX / 2);
+    let first = if line.chars().count() <= LINE_SHOWN_MAX { 0 } else { first };
+    let shown: String = line
+        .chars()
+        .skip(first)
+        .take(LINE_SHOWN_MAX)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    let number = place.line.to_string();
+    let caret = " ".repeat((place.column - 1).saturating_sub(first));
+    let margin = " ".repeat(number.len());
+    write!(f, "\n  {number} | {}\n  {margin} | {caret}^", shown.trim_end())
+}
+
+/// "one of `a`, `b`", cut when there are very many.
+#[must_use]
+pub fn one_of(names: &[&str]) -> String {
+    const SHOWN_MAX: usize = 24;
+    let quoted: Vec<String> =
+        names.iter().take(SHOWN_MAX).map(|name| format!("`{name}`")).collect();
+    let more = names.len().saturating_sub(SHOWN_MAX);
+    match (names.len(), more) {
+        (0, _) => "nothing here".to_owned(),
+        (1, _) => quoted[0].clone(),
+        (_, 0) => format!("one of {}", quoted.join(", ")),
+        _ => format!("one of {} and {more} more", quoted.join(", ")),
+    }
+}
+
+/// The name nearest to what was given, if it is near enough to be a slip of the finger.
+#[must_use]
+pub fn nearest<'n>(given: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let lower = given.to_lowercase();
+    let score = |name: &str| strsim::jaro_winkler(&lower, &name.to_lowercase());
+    names
+        .into_iter()
+        .map(|name| (score(name), name))
+        .filter(|(score, name)| *score >= 0.8 && *name != given)
+        // The first of equals: the order of names is the order of the file.
+        .reduce(|best, next| if next.0 > best.0 { next } else { best })
+        .map(|(_, name)| name)
+}

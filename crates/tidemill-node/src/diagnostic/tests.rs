@@ -1,0 +1,39 @@
+//! Rendering of diagnostics and the choice of the nearest name.
+
+use super::*;
+
+#[test]
+fn nearest_is_a_slip_of_the_finger_or_nothing() {
+    let names = ["carrier", "dep_delay", "distance"];
+    assert_eq!(nearest("dep_dely", names), Some("dep_delay"));
+    assert_eq!(nearest("Carrier", names), Some("carrier"));
+    assert_eq!(nearest("zzz", names), None);
+    assert_eq!(nearest("carrier", names), None, "an exact name is not a guess");
+    assert_eq!(nearest("x", []), None);
+}
+
+#[test]
+fn a_long_line_is_cut_round_the_column() {
+    let line = format!("{}WRONG{}", "a".repeat(500), "b".repeat(500));
+    let diagnostic = Diagnostic {
+        file: "j".to_owned(),
+        place: Some(Place { line: 7, column: 501 }),
+        line: Some(line),
+        problem: Problem::new(["x"], "bad"),
+    };
+    let text = diagnostic.to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "j:7:501: error: bad");
+    let caret = lines[2].find('^').expect("a caret");
+    assert_eq!(&lines[1][caret..caret + 5], "WRONG");
+    assert!(lines[1].len() < 140, "{}", lines[1].len());
+}
+
+#[test]
+fn one_of_reads_as_a_sentence() {
+    assert_eq!(one_of(&["a"]), "`a`");
+    assert_eq!(one_of(&["a", "b"]), "one of `a`, `b`");
+    let many: Vec<String> = (0..30).map(|n| format!("c{n}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert!(one_of(&many).ends_with("`c23` and 6 more"), "{}", one_of(&many));
+}
