@@ -74,6 +74,9 @@ pub enum Selection<'a> {
 }
 
 impl Block {
+    /// The [`Self::slice`] of a block whose rows belong to every slice.
+    pub const EVERY: SliceId = SliceId(u32::MAX);
+
     /// A block whose rows all belong to one slice.
     #[must_use]
     pub fn whole(payload: Payload, slice: SliceId) -> Self {
@@ -124,7 +127,7 @@ impl Block {
                 let end = routing.starts[slice.index() + 1] as usize;
                 Selection::Rows(&routing.order[start..end])
             }
-            None if self.slice == slice => Selection::All(self.len()),
+            None if self.slice == slice || self.slice == Self::EVERY => Selection::All(self.len()),
             None => Selection::Rows(&[]),
         }
     }
@@ -134,7 +137,7 @@ impl Block {
     pub fn count_in(&self, lane: &Range<u32>) -> usize {
         match &self.routing {
             Some(r) => (r.starts[lane.end as usize] - r.starts[lane.start as usize]) as usize,
-            None if lane.contains(&self.slice.0) => self.len(),
+            None if lane.contains(&self.slice.0) || self.slice == Self::EVERY => self.len(),
             None => 0,
         }
     }

@@ -99,6 +99,9 @@ pub enum GraphError {
     /// A stage or sink reads nothing.
     #[error("`{0}` reads nothing")]
     Unread(String),
+    /// Nothing leaves the graph.
+    #[error("the job has no sink")]
+    NoSink,
     /// A number is out of bounds.
     #[error("`{what}` is {value}, but must be from {min} to {max}")]
     Bounds {

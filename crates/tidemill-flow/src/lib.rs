@@ -14,17 +14,22 @@
 //! socket but through `tidemill-env`.
 
 pub mod block;
+pub mod engine;
+mod error;
 pub mod graph;
 pub mod letter;
 pub mod operator;
 pub mod partition;
 pub mod progress;
 pub mod rows;
+mod runtime;
 pub mod sink;
 pub mod source;
 pub mod trial;
 
 pub use block::{Block, Payload, Routing, Selection, TIME_COLUMN, VALUE_COLUMN, rows_schema};
+pub use engine::{JobHandle, RunOptions};
+pub use error::{JobError, StartError};
 pub use graph::{GraphError, JobGraph, Link, Node, NodeId, NodeKind};
 pub use operator::{
     Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, SliceState,

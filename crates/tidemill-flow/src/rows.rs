@@ -56,10 +56,15 @@ impl Drop for Rows {
 }
 
 impl Rows {
+    /// Rows without memory, not even that of one offset: what is left in a used block.
+    pub(crate) fn hollow() -> Self {
+        Self { offsets: Vec::new(), bytes: Vec::new(), home: None }
+    }
+
     /// Number of records.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.offsets.len() - 1
+        self.offsets.len().saturating_sub(1)
     }
 
     /// Whether there is no record.

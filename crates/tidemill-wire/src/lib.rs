@@ -1,1 +1,4 @@
-//! Under construction.
+//! Every byte that is stored or sent.
+
+pub mod journal;
+pub mod ledger;

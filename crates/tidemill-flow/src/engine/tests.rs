@@ -1,0 +1,327 @@
+//! Whole jobs on real threads: order, determinism, change of threads, failure, replay.
+
+use super::*;
+use crate::block::{Block, Payload};
+use crate::operator::{
+    Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, SliceState,
+};
+use crate::partition::Partition;
+use crate::sink::{Sink, SinkError};
+use crate::source::{Position, Read, ReadRequest, Source, SourceError, SourceFactory};
+use arrow_array::{Int64Array, RecordBatch, cast::AsArray, types::Int64Type};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use std::collections::BTreeMap;
+
+fn schema(names: &[&str]) -> SchemaRef {
+    let field = |name: &&str| Field::new(*name, DataType::Int64, false);
+    Arc::new(Schema::new(names.iter().map(field).collect::<Vec<_>>()))
+}
+
+fn batch(names: &[&str], columns: Vec<Vec<i64>>) -> RecordBatch {
+    let columns = columns.into_iter().map(|it| Arc::new(Int64Array::from(it)) as _).collect();
+    RecordBatch::try_new(schema(names), columns).expect("columns of the schema")
+}
+
+/// Numbers from 0 to `count`, with the key `number % keys`.
+struct Numbers {
+    count: i64,
+    keys: i64,
+    live: bool,
+}
+
+struct NumbersSlice {
+    next: i64,
+    count: i64,
+    keys: i64,
+}
+
+impl SourceFactory for Numbers {
+    fn schema(&self) -> SchemaRef {
+        schema(&["key", "number"])
+    }
+    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+        Ok(Box::new(NumbersSlice { next: 0, count: self.count, keys: self.keys }))
+    }
+    fn live(&self) -> bool {
+        self.live
+    }
+}
+
+impl Source for NumbersSlice {
+    fn read(
+        &mut self,
+        request: &ReadRequest,
+        _: &mut Vec<DeadLetter>,
+    ) -> Result<Read, SourceError> {
+        let most = i64::try_from(request.records.min(request.bytes / 8).max(1)).expect("small");
+        let until = request.until.map_or(self.count, |until| until.0 as i64);
+        let end = (self.next + most.min(500)).min(until).min(self.count);
+        if self.next == end {
+            return Ok(Read::End);
+        }
+        let numbers: Vec<i64> = (self.next..end).collect();
+        self.next = end;
+        let keys = numbers.iter().map(|number| number % self.keys).collect();
+        let bytes = numbers.len() * 8;
+        let payload = Payload::Arrow(batch(&["key", "number"], vec![keys, numbers]));
+        Ok(Read::Rows { payload, bytes })
+    }
+    fn position(&self) -> Position {
+        Position(self.next as u64)
+    }
+    fn watermark(&self) -> Micros {
+        Micros(self.next)
+    }
+}
+
+/// Writes each number with the sum so far of its key; panics at `poison`.
+struct RunningSum {
+    poison: Option<i64>,
+}
+
+struct RunningSumLane {
+    poison: Option<i64>,
+}
+
+impl OperatorFactory for RunningSum {
+    fn outputs(&self) -> Vec<SchemaRef> {
+        vec![schema(&["key", "sum"])]
+    }
+    fn operator(&self) -> Box<dyn Operator> {
+        Box::new(RunningSumLane { poison: self.poison })
+    }
+    fn state(&self, _: SliceId) -> SliceState {
+        Box::new(BTreeMap::<i64, i64>::new())
+    }
+}
+
+impl Operator for RunningSumLane {
+    fn cycle(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        let (mut keys, mut sums) = (Vec::new(), Vec::new());
+        for slice in context.slices.clone().map(SliceId) {
+            for block in input.port(0) {
+                let rows = block.batch();
+                let key = rows.column(0).as_primitive::<Int64Type>();
+                let number = rows.column(1).as_primitive::<Int64Type>();
+                block.rows_of(slice).for_each(|row| {
+                    context.at(slice, row);
+                    assert!(Some(number.value(row)) != self.poison, "a poisoned record");
+                    let state: &mut BTreeMap<i64, i64> = context.state(slice);
+                    let sum = state.entry(key.value(row)).or_default();
+                    *sum += number.value(row);
+                    keys.push(key.value(row));
+                    sums.push(*sum);
+                });
+            }
+        }
+        output.emit(batch(&["key", "sum"], vec![keys, sums]));
+        Ok(())
+    }
+}
+
+type Rows = Arc<Mutex<Vec<(u64, i64, i64)>>>;
+
+/// Keeps what was committed, and can be opened again.
+#[derive(Clone, Default)]
+struct Collect {
+    committed: Rows,
+    pending: Rows,
+    last: Arc<AtomicU64>,
+}
+
+impl Sink for Collect {
+    fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
+        self.pending.lock().expect("held briefly").clear();
+        if !resume {
+            self.committed.lock().expect("held briefly").clear();
+            self.last.store(0, Ordering::SeqCst);
+        }
+        Ok(Cycle(self.last.load(Ordering::SeqCst)))
+    }
+    fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
+        let mut pending = self.pending.lock().expect("held briefly");
+        for block in blocks {
+            let rows = block.batch();
+            let a = rows.column(0).as_primitive::<Int64Type>().values();
+            let b = rows.column(1).as_primitive::<Int64Type>().values();
+            pending.extend(a.iter().zip(b).map(|(a, b)| (cycle.0, *a, *b)));
+        }
+        Ok(())
+    }
+    fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
+        let mut pending = self.pending.lock().expect("held briefly");
+        let mut committed = self.committed.lock().expect("held briefly");
+        let due = pending.partition_point(|(it, _, _)| *it <= cycle.0);
+        committed.extend(pending.drain(..due));
+        self.last.store(cycle.0, Ordering::SeqCst);
+        Ok(())
+    }
+    fn close(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+struct Setup {
+    count: i64,
+    workers: usize,
+    poison: Option<i64>,
+    live: bool,
+}
+
+const SETUP: Setup = Setup { count: 20_000, workers: 2, poison: None, live: false };
+
+fn graph(setup: &Setup, sink: &Collect) -> JobGraph {
+    let mut graph = JobGraph::new("sums");
+    graph.workers = setup.workers;
+    graph.cycle.records = 1_000;
+    let factory = Arc::new(Numbers { count: setup.count, keys: 97, live: setup.live });
+    let source = graph.add("numbers", NodeKind::Source { factory, preload: false });
+    let factory = Arc::new(RunningSum { poison: setup.poison });
+    let first = graph.add("first", NodeKind::Stage { factory, slices: 16 });
+    let factory = Arc::new(RunningSum { poison: None });
+    let second = graph.add("second", NodeKind::Stage { factory, slices: 7 });
+    let out = graph.add("out", NodeKind::Sink { sink: Box::new(sink.clone()) });
+    graph.link(source, first, Partition::Key(vec![0]));
+    graph.link(first, second, Partition::Key(vec![0]));
+    graph.link(second, out, Partition::One);
+    graph
+}
+
+fn rows(sink: &Collect) -> Vec<(u64, i64, i64)> {
+    sink.committed.lock().expect("held briefly").clone()
+}
+
+fn run(setup: &Setup) -> Vec<(u64, i64, i64)> {
+    let sink = Collect::default();
+    let handle = start(graph(setup, &sink), &World::real(), &RunOptions::default());
+    let progress = handle.expect("it starts").wait().expect("it ends well");
+    assert!(progress.finished);
+    assert_eq!(progress.sources[0].records, setup.count as u64);
+    rows(&sink)
+}
+
+/// What the job should write: sums of sums, by key.
+fn expected(count: i64) -> BTreeMap<i64, Vec<i64>> {
+    let (mut first, mut second) = (BTreeMap::new(), BTreeMap::new());
+    let mut out: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+    for number in 0..count {
+        let key = number % 97;
+        *first.entry(key).or_insert(0) += number;
+        *second.entry(key).or_insert(0) += first[&key];
+        out.entry(key).or_default().push(second[&key]);
+    }
+    out
+}
+
+fn by_key(rows: &[(u64, i64, i64)]) -> BTreeMap<i64, Vec<i64>> {
+    let mut out: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+    rows.iter().for_each(|(_, key, sum)| out.entry(*key).or_default().push(*sum));
+    out
+}
+
+#[test]
+fn every_record_counts_once_and_in_order() {
+    assert_eq!(by_key(&run(&SETUP)), expected(SETUP.count));
+}
+
+#[test]
+fn the_output_is_the_same_for_any_number_of_threads() {
+    let one = run(&Setup { workers: 1, ..SETUP });
+    for workers in [2, 3, 5, 16] {
+        assert_eq!(run(&Setup { workers, ..SETUP }), one, "{workers} workers");
+    }
+}
+
+#[test]
+fn threads_change_while_the_job_runs_and_the_output_does_not() {
+    let setup = Setup { count: 400_000, ..SETUP };
+    let undisturbed = run(&setup);
+    let sink = Collect::default();
+    let handle = start(graph(&setup, &sink), &World::real(), &RunOptions::default());
+    let handle = handle.expect("it starts");
+    let mut changes = 0;
+    for workers in [1, 3, 2, 16, 1, 4].into_iter().cycle() {
+        let before = handle.progress().cycle_committed;
+        while handle.progress().cycle_committed.0 < before.0 + 5 && !handle.is_over() {
+            std::thread::yield_now();
+        }
+        if handle.is_over() {
+            break;
+        }
+        changes += u32::from(handle.rescale(workers).is_ok());
+    }
+    handle.wait().expect("it ends well");
+    assert!(changes >= 3, "only {changes} changes: the job is too short to show anything");
+    assert_eq!(rows(&sink), undisturbed);
+}
+
+#[test]
+fn a_panic_names_stage_slice_cycle_and_record() {
+    let sink = Collect::default();
+    let setup = Setup { poison: Some(4_321), ..SETUP };
+    let handle = start(graph(&setup, &sink), &World::real(), &RunOptions::default());
+    let error = handle.expect("it starts").wait().expect_err("the record is poisoned");
+    assert_eq!((error.node.as_str(), error.cycle, error.panicked), ("first", Cycle(5), true));
+    assert!(error.slice.is_some() && error.row.is_some(), "{error}");
+    assert!(error.message.contains("a poisoned record"), "{error}");
+}
+
+#[test]
+fn a_stop_ends_at_a_cycle_boundary() {
+    let sink = Collect::default();
+    let setup = Setup { count: i64::MAX, ..SETUP };
+    let handle = start(graph(&setup, &sink), &World::real(), &RunOptions::default());
+    let handle = handle.expect("it starts");
+    while handle.progress().cycle_committed.0 < 20 {
+        std::thread::yield_now();
+    }
+    handle.stop();
+    let progress = handle.wait().expect("it stops well");
+    assert!(progress.finished);
+    let whole = progress.cycle_committed.0 as i64 * 1_000;
+    assert_eq!(by_key(&rows(&sink)), expected(whole), "every begun cycle is whole");
+}
+
+#[test]
+fn a_resumed_job_writes_each_cycle_once() {
+    let world = World::real();
+    let folder = tempfile::tempdir().expect("a folder");
+    let setup = Setup { count: 60_000, ..SETUP };
+    let undisturbed = run(&setup);
+    let sink = Collect::default();
+    let options = RunOptions { data: Some(folder.path().into()), resume: true };
+    let mut runs = 0;
+    loop {
+        runs += 1;
+        let handle = start(graph(&setup, &sink), &world, &options).expect("it starts");
+        let before = handle.progress().cycle_committed.0.max(sink.last.load(Ordering::SeqCst));
+        while sink.last.load(Ordering::SeqCst) < before + 7 && !handle.is_over() {
+            std::thread::yield_now();
+        }
+        if runs > 4 {
+            handle.wait().expect("it ends well");
+            break;
+        }
+        // As a crash would: nobody is asked, nothing is flushed.
+        drop(handle);
+    }
+    assert_eq!(rows(&sink), undisturbed);
+}
+
+#[test]
+fn a_ledger_of_another_job_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = RunOptions { data: Some(folder.path().into()), resume: true };
+    let sink = Collect::default();
+    let handle = start(graph(&SETUP, &sink), &World::real(), &options).expect("it starts");
+    handle.wait().expect("it ends well");
+    let mut other = graph(&SETUP, &sink);
+    other.name = "other".to_owned();
+    let error = start(other, &World::real(), &options).err().expect("refused");
+    assert!(error.to_string().contains("belongs to job `sums`"), "{error}");
+}

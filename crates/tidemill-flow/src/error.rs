@@ -1,0 +1,63 @@
+//! Why a job could not start, and why it failed.
+
+use crate::graph::GraphError;
+use std::fmt;
+use tidemill_types::{Cycle, SliceId};
+
+/// Why a job did not start. Nothing was read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The graph cannot run.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// A source, a sink or the data folder could not be opened.
+    #[error("`{name}`: {message}")]
+    Open {
+        /// The node, or the path.
+        name: String,
+        /// What happened.
+        message: String,
+    },
+    /// The ledger does not fit this job.
+    #[error("ledger {path}: {message}")]
+    Ledger {
+        /// The ledger's file.
+        path: String,
+        /// What is wrong, and what to do.
+        message: String,
+    },
+}
+
+/// Why a job failed, and where it stood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobError {
+    /// The source, stage or sink.
+    pub node: String,
+    /// The slice, if one was being processed.
+    pub slice: Option<SliceId>,
+    /// The cycle.
+    pub cycle: Cycle,
+    /// The row within the slice's input of the cycle, if one was being processed.
+    pub row: Option<usize>,
+    /// What happened.
+    pub message: String,
+    /// Whether user code panicked.
+    pub panicked: bool,
+}
+
+impl std::error::Error for JobError {}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` failed in cycle {}", self.node, self.cycle)?;
+        if let Some(slice) = self.slice {
+            write!(f, ", slice {slice}")?;
+        }
+        if let Some(row) = self.row {
+            write!(f, ", record {row}")?;
+        }
+        let how = if self.panicked { "panicked: " } else { "" };
+        write!(f, ": {how}{}", self.message)
+    }
+}

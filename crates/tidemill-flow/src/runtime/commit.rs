@@ -1,0 +1,254 @@
+//! The commit thread: ledger first, then sinks (DESIGN 1, "The ledger").
+//!
+//! ```text
+//! source lanes ── cuts ──▶ ledger ── durable up to c ──▶ sinks commit up to c ──▶ sources go on
+//! sink lanes ── written up to w ─────────────────────────▶┘
+//! ```
+//!
+//! - A sink commits a cycle only after the ledger holds it.
+//! - Several cycles are committed at once when they are there: one sync, one commit.
+//! - A job without a ledger has no such wait: the lane of the sink commits by itself.
+
+use super::cuts::Cuts;
+use super::job::Job;
+use super::ledger::Ledger;
+use super::sink_lane::SharedSink;
+use crate::block::{Block, Payload};
+use crate::error::JobError;
+use crate::sink::{Sink, SinkError};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Condvar, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tidemill_types::{Cycle, Micros, SliceId};
+use tidemill_wire::ledger::Cut;
+
+/// Longest sleep of the thread without work.
+const SLEEP_MAX: Duration = Duration::from_millis(200);
+
+/// Shared by the lanes and the commit thread.
+pub(crate) struct Committer {
+    inner: Mutex<Inner>,
+    bell: Condvar,
+    has_ledger: bool,
+    /// The last cycle that every source has cut and, if there is a ledger, that it holds.
+    pub(crate) cut: AtomicU64,
+    rung: AtomicBool,
+}
+
+struct Inner {
+    cuts: Cuts,
+    /// By node.
+    sinks: BTreeMap<usize, SinkState>,
+}
+
+struct SinkState {
+    sink: SharedSink,
+    written: Cycle,
+    committed: Cycle,
+}
+
+/// What only the commit thread holds.
+pub(crate) struct CommitThread {
+    pub(crate) ledger: Option<Ledger>,
+    pub(crate) dead_letter: Option<Box<dyn Sink>>,
+    /// The last cycle that the dead-letter sink held when it was opened.
+    pub(crate) dead_letter_held: Cycle,
+}
+
+impl Committer {
+    pub(crate) fn new(
+        slices: Vec<(u32, u32)>,
+        sinks: Vec<(usize, SharedSink)>,
+        has_ledger: bool,
+    ) -> Self {
+        let state =
+            |(node, sink)| (node, SinkState { sink, written: Cycle::NONE, committed: Cycle::NONE });
+        let sinks = sinks.into_iter().map(state).collect();
+        Self {
+            inner: Mutex::new(Inner { cuts: Cuts::new(slices), sinks }),
+            bell: Condvar::new(),
+            has_ledger,
+            cut: AtomicU64::new(0),
+            rung: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn wake(&self) {
+        self.rung.store(true, Ordering::Release);
+        let _held = self.inner.lock().expect("no panic while held");
+        self.bell.notify_all();
+    }
+
+    /// A source slice has cut a cycle.
+    pub(crate) fn cut(&self, cycle: Cycle, time: Micros, cut: Cut) {
+        let mut inner = self.inner.lock().expect("no panic while held");
+        inner.cuts.add(cycle, time, cut);
+        if self.has_ledger {
+            drop(inner);
+            self.bell.notify_one();
+        } else {
+            inner.cuts.take();
+            self.cut.fetch_max(inner.cuts.complete().0, Ordering::AcqRel);
+        }
+    }
+
+    /// A sink has written a cycle. Without a ledger it is committed here and now.
+    pub(crate) fn written(
+        &self,
+        job: &Job,
+        node: usize,
+        cycle: Cycle,
+        ended: bool,
+    ) -> Result<(), JobError> {
+        let mut inner = self.inner.lock().expect("no panic while held");
+        let state = inner.sinks.get_mut(&node).expect("a sink of this job");
+        state.written = cycle;
+        if self.has_ledger {
+            drop(inner);
+            self.bell.notify_one();
+            return Ok(());
+        }
+        let sink = std::sync::Arc::clone(&state.sink);
+        drop(inner);
+        commit_sink(&sink, cycle).map_err(|error| job.error_at(node, cycle, error.message))?;
+        let mut inner = self.inner.lock().expect("no panic while held");
+        inner.sinks.get_mut(&node).expect("a sink of this job").committed = cycle;
+        let all = inner.committed();
+        drop(inner);
+        job.commit_reached(all);
+        if ended || job.dead_letters.load(Ordering::Relaxed) > 0 {
+            self.wake();
+        }
+        Ok(())
+    }
+
+    fn wait(&self) {
+        let inner = self.inner.lock().expect("no panic while held");
+        if !self.rung.swap(false, Ordering::AcqRel) {
+            let waited = self.bell.wait_timeout(inner, SLEEP_MAX).expect("no panic while held");
+            drop(waited);
+        }
+    }
+}
+
+impl Inner {
+    fn committed(&self) -> Cycle {
+        self.sinks.values().map(|state| state.committed).min().unwrap_or(Cycle::NONE)
+    }
+}
+
+fn commit_sink(sink: &SharedSink, cycle: Cycle) -> Result<(), SinkError> {
+    // A poisoned sink is one that panicked; the job has failed already.
+    let mut sink = sink.lock().map_err(|_| SinkError::new("the sink panicked before"))?;
+    sink.commit(cycle)
+}
+
+/// The thread: goes on until the job is over.
+pub(crate) fn run(job: &Job, mut thread: CommitThread) {
+    while !job.over.load(Ordering::Acquire) {
+        let outcome = round(job, &mut thread);
+        match outcome {
+            Ok(true) => {}
+            Ok(false) => job.committer.wait(),
+            Err(error) => return job.fail(error),
+        }
+        if job.is_drained() {
+            match finish(job, &mut thread) {
+                Ok(()) => job.finished.store(true, Ordering::Release),
+                Err(error) => job.fail(error),
+            }
+            job.end();
+        }
+    }
+}
+
+/// One round; gives back whether anything was done.
+fn round(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError> {
+    let committer = &job.committer;
+    let Some(ledger) = &mut thread.ledger else {
+        return write_letters(job, thread);
+    };
+    let (entries, complete) = {
+        let mut inner = committer.inner.lock().expect("no panic while held");
+        (inner.cuts.take(), inner.cuts.complete())
+    };
+    let mut did = !entries.is_empty();
+    ledger.append(&entries).map_err(|message| job.error_of("ledger", complete, message))?;
+    committer.cut.fetch_max(complete.0, Ordering::AcqRel);
+    let due: Vec<(usize, SharedSink, Cycle)> = {
+        let inner = committer.inner.lock().expect("no panic while held");
+        let due = inner.sinks.iter().map(|(node, state)| {
+            let cycle = state.written.min(complete);
+            (*node, std::sync::Arc::clone(&state.sink), cycle, state.committed)
+        });
+        due.filter(|it| it.2 > it.3).map(|it| (it.0, it.1, it.2)).collect()
+    };
+    for (node, sink, cycle) in due {
+        did = true;
+        commit_sink(&sink, cycle).map_err(|error| job.error_at(node, cycle, error.message))?;
+        let mut inner = committer.inner.lock().expect("no panic while held");
+        inner.sinks.get_mut(&node).expect("a sink of this job").committed = cycle;
+    }
+    let all = committer.inner.lock().expect("no panic while held").committed();
+    job.commit_reached(all);
+    Ok(write_letters(job, thread)? || did)
+}
+
+/// Hands dead letters of committed cycles to their sink, in an order that every run has.
+fn write_letters(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError> {
+    let committed = Cycle(job.committed.load(Ordering::Acquire));
+    let mut due = Vec::new();
+    {
+        let mut letters = job.letters.lock().expect("no panic while held");
+        if letters.is_empty() {
+            return Ok(false);
+        }
+        letters.retain(|(node, letter)| {
+            let is_due = letter.cycle <= committed;
+            if is_due {
+                due.push((*node, letter.clone()));
+            }
+            !is_due
+        });
+    }
+    due.sort_by(|(a_node, a), (b_node, b)| {
+        (a.cycle, a_node, &a.position, &a.record).cmp(&(b.cycle, b_node, &b.position, &b.record))
+    });
+    let Some(sink) = &mut thread.dead_letter else { return Ok(false) };
+    let failed = |cycle, error: SinkError| job.error_of("dead_letter", cycle, error.message);
+    let did = !due.is_empty();
+    while let Some(cycle) = due.first().map(|(_, letter)| letter.cycle) {
+        let rest = due.partition_point(|(_, letter)| letter.cycle == cycle);
+        let now: Vec<_> = due.drain(..rest).map(|(_, letter)| letter).collect();
+        if cycle > thread.dead_letter_held {
+            let payload = Payload::Arrow(crate::letter::batch(&now));
+            let block = std::sync::Arc::new(Block::whole(payload, SliceId(0)));
+            sink.write(cycle, &[block]).map_err(|error| failed(cycle, error))?;
+            sink.commit(cycle).map_err(|error| failed(cycle, error))?;
+        }
+    }
+    Ok(did)
+}
+
+/// Closes all sinks: everything committed is where it will stay.
+fn finish(job: &Job, thread: &mut CommitThread) -> Result<(), JobError> {
+    while round(job, thread)? {}
+    let last = Cycle(job.committed.load(Ordering::Acquire));
+    let sinks: Vec<(usize, SharedSink)> = {
+        let inner = job.committer.inner.lock().expect("no panic while held");
+        inner.sinks.iter().map(|(node, it)| (*node, std::sync::Arc::clone(&it.sink))).collect()
+    };
+    for (node, sink) in sinks {
+        let mut sink = sink.lock().map_err(|_| job.error_at(node, last, "it panicked".into()))?;
+        sink.close().map_err(|error| job.error_at(node, last, error.message))?;
+    }
+    if let Some(sink) = &mut thread.dead_letter {
+        sink.close().map_err(|error| job.error_of("dead_letter", last, error.message))?;
+    }
+    Ok(())
+}

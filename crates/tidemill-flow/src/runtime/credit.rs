@@ -1,0 +1,86 @@
+//! Byte credits of one link: how much waits on it, and who waits for it to drain.
+//!
+//! A lane does not *begin* a cycle while a link it writes to is over its high watermark, but may
+//! always finish one it began; so a full link never deadlocks, and what waits on it is at most
+//! the high watermark and one cycle of each writer. It opens again at the low watermark, so that
+//! it does not flap (Neptune 3.2.4).
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// The credits of one link. `W` is who can wait for them.
+#[derive(Debug)]
+pub(crate) struct Credit<W> {
+    waiting_bytes: AtomicU64,
+    high_bytes: u64,
+    low_bytes: u64,
+    closed: AtomicBool,
+    waiters: Mutex<Vec<W>>,
+}
+
+impl<W: PartialEq> Credit<W> {
+    /// An open link. A low watermark above the high one counts as the high one.
+    pub(crate) fn new(high_bytes: u64, low_bytes: u64) -> Self {
+        Self {
+            waiting_bytes: AtomicU64::new(0),
+            high_bytes,
+            low_bytes: low_bytes.min(high_bytes),
+            closed: AtomicBool::new(false),
+            waiters: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Bytes that wait on the link.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.waiting_bytes.load(Ordering::Acquire)
+    }
+
+    /// Puts bytes on the link. Never refused: a begun cycle may be finished.
+    pub(crate) fn add(&self, bytes: u64) {
+        let before = self.waiting_bytes.fetch_add(bytes, Ordering::AcqRel);
+        if before + bytes >= self.high_bytes {
+            self.closed.store(true, Ordering::Release);
+        }
+    }
+
+    /// Takes bytes off the link; gives back those who may go on now.
+    pub(crate) fn release(&self, bytes: u64) -> Vec<W> {
+        let before = self.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        debug_assert!(before >= bytes, "released more than was added");
+        if before - bytes > self.low_bytes || !self.closed.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut waiters = self.waiters.lock().expect("no panic while held");
+        self.closed.store(false, Ordering::Release);
+        std::mem::take(&mut *waiters)
+    }
+
+    /// Whether the link takes a new cycle now.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether a new cycle may begin; if not, `waiter` will be given back by [`Self::release`].
+    pub(crate) fn may_begin(&self, waiter: impl FnOnce() -> W) -> bool {
+        if self.is_open() {
+            return true;
+        }
+        let mut waiters = self.waiters.lock().expect("no panic while held");
+        if self.waiting_bytes() <= self.low_bytes {
+            self.closed.store(false, Ordering::Release);
+        }
+        if self.is_open() {
+            return true;
+        }
+        let waiter = waiter();
+        if !waiters.contains(&waiter) {
+            waiters.push(waiter);
+        }
+        false
+    }
+}

@@ -1,0 +1,58 @@
+//! Gathers the cuts of all source slices into whole ledger entries, in the order of cycles.
+
+use std::collections::BTreeMap;
+use tidemill_types::{Cycle, Micros};
+use tidemill_wire::ledger::{Cut, LedgerEntry};
+
+#[cfg(test)]
+mod tests;
+
+/// Cuts on their way to the ledger. No I/O.
+#[derive(Debug)]
+pub(crate) struct Cuts {
+    /// By source slice: the last cycle that it has cut; the end of time once it has ended.
+    last: BTreeMap<(u32, u32), Cycle>,
+    open: BTreeMap<Cycle, (Micros, Vec<Cut>)>,
+    /// The last cycle that every slice has cut.
+    complete: Cycle,
+}
+
+const EVER: Cycle = Cycle(u64::MAX);
+
+impl Cuts {
+    /// Waits for these source slices. None has cut anything.
+    pub(crate) fn new(slices: impl IntoIterator<Item = (u32, u32)>) -> Self {
+        let last = slices.into_iter().map(|slice| (slice, Cycle::NONE)).collect();
+        Self { last, open: BTreeMap::new(), complete: Cycle::NONE }
+    }
+
+    /// The last cycle that every slice has cut.
+    pub(crate) fn complete(&self) -> Cycle {
+        self.complete
+    }
+
+    /// Takes one cut.
+    ///
+    /// # Panics
+    /// Panics if a slice cuts a cycle out of turn: an error of the engine.
+    pub(crate) fn add(&mut self, cycle: Cycle, time: Micros, cut: Cut) {
+        let last = self.last.get_mut(&(cut.source, cut.slice)).expect("a slice of this job");
+        assert_eq!(last.next(), cycle, "a source slice cuts every cycle once, in order");
+        *last = if cut.ended { EVER } else { cycle };
+        self.open.entry(cycle).or_insert((time, Vec::new())).1.push(cut);
+    }
+
+    /// Takes out the entries that have become whole.
+    pub(crate) fn take(&mut self) -> Vec<LedgerEntry> {
+        let all = self.last.values().min().copied().unwrap_or(EVER);
+        let mut whole = Vec::new();
+        while let Some(first) = self.open.first_entry().filter(|first| *first.key() <= all) {
+            let (cycle, (time, mut cuts)) = first.remove_entry();
+            assert_eq!(self.complete.next(), cycle, "the ledger has no gap");
+            self.complete = cycle;
+            cuts.sort_by_key(|cut| (cut.source, cut.slice));
+            whole.push(LedgerEntry::Cycle { cycle, time, cuts });
+        }
+        whole
+    }
+}

@@ -1,0 +1,39 @@
+//! An entry is whole when every slice that is still there has cut it.
+
+use super::*;
+
+fn add(cuts: &mut Cuts, source: u32, cycle: u64, ended: bool) -> String {
+    let cut = Cut { source, slice: 0, position: cycle * 10, ended, idle: false };
+    cuts.add(Cycle(cycle), Micros(0), cut);
+    let whole = cuts.take().into_iter().map(|entry| match entry {
+        LedgerEntry::Cycle { cycle, cuts, .. } => format!("{cycle}x{}", cuts.len()),
+        LedgerEntry::Head { .. } => "head".to_owned(),
+    });
+    whole.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn an_entry_waits_for_the_slowest_slice() {
+    let mut cuts = Cuts::new([(0, 0), (1, 0)]);
+    assert_eq!(add(&mut cuts, 0, 1, false), "");
+    assert_eq!(add(&mut cuts, 0, 2, false), "");
+    assert_eq!(add(&mut cuts, 1, 1, false), "1x2");
+    assert_eq!(add(&mut cuts, 1, 2, true), "2x2");
+    assert_eq!(cuts.complete(), Cycle(2));
+}
+
+#[test]
+fn a_slice_that_ended_is_not_waited_for() {
+    let mut cuts = Cuts::new([(0, 0), (1, 0)]);
+    assert_eq!(add(&mut cuts, 0, 1, false), "");
+    assert_eq!(add(&mut cuts, 0, 2, false), "");
+    assert_eq!(add(&mut cuts, 1, 1, true), "1x2 2x1");
+    assert_eq!(add(&mut cuts, 0, 3, true), "3x1");
+}
+
+#[test]
+#[should_panic(expected = "in order")]
+fn a_slice_may_not_skip_a_cycle() {
+    let mut cuts = Cuts::new([(0, 0)]);
+    add(&mut cuts, 0, 2, false);
+}

@@ -1,0 +1,139 @@
+//! Slices go from the lanes of one layout to those of the next, node by node.
+//!
+//! A lane of the old layout is handed over when its next cycle belongs to the new one. When all
+//! old lanes of a node are there, their slices are dealt out to the new lanes, which then open
+//! and run whatever has queued up for them. Other nodes need not be there yet.
+
+use super::job::{HandOver, Job};
+use super::lane::{Core, Lane};
+use super::layout::Layout;
+use super::plan::Work;
+use super::stage_lane::StageLane;
+use crate::operator::SliceState;
+use std::sync::{Arc, atomic::Ordering};
+use tidemill_types::Micros;
+
+/// Takes the core of a lane that has reached the end of its layout.
+pub(crate) fn take(job: &Arc<Job>, lane: &Arc<Lane>, core: Core) {
+    let mut waiting = job.handed_over.lock().expect("no panic while held");
+    let index = waiting.iter().position(|it| (it.node, it.layout) == (lane.node, lane.layout));
+    let index = index.unwrap_or_else(|| {
+        waiting.push(HandOver { node: lane.node, layout: lane.layout, lanes: Vec::new() });
+        waiting.len() - 1
+    });
+    waiting[index].lanes.push((Arc::clone(lane), core));
+    let old = job.layout(lane.layout);
+    let node = &job.plan.nodes[lane.node];
+    let is_source = matches!(node.work, Work::Source { .. });
+    // Source slices are independent: each moves by itself. Those that ended stay where they are.
+    if !is_source && waiting[index].lanes.len() < old.lanes[lane.node].len() {
+        return;
+    }
+    let mut all = waiting.swap_remove(index);
+    drop(waiting);
+    let new = job.layout_after(lane.layout);
+    all.lanes.sort_by_key(|(lane, _)| lane.index);
+    if is_source {
+        for (lane, core) in all.lanes {
+            open(job, &new.lanes[lane.node][lane.index], core);
+        }
+    } else {
+        deal(job, &new, all);
+    }
+}
+
+/// Deals the slices of a node out to the lanes of the new layout.
+fn deal(job: &Arc<Job>, new: &Layout, all: HandOver) {
+    let mut watermark = Micros::MAX;
+    let mut states: Vec<SliceState> = Vec::new();
+    // What an input said about its end holds in the new layout too.
+    let old = job.layout(all.layout);
+    carry_ends(job, &old, new, all.node, &all.lanes[0].0);
+    for (_, core) in all.lanes {
+        match core {
+            Core::Stage(stage) => {
+                watermark = watermark.min(stage.watermark);
+                states.extend(stage.states);
+            }
+            other => return open(job, &new.lanes[all.node][0], other),
+        }
+    }
+    let Work::Stage { factory } = &job.plan.nodes[all.node].work else {
+        unreachable!("only stages have lanes with states");
+    };
+    let mut states = states.into_iter();
+    for lane in &new.lanes[all.node] {
+        let mine: Vec<SliceState> = states.by_ref().take(lane.slices.len()).collect();
+        assert_eq!(mine.len(), lane.slices.len(), "no slice is lost on the way");
+        let stage = StageLane::new(job, factory.operator(), mine, factory.wants_time(), watermark);
+        open(job, lane, Core::Stage(stage));
+    }
+}
+
+/// Tells the new inboxes of a node which upstreams had ended in the old layout. An upstream
+/// node that has ended never hands over: its lanes in the new layout say nothing.
+fn carry_ends(job: &Job, old: &Layout, new: &Layout, node: usize, old_lane: &Lane) {
+    let state = old_lane.state.lock().expect("no panic while held");
+    let ended_with = state.inbox.ended_with().to_vec();
+    drop(state);
+    for link in &job.plan.nodes[node].links_in {
+        let old_inputs = old.inputs_of(&job.plan, *link);
+        let from = job.plan.links[*link].from;
+        let is_source = matches!(job.plan.nodes[from].work, Work::Source { .. });
+        let whole_node_ended = ended_with[old_inputs.clone()].iter().all(Option::is_some);
+        for (nth, input) in new.inputs_of(&job.plan, *link).enumerate() {
+            let ended = if is_source {
+                ended_with[old_inputs.start + nth].is_some()
+            } else {
+                whole_node_ended
+            };
+            if ended {
+                for lane in &new.lanes[node] {
+                    let mut state = lane.state.lock().expect("no panic while held");
+                    state.inbox.ended_before(input);
+                }
+            }
+        }
+    }
+}
+
+/// Gives a lane its core; it runs from now on.
+pub(crate) fn open(job: &Arc<Job>, lane: &Arc<Lane>, core: Core) {
+    *lane.core.lock().expect("a panic while held ends the job") = Some(core);
+    lane.state.lock().expect("no panic while held").open = true;
+    job.poke(lane);
+}
+
+impl Job {
+    /// The layout that follows the one of this version.
+    pub(crate) fn layout_after(&self, version: u64) -> Arc<Layout> {
+        let layouts = self.layouts.read().expect("no panic while held");
+        let next = layouts.iter().filter(|layout| layout.version > version);
+        let next = next.min_by_key(|layout| layout.version);
+        Arc::clone(next.expect("a lane is handed over only to a next layout"))
+    }
+
+    /// A lane will never run again. Its slices are done.
+    pub(crate) fn lane_done(&self, lane: &Lane) {
+        let done = &self.slices_done[lane.node];
+        let count = lane.slices.len() as u64;
+        let before = done.fetch_add(count, Ordering::AcqRel);
+        if before + count >= u64::from(self.plan.nodes[lane.node].slices) {
+            self.committer.wake();
+        }
+    }
+
+    /// Whether nothing will happen any more: all nodes are done, or the job was stopped and what
+    /// had begun is committed.
+    pub(crate) fn is_drained(&self) -> bool {
+        let here = (0..self.plan.nodes.len()).filter(|node| self.plan.is_here(*node));
+        let all_done = here.clone().all(|node| {
+            let done = self.slices_done[node].load(Ordering::Acquire);
+            done >= u64::from(self.plan.nodes[node].slices)
+        });
+        let committed = self.committed.load(Ordering::Acquire);
+        let stop_after = self.pacer.lock().expect("no panic while held").stop_after();
+        let stopped = stop_after.is_some_and(|last| committed >= last.0);
+        (all_done && committed >= self.committer.cut.load(Ordering::Acquire)) || stopped
+    }
+}

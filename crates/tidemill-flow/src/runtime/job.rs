@@ -1,0 +1,250 @@
+//! A running job: what its lanes, workers and I/O threads share.
+
+use super::blocks::BlockPool;
+use super::commit::Committer;
+use super::inbox::{CycleEnd, Parcel};
+use super::lane::{After, Core, Lane};
+use super::layout::Layout;
+use super::pacer::Pacer;
+use super::peer::Peers;
+use super::plan::Plan;
+use super::worker::WorkerQueue;
+use crate::error::JobError;
+use crate::operator::DeadLetter;
+use std::sync::{
+    Arc, Mutex, RwLock,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+use tidemill_env::World;
+use tidemill_types::{Cycle, Micros};
+
+/// Cycles that may be under way between the sources and the sinks.
+pub(crate) const CYCLES_IN_FLIGHT_MAX: u64 = 64;
+/// Dead letters that may wait for their sink; sources wait beyond that.
+const DEAD_LETTERS_HELD_MAX: usize = 100_000;
+
+/// What all parts of a running job share.
+pub(crate) struct Job {
+    pub(crate) plan: Plan,
+    pub(crate) world: World,
+    pub(crate) workers: RwLock<Vec<Arc<WorkerQueue>>>,
+    pub(crate) layouts: RwLock<Vec<Arc<Layout>>>,
+    pub(crate) pacer: Mutex<Pacer>,
+    pub(crate) blocks: BlockPool,
+    pub(crate) committer: Committer,
+    pub(crate) peers: Peers,
+    /// The last cycle that every sink has committed.
+    pub(crate) committed: AtomicU64,
+    /// Source lanes that wait for a commit.
+    pub(crate) commit_waiters: Mutex<Vec<Arc<Lane>>>,
+    pub(crate) letters: Mutex<Vec<(usize, DeadLetter)>>,
+    pub(crate) dead_letters: AtomicU64,
+    pub(crate) shed: AtomicU64,
+    /// Lanes handed over, by node, on the way to the next layout.
+    pub(crate) handed_over: Mutex<Vec<HandOver>>,
+    /// Source slices of this process.
+    pub(crate) sources: usize,
+    /// By node: slices that will never run again.
+    pub(crate) slices_done: Vec<AtomicU64>,
+    pub(crate) failure: Mutex<Option<JobError>>,
+    /// The job is over: every thread ends.
+    pub(crate) over: AtomicBool,
+    pub(crate) finished: AtomicBool,
+}
+
+/// Lanes of one node that have reached the end of a layout.
+pub(crate) struct HandOver {
+    pub(crate) node: usize,
+    pub(crate) layout: u64,
+    pub(crate) lanes: Vec<(Arc<Lane>, Core)>,
+}
+
+impl Job {
+    /// The layout of this version.
+    ///
+    /// # Panics
+    /// Panics if it was retired: a lane of it still ran, which cannot be.
+    pub(crate) fn layout(&self, version: u64) -> Arc<Layout> {
+        let layouts = self.layouts.read().expect("no panic while held");
+        let found = layouts.iter().find(|layout| layout.version == version);
+        Arc::clone(found.expect("a layout lives as long as its lanes"))
+    }
+
+    /// Queues a lane if it has something to do.
+    pub(crate) fn poke(&self, lane: &Arc<Lane>) {
+        let mut state = lane.state.lock().expect("no panic while held");
+        if state.scheduled {
+            state.poked = true;
+        } else if state.is_ready() {
+            state.scheduled = true;
+            let next = state.next();
+            drop(state);
+            self.queue(lane, next);
+        }
+    }
+
+    fn queue(&self, lane: &Arc<Lane>, next: Cycle) {
+        let workers = self.workers.read().expect("no panic while held");
+        workers[lane.worker % workers.len()].push(next, Arc::clone(lane));
+    }
+
+    /// After a lane ran: decides whether it runs again.
+    pub(crate) fn settle(&self, lane: &Arc<Lane>, after: After) {
+        let mut state = lane.state.lock().expect("no panic while held");
+        let poked = std::mem::take(&mut state.poked);
+        let again = match after {
+            After::Ready => state.is_ready(),
+            After::Wait | After::At(_) => poked && state.is_ready(),
+            After::HandOver | After::Done => {
+                state.open = false;
+                false
+            }
+        };
+        state.scheduled = again;
+        let next = state.next();
+        drop(state);
+        if again {
+            self.queue(lane, next);
+        } else if let After::At(due_us) = after {
+            let workers = self.workers.read().expect("no panic while held");
+            workers[lane.worker % workers.len()].push_timer(due_us, Arc::clone(lane));
+        }
+    }
+
+    /// Gives a lane what an upstream lane wrote in a cycle, and its end.
+    ///
+    /// # Errors
+    /// The upstream broke the rules of a link.
+    pub(crate) fn deliver(
+        &self,
+        link: usize,
+        lane: &Arc<Lane>,
+        input: usize,
+        end: CycleEnd,
+        parcels: &mut Vec<Parcel>,
+    ) -> Result<(), String> {
+        let bytes: u64 = parcels.iter().map(|(_, bytes)| bytes).sum();
+        if bytes > 0 {
+            self.plan.links[link].credit.add(bytes);
+        }
+        if !self.plan.is_here(lane.node) {
+            return self.peers.send(self, link, lane, input, end, parcels);
+        }
+        let mut state = lane.state.lock().expect("no panic while held");
+        state.inbox.receive(input, end, parcels).map_err(|error| error.to_string())?;
+        parcels.clear();
+        if state.scheduled || !state.is_ready() {
+            return Ok(());
+        }
+        state.scheduled = true;
+        let next = state.next();
+        drop(state);
+        self.queue(lane, next);
+        Ok(())
+    }
+
+    /// Takes processed bytes off a link and wakes those who waited for that.
+    pub(crate) fn release(&self, link: usize, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        if !self.plan.is_here(self.plan.links[link].from) {
+            self.peers.credit(self, link, bytes);
+        }
+        for waiter in self.plan.links[link].credit.release(bytes) {
+            self.poke(&waiter);
+        }
+    }
+
+    /// Whether `cycle` may begin, as far as the cycles under way go; if not, `lane` is poked when
+    /// the sinks have caught up.
+    pub(crate) fn may_begin(&self, cycle: Cycle, lane: &Arc<Lane>) -> bool {
+        let within = || cycle.0 <= self.committed.load(Ordering::Acquire) + CYCLES_IN_FLIGHT_MAX;
+        if within() && self.letters_fit() {
+            return true;
+        }
+        let mut waiters = self.commit_waiters.lock().expect("no panic while held");
+        if within() && self.letters_fit() {
+            return true;
+        }
+        if !waiters.contains(lane) {
+            waiters.push(Arc::clone(lane));
+        }
+        false
+    }
+
+    fn letters_fit(&self) -> bool {
+        self.dead_letters.load(Ordering::Relaxed) == 0
+            || self.letters.lock().expect("no panic while held").len() < DEAD_LETTERS_HELD_MAX
+    }
+
+    /// Every sink has committed up to `cycle`.
+    pub(crate) fn commit_reached(&self, cycle: Cycle) {
+        let before = self.committed.fetch_max(cycle.0, Ordering::AcqRel);
+        if before < cycle.0 {
+            self.pacer.lock().expect("no panic while held").forget(cycle);
+            let mut waiters = self.commit_waiters.lock().expect("no panic while held");
+            let woken = std::mem::take(&mut *waiters);
+            drop(waiters);
+            woken.iter().for_each(|lane| self.poke(lane));
+        }
+    }
+
+    /// Notes dead letters of a node.
+    pub(crate) fn add_letters(&self, node: usize, new: &mut Vec<DeadLetter>) {
+        if new.is_empty() {
+            return;
+        }
+        self.dead_letters.fetch_add(new.len() as u64, Ordering::Relaxed);
+        let mut letters = self.letters.lock().expect("no panic while held");
+        for mut letter in new.drain(..) {
+            letter.stage.clone_from(&self.plan.nodes[node].name);
+            letters.push((node, letter));
+        }
+    }
+
+    /// The job fails; the first failure is the one that is told.
+    pub(crate) fn fail(&self, error: JobError) {
+        let mut failure = self.failure.lock().expect("no panic while held");
+        failure.get_or_insert(error);
+        drop(failure);
+        self.end();
+    }
+
+    /// Ends every thread of the job.
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::Release);
+        for worker in self.workers.read().expect("no panic while held").iter() {
+            worker.wake();
+        }
+        self.committer.wake();
+        self.peers.close();
+    }
+
+    /// Pokes every source lane: something that sources look at has changed.
+    pub(crate) fn poke_sources(&self) {
+        let layouts = self.layouts.read().expect("no panic while held").clone();
+        for layout in layouts {
+            for lane in layout.lanes.iter().flatten() {
+                if lane.state.lock().expect("no panic while held").is_source {
+                    self.poke(lane);
+                }
+            }
+        }
+    }
+
+    /// The recorded seed of a cycle.
+    pub(crate) fn seed_of(&self, cycle: Cycle) -> u64 {
+        crate::partition::hash_number(self.plan.seed ^ cycle.0)
+    }
+
+    /// Now, on the clock that only moves forward, in microseconds.
+    pub(crate) fn now_us(&self) -> u64 {
+        self.world.clock.monotonic_micros()
+    }
+
+    /// Now, as people count it.
+    pub(crate) fn wall(&self) -> Micros {
+        Micros(self.world.clock.wall_micros())
+    }
+}

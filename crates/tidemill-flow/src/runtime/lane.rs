@@ -1,0 +1,96 @@
+//! A lane: the slices of one node that one worker runs, under one layout.
+//!
+//! ```text
+//! waiting ──(its next cycle is complete)──▶ queued ──▶ running ──▶ waiting …
+//!    ▲                                                    │
+//!    └── handed over: its slices now belong to lanes of the next layout
+//! ```
+
+use super::inbox::Inbox;
+use super::{sink_lane::SinkLane, source_lane::SourceLane, stage_lane::StageLane};
+use std::{ops::Range, sync::Mutex};
+use tidemill_types::Cycle;
+
+/// What a lane runs.
+pub(crate) enum Core {
+    Source(SourceLane),
+    Stage(StageLane),
+    Sink(SinkLane),
+}
+
+/// The slices of one node that one worker runs.
+pub(crate) struct Lane {
+    pub(crate) node: usize,
+    pub(crate) index: usize,
+    pub(crate) slices: Range<u32>,
+    pub(crate) worker: usize,
+    /// Position of the node in the order of the graph.
+    pub(crate) rank: u32,
+    /// The layout that it belongs to.
+    pub(crate) layout: u64,
+    pub(crate) state: Mutex<LaneState>,
+    /// Held by the worker while it runs the lane; empty before the lane is open and after it was
+    /// handed over.
+    pub(crate) core: Mutex<Option<Core>>,
+}
+
+/// What decides when a lane runs.
+#[derive(Debug)]
+pub(crate) struct LaneState {
+    pub(crate) inbox: Inbox,
+    /// It has its slices.
+    pub(crate) open: bool,
+    /// It is in a worker's queue, or running.
+    pub(crate) scheduled: bool,
+    /// Somebody wanted it to run while it was running.
+    pub(crate) poked: bool,
+    /// A source: it runs when it wants, not when its inbox is ready.
+    pub(crate) is_source: bool,
+    /// A source: the cycle it will cut next.
+    pub(crate) source_next: Cycle,
+    /// The first cycle of the next layout, once there is one: the lane is handed over before it.
+    pub(crate) until: Option<Cycle>,
+}
+
+impl PartialEq for Lane {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl std::fmt::Debug for Lane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "lane {} of node {} in layout {}", self.index, self.node, self.layout)
+    }
+}
+
+impl LaneState {
+    pub(crate) fn is_ready(&self) -> bool {
+        self.open && (self.is_source || self.inbox.is_ready() || self.is_past())
+    }
+
+    /// Whether the next cycle belongs to the next layout.
+    pub(crate) fn is_past(&self) -> bool {
+        self.until.is_some_and(|until| self.next() >= until)
+    }
+
+    /// The cycle that the lane would run next.
+    pub(crate) fn next(&self) -> Cycle {
+        if self.is_source { self.source_next } else { self.inbox.next() }
+    }
+}
+
+/// What becomes of a lane after it ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// Run it again if its next cycle is ready.
+    Ready,
+    /// Somebody will poke it.
+    Wait,
+    /// Poke it at this time of the monotonic clock, in microseconds.
+    At(u64),
+    /// Its next cycle belongs to another layout.
+    HandOver,
+    /// It will never run again.
+    Done,
+}

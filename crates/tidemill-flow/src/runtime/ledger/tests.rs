@@ -1,0 +1,64 @@
+//! A torn tail is cut; anything else that is wrong is refused and left as it is.
+
+use super::*;
+use tidemill_env::World;
+
+fn owner() -> Owner {
+    Owner { job: "j".to_owned(), seed: 0, sources: vec![("s".to_owned(), 1)] }
+}
+
+fn entry(cycle: u64) -> LedgerEntry {
+    let position = cycle * 100;
+    let cut = Cut { source: 0, slice: 0, position, ended: false, idle: false };
+    LedgerEntry::Cycle { cycle: Cycle(cycle), time: Micros(7), cuts: vec![cut] }
+}
+
+/// Writes cycles 1 to 3, damages the file, and says what opening it gives.
+#[track_caller]
+fn check(damage: impl Fn(&mut Vec<u8>), expected: Result<u64, &str>) {
+    let world = World::real();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut ledger, _) = Ledger::open(&*world.disk, folder.path(), &owner(), true).expect("new");
+    ledger.append(&[entry(1), entry(2)]).expect("room");
+    ledger.append(&[entry(3)]).expect("room");
+    let path = folder.path().join("ledger");
+    let mut bytes = std::fs::read(&path).expect("it is there");
+    damage(&mut bytes);
+    std::fs::write(&path, &bytes).expect("room");
+    match Ledger::open(&*world.disk, folder.path(), &owner(), true) {
+        Ok((mut ledger, recorded)) => {
+            let last = recorded.times.last().map_or(0, |(cycle, _)| cycle.0);
+            assert_eq!(Ok(last), expected);
+            ledger.append(&[entry(last + 1)]).expect("it goes on");
+            let again = Ledger::open(&*world.disk, folder.path(), &owner(), true).expect("whole");
+            assert_eq!(again.1.cuts.len() as u64, last + 1);
+        }
+        Err((_, message)) => {
+            let wanted = expected.expect_err("refused although it should open");
+            assert!(message.contains(wanted), "{message}");
+            assert_eq!(std::fs::read(&path).expect("still there"), bytes, "left as it was");
+        }
+    }
+}
+
+#[test]
+fn a_whole_ledger_is_read() {
+    check(|_| {}, Ok(3));
+}
+
+#[test]
+fn a_tail_torn_at_any_byte_costs_the_last_cycle_only() {
+    for cut in 1..14 {
+        check(|bytes| bytes.truncate(bytes.len() - cut), Ok(2));
+    }
+}
+
+#[test]
+fn damage_in_the_middle_is_refused() {
+    check(|bytes| bytes[30] ^= 1, Err("corrupt record at byte"));
+}
+
+#[test]
+fn a_flipped_bit_in_the_head_is_refused() {
+    check(|bytes| bytes[9] ^= 1, Err("corrupt record at byte 0"));
+}

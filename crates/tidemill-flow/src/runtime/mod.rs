@@ -1,0 +1,101 @@
+//! The parts of a running job.
+//!
+//! ```text
+//! engine ─▶ plan ─▶ layout ─▶ lanes ┬ source_lane ─ pacer, cuts ─▶ commit ─▶ ledger
+//!                                   ├ stage_lane ── inbox, send, credit
+//!                                   └ sink_lane ──▶ commit ─▶ sinks
+//! ```
+
+pub(crate) mod blocks;
+pub(crate) mod commit;
+pub(crate) mod credit;
+pub(crate) mod cuts;
+pub(crate) mod hand_over;
+pub(crate) mod inbox;
+pub(crate) mod job;
+pub(crate) mod lane;
+pub(crate) mod layout;
+pub(crate) mod ledger;
+pub(crate) mod pacer;
+pub(crate) mod peer;
+pub(crate) mod plan;
+pub(crate) mod send;
+pub(crate) mod shed;
+pub(crate) mod sink_lane;
+pub(crate) mod source_lane;
+pub(crate) mod stage_lane;
+pub(crate) mod worker;
+
+use crate::error::JobError;
+use job::Job;
+use lane::{After, Core, Lane};
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+use tidemill_types::Cycle;
+
+/// Runs a lane once and decides what becomes of it.
+pub(crate) fn run(job: &Arc<Job>, lane: &Arc<Lane>) {
+    let mut slot = lane.core.lock().expect("a panic while held ends the job");
+    let Some(core) = slot.as_mut() else {
+        drop(slot);
+        return job.settle(lane, After::Done);
+    };
+    // Operators are guarded where they are called; this guards sources, sinks and the engine.
+    let outcome = catch_unwind(AssertUnwindSafe(|| match core {
+        Core::Source(source) => source.run(job, lane),
+        Core::Stage(stage) => stage.run(job, lane),
+        Core::Sink(sink) => sink.run(job, lane),
+    }));
+    let after = match outcome {
+        Ok(Ok(after)) => after,
+        Ok(Err(error)) => return job.fail(error),
+        Err(panic) => {
+            let cycle = Cycle(lane.state.lock().map_or(0, |state| state.next().0));
+            let mut error = job.error_at(lane.node, cycle, panic_message(&*panic));
+            error.panicked = true;
+            return job.fail(error);
+        }
+    };
+    match after {
+        After::HandOver => {
+            let core = slot.take().expect("it was there a moment ago");
+            drop(slot);
+            job.settle(lane, after);
+            hand_over::take(job, lane, core);
+        }
+        After::Done => {
+            drop(slot);
+            job.settle(lane, after);
+            job.lane_done(lane);
+        }
+        After::Ready | After::Wait | After::At(_) => {
+            drop(slot);
+            job.settle(lane, after);
+        }
+    }
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_owned())
+}
+
+impl Job {
+    /// An error of a node.
+    pub(crate) fn error_at(&self, node: usize, cycle: Cycle, message: String) -> JobError {
+        self.error_of(&self.plan.nodes[node].name, cycle, message)
+    }
+
+    /// An error of a named part of the job.
+    pub(crate) fn error_of(&self, name: &str, cycle: Cycle, message: String) -> JobError {
+        let node = name.to_owned();
+        JobError { node, slice: None, cycle, row: None, message, panicked: false }
+    }
+}

@@ -1,0 +1,120 @@
+//! The pace of a job: which cycle may begin, and when it is said to have happened.
+//!
+//! A source slice ends its cycle when its time is up, or its size is reached, or another source
+//! slice is ahead (DESIGN 1, "Pace"). Sources that are read before others (`preload`) hold the
+//! others back: those cut empty cycles until the last preloaded record is cut.
+
+use std::collections::BTreeMap;
+use tidemill_types::{Cycle, Micros};
+
+#[cfg(test)]
+mod tests;
+
+/// Decides for all source slices of a job. No clock: moments are arguments.
+#[derive(Debug, Default)]
+pub(crate) struct Pacer {
+    /// The last cycle that any source slice has begun.
+    begun: Cycle,
+    /// The last cycle that any source slice has ended.
+    ahead: Cycle,
+    /// Recorded times of cycles that some slice has yet to cut.
+    times: BTreeMap<Cycle, Micros>,
+    last_time: Option<Micros>,
+    /// Source slices read first that have not ended.
+    preloading: usize,
+    /// The last cycle with preloaded records.
+    preloaded: Cycle,
+    /// No cycle after this one is begun.
+    stop_after: Option<Cycle>,
+}
+
+/// Whether a source slice may read for a cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permit {
+    /// Read and cut.
+    Read,
+    /// Cut this cycle empty: others are read first.
+    Empty,
+    /// Wait until another slice is ahead: others are read first.
+    Hold,
+    /// The job stops before this cycle.
+    Stop,
+}
+
+impl Pacer {
+    /// A pacer of a job in which so many source slices are read first.
+    pub(crate) fn new(preloading: usize) -> Self {
+        Self { preloading, ..Self::default() }
+    }
+
+    /// The last cycle that any source slice has begun.
+    pub(crate) fn begun(&self) -> Cycle {
+        self.begun
+    }
+
+    /// Whether some source slice has already ended `cycle`.
+    pub(crate) fn is_behind(&self, cycle: Cycle) -> bool {
+        self.ahead >= cycle
+    }
+
+    /// Sets the recorded times of cycles that are replayed.
+    pub(crate) fn replay(&mut self, times: impl IntoIterator<Item = (Cycle, Micros)>) {
+        self.times.extend(times);
+        self.last_time = self.times.values().max().copied().max(self.last_time);
+    }
+
+    /// Whether a source slice may begin `cycle`.
+    pub(crate) fn permit(&self, cycle: Cycle, preload: bool) -> Permit {
+        if self.stop_after.is_some_and(|last| cycle > last) {
+            Permit::Stop
+        } else if preload || (self.preloading == 0 && cycle > self.preloaded) {
+            Permit::Read
+        } else if self.preloading == 0 || self.is_behind(cycle) {
+            Permit::Empty
+        } else {
+            Permit::Hold
+        }
+    }
+
+    /// Begins a cycle and gives its recorded time: `now` for the first slice that asks, but never
+    /// before the time of an earlier cycle.
+    pub(crate) fn begin(&mut self, cycle: Cycle, now: Micros) -> Micros {
+        self.begun = self.begun.max(cycle);
+        if let Some(time) = self.times.get(&cycle) {
+            return *time;
+        }
+        let time = self.last_time.map_or(now, |last| last.max(now));
+        self.last_time = Some(time);
+        self.times.insert(cycle, time);
+        time
+    }
+
+    /// Ends a cycle of one slice. Gives back whether this slice is now the first to have done so.
+    pub(crate) fn end(&mut self, cycle: Cycle) -> bool {
+        let first = cycle > self.ahead;
+        self.ahead = self.ahead.max(cycle);
+        first
+    }
+
+    /// A slice that is read first has ended with `cycle`. Gives back whether it was the last.
+    pub(crate) fn preload_ended(&mut self, cycle: Cycle) -> bool {
+        self.preloading -= 1;
+        self.preloaded = self.preloaded.max(cycle);
+        self.preloading == 0
+    }
+
+    /// Forgets the times of cycles that every slice has cut.
+    pub(crate) fn forget(&mut self, until: Cycle) {
+        self.times = self.times.split_off(&until.next());
+    }
+
+    /// Stops the job after the last cycle that was begun; gives it back.
+    pub(crate) fn stop(&mut self) -> Cycle {
+        *self.stop_after.get_or_insert(self.begun)
+    }
+
+    /// The last cycle, if the job stops.
+    pub(crate) fn stop_after(&self) -> Option<Cycle> {
+        self.stop_after
+    }
+}

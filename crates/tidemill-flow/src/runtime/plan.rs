@@ -1,0 +1,193 @@
+//! A checked graph with everything looked up that stays the same while the job runs.
+
+use super::credit::Credit;
+use super::lane::Lane;
+use crate::block::Payload;
+use crate::graph::{GraphError, JobGraph, NodeId, NodeKind};
+use crate::operator::OperatorFactory;
+use crate::partition::Partition;
+use crate::sink::Sink;
+use crate::source::SourceFactory;
+use std::sync::{Arc, atomic::AtomicU64};
+use tidemill_types::job::{BufferSpec, CycleSpec, Delivery};
+
+/// What a node does, without the parts that only one lane may hold.
+pub(crate) enum Work {
+    Source { factory: Arc<dyn SourceFactory>, preload: bool },
+    Stage { factory: Arc<dyn OperatorFactory> },
+    Sink,
+}
+
+/// One node.
+pub(crate) struct NodePlan {
+    pub(crate) name: String,
+    pub(crate) work: Work,
+    pub(crate) slices: u32,
+    /// Position in the order of the graph: upstream before downstream.
+    pub(crate) rank: u32,
+    /// Links that end here, in the order of the graph.
+    pub(crate) links_in: Vec<usize>,
+    /// Links that begin here, by output.
+    pub(crate) links_out: Vec<Vec<usize>>,
+    /// Number of ports.
+    pub(crate) ports: usize,
+    /// Worker of a node with one lane, counted before the number of workers is known.
+    pub(crate) seat: usize,
+    /// The process that runs it.
+    pub(crate) process: usize,
+    pub(crate) count: NodeCount,
+}
+
+/// What a node counts. Any thread reads, its lanes write.
+#[derive(Debug, Default)]
+pub(crate) struct NodeCount {
+    pub(crate) rows_in: AtomicU64,
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) rows_out: AtomicU64,
+    pub(crate) rows_side: AtomicU64,
+    pub(crate) busy_us: AtomicU64,
+    pub(crate) cycle: AtomicU64,
+    pub(crate) position: AtomicU64,
+    pub(crate) slices_ended: AtomicU64,
+}
+
+/// One link.
+pub(crate) struct LinkPlan {
+    pub(crate) from: usize,
+    pub(crate) output: usize,
+    pub(crate) to: usize,
+    pub(crate) port: usize,
+    pub(crate) partition: Partition,
+    pub(crate) credit: Credit<Arc<Lane>>,
+}
+
+/// A job that can run.
+pub(crate) struct Plan {
+    pub(crate) name: String,
+    pub(crate) delivery: Delivery,
+    pub(crate) cycle: CycleSpec,
+    pub(crate) buffer: BufferSpec,
+    pub(crate) seed: u64,
+    pub(crate) nodes: Vec<NodePlan>,
+    pub(crate) links: Vec<LinkPlan>,
+    /// The process that this is.
+    pub(crate) process: usize,
+}
+
+/// Parts of a graph that exist once: each goes to the one lane that runs it.
+pub(crate) struct Parts {
+    /// By node.
+    pub(crate) sinks: Vec<Option<Box<dyn Sink>>>,
+    pub(crate) dead_letter: Option<Box<dyn Sink>>,
+}
+
+impl Plan {
+    /// Checks a graph and takes it apart.
+    pub(crate) fn new(
+        graph: JobGraph,
+        process: usize,
+        process_of: impl Fn(usize) -> usize,
+    ) -> Result<(Self, Parts), GraphError> {
+        let order = graph.check()?;
+        let mut ranks = vec![0_u32; graph.nodes.len()];
+        for (rank, id) in order.iter().enumerate() {
+            ranks[id.0] = u32::try_from(rank).expect("bounded by STAGES_MAX");
+        }
+        let links: Vec<LinkPlan> = graph
+            .links
+            .into_iter()
+            .map(|link| LinkPlan {
+                from: link.from.0,
+                output: link.output,
+                to: link.to.0,
+                port: link.port,
+                partition: link.partition,
+                credit: Credit::new(graph.buffer.high_watermark.0, graph.buffer.low_watermark.0),
+            })
+            .collect();
+        let mut parts = Parts { sinks: Vec::new(), dead_letter: graph.dead_letter };
+        let mut nodes = Vec::with_capacity(graph.nodes.len());
+        for (id, node) in graph.nodes.into_iter().enumerate() {
+            let (work, slices, sink) = match node.kind {
+                NodeKind::Source { factory, preload } => {
+                    let slices = factory.slices().max(1);
+                    (Work::Source { factory, preload }, slices, None)
+                }
+                NodeKind::Stage { factory, slices } => (Work::Stage { factory }, slices, None),
+                NodeKind::Sink { sink } => (Work::Sink, 1, Some(sink)),
+            };
+            parts.sinks.push(sink);
+            nodes.push(NodePlan {
+                name: node.name,
+                work,
+                slices,
+                rank: ranks[id],
+                links_in: Vec::new(),
+                links_out: Vec::new(),
+                ports: 0,
+                seat: 0,
+                process: process_of(id),
+                count: NodeCount::default(),
+            });
+        }
+        let mut plan = Self {
+            name: graph.name,
+            delivery: graph.delivery,
+            cycle: graph.cycle,
+            buffer: graph.buffer,
+            seed: graph.seed,
+            nodes,
+            links,
+            process,
+        };
+        plan.connect(&order);
+        Ok((plan, parts))
+    }
+
+    fn connect(&mut self, order: &[NodeId]) {
+        for (id, link) in self.links.iter().enumerate() {
+            self.nodes[link.to].links_in.push(id);
+            let ports = &mut self.nodes[link.to].ports;
+            *ports = (*ports).max(link.port + 1);
+            let out = &mut self.nodes[link.from].links_out;
+            if out.len() <= link.output {
+                out.resize_with(link.output + 1, Vec::new);
+            }
+            out[link.output].push(id);
+        }
+        let mut seats = 0;
+        for id in order {
+            let local = self.nodes[id.0]
+                .links_in
+                .iter()
+                .map(|link| &self.links[*link])
+                .find(|link| link.partition == Partition::Local)
+                .map(|link| link.from);
+            if self.nodes[id.0].slices == 0 {
+                let first = self.nodes[id.0].links_in.iter().map(|link| self.links[*link].from);
+                let most = first.map(|from| self.nodes[from].slices).max();
+                self.nodes[id.0].slices = most.unwrap_or(1).max(1);
+            }
+            self.nodes[id.0].seat = match local {
+                Some(from) => self.nodes[from].seat,
+                None => {
+                    seats += 1;
+                    seats - 1
+                }
+            };
+        }
+    }
+
+    /// Whether the node runs in this process.
+    pub(crate) fn is_here(&self, node: usize) -> bool {
+        self.nodes[node].process == self.process
+    }
+}
+
+/// Rows of a payload.
+pub(crate) fn rows_of(payload: &Payload) -> u64 {
+    (match payload {
+        Payload::Arrow(batch) => batch.num_rows(),
+        Payload::Rows(rows) => rows.len(),
+    }) as u64
+}

@@ -1,0 +1,139 @@
+//! The way out of a lane: rows are routed to slices, gathered, and delivered with the cycle's end.
+//!
+//! A lane writes to lanes of its own layout only: a cycle has the same layout everywhere. A link
+//! does not know whether its other end is local: [`Job::deliver`] does.
+
+use super::inbox::{CycleEnd, Parcel};
+use super::job::Job;
+use super::lane::Lane;
+use super::layout::Layout;
+use super::plan::rows_of;
+use crate::block::{Block, Payload};
+use crate::partition::{Partition, route_at_random, route_by_key};
+use std::sync::{Arc, atomic::Ordering};
+use tidemill_types::SliceId;
+
+/// Gathers what one lane writes in a cycle. Its memory is kept from cycle to cycle.
+#[derive(Default)]
+pub(crate) struct Sender {
+    /// By link and lane that reads.
+    pending: Vec<(usize, Vec<Vec<Parcel>>)>,
+    /// Blocks sent in this cycle: part of the seed of random routing.
+    sequence: u64,
+}
+
+/// Who writes: the lane, in its layout, in a cycle with this seed.
+#[derive(Clone, Copy)]
+pub(crate) struct Writer<'a> {
+    pub(crate) job: &'a Job,
+    pub(crate) layout: &'a Layout,
+    pub(crate) lane: &'a Lane,
+    pub(crate) seed: u64,
+}
+
+impl Sender {
+    /// Routes one payload over all links of an output.
+    ///
+    /// # Errors
+    /// A key column cannot be a key; the planner checks that before a job starts.
+    pub(crate) fn send(
+        &mut self,
+        writer: Writer<'_>,
+        output: usize,
+        slice: SliceId,
+        payload: Payload,
+    ) -> Result<(), String> {
+        let node = &writer.job.plan.nodes[writer.lane.node];
+        let counter = if output == 0 { &node.count.rows_out } else { &node.count.rows_side };
+        counter.fetch_add(rows_of(&payload), Ordering::Relaxed);
+        self.sequence += 1;
+        match node.links_out.get(output).map_or(&[][..], Vec::as_slice) {
+            [] => Ok(()),
+            [link] => self.send_over(writer, *link, slice, payload),
+            links => {
+                let batch = Block::whole(payload, slice).batch();
+                links.iter().try_for_each(|link| {
+                    self.send_over(writer, *link, slice, Payload::Arrow(batch.clone()))
+                })
+            }
+        }
+    }
+
+    fn send_over(
+        &mut self,
+        writer: Writer<'_>,
+        link: usize,
+        slice: SliceId,
+        payload: Payload,
+    ) -> Result<(), String> {
+        let plan = &writer.job.plan.links[link];
+        let slices = writer.job.plan.nodes[plan.to].slices;
+        let (routing, slice) = match &plan.partition {
+            Partition::Key(columns) => {
+                let routing = route_by_key(&payload, columns, slices);
+                (Some(routing.map_err(|error| error.to_string())?), SliceId(0))
+            }
+            Partition::Random => {
+                let seed = writer.seed ^ self.sequence.rotate_left(32) ^ u64::from(slice.0);
+                let count = rows_of(&payload) as usize;
+                (Some(route_at_random(count, slices, seed)), SliceId(0))
+            }
+            Partition::One => (None, SliceId(0)),
+            Partition::All => (None, Block::EVERY),
+            Partition::Local => (None, SliceId(slice.0 % slices)),
+        };
+        let block = writer.job.blocks.take(payload, routing, slice);
+        self.gather(writer, link, &block);
+        Ok(())
+    }
+
+    fn gather(&mut self, writer: Writer<'_>, link: usize, block: &Arc<Block>) {
+        let lanes = &writer.layout.lanes[writer.job.plan.links[link].to];
+        let pending = pending_of(&mut self.pending, link, lanes.len());
+        let (rows, bytes) = (block.len() as u64, block.bytes() as u64);
+        for lane in lanes {
+            let count = block.count_in(&lane.slices) as u64;
+            if count > 0 {
+                let share = if count == rows { bytes } else { bytes * count / rows };
+                pending[lane.index].push((Arc::clone(block), share));
+            }
+        }
+    }
+
+    /// Ends the cycle on all links of the node: everything gathered is delivered.
+    ///
+    /// # Errors
+    /// A sender broke the rules of a link: an error of the engine.
+    pub(crate) fn end(&mut self, writer: Writer<'_>, end: CycleEnd) -> Result<(), String> {
+        self.sequence = 0;
+        let job = writer.job;
+        for link in job.plan.nodes[writer.lane.node].links_out.iter().flatten() {
+            let lanes = &writer.layout.lanes[job.plan.links[*link].to];
+            let pending = pending_of(&mut self.pending, *link, lanes.len());
+            let input = writer.layout.input_base[*link] + writer.lane.index;
+            for lane in lanes {
+                job.deliver(*link, lane, input, end, &mut pending[lane.index])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn pending_of(
+    pending: &mut Vec<(usize, Vec<Vec<Parcel>>)>,
+    link: usize,
+    lanes: usize,
+) -> &mut Vec<Vec<Parcel>> {
+    let index = match pending.iter().position(|(it, _)| *it == link) {
+        Some(index) => index,
+        None => {
+            pending.push((link, Vec::new()));
+            pending.len() - 1
+        }
+    };
+    let parcels = &mut pending[index].1;
+    if parcels.len() < lanes {
+        parcels.resize_with(lanes, Vec::new);
+    }
+    parcels
+}

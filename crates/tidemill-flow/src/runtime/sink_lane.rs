@@ -1,0 +1,68 @@
+//! The lane of a sink: hands the rows of each cycle over, then has the cycle committed.
+
+use super::job::Job;
+use super::lane::{After, Lane};
+use crate::block::Block;
+use crate::error::JobError;
+use crate::sink::Sink;
+use std::sync::{Arc, Mutex, atomic::Ordering};
+use tidemill_types::Cycle;
+
+/// A sink, shared by the lane that writes and the thread that commits.
+pub(crate) type SharedSink = Arc<Mutex<Box<dyn Sink>>>;
+
+/// What the lane of a sink holds.
+pub(crate) struct SinkLane {
+    pub(crate) sink: SharedSink,
+    /// The last cycle that the sink held when it was opened: cycles up to it are left out.
+    pub(crate) held: Cycle,
+    blocks: Vec<Arc<Block>>,
+}
+
+impl SinkLane {
+    pub(crate) fn new(sink: SharedSink, held: Cycle) -> Self {
+        Self { sink, held, blocks: Vec::new() }
+    }
+
+    /// Writes the next cycle.
+    ///
+    /// # Errors
+    /// The sink's.
+    pub(crate) fn run(&mut self, job: &Arc<Job>, lane: &Arc<Lane>) -> Result<After, JobError> {
+        let (cycle, mut slot) = {
+            let mut state = lane.state.lock().expect("no panic while held");
+            if state.is_past() {
+                return Ok(After::HandOver);
+            }
+            state.inbox.begin()
+        };
+        let start_us = job.now_us();
+        let layout = job.layout(lane.layout);
+        let node = &job.plan.nodes[lane.node];
+        let mut freed = Vec::with_capacity(node.links_in.len());
+        for link in &node.links_in {
+            let mut bytes = 0;
+            for input in layout.inputs_of(&job.plan, *link) {
+                for (block, share) in slot.parcels[input].drain(..) {
+                    bytes += share;
+                    self.blocks.push(block);
+                }
+            }
+            freed.push((*link, bytes));
+        }
+        let ended = slot.ended.iter().all(|ended| *ended);
+        if cycle > self.held {
+            let rows: usize = self.blocks.iter().map(|block| block.len()).sum();
+            node.count.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
+            let mut sink = self.sink.lock().expect("a panic of a sink ends the job");
+            sink.write(cycle, &self.blocks)
+                .map_err(|error| job.error_at(lane.node, cycle, error.message))?;
+        }
+        self.blocks.drain(..).for_each(|block| job.blocks.give_back(block));
+        lane.state.lock().expect("no panic while held").inbox.recycle(slot);
+        freed.into_iter().for_each(|(link, bytes)| job.release(link, bytes));
+        node.count.busy_us.fetch_add(job.now_us() - start_us, Ordering::Relaxed);
+        job.committer.written(job, lane.node, cycle, ended)?;
+        Ok(if ended { After::Done } else { After::Ready })
+    }
+}

@@ -1,0 +1,326 @@
+//! A lane of a source: one source slice. It reads, and cuts what it reads into cycles.
+//!
+//! ```text
+//! may begin? ── permit ── credit ── commits ──▶ read … read ──▶ cut: ledger, end of cycle ──▶ …
+//! ```
+//!
+//! - A source that is read as fast as it can be ends a cycle by size alone: the cut depends on its
+//!   content only, so repeated runs have the same cycles. A live source ends it by time too.
+//! - In a replay the ledger decides the cut.
+
+use super::inbox::CycleEnd;
+use super::job::Job;
+use super::lane::{After, Lane};
+use super::pacer::Permit;
+use super::send::{Sender, Writer};
+use crate::error::JobError;
+use crate::operator::DeadLetter;
+use crate::source::{Position, Read, ReadRequest, Source};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering},
+};
+use tidemill_types::{Cycle, Micros, SliceId, job::Delivery};
+use tidemill_wire::ledger::Cut;
+
+/// How long a source without data is asked again when it does not say, in microseconds.
+const POLL_US: u64 = 1_000;
+/// A source without data for this long no longer holds event time back.
+const IDLE_AFTER_US: u64 = 1_000_000;
+
+/// What a lane of a source holds.
+pub(crate) struct SourceLane {
+    source: Box<dyn Source>,
+    live: bool,
+    preload: bool,
+    /// Ends of cycles that are replayed.
+    replay: VecDeque<(Cycle, Cut)>,
+    open: Option<OpenCycle>,
+    sender: Sender,
+    letters: Vec<DeadLetter>,
+    shed: super::shed::Shed,
+    last_row_us: u64,
+    idle: bool,
+}
+
+/// A cycle that has been begun and not cut.
+#[derive(Clone, Copy, Debug)]
+struct OpenCycle {
+    time: Micros,
+    begun_us: u64,
+    bytes: u64,
+    records: u64,
+}
+
+/// What to do after one read.
+enum Step {
+    Read,
+    Cut { ended: bool },
+    Leave(After),
+}
+
+impl SourceLane {
+    pub(crate) fn new(
+        source: Box<dyn Source>,
+        live: bool,
+        preload: bool,
+        replay: VecDeque<(Cycle, Cut)>,
+    ) -> Self {
+        Self {
+            source,
+            live,
+            preload,
+            replay,
+            open: None,
+            sender: Sender::default(),
+            letters: Vec::new(),
+            shed: super::shed::Shed::default(),
+            last_row_us: 0,
+            idle: false,
+        }
+    }
+
+    /// Reads until the cycle is cut, or there is nothing to read.
+    ///
+    /// # Errors
+    /// The source's.
+    pub(crate) fn run(&mut self, job: &Arc<Job>, lane: &Arc<Lane>) -> Result<After, JobError> {
+        let cycle = lane.state.lock().expect("no panic while held").source_next;
+        let start_us = job.now_us();
+        let after = self.run_cycle(job, lane, cycle)?;
+        let count = &job.plan.nodes[lane.node].count;
+        count.busy_us.fetch_add(job.now_us() - start_us, Ordering::Relaxed);
+        Ok(after)
+    }
+
+    fn run_cycle(
+        &mut self,
+        job: &Arc<Job>,
+        lane: &Arc<Lane>,
+        cycle: Cycle,
+    ) -> Result<After, JobError> {
+        if self.open.is_none() {
+            if lane.state.lock().expect("no panic while held").is_past() {
+                return Ok(After::HandOver);
+            }
+            let permit = job.pacer.lock().expect("no panic while held").permit(cycle, self.preload);
+            match permit {
+                Permit::Stop => return Ok(After::Done),
+                Permit::Hold => return Ok(After::Wait),
+                Permit::Empty => return self.cut(job, lane, cycle, false),
+                Permit::Read => {}
+            }
+            if let Some(after) = self.wait_for_room(job, lane, cycle)? {
+                return Ok(after);
+            }
+        }
+        loop {
+            match self.step(job, lane, cycle)? {
+                Step::Read => {}
+                Step::Cut { ended } => return self.cut(job, lane, cycle, ended),
+                Step::Leave(after) => return Ok(after),
+            }
+        }
+    }
+
+    /// Credit on every link, and not too many cycles under way; under `at-most-once` a live source
+    /// sheds what it cannot send.
+    fn wait_for_room(
+        &mut self,
+        job: &Arc<Job>,
+        lane: &Arc<Lane>,
+        cycle: Cycle,
+    ) -> Result<Option<After>, JobError> {
+        let links = job.plan.nodes[lane.node].links_out.iter().flatten();
+        let open = links
+            .map(|link| &job.plan.links[*link].credit)
+            .all(|credit| credit.may_begin(|| Arc::clone(lane)));
+        if open && job.may_begin(cycle, lane) {
+            return Ok(None);
+        }
+        if !self.live || job.plan.delivery != Delivery::AtMostOnce {
+            return Ok(Some(After::Wait));
+        }
+        let request = self.request(job, cycle, None);
+        let read = self.source.read(&request, &mut self.letters);
+        match read.map_err(|error| job.error_at(lane.node, cycle, error.message))? {
+            Read::Rows { payload, bytes } => {
+                let dropped = self.shed.keep(payload, bytes, job.plan.buffer.high_watermark.0);
+                job.shed.fetch_add(dropped, Ordering::Relaxed);
+            }
+            Read::Idle { .. } => {}
+            Read::End => self.shed.ended = true,
+        }
+        Ok(Some(After::At(job.now_us() + POLL_US)))
+    }
+
+    /// Begins the cycle if it has not begun. None if it belongs to the next layout: that is
+    /// decided under the pacer's lock, where a change of threads picks its first cycle.
+    fn begin(&mut self, job: &Job, lane: &Lane, cycle: Cycle) -> Option<OpenCycle> {
+        if self.open.is_none() {
+            let (now_us, wall) = (job.now_us(), job.wall());
+            let mut pacer = job.pacer.lock().expect("no panic while held");
+            if lane.state.lock().expect("no panic while held").is_past() {
+                return None;
+            }
+            let time = pacer.begin(cycle, wall);
+            self.open = Some(OpenCycle { time, begun_us: now_us, bytes: 0, records: 0 });
+        }
+        self.open
+    }
+
+    /// What may still be read for the cycle: the rest of its bounds, a buffer at most.
+    fn request(&self, job: &Job, cycle: Cycle, until: Option<Position>) -> ReadRequest {
+        let bounds = &job.plan.cycle;
+        let (bytes, records) = self.open.map_or((0, 0), |open| (open.bytes, open.records));
+        let rest = bounds.bytes.0.saturating_sub(bytes).min(job.plan.buffer.bytes.0).max(1);
+        let rest_records = bounds.records.saturating_sub(records).max(1);
+        ReadRequest {
+            cycle,
+            bytes: usize::try_from(rest).unwrap_or(usize::MAX),
+            records: usize::try_from(rest_records).unwrap_or(usize::MAX),
+            until,
+        }
+    }
+
+    fn step(&mut self, job: &Arc<Job>, lane: &Arc<Lane>, cycle: Cycle) -> Result<Step, JobError> {
+        let recorded = self.replay.front().filter(|(it, _)| *it == cycle).map(|(_, cut)| *cut);
+        if let Some(cut) = recorded
+            && self.source.position() >= Position(cut.position)
+        {
+            self.idle = cut.idle;
+            return Ok(Step::Cut { ended: cut.ended });
+        }
+        let until = recorded.map(|cut| Position(cut.position));
+        let read = match self.shed.next() {
+            Some(kept) => kept,
+            None => {
+                let request = self.request(job, cycle, until);
+                let read = self.source.read(&request, &mut self.letters);
+                read.map_err(|error| job.error_at(lane.node, cycle, error.message))?
+            }
+        };
+        job.add_letters(lane.node, &mut self.letters);
+        let now_us = job.now_us();
+        match read {
+            Read::Rows { payload, bytes } => {
+                let Some(mut open) = self.begin(job, lane, cycle) else {
+                    self.shed.keep(payload, bytes, u64::MAX);
+                    return Ok(Step::Leave(After::HandOver));
+                };
+                let rows = super::plan::rows_of(&payload);
+                open.bytes += bytes as u64;
+                open.records += rows;
+                self.open = Some(open);
+                (self.last_row_us, self.idle) = (now_us, false);
+                self.take(job, lane, payload, bytes, cycle)?;
+                Ok(self.after_rows(job, open, now_us, until.is_some()))
+            }
+            Read::End => Ok(Step::Cut { ended: true }),
+            Read::Idle { until: due } => Ok(self.after_nothing(job, cycle, now_us, due)),
+        }
+    }
+
+    fn take(
+        &mut self,
+        job: &Job,
+        lane: &Lane,
+        payload: crate::block::Payload,
+        bytes: usize,
+        cycle: Cycle,
+    ) -> Result<(), JobError> {
+        let rows = super::plan::rows_of(&payload);
+        let count = &job.plan.nodes[lane.node].count;
+        count.rows_in.fetch_add(rows, Ordering::Relaxed);
+        count.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
+        if rows == 0 {
+            return Ok(());
+        }
+        let layout = job.layout(lane.layout);
+        let writer = Writer { job, layout: &layout, lane, seed: job.seed_of(cycle) };
+        self.sender
+            .send(writer, 0, SliceId(lane.slices.start), payload)
+            .map_err(|message| job.error_at(lane.node, cycle, message))
+    }
+
+    fn after_rows(&self, job: &Job, open: OpenCycle, now_us: u64, replaying: bool) -> Step {
+        let bounds = &job.plan.cycle;
+        let full = open.bytes >= bounds.bytes.0 || open.records >= bounds.records;
+        let late = self.live && now_us >= open.begun_us + bounds.time.duration().as_micros() as u64;
+        if !replaying && (full || late) { Step::Cut { ended: false } } else { Step::Read }
+    }
+
+    /// Nothing to read: the cycle ends when its time is up or others are ahead.
+    fn after_nothing(&mut self, job: &Job, cycle: Cycle, now_us: u64, due: Option<u64>) -> Step {
+        let behind = job.pacer.lock().expect("no panic while held").is_behind(cycle);
+        let wait = due.unwrap_or(now_us + POLL_US).max(now_us + 1);
+        let idle = now_us.saturating_sub(self.last_row_us) >= IDLE_AFTER_US;
+        match self.open {
+            Some(open) => {
+                let end = open.begun_us + job.plan.cycle.time.duration().as_micros() as u64;
+                if behind || now_us >= end {
+                    return Step::Cut { ended: false };
+                }
+                Step::Leave(After::At(wait.min(end)))
+            }
+            None if behind || (idle && !self.idle) => {
+                // The heartbeat: once idle, say so, so that nobody waits for this source's time.
+                self.idle = idle;
+                Step::Cut { ended: false }
+            }
+            None => Step::Leave(After::At(wait)),
+        }
+    }
+
+    /// Ends the cycle: its cut goes to the ledger, its end to all who read.
+    fn cut(
+        &mut self,
+        job: &Arc<Job>,
+        lane: &Arc<Lane>,
+        cycle: Cycle,
+        ended: bool,
+    ) -> Result<After, JobError> {
+        let Some(OpenCycle { time, .. }) = self.begin(job, lane, cycle) else {
+            self.shed.ended |= ended;
+            return Ok(After::HandOver);
+        };
+        self.open = None;
+        if self.replay.front().is_some_and(|(it, _)| *it == cycle) {
+            self.replay.pop_front();
+        }
+        let position = self.source.position();
+        let count = &job.plan.nodes[lane.node].count;
+        count.position.store(position.0, Ordering::Relaxed);
+        count.cycle.fetch_max(cycle.0, Ordering::Relaxed);
+        // The ledger entry of a cycle is under way before anyone can act on the cycle's end.
+        let cut = Cut {
+            source: lane.node as u32,
+            slice: lane.slices.start,
+            position: position.0,
+            ended,
+            idle: self.idle,
+        };
+        job.committer.cut(cycle, time, cut);
+        let watermark = match (ended, self.idle) {
+            (true, _) | (false, true) => Micros::MAX,
+            (false, false) => self.source.watermark(),
+        };
+        let layout = job.layout(lane.layout);
+        let writer = Writer { job, layout: &layout, lane, seed: job.seed_of(cycle) };
+        self.sender
+            .end(writer, CycleEnd { cycle, time, watermark, ended })
+            .map_err(|message| job.error_at(lane.node, cycle, message))?;
+        lane.state.lock().expect("no panic while held").source_next = cycle.next();
+        let mut pacer = job.pacer.lock().expect("no panic while held");
+        let first = pacer.end(cycle);
+        let released = ended && self.preload && pacer.preload_ended(cycle);
+        drop(pacer);
+        if ended {
+            count.slices_ended.fetch_add(1, Ordering::Relaxed);
+        }
+        if (first && job.sources > 1) || released {
+            job.poke_sources();
+        }
+        Ok(if ended { After::Done } else { After::Ready })
+    }
+}

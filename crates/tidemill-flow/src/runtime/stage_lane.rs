@@ -1,0 +1,176 @@
+//! A lane of a stage: takes a whole cycle, runs the operator, sends what it wrote.
+
+use super::inbox::{CycleEnd, Slot};
+use super::job::Job;
+use super::lane::{After, Lane};
+use super::send::{Sender, Writer};
+use crate::error::JobError;
+use crate::operator::{Context, CycleInput, DeadLetter, Operator, Output, Place, SliceState};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, atomic::Ordering},
+};
+use tidemill_types::{Cycle, Micros, SliceId};
+
+/// What a lane of a stage holds.
+pub(crate) struct StageLane {
+    pub(crate) operator: Box<dyn Operator>,
+    /// By slice of the lane.
+    pub(crate) states: Vec<SliceState>,
+    pub(crate) watermark: Micros,
+    wants_time: bool,
+    sender: Sender,
+    input: CycleInput,
+    output: Output,
+    letters: Vec<DeadLetter>,
+    watermarks: Vec<Micros>,
+    ended: Vec<bool>,
+}
+
+impl StageLane {
+    pub(crate) fn new(
+        job: &Job,
+        operator: Box<dyn Operator>,
+        states: Vec<SliceState>,
+        wants_time: bool,
+        watermark: Micros,
+    ) -> Self {
+        let buffer = usize::try_from(job.plan.buffer.bytes.0).unwrap_or(usize::MAX);
+        Self {
+            operator,
+            states,
+            watermark,
+            wants_time,
+            sender: Sender::default(),
+            input: CycleInput::default(),
+            output: Output::new(buffer),
+            letters: Vec::new(),
+            watermarks: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// Runs the next cycle.
+    ///
+    /// # Errors
+    /// The operator's, or its panic, with the place where it stood.
+    pub(crate) fn run(&mut self, job: &Arc<Job>, lane: &Arc<Lane>) -> Result<After, JobError> {
+        if lane.state.lock().expect("no panic while held").is_past() {
+            return Ok(After::HandOver);
+        }
+        for link in job.plan.nodes[lane.node].links_out.iter().flatten() {
+            if !job.plan.links[*link].credit.may_begin(|| Arc::clone(lane)) {
+                return Ok(After::Wait);
+            }
+        }
+        let (cycle, mut slot) = lane.state.lock().expect("no panic while held").inbox.begin();
+        let start_us = job.now_us();
+        let freed = self.take_input(job, lane, &mut slot);
+        let ended = slot.ended.iter().all(|ended| *ended);
+        let time = slot.time;
+        let before = self.watermark;
+        self.watermark = self.watermarks.iter().copied().min().unwrap_or(Micros::MAX).max(before);
+        if !self.input.is_empty() || self.wants_time || ended {
+            self.call(job, lane, (cycle, time, before))?;
+        }
+        self.send(job, lane, CycleEnd { cycle, time, watermark: self.watermark, ended })?;
+        self.free(job, lane, slot, &freed);
+        let count = &job.plan.nodes[lane.node].count;
+        count.busy_us.fetch_add(job.now_us() - start_us, Ordering::Relaxed);
+        count.cycle.fetch_max(cycle.0, Ordering::Relaxed);
+        Ok(if ended { After::Done } else { After::Ready })
+    }
+
+    /// Moves the blocks of a cycle into the operator's input; gives back bytes by link.
+    fn take_input(&mut self, job: &Job, lane: &Lane, slot: &mut Slot) -> Vec<(usize, u64)> {
+        let node = &job.plan.nodes[lane.node];
+        let layout = job.layout(lane.layout);
+        self.input.ports.resize_with(node.ports, Vec::new);
+        self.watermarks.clear();
+        self.watermarks.resize(node.ports, Micros::MAX);
+        self.ended.clear();
+        self.ended.resize(node.ports, true);
+        let mut freed = Vec::with_capacity(node.links_in.len());
+        let mut rows = 0;
+        for link in &node.links_in {
+            let port = job.plan.links[*link].port;
+            let mut bytes = 0;
+            for input in layout.inputs_of(&job.plan, *link) {
+                for (block, share) in slot.parcels[input].drain(..) {
+                    bytes += share;
+                    rows += block.count_in(&lane.slices) as u64;
+                    self.input.ports[port].push(block);
+                }
+                self.watermarks[port] = self.watermarks[port].min(slot.watermarks[input]);
+                self.ended[port] &= slot.ended[input];
+            }
+            freed.push((*link, bytes));
+        }
+        node.count.rows_in.fetch_add(rows, Ordering::Relaxed);
+        freed
+    }
+
+    fn call(
+        &mut self,
+        job: &Job,
+        lane: &Lane,
+        (cycle, time, before): (Cycle, Micros, Micros),
+    ) -> Result<(), JobError> {
+        let mut context = Context {
+            cycle,
+            cycle_time: time,
+            seed: job.seed_of(cycle),
+            watermarks: &self.watermarks,
+            watermark: self.watermark,
+            watermark_before: before,
+            ended: &self.ended,
+            slices: lane.slices.clone(),
+            states: &mut self.states,
+            place: Place::default(),
+            letters: &mut self.letters,
+        };
+        self.output.slice = SliceId(lane.slices.start);
+        let operator = &mut self.operator;
+        let (input, output) = (&self.input, &mut self.output);
+        // A panic of user code fails this job and nothing else; what it left behind is dropped.
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let result = operator.cycle(&mut context, input, output);
+            output.flush_rows();
+            result
+        }));
+        let place = context.place;
+        let (message, panicked) = match result {
+            Ok(Ok(())) => {
+                job.add_letters(lane.node, &mut self.letters);
+                return Ok(());
+            }
+            Ok(Err(error)) => (error.message, false),
+            Err(panic) => (super::panic_message(&*panic), true),
+        };
+        let node = job.plan.nodes[lane.node].name.clone();
+        Err(JobError { node, slice: place.slice, cycle, row: place.row, message, panicked })
+    }
+
+    fn send(&mut self, job: &Job, lane: &Lane, end: CycleEnd) -> Result<(), JobError> {
+        let layout = job.layout(lane.layout);
+        let seed = job.seed_of(end.cycle);
+        let writer = Writer { job, layout: &layout, lane, seed };
+        let sent = self
+            .output
+            .emitted
+            .drain(..)
+            .try_for_each(|(port, slice, payload)| self.sender.send(writer, port, slice, payload))
+            .and_then(|()| self.sender.end(writer, end));
+        sent.map_err(|message| job.error_at(lane.node, end.cycle, message))
+    }
+
+    fn free(&mut self, job: &Job, lane: &Lane, slot: Slot, freed: &[(usize, u64)]) {
+        for block in self.input.ports.iter_mut().flat_map(|port| port.drain(..)) {
+            job.blocks.give_back(block);
+        }
+        lane.state.lock().expect("no panic while held").inbox.recycle(slot);
+        for (link, bytes) in freed {
+            job.release(*link, *bytes);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A worker: one thread that runs lanes, oldest cycle first, then furthest downstream first.
+//!
+//! That order drains what is under way before it takes in more, so data is still in the cache
+//! when the next stage reads it.
+
+use super::job::Job;
+use super::lane::Lane;
+use std::{
+    sync::{Arc, Condvar, Mutex, atomic::Ordering},
+    time::Duration,
+};
+use tidemill_types::Cycle;
+
+#[cfg(test)]
+mod tests;
+
+/// Longest sleep of a worker without work: a bound on what a lost wake could cost.
+const SLEEP_MAX_US: u64 = 1_000_000;
+
+/// Lanes that wait for one worker.
+#[derive(Default)]
+pub(crate) struct WorkerQueue {
+    inner: Mutex<Inner>,
+    bell: Condvar,
+}
+
+#[derive(Default)]
+struct Inner {
+    ready: Vec<(Cycle, Arc<Lane>)>,
+    timers: Vec<(u64, Arc<Lane>)>,
+    asleep: bool,
+    rung: bool,
+}
+
+/// What a worker finds in its queue.
+pub(crate) enum Next {
+    /// A lane to run.
+    Run(Arc<Lane>),
+    /// Timers that are due: poke these.
+    Due(Vec<Arc<Lane>>),
+    /// Nothing until this time.
+    Sleep(u64),
+}
+
+impl WorkerQueue {
+    /// Queues a lane.
+    pub(crate) fn push(&self, next: Cycle, lane: Arc<Lane>) {
+        let mut inner = self.inner.lock().expect("no panic while held");
+        inner.ready.push((next, lane));
+        if inner.asleep {
+            inner.asleep = false;
+            drop(inner);
+            self.bell.notify_one();
+        }
+    }
+
+    /// Sets a timer for a lane; an earlier one of the same lane is replaced.
+    pub(crate) fn push_timer(&self, due_us: u64, lane: Arc<Lane>) {
+        let mut inner = self.inner.lock().expect("no panic while held");
+        inner.timers.retain(|(_, it)| !Arc::ptr_eq(it, &lane));
+        inner.timers.push((due_us, lane));
+        if inner.asleep {
+            inner.asleep = false;
+            drop(inner);
+            self.bell.notify_one();
+        }
+    }
+
+    /// Wakes the worker whatever its queue holds.
+    pub(crate) fn wake(&self) {
+        let mut inner = self.inner.lock().expect("no panic while held");
+        inner.rung = true;
+        inner.asleep = false;
+        drop(inner);
+        self.bell.notify_one();
+    }
+
+    /// What to do now.
+    pub(crate) fn next(&self, now_us: u64) -> Next {
+        let mut inner = self.inner.lock().expect("no panic while held");
+        if inner.timers.iter().any(|(due_us, _)| *due_us <= now_us) {
+            let (due, later) = std::mem::take(&mut inner.timers)
+                .into_iter()
+                .partition(|(due_us, _)| *due_us <= now_us);
+            inner.timers = later;
+            let due: Vec<(u64, Arc<Lane>)> = due;
+            return Next::Due(due.into_iter().map(|(_, lane)| lane).collect());
+        }
+        let oldest = (0..inner.ready.len()).min_by_key(|index| {
+            let (cycle, lane) = &inner.ready[*index];
+            (*cycle, std::cmp::Reverse(lane.rank))
+        });
+        if let Some(index) = oldest {
+            return Next::Run(inner.ready.swap_remove(index).1);
+        }
+        let due = inner.timers.iter().map(|(due_us, _)| *due_us).min();
+        Next::Sleep(due.unwrap_or(u64::MAX).min(now_us + SLEEP_MAX_US))
+    }
+
+    /// Sleeps until there may be something, or the time has come.
+    fn sleep(&self, span_us: u64) {
+        let mut inner = self.inner.lock().expect("no panic while held");
+        if !inner.ready.is_empty() || std::mem::take(&mut inner.rung) {
+            return;
+        }
+        inner.asleep = true;
+        let span = Duration::from_micros(span_us);
+        let (mut inner, _) = self.bell.wait_timeout(inner, span).expect("no panic while held");
+        inner.asleep = false;
+        inner.rung = false;
+    }
+}
+
+/// The thread of worker `index`: runs lanes until the job is over.
+pub(crate) fn work(job: &Arc<Job>, queue: &WorkerQueue) {
+    while !job.over.load(Ordering::Acquire) {
+        match queue.next(job.now_us()) {
+            Next::Run(lane) => super::run(job, &lane),
+            Next::Due(lanes) => lanes.iter().for_each(|lane| job.poke(lane)),
+            Next::Sleep(until_us) => queue.sleep(until_us.saturating_sub(job.now_us())),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Entries of a job's ledger: where each cycle was cut.
+//!
+//! ```text
+//! ledger file:  head │ cycle 1 │ cycle 2 │ …        each a record of the journal format
+//! cycle:        number, recorded time, for each source slice: end position, flags
+//! ```
+//!
+//! An entry is postcard. Variants and fields are only ever added at the end.
+
+use serde::{Deserialize, Serialize};
+use tidemill_types::{Cycle, Micros};
+
+/// The version of the entries written by this code.
+pub const LEDGER_VERSION: u8 = 1;
+
+/// One record of a ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LedgerEntry {
+    /// The first record: what the ledger belongs to.
+    Head {
+        /// [`LEDGER_VERSION`].
+        version: u8,
+        /// The job's name.
+        job: String,
+        /// The job's seed.
+        seed: u64,
+        /// Sources by name, with their slices.
+        sources: Vec<(String, u32)>,
+    },
+    /// The cut of one cycle.
+    Cycle {
+        /// Its number. Numbers follow each other without a gap.
+        cycle: Cycle,
+        /// Its recorded time.
+        time: Micros,
+        /// One for each source slice that had not ended before.
+        cuts: Vec<Cut>,
+    },
+}
+
+/// Where one source slice ended a cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    /// The source, by its place in the graph.
+    pub source: u32,
+    /// The slice of the source.
+    pub slice: u32,
+    /// The position after the cycle's last record.
+    pub position: u64,
+    /// The slice ended with this cycle.
+    pub ended: bool,
+    /// The slice had no data for so long that it no longer holds event time back.
+    pub idle: bool,
+}
+
+impl LedgerEntry {
+    /// The entry as bytes, without framing.
+    ///
+    /// # Panics
+    /// Never: all fields have an encoding.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("every field has an encoding")
+    }
+
+    /// Reads an entry. Bytes after it are refused.
+    ///
+    /// # Errors
+    /// The bytes are not an entry.
+    pub fn decode(bytes: &[u8]) -> Result<Self, postcard::Error> {
+        let (entry, rest) = postcard::take_from_bytes(bytes)?;
+        if rest.is_empty() { Ok(entry) } else { Err(postcard::Error::DeserializeBadEncoding) }
+    }
+}
+
+#[cfg(test)]
+mod tests;
