@@ -87,12 +87,12 @@ impl Committer {
     /// A source slice has cut a cycle.
     pub(crate) fn cut(&self, cycle: Cycle, time: Micros, cut: Cut) {
         let mut inner = self.inner.lock().expect("no panic while held");
-        inner.cuts.add(cycle, time, cut);
         if self.has_ledger {
+            inner.cuts.add(cycle, time, cut);
             drop(inner);
             self.bell.notify_one();
         } else {
-            inner.cuts.take();
+            inner.cuts.note(cycle, cut);
             self.cut.fetch_max(inner.cuts.complete().0, Ordering::AcqRel);
         }
     }

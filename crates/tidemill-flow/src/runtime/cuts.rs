@@ -15,6 +15,8 @@ pub(crate) struct Cuts {
     open: BTreeMap<Cycle, (Micros, Vec<Cut>)>,
     /// The last cycle that every slice has cut.
     complete: Cycle,
+    /// The last cycle that any slice has cut.
+    newest: Cycle,
 }
 
 const EVER: Cycle = Cycle(u64::MAX);
@@ -23,7 +25,20 @@ impl Cuts {
     /// Waits for these source slices. None has cut anything.
     pub(crate) fn new(slices: impl IntoIterator<Item = (u32, u32)>) -> Self {
         let last = slices.into_iter().map(|slice| (slice, Cycle::NONE)).collect();
-        Self { last, open: BTreeMap::new(), complete: Cycle::NONE }
+        Self { last, open: BTreeMap::new(), complete: Cycle::NONE, newest: Cycle::NONE }
+    }
+
+    /// Notes one cut that no ledger will hold.
+    ///
+    /// # Panics
+    /// Panics if a slice cuts a cycle out of turn: an error of the engine.
+    pub(crate) fn note(&mut self, cycle: Cycle, cut: Cut) {
+        let last = self.last.get_mut(&(cut.source, cut.slice)).expect("a slice of this job");
+        assert_eq!(last.next(), cycle, "a source slice cuts every cycle once, in order");
+        *last = if cut.ended { EVER } else { cycle };
+        self.newest = self.newest.max(cycle);
+        let all = self.last.values().min().copied().unwrap_or(EVER);
+        self.complete = self.complete.max(all.min(self.newest));
     }
 
     /// The last cycle that every slice has cut.

@@ -4,7 +4,7 @@
 //! slice is ahead (DESIGN 1, "Pace"). Sources that are read before others (`preload`) hold the
 //! others back: those cut empty cycles until the last preloaded record is cut.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use tidemill_types::{Cycle, Micros};
 
 #[cfg(test)]
@@ -17,8 +17,8 @@ pub(crate) struct Pacer {
     begun: Cycle,
     /// The last cycle that any source slice has ended.
     ahead: Cycle,
-    /// Recorded times of cycles that some slice has yet to cut.
-    times: BTreeMap<Cycle, Micros>,
+    /// Recorded times of cycles that some slice has yet to cut, in order.
+    times: VecDeque<(Cycle, Micros)>,
     last_time: Option<Micros>,
     /// Source slices read first that have not ended.
     preloading: usize,
@@ -60,7 +60,7 @@ impl Pacer {
     /// Sets the recorded times of cycles that are replayed.
     pub(crate) fn replay(&mut self, times: impl IntoIterator<Item = (Cycle, Micros)>) {
         self.times.extend(times);
-        self.last_time = self.times.values().max().copied().max(self.last_time);
+        self.last_time = self.times.iter().map(|(_, time)| *time).max().max(self.last_time);
     }
 
     /// Whether a source slice may begin `cycle`.
@@ -80,12 +80,13 @@ impl Pacer {
     /// before the time of an earlier cycle.
     pub(crate) fn begin(&mut self, cycle: Cycle, now: Micros) -> Micros {
         self.begun = self.begun.max(cycle);
-        if let Some(time) = self.times.get(&cycle) {
-            return *time;
+        if let Ok(index) = self.times.binary_search_by_key(&cycle, |(it, _)| *it) {
+            return self.times[index].1;
         }
         let time = self.last_time.map_or(now, |last| last.max(now));
         self.last_time = Some(time);
-        self.times.insert(cycle, time);
+        // Slices begin cycles in order, so the one that begins a new cycle is ahead of all.
+        self.times.push_back((cycle, time));
         time
     }
 
@@ -105,7 +106,9 @@ impl Pacer {
 
     /// Forgets the times of cycles that every slice has cut.
     pub(crate) fn forget(&mut self, until: Cycle) {
-        self.times = self.times.split_off(&until.next());
+        while self.times.front().is_some_and(|(cycle, _)| *cycle <= until) {
+            self.times.pop_front();
+        }
     }
 
     /// Stops the job after the last cycle that was begun; gives it back.

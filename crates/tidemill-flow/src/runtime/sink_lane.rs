@@ -17,11 +17,13 @@ pub(crate) struct SinkLane {
     /// The last cycle that the sink held when it was opened: cycles up to it are left out.
     pub(crate) held: Cycle,
     blocks: Vec<Arc<Block>>,
+    /// Bytes to release, by link.
+    freed: Vec<(usize, u64)>,
 }
 
 impl SinkLane {
     pub(crate) fn new(sink: SharedSink, held: Cycle) -> Self {
-        Self { sink, held, blocks: Vec::new() }
+        Self { sink, held, blocks: Vec::new(), freed: Vec::new() }
     }
 
     /// Writes the next cycle.
@@ -39,7 +41,7 @@ impl SinkLane {
         let start_us = job.now_us();
         let layout = job.layout(lane.layout);
         let node = &job.plan.nodes[lane.node];
-        let mut freed = Vec::with_capacity(node.links_in.len());
+        self.freed.clear();
         for link in &node.links_in {
             let mut bytes = 0;
             for input in layout.inputs_of(&job.plan, *link) {
@@ -48,7 +50,7 @@ impl SinkLane {
                     self.blocks.push(block);
                 }
             }
-            freed.push((*link, bytes));
+            self.freed.push((*link, bytes));
         }
         let ended = slot.ended.iter().all(|ended| *ended);
         if cycle > self.held {
@@ -60,7 +62,7 @@ impl SinkLane {
         }
         self.blocks.drain(..).for_each(|block| job.blocks.give_back(block));
         lane.state.lock().expect("no panic while held").inbox.recycle(slot);
-        freed.into_iter().for_each(|(link, bytes)| job.release(link, bytes));
+        self.freed.iter().for_each(|(link, bytes)| job.release(*link, *bytes));
         node.count.busy_us.fetch_add(job.now_us() - start_us, Ordering::Relaxed);
         job.committer.written(job, lane.node, cycle, ended)?;
         Ok(if ended { After::Done } else { After::Ready })

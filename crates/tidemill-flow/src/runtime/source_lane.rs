@@ -40,6 +40,7 @@ pub(crate) struct SourceLane {
     letters: Vec<DeadLetter>,
     shed: super::shed::Shed,
     last_row_us: u64,
+    last_cut_us: u64,
     idle: bool,
 }
 
@@ -47,7 +48,6 @@ pub(crate) struct SourceLane {
 #[derive(Clone, Copy, Debug)]
 struct OpenCycle {
     time: Micros,
-    begun_us: u64,
     bytes: u64,
     records: u64,
 }
@@ -76,6 +76,7 @@ impl SourceLane {
             letters: Vec::new(),
             shed: super::shed::Shed::default(),
             last_row_us: 0,
+            last_cut_us: 0,
             idle: false,
         }
     }
@@ -158,13 +159,13 @@ impl SourceLane {
     /// decided under the pacer's lock, where a change of threads picks its first cycle.
     fn begin(&mut self, job: &Job, lane: &Lane, cycle: Cycle) -> Option<OpenCycle> {
         if self.open.is_none() {
-            let (now_us, wall) = (job.now_us(), job.wall());
+            let wall = job.wall();
             let mut pacer = job.pacer.lock().expect("no panic while held");
             if lane.state.lock().expect("no panic while held").is_past() {
                 return None;
             }
             let time = pacer.begin(cycle, wall);
-            self.open = Some(OpenCycle { time, begun_us: now_us, bytes: 0, records: 0 });
+            self.open = Some(OpenCycle { time, bytes: 0, records: 0 });
         }
         self.open
     }
@@ -246,7 +247,7 @@ impl SourceLane {
     fn after_rows(&self, job: &Job, open: OpenCycle, now_us: u64, replaying: bool) -> Step {
         let bounds = &job.plan.cycle;
         let full = open.bytes >= bounds.bytes.0 || open.records >= bounds.records;
-        let late = self.live && now_us >= open.begun_us + bounds.time.duration().as_micros() as u64;
+        let late = self.live && now_us >= self.due_us(job);
         if !replaying && (full || late) { Step::Cut { ended: false } } else { Step::Read }
     }
 
@@ -255,21 +256,23 @@ impl SourceLane {
         let behind = job.pacer.lock().expect("no panic while held").is_behind(cycle);
         let wait = due.unwrap_or(now_us + POLL_US).max(now_us + 1);
         let idle = now_us.saturating_sub(self.last_row_us) >= IDLE_AFTER_US;
+        let cut_us = self.due_us(job);
         match self.open {
-            Some(open) => {
-                let end = open.begun_us + job.plan.cycle.time.duration().as_micros() as u64;
-                if behind || now_us >= end {
-                    return Step::Cut { ended: false };
-                }
-                Step::Leave(After::At(wait.min(end)))
-            }
+            Some(_) if behind || now_us >= cut_us => Step::Cut { ended: false },
+            Some(_) => Step::Leave(After::At(cut_us)),
             None if behind || (idle && !self.idle) => {
                 // The heartbeat: once idle, say so, so that nobody waits for this source's time.
                 self.idle = idle;
                 Step::Cut { ended: false }
             }
-            None => Step::Leave(After::At(wait)),
+            None => Step::Leave(After::At(wait.max(cut_us))),
         }
+    }
+
+    /// When the cycle's time is up. A cycle lasts from the last cut, so records that come after a
+    /// silence are not held back, and a steady stream is read once a cycle.
+    fn due_us(&self, job: &Job) -> u64 {
+        self.last_cut_us + job.plan.cycle.time.duration().as_micros() as u64
     }
 
     /// Ends the cycle: its cut goes to the ledger, its end to all who read.
@@ -285,6 +288,7 @@ impl SourceLane {
             return Ok(After::HandOver);
         };
         self.open = None;
+        self.last_cut_us = job.now_us();
         if self.replay.front().is_some_and(|(it, _)| *it == cycle) {
             self.replay.pop_front();
         }

@@ -25,6 +25,8 @@ pub(crate) struct StageLane {
     letters: Vec<DeadLetter>,
     watermarks: Vec<Micros>,
     ended: Vec<bool>,
+    /// Bytes to release, by link.
+    freed: Vec<(usize, u64)>,
 }
 
 impl StageLane {
@@ -47,6 +49,7 @@ impl StageLane {
             letters: Vec::new(),
             watermarks: Vec::new(),
             ended: Vec::new(),
+            freed: Vec::new(),
         }
     }
 
@@ -65,7 +68,7 @@ impl StageLane {
         }
         let (cycle, mut slot) = lane.state.lock().expect("no panic while held").inbox.begin();
         let start_us = job.now_us();
-        let freed = self.take_input(job, lane, &mut slot);
+        self.take_input(job, lane, &mut slot);
         let ended = slot.ended.iter().all(|ended| *ended);
         let time = slot.time;
         let before = self.watermark;
@@ -74,15 +77,15 @@ impl StageLane {
             self.call(job, lane, (cycle, time, before))?;
         }
         self.send(job, lane, CycleEnd { cycle, time, watermark: self.watermark, ended })?;
-        self.free(job, lane, slot, &freed);
+        self.free(job, lane, slot);
         let count = &job.plan.nodes[lane.node].count;
         count.busy_us.fetch_add(job.now_us() - start_us, Ordering::Relaxed);
         count.cycle.fetch_max(cycle.0, Ordering::Relaxed);
         Ok(if ended { After::Done } else { After::Ready })
     }
 
-    /// Moves the blocks of a cycle into the operator's input; gives back bytes by link.
-    fn take_input(&mut self, job: &Job, lane: &Lane, slot: &mut Slot) -> Vec<(usize, u64)> {
+    /// Moves the blocks of a cycle into the operator's input.
+    fn take_input(&mut self, job: &Job, lane: &Lane, slot: &mut Slot) {
         let node = &job.plan.nodes[lane.node];
         let layout = job.layout(lane.layout);
         self.input.ports.resize_with(node.ports, Vec::new);
@@ -90,7 +93,7 @@ impl StageLane {
         self.watermarks.resize(node.ports, Micros::MAX);
         self.ended.clear();
         self.ended.resize(node.ports, true);
-        let mut freed = Vec::with_capacity(node.links_in.len());
+        self.freed.clear();
         let mut rows = 0;
         for link in &node.links_in {
             let port = job.plan.links[*link].port;
@@ -104,10 +107,9 @@ impl StageLane {
                 self.watermarks[port] = self.watermarks[port].min(slot.watermarks[input]);
                 self.ended[port] &= slot.ended[input];
             }
-            freed.push((*link, bytes));
+            self.freed.push((*link, bytes));
         }
         node.count.rows_in.fetch_add(rows, Ordering::Relaxed);
-        freed
     }
 
     fn call(
@@ -164,12 +166,12 @@ impl StageLane {
         sent.map_err(|message| job.error_at(lane.node, end.cycle, message))
     }
 
-    fn free(&mut self, job: &Job, lane: &Lane, slot: Slot, freed: &[(usize, u64)]) {
+    fn free(&mut self, job: &Job, lane: &Lane, slot: Slot) {
         for block in self.input.ports.iter_mut().flat_map(|port| port.drain(..)) {
             job.blocks.give_back(block);
         }
         lane.state.lock().expect("no panic while held").inbox.recycle(slot);
-        for (link, bytes) in freed {
+        for (link, bytes) in &self.freed {
             job.release(*link, *bytes);
         }
     }

@@ -37,3 +37,15 @@ fn a_slice_may_not_skip_a_cycle() {
     let mut cuts = Cuts::new([(0, 0)]);
     add(&mut cuts, 0, 2, false);
 }
+
+#[test]
+fn without_a_ledger_only_the_numbers_are_kept() {
+    let mut cuts = Cuts::new([(0, 0), (1, 0)]);
+    let cut = |source, ended| Cut { source, slice: 0, position: 0, ended, idle: false };
+    cuts.note(Cycle(1), cut(0, false));
+    assert_eq!(cuts.complete(), Cycle::NONE);
+    cuts.note(Cycle(1), cut(1, true));
+    cuts.note(Cycle(2), cut(0, false));
+    assert_eq!(cuts.complete(), Cycle(2), "a slice that ended is not waited for");
+    assert!(cuts.take().is_empty());
+}

@@ -1,0 +1,189 @@
+//! What a benchmark measures, the same for every workload: items, latency, CPU, memory, and how
+//! much of the machine others used meanwhile. The definitions are those of `bench/peers/ENGINES.md`.
+
+use super::alloc;
+use hdrhistogram::Histogram;
+use serde_json::{Map, Value, json};
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+use tidemill_env::World;
+
+/// Every so many messages, one carries its send time.
+pub(crate) const SAMPLE: u64 = 64;
+
+/// Counts items and latencies; written by the last stage, read by the one who measures.
+pub(crate) struct Meter {
+    world: World,
+    items: AtomicU64,
+    results: AtomicU64,
+    measuring: AtomicBool,
+    latency_us: Mutex<Histogram<u64>>,
+}
+
+/// The machine and this process at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    now_us: u64,
+    items: u64,
+    cpu_s: f64,
+    busy_s: f64,
+    allocations: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(world: &World) -> Arc<Self> {
+        let latency_us = Histogram::new_with_bounds(1, 600_000_000, 3);
+        Arc::new(Self {
+            world: world.clone(),
+            items: AtomicU64::new(0),
+            results: AtomicU64::new(0),
+            measuring: AtomicBool::new(false),
+            latency_us: Mutex::new(latency_us.expect("bounds that a histogram can have")),
+        })
+    }
+
+    /// Microseconds on the clock that stamps are taken from; never 0.
+    pub(crate) fn now_us(&self) -> u64 {
+        self.world.clock.monotonic_micros() + 1
+    }
+
+    /// Items that came out so far.
+    pub(crate) fn items(&self) -> u64 {
+        self.items.load(Relaxed)
+    }
+
+    /// Results of the workload so far: windows' rows, distinct words.
+    pub(crate) fn results(&self) -> u64 {
+        self.results.load(Relaxed)
+    }
+
+    /// Adds items.
+    pub(crate) fn add(&self, items: u64) {
+        self.items.fetch_add(items, Relaxed);
+    }
+
+    /// Adds results.
+    pub(crate) fn add_results(&self, results: u64) {
+        self.results.fetch_add(results, Relaxed);
+    }
+
+    /// Notes the latency of messages that carry these send times.
+    pub(crate) fn stamps(&self, stamps: &[u64]) {
+        if stamps.is_empty() || !self.measuring.load(Relaxed) {
+            return;
+        }
+        let now_us = self.now_us();
+        let mut latency = self.latency_us.lock().expect("no panic while held");
+        for stamp in stamps {
+            latency.saturating_record(now_us.saturating_sub(*stamp).max(1));
+        }
+    }
+
+    pub(crate) fn measuring(&self, on: bool) {
+        self.measuring.store(on, Relaxed);
+    }
+
+    /// Waits until `condition` holds, or gives up when `over` says so.
+    pub(crate) fn wait(&self, condition: impl Fn() -> bool, over: impl Fn() -> bool) -> bool {
+        while !condition() {
+            if over() {
+                return false;
+            }
+            self.world.clock.sleep_micros(1_000);
+        }
+        true
+    }
+
+    pub(crate) fn sleep(&self, span: Duration) {
+        self.world.clock.sleep_micros(span.as_micros() as u64);
+    }
+
+    /// This moment; `children` are processes that count as ours.
+    pub(crate) fn moment(&self, children: &[u32]) -> Moment {
+        let children = children.iter().map(|pid| process_cpu_s(&pid.to_string()));
+        Moment {
+            now_us: self.now_us(),
+            items: self.items(),
+            cpu_s: process_cpu_s("self") + children.sum::<f64>(),
+            busy_s: machine_busy_s(),
+            allocations: alloc::count(),
+        }
+    }
+
+    /// The report from one moment to another.
+    pub(crate) fn report(
+        &self,
+        workload: &str,
+        (from, to): (Moment, Moment),
+        children: &[u32],
+        more: Map<String, Value>,
+    ) -> Map<String, Value> {
+        let secs = (to.now_us - from.now_us) as f64 / 1e6;
+        let items = (to.items - from.items) as f64;
+        let cpu_s = to.cpu_s - from.cpu_s;
+        let latency = self.latency_us.lock().expect("no panic while held");
+        let quantile = |q: f64| match latency.len() {
+            0 => Value::Null,
+            _ => rounded(latency.value_at_quantile(q) as f64 / 1e3, 3),
+        };
+        let rss = children.iter().map(|pid| peak_rss_mb(&pid.to_string())).sum::<u64>();
+        let other = ((to.busy_s - from.busy_s - cpu_s) / secs).max(0.0);
+        let allocations = (to.allocations - from.allocations) as f64 * 1e6 / items.max(1.0);
+        let Value::Object(mut report) = json!({
+            "engine": "tidemill",
+            "version": env!("CARGO_PKG_VERSION"),
+            "workload": workload,
+            "throughput_per_s": (items / secs).round() as u64,
+            "p50_ms": quantile(0.5),
+            "p99_ms": quantile(0.99),
+            "max_ms": quantile(1.0),
+            "latency_samples": latency.len(),
+            "items": items as u64,
+            "secs": rounded(secs, 2),
+            "cpu_s": rounded(cpu_s, 2),
+            "cpu_us_per_item": rounded(cpu_s * 1e6 / items.max(1.0), 4),
+            "peak_rss_mb": peak_rss_mb("self") + rss,
+            "other_cores_busy": rounded(other, 2),
+            "allocations_per_million_items": allocations.round() as u64,
+        }) else {
+            unreachable!("an object was written");
+        };
+        report.extend(more);
+        report
+    }
+}
+
+fn rounded(value: f64, digits: i32) -> Value {
+    let scale = 10_f64.powi(digits);
+    json!((value * scale).round() / scale)
+}
+
+/// Seconds of CPU that a process has used.
+fn process_cpu_s(pid: &str) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    let ticks = |index: usize| fields.get(index).and_then(|it| it.parse::<f64>().ok());
+    (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / 100.0
+}
+
+/// Most memory that a process has had, in MiB.
+fn peak_rss_mb(pid: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kib.unwrap_or(0) / 1024
+}
+
+/// Seconds of CPU that the whole machine has used.
+fn machine_busy_s() -> f64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = stat.lines().next().unwrap_or("");
+    let ticks: Vec<f64> =
+        line.split_whitespace().skip(1).filter_map(|it| it.parse().ok()).collect();
+    [0, 1, 2, 5, 6].iter().filter_map(|index| ticks.get(*index)).sum::<f64>() / 100.0
+}
