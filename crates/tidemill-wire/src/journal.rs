@@ -80,3 +80,6 @@ pub fn read(bytes: &[u8]) -> (Vec<&[u8]>, usize, Option<JournalError>) {
     }
     (records, at, None)
 }
+
+#[cfg(test)]
+mod tests;

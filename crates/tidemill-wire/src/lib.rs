@@ -1,4 +1,11 @@
-//! Every byte that is stored or sent.
+//! Every byte that is stored or sent: encodings, their versions, and the policy of compression.
+//!
+//! Read in this order: [`journal`], [`ledger`], [`link`], [`compression`].
+//!
+//! Invariants: no bytes from outside panic or make a reader allocate more than a stated limit; an
+//! encoding that was ever written is read for ever.
 
+pub mod compression;
 pub mod journal;
 pub mod ledger;
+pub mod link;
