@@ -14,7 +14,7 @@ mod tree;
 
 use crate::diagnostic::{Diagnostic, Place, Problem};
 use tidemill_types::{job::JobSpec, limits::JOB_FILE_BYTES_MAX};
-use tree::Node;
+use tree::{Node, Value};
 
 /// What a job file says, and where.
 #[derive(Clone, Debug)]
@@ -90,6 +90,9 @@ fn place_of(tree: &Node, problem: &Problem) -> Option<Place> {
             (at, name_place) = (value, name.place);
         } else if let Some(entry) = at.entry(name) {
             (at, name_place) = (entry, entry.place);
+        } else if matches!(at.value, Value::Text(_)) {
+            // The only entry of a list that is written without brackets.
+            break;
         } else {
             // What is missing is looked for under the name of what should hold it.
             return name_place;

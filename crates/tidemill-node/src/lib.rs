@@ -5,12 +5,18 @@
 //!             └───────────┴────────┴──▶ diagnostics: file, line, column, nearest name
 //! ```
 //!
-//! Read in this order: [`diagnostic`], [`descriptor`].
+//! Read in this order: [`diagnostic`], [`descriptor`], [`registry`], [`check`],
+//! [`preview`], [`schema`].
 //!
 //! Invariant: a job that is refused was not started: no file was written, no thread was made.
 
+pub mod check;
 pub mod descriptor;
 pub mod diagnostic;
+pub mod preview;
+pub mod registry;
+pub mod schema;
 
 pub use descriptor::Descriptor;
 pub use diagnostic::{Diagnostic, Problem, Refused};
+pub use registry::Registry;

@@ -1,0 +1,203 @@
+//! What can be said about a job without opening anything: names, numbers, parts, and the graph.
+//!
+//! Every problem is found, not only the first, so that one look at the file mends them all.
+
+mod graph;
+mod stage;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use graph::{sources_of, streamed};
+
+use crate::diagnostic::Problem;
+use crate::registry::Registry;
+use tidemill_types::job::{CompressionSpec, DEAD_LETTER, JobSpec, SinkSpec};
+use tidemill_types::limits::{SLICES_MAX, STAGES_MAX, WORKERS_MAX};
+
+/// Longest name of a job, source, stage or sink, in bytes.
+const NAME_BYTES_MAX: usize = 128;
+
+/// Everything that is wrong with a job as it is written.
+#[must_use]
+pub fn check(spec: &JobSpec, registry: &Registry) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    names(spec, &mut problems);
+    numbers(spec, &mut problems);
+    sources(spec, registry, &mut problems);
+    for (name, stage) in &spec.stages {
+        stage::check(name, stage, registry, &mut problems);
+    }
+    sinks(spec, registry, &mut problems);
+    graph::check(spec, &mut problems);
+    problems
+}
+
+/// Stages in an order in which each comes after those it reads. Call it on a checked job only.
+#[must_use]
+pub fn order(spec: &JobSpec) -> Vec<&str> {
+    graph::order(spec).unwrap_or_default()
+}
+
+fn name_is_good(name: &str) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(good)
+}
+
+fn names(spec: &JobSpec, problems: &mut Vec<Problem>) {
+    let rule = "letters, digits, `-` and `_`, up to 128 of them";
+    if !name_is_good(&spec.name) {
+        let problem = Problem::new(["name"], format!("`{}` cannot be a name", spec.name));
+        problems.push(problem.expected(rule));
+    }
+    let count = spec.sources.len() + spec.stages.len() + spec.sinks.len();
+    if count > STAGES_MAX {
+        let message = format!("the job has {count} sources, stages and sinks");
+        problems.push(Problem::new(["stages"], message).expected(format!("at most {STAGES_MAX}")));
+    }
+    let sources = spec.sources.keys().map(|name| (name, vec!["sources", name.as_str()]));
+    let stages = spec.stages.keys().map(|name| (name, vec!["stages", name.as_str()]));
+    let sinks = spec.sinks.keys().map(|name| (name, vec!["sinks", name.as_str()]));
+    let late = spec.stages.iter().filter_map(|(name, stage)| {
+        stage.late.as_ref().map(|late| (late, vec!["stages", name.as_str(), "late"]))
+    });
+    let mut seen: Vec<(&String, String)> = Vec::new();
+    for (name, path) in sources.chain(stages).chain(sinks).chain(late) {
+        let problem = |message: String| {
+            let problem = Problem::new(path.iter().copied(), message);
+            if path.len() == 2 { problem.at_name() } else { problem }
+        };
+        if !name_is_good(name) {
+            problems.push(problem(format!("`{name}` cannot be a name")).expected(rule));
+        } else if name == DEAD_LETTER {
+            problems.push(problem(format!("`{DEAD_LETTER}` is the name of the bad records")));
+        } else if let Some((_, other)) = seen.iter().find(|(it, _)| *it == name) {
+            let message = format!("the name `{name}` is taken by `{other}`");
+            problems.push(problem(message).expected("a name of its own"));
+        }
+        seen.push((name, path.join(".")));
+    }
+}
+
+fn numbers(spec: &JobSpec, problems: &mut Vec<Problem>) {
+    let mut bound = |path: &[&str], value: u64, max: u64| {
+        if value == 0 || value > max {
+            let problem = Problem::new(path.iter().copied(), format!("it is {value}"));
+            problems.push(problem.expected(format!("a number from 1 to {max}")));
+        }
+    };
+    bound(&["slices"], spec.slices.into(), SLICES_MAX.into());
+    if let Some(parallelism) = spec.parallelism {
+        bound(&["parallelism"], parallelism as u64, WORKERS_MAX as u64);
+    }
+    for (name, stage) in &spec.stages {
+        if let Some(slices) = stage.slices {
+            bound(&["stages", name, "slices"], slices.into(), SLICES_MAX.into());
+        }
+    }
+    let mut zero = |path: &[&str], is_zero: bool, expected: &str| {
+        if is_zero {
+            let problem = Problem::new(path.iter().copied(), "it is zero");
+            problems.push(problem.expected(expected));
+        }
+    };
+    zero(&["cycle"], spec.cycle.time.0 <= 0, "a time such as `10ms`");
+    zero(&["cycle", "bytes"], spec.cycle.bytes.0 == 0, "a size such as `4MiB`");
+    zero(&["cycle", "records"], spec.cycle.records == 0, "a number of records");
+    zero(&["buffer", "bytes"], spec.buffer.bytes.0 == 0, "a size such as `256KiB`");
+    zero(&["buffer", "high_watermark"], spec.buffer.high_watermark.0 == 0, "a size");
+    if spec.buffer.low_watermark > spec.buffer.high_watermark {
+        let (low, high) = (spec.buffer.low_watermark, spec.buffer.high_watermark);
+        let message = format!("the low watermark {low} is above the high watermark {high}");
+        problems.push(Problem::new(["buffer", "low_watermark"], message));
+    }
+    if let CompressionSpec::Selective { coefficient } = spec.compression
+        && !(0.0..=1.0).contains(&coefficient)
+    {
+        let problem = Problem::new(["compression"], format!("the ratio is {coefficient}"));
+        problems.push(problem.expected("a ratio from 0 to 1"));
+    }
+}
+
+fn sources(spec: &JobSpec, registry: &Registry, problems: &mut Vec<Problem>) {
+    if spec.sources.is_empty() {
+        let problem = Problem::new(["sources"], "the job has no source");
+        problems.push(problem.expected("at least one"));
+    }
+    for (name, source) in &spec.sources {
+        let path = ["sources", name.as_str()];
+        let custom = registry.source(name).is_some();
+        if source.file.is_none() && !custom {
+            let problem = Problem::new(path, format!("the source `{name}` reads nothing"));
+            problems.push(problem.at_name().expected("`file: {path: ..., format: ...}`"));
+        }
+        if source.file.is_some() && custom {
+            let message = format!("`{name}` is a file and a source of the program");
+            problems.push(Problem::new(path, message).at_name().expected("one of them"));
+        }
+        if source.file.as_ref().is_some_and(|file| file.sample == Some(0)) {
+            let problem = Problem::new([path[0], path[1], "file", "sample"], "it is zero");
+            problems.push(problem.expected("a number of records"));
+        }
+        if source.time.as_ref().is_some_and(|time| time.lateness.0 < 0) {
+            let problem = Problem::new([path[0], path[1], "time", "lateness"], "it is negative");
+            problems.push(problem.expected("a time such as `1h`"));
+        }
+    }
+}
+
+/// The kinds of sink that a sink names.
+fn kinds(sink: &SinkSpec) -> Vec<&'static str> {
+    let kinds = [
+        ("file", sink.file.is_some()),
+        ("stdout", sink.stdout.is_some()),
+        ("stream", sink.stream.is_some()),
+        ("blackhole", sink.blackhole.is_some()),
+    ];
+    kinds.into_iter().filter(|(_, there)| *there).map(|(name, _)| name).collect()
+}
+
+fn sinks(spec: &JobSpec, registry: &Registry, problems: &mut Vec<Problem>) {
+    if spec.sinks.is_empty() {
+        let problem = Problem::new(["sinks"], "the job has no sink, so its results go nowhere");
+        problems.push(problem.expected("at least one"));
+    }
+    let mut paths: Vec<(&str, String)> = spec
+        .sources
+        .iter()
+        .filter_map(|(name, it)| {
+            Some((it.file.as_ref()?.path.as_str(), format!("source `{name}`")))
+        })
+        .collect();
+    for (name, sink) in &spec.sinks {
+        let path = ["sinks", name.as_str()];
+        let expected = "one of `file: {path: ..., format: ...}`, `stdout: {}`, `blackhole: {}`";
+        match (kinds(sink).as_slice(), registry.sink(name).is_some()) {
+            ([], false) => {
+                let problem = Problem::new(path, format!("the sink `{name}` writes nowhere"));
+                problems.push(problem.at_name().expected(expected));
+            }
+            (["stream"], false) => {
+                let message = "a `stream` sink needs a node with a log, and this one has none";
+                problems
+                    .push(Problem::new([path[0], path[1], "stream"], message).expected(expected));
+            }
+            ([_], false) | ([], true) => {}
+            (kinds, _) => {
+                let message = format!("the sink `{name}` has several kinds: {}", kinds.join(", "));
+                problems.push(Problem::new(path, message).at_name().expected("exactly one"));
+            }
+        }
+        if let Some(file) = &sink.file {
+            if let Some((_, other)) = paths.iter().find(|(path, _)| *path == file.path) {
+                let message = format!("`{}` is the file of the {other} too", file.path);
+                problems.push(Problem::new([path[0], path[1], "file", "path"], message));
+            }
+            paths.push((&file.path, format!("sink `{name}`")));
+        }
+    }
+    let takes_letters = |sink: &&SinkSpec| sink.from.iter().any(|from| from == DEAD_LETTER);
+    if spec.sinks.values().filter(takes_letters).count() > 1 {
+        let problem = Problem::new(["sinks"], "two sinks read `dead_letter`");
+        problems.push(problem.expected("at most one"));
+    }
+}

@@ -1,0 +1,187 @@
+//! Jobs that must be refused before anything is opened, each with the message it must give.
+
+use super::*;
+use crate::descriptor::parse;
+
+/// A good job whose stages and sinks the cases replace.
+fn job(stages: &str, sinks: &str) -> String {
+    format!(
+        "name: j\nsources:\n  a: {{file: {{path: a.csv, format: csv}}, time: {{field: t}}}}\n  \
+         b: {{file: {{path: b.csv, format: csv}}}}\nstages:\n{stages}\nsinks:\n{sinks}\n"
+    )
+}
+
+const SINK: &str = "  out: {from: s, blackhole: {}}";
+
+fn problems(text: &str) -> Vec<String> {
+    let descriptor = parse(text, "j").expect("a job that can be read");
+    let found = check(&descriptor.spec, &Registry::default());
+    found.into_iter().map(|it| descriptor.locate(it).to_string()).collect()
+}
+
+#[track_caller]
+fn refuses(text: &str, expected: &[&str]) {
+    let found = problems(text);
+    let first_lines: Vec<&str> =
+        found.iter().map(|it| it.lines().next().expect("a line")).collect();
+    assert_eq!(first_lines, expected, "{text}");
+}
+
+#[test]
+fn takes_every_legal_stage() {
+    for stage in [
+        "{from: a, where: x > 1}",
+        "{from: [a, b]}",
+        "{from: a, partition: random}",
+        "{from: a, key: [x], partition: key}",
+        "{from: a, flat_map: {unnest: xs, as: x}, where: x > 1, select: {x: x}}",
+        "{from: a, select: {x: x}, key: [x], window: {tumbling: 1d}, aggregate: {n: count(*)}, late: l}",
+        "{from: a, window: {global: {}}, aggregate: {n: count(*)}}",
+        "{from: a, top: {k: 3, by: x}}",
+        "{from: a, dedup: {on: [x], within: 1h}, partition: key}",
+        "{join: {left: a, table: b, on: [x]}, where: y > 1}",
+        "{join: {left: a, right: b, on: [x], within: 1h}}",
+    ] {
+        let found = problems(&job(&format!("  s: {stage}"), SINK));
+        assert!(found.is_empty(), "{stage}: {found:?}");
+    }
+}
+
+#[test]
+fn refuses_parts_that_do_not_go_together() {
+    let legal = "expected any of `flat_map`, `where`, `select`, then at most one of `window` + \
+        `aggregate` (with or without `key`), `top`, `dedup`, `operator`; or `join`, then `where`, \
+        `select`";
+    for (stage, expected) in [
+        ("{from: a, top: {k: 1, by: x}, dedup: {on: [x]}}", format!("j:6:36: error: `top` and `dedup` do not go together in one stage, {legal}")),
+        ("{from: a}", format!("j:6:3: error: the stage does nothing, {legal}")),
+        ("{where: x > 1}", "j:6:3: error: the stage reads nothing, expected `from` or `join`".to_owned()),
+        ("{from: a, key: [x]}", "j:6:16: error: `key` decides nothing in this stage, expected `window` + `aggregate`, `operator` or `partition: key` with it".to_owned()),
+        ("{from: a, window: {tumbling: 1d}}", "j:6:16: error: `window` gathers nothing, expected `aggregate` with it".to_owned()),
+        ("{from: a, aggregate: {n: count(*)}}", "j:6:16: error: `aggregate` has no window, expected `window` with it; `window: {global: {}}` gives one result at the end".to_owned()),
+        ("{from: a, window: {tumbling: 0s}, aggregate: {n: count(*)}}", "j:6:35: error: it is zero, expected a time such as `1h`".to_owned()),
+        ("{from: a, window: {count: {size: 0}}, aggregate: {n: count(*)}}", "j:6:39: error: it is zero, expected a number of records".to_owned()),
+        ("{from: a, window: {global: {}}, aggregate: {n: count(*)}, late: l}", "j:6:64: error: nothing comes late in this stage, expected a `tumbling`, `sliding` or `session` window".to_owned()),
+        ("{from: a, top: {k: 0, by: x}}", "j:6:25: error: it is zero, expected a number of rows".to_owned()),
+        ("{from: a, partition: key}", "j:6:27: error: the stage has no `key` to part by, expected `key: [...]` with it".to_owned()),
+        ("{from: a, dedup: {on: [x]}, partition: random}", "j:6:45: error: rows of one key would meet in several slices, expected one of `key`, `one`, or none".to_owned()),
+        ("{from: a, join: {left: a, table: b, on: [x]}}", "j:6:7: error: `from` and `join` do not go together, expected the inputs in `join.left` and `join.right`".to_owned()),
+        ("{join: {left: a, right: b, on: [x]}}", "j:6:7: error: a join of two streams has no time limit, expected `within`, such as `within: 1h`".to_owned()),
+        ("{join: {left: a, on: [x]}}", "j:6:7: error: the join has no right side, expected `right` or `table`".to_owned()),
+        ("{from: a, operator: mine}", "j:6:26: error: no operator `mine` is registered by the program".to_owned()),
+        ("{from: a, where: x, slices: 0}", "j:6:34: error: it is 0, expected a number from 1 to 65536".to_owned()),
+    ] {
+        refuses(&job(&format!("  s: {stage}"), SINK), &[&expected]);
+    }
+}
+
+#[test]
+fn refuses_names_that_lead_nowhere() {
+    refuses(
+        &job("  s: {from: aa, where: x}", SINK),
+        &[
+            "j:6:13: error: there is no source or stage `aa`, expected one of `a`, `b`, `s`, did you mean `a`?",
+        ],
+    );
+    refuses(
+        &job("  late: {from: [a, lat], where: x}", "  out: {from: late, blackhole: {}}"),
+        &[
+            "j:6:20: error: there is no source or stage `lat`, expected one of `a`, `b`, `late`, did you mean `late`?",
+        ],
+    );
+    refuses(
+        &job("  s: {from: a, where: x}", "  out: {from: dead_leter, blackhole: {}}"),
+        &[
+            "j:8:15: error: there is no source or stage `dead_leter`, expected one of `a`, `b`, `s`, `dead_letter`, did you mean `dead_letter`?",
+        ],
+    );
+}
+
+#[test]
+fn refuses_loops_and_names_them() {
+    refuses(
+        &job(
+            "  p: {from: r, where: x}\n  q: {from: [a, p], where: x}\n  r: {from: q, where: x}",
+            "  out: {from: q, blackhole: {}}",
+        ),
+        &[
+            "j:6:13: error: stages read each other in a loop: p -> r -> q -> p, expected a way from sources to sinks",
+        ],
+    );
+    refuses(
+        &job("  s: {from: s, where: x}", SINK),
+        &[
+            "j:6:13: error: stages read each other in a loop: s -> s, expected a way from sources to sinks",
+        ],
+    );
+}
+
+#[test]
+fn refuses_bad_and_double_names() {
+    refuses(
+        &job("  a: {from: b, where: x}", "  out: {from: a, blackhole: {}}"),
+        &["j:6:3: error: the name `a` is taken by `sources.a`, expected a name of its own"],
+    );
+    refuses(
+        &job("  a b: {from: a, where: x}", "  out: {from: a b, blackhole: {}}"),
+        &[
+            "j:6:3: error: `a b` cannot be a name, expected letters, digits, `-` and `_`, up to 128 of them",
+        ],
+    );
+}
+
+#[test]
+fn refuses_sinks_that_cannot_be() {
+    let stage = "  s: {from: a, where: x}";
+    refuses(
+        &job(stage, "  out: {from: s}"),
+        &[
+            "j:8:3: error: the sink `out` writes nowhere, expected one of `file: {path: ..., format: ...}`, `stdout: {}`, `blackhole: {}`",
+        ],
+    );
+    refuses(
+        &job(stage, "  out: {from: s, stream: x}"),
+        &[
+            "j:8:26: error: a `stream` sink needs a node with a log, and this one has none, expected one of `file: {path: ..., format: ...}`, `stdout: {}`, `blackhole: {}`",
+        ],
+    );
+    refuses(
+        &job(stage, "  out: {from: s, stdout: {}, blackhole: {}}"),
+        &[
+            "j:8:3: error: the sink `out` has several kinds: stdout, blackhole, expected exactly one",
+        ],
+    );
+    refuses(
+        &job(stage, "  out: {from: s, file: {path: a.csv, format: csv}}"),
+        &["j:8:31: error: `a.csv` is the file of the source `a` too"],
+    );
+}
+
+#[test]
+fn order_puts_readers_after_what_they_read() {
+    let text = job(
+        "  z: {from: y, where: x}\n  y: {from: late, where: x}\n  w: {from: a, window: {tumbling: 1h}, aggregate: {n: count(*)}, late: late}",
+        "  out: {from: z, blackhole: {}}",
+    );
+    let descriptor = parse(&text, "j").expect("a job");
+    assert_eq!(order(&descriptor.spec), ["w", "y", "z"]);
+}
+
+#[test]
+fn a_source_read_only_as_a_table_is_not_streamed() {
+    let text = job("  s: {join: {left: a, table: b, on: [x]}}", SINK);
+    let descriptor = parse(&text, "j").expect("a job");
+    assert_eq!(graph::streamed(&descriptor.spec), ["a"]);
+    assert_eq!(graph::sources_of(&descriptor.spec, "s"), ["a", "b"]);
+    let long: String = (0..600)
+        .map(|n| {
+            format!(
+                "  s{n}: {{from: {}, where: x}}\n",
+                if n == 0 { "a".to_owned() } else { format!("s{}", n - 1) }
+            )
+        })
+        .collect();
+    let descriptor = parse(&job(&long, "  out: {from: s599, blackhole: {}}"), "j").expect("a job");
+    assert_eq!(order(&descriptor.spec).len(), 600);
+    assert_eq!(graph::sources_of(&descriptor.spec, "s599"), ["a"]);
+}

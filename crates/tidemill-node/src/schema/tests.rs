@@ -1,0 +1,28 @@
+//! The schema that is published is the schema of the code.
+
+use super::*;
+
+#[test]
+fn the_published_schema_is_up_to_date() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/job.schema.json");
+    let published = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        published == job_schema_text(),
+        "docs/job.schema.json is out of date: tidemill job schema > docs/job.schema.json"
+    );
+}
+
+#[test]
+fn the_schema_names_every_part() {
+    let schema = job_schema();
+    assert_eq!(schema["title"], "Tidemill job");
+    assert!(schema["$schema"].as_str().is_some_and(|it| it.contains("json-schema.org")));
+    for field in ["name", "delivery", "cycle", "sources", "stages", "sinks"] {
+        assert!(schema["properties"][field].is_object(), "{field}");
+    }
+    assert_eq!(schema["additionalProperties"], json!(false));
+    let stage = &schema["$defs"]["StageSpec"]["properties"];
+    for part in ["from", "where", "select", "key", "window", "aggregate", "top", "join", "dedup"] {
+        assert!(stage[part].is_object(), "{part}");
+    }
+}
