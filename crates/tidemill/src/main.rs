@@ -1,1 +1,14 @@
-fn main() {}
+//! The `tidemill` binary: reads its arguments, does what they say, ends with a code.
+//!
+//! Codes: 0 done, 1 the job failed, 2 refused (job file or arguments), 130 stopped by Ctrl-C.
+
+mod cli;
+
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: tidemill::alloc::Counting = tidemill::alloc::Counting;
+
+fn main() -> ExitCode {
+    cli::main()
+}

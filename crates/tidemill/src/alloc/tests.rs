@@ -1,0 +1,30 @@
+//! The allocator is that of this test program, so its counts can be checked.
+
+use super::*;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn counts_allocations_of_every_thread() {
+    let before = allocations();
+    let threads: Vec<_> = (0..300)
+        .map(|_| {
+            std::thread::spawn(|| (0..100_usize).map(|n| Box::new(n)).map(|it| *it).sum::<usize>())
+        })
+        .collect();
+    let sum: usize = threads.into_iter().map(|it| it.join().expect("no panic")).sum();
+    assert_eq!(sum, 300 * 4_950);
+    let counted = allocations() - before;
+    // Boxes may be optimised away, threads may not: each allocates its name, packet and stack guard.
+    assert!(counted >= 300, "{counted}");
+}
+
+#[test]
+fn counts_one_thread_exactly() {
+    // Other tests run beside this one, so only a lower bound is certain.
+    let before = allocations();
+    let kept: Vec<Vec<u8>> = (0..1_000).map(|n| Vec::with_capacity(n % 7 + 1)).collect();
+    let counted = allocations() - before;
+    assert!(counted >= kept.len() as u64, "{counted}");
+}

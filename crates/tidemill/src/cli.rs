@@ -1,0 +1,63 @@
+//! The command line: what can be asked, and which file answers.
+
+use clap::{Parser, Subcommand};
+use std::{io::Write, process::ExitCode};
+use tidemill_node::schema::job_schema_text;
+
+/// Done.
+const DONE: u8 = 0;
+/// The job failed.
+const FAILED: u8 = 1;
+/// The job file or the arguments were refused; nothing was started.
+const REFUSED: u8 = 2;
+
+/// One engine that ingests, stores and processes streams.
+#[derive(Debug, Parser)]
+#[command(name = "tidemill", version, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// About jobs in general.
+    #[command(subcommand)]
+    Job(JobCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum JobCommand {
+    /// Prints the JSON Schema of job files, for editors.
+    Schema,
+}
+
+/// Does what the process's arguments say.
+pub(crate) fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are asked for, the rest is refused. A closed pipe is nobody's fault.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { REFUSED } else { DONE });
+        }
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("TIDEMILL_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    ExitCode::from(match arguments.command {
+        Command::Job(JobCommand::Schema) => print_all(&job_schema_text()),
+    })
+}
+
+/// Writes a text to standard output. A reader that has gone away wants no more of it.
+fn print_all(text: &str) -> u8 {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("error: standard output: {error}");
+            FAILED
+        }
+        _ => DONE,
+    }
+}
