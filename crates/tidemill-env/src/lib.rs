@@ -1,9 +1,30 @@
-//! The world behind small traits: clock, disk, threads. (First cut by the lead so that the engine
-//! compiles; extend it.)
+//! The world behind small traits: clock, disk, network, threads, randomness.
+//!
+//! ```text
+//! World ┬ clock ── real │ SimClock: moves when it is told to, or slept on
+//!       ├ disk ─── real │ SimDisk: in memory, can lose power, can fail at the nth operation
+//!       ├ net ──── real sockets, in both
+//!       ├ spawn ── real threads, in both
+//!       └ seed ─── streams of random numbers
+//! ```
+//!
+//! Invariant: nothing outside this crate reads a clock, opens a file or a socket, or starts a
+//! thread; so a test can put another world under the same code.
 
-use std::{io, path::Path, sync::Arc};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
+pub mod net;
+mod random;
 mod real;
+mod sim;
+
+pub use net::{Connection, Listener, Net};
+pub use random::Random;
+pub use sim::{SimClock, SimDisk, SimWorld};
 
 /// Time. The monotonic clock only moves forward.
 pub trait Clock: Send + Sync {
@@ -18,28 +39,93 @@ pub trait Clock: Send + Sync {
 /// A file that is appended to.
 pub trait DiskFile: Send {
     /// Appends all bytes.
+    ///
+    /// # Errors
+    /// The disk's. Some of the bytes may be in the file.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Makes everything appended survive a power cut.
+    /// Makes everything appended survive a power cut. The file's name is another matter:
+    /// [`Disk::sync_dir`].
+    ///
+    /// # Errors
+    /// The disk's. After an error nothing is known about what was appended since the last sync.
     fn sync(&mut self) -> io::Result<()>;
-    /// Cuts the file to this length.
+    /// Cuts the file to this length; what is appended next follows there.
+    ///
+    /// # Errors
+    /// The disk's.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
     /// Length in bytes.
+    ///
+    /// # Errors
+    /// The disk's.
     fn length(&self) -> io::Result<u64>;
 }
 
-/// Files and folders.
+/// A file that is read at any place, by any number of threads.
+pub trait DiskRead: Send + Sync {
+    /// Reads up to `into.len()` bytes from `offset`; 0 only at or past the end.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize>;
+    /// Length in bytes, now.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn length(&self) -> io::Result<u64>;
+}
+
+/// Files and folders. A missing file is [`io::ErrorKind::NotFound`].
 pub trait Disk: Send + Sync {
     /// Makes a folder and those above it.
+    ///
+    /// # Errors
+    /// The disk's.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     /// Whether there is a file or folder.
+    ///
+    /// # Errors
+    /// The disk's.
     fn exists(&self, path: &Path) -> io::Result<bool>;
     /// A whole file.
+    ///
+    /// # Errors
+    /// The disk's.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Opens a file for reading at any place.
+    ///
+    /// # Errors
+    /// The disk's; a folder cannot be read.
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DiskRead>>;
     /// An empty file; an earlier one is replaced.
+    ///
+    /// # Errors
+    /// The disk's; the folder must be there.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
     /// A file that is there, to be appended to.
+    ///
+    /// # Errors
+    /// The disk's.
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Makes names in a folder survive a power cut.
+    /// Gives a file another name in one step; a file of that name is replaced.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// The files and folders in a folder, sorted.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
+    /// Makes names in a folder survive a power cut: files made, renamed and removed.
+    ///
+    /// # Errors
+    /// The disk's.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 }
 
@@ -62,18 +148,51 @@ pub struct World {
     pub clock: Arc<dyn Clock>,
     /// Files.
     pub disk: Arc<dyn Disk>,
+    /// Sockets.
+    pub net: Arc<dyn Net>,
     /// Threads.
     pub spawn: Arc<dyn Spawn>,
+    /// Where all randomness comes from.
+    pub seed: u64,
 }
 
 impl World {
-    /// The real world.
+    /// The real world. Its seed is taken from the clock and the process id.
     #[must_use]
     pub fn real() -> Self {
+        let clock = real::RealClock::new();
+        let seed = Random::new(clock.wall_micros().cast_unsigned() ^ real::process_seed()).next();
         Self {
-            clock: Arc::new(real::RealClock::new()),
+            clock: Arc::new(clock),
             disk: Arc::new(real::RealDisk),
+            net: Arc::new(net::RealNet),
             spawn: Arc::new(real::RealSpawn),
+            seed,
         }
     }
+
+    /// A world with a clock and a disk that a test holds in its hand. Sockets and threads are real
+    /// ones: a test that wants one order of events runs its parts in one thread.
+    #[must_use]
+    pub fn simulated(seed: u64) -> SimWorld {
+        let clock = Arc::new(SimClock::default());
+        let disk = Arc::new(SimDisk::new(seed));
+        let world = Self {
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            disk: Arc::clone(&disk) as Arc<dyn Disk>,
+            net: Arc::new(net::RealNet),
+            spawn: Arc::new(real::RealSpawn),
+            seed,
+        };
+        SimWorld { world, clock, disk }
+    }
+
+    /// Random numbers for one purpose, always the same for the same seed and purpose.
+    #[must_use]
+    pub fn random(&self, purpose: u64) -> Random {
+        Random::new(Random::new(self.seed).next() ^ purpose)
+    }
 }
+
+#[cfg(test)]
+mod tests;

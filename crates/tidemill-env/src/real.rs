@@ -1,46 +1,162 @@
-//! The real clock, disk and threads.
+//! The real clock, disk and threads: the one place that asks the operating system for them.
 
-use super::*;
-use std::io::Write;
+use super::{Clock, Disk, DiskFile, DiskRead, Spawn, Thread};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
-pub(crate) struct RealClock(std::time::Instant);
+/// A number that differs between processes.
+pub(crate) fn process_seed() -> u64 {
+    u64::from(std::process::id()).rotate_left(40)
+}
+
+#[derive(Debug)]
+pub(crate) struct RealClock(Instant);
+
 impl RealClock {
-    pub(crate) fn new() -> Self { Self(std::time::Instant::now()) }
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that others ask")]
+    pub(crate) fn new() -> Self {
+        Self(Instant::now())
+    }
 }
+
 impl Clock for RealClock {
-    fn monotonic_micros(&self) -> u64 { self.0.elapsed().as_micros() as u64 }
+    fn monotonic_micros(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that others ask")]
     fn wall_micros(&self) -> i64 {
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_micros() as i64)
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
     }
-    fn sleep_micros(&self, micros: u64) { std::thread::sleep(std::time::Duration::from_micros(micros)) }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that others sleep on")]
+    fn sleep_micros(&self, micros: u64) {
+        thread::sleep(Duration::from_micros(micros));
+    }
 }
-pub(crate) struct RealFile(std::fs::File);
+
+struct RealFile(File);
+
 impl DiskFile for RealFile {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> { self.0.write_all(bytes) }
-    fn sync(&mut self) -> io::Result<()> { self.0.sync_data() }
-    fn truncate(&mut self, length: u64) -> io::Result<()> { self.0.set_len(length) }
-    fn length(&self) -> io::Result<u64> { Ok(self.0.metadata()?.len()) }
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
 }
+
+struct RealRead(File);
+
+impl DiskRead for RealRead {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read_at(into, offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+}
+
+#[derive(Debug)]
 pub(crate) struct RealDisk;
+
+/// A path without a folder is in the current one.
+fn folder(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
+}
+
 impl Disk for RealDisk {
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> { std::fs::create_dir_all(path) }
-    fn exists(&self, path: &Path) -> io::Result<bool> { path.try_exists() }
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> { std::fs::read(path) }
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(folder(path))
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        path.try_exists()
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DiskRead>> {
+        let file = OpenOptions::new().read(true).open(path)?;
+        if file.metadata()?.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a folder"));
+        }
+        Ok(Arc::new(RealRead(file)))
+    }
+
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(RealFile(std::fs::OpenOptions::new().create(true).write(true).truncate(true).open(path)?)))
+        // Append mode, so that after a truncation the next bytes follow where the file was cut.
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        if file.metadata()?.is_file() {
+            file.set_len(0)?;
+        }
+        Ok(Box::new(RealFile(file)))
     }
+
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(RealFile(std::fs::OpenOptions::new().append(true).open(path)?)))
+        Ok(Box::new(RealFile(OpenOptions::new().append(true).open(path)?)))
     }
-    fn sync_dir(&self, path: &Path) -> io::Result<()> { std::fs::File::open(path)?.sync_all() }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        let entries = fs::read_dir(folder(path))?.map(|entry| entry.map(|entry| entry.path()));
+        let mut paths = entries.collect::<io::Result<Vec<_>>>()?;
+        paths.sort();
+        Ok(paths)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        OpenOptions::new().read(true).open(folder(path))?.sync_all()
+    }
 }
-pub(crate) struct RealThread(std::thread::JoinHandle<()>);
+
+struct RealThread(thread::JoinHandle<()>);
+
 impl Thread for RealThread {
-    fn join(self: Box<Self>) { let _ = self.0.join(); }
+    fn join(self: Box<Self>) {
+        // A thread that panicked has said so already; its owner watches for that by other means.
+        drop(self.0.join());
+    }
 }
+
+#[derive(Debug)]
 pub(crate) struct RealSpawn;
+
 impl Spawn for RealSpawn {
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Box<dyn Thread> {
-        Box::new(RealThread(std::thread::Builder::new().name(name.to_owned()).spawn(body).expect("threads can be started")))
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
+        Box::new(RealThread(thread.expect("the operating system lets us start a few threads")))
     }
 }

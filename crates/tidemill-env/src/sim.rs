@@ -1,0 +1,63 @@
+//! A clock and a disk that a test holds in its hand.
+//!
+//! - The clock stands still until [`SimClock::advance`] or a sleep moves it.
+//! - The disk keeps apart what is written and what would survive a power cut.
+
+mod disk;
+
+pub use disk::SimDisk;
+
+use crate::{Clock, World};
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, AtomicU64, Ordering},
+};
+
+/// 2020-01-01T00:00:00Z: where simulated wall clocks start.
+const WALL_START_US: i64 = 1_577_836_800_000_000;
+
+/// A simulated world, and its parts for the test to drive.
+#[derive(Clone)]
+pub struct SimWorld {
+    /// What the code under test is given.
+    pub world: World,
+    /// Its clock.
+    pub clock: Arc<SimClock>,
+    /// Its disk.
+    pub disk: Arc<SimDisk>,
+}
+
+/// A clock that moves when it is told to. A sleep takes no time: it moves the clock.
+#[derive(Debug, Default)]
+pub struct SimClock {
+    monotonic_us: AtomicU64,
+    /// How far the wall clock is off, as set by [`Self::jump_wall`].
+    skew_us: AtomicI64,
+}
+
+impl SimClock {
+    /// Moves both clocks forward.
+    pub fn advance(&self, micros: u64) {
+        self.monotonic_us.fetch_add(micros, Ordering::SeqCst);
+    }
+
+    /// Moves the wall clock alone, forward or back, as an administrator would.
+    pub fn jump_wall(&self, micros: i64) {
+        self.skew_us.fetch_add(micros, Ordering::SeqCst);
+    }
+}
+
+impl Clock for SimClock {
+    fn monotonic_micros(&self) -> u64 {
+        self.monotonic_us.load(Ordering::SeqCst)
+    }
+
+    fn wall_micros(&self) -> i64 {
+        let passed = i64::try_from(self.monotonic_micros()).unwrap_or(i64::MAX);
+        WALL_START_US.saturating_add(passed).saturating_add(self.skew_us.load(Ordering::SeqCst))
+    }
+
+    fn sleep_micros(&self, micros: u64) {
+        self.advance(micros);
+    }
+}

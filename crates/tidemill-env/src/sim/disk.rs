@@ -1,0 +1,313 @@
+//! A disk in memory that can lose power and can fail.
+//!
+//! ```text
+//! name ──▶ file ┬ data     what readers see
+//!               └ durable  what is left after a power cut: data as of the last sync
+//! names, durable names: a new, renamed or removed name is durable after `sync_dir`
+//! ```
+//!
+//! - A power cut keeps of unsynced bytes nothing, a part, or their length but not their content:
+//!   whatever a real file system may leave. Which one, the seed decides.
+//! - After a power cut, handles from before are dead: their process is.
+
+use crate::{Disk, DiskFile, DiskRead, Random};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+#[derive(Debug, Default)]
+struct FileData {
+    data: Vec<u8>,
+    durable: Vec<u8>,
+}
+
+type Names = BTreeMap<PathBuf, u64>;
+
+#[derive(Debug)]
+struct State {
+    files: BTreeMap<u64, FileData>,
+    names: Names,
+    names_durable: Names,
+    folders: BTreeSet<PathBuf>,
+    next_file: u64,
+    /// How often power was cut: handles of an earlier life are refused.
+    life: u64,
+    /// Operations that still succeed before one fails.
+    fail_in: Option<u64>,
+    operations: u64,
+    random: Random,
+}
+
+/// A disk in memory. Clones share it.
+#[derive(Clone, Debug)]
+pub struct SimDisk(Arc<Mutex<State>>);
+
+struct SimFile {
+    disk: SimDisk,
+    file: u64,
+    life: u64,
+}
+
+fn not_found(path: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("{} is not there", path.display()))
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+impl SimDisk {
+    /// An empty disk. The seed decides what power cuts leave.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            files: BTreeMap::new(),
+            names: BTreeMap::new(),
+            names_durable: BTreeMap::new(),
+            folders: BTreeSet::from([PathBuf::new(), PathBuf::from("/")]),
+            next_file: 0,
+            life: 0,
+            fail_in: None,
+            operations: 0,
+            random: Random::new(seed),
+        })))
+    }
+
+    /// Cuts the power: what was not synced is lost, wholly or in part.
+    pub fn power_cut(&self) {
+        let state = &mut *self.lock();
+        state.life += 1;
+        state.fail_in = None;
+        state.names = state.names_durable.clone();
+        let random = &mut state.random;
+        state.files.values_mut().for_each(|file| lose(file, random));
+    }
+
+    /// Kills the processes that use the disk: their handles are dead, what they wrote is there.
+    pub fn kill(&self) {
+        let mut state = self.lock();
+        state.life += 1;
+        state.fail_in = None;
+    }
+
+    /// After `operations` more that change the disk, one fails; the one after it works again.
+    /// A failed append has written half of its bytes.
+    pub fn fail_after(&self, operations: u64) {
+        self.lock().fail_in = Some(operations);
+    }
+
+    /// How many operations that change the disk were asked for so far.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.lock().operations
+    }
+
+    /// Puts a durable file there, with these bytes.
+    pub fn put(&self, path: impl AsRef<Path>, bytes: &[u8]) {
+        let mut state = self.lock();
+        let file = state.next_file;
+        state.next_file += 1;
+        state.files.insert(file, FileData { data: bytes.to_vec(), durable: bytes.to_vec() });
+        state.names.insert(path.as_ref().to_owned(), file);
+        state.names_durable.insert(path.as_ref().to_owned(), file);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no panic while held")
+    }
+
+    fn handle(&self, state: &State, file: u64) -> SimFile {
+        SimFile { disk: self.clone(), file, life: state.life }
+    }
+}
+
+/// What a power cut leaves of a file.
+fn lose(file: &mut FileData, random: &mut Random) {
+    let synced = file.durable.len();
+    let grew = file.data.len() > synced && file.data.starts_with(&file.durable);
+    if grew {
+        let kept = synced + random.below((file.data.len() - synced) as u64 + 1) as usize;
+        match random.below(3) {
+            0 => {}
+            1 => file.durable.extend_from_slice(&file.data[synced..kept]),
+            _ => file.durable.resize(kept, 0),
+        }
+    }
+    file.data.clone_from(&file.durable);
+}
+
+impl State {
+    /// Counts an operation that changes the disk; an error if it is the one that must fail.
+    fn operate(&mut self) -> io::Result<()> {
+        self.operations += 1;
+        match self.fail_in {
+            Some(0) => {
+                self.fail_in = None;
+                Err(io::Error::other("the disk failed, as the test asked"))
+            }
+            Some(rest) => {
+                self.fail_in = Some(rest - 1);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn find(&self, path: &Path) -> io::Result<u64> {
+        if self.folders.contains(path) {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a folder"));
+        }
+        self.names.get(path).copied().ok_or_else(|| not_found(path))
+    }
+}
+
+impl Disk for SimDisk {
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        state.operate()?;
+        state.folders.extend(path.ancestors().map(Path::to_owned));
+        Ok(())
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        let state = self.lock();
+        Ok(state.names.contains_key(path) || state.folders.contains(path))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let state = self.lock();
+        Ok(state.files[&state.find(path)?].data.clone())
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DiskRead>> {
+        let state = self.lock();
+        Ok(Arc::new(self.handle(&state, state.find(path)?)))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let mut state = self.lock();
+        state.operate()?;
+        if !state.folders.contains(parent(path)) {
+            return Err(not_found(parent(path)));
+        }
+        let file = match state.find(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let file = state.next_file;
+                state.next_file += 1;
+                state.names.insert(path.to_owned(), file);
+                file
+            }
+            Err(error) => return Err(error),
+        };
+        state.files.entry(file).or_default().data.clear();
+        Ok(Box::new(self.handle(&state, file)))
+    }
+
+    fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let state = self.lock();
+        Ok(Box::new(self.handle(&state, state.find(path)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        state.operate()?;
+        let file = state.find(from)?;
+        state.names.remove(from);
+        state.names.insert(to.to_owned(), file);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        state.operate()?;
+        state.find(path)?;
+        state.names.remove(path);
+        Ok(())
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        let state = self.lock();
+        if !state.folders.contains(path) {
+            return Err(not_found(path));
+        }
+        let inside = |it: &&PathBuf| it.parent() == Some(path);
+        let mut paths: Vec<PathBuf> = state.names.keys().filter(inside).cloned().collect();
+        paths.extend(state.folders.iter().filter(inside).cloned());
+        paths.sort();
+        Ok(paths)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let state = &mut *self.lock();
+        state.operate()?;
+        if !state.folders.contains(path) {
+            return Err(not_found(path));
+        }
+        state.names_durable.retain(|name, _| parent(name) != path);
+        let inside = state.names.iter().filter(|(name, _)| parent(name) == path);
+        let inside: Vec<_> = inside.map(|(name, file)| (name.clone(), *file)).collect();
+        state.names_durable.extend(inside);
+        Ok(())
+    }
+}
+
+impl SimFile {
+    fn live(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.disk.lock();
+        if state.life == self.life {
+            Ok(state)
+        } else {
+            Err(io::Error::other("the process that opened this file is dead"))
+        }
+    }
+}
+
+impl DiskFile for SimFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.live()?;
+        let outcome = state.operate();
+        let written = if outcome.is_ok() { bytes.len() } else { bytes.len() / 2 };
+        let file = state.files.entry(self.file).or_default();
+        file.data.extend_from_slice(&bytes[..written]);
+        outcome
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let mut state = self.live()?;
+        state.operate()?;
+        let file = state.files.entry(self.file).or_default();
+        file.durable.clone_from(&file.data);
+        Ok(())
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        let mut state = self.live()?;
+        state.operate()?;
+        let length = usize::try_from(length).map_err(io::Error::other)?;
+        state.files.entry(self.file).or_default().data.resize(length, 0);
+        Ok(())
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.live()?.files[&self.file].data.len() as u64)
+    }
+}
+
+impl DiskRead for SimFile {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let state = self.live()?;
+        let data = &state.files[&self.file].data;
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(data.len());
+        let count = into.len().min(data.len() - start);
+        into[..count].copy_from_slice(&data[start..start + count]);
+        Ok(count)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.live()?.files[&self.file].data.len() as u64)
+    }
+}

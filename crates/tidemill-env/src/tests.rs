@@ -1,0 +1,154 @@
+//! One contract for both disks; then what only the simulated world can do.
+
+use super::*;
+
+/// What every disk must do, in an existing empty folder.
+fn disk_contract(disk: &dyn Disk, folder: &Path) {
+    let a = folder.join("a");
+    assert!(!disk.exists(&a).unwrap());
+    assert_eq!(disk.read(&a).unwrap_err().kind(), io::ErrorKind::NotFound);
+    assert_eq!(disk.open_read(&a).err().unwrap().kind(), io::ErrorKind::NotFound);
+    assert_eq!(disk.open_append(&a).err().unwrap().kind(), io::ErrorKind::NotFound);
+    assert_eq!(disk.remove(&a).unwrap_err().kind(), io::ErrorKind::NotFound);
+    assert_eq!(disk.rename(&a, &folder.join("b")).unwrap_err().kind(), io::ErrorKind::NotFound);
+
+    let mut file = disk.create(&a).unwrap();
+    file.append(b"hello ").unwrap();
+    file.append(b"world").unwrap();
+    assert_eq!(file.length().unwrap(), 11);
+    file.truncate(5).unwrap();
+    file.append(b"!").unwrap();
+    file.sync().unwrap();
+    disk.sync_dir(folder).unwrap();
+    assert_eq!(disk.read(&a).unwrap(), b"hello!", "what follows a cut stands where it was cut");
+
+    let reader = disk.open_read(&a).unwrap();
+    let mut into = [0; 4];
+    assert_eq!(reader.read_at(1, &mut into).unwrap(), 4);
+    assert_eq!(&into, b"ello");
+    assert_eq!(reader.read_at(5, &mut into).unwrap(), 1);
+    assert_eq!(reader.read_at(6, &mut into).unwrap(), 0);
+    assert_eq!(reader.read_at(1 << 40, &mut into).unwrap(), 0);
+    assert_eq!(reader.length().unwrap(), 6);
+
+    let mut again = disk.open_append(&a).unwrap();
+    again.append(b"?").unwrap();
+    assert_eq!(reader.length().unwrap(), 7, "a reader sees what is appended");
+
+    let b = folder.join("b");
+    disk.create(&b).unwrap().append(b"old").unwrap();
+    disk.rename(&a, &b).unwrap();
+    assert_eq!(disk.read(&b).unwrap(), b"hello!?");
+    assert!(!disk.exists(&a).unwrap());
+    again.append(b"#").unwrap();
+    assert_eq!(disk.read(&b).unwrap(), b"hello!?#", "a handle follows its file, not its name");
+
+    disk.create_dir_all(&folder.join("x/y")).unwrap();
+    disk.create_dir_all(&folder.join("x/y")).unwrap();
+    assert!(disk.open_read(&folder.join("x")).is_err(), "a folder cannot be read");
+    assert_eq!(disk.list(folder).unwrap(), [b.clone(), folder.join("x")]);
+    assert_eq!(disk.list(&folder.join("x")).unwrap(), [folder.join("x/y")]);
+    assert!(disk.create(&folder.join("none/file")).is_err());
+    assert_eq!(disk.create(&b).unwrap().length().unwrap(), 0, "an earlier file is replaced");
+    disk.remove(&b).unwrap();
+    assert!(!disk.exists(&b).unwrap());
+}
+
+#[test]
+fn both_disks_keep_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    disk_contract(&*World::real().disk, folder.path());
+    let sim = World::simulated(1);
+    sim.world.disk.create_dir_all(Path::new("/data/here")).unwrap();
+    disk_contract(&*sim.world.disk, Path::new("/data/here"));
+}
+
+#[test]
+fn a_power_cut_keeps_what_was_synced_and_never_more_than_was_written() {
+    let mut outcomes = std::collections::BTreeSet::new();
+    for seed in 0..64 {
+        let disk = SimDisk::new(seed);
+        let mut file = disk.create(Path::new("f")).unwrap();
+        file.append(b"synced").unwrap();
+        file.sync().unwrap();
+        disk.sync_dir(Path::new("")).unwrap();
+        file.append(b" not synced").unwrap();
+        disk.power_cut();
+        let left = disk.read(Path::new("f")).unwrap();
+        assert!(left.starts_with(b"synced") && left.len() <= 17, "{left:?}");
+        assert!(file.append(b"x").is_err(), "the writer is dead");
+        outcomes.insert(left.len());
+    }
+    assert!(outcomes.len() > 3, "seeds leave different tails: {outcomes:?}");
+}
+
+#[test]
+fn names_are_durable_once_their_folder_is_synced() {
+    let disk = SimDisk::new(7);
+    disk.put("kept", b"1");
+    disk.create(Path::new("new")).unwrap().sync().unwrap();
+    disk.remove(Path::new("kept")).unwrap();
+    disk.power_cut();
+    assert!(disk.exists(Path::new("kept")).unwrap(), "its removal was not synced");
+    assert!(!disk.exists(Path::new("new")).unwrap(), "its name was not synced");
+}
+
+#[test]
+fn the_nth_operation_fails_once() {
+    let disk = SimDisk::new(0);
+    let mut file = disk.create(Path::new("f")).unwrap();
+    disk.fail_after(1);
+    file.append(b"good").unwrap();
+    assert!(file.append(b"half").is_err());
+    file.append(b"!").unwrap();
+    assert_eq!(disk.read(Path::new("f")).unwrap(), b"goodha!");
+    assert_eq!(disk.operations(), 4);
+}
+
+#[test]
+fn the_simulated_clock_moves_only_when_told() {
+    let sim = World::simulated(3);
+    let (monotonic, wall) = (sim.world.clock.monotonic_micros(), sim.world.clock.wall_micros());
+    sim.clock.advance(5);
+    sim.world.clock.sleep_micros(7);
+    sim.clock.jump_wall(-100);
+    assert_eq!(sim.world.clock.monotonic_micros(), monotonic + 12);
+    assert_eq!(sim.world.clock.wall_micros(), wall + 12 - 100);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_numbers() {
+    let numbers = |seed, purpose| {
+        let mut random = World::simulated(seed).world.random(purpose);
+        (0..8).map(|_| random.next()).collect::<Vec<_>>()
+    };
+    assert_eq!(numbers(1, 2), numbers(1, 2));
+    assert_ne!(numbers(1, 2), numbers(1, 3));
+    assert_ne!(numbers(1, 2), numbers(2, 2));
+    let mut random = Random::new(9);
+    assert!((0..1000).all(|_| random.below(10) < 10));
+    assert_eq!(random.below(0), 0);
+}
+
+#[test]
+fn both_ends_of_a_connection_talk_at_once() {
+    let world = World::real();
+    let listener = world.net.listen("127.0.0.1:0").unwrap();
+    let address = listener.address().unwrap();
+    let echo = world.spawn.spawn(
+        "echo",
+        Box::new(move || {
+            let mut connection = listener.accept().unwrap();
+            let mut bytes = [0; 4];
+            connection.reader.read_exact(&mut bytes).unwrap();
+            connection.writer.write_all(&bytes).unwrap();
+        }),
+    );
+    let timeout = std::time::Duration::from_secs(5);
+    let mut connection = world.net.connect(&address, timeout).unwrap();
+    connection.writer.write_all(b"ping").unwrap();
+    let mut bytes = [0; 4];
+    connection.reader.read_exact(&mut bytes).unwrap();
+    assert_eq!(&bytes, b"ping");
+    echo.join();
+}
