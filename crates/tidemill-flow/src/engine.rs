@@ -6,13 +6,13 @@ use crate::progress::{Progress, SinkProgress, SourceProgress, StageProgress};
 use crate::runtime::{
     blocks::BlockPool,
     commit::{self, CommitThread, Committer},
-    hand_over,
+    connect, hand_over,
     job::Job,
     lane::Core,
     layout::Layout,
     ledger::{Ledger, Owner, Recorded},
     pacer::Pacer,
-    peer::Peers,
+    peer::{self, Peer, Peers},
     plan::{Parts, Plan, Work},
     sink_lane::{SharedSink, SinkLane},
     source_lane::SourceLane,
@@ -26,16 +26,33 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
-use tidemill_env::{Thread, World};
-use tidemill_types::{Cycle, Micros, SliceId, job::Delivery, limits::WORKERS_MAX};
+use tidemill_env::{Connection, Thread, World};
+use tidemill_types::{
+    Cycle, Micros, SliceId,
+    job::{CompressionSpec, Delivery},
+    limits::WORKERS_MAX,
+};
 
 /// How a job is run.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
     /// The folder of the job's ledger. Without one the job keeps no ledger and cannot resume.
     pub data: Option<PathBuf>,
+    /// The processes that run the job together. Default: this one alone.
+    pub processes: Processes,
     /// Go on where an earlier run with the same folder stopped. Needs `data`.
     pub resume: bool,
+}
+
+/// The processes of a job. All are given the same graph; each runs its own nodes.
+#[derive(Clone, Debug, Default)]
+pub struct Processes {
+    /// The number of this process, from 0. Sources and sinks run in process 0.
+    pub me: usize,
+    /// Where the processes listen, by number. Empty: the job has this process alone.
+    pub addresses: Vec<String>,
+    /// By node of the graph: the process that runs it. Nodes past the end run in process 0.
+    pub of_node: Vec<usize>,
 }
 
 /// A running job. Dropping the handle stops the job without waiting for it.
@@ -54,20 +71,25 @@ pub fn start(
     options: &RunOptions,
 ) -> Result<JobHandle, StartError> {
     let workers = graph.workers.clamp(1, WORKERS_MAX);
-    let has_sink = graph.nodes.iter().any(|node| matches!(node.kind, NodeKind::Sink { .. }));
-    let (plan, parts) = Plan::new(graph, 0, |_| 0)?;
-    if !has_sink {
+    if !graph.nodes.iter().any(|node| matches!(node.kind, NodeKind::Sink { .. })) {
         return Err(crate::graph::GraphError::NoSink.into());
     }
+    let compression = graph.compression;
+    let (plan, parts) = Plan::new(graph, &options.processes)?;
     let (ledger, recorded) = open_ledger(&plan, world, options)?;
     let opened = Opened::new(&plan, parts, &recorded, options.resume && ledger.is_some())?;
-    let (job, thread) = build(plan, world, &opened, (ledger, &recorded));
+    let connected = connect::all(world, &options.processes, &plan.name)?;
+    let peers = Peers::new(connected.iter().map(|it| it.as_ref().map(|it| it.0.clone())).collect());
+    let (job, thread) = build(plan, world, &opened, (ledger, &recorded), peers);
     let thread = CommitThread { dead_letter: opened.dead_letter, ..thread };
     let cores = Cores { sources: opened.sources, sinks: opened.sinks };
     let layout = Arc::new(Layout::new(&job.plan, 1, Cycle::FIRST, workers));
     job.layouts.write().expect("no panic while held").push(Arc::clone(&layout));
     let handle = JobHandle { job: Arc::clone(&job), threads: Mutex::new(Vec::new()) };
     handle.add_workers(workers);
+    for (peer, connection) in connected.into_iter().flatten() {
+        handle.add_peer(peer, connection, compression);
+    }
     open_lanes(&job, &layout, cores);
     let committing = Arc::clone(&job);
     handle.spawn("commit", move || commit::run(&committing, thread));
@@ -120,7 +142,7 @@ impl Opened {
         let open_error =
             |name: &str, message: String| StartError::Open { name: name.to_owned(), message };
         let mut sources = Vec::new();
-        for (id, node) in plan.nodes.iter().enumerate() {
+        for (id, node) in plan.nodes.iter().enumerate().filter(|(id, _)| plan.is_here(*id)) {
             let Work::Source { factory, preload } = &node.work else { continue };
             for slice in 0..node.slices {
                 let source =
@@ -132,7 +154,7 @@ impl Opened {
         let mut sinks: Vec<(usize, SharedSink, Cycle)> = Vec::new();
         let ledger_last = recorded.times.last().map_or(Cycle::NONE, |(cycle, _)| *cycle);
         for (id, sink) in parts.sinks.into_iter().enumerate() {
-            let Some(mut sink) = sink else { continue };
+            let Some(mut sink) = sink.filter(|_| plan.is_here(id)) else { continue };
             let name = &plan.nodes[id].name;
             let held = sink.open(resume).map_err(|error| open_error(name, error.message))?;
             if held > ledger_last {
@@ -158,6 +180,7 @@ fn build(
     world: &World,
     opened: &Opened,
     (ledger, recorded): (Option<Ledger>, &Recorded),
+    peers: Peers,
 ) -> (Arc<Job>, CommitThread) {
     let preloading = plan.nodes.iter().filter_map(|node| match node.work {
         Work::Source { preload: true, .. } => Some(node.slices as usize),
@@ -169,7 +192,7 @@ fn build(
         .nodes
         .iter()
         .enumerate()
-        .filter(|(_, node)| matches!(node.work, Work::Source { .. }))
+        .filter(|(id, node)| plan.is_here(*id) && matches!(node.work, Work::Source { .. }))
         .flat_map(|(id, node)| (0..node.slices).map(move |slice| (id as u32, slice)))
         .collect();
     let sinks = opened.sinks.iter().map(|(node, sink, _)| (*node, Arc::clone(sink))).collect();
@@ -183,7 +206,7 @@ fn build(
         layouts: RwLock::new(Vec::new()),
         pacer: Mutex::new(pacer),
         blocks: BlockPool::new(),
-        peers: Peers,
+        peers,
         committed: AtomicU64::new(0),
         commit_waiters: Mutex::new(Vec::new()),
         letters: Mutex::new(Vec::new()),
@@ -202,7 +225,7 @@ fn build(
 fn open_lanes(job: &Arc<Job>, layout: &Layout, cores: Cores) {
     for (id, node) in job.plan.nodes.iter().enumerate() {
         let Work::Stage { factory } = &node.work else { continue };
-        for lane in &layout.lanes[id] {
+        for lane in layout.lanes[id].iter().filter(|_| job.plan.is_here(id)) {
             let states = lane.slices.clone().map(|slice| factory.state(SliceId(slice))).collect();
             let wants_time = factory.wants_time();
             let operator = factory.operator();
@@ -239,6 +262,14 @@ impl JobHandle {
         }
     }
 
+    fn add_peer(&self, peer: Arc<Peer>, connection: Connection, compression: CompressionSpec) {
+        let (reader, writer) = peer::split(&peer, connection);
+        let (job, reading) = (Arc::clone(&self.job), Arc::clone(&peer));
+        self.spawn("read", move || peer::read_loop(&job, &reading, reader));
+        let job = Arc::clone(&self.job);
+        self.spawn("write", move || peer::write_loop(&job, &peer, writer, compression));
+    }
+
     /// Changes the number of worker threads as of a cycle that no source has begun. Nothing
     /// stops: earlier cycles drain on the old threads' lanes. Gives back that cycle.
     ///
@@ -249,6 +280,9 @@ impl JobHandle {
             return Err(format!("the number of threads must be from 1 to {WORKERS_MAX}"));
         }
         let job = &self.job;
+        if !job.peers.is_empty() {
+            return Err("a job of several processes keeps its threads".to_owned());
+        }
         self.add_workers(workers);
         let mut layouts = job.layouts.write().expect("no panic while held");
         if layouts.len() > 1 {

@@ -58,6 +58,8 @@ pub enum FrameKind {
     End,
     /// Bytes that were processed: credit for the sender.
     Credit,
+    /// The last frame of a connection: the sender has finished its part of the job.
+    Bye,
 }
 
 /// The form of a block's rows.
@@ -203,6 +205,7 @@ impl FrameHead {
             1 => FrameKind::Block,
             2 => FrameKind::End,
             3 => FrameKind::Credit,
+            4 => FrameKind::Bye,
             _ => return Err(HeadError::Field("kind")),
         };
         let payload = match raw.payload {

@@ -294,7 +294,8 @@ fn a_resumed_job_writes_each_cycle_once() {
     let setup = Setup { count: 60_000, ..SETUP };
     let undisturbed = run(&setup);
     let sink = Collect::default();
-    let options = RunOptions { data: Some(folder.path().into()), resume: true };
+    let data = Some(folder.path().into());
+    let options = RunOptions { data, resume: true, ..RunOptions::default() };
     let mut runs = 0;
     loop {
         runs += 1;
@@ -316,7 +317,8 @@ fn a_resumed_job_writes_each_cycle_once() {
 #[test]
 fn a_ledger_of_another_job_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let options = RunOptions { data: Some(folder.path().into()), resume: true };
+    let data = Some(folder.path().into());
+    let options = RunOptions { data, resume: true, ..RunOptions::default() };
     let sink = Collect::default();
     let handle = start(graph(&SETUP, &sink), &World::real(), &options).expect("it starts");
     handle.wait().expect("it ends well");
@@ -324,4 +326,53 @@ fn a_ledger_of_another_job_is_refused() {
     other.name = "other".to_owned();
     let error = start(other, &World::real(), &options).err().expect("refused");
     assert!(error.to_string().contains("belongs to job `sums`"), "{error}");
+}
+
+/// Runs the job of `graph` in two parts that speak over sockets: stage `first` elsewhere.
+fn run_apart(setup: &Setup, change: impl Fn(&mut JobGraph) + Sync) -> Vec<(u64, i64, i64)> {
+    let world = World::real();
+    let port = world.net.listen("127.0.0.1:0").expect("a port").address().expect("an address");
+    let sink = Collect::default();
+    let addresses = vec![port, "127.0.0.1:0".to_owned()];
+    let part = |me| {
+        let mut graph = graph(setup, &sink);
+        change(&mut graph);
+        let processes = Processes { me, addresses: addresses.clone(), of_node: vec![0, 1] };
+        let options = RunOptions { processes, ..RunOptions::default() };
+        start(graph, &World::real(), &options).expect("it starts").wait().expect("it ends well")
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| part(1));
+        assert!(part(0).finished);
+        assert!(other.join().expect("no panic").stages[0].rows_in > 0, "it ran over there");
+    });
+    rows(&sink)
+}
+
+#[test]
+fn a_link_does_not_know_whether_its_other_end_is_local() {
+    let here = run(&SETUP);
+    assert_eq!(run_apart(&SETUP, |_| {}), here);
+    let packed = |graph: &mut JobGraph| graph.compression = CompressionSpec::Always;
+    assert_eq!(run_apart(&Setup { workers: 3, ..SETUP }, packed), here);
+}
+
+#[test]
+fn a_lane_that_runs_ahead_cannot_starve_the_one_that_all_wait_for() {
+    let sink = Collect::default();
+    let mut graph = graph(&Setup { workers: 5, ..SETUP }, &sink);
+    graph.buffer.high_watermark.0 = 1;
+    graph.buffer.low_watermark.0 = 0;
+    let handle = start(graph, &World::real(), &RunOptions::default()).expect("it starts");
+    handle.wait().expect("it ends well");
+    assert_eq!(rows(&sink), run(&SETUP));
+}
+
+#[test]
+fn a_small_credit_slows_a_link_between_processes_and_never_stops_it() {
+    let narrow = |graph: &mut JobGraph| {
+        graph.buffer.high_watermark.0 = 1;
+        graph.buffer.low_watermark.0 = 0;
+    };
+    assert_eq!(run_apart(&SETUP, narrow), run(&SETUP));
 }

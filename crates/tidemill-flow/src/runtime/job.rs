@@ -128,7 +128,7 @@ impl Job {
             self.plan.links[link].credit.add(bytes);
         }
         if !self.plan.is_here(lane.node) {
-            return self.peers.send(self, link, lane, input, end, parcels);
+            return self.peers.send(self, (link, lane, input), end, parcels);
         }
         let mut state = lane.state.lock().expect("no panic while held");
         state.inbox.receive(input, end, parcels).map_err(|error| error.to_string())?;
@@ -154,6 +154,27 @@ impl Job {
         for waiter in self.plan.links[link].credit.release(bytes) {
             self.poke(&waiter);
         }
+    }
+
+    /// Whether `lane` may begin its next cycle, as far as credit goes; if not, it is poked when
+    /// there is some.
+    ///
+    /// A lane that is behind another lane of its node may always go on: the readers wait for its
+    /// cycle and can drain nothing before it comes. Without this rule a lane that ran ahead could
+    /// use up the link's credit and stop the one that everyone waits for.
+    pub(crate) fn has_credit(&self, lane: &Arc<Lane>) -> bool {
+        let links = self.plan.nodes[lane.node].links_out.iter().flatten();
+        let mut closed = links
+            .map(|link| &self.plan.links[*link].credit)
+            .filter(|credit| !credit.may_begin(|| Arc::clone(lane)));
+        closed.next().is_none() || self.is_behind_its_node(lane)
+    }
+
+    fn is_behind_its_node(&self, lane: &Lane) -> bool {
+        let next_of = |lane: &Lane| lane.state.lock().expect("no panic while held").next();
+        let mine = next_of(lane);
+        let layout = self.layout(lane.layout);
+        layout.lanes[lane.node].iter().any(|other| next_of(other) > mine)
     }
 
     /// Whether `cycle` may begin, as far as the cycles under way go; if not, `lane` is poked when
@@ -218,7 +239,7 @@ impl Job {
             worker.wake();
         }
         self.committer.wake();
-        self.peers.close();
+        self.peers.close(self.finished.load(Ordering::Acquire));
     }
 
     /// Pokes every source lane: something that sources look at has changed.

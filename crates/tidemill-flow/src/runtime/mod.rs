@@ -8,6 +8,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod commit;
+pub(crate) mod connect;
 pub(crate) mod credit;
 pub(crate) mod cuts;
 pub(crate) mod hand_over;
@@ -18,6 +19,7 @@ pub(crate) mod layout;
 pub(crate) mod ledger;
 pub(crate) mod pacer;
 pub(crate) mod peer;
+pub(crate) mod peer_frame;
 pub(crate) mod plan;
 pub(crate) mod send;
 pub(crate) mod shed;

@@ -3,6 +3,7 @@
 use super::credit::Credit;
 use super::lane::Lane;
 use crate::block::Payload;
+use crate::engine::Processes;
 use crate::graph::{GraphError, JobGraph, NodeId, NodeKind};
 use crate::operator::OperatorFactory;
 use crate::partition::Partition;
@@ -83,12 +84,9 @@ pub(crate) struct Parts {
 
 impl Plan {
     /// Checks a graph and takes it apart.
-    pub(crate) fn new(
-        graph: JobGraph,
-        process: usize,
-        process_of: impl Fn(usize) -> usize,
-    ) -> Result<(Self, Parts), GraphError> {
+    pub(crate) fn new(graph: JobGraph, processes: &Processes) -> Result<(Self, Parts), GraphError> {
         let order = graph.check()?;
+        let process_of = |node: usize| processes.of_node.get(node).copied().unwrap_or(0);
         let mut ranks = vec![0_u32; graph.nodes.len()];
         for (rank, id) in order.iter().enumerate() {
             ranks[id.0] = u32::try_from(rank).expect("bounded by STAGES_MAX");
@@ -138,7 +136,7 @@ impl Plan {
             seed: graph.seed,
             nodes,
             links,
-            process,
+            process: processes.me,
         };
         plan.connect(&order);
         Ok((plan, parts))

@@ -132,11 +132,7 @@ impl SourceLane {
         lane: &Arc<Lane>,
         cycle: Cycle,
     ) -> Result<Option<After>, JobError> {
-        let links = job.plan.nodes[lane.node].links_out.iter().flatten();
-        let open = links
-            .map(|link| &job.plan.links[*link].credit)
-            .all(|credit| credit.may_begin(|| Arc::clone(lane)));
-        if open && job.may_begin(cycle, lane) {
+        if job.has_credit(lane) && job.may_begin(cycle, lane) {
             return Ok(None);
         }
         if !self.live || job.plan.delivery != Delivery::AtMostOnce {
@@ -322,7 +318,9 @@ impl SourceLane {
         if ended {
             count.slices_ended.fetch_add(1, Ordering::Relaxed);
         }
-        if (first && job.sources > 1) || released {
+        // Others look at who is ahead: those that are held back, and slices of this source that
+        // wait for credit and have now fallen behind.
+        if (first && job.sources > 1) || layout.lanes[lane.node].len() > 1 || released {
             job.poke_sources();
         }
         Ok(if ended { After::Done } else { After::Ready })

@@ -61,10 +61,8 @@ impl StageLane {
         if lane.state.lock().expect("no panic while held").is_past() {
             return Ok(After::HandOver);
         }
-        for link in job.plan.nodes[lane.node].links_out.iter().flatten() {
-            if !job.plan.links[*link].credit.may_begin(|| Arc::clone(lane)) {
-                return Ok(After::Wait);
-            }
+        if !job.has_credit(lane) {
+            return Ok(After::Wait);
         }
         let (cycle, mut slot) = lane.state.lock().expect("no panic while held").inbox.begin();
         let start_us = job.now_us();

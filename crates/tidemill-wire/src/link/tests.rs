@@ -37,7 +37,9 @@ fn the_bytes_of_version_1_are_pinned() {
 #[test]
 fn a_head_reads_back() {
     assert_eq!(FrameHead::decode(&head().encode()), Ok(head()));
-    for kind in [FrameKind::Hello, FrameKind::Block, FrameKind::End, FrameKind::Credit] {
+    for kind in
+        [FrameKind::Hello, FrameKind::Block, FrameKind::End, FrameKind::Credit, FrameKind::Bye]
+    {
         let bare = FrameHead::bare(kind);
         assert_eq!(FrameHead::decode(&bare.encode()), Ok(bare));
     }
