@@ -56,6 +56,23 @@ impl Trial {
         watermark: Micros,
         ended: bool,
     ) -> Result<Vec<(usize, RecordBatch)>, OperatorError> {
+        let payloads = |port: Vec<RecordBatch>| port.into_iter().map(Payload::Arrow).collect();
+        self.cycle_payloads(ports.into_iter().map(payloads).collect(), watermark, ended)
+    }
+
+    /// Runs one cycle as [`Self::cycle`] does, on columns or byte records.
+    ///
+    /// # Errors
+    /// The operator's.
+    ///
+    /// # Panics
+    /// Panics if a key column cannot be a key.
+    pub fn cycle_payloads(
+        &mut self,
+        ports: Vec<Vec<Payload>>,
+        watermark: Micros,
+        ended: bool,
+    ) -> Result<Vec<(usize, RecordBatch)>, OperatorError> {
         self.cycle = self.cycle.next();
         let count = self.partitions.len();
         let mut input: Vec<Vec<Arc<Block>>> = ports
@@ -94,8 +111,7 @@ impl Trial {
         Ok(written)
     }
 
-    fn route(&self, port: usize, batch: RecordBatch) -> Arc<Block> {
-        let payload = Payload::Arrow(batch);
+    fn route(&self, port: usize, payload: Payload) -> Arc<Block> {
         let mut block = Block::whole(payload, SliceId(0));
         match &self.partitions[port] {
             Partition::Key(columns) => {

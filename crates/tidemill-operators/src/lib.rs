@@ -1,1 +1,12 @@
-//! Under construction.
+//! What a stage can run: SQL expressions, aggregates, windows, joins, top-k, and Rust functions.
+//!
+//! Invariant: what a slice writes follows from its state and its input alone, in their order;
+//! lanes, threads and the cut of batches into blocks do not show.
+
+pub mod custom;
+pub mod expr;
+mod gather;
+mod held;
+mod keys;
+mod lane;
+pub use keys::UnknownColumn;

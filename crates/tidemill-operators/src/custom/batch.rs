@@ -1,0 +1,101 @@
+//! A function for batches.
+
+use super::emit::Emit;
+use crate::gather::Gather;
+use crate::lane::{Lane, Part, Picked};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use std::sync::Arc;
+use tidemill_flow::{
+    Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
+};
+use tidemill_types::SliceId;
+
+/// Made by [`per_batch`].
+#[derive(Debug)]
+pub struct PerBatch<F> {
+    schema: SchemaRef,
+    function: Arc<F>,
+}
+
+/// Calls `function` with the rows of a lane, as batches, in ascending order of their slice.
+///
+/// Where one batch ends and the next begins depends on threads: the function must treat each row
+/// by itself. It keeps nothing; [`keyed`](super::keyed) does.
+pub fn per_batch<F>(output: SchemaRef, function: F) -> PerBatch<F>
+where
+    F: Fn(&RecordBatch, &mut Emit) -> Result<(), OperatorError> + Send + Sync + 'static,
+{
+    PerBatch { schema: output, function: Arc::new(function) }
+}
+
+impl<F> OperatorFactory for PerBatch<F>
+where
+    F: Fn(&RecordBatch, &mut Emit) -> Result<(), OperatorError> + Send + Sync + 'static,
+{
+    fn outputs(&self) -> Vec<SchemaRef> {
+        vec![Arc::clone(&self.schema)]
+    }
+
+    fn operator(&self) -> Box<dyn Operator> {
+        Box::new(BatchOperator {
+            function: Arc::clone(&self.function),
+            lane: Lane::default(),
+            emit: Emit::new(&self.schema),
+        })
+    }
+
+    fn state(&self, _: SliceId) -> SliceState {
+        Box::new(())
+    }
+}
+
+struct BatchOperator<F> {
+    function: Arc<F>,
+    lane: Lane,
+    emit: Emit,
+}
+
+impl<F> Operator for BatchOperator<F>
+where
+    F: Fn(&RecordBatch, &mut Emit) -> Result<(), OperatorError> + Send + Sync + 'static,
+{
+    fn cycle(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        let blocks = input.port(0);
+        self.lane.read(blocks, &context.slices);
+        let parts = self.lane.parts();
+        let whole = parts.iter().all(|part| part.count == blocks[part.block].len());
+        if whole && parts.iter().all(|part| blocks[part.block].routing.is_none()) {
+            for part in parts {
+                context.at(part.slice, 0);
+                (self.function)(&blocks[part.block].batch(), &mut self.emit)?;
+            }
+        } else if let Some(batch) = gathered(parts, blocks, context)? {
+            (self.function)(&batch, &mut self.emit)?;
+        }
+        self.emit.finish(output)
+    }
+}
+
+/// The rows of all parts in one batch.
+fn gathered(
+    parts: &[Part],
+    blocks: &[Arc<Block>],
+    context: &Context<'_>,
+) -> Result<Option<RecordBatch>, OperatorError> {
+    let mut gather = Gather::default();
+    let picked: Vec<Picked<'_>> =
+        blocks.iter().map(|block| Picked::new(block, &context.slices)).collect();
+    for it in &picked {
+        gather.source(&it.batch);
+    }
+    for part in parts {
+        part.rows().for_each(|number| gather.pick(part.block, picked[part.block].row(number)));
+    }
+    gather.finish()
+}

@@ -1,0 +1,382 @@
+//! What a function of the program writes: rows into column builders, or whole batches.
+//!
+//! Invariant: batches and rows leave in the order in which they were written.
+
+use arrow_array::{ArrayRef, RecordBatch, builder};
+use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
+use std::sync::Arc;
+use tidemill_flow::{OperatorError, Output, TIME_COLUMN};
+use tidemill_types::Micros;
+
+/// Rows in one batch at most.
+const ROWS_MAX: usize = 16_384;
+
+/// Takes what a function writes.
+pub struct Emit {
+    schema: SchemaRef,
+    columns: Vec<Builder>,
+    /// The columns that a row writer fills, in order: all but the hidden time.
+    visible: Vec<usize>,
+    time_column: Option<usize>,
+    rows: usize,
+    done: Vec<RecordBatch>,
+    /// The time of the record being processed.
+    pub(super) now: Option<Micros>,
+    pub(super) letters: Vec<(String, Vec<u8>)>,
+}
+
+impl std::fmt::Debug for Emit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Emit").field("schema", &self.schema).field("rows", &self.rows).finish()
+    }
+}
+
+/// A value of one column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// Nothing.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    I64(i64),
+    /// A whole number that is not negative.
+    U64(u64),
+    /// A number.
+    F64(f64),
+    /// Text.
+    Str(&'a str),
+    /// Bytes.
+    Bytes(&'a [u8]),
+    /// A moment.
+    Time(Micros),
+}
+
+macro_rules! value_from {
+    ($($from:ty => $make:expr),* $(,)?) => {$(
+        impl<'a> From<$from> for Value<'a> {
+            fn from(value: $from) -> Self {
+                $make(value)
+            }
+        }
+    )*};
+}
+
+value_from! {
+    bool => Value::Bool,
+    i32 => |it| Value::I64(i64::from(it)),
+    i64 => Value::I64,
+    u32 => |it| Value::I64(i64::from(it)),
+    u64 => Value::U64,
+    f32 => |it| Value::F64(f64::from(it)),
+    f64 => Value::F64,
+    &'a str => Value::Str,
+    &'a String => |it: &'a String| Value::Str(it),
+    &'a [u8] => Value::Bytes,
+    Micros => Value::Time,
+}
+
+impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Value::Null, Into::into)
+    }
+}
+
+impl Value<'_> {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "a boolean",
+            Self::I64(_) | Self::U64(_) => "a whole number",
+            Self::F64(_) => "a float",
+            Self::Str(_) => "text",
+            Self::Bytes(_) => "bytes",
+            Self::Time(_) => "a moment",
+        }
+    }
+}
+
+/// Writes the values of one row, column by column in the order of the schema.
+#[derive(Debug)]
+pub struct RowWriter<'e> {
+    emit: &'e mut Emit,
+    next: usize,
+    time: Option<Micros>,
+    error: Option<OperatorError>,
+}
+
+impl RowWriter<'_> {
+    /// Writes the next column. `None` is null.
+    pub fn put<'v>(&mut self, value: impl Into<Value<'v>>) -> &mut Self {
+        if self.error.is_none() {
+            self.error = self.try_put(value.into()).err();
+        }
+        self
+    }
+
+    /// Writes a whole number.
+    pub fn i64(&mut self, value: i64) -> &mut Self {
+        self.put(value)
+    }
+
+    /// Writes a float.
+    pub fn f64(&mut self, value: f64) -> &mut Self {
+        self.put(value)
+    }
+
+    /// Writes text.
+    pub fn str(&mut self, value: &str) -> &mut Self {
+        self.put(value)
+    }
+
+    /// Writes bytes.
+    pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
+        self.put(value)
+    }
+
+    /// Writes true or false.
+    pub fn bool(&mut self, value: bool) -> &mut Self {
+        self.put(value)
+    }
+
+    /// Writes a moment into a timestamp column.
+    pub fn timestamp(&mut self, value: Micros) -> &mut Self {
+        self.put(value)
+    }
+
+    /// Writes null.
+    pub fn null(&mut self) -> &mut Self {
+        self.put(Value::Null)
+    }
+
+    /// Says the event time of the row, if it is not that of the record being processed.
+    pub fn time(&mut self, time: Micros) -> &mut Self {
+        self.time = Some(time);
+        self
+    }
+
+    fn try_put(&mut self, value: Value<'_>) -> Result<(), OperatorError> {
+        let Some(index) = self.emit.visible.get(self.next) else {
+            let count = self.emit.visible.len();
+            let message = format!("a row has more values than the {count} columns of the output");
+            return Err(OperatorError::new(message));
+        };
+        self.next += 1;
+        self.emit.columns[*index].append(value, self.emit.schema.field(*index))
+    }
+}
+
+impl Emit {
+    pub(super) fn new(schema: &SchemaRef) -> Self {
+        let time_column = schema.index_of(TIME_COLUMN).ok();
+        Self {
+            schema: Arc::clone(schema),
+            columns: schema.fields().iter().map(|field| Builder::new(field.data_type())).collect(),
+            visible: (0..schema.fields().len()).filter(|it| Some(*it) != time_column).collect(),
+            time_column,
+            rows: 0,
+            done: Vec::new(),
+            now: None,
+            letters: Vec::new(),
+        }
+    }
+
+    /// Writes one row: `emit.row(|row| { row.str(word).i64(count); })`.
+    ///
+    /// # Errors
+    /// A value does not fit its column, or there are too few or too many; the error names it.
+    pub fn row(&mut self, write: impl FnOnce(&mut RowWriter<'_>)) -> Result<(), OperatorError> {
+        let mut writer = RowWriter { emit: self, next: 0, time: None, error: None };
+        write(&mut writer);
+        let RowWriter { next, time, mut error, .. } = writer;
+        if error.is_none() && next < self.visible.len() {
+            let field = self.schema.field(self.visible[next]);
+            let message = format!("a row has no value for the column `{}`", field.name());
+            error = Some(OperatorError::new(message));
+        }
+        if error.is_none()
+            && let Some(index) = self.time_column
+        {
+            let time = time.or(self.now).map_or(Value::Null, Value::Time);
+            error = self.columns[index].append(time, self.schema.field(index)).err();
+        }
+        if let Some(error) = error {
+            // Columns of unequal length are of no use to anybody.
+            *self = Self::new(&Arc::clone(&self.schema));
+            return Err(error);
+        }
+        self.rows += 1;
+        if self.rows >= ROWS_MAX {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Writes a batch of the output's columns.
+    ///
+    /// # Errors
+    /// A column is missing or of another type; the error names it.
+    pub fn batch(&mut self, batch: RecordBatch) -> Result<(), OperatorError> {
+        self.flush()?;
+        let (wanted, given) = (self.schema.fields(), batch.schema_ref().fields());
+        let fits = |(want, have): &(&Arc<Field>, &Arc<Field>)| {
+            want.name() == have.name() && want.data_type() == have.data_type()
+        };
+        if let Some((want, have)) = wanted.iter().zip(given.iter()).find(|pair| !fits(pair)) {
+            return Err(OperatorError::new(format!(
+                "a batch has the column `{}` of type {} where the output has `{}` of type {}",
+                have.name(),
+                have.data_type(),
+                want.name(),
+                want.data_type()
+            )));
+        }
+        if wanted.len() != given.len() {
+            return Err(OperatorError::new(format!(
+                "a batch has {} columns, but the output has {}",
+                given.len(),
+                wanted.len()
+            )));
+        }
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), batch.columns().to_vec());
+        self.done.push(batch.map_err(crate::lane::failed)?);
+        Ok(())
+    }
+
+    /// Sends what could not be processed to the dead-letter sink, and goes on. Known to be of the
+    /// record being processed in functions that see one record; else of the slice.
+    pub fn dead_letter(&mut self, reason: impl Into<String>, record: &[u8]) {
+        let kept = record.len().min(tidemill_types::limits::DEAD_LETTER_BYTES_MAX);
+        self.letters.push((reason.into(), record[..kept].to_vec()));
+    }
+
+    fn flush(&mut self) -> Result<(), OperatorError> {
+        if self.rows == 0 {
+            return Ok(());
+        }
+        let columns: Vec<ArrayRef> = self
+            .columns
+            .iter_mut()
+            .zip(self.schema.fields())
+            .map(|(builder, field)| builder.finish(field.data_type()))
+            .collect();
+        self.rows = 0;
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
+        self.done.push(batch.map_err(crate::lane::failed)?);
+        Ok(())
+    }
+
+    /// Hands over what was written in the cycle.
+    pub(super) fn finish(&mut self, output: &mut Output) -> Result<(), OperatorError> {
+        self.flush()?;
+        self.now = None;
+        self.done.drain(..).for_each(|batch| output.emit(batch));
+        Ok(())
+    }
+}
+
+/// Builds one column.
+enum Builder {
+    Bool(builder::BooleanBuilder),
+    I32(builder::Int32Builder),
+    I64(builder::Int64Builder),
+    U64(builder::UInt64Builder),
+    F32(builder::Float32Builder),
+    F64(builder::Float64Builder),
+    Str(builder::StringBuilder),
+    Bytes(builder::BinaryBuilder),
+    Time(builder::TimestampMicrosecondBuilder),
+    /// A type that only batches can have.
+    Other,
+}
+
+impl Builder {
+    fn new(data_type: &DataType) -> Self {
+        match data_type {
+            DataType::Boolean => Self::Bool(builder::BooleanBuilder::new()),
+            DataType::Int32 => Self::I32(builder::Int32Builder::new()),
+            DataType::Int64 => Self::I64(builder::Int64Builder::new()),
+            DataType::UInt64 => Self::U64(builder::UInt64Builder::new()),
+            DataType::Float32 => Self::F32(builder::Float32Builder::new()),
+            DataType::Float64 => Self::F64(builder::Float64Builder::new()),
+            DataType::Utf8 => Self::Str(builder::StringBuilder::new()),
+            DataType::Binary => Self::Bytes(builder::BinaryBuilder::new()),
+            DataType::Timestamp(TimeUnit::Microsecond, _) => {
+                let builder = builder::TimestampMicrosecondBuilder::new();
+                Self::Time(builder.with_data_type(data_type.clone()))
+            }
+            _ => Self::Other,
+        }
+    }
+
+    fn append(&mut self, value: Value<'_>, field: &Field) -> Result<(), OperatorError> {
+        match (&mut *self, value) {
+            (_, Value::Null) if field.is_nullable() => self.append_null(),
+            (Self::Bool(to), Value::Bool(value)) => to.append_value(value),
+            (Self::I32(to), Value::I64(value)) if i32::try_from(value).is_ok() => {
+                to.append_value(value as i32);
+            }
+            (Self::I64(to), Value::I64(value)) => to.append_value(value),
+            (Self::I64(to), Value::U64(value)) if i64::try_from(value).is_ok() => {
+                to.append_value(value as i64);
+            }
+            (Self::U64(to), Value::U64(value)) => to.append_value(value),
+            (Self::U64(to), Value::I64(value)) if value >= 0 => to.append_value(value as u64),
+            (Self::F32(to), Value::F64(value)) => to.append_value(value as f32),
+            (Self::F64(to), Value::F64(value)) => to.append_value(value),
+            (Self::Str(to), Value::Str(value)) => to.append_value(value),
+            (Self::Bytes(to), Value::Bytes(value)) => to.append_value(value),
+            (Self::Bytes(to), Value::Str(value)) => to.append_value(value),
+            (Self::Time(to), Value::Time(value)) => to.append_value(value.0),
+            _ => return Err(misfit(value, field)),
+        }
+        Ok(())
+    }
+
+    fn append_null(&mut self) {
+        match self {
+            Self::Bool(to) => to.append_null(),
+            Self::I32(to) => to.append_null(),
+            Self::I64(to) => to.append_null(),
+            Self::U64(to) => to.append_null(),
+            Self::F32(to) => to.append_null(),
+            Self::F64(to) => to.append_null(),
+            Self::Str(to) => to.append_null(),
+            Self::Bytes(to) => to.append_null(),
+            Self::Time(to) => to.append_null(),
+            Self::Other => {}
+        }
+    }
+
+    fn finish(&mut self, data_type: &DataType) -> ArrayRef {
+        match self {
+            Self::Bool(to) => Arc::new(to.finish()),
+            Self::I32(to) => Arc::new(to.finish()),
+            Self::I64(to) => Arc::new(to.finish()),
+            Self::U64(to) => Arc::new(to.finish()),
+            Self::F32(to) => Arc::new(to.finish()),
+            Self::F64(to) => Arc::new(to.finish()),
+            Self::Str(to) => Arc::new(to.finish()),
+            Self::Bytes(to) => Arc::new(to.finish()),
+            Self::Time(to) => Arc::new(to.finish()),
+            Self::Other => arrow_array::new_empty_array(data_type),
+        }
+    }
+}
+
+fn misfit(value: Value<'_>, field: &Field) -> OperatorError {
+    let (name, data_type) = (field.name(), field.data_type());
+    OperatorError::new(match (Builder::new(data_type), value) {
+        (Builder::Other, _) => format!(
+            "the column `{name}` of type {data_type} cannot be written row by row: write it with \
+             `emit.batch`"
+        ),
+        (_, Value::Null) => format!("null was written to the column `{name}`, which has no nulls"),
+        (_, Value::I64(value)) => {
+            format!("{value} was written to the column `{name}` of type {data_type}")
+        }
+        (_, value) => {
+            format!("{} was written to the column `{name}` of type {data_type}", value.kind())
+        }
+    })
+}

@@ -1,0 +1,370 @@
+//! Functions with a state for each slice: of one record, or of a slice's rows of a cycle.
+
+use super::CycleInfo;
+use super::emit::Emit;
+use super::record::{Columns, Record};
+use crate::gather::Gather;
+use crate::lane::{Lane, Part, Picked};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use std::{fmt, sync::Arc};
+use tidemill_flow::{
+    Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
+};
+use tidemill_types::SliceId;
+
+type Outcome = Result<(), OperatorError>;
+
+/// The rows of a slice in one cycle, in order.
+#[derive(Clone, Copy, Debug)]
+pub struct SliceInput<'a> {
+    parts: &'a [Part],
+    blocks: &'a [Picked<'a>],
+}
+
+/// Rows of a slice in one batch.
+#[derive(Clone, Copy, Debug)]
+pub struct SliceRows<'a> {
+    part: Part,
+    picked: &'a Picked<'a>,
+}
+
+impl<'a> SliceInput<'a> {
+    /// How many rows there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.count).sum()
+    }
+
+    /// Whether there is no row.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// The rows, batch by batch, without copying them.
+    pub fn batches(&self) -> impl Iterator<Item = SliceRows<'a>> {
+        let blocks = self.blocks;
+        self.parts.iter().map(move |part| SliceRows { part: *part, picked: &blocks[part.block] })
+    }
+
+    /// The rows as one batch, copied together; none if there is no row.
+    ///
+    /// # Errors
+    /// The rows do not fit one batch: text of more than 2 GiB.
+    pub fn to_batch(&self) -> Result<Option<RecordBatch>, OperatorError> {
+        let mut gather = Gather::default();
+        for rows in self.batches() {
+            let source = gather.source(rows.batch());
+            rows.rows().for_each(|row| gather.pick(source, row));
+        }
+        gather.finish()
+    }
+}
+
+impl<'a> SliceRows<'a> {
+    /// The batch; it holds rows of other slices too.
+    #[must_use]
+    pub fn batch(&self) -> &'a RecordBatch {
+        &self.picked.batch
+    }
+
+    /// The row numbers of this slice in the batch, ascending.
+    pub fn rows(&self) -> impl Iterator<Item = usize> {
+        let picked = self.picked;
+        self.part.rows().map(move |number| picked.row(number))
+    }
+}
+
+/// Made by [`keyed`].
+pub struct Keyed<S, F> {
+    schema: SchemaRef,
+    state: Arc<dyn Fn() -> S + Send + Sync>,
+    function: Arc<F>,
+    every_cycle: bool,
+}
+
+impl<S, F> fmt::Debug for Keyed<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyed").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+/// Calls `function` with the state of a slice and its rows of a cycle: for each slice that has
+/// rows, and when the input ends once more for every slice ([`CycleInfo::ended`]).
+pub fn keyed<S, F>(
+    output: SchemaRef,
+    state: impl Fn() -> S + Send + Sync + 'static,
+    function: F,
+) -> Keyed<S, F>
+where
+    S: Send + 'static,
+    F: Fn(&mut S, SliceInput<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+{
+    let (state, function) = (Arc::new(state), Arc::new(function));
+    Keyed { schema: output, state, function, every_cycle: false }
+}
+
+impl<S, F> Keyed<S, F> {
+    /// Calls the function in every cycle for every slice, with rows or without: for what event
+    /// time alone makes it write.
+    #[must_use]
+    pub fn every_cycle(mut self) -> Self {
+        self.every_cycle = true;
+        self
+    }
+}
+
+impl<S, F> OperatorFactory for Keyed<S, F>
+where
+    S: Send + 'static,
+    F: Fn(&mut S, SliceInput<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+{
+    fn outputs(&self) -> Vec<SchemaRef> {
+        vec![Arc::clone(&self.schema)]
+    }
+
+    fn operator(&self) -> Box<dyn Operator> {
+        let run = Arc::clone(&self.function);
+        Box::new(KeyedOperator {
+            every_cycle: self.every_cycle,
+            lane: Lane::default(),
+            emit: Emit::new(&self.schema),
+            run: move |context: &mut Context<'_>, slice, input: SliceInput<'_>, emit: &mut Emit| {
+                let info = CycleInfo::new(context, slice);
+                run(context.state::<S>(slice), input, emit, &info)
+            },
+        })
+    }
+
+    fn state(&self, _: SliceId) -> SliceState {
+        Box::new((self.state)())
+    }
+
+    fn wants_time(&self) -> bool {
+        self.every_cycle
+    }
+}
+
+struct KeyedOperator<R> {
+    every_cycle: bool,
+    lane: Lane,
+    emit: Emit,
+    run: R,
+}
+
+impl<R> Operator for KeyedOperator<R>
+where
+    R: Fn(&mut Context<'_>, SliceId, SliceInput<'_>, &mut Emit) -> Outcome + Send,
+{
+    fn cycle(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Outcome {
+        let blocks = input.port(0);
+        let slices = context.slices.clone();
+        self.lane.read(blocks, &slices);
+        let blocks: Vec<_> = blocks.iter().map(|block| Picked::new(block, &slices)).collect();
+        let all = self.every_cycle || context.all_ended();
+        let mut call = |slice, parts| {
+            let input = SliceInput { parts, blocks: &blocks };
+            (self.run)(context, slice, input, &mut self.emit)?;
+            send_letters(&mut self.emit, context, slice, 0);
+            Ok(())
+        };
+        if all {
+            for slice in slices.clone().map(SliceId) {
+                call(slice, self.lane.of(slice))?;
+            }
+        } else {
+            self.lane.slices().try_for_each(|(slice, parts)| call(slice, parts))?;
+        }
+        self.emit.finish(output)
+    }
+}
+
+fn send_letters(emit: &mut Emit, context: &mut Context<'_>, slice: SliceId, row: usize) {
+    for (reason, record) in emit.letters.drain(..) {
+        context.dead_letter(slice, row, reason, &record);
+    }
+}
+
+type Closing<S> = dyn Fn(&mut S, &mut Emit, &CycleInfo) -> Outcome + Send + Sync;
+
+/// Made by [`keyed_record`] and [`per_record`].
+pub struct KeyedRecord<S, F> {
+    schema: SchemaRef,
+    state: Arc<dyn Fn() -> S + Send + Sync>,
+    function: Arc<F>,
+    on_cycle: Option<Arc<Closing<S>>>,
+    on_end: Option<Arc<Closing<S>>>,
+}
+
+impl<S, F> fmt::Debug for KeyedRecord<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyedRecord").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+/// Calls `function` with each record and the state of its slice.
+pub fn keyed_record<S, F>(
+    output: SchemaRef,
+    state: impl Fn() -> S + Send + Sync + 'static,
+    function: F,
+) -> KeyedRecord<S, F>
+where
+    S: Send + 'static,
+    F: Fn(&mut S, &Record<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+{
+    let (state, function) = (Arc::new(state), Arc::new(function));
+    KeyedRecord { schema: output, state, function, on_cycle: None, on_end: None }
+}
+
+/// Calls `function` with each record.
+pub fn per_record<F>(
+    output: SchemaRef,
+    function: F,
+) -> KeyedRecord<
+    (),
+    impl Fn(&mut (), &Record<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+>
+where
+    F: Fn(&Record<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+{
+    keyed_record(
+        output,
+        || (),
+        move |(): &mut (), record: &Record<'_>, emit: &mut Emit, info: &CycleInfo| {
+            function(record, emit, info)
+        },
+    )
+}
+
+impl<S, F> KeyedRecord<S, F> {
+    /// Calls `closing` for every slice at the end of every cycle, after its records.
+    #[must_use]
+    pub fn on_cycle(
+        mut self,
+        closing: impl Fn(&mut S, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+    ) -> Self {
+        self.on_cycle = Some(Arc::new(closing));
+        self
+    }
+
+    /// Calls `closing` for every slice when the input has ended.
+    #[must_use]
+    pub fn on_end(
+        mut self,
+        closing: impl Fn(&mut S, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+    ) -> Self {
+        self.on_end = Some(Arc::new(closing));
+        self
+    }
+}
+
+impl<S, F> OperatorFactory for KeyedRecord<S, F>
+where
+    S: Send + 'static,
+    F: Fn(&mut S, &Record<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+{
+    fn outputs(&self) -> Vec<SchemaRef> {
+        vec![Arc::clone(&self.schema)]
+    }
+
+    fn operator(&self) -> Box<dyn Operator> {
+        Box::new(RecordOperator {
+            function: Arc::clone(&self.function),
+            on_cycle: self.on_cycle.clone(),
+            on_end: self.on_end.clone(),
+            lane: Lane::default(),
+            emit: Emit::new(&self.schema),
+        })
+    }
+
+    fn state(&self, _: SliceId) -> SliceState {
+        Box::new((self.state)())
+    }
+
+    fn wants_time(&self) -> bool {
+        self.on_cycle.is_some()
+    }
+}
+
+struct RecordOperator<S, F> {
+    function: Arc<F>,
+    on_cycle: Option<Arc<Closing<S>>>,
+    on_end: Option<Arc<Closing<S>>>,
+    lane: Lane,
+    emit: Emit,
+}
+
+impl<S, F> Operator for RecordOperator<S, F>
+where
+    S: Send + 'static,
+    F: Fn(&mut S, &Record<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
+{
+    fn cycle(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Outcome {
+        let blocks = input.port(0);
+        let slices = context.slices.clone();
+        self.lane.read(blocks, &slices);
+        let blocks: Vec<_> = blocks.iter().map(|block| Picked::new(block, &slices)).collect();
+        let columns: Vec<_> = blocks.iter().map(|picked| Columns::new(&picked.batch)).collect();
+        let on_end = self.on_end.take_if(|_| context.all_ended());
+        if self.on_cycle.is_none() && on_end.is_none() {
+            for (slice, parts) in self.lane.slices() {
+                let input = SliceInput { parts, blocks: &blocks };
+                records(&*self.function, context, slice, input, &columns, &mut self.emit)?;
+            }
+            return self.emit.finish(output);
+        }
+        for slice in slices.map(SliceId) {
+            let input = SliceInput { parts: self.lane.of(slice), blocks: &blocks };
+            records(&*self.function, context, slice, input, &columns, &mut self.emit)?;
+            let info = CycleInfo::new(context, slice);
+            for closing in self.on_cycle.iter().chain(&on_end) {
+                closing(context.state::<S>(slice), &mut self.emit, &info)?;
+            }
+            send_letters(&mut self.emit, context, slice, 0);
+        }
+        self.emit.finish(output)
+    }
+}
+
+/// Calls the function with each record of a slice.
+fn records<S, F>(
+    function: &F,
+    context: &mut Context<'_>,
+    slice: SliceId,
+    input: SliceInput<'_>,
+    columns: &[Columns<'_>],
+    emit: &mut Emit,
+) -> Outcome
+where
+    S: 'static,
+    F: Fn(&mut S, &Record<'_>, &mut Emit, &CycleInfo) -> Outcome,
+{
+    let info = CycleInfo::new(context, slice);
+    let mut number = 0;
+    for rows in input.batches() {
+        let columns = &columns[rows.part.block];
+        for row in rows.rows() {
+            context.at(slice, number);
+            let record = columns.record(row);
+            emit.now = record.time();
+            function(context.state::<S>(slice), &record, emit, &info)?;
+            if !emit.letters.is_empty() {
+                send_letters(emit, context, slice, number);
+            }
+            number += 1;
+        }
+    }
+    emit.now = None;
+    Ok(())
+}

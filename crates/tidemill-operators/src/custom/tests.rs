@@ -1,0 +1,381 @@
+//! Functions of the program, on columns and on byte records.
+
+use super::*;
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, Float32Array, Int64Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray, cast::AsArray, types::Int64Type,
+};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use tidemill_flow::{OperatorFactory, Partition, Payload, Rows, rows_schema, trial::Trial};
+
+fn schema(fields: Vec<Field>) -> SchemaRef {
+    Arc::new(Schema::new(fields))
+}
+
+fn counts_schema() -> SchemaRef {
+    schema(vec![Field::new("word", DataType::Utf8, false), Field::new("n", DataType::Int64, false)])
+}
+
+fn words(words: &[&str]) -> RecordBatch {
+    let fields = vec![Field::new("word", DataType::Utf8, true)];
+    let column: ArrayRef = Arc::new(StringArray::from(words.to_vec()));
+    RecordBatch::try_new(schema(fields), vec![column]).unwrap()
+}
+
+fn word_count() -> Arc<dyn OperatorFactory> {
+    Arc::new(keyed_record(
+        counts_schema(),
+        Table::<String, i64>::default,
+        |counts, record, emit, _| {
+            let word = record.str("word")?.unwrap_or_default();
+            let n = counts.entry(word.to_owned()).and_modify(|n| *n += 1).or_insert(1);
+            emit.row(|row| {
+                row.str(word).i64(*n);
+            })
+        },
+    ))
+}
+
+fn pairs(batches: &[(usize, RecordBatch)]) -> Vec<(String, i64)> {
+    batches
+        .iter()
+        .flat_map(|(_, batch)| {
+            let words = batch.column(0).as_string::<i32>();
+            let numbers = batch.column(1).as_primitive::<Int64Type>();
+            (0..batch.num_rows()).map(|row| (words.value(row).to_owned(), numbers.value(row)))
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn words_are_counted_the_same_in_any_lanes(
+        cycles in prop::collection::vec(
+            prop::collection::vec(prop::collection::vec("[a-f]{1,2}", 0..8), 0..4), 1..6),
+    ) {
+        let run = |lanes| {
+            let key = Partition::Key(vec![0]);
+            let mut trial = Trial::new(word_count(), vec![key], 6, lanes);
+            let mut out = Vec::new();
+            for cycle in &cycles {
+                let batch = |text: &Vec<String>| {
+                    words(&text.iter().map(String::as_str).collect::<Vec<_>>())
+                };
+                let blocks = cycle.iter().map(batch).collect();
+                out.push(pairs(&trial.cycle(vec![blocks], Micros::MIN, false).unwrap()));
+            }
+            out
+        };
+        let one = run(1);
+        prop_assert_eq!(&one, &run(2));
+        prop_assert_eq!(&one, &run(6));
+        let mut model: BTreeMap<String, i64> = BTreeMap::new();
+        for (cycle, out) in cycles.iter().zip(&one) {
+            let mut wanted: Vec<(String, i64)> = cycle.iter().flatten().map(|word| {
+                let n = model.entry(word.clone()).or_default();
+                *n += 1;
+                (word.clone(), *n)
+            }).collect();
+            wanted.sort();
+            let mut got = out.clone();
+            got.sort();
+            prop_assert_eq!(got, wanted);
+        }
+    }
+
+    #[test]
+    fn byte_records_come_by_slice_in_order(
+        records in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..5), 0..40),
+        cut in 0..40_usize,
+        lanes in 1..4_u32,
+    ) {
+        let cut = cut.min(records.len());
+        let run = |lanes, arrow: bool| {
+            let relay = Arc::new(per_record_bytes(|record, output| {
+                output.push(record);
+                Ok(())
+            }));
+            let mut trial = Trial::new(relay, vec![Partition::Key(vec![0])], 6, lanes);
+            let block = |records: &[Vec<u8>]| {
+                if arrow {
+                    let column = BinaryArray::from_iter_values(records);
+                    return Payload::Arrow(
+                        RecordBatch::try_new(rows_schema(), vec![Arc::new(column)]).unwrap(),
+                    );
+                }
+                let mut rows = Rows::default();
+                records.iter().for_each(|record| rows.push(record));
+                Payload::Rows(rows)
+            };
+            let ports = vec![vec![block(&records[..cut]), block(&records[cut..])]];
+            let out = trial.cycle_payloads(ports, Micros::MIN, false).unwrap();
+            out.iter()
+                .flat_map(|(_, batch)| {
+                    let column = batch.column(0).as_binary::<i32>().clone();
+                    (0..column.len()).map(move |row| column.value(row).to_vec())
+                })
+                .collect::<Vec<_>>()
+        };
+        let out = run(lanes, false);
+        prop_assert_eq!(&out, &run(1, true));
+        let slice = |record: &Vec<u8>| {
+            tidemill_flow::partition::slice_of(tidemill_flow::partition::hash_bytes(record), 6)
+        };
+        let mut wanted = records.clone();
+        wanted.sort_by_key(slice);
+        prop_assert_eq!(out, wanted);
+    }
+
+    #[test]
+    fn batches_hold_each_row_once_by_slice(
+        values in prop::collection::vec(0..50_i64, 1..60), cut in 0..60_usize, lanes in 1..4_u32,
+    ) {
+        let fields = schema(vec![Field::new("v", DataType::Int64, false)]);
+        let batch = |values: &[i64]| {
+            let column: ArrayRef = Arc::new(Int64Array::from(values.to_vec()));
+            RecordBatch::try_new(Arc::clone(&fields), vec![column]).unwrap()
+        };
+        let same = Arc::new(per_batch(Arc::clone(&fields), |batch, emit| {
+            emit.batch(batch.clone())
+        }));
+        let cut = cut.min(values.len());
+        let blocks = vec![batch(&values[..cut]), batch(&values[cut..])];
+        let run = |factory: Arc<dyn OperatorFactory>| {
+            let mut trial = Trial::new(factory, vec![Partition::Key(vec![0])], 5, lanes);
+            let out = trial.cycle(vec![blocks.clone()], Micros::MIN, false).unwrap();
+            out.iter()
+                .flat_map(|(_, batch)| batch.column(0).as_primitive::<Int64Type>().values().to_vec())
+                .collect::<Vec<i64>>()
+        };
+        let out = run(same);
+        let slice = |value: &i64| {
+            let hash = hash_number(*value as u64);
+            tidemill_flow::partition::slice_of(hash, 5)
+        };
+        let mut wanted = values.clone();
+        wanted.sort_by_key(slice);
+        prop_assert_eq!(&out, &wanted);
+        // The same through a function of slices, by row and as one batch.
+        let rows = Arc::new(keyed(Arc::clone(&fields), || (), |(), input, emit, _| {
+            let mut all = Vec::new();
+            for rows in input.batches() {
+                let column = rows.batch().column(0).as_primitive::<Int64Type>();
+                all.extend(rows.rows().map(|row| column.value(row)));
+            }
+            let copied = input.to_batch()?.expect("called only for slices with rows");
+            assert_eq!(copied.column(0).as_primitive::<Int64Type>().values(), &all[..]);
+            assert_eq!(all.len(), input.len());
+            all.into_iter().try_for_each(|value| emit.row(|row| { row.put(value); }))
+        }));
+        prop_assert_eq!(run(rows), wanted);
+    }
+}
+
+/// Runs a function on one record `(n: i64 or null, x: f32, at, __time)`.
+fn on_one(
+    output: SchemaRef,
+    function: impl Fn(&Record<'_>, &mut Emit, &CycleInfo) -> Result<(), tidemill_flow::OperatorError>
+    + Send
+    + Sync
+    + 'static,
+) -> Result<Vec<(usize, RecordBatch)>, String> {
+    let input = with_time(&Schema::new(vec![
+        Field::new("n", DataType::Int64, true),
+        Field::new("x", DataType::Float32, true),
+        Field::new("at", DataType::Timestamp(TimeUnit::Millisecond, None), true),
+    ]));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from(vec![None, Some(7)])),
+        Arc::new(Float32Array::from(vec![0.5, 1.5])),
+        Arc::new(arrow_array::TimestampMillisecondArray::from(vec![3, 4])),
+        Arc::new(TimestampMicrosecondArray::from(vec![10, 20]).with_timezone("UTC")),
+    ];
+    let batch = RecordBatch::try_new(input, columns).unwrap();
+    let mut trial =
+        Trial::new(Arc::new(per_record(output, function)), vec![Partition::Local], 1, 1);
+    trial.cycle(vec![vec![batch]], Micros(5), false).map_err(|error| error.message)
+}
+
+#[test]
+fn a_record_gives_typed_values_nulls_and_its_time() {
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let into = Arc::clone(&seen);
+    on_one(counts_schema(), move |record, _, info| {
+        let values =
+            (record.i64("n")?, record.f64("x")?, record.f64("n")?, record.timestamp("at")?);
+        into.lock().unwrap().push((values, record.time(), info.watermark));
+        Ok(())
+    })
+    .unwrap();
+    let at = |time: i64| Some(Micros(time));
+    assert_eq!(
+        *seen.lock().unwrap(),
+        vec![
+            ((None, Some(0.5), None, at(3_000)), at(10), Micros(5)),
+            ((Some(7), Some(1.5), Some(7.0), at(4_000)), at(20), Micros(5)),
+        ]
+    );
+}
+
+#[test]
+fn a_row_has_the_time_of_its_record_unless_it_says_another() {
+    let output = with_time(&Schema::new(vec![Field::new("n", DataType::Int64, true)]));
+    let out = on_one(output, |record, emit, _| {
+        let n = record.i64("n")?;
+        emit.row(|row| {
+            row.put(n);
+            if n.is_some() {
+                row.time(Micros(99));
+            }
+        })
+    })
+    .unwrap();
+    let times = out[0].1.column(1).as_primitive::<arrow_array::types::TimestampMicrosecondType>();
+    assert_eq!(times.values().to_vec(), vec![10, 99]);
+}
+
+#[test]
+fn mistakes_name_the_column() {
+    let check = |got: Result<Vec<(usize, RecordBatch)>, String>, wanted: &str| {
+        assert_eq!(got.unwrap_err(), wanted);
+    };
+    check(
+        on_one(counts_schema(), |record, _, _| record.i64("nn").map(|_| ())),
+        "unknown column `nn`; did you mean `n`?",
+    );
+    check(
+        on_one(counts_schema(), |record, _, _| record.str("x").map(|_| ())),
+        "the column `x` of type Float32 is not text",
+    );
+    check(
+        on_one(counts_schema(), |_, emit, _| {
+            emit.row(|row| {
+                row.put(1.5).put(1_i64);
+            })
+        }),
+        "a float was written to the column `word` of type Utf8",
+    );
+    check(
+        on_one(counts_schema(), |_, emit, _| {
+            emit.row(|row| {
+                row.str("a");
+            })
+        }),
+        "a row has no value for the column `n`",
+    );
+    check(
+        on_one(counts_schema(), |_, emit, _| {
+            emit.row(|row| {
+                row.str("a").i64(1).i64(2);
+            })
+        }),
+        "a row has more values than the 2 columns of the output",
+    );
+    check(
+        on_one(counts_schema(), |_, emit, _| {
+            emit.row(|row| {
+                row.null().i64(1);
+            })
+        }),
+        "null was written to the column `word`, which has no nulls",
+    );
+    let small = schema(vec![Field::new("small", DataType::Int32, false)]);
+    check(
+        on_one(small, |_, emit, _| {
+            emit.row(|row| {
+                row.i64(1 << 40);
+            })
+        }),
+        "1099511627776 was written to the column `small` of type Int32",
+    );
+    check(
+        on_one(counts_schema(), |_, emit, _| emit.batch(words(&["a"]))),
+        "a batch has 1 columns, but the output has 2",
+    );
+    let relay = Arc::new(per_record_bytes(|_, _| Ok(())));
+    let mut trial = Trial::new(relay, vec![Partition::Local], 1, 1);
+    let column: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+    let fields = schema(vec![Field::new("n", DataType::Int64, false)]);
+    let batch = RecordBatch::try_new(fields, vec![column]).unwrap();
+    let error = trial.cycle(vec![vec![batch]], Micros::MIN, false).unwrap_err();
+    assert!(error.message.contains("its input has (n Int64)"), "{}", error.message);
+}
+
+#[test]
+fn what_cannot_be_processed_goes_to_the_dead_letters_with_its_row() {
+    let picky = per_record(counts_schema(), |record, emit, _| {
+        let word = record.str("word")?.unwrap_or_default();
+        if word.is_empty() {
+            emit.dead_letter("an empty word", b"raw");
+            return Ok(());
+        }
+        emit.row(|row| {
+            row.str(word).i64(1);
+        })
+    });
+    let mut trial = Trial::new(Arc::new(picky), vec![Partition::Local], 1, 1);
+    let out = trial.cycle(vec![vec![words(&["a", ""]), words(&["", "b"])]], Micros::MIN, false);
+    assert_eq!(pairs(&out.unwrap()), vec![("a".to_owned(), 1), ("b".to_owned(), 1)]);
+    let places: Vec<&str> = trial.letters.iter().map(|it| it.position.as_str()).collect();
+    assert_eq!(places, vec!["slice 0, row 1", "slice 0, row 2"]);
+    assert!(trial.letters.iter().all(|it| it.record == b"raw" && it.reason == "an empty word"));
+}
+
+#[test]
+fn closings_are_called_for_every_slice() {
+    let sizes = |operator: KeyedRecord<i64, _>, cycles: &[bool]| {
+        let mut trial = Trial::new(Arc::new(operator), vec![Partition::Key(vec![0])], 4, 2);
+        let batches = |ended: &bool| {
+            let port = if *ended { Vec::new() } else { vec![words(&["a", "b", "c", "d"])] };
+            let out = trial.cycle(vec![port], Micros::MIN, *ended).unwrap();
+            pairs(&out).iter().map(|(_, n)| *n).collect::<Vec<_>>()
+        };
+        cycles.iter().map(batches).collect::<Vec<_>>()
+    };
+    let count = || {
+        keyed_record(
+            counts_schema(),
+            || 0_i64,
+            |n: &mut i64, _, _, _| {
+                *n += 1;
+                Ok(())
+            },
+        )
+    };
+    let closing = |n: &mut i64, emit: &mut Emit, _: &CycleInfo| {
+        emit.row(|row| {
+            row.str("").i64(*n);
+        })
+    };
+    let every = sizes(count().on_cycle(closing), &[false, false, true]);
+    let totals: Vec<(usize, i64)> = every.iter().map(|it| (it.len(), it.iter().sum())).collect();
+    assert_eq!(totals, vec![(4, 4), (4, 8), (4, 8)]);
+    let end = sizes(count().on_end(closing), &[false, false, true]);
+    assert!(end[0].is_empty() && end[1].is_empty());
+    assert_eq!((end[2].len(), end[2].iter().sum::<i64>()), (4, 8));
+}
+
+#[test]
+fn randomness_is_of_the_cycle_and_slice_and_repeats() {
+    let run = || {
+        let random = keyed(
+            counts_schema(),
+            || (),
+            |(), _, emit, info| {
+                emit.row(|row| {
+                    row.str("").i64((info.random(0) >> 1) as i64);
+                })
+            },
+        );
+        let mut trial = Trial::new(Arc::new(random.every_cycle()), vec![Partition::Local], 3, 1);
+        let mut cycle = || pairs(&trial.cycle(vec![], Micros::MIN, false).unwrap());
+        [cycle(), cycle()].concat()
+    };
+    let numbers = run();
+    assert_eq!(numbers, run());
+    let different: std::collections::BTreeSet<i64> = numbers.iter().map(|(_, n)| *n).collect();
+    assert_eq!(different.len(), 6);
+}

@@ -1,0 +1,82 @@
+//! Rows picked from many batches, copied together once.
+
+use crate::held::{Held, PieceId};
+use crate::lane::failed;
+use arrow_array::{RecordBatch, UInt32Array};
+use arrow_select::{interleave::interleave_record_batch, take::take_record_batch};
+use tidemill_flow::OperatorError;
+
+/// Rows in one batch at most.
+pub(crate) const GATHERED_ROWS_MAX: usize = 65_536;
+
+/// Picked rows, in the order of picking.
+#[derive(Debug, Default)]
+pub(crate) struct Gather {
+    sources: Vec<RecordBatch>,
+    picks: Vec<(usize, usize)>,
+    /// The sources that are pieces of the slice being picked from, by piece.
+    pieces: Vec<(PieceId, usize)>,
+}
+
+impl Gather {
+    /// Adds a batch to pick from.
+    pub(crate) fn source(&mut self, batch: &RecordBatch) -> usize {
+        self.sources.push(batch.clone());
+        self.sources.len() - 1
+    }
+
+    /// Says that rows of another slice follow.
+    pub(crate) fn next_slice(&mut self) {
+        self.pieces.clear();
+    }
+
+    /// Picks a row of a source.
+    pub(crate) fn pick(&mut self, source: usize, row: usize) {
+        self.picks.push((source, row));
+    }
+
+    /// Picks a row that the slice holds.
+    pub(crate) fn pick_held<T>(&mut self, held: &Held<T>, slot: u32) {
+        let (piece, row) = held.place(slot);
+        let known = self.pieces.iter().rev().find(|(id, _)| *id == piece);
+        let source = match known {
+            Some((_, source)) => *source,
+            None => {
+                let source = self.source(held.batch(piece));
+                self.pieces.push((piece, source));
+                source
+            }
+        };
+        self.picks.push((source, row as usize));
+    }
+
+    /// How many rows were picked.
+    pub(crate) fn len(&self) -> usize {
+        self.picks.len()
+    }
+
+    /// Copies the picked rows together, and forgets them and their sources.
+    pub(crate) fn finish(&mut self) -> Result<Option<RecordBatch>, OperatorError> {
+        let batch = match (&self.sources[..], self.picks.is_empty()) {
+            (_, true) => None,
+            ([one], false) => Some(Self::of_one(one, &self.picks)?),
+            (_, false) => {
+                let sources: Vec<&RecordBatch> = self.sources.iter().collect();
+                Some(interleave_record_batch(&sources, &self.picks).map_err(failed)?)
+            }
+        };
+        self.sources.clear();
+        self.picks.clear();
+        self.pieces.clear();
+        Ok(batch)
+    }
+
+    fn of_one(one: &RecordBatch, picks: &[(usize, usize)]) -> Result<RecordBatch, OperatorError> {
+        let in_order = picks.iter().enumerate().all(|(nth, (_, row))| nth == *row);
+        if in_order {
+            return Ok(one.slice(0, picks.len()));
+        }
+        let rows: UInt32Array = picks.iter().map(|(_, row)| *row as u32).collect();
+        take_record_batch(one, &rows).map_err(failed)
+    }
+}

@@ -1,0 +1,139 @@
+//! Keys of rows: bytes that are equal where the keys are, and the hash by which rows were routed.
+//!
+//! Invariant: two rows have equal keys exactly if their bytes are equal. Nulls are equal to nulls
+//! here; who wants SQL's `=` asks [`Keys::has_null`]. `0.0` equals `-0.0`, and NaN equals NaN.
+
+use crate::lane::{Picked, failed};
+use arrow_array::types::{Float32Type, Float64Type};
+use arrow_array::{ArrayRef, RecordBatch, cast::AsArray};
+use arrow_buffer::NullBuffer;
+use arrow_cast::cast;
+use arrow_row::{RowConverter, Rows, SortField};
+use arrow_schema::{ArrowError, DataType, SchemaRef};
+use std::sync::Arc;
+use tidemill_flow::{Block, OperatorError, TIME_COLUMN, partition::hash_columns};
+
+/// A name that is no column.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown column `{name}`{}", .nearest.as_ref().map(|it| format!("; did you mean `{it}`?")).unwrap_or_default())]
+pub struct UnknownColumn {
+    /// The name.
+    pub name: String,
+    /// The column whose name is most like it, if any is.
+    pub nearest: Option<String>,
+}
+
+/// The index of a column.
+pub(crate) fn column(schema: &SchemaRef, name: &str) -> Result<usize, UnknownColumn> {
+    schema.index_of(name).map_err(|_| {
+        let names = schema.fields().iter().map(|field| field.name());
+        let likeness = |other: &String| strsim::jaro_winkler(name, other);
+        let nearest = names
+            .filter(|other| *other != TIME_COLUMN && likeness(other) > 0.6)
+            .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+            .cloned();
+        UnknownColumn { name: name.to_owned(), nearest }
+    })
+}
+
+/// The indices of columns.
+pub(crate) fn columns(schema: &SchemaRef, names: &[String]) -> Result<Vec<usize>, UnknownColumn> {
+    names.iter().map(|name| column(schema, name)).collect()
+}
+
+/// Reads keys of some columns.
+#[derive(Debug)]
+pub(crate) struct KeyCodec {
+    columns: Vec<usize>,
+    /// The type as which each column is compared.
+    types: Vec<DataType>,
+    converter: RowConverter,
+}
+
+/// The keys of a block, by number in the lane.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    rows: Rows,
+    hashes: Vec<u64>,
+    nulls: Option<NullBuffer>,
+}
+
+impl KeyCodec {
+    /// Keys of these columns, compared as these types.
+    ///
+    /// # Errors
+    /// A type cannot be compared.
+    pub(crate) fn new(columns: Vec<usize>, types: Vec<DataType>) -> Result<Self, ArrowError> {
+        let fields = types.iter().map(|data_type| SortField::new(data_type.clone())).collect();
+        Ok(Self { columns, types, converter: RowConverter::new(fields)? })
+    }
+
+    /// The keys of the lane's rows of a block.
+    pub(crate) fn read(&self, block: &Block, picked: &Picked<'_>) -> Result<Keys, OperatorError> {
+        let mut nulls = None;
+        let mut columns = Vec::with_capacity(self.columns.len());
+        for (index, data_type) in self.columns.iter().zip(&self.types) {
+            let column = picked.take(picked.batch.column(*index))?;
+            let column = if column.data_type() == data_type {
+                column
+            } else {
+                cast(&column, data_type).map_err(failed)?
+            };
+            nulls = NullBuffer::union(nulls.as_ref(), column.logical_nulls().as_ref());
+            columns.push(one_zero(column));
+        }
+        let rows = self.converter.convert_columns(&columns).map_err(failed)?;
+        Ok(Keys { rows, hashes: self.hashes(block, picked)?, nulls })
+    }
+
+    fn hashes(&self, block: &Block, picked: &Picked<'_>) -> Result<Vec<u64>, OperatorError> {
+        let computed;
+        let routed = block.routing.as_ref().map_or(&[][..], |routing| &routing.hashes);
+        let all = if routed.is_empty() {
+            computed = self.computed(&picked.batch)?;
+            &computed
+        } else {
+            routed
+        };
+        Ok((0..picked.len()).map(|number| all[picked.row(number)]).collect())
+    }
+
+    fn computed(&self, batch: &RecordBatch) -> Result<Vec<u64>, OperatorError> {
+        hash_columns(batch, &self.columns).map_err(|error| OperatorError::new(error.to_string()))
+    }
+}
+
+impl Keys {
+    /// The key of a row, as bytes.
+    #[inline]
+    pub(crate) fn bytes(&self, number: usize) -> &[u8] {
+        self.rows.row(number).data()
+    }
+
+    /// The hash of a row's key.
+    #[inline]
+    pub(crate) fn hash(&self, number: usize) -> u64 {
+        self.hashes[number]
+    }
+
+    /// Whether a column of a row's key is null.
+    #[inline]
+    pub(crate) fn has_null(&self, number: usize) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(number))
+    }
+}
+
+/// Floats with one zero and one NaN, as hashes have them; other columns as they are.
+pub(crate) fn one_zero(column: ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Float32 => {
+            let one = |v: f32| if v.is_nan() { f32::NAN } else { v + 0.0 };
+            Arc::new(column.as_primitive::<Float32Type>().unary::<_, Float32Type>(one))
+        }
+        DataType::Float64 => {
+            let one = |v: f64| if v.is_nan() { f64::NAN } else { v + 0.0 };
+            Arc::new(column.as_primitive::<Float64Type>().unary::<_, Float64Type>(one))
+        }
+        _ => column,
+    }
+}
