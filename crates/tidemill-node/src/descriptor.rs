@@ -12,7 +12,7 @@ mod set;
 mod tests;
 mod tree;
 
-use crate::diagnostic::{Diagnostic, Place, Problem};
+use crate::diagnostic::{Diagnostic, Place, Problem, Refused};
 use tidemill_types::{job::JobSpec, limits::JOB_FILE_BYTES_MAX};
 use tree::{Node, Value};
 
@@ -31,7 +31,7 @@ pub struct Descriptor {
 ///
 /// # Errors
 /// The text is too long, is not YAML or JSON, or does not say a job; the error says where.
-pub fn parse(text: &str, file: &str) -> Result<Descriptor, Diagnostic> {
+pub fn parse(text: &str, file: &str) -> Result<Descriptor, Refused> {
     parse_with(text, file, &[] as &[&str])
 }
 
@@ -43,24 +43,21 @@ pub fn parse_with<S: AsRef<str>>(
     text: &str,
     file: &str,
     settings: &[S],
-) -> Result<Descriptor, Diagnostic> {
-    let refuse = |place: Option<Place>, problem: Problem| Diagnostic {
-        file: file.to_owned(),
-        place,
-        line: place.and_then(|place| line_of(text, place)),
-        problem,
+) -> Result<Descriptor, Refused> {
+    let refuse = |file: &str, place: Option<Place>, problem: Problem| {
+        let line = place.and_then(|place| line_of(text, place));
+        Refused(vec![Diagnostic { file: file.to_owned(), place, line, problem }])
     };
     if text.len() as u64 > JOB_FILE_BYTES_MAX {
         let message = format!("the job file has {} bytes", text.len());
         let problem = Problem::new::<String>([], message);
-        return Err(refuse(None, problem.expected(format!("at most {JOB_FILE_BYTES_MAX}"))));
+        return Err(refuse(file, None, problem.expected(format!("at most {JOB_FILE_BYTES_MAX}"))));
     }
-    let mut tree = Node::parse(text).map_err(|(place, problem)| refuse(place, problem))?;
+    let mut tree = Node::parse(text).map_err(|error| refuse(file, error.0, error.1))?;
     for setting in settings {
-        set::set(&mut tree, setting.as_ref())
-            .map_err(|problem| Diagnostic { file: "--set".to_owned(), ..refuse(None, problem) })?;
+        set::set(&mut tree, setting.as_ref()).map_err(|error| refuse("--set", None, error))?;
     }
-    let spec = read::read(&tree).map_err(|problem| refuse(place_of(&tree, &problem), problem))?;
+    let spec = read::read(&tree).map_err(|error| refuse(file, place_of(&tree, &error), error))?;
     Ok(Descriptor { spec, file: file.to_owned(), text: text.to_owned(), tree: Some(tree) })
 }
 
@@ -108,5 +105,6 @@ fn place_of(tree: &Node, problem: &Problem) -> Option<Place> {
 }
 
 fn line_of(text: &str, place: Place) -> Option<String> {
-    text.lines().nth(place.line - 1).map(str::to_owned)
+    let number = usize::try_from(place.line).ok()?.checked_sub(1)?;
+    text.lines().nth(number).map(str::to_owned)
 }

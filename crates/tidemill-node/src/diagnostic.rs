@@ -18,9 +18,9 @@ mod tests;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The line.
-    pub line: usize,
+    pub line: u32,
     /// The column.
-    pub column: usize,
+    pub column: u32,
 }
 
 /// The way to a value of a job: names of fields and numbers of list entries.
@@ -123,7 +123,8 @@ impl fmt::Display for Diagnostic {
 
 /// The line of the text, and a caret under the column. A long line is cut round the column.
 fn write_line(f: &mut fmt::Formatter<'_>, place: Place, line: &str) -> fmt::Result {
-    let first = place.column.saturating_sub(LINE_SHOWN_MAX / 2);
+    let column = usize::try_from(place.column).unwrap_or(usize::MAX).max(1);
+    let first = column.saturating_sub(LINE_SHOWN_MAX / 2);
     let first = if line.chars().count() <= LINE_SHOWN_MAX { 0 } else { first };
     let shown: String = line
         .chars()
@@ -132,7 +133,7 @@ fn write_line(f: &mut fmt::Formatter<'_>, place: Place, line: &str) -> fmt::Resu
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
     let number = place.line.to_string();
-    let caret = " ".repeat((place.column - 1).saturating_sub(first));
+    let caret = " ".repeat((column - 1).saturating_sub(first));
     let margin = " ".repeat(number.len());
     write!(f, "\n  {number} | {}\n  {margin} | {caret}^", shown.trim_end())
 }

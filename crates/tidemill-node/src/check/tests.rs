@@ -171,8 +171,8 @@ fn order_puts_readers_after_what_they_read() {
 fn a_source_read_only_as_a_table_is_not_streamed() {
     let text = job("  s: {join: {left: a, table: b, on: [x]}}", SINK);
     let descriptor = parse(&text, "j").expect("a job");
-    assert_eq!(graph::streamed(&descriptor.spec), ["a"]);
-    assert_eq!(graph::sources_of(&descriptor.spec, "s"), ["a", "b"]);
+    assert_eq!(streamed(&descriptor.spec), ["a"]);
+    assert_eq!(sources_of(&descriptor.spec, "s"), ["a", "b"]);
     let long: String = (0..600)
         .map(|n| {
             format!(
@@ -183,5 +183,5 @@ fn a_source_read_only_as_a_table_is_not_streamed() {
         .collect();
     let descriptor = parse(&job(&long, "  out: {from: s599, blackhole: {}}"), "j").expect("a job");
     assert_eq!(order(&descriptor.spec).len(), 600);
-    assert_eq!(graph::sources_of(&descriptor.spec, "s599"), ["a"]);
+    assert_eq!(sources_of(&descriptor.spec, "s599"), ["a"]);
 }

@@ -21,9 +21,10 @@ pub(crate) fn set(tree: &mut Node, setting: &str) -> Result<(), Problem> {
         let problem = Problem::new(nowhere(), format!("`{key}` in `--set` is not a path"));
         return Err(problem.expected("names with dots between them"));
     }
-    let mut value = Node::parse(value).map_err(|(_, problem)| Problem {
-        message: format!("the value of `--set {setting}` cannot be read: {}", problem.message),
-        ..problem
+    let mut value = Node::parse(value).map_err(|error| {
+        let (_, problem) = *error;
+        let message = format!("the value of `--set {setting}` cannot be read: {}", problem.message);
+        Problem { message, ..problem }
     })?;
     forget_places(&mut value);
     let (last, way) = names.split_last().expect("a split gives at least one name");

@@ -235,7 +235,8 @@ fn places_within_quoted_text() {
         let descriptor = parse(&text(scalar), "j").expect("a job");
         let problem = Problem::new(["stages", "s", "where"], "");
         let lines = scalar.lines().count().saturating_sub(1).max(1);
-        let within = Some(Place { line: lines, column: 3 });
+        let line = u32::try_from(lines).expect("few lines");
+        let within = Some(Place { line, column: 3 });
         let place = descriptor.locate(Problem { within, ..problem }).place.expect("a place");
         assert_eq!(place.column, expected, "{scalar}");
     }

@@ -48,7 +48,7 @@ pub(crate) struct Name {
 
 impl Node {
     /// Reads a text.
-    pub(crate) fn parse(text: &str) -> Result<Self, (Option<Place>, Problem)> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Box<(Option<Place>, Problem)>> {
         let options = serde_saphyr::options! {
             budget: serde_saphyr::budget! {
                 max_depth: DEPTH_MAX,
@@ -63,7 +63,7 @@ impl Node {
         let raw: Spanned<Raw> =
             serde_saphyr::from_str_with_options(text, options).map_err(|error| {
                 let place = error.location().and_then(place);
-                (place, Problem::new::<String>([], message(&error.to_string())))
+                Box::new((place, Problem::new::<String>([], message(&error.to_string()))))
             })?;
         Ok(node(raw, text))
     }
@@ -107,8 +107,8 @@ impl Node {
             None if same_lines(&self.raw, text) => 0,
             _ => return Some(start),
         };
-        let line = start.line + within.line - 1;
-        Some(Place { line, column: start.column + quotes + within.column - 1 })
+        let line = start.line + within.line.saturating_sub(1);
+        Some(Place { line, column: start.column + quotes + within.column.saturating_sub(1) })
     }
 }
 
@@ -119,8 +119,8 @@ fn same_lines(a: &str, b: &str) -> bool {
 }
 
 fn place(location: Location) -> Option<Place> {
-    let line = usize::try_from(location.line()).ok()?;
-    let column = usize::try_from(location.column()).ok()?;
+    let line = u32::try_from(location.line()).ok()?;
+    let column = u32::try_from(location.column()).ok()?;
     (line > 0).then_some(Place { line, column: column.max(1) })
 }
 

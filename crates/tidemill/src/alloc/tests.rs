@@ -10,7 +10,7 @@ fn counts_allocations_of_every_thread() {
     let before = allocations();
     let threads: Vec<_> = (0..300)
         .map(|_| {
-            std::thread::spawn(|| (0..100_usize).map(|n| Box::new(n)).map(|it| *it).sum::<usize>())
+            std::thread::spawn(|| (0..100_usize).map(Box::new).map(|it| *it).sum::<usize>())
         })
         .collect();
     let sum: usize = threads.into_iter().map(|it| it.join().expect("no panic")).sum();
