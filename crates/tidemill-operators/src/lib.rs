@@ -4,6 +4,7 @@
 //! lanes, threads and the cut of batches into blocks do not show.
 
 pub mod custom;
+pub mod dedup;
 pub mod expr;
 mod gather;
 mod held;

@@ -1,0 +1,234 @@
+//! SQL expressions on record batches: parsed, checked against a schema, evaluated by DataFusion.
+//!
+//! - Names of columns are as in the data: `Delay` is not `delay`.
+//! - An expression is a function of its record: what would not replay (`now()`, `random()`) is
+//!   refused.
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Schema, SchemaRef};
+use datafusion_common::{DFSchema, DataFusionError, config::ConfigOptions};
+use datafusion_expr::{
+    Expr as Logical, Volatility, execution_props::ExecutionProps, simplify::SimplifyContext,
+};
+use datafusion_optimizer::simplify_expressions::ExprSimplifier;
+use datafusion_physical_expr::{PhysicalExpr, create_physical_expr, utils::collect_columns};
+use datafusion_sql::{
+    planner::{ParserOptions, PlannerContext, SqlToRel},
+    sqlparser::{ast, dialect::GenericDialect, parser::Parser},
+};
+use std::sync::Arc;
+use tidemill_flow::{OperatorError, TIME_COLUMN};
+
+mod call;
+mod functions;
+mod names;
+#[cfg(test)]
+mod tests;
+
+pub use call::{AggregateCall, parse_call};
+pub use names::nearest;
+
+/// A compiled expression. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct Expr {
+    physical: Arc<dyn PhysicalExpr>,
+    data_type: DataType,
+    nullable: bool,
+    columns: Vec<usize>,
+}
+
+/// Why an expression was refused, and where in its text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ExprError {
+    /// What is wrong, for a person.
+    pub message: String,
+    /// Line within the SQL text, from 1.
+    pub line: u64,
+    /// Column within the line, from 1.
+    pub column: u64,
+    /// What was expected there.
+    pub expected: Option<String>,
+    /// The nearest name that would have been right.
+    pub nearest: Option<String>,
+}
+
+impl ExprError {
+    /// An error of the expression as a whole.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), line: 1, column: 1, expected: None, nearest: None }
+    }
+
+    fn at(mut self, location: datafusion_sql::sqlparser::tokenizer::Location) -> Self {
+        if location.line > 0 {
+            (self.line, self.column) = (location.line, location.column);
+        }
+        self
+    }
+}
+
+/// Parses one SQL expression; anything after it is refused.
+pub(crate) fn parse(sql: &str) -> Result<ast::Expr, ExprError> {
+    let mut parser = Parser::new(&GenericDialect {})
+        .try_with_sql(sql)
+        .map_err(|error| syntax_error(&error.to_string()))?;
+    let parsed = parser.parse_expr().map_err(|error| syntax_error(&error.to_string()))?;
+    let next = parser.peek_token();
+    if next.token == datafusion_sql::sqlparser::tokenizer::Token::EOF {
+        return Ok(parsed);
+    }
+    let mut error = ExprError::new(format!("unexpected `{}`", next.token)).at(next.span.start);
+    error.expected = Some("the end of the expression".to_owned());
+    Err(error)
+}
+
+/// Takes "… at Line: 1, Column: 9" apart.
+fn syntax_error(text: &str) -> ExprError {
+    let text = text.trim_start_matches("sql parser error: ");
+    let (message, place) = text.split_once(" at Line: ").unwrap_or((text, ""));
+    let mut error = ExprError::new(message);
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    if let Some((line, column)) = place.split_once(", Column: ")
+        && let (Some(line), Some(column)) = (number(line), number(column))
+    {
+        (error.line, error.column) = (line, column);
+    }
+    error
+}
+
+impl Expr {
+    /// Compiles an expression over the columns of `input`.
+    ///
+    /// # Errors
+    /// The text is not an expression, names a column or a function that is not there, combines
+    /// types that do not go together, or would not replay.
+    pub fn compile(sql: &str, input: &SchemaRef) -> Result<Self, ExprError> {
+        let parsed = parse(sql)?;
+        names::check(&parsed, input)?;
+        let visible = visible(input);
+        let schema = DFSchema::try_from(visible).map_err(|error| plan_error(&error))?;
+        let logical = plan(parsed, &schema)?;
+        refuse_volatile(&logical)?;
+        let physical = compile_physical(logical, &schema).map_err(|error| plan_error(&error))?;
+        let data_type = physical.data_type(input).map_err(|error| plan_error(&error))?;
+        let nullable = physical.nullable(input).map_err(|error| plan_error(&error))?;
+        let mut columns: Vec<usize> =
+            collect_columns(&physical).iter().map(|column| column.index()).collect();
+        columns.sort_unstable();
+        Ok(Self { physical, data_type, nullable, columns })
+    }
+
+    /// The type of the result.
+    #[must_use]
+    pub fn data_type(&self) -> &DataType {
+        &self.data_type
+    }
+
+    /// Whether the result may be null.
+    #[must_use]
+    pub fn nullable(&self) -> bool {
+        self.nullable
+    }
+
+    /// The columns it reads, ascending.
+    #[must_use]
+    pub fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    /// The column, if the expression is nothing but that.
+    #[must_use]
+    pub fn as_column(&self) -> Option<usize> {
+        let column: Option<&datafusion_physical_expr::expressions::Column> =
+            self.physical.downcast_ref();
+        column.map(datafusion_physical_expr::expressions::Column::index)
+    }
+
+    /// Evaluates the expression for every row.
+    ///
+    /// # Errors
+    /// A row has values for which the expression has none: a cast that fails, a number that does
+    /// not fit.
+    pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef, OperatorError> {
+        self.physical
+            .evaluate(batch)
+            .and_then(|value| value.into_array(batch.num_rows()))
+            .map_err(|error| OperatorError::new(one_line(&error)))
+    }
+}
+
+/// The columns that an expression may name: all but the hidden one, which is always last.
+fn visible(input: &SchemaRef) -> Schema {
+    let fields = input.fields().iter().filter(|field| field.name() != TIME_COLUMN);
+    Schema::new(fields.cloned().collect::<Vec<_>>())
+}
+
+fn plan(parsed: ast::Expr, schema: &DFSchema) -> Result<Logical, ExprError> {
+    let functions = functions::shared();
+    let options = ParserOptions {
+        enable_ident_normalization: false,
+        map_string_types_to_utf8view: false,
+        ..ParserOptions::default()
+    };
+    SqlToRel::new_with_options(functions, options)
+        .sql_to_expr(parsed, schema, &mut PlannerContext::new())
+        .map_err(|error| plan_error(&error))
+}
+
+fn compile_physical(
+    logical: Logical,
+    schema: &DFSchema,
+) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::new(schema.clone()))
+        .with_config_options(Arc::new(ConfigOptions::default()))
+        .build();
+    let simplifier = ExprSimplifier::new(context);
+    let logical = simplifier.simplify(simplifier.coerce(logical, schema)?)?;
+    create_physical_expr(&logical, schema, &ExecutionProps::new(), &Default::default())
+}
+
+fn refuse_volatile(logical: &Logical) -> Result<(), ExprError> {
+    use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+    let mut found = None;
+    let walked = logical.apply(|node| {
+        if let Logical::ScalarFunction(call) = node
+            && call.func.signature().volatility != Volatility::Immutable
+            && !functions::is_pure_here(call.func.name())
+        {
+            found = Some(call.func.name().to_owned());
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    walked.map_err(|error| plan_error(&error))?;
+    match found {
+        None => Ok(()),
+        Some(name) => Err(ExprError::new(format!(
+            "`{name}` gives another result at every call, so a replay would differ"
+        ))),
+    }
+}
+
+fn plan_error(error: &DataFusionError) -> ExprError {
+    ExprError::new(one_line(error))
+}
+
+/// The message of an error, without DataFusion's own headings.
+fn one_line(error: &DataFusionError) -> String {
+    let text = error.strip_backtrace();
+    let headings = [
+        "Error during planning: ",
+        "Schema error: ",
+        "Execution error: ",
+        "Arrow error: ",
+        "This feature is not implemented: ",
+        "type_coercion\ncaused by\n",
+        "Internal error: ",
+    ];
+    let mut rest = text.as_str();
+    while let Some(cut) = headings.iter().find_map(|heading| rest.strip_prefix(heading)) {
+        rest = cut;
+    }
+    rest.lines().next().unwrap_or(rest).to_owned()
+}

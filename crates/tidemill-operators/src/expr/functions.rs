@@ -1,0 +1,117 @@
+//! The functions that expressions may call: DataFusion's scalar functions, and those on lists.
+
+use arrow_schema::DataType;
+use datafusion_common::{Result, TableReference, config::ConfigOptions, plan_err};
+use datafusion_expr::{
+    AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF,
+    planner::{ContextProvider, ExprPlanner},
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
+
+/// Functions by name.
+pub(crate) struct Functions {
+    scalar: BTreeMap<String, Arc<ScalarUDF>>,
+    planners: Vec<Arc<dyn ExprPlanner>>,
+    options: ConfigOptions,
+}
+
+/// The one set of functions.
+pub(crate) fn shared() -> &'static Functions {
+    static FUNCTIONS: LazyLock<Functions> = LazyLock::new(Functions::new);
+    &FUNCTIONS
+}
+
+/// Functions that are marked as depending on the session's settings, which never change here.
+pub(crate) fn is_pure_here(name: &str) -> bool {
+    !matches!(
+        name,
+        "now" | "current_timestamp" | "current_date" | "current_time" | "today" | "random" | "uuid"
+    )
+}
+
+impl Functions {
+    fn new() -> Self {
+        let mut scalar = BTreeMap::new();
+        let all = datafusion_functions::all_default_functions()
+            .into_iter()
+            .chain(datafusion_functions_nested::all_default_nested_functions());
+        for function in all {
+            for name in function.aliases() {
+                scalar.insert(name.clone(), Arc::clone(&function));
+            }
+            scalar.insert(function.name().to_owned(), function);
+        }
+        let planners: Vec<Arc<dyn ExprPlanner>> = vec![
+            Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
+            Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner),
+            Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner),
+            Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
+            Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
+            Arc::new(datafusion_functions::planner::UserDefinedFunctionPlanner),
+        ];
+        Self { scalar, planners, options: ConfigOptions::default() }
+    }
+
+    /// All names that can be called.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.scalar.keys().map(String::as_str)
+    }
+
+    /// Whether there is a function of this name, in any case.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.scalar.contains_key(&name.to_lowercase())
+    }
+}
+
+impl ContextProvider for Functions {
+    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        plan_err!("an expression cannot read the table `{name}`")
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        &self.planners
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.scalar.get(&name.to_lowercase()).cloned()
+    }
+
+    fn get_higher_order_meta(&self, _: &str) -> Option<Arc<HigherOrderUDF>> {
+        None
+    }
+
+    fn get_aggregate_meta(&self, _: &str) -> Option<Arc<AggregateUDF>> {
+        None
+    }
+
+    fn get_window_meta(&self, _: &str) -> Option<Arc<WindowUDF>> {
+        None
+    }
+
+    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        &self.options
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        self.scalar.keys().cloned().collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+}

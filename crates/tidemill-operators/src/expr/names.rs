@@ -1,0 +1,80 @@
+//! Names in an expression: each must be there, and an error says which name is near.
+
+use super::{ExprError, functions};
+use arrow_schema::SchemaRef;
+use datafusion_sql::sqlparser::ast::{self, Visit, Visitor};
+use std::ops::ControlFlow;
+use tidemill_flow::TIME_COLUMN;
+
+/// The name among `names` that is most like `wrong`, if any is near enough to be meant.
+pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let lower = wrong.to_lowercase();
+    let far = wrong.chars().count().div_ceil(3).max(1);
+    names
+        .into_iter()
+        .map(|name| (strsim::damerau_levenshtein(&lower, &name.to_lowercase()), name))
+        .filter(|(distance, _)| *distance <= far)
+        .min_by_key(|(distance, name)| (*distance, name.len()))
+        .map(|(_, name)| name.to_owned())
+}
+
+struct Names<'a> {
+    input: &'a SchemaRef,
+}
+
+/// Checks all columns and functions that an expression names.
+pub(super) fn check(parsed: &ast::Expr, input: &SchemaRef) -> Result<(), ExprError> {
+    match parsed.visit(&mut Names { input }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+impl Visitor for Names<'_> {
+    type Break = ExprError;
+
+    fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<ExprError> {
+        match expr {
+            ast::Expr::Identifier(ident) => self.column(ident),
+            ast::Expr::CompoundIdentifier(idents) => {
+                // `struct.field`: the first part is the column.
+                idents.first().map_or(ControlFlow::Continue(()), |ident| self.column(ident))
+            }
+            ast::Expr::Function(function) => call(function),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+impl Names<'_> {
+    fn column(&self, ident: &ast::Ident) -> ControlFlow<ExprError> {
+        let visible = || {
+            let names = self.input.fields().iter().map(|field| field.name().as_str());
+            names.filter(|name| *name != TIME_COLUMN)
+        };
+        if visible().any(|name| name == ident.value) {
+            return ControlFlow::Continue(());
+        }
+        let error = ExprError::new(format!("unknown column `{}`", ident.value));
+        let mut error = error.at(ident.span.start);
+        let names: Vec<String> = visible().map(|name| format!("`{name}`")).collect();
+        error.expected = Some(format!("one of {}", names.join(", ")));
+        error.nearest = nearest(&ident.value, visible());
+        ControlFlow::Break(error)
+    }
+}
+
+fn call(function: &ast::Function) -> ControlFlow<ExprError> {
+    let functions = functions::shared();
+    let name = function.name.to_string();
+    if functions.has(&name) {
+        return ControlFlow::Continue(());
+    }
+    let place = function.name.0.first().and_then(|part| part.as_ident());
+    let mut error = ExprError::new(format!("unknown function `{name}`"));
+    if let Some(ident) = place {
+        error = error.at(ident.span.start);
+    }
+    error.nearest = nearest(&name, functions.names());
+    ControlFlow::Break(error)
+}

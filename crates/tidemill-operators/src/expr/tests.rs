@@ -1,0 +1,99 @@
+//! Expressions give SQL's answers; what is wrong is refused with its place and the nearest name.
+
+use super::*;
+use arrow_array::{Float64Array, Int64Array, StringArray, cast::AsArray, types::Int64Type};
+use arrow_schema::Field;
+
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("dep_delay", DataType::Int64, true),
+        Field::new("Carrier", DataType::Utf8, false),
+        Field::new("air_time", DataType::Float64, true),
+        Field::new(TIME_COLUMN, DataType::Int64, false),
+    ]))
+}
+
+fn batch() -> RecordBatch {
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from(vec![Some(20), None, Some(-3)])),
+        Arc::new(StringArray::from(vec!["AA", "UA", "B6"])),
+        Arc::new(Float64Array::from(vec![Some(1.5), Some(2.5), None])),
+        Arc::new(Int64Array::from(vec![1, 2, 3])),
+    ];
+    RecordBatch::try_new(schema(), columns).expect("columns of the schema")
+}
+
+fn numbers(sql: &str) -> Vec<Option<i64>> {
+    let array = Expr::compile(sql, &schema()).expect(sql).evaluate(&batch()).expect(sql);
+    let array = arrow_cast::cast(&array, &DataType::Int64).expect("numbers");
+    array.as_primitive::<Int64Type>().iter().collect()
+}
+
+#[track_caller]
+fn refused(sql: &str, message: &str, place: (u64, u64), nearest: Option<&str>) {
+    let error = Expr::compile(sql, &schema()).expect_err(sql);
+    assert!(error.message.contains(message), "{sql}: {}", error.message);
+    assert_eq!((error.line, error.column), place, "{sql}");
+    assert_eq!(error.nearest.as_deref(), nearest, "{sql}");
+}
+
+#[test]
+fn nulls_are_sql_nulls() {
+    assert_eq!(numbers("dep_delay + 1"), [Some(21), None, Some(-2)]);
+    assert_eq!(numbers("coalesce(dep_delay, 0)"), [Some(20), Some(0), Some(-3)]);
+    assert_eq!(numbers("dep_delay > 15"), [Some(1), None, Some(0)]);
+    assert_eq!(numbers("dep_delay is null or dep_delay > 15"), [Some(1), Some(1), Some(0)]);
+    assert_eq!(numbers("case when \"Carrier\" = 'AA' then 1 end"), [Some(1), None, None]);
+}
+
+#[test]
+fn types_are_made_to_fit() {
+    assert_eq!(numbers("dep_delay + air_time"), [Some(21), None, None]);
+    assert_eq!(numbers("length(Carrier)"), [Some(2); 3]);
+    assert_eq!(numbers("cast('7' as bigint)"), [Some(7); 3]);
+    assert_eq!(numbers("array_length(string_to_array('a b c', ' '))"), [Some(3); 3]);
+}
+
+#[test]
+fn a_plain_column_is_known_as_one() {
+    let column = Expr::compile("Carrier", &schema()).expect("a column");
+    assert_eq!((column.as_column(), column.columns()), (Some(1), &[1][..]));
+    let sum = Expr::compile("air_time + dep_delay", &schema()).expect("a sum");
+    assert_eq!((sum.as_column(), sum.columns()), (None, &[0, 2][..]));
+    assert_eq!(sum.data_type(), &DataType::Float64);
+}
+
+#[test]
+fn a_wrong_name_is_refused_with_the_nearest() {
+    refused("dep_dely > 15", "unknown column `dep_dely`", (1, 1), Some("dep_delay"));
+    refused("1 +\n carrier", "unknown column `carrier`", (2, 2), Some("Carrier"));
+    refused("1 + lenght(Carrier)", "unknown function `lenght`", (1, 5), Some("length"));
+    refused("__time", "unknown column `__time`", (1, 1), None);
+}
+
+#[test]
+fn what_is_not_an_expression_is_refused_with_its_place() {
+    refused("dep_delay >", "Expected", (1, 1), None);
+    refused("dep_delay 15", "unexpected `15`", (1, 11), None);
+    refused("Carrier + 1 > true", "", (1, 1), None);
+}
+
+#[test]
+fn what_would_not_replay_is_refused() {
+    for sql in ["now()", "random()", "uuid()", "current_date()"] {
+        refused(sql, "replay", (1, 1), None);
+    }
+}
+
+#[test]
+fn aggregate_calls_are_taken_apart() {
+    let call = parse_call("Quantile(delay * 2, 0.9)").expect("a call");
+    assert_eq!((call.function.as_str(), call.distinct), ("quantile", false));
+    assert_eq!(call.arguments, ["delay * 2", "0.9"]);
+    let call = parse_call("count(distinct Carrier) filter (where x > 1)").expect("a call");
+    assert!(call.distinct);
+    assert_eq!((call.arguments, call.filter), (vec!["Carrier".into()], Some("x > 1".into())));
+    assert_eq!(parse_call("count(*)").expect("a call").arguments, ["*"]);
+    assert!(parse_call("delay + 1").is_err());
+    assert!(parse_call("sum(x) over ()").is_err());
+}
