@@ -10,4 +10,6 @@ mod gather;
 mod held;
 mod keys;
 mod lane;
+pub mod transform;
+
 pub use keys::UnknownColumn;

@@ -1,0 +1,242 @@
+//! A stage without state: `flat_map`, `where`, `select`, in this order.
+//!
+//! A block whose rows all stay goes on by reference: nothing is copied.
+
+use crate::expr::{Expr, ExprError};
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array, cast::AsArray};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow_select::{filter::filter_record_batch, take::take};
+use std::sync::Arc;
+use tidemill_flow::{
+    Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState, TIME_COLUMN,
+};
+use tidemill_types::{
+    SliceId,
+    job::{FlatMapSpec, Named},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// Why a stage was refused: which part of it, and what is wrong there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{part}`: {error}")]
+pub struct TransformError {
+    /// The part, such as `where` or `select.delay`.
+    pub part: String,
+    /// What is wrong.
+    pub error: ExprError,
+}
+
+#[derive(Clone)]
+struct Transform {
+    unnest: Option<Unnest>,
+    filter: Option<Expr>,
+    select: Option<Vec<Expr>>,
+    /// Place of the hidden time column among the columns that `select` sees.
+    time: Option<usize>,
+    output: SchemaRef,
+}
+
+#[derive(Clone)]
+struct Unnest {
+    list: Expr,
+    element: DataType,
+    /// The column that the element replaces, or the end.
+    place: usize,
+    schema: SchemaRef,
+}
+
+/// A stage that unnests, filters and computes columns; each part may be left out.
+///
+/// # Errors
+/// An expression does not fit the columns it is given.
+pub fn transform(
+    input: &SchemaRef,
+    flat_map: Option<&FlatMapSpec>,
+    filter: Option<&str>,
+    select: Option<&Named<String>>,
+) -> Result<Arc<dyn OperatorFactory>, TransformError> {
+    let unnest = flat_map.map(|spec| Unnest::new(input, spec)).transpose()?;
+    let inner = unnest.as_ref().map_or_else(|| Arc::clone(input), |it| Arc::clone(&it.schema));
+    let part = |part: &str, error| TransformError { part: part.to_owned(), error };
+    let filter = filter
+        .map(|sql| compile_filter(sql, &inner))
+        .transpose()
+        .map_err(|error| part("where", error))?;
+    let time = inner.index_of(TIME_COLUMN).ok();
+    let (select, output) = match select {
+        None => (None, inner),
+        Some(select) => {
+            let mut exprs = Vec::with_capacity(select.len());
+            let mut fields: Vec<FieldRef> = Vec::with_capacity(select.len() + 1);
+            for (name, sql) in select {
+                let expr = Expr::compile(sql, &inner)
+                    .map_err(|error| part(&format!("select.{name}"), error))?;
+                let field = Field::new(name, expr.data_type().clone(), expr.nullable());
+                fields.push(Arc::new(field));
+                exprs.push(expr);
+            }
+            fields.extend(time.map(|index| Arc::clone(&inner.fields()[index])));
+            (Some(exprs), Arc::new(Schema::new(fields)))
+        }
+    };
+    Ok(Arc::new(Transform { unnest, filter, select, time, output }))
+}
+
+fn compile_filter(sql: &str, input: &SchemaRef) -> Result<Expr, ExprError> {
+    let expr = Expr::compile(sql, input)?;
+    if matches!(expr.data_type(), DataType::Boolean | DataType::Null) {
+        return Ok(expr);
+    }
+    let mut error =
+        ExprError::new(format!("the condition gives {}, not true or false", expr.data_type()));
+    error.expected = Some("a condition such as `delay > 15`".to_owned());
+    Err(error)
+}
+
+impl Unnest {
+    fn new(input: &SchemaRef, spec: &FlatMapSpec) -> Result<Self, TransformError> {
+        let part = "flat_map.unnest".to_owned();
+        let list = match Expr::compile(&spec.unnest, input) {
+            Ok(list) => list,
+            Err(error) => return Err(TransformError { part, error }),
+        };
+        let element = match list.data_type() {
+            DataType::List(field) | DataType::LargeList(field) => field.data_type().clone(),
+            other => {
+                let mut error = ExprError::new(format!("the expression gives {other}, not a list"));
+                error.expected = Some("a list such as `string_to_array(text, ' ')`".to_owned());
+                return Err(TransformError { part, error });
+            }
+        };
+        let mut fields: Vec<FieldRef> = input.fields().iter().cloned().collect();
+        let field = Arc::new(Field::new(&spec.name, element.clone(), true));
+        let place = match input.index_of(&spec.name) {
+            Ok(place) => {
+                fields[place] = field;
+                place
+            }
+            Err(_) => {
+                // The hidden time column stays last.
+                let place = fields.len() - usize::from(input.index_of(TIME_COLUMN).is_ok());
+                fields.insert(place, field);
+                place
+            }
+        };
+        Ok(Self { list, element, place, schema: Arc::new(Schema::new(fields)) })
+    }
+
+    fn run(&self, batch: &RecordBatch) -> Result<RecordBatch, OperatorError> {
+        let list = self.list.evaluate(batch)?;
+        let (rows, elements) = match list.data_type() {
+            DataType::List(_) => {
+                let list = list.as_list::<i32>();
+                elements_of(list.offsets(), list.nulls(), list.values())
+            }
+            _ => {
+                let list = list.as_list::<i64>();
+                elements_of(list.offsets(), list.nulls(), list.values())
+            }
+        }?;
+        debug_assert_eq!(elements.data_type(), &self.element);
+        let mut columns = Vec::with_capacity(self.schema.fields().len());
+        for column in batch.columns() {
+            columns.push(take(column, &rows, None).map_err(arrow_error)?);
+        }
+        if columns.len() < self.schema.fields().len() {
+            columns.insert(self.place, elements);
+        } else {
+            columns[self.place] = elements;
+        }
+        RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(arrow_error)
+    }
+}
+
+/// For every element of every list that is there: the row it belongs to, and the element.
+fn elements_of<O: arrow_array::OffsetSizeTrait>(
+    offsets: &OffsetBuffer<O>,
+    nulls: Option<&arrow_buffer::NullBuffer>,
+    values: &ArrayRef,
+) -> Result<(UInt32Array, ArrayRef), OperatorError> {
+    let mut rows: Vec<u32> = Vec::new();
+    let mut places: Vec<u32> = Vec::new();
+    for row in 0..offsets.len() - 1 {
+        if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+            continue;
+        }
+        let (start, end) = (offsets[row].as_usize() as u32, offsets[row + 1].as_usize() as u32);
+        rows.extend(std::iter::repeat_n(row as u32, (end - start) as usize));
+        places.extend(start..end);
+    }
+    let elements = take(values, &UInt32Array::from(places), None).map_err(arrow_error)?;
+    Ok((UInt32Array::from(rows), elements))
+}
+
+pub(crate) fn arrow_error(error: arrow_schema::ArrowError) -> OperatorError {
+    OperatorError::new(error.to_string())
+}
+
+impl OperatorFactory for Transform {
+    fn outputs(&self) -> Vec<SchemaRef> {
+        vec![Arc::clone(&self.output)]
+    }
+
+    fn operator(&self) -> Box<dyn Operator> {
+        Box::new(self.clone())
+    }
+
+    fn state(&self, _: SliceId) -> SliceState {
+        Box::new(())
+    }
+}
+
+impl Transform {
+    fn run(&self, batch: RecordBatch) -> Result<RecordBatch, OperatorError> {
+        let batch = match &self.unnest {
+            Some(unnest) => unnest.run(&batch)?,
+            None => batch,
+        };
+        let batch = match &self.filter {
+            Some(filter) => keep(filter, batch)?,
+            None => batch,
+        };
+        let Some(select) = &self.select else { return Ok(batch) };
+        let mut columns = Vec::with_capacity(select.len() + 1);
+        for expr in select {
+            columns.push(expr.evaluate(&batch)?);
+        }
+        columns.extend(self.time.map(|index| Arc::clone(batch.column(index))));
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(Arc::clone(&self.output), columns, &options)
+            .map_err(arrow_error)
+    }
+}
+
+fn keep(filter: &Expr, batch: RecordBatch) -> Result<RecordBatch, OperatorError> {
+    let mask = filter.evaluate(&batch)?;
+    let Some(mask) = mask.as_any().downcast_ref::<BooleanArray>() else {
+        // The condition is `null`, which is not true for any row.
+        return Ok(batch.slice(0, 0));
+    };
+    if mask.null_count() == 0 && mask.true_count() == batch.num_rows() {
+        return Ok(batch);
+    }
+    filter_record_batch(&batch, mask).map_err(arrow_error)
+}
+
+impl Operator for Transform {
+    fn cycle(
+        &mut self,
+        _: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        for block in input.port(0) {
+            output.set_slice(block.slice);
+            output.emit(self.run(block.batch())?);
+        }
+        Ok(())
+    }
+}
