@@ -1,0 +1,208 @@
+//! The first record of each key.
+//!
+//! - A key is known from the record that passed until `within` after its time (for ever without
+//!   `within`). A record whose time is at or past that end passes, and the key is known anew.
+//! - A key whose end the watermark of an earlier cycle has reached is forgotten: only a late
+//!   record could tell, and it passes. When memory is given back does not show.
+//! - Nulls are equal to nulls, as in SQL's `DISTINCT`.
+
+use crate::gather::Gather;
+use crate::keys::{KeyCodec, UnknownColumn, columns};
+use crate::lane::{Lane, Picked, Times};
+use arrow_schema::{ArrowError, DataType, SchemaRef};
+use hashbrown::{HashTable, hash_table::Entry};
+use std::sync::Arc;
+use tidemill_flow::{
+    Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState, TIME_COLUMN,
+    partition::check_key_type,
+};
+use tidemill_types::{Micros, SliceId, Span, job::DedupSpec};
+
+#[cfg(test)]
+mod tests;
+
+/// Keys known before the first look for those that can be forgotten.
+const SWEPT_FROM: usize = 256;
+
+/// Why records cannot be deduplicated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DedupError {
+    /// `on` names no column.
+    #[error("`on` is empty: name the columns that make two records the same")]
+    NoColumns,
+    /// `on` names something else.
+    #[error("in `on`: {0}")]
+    Unknown(#[from] UnknownColumn),
+    /// A column cannot be a key.
+    #[error("in `on`: the column `{name}` of type {data_type} cannot be a key")]
+    KeyType {
+        /// The column.
+        name: String,
+        /// Its type.
+        data_type: DataType,
+    },
+    /// `within` is not a length of time.
+    #[error("`within` is {0}, but must be more than nothing")]
+    Within(Span),
+    /// `within` without event time.
+    #[error("`within` needs event time: give the source a `time`")]
+    NoTime,
+}
+
+/// An operator that passes the first record of each key, in the order of the input. Its input must
+/// be partitioned by the key (or by some of its columns).
+///
+/// # Errors
+/// The columns or the span do not fit the input.
+pub fn dedup(input: &SchemaRef, spec: &DedupSpec) -> Result<Arc<dyn OperatorFactory>, DedupError> {
+    if spec.on.is_empty() {
+        return Err(DedupError::NoColumns);
+    }
+    let columns = columns(input, &spec.on)?;
+    let types: Vec<DataType> =
+        columns.iter().map(|it| input.field(*it).data_type().clone()).collect();
+    for (name, data_type) in spec.on.iter().zip(&types) {
+        if check_key_type(data_type).is_err() {
+            let (name, data_type) = (name.clone(), data_type.clone());
+            return Err(DedupError::KeyType { name, data_type });
+        }
+    }
+    if let Some(within) = spec.within {
+        if within.0 <= 0 {
+            return Err(DedupError::Within(within));
+        }
+        if input.index_of(TIME_COLUMN).is_err() {
+            return Err(DedupError::NoTime);
+        }
+    }
+    Ok(Arc::new(Dedup { schema: Arc::clone(input), columns, types, within: spec.within }))
+}
+
+struct Dedup {
+    schema: SchemaRef,
+    columns: Vec<usize>,
+    types: Vec<DataType>,
+    within: Option<Span>,
+}
+
+impl Dedup {
+    fn codec(&self) -> Result<KeyCodec, ArrowError> {
+        KeyCodec::new(self.columns.clone(), self.types.clone())
+    }
+}
+
+impl OperatorFactory for Dedup {
+    fn outputs(&self) -> Vec<SchemaRef> {
+        vec![Arc::clone(&self.schema)]
+    }
+
+    fn operator(&self) -> Box<dyn Operator> {
+        Box::new(DedupOperator {
+            codec: self.codec().expect("every type that can be a key can be compared"),
+            within: self.within,
+            lane: Lane::default(),
+            gather: Gather::default(),
+        })
+    }
+
+    fn state(&self, _: SliceId) -> SliceState {
+        Box::new(Known { keys: HashTable::new(), swept_at: SWEPT_FROM })
+    }
+}
+
+/// The keys that a slice knows.
+struct Known {
+    keys: HashTable<Key>,
+    /// How many keys there may be before those that are forgotten give their memory back.
+    swept_at: usize,
+}
+
+struct Key {
+    hash: u64,
+    bytes: Box<[u8]>,
+    /// From this time on the key is new again.
+    end: Micros,
+}
+
+impl Known {
+    /// Whether a record passes, whose key is known until `end` if it does.
+    fn passes(&mut self, hash: u64, bytes: &[u8], time: i64, end: Micros, low: Micros) -> bool {
+        let same = |key: &Key| key.hash == hash && *key.bytes == *bytes;
+        match self.keys.entry(hash, same, |key| key.hash) {
+            Entry::Occupied(known) => {
+                let known = known.into_mut();
+                let new = known.end != Micros::MAX && (time >= known.end.0 || known.end <= low);
+                if new {
+                    known.end = end;
+                }
+                new
+            }
+            Entry::Vacant(free) => {
+                free.insert(Key { hash, bytes: bytes.into(), end });
+                true
+            }
+        }
+    }
+
+    /// Gives back the memory of forgotten keys, when that is worth looking at all of them.
+    fn sweep(&mut self, low: Micros) {
+        if self.keys.len() >= self.swept_at {
+            self.keys.retain(|key| key.end == Micros::MAX || key.end > low);
+            self.keys.shrink_to(self.keys.len() * 2, |key| key.hash);
+            self.swept_at = (self.keys.len() * 2).max(SWEPT_FROM);
+        }
+    }
+}
+
+struct DedupOperator {
+    codec: KeyCodec,
+    within: Option<Span>,
+    lane: Lane,
+    gather: Gather,
+}
+
+impl Operator for DedupOperator {
+    fn cycle(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        let blocks = input.port(0);
+        let (slices, low) = (context.slices.clone(), context.watermark_before);
+        self.lane.read(blocks, &slices);
+        let picked: Vec<_> = blocks.iter().map(|block| Picked::new(block, &slices)).collect();
+        let mut keys = Vec::with_capacity(blocks.len());
+        for (block, picked) in blocks.iter().zip(&picked) {
+            keys.push(self.codec.read(block, picked)?);
+            self.gather.source(&picked.batch);
+        }
+        let times: Vec<_> = picked.iter().map(|picked| Times::of(&picked.batch)).collect();
+        for (slice, parts) in self.lane.slices() {
+            let known: &mut Known = context.state(slice);
+            for part in parts {
+                let (picked, keys) = (&picked[part.block], &keys[part.block]);
+                for number in part.rows() {
+                    let row = picked.row(number);
+                    let time = times[part.block].at(row);
+                    let end = self.within.map_or(Micros::MAX, |within| end_of(time, within));
+                    if known.passes(keys.hash(number), keys.bytes(number), time, end, low) {
+                        self.gather.pick(part.block, row);
+                    }
+                }
+            }
+            if self.within.is_some() {
+                known.sweep(low);
+            }
+        }
+        if let Some(batch) = self.gather.finish()? {
+            output.emit(batch);
+        }
+        Ok(())
+    }
+}
+
+/// When a key is new again; never `MAX`, which means for ever.
+fn end_of(time: i64, within: Span) -> Micros {
+    Micros(time.saturating_add(within.0).min(Micros::MAX.0 - 1))
+}
