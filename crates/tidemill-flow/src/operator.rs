@@ -17,7 +17,7 @@ use crate::rows::{Rows, RowsPool};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::{any::Any, ops::Range, sync::Arc};
-use tidemill_types::{Cycle, Micros, SliceId};
+use tidemill_types::{Cycle, Micros, SliceId, Span};
 
 /// The state of one slice. What is in it belongs to the operator.
 pub type SliceState = Box<dyn Any + Send>;
@@ -34,6 +34,12 @@ pub trait OperatorFactory: Send + Sync {
     /// make it write (windows, joins). Default: no.
     fn wants_time(&self) -> bool {
         false
+    }
+    /// How far in event time a row may wait before it is written with its own time (the rows of
+    /// an outer join that find no partner): the watermark of the output trails the input's by
+    /// that, so those who read it do not take such rows for late ones. Default: nothing.
+    fn holds_back(&self) -> Span {
+        Span(0)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::held::{Held, PieceId};
 use crate::lane::failed;
-use arrow_array::{RecordBatch, UInt32Array};
+use arrow_array::{RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_select::{interleave::interleave_record_batch, take::take_record_batch};
 use tidemill_flow::OperatorError;
 
@@ -62,7 +62,7 @@ impl Gather {
             ([one], false) => Some(Self::of_one(one, &self.picks)?),
             (_, false) => {
                 let sources: Vec<&RecordBatch> = self.sources.iter().collect();
-                Some(interleave_record_batch(&sources, &self.picks).map_err(failed)?)
+                Some(interleaved(&sources, &self.picks)?)
             }
         };
         self.sources.clear();
@@ -79,4 +79,17 @@ impl Gather {
         let rows: UInt32Array = picks.iter().map(|(_, row)| *row as u32).collect();
         take_record_batch(one, &rows).map_err(failed)
     }
+}
+
+/// Rows `(batch, row)` of batches of one schema, in this order; there may be no columns.
+pub(crate) fn interleaved(
+    batches: &[&RecordBatch],
+    rows: &[(usize, usize)],
+) -> Result<RecordBatch, OperatorError> {
+    if batches[0].num_columns() == 0 {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        return RecordBatch::try_new_with_options(batches[0].schema(), Vec::new(), &options)
+            .map_err(failed);
+    }
+    interleave_record_batch(batches, rows).map_err(failed)
 }

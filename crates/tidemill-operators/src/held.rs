@@ -10,9 +10,8 @@
 //!   or mostly unheld rows, their held rows are copied together. Each row is copied a number of
 //!   times that grows with the logarithm of the rows held.
 
-use crate::lane::failed;
+use crate::gather::interleaved;
 use arrow_array::RecordBatch;
-use arrow_select::interleave::interleave_record_batch;
 use std::collections::VecDeque;
 use tidemill_flow::OperatorError;
 
@@ -196,7 +195,7 @@ impl<T> Held<T> {
             self.slots[*slot as usize].piece = base;
         }
         let batches: Vec<&RecordBatch> = old.iter().map(|piece| &piece.batch).collect();
-        let batch = interleave_record_batch(&batches, &picks).map_err(failed)?;
+        let batch = interleaved(&batches, &picks)?;
         self.pieces.push_back(Piece { batch, held: moved.len(), slots: moved });
         Ok(())
     }

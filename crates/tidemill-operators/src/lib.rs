@@ -3,11 +3,13 @@
 //! Invariant: what a slice writes follows from its state and its input alone, in their order;
 //! lanes, threads and the cut of batches into blocks do not show.
 
+pub mod aggregate;
 pub mod custom;
 pub mod dedup;
 pub mod expr;
 mod gather;
 mod held;
+pub mod join;
 mod keys;
 mod lane;
 pub mod transform;

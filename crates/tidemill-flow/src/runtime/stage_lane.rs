@@ -3,6 +3,7 @@
 use super::inbox::{CycleEnd, Slot};
 use super::job::Job;
 use super::lane::{After, Lane};
+use super::plan::Work;
 use super::send::{Sender, Writer};
 use crate::error::JobError;
 use crate::operator::{Context, CycleInput, DeadLetter, Operator, Output, Place, SliceState};
@@ -10,7 +11,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering},
 };
-use tidemill_types::{Cycle, Micros, SliceId};
+use tidemill_types::{Cycle, Micros, SliceId, Span};
 
 /// What a lane of a stage holds.
 pub(crate) struct StageLane {
@@ -74,7 +75,12 @@ impl StageLane {
         if !self.input.is_empty() || self.wants_time || ended {
             self.call(job, lane, (cycle, time, before))?;
         }
-        self.send(job, lane, CycleEnd { cycle, time, watermark: self.watermark, ended })?;
+        let held_back = match &job.plan.nodes[lane.node].work {
+            Work::Stage { factory } => factory.holds_back(),
+            _ => Span(0),
+        };
+        let watermark = self.watermark.minus(held_back);
+        self.send(job, lane, CycleEnd { cycle, time, watermark, ended })?;
         self.free(job, lane, slot);
         let count = &job.plan.nodes[lane.node].count;
         count.busy_us.fetch_add(job.now_us() - start_us, Ordering::Relaxed);

@@ -1,0 +1,128 @@
+//! The pairs that a lane finds in a cycle, copied together once.
+
+use crate::gather::{GATHERED_ROWS_MAX, Gather};
+use crate::held::Held;
+use crate::lane::failed;
+use arrow_array::{
+    ArrayRef, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray, new_null_array,
+};
+use arrow_schema::{Schema, SchemaRef};
+use std::sync::Arc;
+use tidemill_flow::{OperatorError, Output};
+use tidemill_types::job::JoinKind;
+
+/// The columns of a join's output: the left's, then some of the right's.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub(super) schema: SchemaRef,
+    pub(super) left_columns: usize,
+    /// The left's hidden time, which becomes that of the pair.
+    pub(super) left_time: Option<usize>,
+    /// The columns of the right that the output has.
+    pub(super) right_columns: Vec<usize>,
+    pub(super) kind: JoinKind,
+}
+
+impl Shape {
+    /// The right's columns that the output has, as the output has them.
+    pub(super) fn right_part(&self, batch: &RecordBatch) -> Result<RecordBatch, OperatorError> {
+        let columns: Vec<ArrayRef> =
+            self.right_columns.iter().map(|it| Arc::clone(batch.column(*it))).collect();
+        self.right_batch(columns, batch.num_rows())
+    }
+
+    /// A row of nulls in place of the right's columns.
+    fn no_right(&self) -> Result<RecordBatch, OperatorError> {
+        let fields = &self.schema.fields()[self.left_columns..];
+        let nulls = fields.iter().map(|field| new_null_array(field.data_type(), 1)).collect();
+        self.right_batch(nulls, 1)
+    }
+
+    fn right_batch(
+        &self,
+        columns: Vec<ArrayRef>,
+        rows: usize,
+    ) -> Result<RecordBatch, OperatorError> {
+        let fields = self.schema.fields()[self.left_columns..].to_vec();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+            .map_err(failed)
+    }
+}
+
+/// Pairs, in order.
+#[derive(Debug)]
+pub(super) struct Pairs {
+    shape: Shape,
+    pub(super) left: Gather,
+    right: Gather,
+    /// The source of the right that is a row of nulls.
+    nulls: Option<usize>,
+    /// The times of the pairs; unused where they are the left's.
+    times: Vec<i64>,
+}
+
+impl Pairs {
+    pub(super) fn new(shape: Shape) -> Self {
+        let (left, right) = (Gather::default(), Gather::default());
+        Self { shape, left, right, nulls: None, times: Vec::new() }
+    }
+
+    pub(super) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Says that pairs of another slice follow.
+    pub(super) fn next_slice(&mut self) {
+        self.left.next_slice();
+        self.right.next_slice();
+    }
+
+    /// Notes the time of the next pair, if it is not the left's.
+    pub(super) fn time(&mut self, time: i64) {
+        self.times.push(time);
+    }
+
+    /// Adds the right's part of a pair.
+    pub(super) fn right_held<T>(&mut self, held: &Held<T>, slot: u32) {
+        if !self.shape.right_columns.is_empty() {
+            self.right.pick_held(held, slot);
+        }
+    }
+
+    /// Adds nulls as the right's part.
+    pub(super) fn right_nulls(&mut self) -> Result<(), OperatorError> {
+        if self.shape.right_columns.is_empty() {
+            return Ok(());
+        }
+        let source = match self.nulls {
+            Some(source) => source,
+            None => *self.nulls.insert(self.right.source(&self.shape.no_right()?)),
+        };
+        self.right.pick(source, 0);
+        Ok(())
+    }
+
+    /// Whether so many pairs wait that they should be written.
+    pub(super) fn is_full(&self) -> bool {
+        self.left.len() >= GATHERED_ROWS_MAX
+    }
+
+    /// Writes the pairs. All sources are forgotten.
+    pub(super) fn write(&mut self, output: &mut Output) -> Result<(), OperatorError> {
+        let (left, right) = (self.left.finish()?, self.right.finish()?);
+        self.nulls = None;
+        let times = std::mem::take(&mut self.times);
+        let Some(left) = left else { return Ok(()) };
+        let mut columns = left.columns().to_vec();
+        if let (Some(index), false) = (self.shape.left_time, times.is_empty()) {
+            let data_type = self.shape.schema.field(index).data_type().clone();
+            let times = TimestampMicrosecondArray::from(times).with_data_type(data_type);
+            columns[index] = Arc::new(times);
+        }
+        columns.extend(right.iter().flat_map(|right| right.columns().iter().cloned()));
+        let batch = RecordBatch::try_new(Arc::clone(&self.shape.schema), columns);
+        output.emit(batch.map_err(failed)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,280 @@
+//! Stream with stream: pairs of equal key whose times are at most `within` apart.
+//!
+//! - In a cycle each left row meets the right rows held so far, in order of arrival; then each
+//!   right row meets the left rows held, those of this cycle too. So each pair is found once, by
+//!   whichever came later.
+//! - A row is held until the other side's watermark says that no partner can still come. Then an
+//!   unmatched left row comes out (kind `left`), in order of time and arrival. A late row meets
+//!   what is still held.
+
+use super::pairs::{Pairs, Shape};
+use super::{Codecs, Side as Port};
+use crate::held::Held;
+use crate::keys::{KeyCodec, Keys};
+use crate::lane::{Lane, Part, Picked, Times};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use hashbrown::{HashTable, hash_table::Entry};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+use tidemill_flow::{
+    Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
+};
+use tidemill_types::job::JoinKind;
+use tidemill_types::{Micros, SliceId, Span};
+
+#[cfg(test)]
+mod tests;
+
+pub(super) struct StreamJoin {
+    pub(super) shape: Shape,
+    pub(super) sides: Codecs,
+    pub(super) within: Span,
+}
+
+impl OperatorFactory for StreamJoin {
+    fn outputs(&self) -> Vec<SchemaRef> {
+        vec![Arc::clone(&self.shape.schema)]
+    }
+
+    fn operator(&self) -> Box<dyn Operator> {
+        Box::new(StreamOperator {
+            codecs: self.sides.make(),
+            within: self.within.0,
+            lanes: Default::default(),
+            pairs: Pairs::new(self.shape.clone()),
+        })
+    }
+
+    fn state(&self, _: SliceId) -> SliceState {
+        Box::new(SliceRows::default())
+    }
+
+    fn wants_time(&self) -> bool {
+        true
+    }
+
+    fn holds_back(&self) -> Span {
+        // An unmatched left row waits so long for its partner.
+        if self.shape.kind == JoinKind::Left { self.within } else { Span(0) }
+    }
+}
+
+/// What a slice holds.
+#[derive(Default)]
+struct SliceRows {
+    groups: HashTable<Group>,
+    sides: [Side; 2],
+}
+
+/// The rows of one key, by side, in order of arrival.
+struct Group {
+    hash: u64,
+    key: Box<[u8]>,
+    slots: [VecDeque<u32>; 2],
+}
+
+/// The rows of one side.
+#[derive(Default)]
+struct Side {
+    held: Held<Waiting>,
+    /// Time, number of arrival and slot of every row, the earliest first.
+    by_time: BinaryHeap<Reverse<(i64, u64, u32)>>,
+    arrived: u64,
+}
+
+/// A row that waits for partners.
+struct Waiting {
+    hash: u64,
+    time: i64,
+    matched: bool,
+    /// Whether its key can equal another: no column of it is null.
+    joins: bool,
+}
+
+/// A block of one port, in one cycle.
+struct PortBlock<'a> {
+    picked: Picked<'a>,
+    keys: Keys,
+    /// The columns that are held.
+    kept: RecordBatch,
+}
+
+struct StreamOperator {
+    codecs: [KeyCodec; 2],
+    within: i64,
+    lanes: [Lane; 2],
+    pairs: Pairs,
+}
+
+impl Operator for StreamOperator {
+    fn cycle(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        let ports = [
+            self.port(Port::Left, input.port(0), context)?,
+            self.port(Port::Right, input.port(1), context)?,
+        ];
+        let ended = |port: usize| context.ended.get(port).copied().unwrap_or(true);
+        let watermark = |port: usize| context.watermarks.get(port).copied().unwrap_or(Micros::MAX);
+        let limit = |port: usize| if ended(port) { Micros::MAX } else { watermark(port) };
+        // A row's partners come from the other side.
+        let limits = [limit(1), limit(0)];
+        for slice in context.slices.clone().map(SliceId) {
+            let rows: &mut SliceRows = context.state(slice);
+            self.pairs.next_slice();
+            for (side, blocks) in ports.iter().enumerate() {
+                for part in self.lanes[side].of(slice) {
+                    let block = &blocks[part.block];
+                    rows.take(side, block, *part, self.within, &mut self.pairs, output)?;
+                }
+            }
+            rows.let_go(self.within, limits, &mut self.pairs, output)?;
+        }
+        self.pairs.write(output)
+    }
+}
+
+impl StreamOperator {
+    fn port<'a>(
+        &mut self,
+        port: Port,
+        blocks: &'a [Arc<Block>],
+        context: &Context<'_>,
+    ) -> Result<Vec<PortBlock<'a>>, OperatorError> {
+        self.lanes[port as usize].read(blocks, &context.slices);
+        let read = |block: &'a Arc<Block>| {
+            let picked = Picked::new(block, &context.slices);
+            let keys = self.codecs[port as usize].read(block, &picked)?;
+            let kept = match port {
+                Port::Left => picked.batch.clone(),
+                Port::Right => self.pairs.shape().right_part(&picked.batch)?,
+            };
+            Ok(PortBlock { picked, keys, kept })
+        };
+        blocks.iter().map(read).collect()
+    }
+}
+
+impl SliceRows {
+    /// Takes rows of one side: each meets the rows of the other side, then waits.
+    fn take(
+        &mut self,
+        side: usize,
+        block: &PortBlock<'_>,
+        part: Part,
+        within: i64,
+        pairs: &mut Pairs,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        let times = Times::of(&block.picked.batch);
+        let piece = self.sides[side].held.add(&block.kept);
+        for number in part.rows() {
+            let row = block.picked.row(number);
+            let (hash, time) = (block.keys.hash(number), times.at(row));
+            let joins = !block.keys.has_null(number);
+            let waiting = Waiting { hash, time, matched: false, joins };
+            let own = &mut self.sides[side];
+            let slot = own.held.insert(piece, row, waiting);
+            own.by_time.push(Reverse((time, own.arrived, slot)));
+            own.arrived += 1;
+            if !joins {
+                continue;
+            }
+            let key = block.keys.bytes(number);
+            let same = |group: &Group| group.hash == hash && *group.key == *key;
+            let group = match self.groups.entry(hash, same, |group| group.hash) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(free) => {
+                    let slots = Default::default();
+                    free.insert(Group { hash, key: key.into(), slots }).into_mut()
+                }
+            };
+            for other in &group.slots[1 - side] {
+                meet(&mut self.sides, side, (slot, *other), time, within, pairs);
+                if pairs.is_full() {
+                    pairs.write(output)?;
+                }
+            }
+            group.slots[side].push_back(slot);
+        }
+        Ok(())
+    }
+
+    /// Lets go of the rows that can meet no partner any more.
+    fn let_go(
+        &mut self,
+        within: i64,
+        limits: [Micros; 2],
+        pairs: &mut Pairs,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        let unmatched_come_out = pairs.shape().kind == JoinKind::Left;
+        for (side, limit) in limits.into_iter().enumerate() {
+            let own = &mut self.sides[side];
+            let past = |time: i64| limit == Micros::MAX || time.saturating_add(within) < limit.0;
+            let mut any = false;
+            while own.by_time.peek().is_some_and(|Reverse((time, ..))| past(*time)) {
+                let Some(Reverse((time, _, slot))) = own.by_time.pop() else { break };
+                any = true;
+                if side == 0 && unmatched_come_out && !own.held.data(slot).matched {
+                    pairs.left.pick_held(&own.held, slot);
+                    pairs.right_nulls()?;
+                    pairs.time(time);
+                    if pairs.is_full() {
+                        pairs.write(output)?;
+                    }
+                }
+                let waiting = own.held.remove(slot);
+                if waiting.joins {
+                    forget(&mut self.groups, waiting.hash, side, slot);
+                }
+            }
+            own.held.tidy()?;
+            if any && own.by_time.len() * 4 < own.by_time.capacity() {
+                own.by_time.shrink_to(own.by_time.len() * 2);
+            }
+        }
+        if self.groups.is_empty() {
+            self.groups = HashTable::new();
+        }
+        Ok(())
+    }
+}
+
+/// Writes the pair if the times of a row and of one of the other side are near enough.
+fn meet(
+    sides: &mut [Side; 2],
+    side: usize,
+    (slot, other): (u32, u32),
+    time: i64,
+    within: i64,
+    pairs: &mut Pairs,
+) {
+    let other_time = sides[1 - side].held.data(other).time;
+    if time.abs_diff(other_time) > within.unsigned_abs() {
+        return;
+    }
+    let (left, right) = if side == 0 { (slot, other) } else { (other, slot) };
+    sides[0].held.data_mut(left).matched = true;
+    pairs.left.pick_held(&sides[0].held, left);
+    pairs.right_held(&sides[1].held, right);
+    pairs.time(time.max(other_time));
+}
+
+/// Takes a slot out of the group of its key; the group goes with its last row.
+fn forget(groups: &mut HashTable<Group>, hash: u64, side: usize, slot: u32) {
+    let holds = |group: &Group| group.hash == hash && group.slots[side].contains(&slot);
+    let Ok(mut found) = groups.find_entry(hash, holds) else { return };
+    let slots = &mut found.get_mut().slots;
+    if let Some(at) = slots[side].iter().position(|it| *it == slot) {
+        slots[side].remove(at);
+    }
+    if slots.iter().all(VecDeque::is_empty) {
+        found.remove();
+    }
+}
