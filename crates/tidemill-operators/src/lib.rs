@@ -12,6 +12,7 @@ mod held;
 pub mod join;
 mod keys;
 mod lane;
+pub mod top;
 pub mod transform;
 
 pub use keys::UnknownColumn;

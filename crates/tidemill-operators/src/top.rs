@@ -1,0 +1,295 @@
+//! The rows with the largest values, of each group.
+//!
+//! - At most `k` rows of a group are held. Of equal values the one that came first is better;
+//!   nulls are worse than all others, whichever way the order goes.
+//! - Groups by window (`per` names `window_start` or `window_end`) come out when the watermark is
+//!   past the time of their rows, which is the last moment of their window; others when the input
+//!   ends.
+//! - Groups come out in order of their window's end and of the arrival of their first row.
+
+mod group;
+
+#[cfg(test)]
+mod tests;
+
+use crate::expr::{Expr, ExprError};
+use crate::gather::{GATHERED_ROWS_MAX, Gather};
+use crate::keys::{KeyCodec, UnknownColumn, columns, one_zero};
+use crate::lane::{Lane, Picked, Times, failed};
+use arrow_array::{Int64Array, RecordBatch};
+use arrow_row::{RowConverter, SortField};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, SortOptions};
+use group::{Arrival, Groups};
+use std::{fmt, sync::Arc};
+use tidemill_flow::{
+    Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, Partition,
+    SliceState, TIME_COLUMN, partition::check_key_type,
+};
+use tidemill_types::job::TopSpec;
+use tidemill_types::{Micros, SliceId};
+
+/// The column that numbers the rows of a group from 1, unless the input has one of that name.
+pub const RANK_COLUMN: &str = "rank";
+
+/// Columns that tell the window of a row.
+const WINDOW_COLUMNS: [&str; 2] = ["window_start", "window_end"];
+
+/// The rows with the largest values, ready to run.
+#[derive(Clone)]
+pub struct Top {
+    /// The operator.
+    pub factory: Arc<dyn OperatorFactory>,
+    /// How rows must reach it.
+    pub partition: Partition,
+}
+
+impl fmt::Debug for Top {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Top").field("partition", &self.partition).finish_non_exhaustive()
+    }
+}
+
+/// Why the largest cannot be found.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum TopError {
+    /// `k` is 0.
+    #[error("`k` is 0, but must be at least 1")]
+    K,
+    /// `per` names something else than a column.
+    #[error("in `per`: {0}")]
+    Unknown(#[from] UnknownColumn),
+    /// A column cannot be a key.
+    #[error("in `per`: the column `{name}` of type {data_type} cannot be a key")]
+    KeyType {
+        /// The column.
+        name: String,
+        /// Its type.
+        data_type: DataType,
+    },
+    /// `by` is not an expression of the input's columns.
+    #[error("in `by`: {0}")]
+    By(ExprError),
+    /// `by` has no order.
+    #[error("in `by`: values of type {0} have no order")]
+    Order(DataType),
+}
+
+/// The rows with the largest (or smallest) values, as a job describes them.
+///
+/// # Errors
+/// The description does not fit the input.
+pub fn top(input: &SchemaRef, spec: &TopSpec) -> Result<Top, TopError> {
+    if spec.k == 0 {
+        return Err(TopError::K);
+    }
+    let per = columns(input, &spec.per)?;
+    let types: Vec<DataType> = per.iter().map(|it| input.field(*it).data_type().clone()).collect();
+    for (name, data_type) in spec.per.iter().zip(&types) {
+        if check_key_type(data_type).is_err() {
+            let (name, data_type) = (name.clone(), data_type.clone());
+            return Err(TopError::KeyType { name, data_type });
+        }
+    }
+    let (by, data_type) = match input.index_of(&spec.by) {
+        Ok(column) => (By::Column(column), input.field(column).data_type().clone()),
+        Err(_) => {
+            let expr = Expr::compile(&spec.by, input).map_err(TopError::By)?;
+            let data_type = expr.data_type().clone();
+            (By::Expr(Arc::new(expr)), data_type)
+        }
+    };
+    let options = SortOptions { descending: !spec.ascending, nulls_first: false };
+    let order = SortField::new_with_options(data_type.clone(), options);
+    if !RowConverter::supports_fields(std::slice::from_ref(&order)) {
+        return Err(TopError::Order(data_type));
+    }
+    let names_window = spec.per.iter().any(|name| WINDOW_COLUMNS.contains(&name.as_str()));
+    let partition = if per.is_empty() { Partition::One } else { Partition::Key(per.clone()) };
+    let factory = TopFactory {
+        schema: with_rank(input),
+        per,
+        types,
+        by,
+        order,
+        k: spec.k,
+        windowed: names_window && input.index_of(TIME_COLUMN).is_ok(),
+        ranks: input.index_of(RANK_COLUMN).is_err(),
+    };
+    Ok(Top { factory: Arc::new(factory), partition })
+}
+
+fn with_rank(input: &SchemaRef) -> SchemaRef {
+    if input.index_of(RANK_COLUMN).is_ok() {
+        return Arc::clone(input);
+    }
+    let mut fields = input.fields().to_vec();
+    fields.push(Arc::new(Field::new(RANK_COLUMN, DataType::Int64, false)));
+    Arc::new(Schema::new(fields))
+}
+
+/// What orders the rows.
+#[derive(Clone)]
+enum By {
+    Column(usize),
+    Expr(Arc<Expr>),
+}
+
+struct TopFactory {
+    schema: SchemaRef,
+    per: Vec<usize>,
+    types: Vec<DataType>,
+    by: By,
+    order: SortField,
+    k: usize,
+    windowed: bool,
+    ranks: bool,
+}
+
+impl OperatorFactory for TopFactory {
+    fn outputs(&self) -> Vec<SchemaRef> {
+        vec![Arc::clone(&self.schema)]
+    }
+
+    fn operator(&self) -> Box<dyn Operator> {
+        let codec = KeyCodec::new(self.per.clone(), self.types.clone());
+        let order = RowConverter::new(vec![self.order.clone()]);
+        Box::new(TopOperator {
+            codec: (!self.per.is_empty())
+                .then(|| codec.expect("every type that can be a key can be compared")),
+            by: self.by.clone(),
+            order: order.expect("`by` was found to have an order"),
+            k: self.k,
+            windowed: self.windowed,
+            lane: Lane::default(),
+            ranked: Ranked {
+                schema: Arc::clone(&self.schema),
+                gather: Gather::default(),
+                ranks: self.ranks.then(Vec::new),
+            },
+        })
+    }
+
+    fn state(&self, _: SliceId) -> SliceState {
+        Box::new(Groups::new(self.windowed))
+    }
+
+    fn wants_time(&self) -> bool {
+        self.windowed
+    }
+}
+
+struct TopOperator {
+    /// None if all rows are one group.
+    codec: Option<KeyCodec>,
+    by: By,
+    order: RowConverter,
+    k: usize,
+    windowed: bool,
+    lane: Lane,
+    ranked: Ranked,
+}
+
+impl Operator for TopOperator {
+    fn cycle(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        let blocks = input.port(0);
+        let slices = context.slices.clone();
+        self.lane.read(blocks, &slices);
+        let limit = match (context.all_ended(), self.windowed) {
+            (true, _) => Micros::MAX,
+            (false, true) => context.watermark,
+            (false, false) => Micros::MIN,
+        };
+        let read = |block| self.read(block, context);
+        let read: Vec<ReadBlock<'_>> = blocks.iter().map(read).collect::<Result<_, _>>()?;
+        for (slice, parts) in self.lane.slices() {
+            let groups: &mut Groups = context.state(slice);
+            for part in parts {
+                let block = &read[part.block];
+                let times = Times::of(&block.picked.batch);
+                let mut rows = groups.rows_of(&block.picked.batch, self.k);
+                for number in part.rows() {
+                    let row = block.picked.row(number);
+                    let (hash, key) = block
+                        .keys
+                        .as_ref()
+                        .map_or((0, &[][..]), |keys| (keys.hash(number), keys.bytes(number)));
+                    let value = block.values.row(number);
+                    let time = times.at(row);
+                    rows.take(Arrival { row, hash, key, value: value.data(), time });
+                }
+            }
+        }
+        for slice in slices.map(SliceId) {
+            let groups: &mut Groups = context.state(slice);
+            self.ranked.gather.next_slice();
+            groups.complete(limit, &mut self.ranked, output)?;
+        }
+        self.ranked.write(output)
+    }
+}
+
+/// The lane's rows of a block: keys and values by number.
+struct ReadBlock<'a> {
+    picked: Picked<'a>,
+    keys: Option<crate::keys::Keys>,
+    values: arrow_row::Rows,
+}
+
+impl TopOperator {
+    fn read<'a>(
+        &self,
+        block: &'a Arc<Block>,
+        context: &Context<'_>,
+    ) -> Result<ReadBlock<'a>, OperatorError> {
+        let picked = Picked::new(block, &context.slices);
+        let keys = self.codec.as_ref().map(|codec| codec.read(block, &picked)).transpose()?;
+        let by = match &self.by {
+            By::Column(column) => Arc::clone(picked.batch.column(*column)),
+            By::Expr(expr) => expr.evaluate(&picked.batch)?,
+        };
+        let by = one_zero(picked.take(&by)?);
+        let values = self.order.convert_columns(&[by]).map_err(failed)?;
+        Ok(ReadBlock { picked, keys, values })
+    }
+}
+
+/// Rows of complete groups with their ranks, copied together once.
+struct Ranked {
+    schema: SchemaRef,
+    gather: Gather,
+    /// None if the input has ranks of its own.
+    ranks: Option<Vec<i64>>,
+}
+
+impl Ranked {
+    /// Adds a row that a slice holds.
+    fn push<T>(
+        &mut self,
+        held: &crate::held::Held<T>,
+        slot: u32,
+        rank: i64,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        self.gather.pick_held(held, slot);
+        if let Some(ranks) = &mut self.ranks {
+            ranks.push(rank);
+        }
+        if self.gather.len() >= GATHERED_ROWS_MAX { self.write(output) } else { Ok(()) }
+    }
+
+    fn write(&mut self, output: &mut Output) -> Result<(), OperatorError> {
+        let Some(batch) = self.gather.finish()? else { return Ok(()) };
+        let mut columns = batch.columns().to_vec();
+        if let Some(ranks) = &mut self.ranks {
+            columns.push(Arc::new(Int64Array::from(std::mem::take(ranks))));
+        }
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
+        output.emit(batch.map_err(failed)?);
+        Ok(())
+    }
+}
