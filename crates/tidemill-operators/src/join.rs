@@ -8,8 +8,8 @@
 //!
 //! - Both ports are partitioned by their key columns, in the same order, so equal keys meet in one
 //!   slice. Key columns are compared as their common type. A null key equals nothing.
-//! - In a cycle, a slice takes the left rows, then the right rows ([`stream`]); or the table's
-//!   rows, then the stream's ([`table`]). What it writes follows from that order alone.
+//! - In a cycle, a slice takes the left rows, then the right rows (`stream.rs`); or the table's
+//!   rows, then the stream's (`table.rs`). What it writes follows from that order alone.
 
 mod pairs;
 mod stream;
