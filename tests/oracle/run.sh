@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Results of the real binary against DuckDB, on real data.
+# usage: tests/oracle/run.sh [pytest arguments]
+#   TIDEMILL_BIN    the binary under test (default: a debug build of this checkout)
+#   TIDEMILL_VENV   the Python environment (default: target/oracle-venv)
+#   TIDEMILL_DATA   the folder of the data sets (default: data)
+#   ORACLE_ROWS     how many flights are used (default: 60000)
+set -euo pipefail
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+cd "$here/../.."
+
+venv="${TIDEMILL_VENV:-target/oracle-venv}"
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+if ! cmp -s "$here/requirements.txt" "$venv/.requirements"; then
+  "$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$here/requirements.txt"
+  cp "$here/requirements.txt" "$venv/.requirements"
+fi
+
+export TIDEMILL_DATA="${TIDEMILL_DATA:-$PWD/data}"
+for file in nycflights.ndjson nycweather.ndjson airlines.csv planes.csv; do
+  [ -s "$TIDEMILL_DATA/$file" ] && continue
+  examples/fetch-data.sh nycflights
+  break
+done
+
+if [ -z "${TIDEMILL_BIN:-}" ]; then
+  cargo build --locked -p tidemill
+  TIDEMILL_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/tidemill"
+fi
+export TIDEMILL_BIN
+exec "$venv/bin/python" -m pytest -q -p no:cacheprovider "$@" "$here"

@@ -1,0 +1,82 @@
+"""Every aggregate, keyed and not, with nulls (cancelled flights have no delay)."""
+
+import pytest
+
+from mill import same
+
+CALLS = {
+    "n": ("count(*)", "count(*)"),
+    "delays": ("count(dep_delay)", "count(dep_delay)"),
+    "kinds": ("count(distinct tailnum)", "count(distinct tailnum)"),
+    "total": ("sum(arr_delay)", "cast(sum(arr_delay) as bigint)"),
+    "total_f": ("sum(arr_delay / 7.0)", "sum(arr_delay / cast(7 as double))"),
+    "least": ("min(arr_delay)", "min(arr_delay)"),
+    "most": ("max(arr_delay)", "max(arr_delay)"),
+    "least_text": ("min(tailnum)", "min(tailnum)"),
+    "most_text": ("max(tailnum)", "max(tailnum)"),
+    "mean": ("avg(arr_delay)", "avg(arr_delay)"),
+    "var_s": ("var_samp(arr_delay)", "var_samp(arr_delay)"),
+    "var_p": ("var_pop(arr_delay)", "var_pop(arr_delay)"),
+    "dev_s": ("stddev_samp(arr_delay)", "stddev_samp(arr_delay)"),
+    "dev_p": ("stddev_pop(arr_delay)", "stddev_pop(arr_delay)"),
+    # Like all aggregates, these leave nulls out.
+    "opening": ("first(dep_delay)", "first(dep_delay order by id) filter (dep_delay is not null)"),
+    "closing": ("last(dep_delay)", "last(dep_delay order by id) filter (dep_delay is not null)"),
+}
+OURS = "{" + ", ".join(f"{name}: '{ours}'" for name, (ours, _) in CALLS.items()) + "}"
+THEIRS = ", ".join(f"{sql} as {name}" for name, (_, sql) in CALLS.items())
+
+
+@pytest.mark.parametrize("keys", [[], ["carrier"], ["origin", "dest"], ["tailnum"]], ids="-".join)
+def test_exact_aggregates(mill, db, keys):
+    key = f"key: [{', '.join(keys)}]\n  " if keys else ""
+    rows = mill.out(f"out:\n  from: flights\n  {key}window: {{global: {{}}}}\n  aggregate: {OURS}")
+    columns = "".join(f"{it}, " for it in keys)
+    same(db, rows, f"select {columns}{THEIRS} from flights group by all")
+
+
+def test_aggregates_of_nothing_but_nulls(mill, db):
+    rows = mill.out(f"""
+cancelled: {{from: flights, where: dep_time is null}}
+out: {{from: cancelled, key: [carrier], window: {{global: {{}}}}, aggregate: {OURS}}}""")
+    same(db, rows, f"select carrier, {THEIRS} from flights where dep_time is null group by carrier")
+    assert any(row["total"] is None and row["n"] > 0 and row["delays"] == 0 for row in rows)
+
+
+def test_variance_of_one_value(mill, db):
+    rows = mill.out(f"""
+one: {{from: flights, where: id < 40}}
+out: {{from: one, key: [dest], window: {{global: {{}}}}, aggregate: {OURS}}}""")
+    same(db, rows, f"select dest, {THEIRS} from flights where id < 40 group by dest")
+    assert any(row["var_s"] is None and row["var_p"] == 0 for row in rows)
+
+
+@pytest.mark.parametrize("key", ["", "key: [origin], "], ids=["all", "origin"])
+def test_approximate_distinct_is_within_five_percent(mill, db, key):
+    rows = mill.out(f"out: {{from: flights, {key}window: {{global: {{}}}}, "
+                    "aggregate: {tails: approx_distinct(tailnum), numbers: approx_distinct(flight)}}")
+    column, group = ("origin", "group by origin") if key else ("null", "")
+    answer = db.execute(
+        f"select {column}, count(distinct tailnum), count(distinct flight) from flights {group}"
+    )
+    true = {origin: (tails, numbers) for origin, tails, numbers in answer.fetchall()}
+    assert len(rows) == len(true)
+    for row in rows:
+        tails, numbers = true[row.get("origin")]
+        assert abs(row["tails"] - tails) <= 0.05 * tails, (row, tails)
+        assert abs(row["numbers"] - numbers) <= 0.05 * numbers, (row, numbers)
+
+
+def test_quantiles_are_within_two_percent_of_their_rank(mill, db):
+    shares = [0.01, 0.1, 0.25, 0.5, 0.9, 0.99]
+    calls = ", ".join(f"q{i}: 'quantile(arr_delay, {q})'" for i, q in enumerate(shares))
+    rows = mill.out(f"out: {{from: flights, key: [origin], window: {{global: {{}}}}, "
+                    f"aggregate: {{{calls}, middle: median(arr_delay)}}}}")
+    assert len(rows) == 3
+    for row in rows:
+        for name, share in [*((f"q{i}", q) for i, q in enumerate(shares)), ("middle", 0.5)]:
+            below, to = db.execute(
+                "select avg(cast(arr_delay < $1 as double)), avg(cast(arr_delay <= $1 as double)) "
+                "from flights where origin = $2 and arr_delay is not null", [row[name], row["origin"]]
+            ).fetchone()
+            assert below - 0.02 <= share <= to + 0.02, (row["origin"], name, row[name], below, to)
