@@ -1,11 +1,8 @@
-//! Checks of the repository that are not about behaviour. They run as ordinary tests: `cargo test -p xtask`.
-//!
-//! Read in this order: `tidy::tree`, `tidy::layers`, `tidy::sources`, `tidy::documents`.
+//! Repository automation. The checks in [`tidy`] run as ordinary tests: `cargo test -p xtask`.
 
 #[cfg(test)]
 mod tidy;
 
-/// The checks are tests; there is nothing to run.
 fn main() {
-    eprintln!("the checks of this crate are tests: cargo test -p xtask");
+    println!("The checks of this crate are tests: cargo test -p xtask");
 }

@@ -1,13 +1,98 @@
-//! The checks, one file for each kind of thing checked.
+//! Checks of the code that are not about behaviour: layering, file length, headers, leftovers.
 //!
-//! Every check gathers all its complaints before it fails, so that one run shows them all.
+//! Each check reads every file and names all offenders at once, each with what to do. What a check
+//! decides about one text is a plain function; `tests` shows what it refuses.
 
-mod documents;
-mod layers;
-mod sources;
+mod rules;
+mod tests;
 mod tree;
 
-/// Fails with all complaints, one a line.
-fn none(complaints: &[String]) {
-    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Crates whose code is synchronous: their manifests name no async runtime.
+const SYNCHRONOUS: &[&str] = &[
+    "tidemill-types",
+    "tidemill-wire",
+    "tidemill-env",
+    "tidemill-flow",
+    "tidemill-operators",
+    "tidemill-connectors",
+];
+
+/// Fails with one line for each offence.
+fn refuse(offences: &[String]) {
+    assert!(offences.is_empty(), "\n  {}\n", offences.join("\n  "));
+}
+
+#[test]
+fn every_crate_has_one_row_in_layers() {
+    let listed: BTreeSet<String> = tree::layers().into_keys().collect();
+    assert_eq!(tree::crates(), listed, "the folders of crates/ and the rows of layers.txt");
+}
+
+#[test]
+fn layers_have_no_loop() {
+    let layers = tree::layers();
+    let mut done = BTreeSet::new();
+    while done.len() < layers.len() {
+        let ready: Vec<&String> = layers
+            .iter()
+            .filter(|(name, below)| {
+                !done.contains(*name) && below.iter().all(|it| done.contains(it))
+            })
+            .map(|(name, _)| name)
+            .collect();
+        assert!(!ready.is_empty(), "layers.txt: what is left depends on itself; done: {done:?}");
+        done.extend(ready.into_iter().cloned());
+    }
+}
+
+#[test]
+fn crates_depend_only_downwards() {
+    let layers = tree::layers();
+    let mut offences = Vec::new();
+    for (name, allowed) in &layers {
+        for used in rules::dependencies(&tree::manifest(name)) {
+            if used.starts_with("tidemill") && !allowed.contains(&used) {
+                offences.push(format!("{name} must not depend on {used}: see layers.txt"));
+            }
+        }
+    }
+    refuse(&offences);
+}
+
+#[test]
+fn synchronous_crates_name_no_runtime() {
+    let mut offences = Vec::new();
+    for name in SYNCHRONOUS {
+        for used in rules::dependencies(&tree::manifest(name)) {
+            if used.starts_with("tokio") || used.starts_with("futures") {
+                offences.push(format!("{name} depends on {used}: its code is synchronous"));
+            }
+        }
+    }
+    refuse(&offences);
+}
+
+#[test]
+fn third_party_crates_are_declared_once() {
+    let mut offences = Vec::new();
+    for name in tree::crates() {
+        let manifest = tree::manifest(&name);
+        for line in rules::own_versions(&manifest) {
+            offences.push(format!("{name}: `{line}`: say `.workspace = true`"));
+        }
+    }
+    refuse(&offences);
+}
+
+#[test]
+fn files_are_tidy() {
+    let sources: BTreeMap<String, String> = tree::sources();
+    assert!(sources.len() > 50, "the sources were found");
+    let mut offences = Vec::new();
+    for (name, text) in &sources {
+        offences.extend(rules::offences(name, text).into_iter().map(|it| format!("{name}: {it}")));
+    }
+    refuse(&offences);
 }

@@ -1,44 +1,67 @@
-//! The files of the repository, as names relative to its root with `/` between folders.
+//! The files of the repository as texts by name; nothing else here reads the disk.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
 
-/// Folders that hold nothing of ours: builds, downloads and the data that `make run` fetches.
-const SKIPPED: &[&str] = &["target", "data", ".git", ".venv", "node_modules", "__pycache__"];
+/// Where the repository's own sources are.
+const ROOMS: &[&str] = &["crates", "xtask"];
 
-/// The root of the checkout that runs the tests. Read at run time: `env!` would keep the path of the
-/// checkout that first built this binary.
-pub(super) fn root() -> PathBuf {
+fn root() -> PathBuf {
+    // Read at run time: `env!` would keep the path of the checkout that first built this binary.
     let manifest_dir = std::env::var_os("CARGO_MANIFEST_DIR").expect("run through cargo");
     Path::new(&manifest_dir).parent().expect("xtask sits in the root").to_path_buf()
 }
 
-/// The text of a file.
-pub(super) fn read(name: &str) -> String {
-    fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+/// The rows of `layers.txt`: a crate, and those it may depend on.
+pub(super) fn layers() -> BTreeMap<String, BTreeSet<String>> {
+    let table = fs::read_to_string(root().join("layers.txt")).expect("layers.txt exists");
+    table
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, below)| (name.into(), below.split_whitespace().map(Into::into).collect()))
+        .collect()
 }
 
-/// Names of all files below `folder` that end with `ending`, sorted.
-pub(super) fn files(folder: &str, ending: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    gather(&root().join(folder), ending, &mut found);
-    found.sort();
+/// The folders of `crates/`; a folder is named as its crate.
+pub(super) fn crates() -> BTreeSet<String> {
+    fs::read_dir(root().join("crates"))
+        .expect("the folder of crates")
+        .map(|entry| entry.expect("a readable entry"))
+        .filter(|entry| entry.path().join("Cargo.toml").exists())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+/// The manifest of a crate.
+pub(super) fn manifest(name: &str) -> String {
+    let path = root().join("crates").join(name).join("Cargo.toml");
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every Rust file by its path from the root, with `/` between its parts.
+pub(super) fn sources() -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for room in ROOMS {
+        gather(&root(), room, &mut found);
+    }
     found
 }
 
-fn gather(folder: &Path, ending: &str, found: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).expect("a readable folder") {
-        let path = entry.expect("a readable entry").path();
-        let name = path.file_name().expect("an entry has a name").to_string_lossy().into_owned();
-        if path.is_dir() {
-            if !SKIPPED.contains(&name.as_str()) {
-                gather(&path, ending, found);
+fn gather(root: &Path, folder: &str, found: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(root.join(folder)).expect("a readable folder") {
+        let entry = entry.expect("a readable entry");
+        let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
+        if entry.path().is_dir() {
+            if !name.ends_with("/target") {
+                gather(root, &name, found);
             }
-        } else if name.ends_with(ending) {
-            let inside = path.strip_prefix(root()).expect("inside the root");
-            found.push(inside.to_string_lossy().replace('\\', "/"));
+        } else if name.ends_with(".rs") {
+            let text = fs::read_to_string(entry.path()).expect("a source is UTF-8");
+            found.insert(name, text);
         }
     }
 }
