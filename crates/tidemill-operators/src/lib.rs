@@ -8,11 +8,13 @@ pub mod custom;
 pub mod dedup;
 pub mod expr;
 mod gather;
+mod groups;
 mod held;
 pub mod join;
 mod keys;
 mod lane;
 pub mod top;
 pub mod transform;
+pub mod window;
 
 pub use keys::UnknownColumn;

@@ -1,0 +1,330 @@
+//! Aggregate functions: a call is compiled to accumulators, which are shared where calls need the
+//! same one, and to the column that reads them.
+//!
+//! | call | type of the result |
+//! | --- | --- |
+//! | `count(*)`, `count(x)`, `count(distinct x)`, `approx_distinct(x)` | `Int64`, never null |
+//! | `sum(x)` | `Int64` of integers, `Float64` of floats |
+//! | `avg`, `var_samp`, `var_pop`, `stddev_samp`, `stddev_pop`, `median`, `quantile(x, q)` | `Float64` |
+//! | `min`, `max`, `first`, `last` | the type of `x` |
+//!
+//! `first` and `last` go by event time; of records with one time, and of records without, by
+//! arrival.
+//!
+//! Nulls are left out, as in SQL: a count of none is 0, everything else of none is null. Variance
+//! is Welford's; quantiles are a t-digest, which unlike other sketches uses no random numbers, so
+//! that a replay gives the same bytes.
+
+use crate::expr::{AggregateCall, Expr, ExprError, nearest, parse_call};
+use arrow_schema::{DataType, SchemaRef};
+use tidemill_types::job::Named;
+
+mod cells;
+mod numbers;
+mod sides;
+
+pub(crate) use cells::{Cells, Columns, Results, Taken};
+pub(crate) use numbers::{ArgColumn, from_ints};
+
+/// Why an aggregation was refused: which part of it, and what is wrong there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{part}`: {error}")]
+pub struct AggregateError {
+    /// The part: `key[0]`, `window` or `aggregate.NAME`.
+    pub part: String,
+    /// What is wrong.
+    pub error: ExprError,
+}
+
+/// How the values of an argument are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    Int,
+    Float,
+    Text,
+}
+
+/// One accumulator: what it keeps for every group, over which argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Rows. One word.
+    Rows,
+    /// Values that are not null. One word.
+    Values,
+    /// Values and their sum. Two words.
+    Sum(Held),
+    /// Count, mean and the sum of squared distances. Three words.
+    Moments,
+    /// Whether there is one, and the smallest. Two words.
+    Min(Held),
+    /// Whether there is one, and the largest. Two words.
+    Max(Held),
+    /// Whether there is one, the earliest in event time, and its time. Three words.
+    First(Held),
+    /// Whether there is one, the latest in event time, and its time. Three words.
+    Last(Held),
+    /// The set of values.
+    Distinct,
+    /// A HyperLogLog sketch.
+    Sketch,
+    /// A t-digest.
+    Digest,
+}
+
+/// An accumulator with its argument and its place among the words of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Accumulator {
+    pub(crate) kept: Kept,
+    pub(crate) argument: usize,
+    /// First word, or the number of the side store.
+    pub(crate) place: usize,
+}
+
+/// How a result is read from an accumulator.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Reading {
+    Count,
+    Value,
+    Mean,
+    Variance { sample: bool, root: bool },
+    Quantile(f64),
+}
+
+/// A column of the result.
+#[derive(Clone, Debug)]
+pub(crate) struct ResultColumn {
+    pub(crate) name: String,
+    pub(crate) data_type: DataType,
+    pub(crate) nullable: bool,
+    pub(crate) accumulator: usize,
+    pub(crate) reading: Reading,
+}
+
+/// All aggregates of a stage.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Aggregates {
+    /// Arguments, each evaluated once a block; the SQL tells equal ones.
+    pub(crate) arguments: Vec<(String, Expr, Held)>,
+    pub(crate) accumulators: Vec<Accumulator>,
+    pub(crate) results: Vec<ResultColumn>,
+    /// Words of a group.
+    pub(crate) words: usize,
+    /// Side stores: sets, sketches, texts.
+    pub(crate) sides: usize,
+}
+
+const FUNCTIONS: [&str; 21] = [
+    "count",
+    "sum",
+    "min",
+    "max",
+    "avg",
+    "mean",
+    "var",
+    "var_samp",
+    "variance",
+    "var_pop",
+    "stddev",
+    "stddev_samp",
+    "stddev_pop",
+    "first",
+    "first_value",
+    "last",
+    "last_value",
+    "approx_distinct",
+    "quantile",
+    "approx_percentile_cont",
+    "median",
+];
+
+impl Aggregates {
+    /// Compiles aggregates over the columns of `input`.
+    pub(crate) fn compile(
+        input: &SchemaRef,
+        calls: &Named<String>,
+    ) -> Result<Self, AggregateError> {
+        let mut all = Self::default();
+        for (name, sql) in calls {
+            let part = |error| AggregateError { part: format!("aggregate.{name}"), error };
+            let call = parse_call(sql).map_err(part)?;
+            all.add(input, name, &call).map_err(part)?;
+        }
+        Ok(all)
+    }
+
+    fn add(
+        &mut self,
+        input: &SchemaRef,
+        name: &str,
+        call: &AggregateCall,
+    ) -> Result<(), ExprError> {
+        let function = call.function.as_str();
+        if !FUNCTIONS.contains(&function) {
+            let mut error = ExprError::new(format!("unknown aggregate `{function}`"));
+            error.expected = Some(format!("one of {}", FUNCTIONS.join(", ")));
+            error.nearest = nearest(function, FUNCTIONS);
+            return Err(error);
+        }
+        let has_quantile = matches!(function, "quantile" | "approx_percentile_cont");
+        let wanted = if has_quantile { 2 } else { 1 };
+        if call.arguments.len() != wanted {
+            let given = call.arguments.len();
+            return Err(ExprError::new(format!(
+                "`{function}` takes {wanted} arguments, not {given}"
+            )));
+        }
+        if call.distinct && function != "count" {
+            return Err(ExprError::new(format!(
+                "`{function}(distinct …)` is not known; `count` is"
+            )));
+        }
+        let star = call.arguments[0] == "*";
+        if star && function != "count" {
+            return Err(ExprError::new(format!("`{function}(*)` has no meaning; name a column")));
+        }
+        let sql = argument_sql(call, star);
+        if star && call.filter.is_none() {
+            let accumulator = self.accumulator(Kept::Rows, 0, 1);
+            self.result(name, (DataType::Int64, false), accumulator, Reading::Count);
+            return Ok(());
+        }
+        let (argument, held, data_type) = self.argument(input, &sql)?;
+        let quantile = if has_quantile { Some(call.arguments[1].as_str()) } else { None };
+        self.add_over(name, (function, call.distinct, quantile), (argument, held, data_type))
+    }
+
+    fn add_over(
+        &mut self,
+        name: &str,
+        (function, distinct, quantile): (&str, bool, Option<&str>),
+        (argument, held, data_type): (usize, Held, DataType),
+    ) -> Result<(), ExprError> {
+        let numeric = |what: &str| match held {
+            Held::Text => {
+                Err(ExprError::new(format!("`{what}` is for numbers, not for {data_type}")))
+            }
+            Held::Int | Held::Float => Ok(()),
+        };
+        let float = (DataType::Float64, true);
+        let count = (DataType::Int64, false);
+        match function {
+            "count" if distinct => {
+                let it = self.side(Kept::Distinct, argument);
+                self.result(name, count, it, Reading::Count);
+            }
+            "count" => {
+                let it = self.accumulator(Kept::Values, argument, 1);
+                self.result(name, count, it, Reading::Count);
+            }
+            "approx_distinct" => {
+                let it = self.side(Kept::Sketch, argument);
+                self.result(name, count, it, Reading::Count);
+            }
+            "sum" => {
+                numeric("sum")?;
+                let it = self.accumulator(Kept::Sum(held), argument, 2);
+                let kind = if held == Held::Int { DataType::Int64 } else { DataType::Float64 };
+                self.result(name, (kind, true), it, Reading::Value);
+            }
+            "quantile" | "approx_percentile_cont" | "median" => {
+                numeric(function)?;
+                let q = quantile.map_or(Ok(0.5), parse_quantile)?;
+                let it = self.side(Kept::Digest, argument);
+                self.result(name, float, it, Reading::Quantile(q));
+            }
+            "min" | "max" | "first" | "first_value" | "last" | "last_value" => {
+                let kept = match function {
+                    "min" => Kept::Min(held),
+                    "max" => Kept::Max(held),
+                    "first" | "first_value" => Kept::First(held),
+                    _ => Kept::Last(held),
+                };
+                let it = match held {
+                    Held::Text => self.side(kept, argument),
+                    Held::Int | Held::Float => {
+                        let words = if matches!(kept, Kept::Min(_) | Kept::Max(_)) { 2 } else { 3 };
+                        self.accumulator(kept, argument, words)
+                    }
+                };
+                self.result(name, (data_type, true), it, Reading::Value);
+            }
+            moment => {
+                numeric(moment)?;
+                let it = self.accumulator(Kept::Moments, argument, 3);
+                let root = moment.starts_with("stddev");
+                let reading = match moment {
+                    "avg" | "mean" => Reading::Mean,
+                    _ => Reading::Variance { sample: !moment.ends_with("_pop"), root },
+                };
+                self.result(name, float, it, reading);
+            }
+        }
+        Ok(())
+    }
+
+    fn argument(
+        &mut self,
+        input: &SchemaRef,
+        sql: &str,
+    ) -> Result<(usize, Held, DataType), ExprError> {
+        let found = self.arguments.iter().position(|(it, _, _)| it == sql);
+        let index = match found {
+            Some(index) => index,
+            None => {
+                let expr = Expr::compile(sql, input)?;
+                let held = numbers::held(expr.data_type()).ok_or_else(|| {
+                    ExprError::new(format!("{} cannot be aggregated", expr.data_type()))
+                })?;
+                self.arguments.push((sql.to_owned(), expr, held));
+                self.arguments.len() - 1
+            }
+        };
+        let (_, expr, held) = &self.arguments[index];
+        Ok((index, *held, expr.data_type().clone()))
+    }
+
+    fn accumulator(&mut self, kept: Kept, argument: usize, words: usize) -> usize {
+        let same = |it: &Accumulator| it.kept == kept && it.argument == argument;
+        if let Some(index) = self.accumulators.iter().position(same) {
+            return index;
+        }
+        self.accumulators.push(Accumulator { kept, argument, place: self.words });
+        self.words += words;
+        self.accumulators.len() - 1
+    }
+
+    fn side(&mut self, kept: Kept, argument: usize) -> usize {
+        let same = |it: &Accumulator| it.kept == kept && it.argument == argument;
+        if let Some(index) = self.accumulators.iter().position(same) {
+            return index;
+        }
+        self.accumulators.push(Accumulator { kept, argument, place: self.sides });
+        self.sides += 1;
+        self.accumulators.len() - 1
+    }
+
+    fn result(
+        &mut self,
+        name: &str,
+        (data_type, nullable): (DataType, bool),
+        accumulator: usize,
+        reading: Reading,
+    ) {
+        let name = name.to_owned();
+        self.results.push(ResultColumn { name, data_type, nullable, accumulator, reading });
+    }
+}
+
+/// The argument with the call's filter inside: rows for which it is not true count as null.
+fn argument_sql(call: &AggregateCall, star: bool) -> String {
+    let argument = if star { "1" } else { &call.arguments[0] };
+    match &call.filter {
+        None => argument.to_owned(),
+        Some(filter) => format!("case when ({filter}) then ({argument}) end"),
+    }
+}
+
+fn parse_quantile(text: &str) -> Result<f64, ExprError> {
+    let q = text.parse::<f64>().ok().filter(|q| (0.0..=1.0).contains(q));
+    q.ok_or_else(|| ExprError::new(format!("`{text}` is not a quantile: a number from 0 to 1")))
+}

@@ -1,0 +1,428 @@
+//! The accumulators of many groups: one run of words a group, so that a group is one cache line
+//! or two, whatever number of aggregates look at it.
+//!
+//! ```text
+//! group 0: [count][n mean m2][seen min][seen max]   group 1: [count]…      and side stores
+//! ```
+//!
+//! Rows are taken accumulator by accumulator: each loop is over one type, without a branch on it.
+
+use super::sides::Side;
+use super::{Accumulator, Aggregates, ArgColumn, Held, Kept, Reading, numbers};
+use arrow_array::{
+    Array, ArrayRef,
+    builder::{Float64Builder, Int64Builder, StringBuilder},
+};
+use arrow_cast::cast;
+use arrow_schema::DataType;
+use std::sync::Arc;
+use tidemill_flow::OperatorError;
+
+/// Accumulators by group.
+#[derive(Debug, Default)]
+pub(crate) struct Cells {
+    words: Vec<u64>,
+    stride: usize,
+    sides: Vec<Side>,
+    groups: usize,
+}
+
+/// The arguments of one block.
+pub(crate) type Columns = Vec<ArgColumn>;
+
+/// Rows that are taken: arguments and event times by row of the block.
+#[derive(Clone, Copy)]
+pub(crate) struct Taken<'a> {
+    pub(crate) arguments: &'a Columns,
+    pub(crate) times: Option<&'a [i64]>,
+}
+
+impl Cells {
+    pub(crate) fn new(plan: &Aggregates) -> Self {
+        let side = |it: &Accumulator| is_side(it.kept).then(|| Side::new(it.kept));
+        Self {
+            words: Vec::new(),
+            stride: plan.words,
+            sides: plan.accumulators.iter().filter_map(side).collect(),
+            groups: 0,
+        }
+    }
+
+    pub(crate) fn groups(&self) -> usize {
+        self.groups
+    }
+
+    /// Makes room for groups up to `groups`; new ones are empty.
+    pub(crate) fn resize(&mut self, groups: usize) {
+        if groups != self.groups {
+            self.words.resize(groups * self.stride, 0);
+            self.sides.iter_mut().for_each(|side| side.resize(groups));
+            self.groups = groups;
+        }
+    }
+
+    /// Empties all groups and forgets them; memory is kept.
+    pub(crate) fn reset(&mut self) {
+        self.resize(0);
+    }
+
+    /// Empties one group.
+    pub(crate) fn clear(&mut self, group: usize) {
+        self.words[group * self.stride..(group + 1) * self.stride].fill(0);
+        self.sides.iter_mut().for_each(|side| side.clear(group));
+    }
+
+    /// Takes rows: `rows[i]` of the arguments belongs to `groups[i]`.
+    ///
+    /// # Errors
+    /// A sum of integers overflows.
+    pub(crate) fn update(
+        &mut self,
+        plan: &Aggregates,
+        taken: Taken<'_>,
+        rows: &[u32],
+        groups: &[u32],
+    ) -> Result<(), OperatorError> {
+        for it in &plan.accumulators {
+            if it.kept == Kept::Rows {
+                for group in groups {
+                    self.words[*group as usize * self.stride + it.place] += 1;
+                }
+                continue;
+            }
+            let argument = &taken.arguments[it.argument];
+            match argument.nulls() {
+                None => self.update_one(it, (argument, taken.times), rows.iter().zip(groups))?,
+                Some(nulls) => {
+                    let there = |(row, _): &(&u32, &u32)| nulls.is_valid(**row as usize);
+                    let pairs = rows.iter().zip(groups).filter(there);
+                    self.update_one(it, (argument, taken.times), pairs)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn update_one<'a>(
+        &mut self,
+        it: &Accumulator,
+        (argument, times): (&ArgColumn, Option<&[i64]>),
+        pairs: impl Iterator<Item = (&'a u32, &'a u32)>,
+    ) -> Result<(), OperatorError> {
+        if is_side(it.kept) {
+            let side = &mut self.sides[it.place];
+            pairs.for_each(|(row, group)| {
+                let time = times.map_or(0, |times| times[*row as usize]);
+                side.update(*group as usize, argument, (*row as usize, time));
+            });
+            return Ok(());
+        }
+        let (words, stride, place) = (&mut self.words[..], self.stride, it.place);
+        let at = |group: &u32| *group as usize * stride + place;
+        match (it.kept, argument) {
+            (Kept::Values, _) => pairs.for_each(|(_, group)| words[at(group)] += 1),
+            (Kept::Sum(Held::Int), ArgColumn::Int(values)) => {
+                let values = values.values();
+                for (row, group) in pairs {
+                    add_int(&mut words[at(group)..], 1, values[*row as usize])?;
+                }
+            }
+            (kept @ (Kept::First(_) | Kept::Last(_)), argument) => {
+                for (row, group) in pairs {
+                    let row = *row as usize;
+                    let time = times.map_or(0, |times| times[row]);
+                    put_ordered(kept, &mut words[at(group)..], 1, (argument.bits(row), time));
+                }
+            }
+            (kept, ArgColumn::Int(values)) => {
+                let values = values.values();
+                match kept {
+                    Kept::Moments => pairs.for_each(|(row, group)| {
+                        add_moment(&mut words[at(group)..], values[*row as usize] as f64);
+                    }),
+                    _ => pairs.for_each(|(row, group)| {
+                        put_int(kept, &mut words[at(group)..], values[*row as usize]);
+                    }),
+                }
+            }
+            (kept, ArgColumn::Float(values)) => {
+                let values = values.values();
+                match kept {
+                    Kept::Moments => pairs.for_each(|(row, group)| {
+                        add_moment(&mut words[at(group)..], values[*row as usize]);
+                    }),
+                    Kept::Sum(_) => pairs.for_each(|(row, group)| {
+                        add_float(&mut words[at(group)..], 1, values[*row as usize]);
+                    }),
+                    _ => pairs.for_each(|(row, group)| {
+                        put_float(kept, &mut words[at(group)..], values[*row as usize]);
+                    }),
+                }
+            }
+            (_, ArgColumn::Text(_)) => unreachable!("text is kept in side stores"),
+        }
+        Ok(())
+    }
+
+    /// Adds group `from` of `other` to group `to`; what is added came later.
+    ///
+    /// # Errors
+    /// A sum of integers overflows.
+    pub(crate) fn merge(
+        &mut self,
+        plan: &Aggregates,
+        to: usize,
+        other: &Self,
+        from: usize,
+    ) -> Result<(), OperatorError> {
+        let source = &other.words[from * self.stride..(from + 1) * self.stride];
+        let target = &mut self.words[to * self.stride..(to + 1) * self.stride];
+        for it in &plan.accumulators {
+            if is_side(it.kept) {
+                self.sides[it.place].merge(to, &other.sides[it.place], from);
+            } else {
+                merge_words(it.kept, &mut target[it.place..], &source[it.place..])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds group `from` to group `to`, and empties it.
+    ///
+    /// # Errors
+    /// A sum of integers overflows.
+    pub(crate) fn merge_within(
+        &mut self,
+        plan: &Aggregates,
+        to: usize,
+        from: usize,
+    ) -> Result<(), OperatorError> {
+        let source = self.words[from * self.stride..(from + 1) * self.stride].to_vec();
+        let target = &mut self.words[to * self.stride..(to + 1) * self.stride];
+        for it in &plan.accumulators {
+            if is_side(it.kept) {
+                self.sides[it.place].merge_within(to, from);
+            } else {
+                merge_words(it.kept, &mut target[it.place..], &source[it.place..])?;
+            }
+        }
+        self.clear(from);
+        Ok(())
+    }
+
+    /// Results of these groups, in this order, to the builders of a lane.
+    pub(crate) fn read(
+        &mut self,
+        plan: &Aggregates,
+        groups: impl Iterator<Item = usize> + Clone,
+        out: &mut Results,
+    ) {
+        for (column, builder) in plan.results.iter().zip(&mut out.builders) {
+            let it = &plan.accumulators[column.accumulator];
+            for group in groups.clone() {
+                self.read_one(it, column.reading, group, builder);
+            }
+        }
+    }
+
+    fn read_one(&mut self, it: &Accumulator, reading: Reading, group: usize, to: &mut Builder) {
+        if is_side(it.kept) {
+            let side = &mut self.sides[it.place];
+            match (to, reading) {
+                (Builder::Int(to), _) => to.append_value(side.count(group)),
+                (Builder::Text(to), _) => to.append_option(side.text(group)),
+                (Builder::Float(to), Reading::Quantile(q)) => {
+                    to.append_option(side.quantile(group, q));
+                }
+                (Builder::Float(to), _) => to.append_null(),
+            }
+            return;
+        }
+        let words = &self.words[group * self.stride + it.place..];
+        match (to, reading) {
+            (Builder::Int(to), Reading::Count) => to.append_value(words[0] as i64),
+            (Builder::Int(to), _) => {
+                to.append_option((words[0] > 0).then(|| words[1] as i64));
+            }
+            (Builder::Float(to), Reading::Mean) => {
+                to.append_option((words[0] > 0).then(|| f64::from_bits(words[1])));
+            }
+            (Builder::Float(to), Reading::Variance { sample, root }) => {
+                let less = u64::from(sample);
+                let variance =
+                    (words[0] > less).then(|| f64::from_bits(words[2]) / (words[0] - less) as f64);
+                to.append_option(variance.map(|it| if root { it.sqrt() } else { it }));
+            }
+            (Builder::Float(to), _) => {
+                to.append_option((words[0] > 0).then(|| f64::from_bits(words[1])));
+            }
+            (Builder::Text(to), _) => to.append_null(),
+        }
+    }
+}
+
+fn is_side(kept: Kept) -> bool {
+    matches!(
+        kept,
+        Kept::Distinct
+            | Kept::Sketch
+            | Kept::Digest
+            | Kept::Min(Held::Text)
+            | Kept::Max(Held::Text)
+            | Kept::First(Held::Text)
+            | Kept::Last(Held::Text)
+    )
+}
+
+#[inline]
+fn add_int(words: &mut [u64], count: u64, value: i64) -> Result<(), OperatorError> {
+    words[0] += count;
+    let sum = (words[1] as i64).checked_add(value);
+    words[1] = sum.ok_or_else(|| OperatorError::new("a sum of integers is beyond 64 bits"))? as u64;
+    Ok(())
+}
+
+#[inline]
+fn add_float(words: &mut [u64], count: u64, value: f64) {
+    words[0] += count;
+    words[1] = (f64::from_bits(words[1]) + value).to_bits();
+}
+
+/// One step of Welford's method.
+#[inline]
+fn add_moment(words: &mut [u64], value: f64) {
+    let words = &mut words[..3];
+    words[0] += 1;
+    let mean = f64::from_bits(words[1]);
+    let distance = value - mean;
+    let new_mean = mean + distance / words[0] as f64;
+    words[1] = new_mean.to_bits();
+    words[2] = (f64::from_bits(words[2]) + distance * (value - new_mean)).to_bits();
+}
+
+#[inline]
+fn put_int(kept: Kept, words: &mut [u64], value: i64) {
+    let words = &mut words[..2];
+    let held = words[1] as i64;
+    let takes = words[0] == 0
+        || match kept {
+            Kept::Min(_) => value < held,
+            Kept::Max(_) => value > held,
+            _ => false,
+        };
+    words[0] += 1;
+    if takes {
+        words[1] = value as u64;
+    }
+}
+
+/// NaN counts as larger than every number, as in DuckDB and PostgreSQL.
+#[inline]
+fn put_float(kept: Kept, words: &mut [u64], value: f64) {
+    let words = &mut words[..2];
+    let held = f64::from_bits(words[1]);
+    let takes = words[0] == 0
+        || match kept {
+            Kept::Min(_) => value < held || held.is_nan(),
+            Kept::Max(_) => value > held || value.is_nan(),
+            _ => false,
+        };
+    words[0] += 1;
+    if takes {
+        words[1] = value.to_bits();
+    }
+}
+
+/// Keeps the value of the earliest or the latest time; of one time, the first or the last to come.
+#[inline]
+fn put_ordered(kept: Kept, words: &mut [u64], count: u64, (bits, time): (u64, i64)) {
+    let words = &mut words[..3];
+    let held = words[2] as i64;
+    let takes = match kept {
+        _ if words[0] == 0 => true,
+        Kept::First(_) => time < held,
+        _ => time >= held,
+    };
+    words[0] += count;
+    if takes {
+        (words[1], words[2]) = (bits, time as u64);
+    }
+}
+
+fn merge_words(kept: Kept, to: &mut [u64], from: &[u64]) -> Result<(), OperatorError> {
+    if from[0] == 0 {
+        return Ok(());
+    }
+    match kept {
+        Kept::Rows | Kept::Values => to[0] += from[0],
+        Kept::Sum(Held::Int) => add_int(to, from[0], from[1] as i64)?,
+        Kept::Sum(_) => add_float(to, from[0], f64::from_bits(from[1])),
+        Kept::Moments => merge_moments(to, from),
+        Kept::First(_) | Kept::Last(_) => {
+            put_ordered(kept, to, from[0], (from[1], from[2] as i64));
+        }
+        Kept::Min(held) | Kept::Max(held) => {
+            let count = to[0] + from[0];
+            match held {
+                Held::Int => put_int(kept, to, from[1] as i64),
+                Held::Float | Held::Text => put_float(kept, to, f64::from_bits(from[1])),
+            }
+            to[0] = count;
+        }
+        Kept::Distinct | Kept::Sketch | Kept::Digest => unreachable!("kept in side stores"),
+    }
+    Ok(())
+}
+
+/// Moments of two parts together (Chan, Golub and LeVeque).
+fn merge_moments(to: &mut [u64], from: &[u64]) {
+    let (a, b) = (to[0] as f64, from[0] as f64);
+    let n = a + b;
+    let (mean_a, mean_b) = (f64::from_bits(to[1]), f64::from_bits(from[1]));
+    let distance = mean_b - mean_a;
+    to[0] += from[0];
+    to[1] = (mean_a + distance * b / n).to_bits();
+    let m2 = f64::from_bits(to[2]) + f64::from_bits(from[2]) + distance * distance * a * b / n;
+    to[2] = m2.to_bits();
+}
+
+/// Builders of the result columns.
+#[derive(Debug)]
+pub(crate) struct Results {
+    builders: Vec<Builder>,
+}
+
+#[derive(Debug)]
+enum Builder {
+    Int(Int64Builder),
+    Float(Float64Builder),
+    Text(StringBuilder),
+}
+
+impl Results {
+    pub(crate) fn new(plan: &Aggregates) -> Self {
+        let builder = |data_type: &DataType| match numbers::held(data_type) {
+            Some(Held::Float) => Builder::Float(Float64Builder::new()),
+            Some(Held::Text) => Builder::Text(StringBuilder::new()),
+            Some(Held::Int) | None => Builder::Int(Int64Builder::new()),
+        };
+        Self { builders: plan.results.iter().map(|it| builder(&it.data_type)).collect() }
+    }
+
+    /// The columns built so far, as the plan's types.
+    pub(crate) fn finish(&mut self, plan: &Aggregates) -> Result<Vec<ArrayRef>, OperatorError> {
+        let columns = self.builders.iter_mut().zip(&plan.results).map(|(builder, column)| {
+            let array: ArrayRef = match builder {
+                Builder::Int(it) => return numbers::from_ints(it.finish(), &column.data_type),
+                Builder::Float(it) => Arc::new(it.finish()),
+                Builder::Text(it) => Arc::new(it.finish()),
+            };
+            if array.data_type() == &column.data_type {
+                Ok(array)
+            } else {
+                cast(&array, &column.data_type).map_err(crate::transform::arrow_error)
+            }
+        });
+        columns.collect()
+    }
+}

@@ -1,0 +1,125 @@
+//! Values of arguments in the three forms that accumulators take: integers, floats, text.
+
+use super::Held;
+use crate::transform::arrow_error;
+use arrow_array::{
+    Array, ArrayRef, Float64Array, Int64Array, StringArray,
+    cast::AsArray,
+    types::{Float64Type, Int64Type},
+};
+use arrow_buffer::NullBuffer;
+use arrow_cast::{CastOptions, cast_with_options};
+use arrow_schema::{DataType, TimeUnit};
+use tidemill_flow::OperatorError;
+
+macro_rules! relabel {
+    ($array:expr, $kind:ident, $zone:expr) => {{
+        let array = $array.as_primitive::<arrow_array::types::$kind>().clone();
+        std::sync::Arc::new(array.with_timezone(std::sync::Arc::clone($zone))) as ArrayRef
+    }};
+}
+
+/// The values of one argument in one block.
+#[derive(Clone, Debug)]
+pub(crate) enum ArgColumn {
+    Int(Int64Array),
+    Float(Float64Array),
+    Text(StringArray),
+}
+
+/// How values of a type are held; none if they cannot be.
+pub(crate) fn held(data_type: &DataType) -> Option<Held> {
+    match data_type {
+        DataType::Boolean
+        | DataType::Date32
+        | DataType::Date64
+        | DataType::Timestamp(_, _)
+        | DataType::Time32(_)
+        | DataType::Time64(_)
+        | DataType::Duration(_)
+        | DataType::Null => Some(Held::Int),
+        it if it.is_integer() => Some(Held::Int),
+        it if it.is_floating() => Some(Held::Float),
+        DataType::Decimal128(_, _) | DataType::Decimal256(_, _) => Some(Held::Float),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Some(Held::Text),
+        _ => None,
+    }
+}
+
+fn safe_cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, OperatorError> {
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(array, to, &options).map_err(arrow_error)
+}
+
+impl ArgColumn {
+    /// Takes the values of an argument.
+    ///
+    /// # Errors
+    /// A number does not fit, such as an unsigned one beyond 2^63.
+    pub(crate) fn new(array: &ArrayRef, held: Held) -> Result<Self, OperatorError> {
+        Ok(match held {
+            Held::Int => {
+                // Some types of time reach 64 bits only by way of 32.
+                let array = match array.data_type() {
+                    DataType::Date32 | DataType::Time32(_) => safe_cast(array, &DataType::Int32)?,
+                    _ => array.clone(),
+                };
+                Self::Int(safe_cast(&array, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+            }
+            Held::Float => {
+                let array = safe_cast(array, &DataType::Float64)?;
+                Self::Float(array.as_primitive::<Float64Type>().clone())
+            }
+            Held::Text => Self::Text(safe_cast(array, &DataType::Utf8)?.as_string::<i32>().clone()),
+        })
+    }
+
+    /// The bits of a number; text has none.
+    #[inline]
+    pub(crate) fn bits(&self, row: usize) -> u64 {
+        match self {
+            Self::Int(array) => array.value(row) as u64,
+            Self::Float(array) => array.value(row).to_bits(),
+            Self::Text(_) => 0,
+        }
+    }
+
+    /// Which values are null, if any is.
+    pub(crate) fn nulls(&self) -> Option<&NullBuffer> {
+        let nulls = match self {
+            Self::Int(array) => array.nulls(),
+            Self::Float(array) => array.nulls(),
+            Self::Text(array) => array.nulls(),
+        };
+        nulls.filter(|nulls| nulls.null_count() > 0)
+    }
+}
+
+/// Turns integers back into the type that they were held for.
+pub(crate) fn from_ints(ints: Int64Array, to: &DataType) -> Result<ArrayRef, OperatorError> {
+    let array: ArrayRef = std::sync::Arc::new(ints);
+    match to {
+        DataType::Date32 | DataType::Time32(_) => {
+            safe_cast(&safe_cast(&array, &DataType::Int32)?, to)
+        }
+        DataType::Null => Ok(arrow_array::new_null_array(&DataType::Null, array.len())),
+        DataType::Timestamp(unit, zone) => {
+            let plain = safe_cast(&array, &DataType::Timestamp(*unit, None))?;
+            // The number is an instant already: the zone is a label, and must not shift it.
+            Ok(match (unit, zone) {
+                (_, None) => plain,
+                (TimeUnit::Second, Some(zone)) => relabel!(plain, TimestampSecondType, zone),
+                (TimeUnit::Millisecond, Some(zone)) => {
+                    relabel!(plain, TimestampMillisecondType, zone)
+                }
+                (TimeUnit::Microsecond, Some(zone)) => {
+                    relabel!(plain, TimestampMicrosecondType, zone)
+                }
+                (TimeUnit::Nanosecond, Some(zone)) => {
+                    relabel!(plain, TimestampNanosecondType, zone)
+                }
+            })
+        }
+        other => safe_cast(&array, other),
+    }
+}

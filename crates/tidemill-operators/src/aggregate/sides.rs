@@ -1,0 +1,185 @@
+//! Accumulators that do not fit into words: sets, sketches, digests, texts.
+
+use super::{ArgColumn, Kept};
+use datasketches::{
+    hll::{HllSketch, HllType, HllUnion},
+    tdigest::TDigestMut,
+};
+use std::collections::BTreeSet;
+
+/// Precision of a distinct sketch: 2^12 buckets, about 1.6 % standard error.
+const SKETCH_LG_K: u8 = 12;
+/// Compression of a digest: more is finer.
+const DIGEST_K: u16 = 200;
+
+/// One value of a set: numbers by their bits, text as it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Value {
+    Number(u64),
+    Text(Box<str>),
+}
+
+/// What one side accumulator keeps, by group.
+#[derive(Debug)]
+pub(crate) enum Side {
+    Text { kept: Kept, values: Vec<Option<(i64, Box<str>)>> },
+    Distinct(Vec<BTreeSet<Value>>),
+    Sketch(Vec<Option<Box<HllSketch>>>),
+    Digest(Vec<Option<Box<TDigestMut>>>),
+}
+
+fn sketch() -> Box<HllSketch> {
+    Box::new(HllSketch::new(SKETCH_LG_K, HllType::Hll8).expect("a precision that sketches have"))
+}
+
+fn digest() -> Box<TDigestMut> {
+    Box::new(TDigestMut::new(DIGEST_K).expect("a compression that digests have"))
+}
+
+fn bits(value: f64) -> u64 {
+    // One zero and one NaN, as in keys.
+    if value.is_nan() { f64::NAN.to_bits() } else { (value + 0.0).to_bits() }
+}
+
+impl Side {
+    pub(crate) fn new(kept: Kept) -> Self {
+        match kept {
+            Kept::Distinct => Self::Distinct(Vec::new()),
+            Kept::Sketch => Self::Sketch(Vec::new()),
+            Kept::Digest => Self::Digest(Vec::new()),
+            other => Self::Text { kept: other, values: Vec::new() },
+        }
+    }
+
+    pub(crate) fn resize(&mut self, groups: usize) {
+        match self {
+            Self::Text { values, .. } => values.resize(groups, None),
+            Self::Distinct(sets) => sets.resize_with(groups, BTreeSet::new),
+            Self::Sketch(sketches) => sketches.resize_with(groups, || None),
+            Self::Digest(digests) => digests.resize_with(groups, || None),
+        }
+    }
+
+    /// Empties one group.
+    pub(crate) fn clear(&mut self, group: usize) {
+        match self {
+            Self::Text { values, .. } => values[group] = None,
+            Self::Distinct(sets) => sets[group].clear(),
+            Self::Sketch(sketches) => sketches[group] = None,
+            Self::Digest(digests) => digests[group] = None,
+        }
+    }
+
+    /// Takes a value that is not null.
+    pub(crate) fn update(&mut self, group: usize, argument: &ArgColumn, (row, time): (usize, i64)) {
+        match (self, argument) {
+            (Self::Text { kept, values }, ArgColumn::Text(text)) => {
+                put(*kept, &mut values[group], (time, text.value(row)));
+            }
+            (Self::Distinct(sets), argument) => {
+                sets[group].insert(match argument {
+                    ArgColumn::Int(ints) => Value::Number(ints.value(row) as u64),
+                    ArgColumn::Float(floats) => Value::Number(bits(floats.value(row))),
+                    ArgColumn::Text(text) => Value::Text(text.value(row).into()),
+                });
+            }
+            (Self::Sketch(sketches), argument) => {
+                let sketch = sketches[group].get_or_insert_with(sketch);
+                match argument {
+                    ArgColumn::Int(ints) => sketch.update(ints.value(row)),
+                    ArgColumn::Float(floats) => sketch.update(bits(floats.value(row))),
+                    ArgColumn::Text(text) => sketch.update(text.value(row)),
+                }
+            }
+            (Self::Digest(digests), ArgColumn::Int(ints)) => {
+                digests[group].get_or_insert_with(digest).update(ints.value(row) as f64);
+            }
+            (Self::Digest(digests), ArgColumn::Float(floats)) => {
+                digests[group].get_or_insert_with(digest).update(floats.value(row));
+            }
+            (Self::Text { .. } | Self::Digest(_), _) => {
+                unreachable!("compiled for another form of argument")
+            }
+        }
+    }
+
+    /// Adds group `from` of another store to group `to`; what is added came later.
+    pub(crate) fn merge(&mut self, to: usize, other: &Self, from: usize) {
+        match (self, other) {
+            (Self::Text { kept, values }, Self::Text { values: others, .. }) => {
+                if let Some((time, text)) = &others[from] {
+                    put(*kept, &mut values[to], (*time, text));
+                }
+            }
+            (Self::Distinct(sets), Self::Distinct(others)) => {
+                sets[to].extend(others[from].iter().cloned());
+            }
+            (Self::Sketch(sketches), Self::Sketch(others)) => {
+                let Some(other) = &others[from] else { return };
+                let mut union = HllUnion::new(SKETCH_LG_K).expect("a precision that sketches have");
+                if let Some(mine) = &sketches[to] {
+                    union.update(mine);
+                }
+                union.update(other);
+                sketches[to] = Some(Box::new(union.to_sketch(HllType::Hll8)));
+            }
+            (Self::Digest(digests), Self::Digest(others)) => {
+                if let Some(other) = &others[from] {
+                    digests[to].get_or_insert_with(digest).merge(other);
+                }
+            }
+            _ => unreachable!("stores of one accumulator are of one kind"),
+        }
+    }
+
+    /// Moves group `from` into group `to` of the same store.
+    pub(crate) fn merge_within(&mut self, to: usize, from: usize) {
+        let mut taken = match self {
+            Self::Text { kept, values } => {
+                Self::Text { kept: *kept, values: vec![values[from].take()] }
+            }
+            Self::Distinct(sets) => Self::Distinct(vec![std::mem::take(&mut sets[from])]),
+            Self::Sketch(sketches) => Self::Sketch(vec![sketches[from].take()]),
+            Self::Digest(digests) => Self::Digest(vec![digests[from].take()]),
+        };
+        self.merge(to, &taken, 0);
+        taken.clear(0);
+    }
+
+    pub(crate) fn count(&self, group: usize) -> i64 {
+        match self {
+            Self::Distinct(sets) => sets[group].len() as i64,
+            Self::Sketch(sketches) => {
+                sketches[group].as_ref().map_or(0, |sketch| sketch.estimate().round() as i64)
+            }
+            Self::Text { .. } | Self::Digest(_) => 0,
+        }
+    }
+
+    pub(crate) fn text(&self, group: usize) -> Option<&str> {
+        match self {
+            Self::Text { values, .. } => values[group].as_ref().map(|(_, text)| &**text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn quantile(&mut self, group: usize, q: f64) -> Option<f64> {
+        match self {
+            Self::Digest(digests) => digests[group].as_mut()?.quantile(q).ok().flatten(),
+            _ => None,
+        }
+    }
+}
+
+fn put(kept: Kept, slot: &mut Option<(i64, Box<str>)>, (time, text): (i64, &str)) {
+    let takes = match (kept, slot.as_ref()) {
+        (_, None) => true,
+        (Kept::Min(_), Some((_, held))) => text < &**held,
+        (Kept::Max(_), Some((_, held))) => text > &**held,
+        (Kept::First(_), Some((held, _))) => time < *held,
+        (_, Some((held, _))) => time >= *held,
+    };
+    if takes {
+        *slot = Some((time, text.into()));
+    }
+}

@@ -1,0 +1,352 @@
+//! Keys to group numbers: the hash table of one slice, and the keys of its groups.
+//!
+//! ```text
+//! row ── key, hash ──▶ table ──▶ group 0, 1, 2 … in order of first appearance
+//! ```
+//!
+//! Groups are numbered by first appearance, and read in that order: hash order never shows. The
+//! hash is the one that routed the row; it is turned by half before it is used, because all rows
+//! of a slice share its top bits. Nulls are one key, as SQL groups them.
+
+use crate::transform::arrow_error;
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, Int64Array, RecordBatch,
+    builder::{BinaryBuilder, Int64Builder},
+    cast::AsArray,
+};
+use arrow_cast::cast;
+use arrow_row::{RowConverter, Rows, SortField};
+use arrow_schema::{DataType, FieldRef, SchemaRef};
+use hashbrown::HashTable;
+use std::sync::Arc;
+use tidemill_flow::{
+    Block, OperatorError,
+    partition::{hash_bytes, hash_columns, hash_number},
+};
+
+use crate::aggregate::ArgColumn;
+use crate::keys::one_zero;
+
+#[cfg(test)]
+mod tests;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// No key: one group.
+    Unit,
+    /// One column that fits 64 bits.
+    Int,
+    /// One column of text.
+    Text,
+    /// Anything else, as comparable bytes.
+    Rows,
+}
+
+/// How keys are read and written.
+#[derive(Debug)]
+pub(crate) struct KeyPlan {
+    pub(crate) columns: Vec<usize>,
+    pub(crate) fields: Vec<FieldRef>,
+    form: Form,
+    converter: Option<RowConverter>,
+}
+
+/// The keys of one block, by row.
+#[derive(Debug)]
+pub(crate) enum BlockKeys {
+    Unit,
+    Int(Int64Array),
+    Text(BinaryArray),
+    Rows(Rows),
+}
+
+fn is_int(data_type: &DataType) -> bool {
+    data_type.is_integer()
+        || matches!(
+            data_type,
+            DataType::Boolean | DataType::Date64 | DataType::Date32 | DataType::Timestamp(_, _)
+        )
+}
+
+impl KeyPlan {
+    /// A key of these columns.
+    ///
+    /// # Errors
+    /// A column cannot be compared.
+    pub(crate) fn new(input: &SchemaRef, columns: Vec<usize>) -> Result<Self, OperatorError> {
+        let fields: Vec<FieldRef> =
+            columns.iter().map(|index| Arc::clone(&input.fields()[*index])).collect();
+        let form = match fields.as_slice() {
+            [] => Form::Unit,
+            [one] if is_int(one.data_type()) => Form::Int,
+            [one] if *one.data_type() == DataType::Utf8 => Form::Text,
+            _ => Form::Rows,
+        };
+        let converter = match form {
+            Form::Rows => {
+                let sort = fields.iter().map(|it| SortField::new(it.data_type().clone()));
+                Some(RowConverter::new(sort.collect()).map_err(arrow_error)?)
+            }
+            _ => None,
+        };
+        Ok(Self { columns, fields, form, converter })
+    }
+
+    /// Reads the keys of a block.
+    ///
+    /// # Errors
+    /// A column is not of the type it was compiled for.
+    pub(crate) fn read(&self, batch: &RecordBatch) -> Result<BlockKeys, OperatorError> {
+        let first = || batch.column(self.columns[0]);
+        Ok(match self.form {
+            Form::Unit => BlockKeys::Unit,
+            Form::Int => match ArgColumn::new(first(), crate::aggregate::Held::Int)? {
+                ArgColumn::Int(ints) => BlockKeys::Int(ints),
+                _ => unreachable!("held as integers"),
+            },
+            Form::Text => BlockKeys::Text(BinaryArray::from(first().as_string::<i32>().clone())),
+            Form::Rows => {
+                let columns: Vec<ArrayRef> =
+                    self.columns.iter().map(|it| one_zero(Arc::clone(batch.column(*it)))).collect();
+                let converter = self.converter.as_ref().expect("made for this form");
+                BlockKeys::Rows(converter.convert_columns(&columns).map_err(arrow_error)?)
+            }
+        })
+    }
+
+    /// The hashes of a block's rows, by row: those it was routed by, or new ones.
+    ///
+    /// # Errors
+    /// A column cannot be a key.
+    pub(crate) fn hashes(&self, block: &Block) -> Result<Option<Vec<u64>>, OperatorError> {
+        let routed = block.routing.as_ref().is_some_and(|it| !it.hashes.is_empty());
+        if routed || self.form == Form::Unit {
+            return Ok(None);
+        }
+        let hashes = hash_columns(&block.batch(), &self.columns);
+        hashes.map(Some).map_err(|error| OperatorError::new(error.to_string()))
+    }
+}
+
+/// The groups of one slice (in one window).
+#[derive(Debug)]
+pub(crate) struct Groups {
+    form: Form,
+    ints: HashTable<(i64, u32)>,
+    bytes: HashTable<(u64, u32)>,
+    /// Keys by group.
+    int_keys: Vec<i64>,
+    byte_keys: Vec<u8>,
+    byte_ends: Vec<u32>,
+    /// The group whose key is null, for forms with one column.
+    null: Option<u32>,
+    count: u32,
+}
+
+/// Half a turn: the bits that tell slices apart go where a table looks last.
+#[inline]
+fn turned(hash: u64) -> u64 {
+    hash.rotate_left(32)
+}
+
+impl Groups {
+    pub(crate) fn new(plan: &KeyPlan) -> Self {
+        Self {
+            form: plan.form,
+            ints: HashTable::new(),
+            bytes: HashTable::new(),
+            int_keys: Vec::new(),
+            byte_keys: Vec::new(),
+            byte_ends: Vec::new(),
+            null: None,
+            count: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Forgets all groups; memory is kept.
+    pub(crate) fn reset(&mut self) {
+        self.ints.clear();
+        self.bytes.clear();
+        self.int_keys.clear();
+        self.byte_keys.clear();
+        self.byte_ends.clear();
+        (self.null, self.count) = (None, 0);
+    }
+
+    fn null_group(&mut self) -> u32 {
+        match self.null {
+            Some(group) => group,
+            None => {
+                match self.form {
+                    Form::Int => self.int_keys.push(0),
+                    _ => self.byte_ends.push(self.byte_keys.len() as u32),
+                }
+                self.null = Some(self.count);
+                self.count += 1;
+                self.count - 1
+            }
+        }
+    }
+
+    #[inline]
+    fn int_group(&mut self, key: i64, hash: u64) -> u32 {
+        let Self { ints, int_keys, count, .. } = self;
+        let turned_hash = turned(hash);
+        if let Some((_, group)) = ints.find(turned_hash, |(held, _)| *held == key) {
+            return *group;
+        }
+        let group = *count;
+        ints.insert_unique(turned_hash, (key, group), |(held, _)| {
+            turned(hash_number(*held as u64))
+        });
+        int_keys.push(key);
+        *count += 1;
+        group
+    }
+
+    #[inline]
+    fn byte_group(&mut self, key: &[u8], hash: u64) -> u32 {
+        let Self { bytes, byte_keys, byte_ends, count, .. } = self;
+        let turned_hash = turned(hash);
+        let is_same = |(held, group): &(u64, u32)| {
+            *held == turned_hash && key_at(byte_keys, byte_ends, *group as usize) == key
+        };
+        if let Some((_, group)) = bytes.find(turned_hash, is_same) {
+            return *group;
+        }
+        let group = *count;
+        bytes.insert_unique(turned_hash, (turned_hash, group), |(held, _)| *held);
+        byte_keys.extend_from_slice(key);
+        byte_ends.push(byte_keys.len() as u32);
+        *count += 1;
+        group
+    }
+
+    /// The group of one row.
+    #[inline]
+    pub(crate) fn group(&mut self, keys: &BlockKeys, hashes: &[u64], row: usize) -> u32 {
+        match keys {
+            BlockKeys::Unit => {
+                self.count = 1;
+                0
+            }
+            BlockKeys::Int(ints) if ints.is_null(row) => self.null_group(),
+            BlockKeys::Int(ints) => self.int_group(ints.value(row), hashes[row]),
+            BlockKeys::Text(text) if text.is_null(row) => self.null_group(),
+            BlockKeys::Text(text) => self.byte_group(text.value(row), hashes[row]),
+            BlockKeys::Rows(rows) => self.byte_group(rows.row(row).data(), hashes[row]),
+        }
+    }
+
+    /// The groups of rows, in order.
+    pub(crate) fn resolve(
+        &mut self,
+        keys: &BlockKeys,
+        hashes: &[u64],
+        rows: &[u32],
+        groups: &mut Vec<u32>,
+    ) {
+        groups.clear();
+        match keys {
+            BlockKeys::Int(ints) if ints.null_count() == 0 => {
+                let values = ints.values();
+                groups.extend(rows.iter().map(|row| {
+                    let row = *row as usize;
+                    self.int_group(values[row], hashes[row])
+                }));
+            }
+            keys => groups.extend(rows.iter().map(|row| self.group(keys, hashes, *row as usize))),
+        }
+    }
+
+    /// The group with the key of group `group` of `other`.
+    pub(crate) fn group_of(&mut self, other: &Self, group: usize) -> u32 {
+        if other.null == Some(group as u32) {
+            return self.null_group();
+        }
+        match self.form {
+            Form::Unit => {
+                self.count = 1;
+                0
+            }
+            Form::Int => {
+                let key = other.int_keys[group];
+                self.int_group(key, hash_number(key as u64))
+            }
+            Form::Text | Form::Rows => {
+                // Any stable hash will do inside one table; all of its entries come this way.
+                let key = key_at(&other.byte_keys, &other.byte_ends, group);
+                self.byte_group(key, hash_bytes(key))
+            }
+        }
+    }
+
+    /// Writes the keys of these groups, in this order.
+    pub(crate) fn write(&self, groups: impl Iterator<Item = usize>, out: &mut KeyOut) {
+        for group in groups {
+            let is_null = self.null == Some(group as u32);
+            match out {
+                KeyOut::Unit => {}
+                KeyOut::Int(to) => to.append_option((!is_null).then(|| self.int_keys[group])),
+                KeyOut::Text(to) | KeyOut::Rows(to) => {
+                    let key = key_at(&self.byte_keys, &self.byte_ends, group);
+                    to.append_option((!is_null).then_some(key));
+                }
+            }
+        }
+    }
+}
+
+fn key_at<'a>(keys: &'a [u8], ends: &[u32], group: usize) -> &'a [u8] {
+    let start = if group == 0 { 0 } else { ends[group - 1] as usize };
+    &keys[start..ends[group] as usize]
+}
+
+/// Keys on their way out.
+#[derive(Debug)]
+pub(crate) enum KeyOut {
+    Unit,
+    Int(Int64Builder),
+    Text(BinaryBuilder),
+    Rows(BinaryBuilder),
+}
+
+impl KeyOut {
+    pub(crate) fn new(plan: &KeyPlan) -> Self {
+        match plan.form {
+            Form::Unit => Self::Unit,
+            Form::Int => Self::Int(Int64Builder::new()),
+            Form::Text => Self::Text(BinaryBuilder::new()),
+            Form::Rows => Self::Rows(BinaryBuilder::new()),
+        }
+    }
+
+    /// The key columns of all groups written.
+    ///
+    /// # Errors
+    /// Keys are not what they were read as: an error of the engine.
+    pub(crate) fn finish(&mut self, plan: &KeyPlan) -> Result<Vec<ArrayRef>, OperatorError> {
+        match self {
+            Self::Unit => Ok(Vec::new()),
+            Self::Int(it) => {
+                let data_type = plan.fields[0].data_type();
+                Ok(vec![crate::aggregate::from_ints(it.finish(), data_type)?])
+            }
+            Self::Text(it) => {
+                let bytes: ArrayRef = Arc::new(it.finish());
+                Ok(vec![cast(&bytes, &DataType::Utf8).map_err(arrow_error)?])
+            }
+            Self::Rows(it) => {
+                let converter = plan.converter.as_ref().expect("made for this form");
+                let parser = converter.parser();
+                let bytes = it.finish();
+                let rows = bytes.iter().flatten().map(|row| parser.parse(row));
+                converter.convert_rows(rows).map_err(arrow_error)
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Equal keys are one group, different ones are not, and keys come back as they went in.
+
+use super::*;
+use arrow_array::{Float64Array, StringArray, UInt64Array};
+use arrow_schema::{Field, Schema};
+use proptest::prelude::*;
+
+fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+    let columns = columns.into_iter().map(|(name, column)| (name, column, true));
+    RecordBatch::try_from_iter_with_nullable(columns).expect("columns of one length")
+}
+
+/// Resolves all rows, and reads the keys of all groups back.
+fn round_trip(batch: &RecordBatch) -> (Vec<u32>, Vec<ArrayRef>) {
+    let schema = Arc::new(Schema::new(
+        batch.schema().fields().iter().map(|it| it.as_ref().clone()).collect::<Vec<Field>>(),
+    ));
+    let columns: Vec<usize> = (0..batch.num_columns()).collect();
+    let hashes = hash_columns(batch, &columns).expect("keys");
+    let plan = KeyPlan::new(&schema, columns).expect("keys");
+    let mut groups = Groups::new(&plan);
+    let keys = plan.read(batch).expect("the columns it was made for");
+    let rows: Vec<u32> = (0..batch.num_rows() as u32).collect();
+    let mut resolved = Vec::new();
+    groups.resolve(&keys, &hashes, &rows, &mut resolved);
+    let mut out = KeyOut::new(&plan);
+    groups.write(0..groups.len(), &mut out);
+    (resolved, out.finish(&plan).expect("keys that were read"))
+}
+
+#[test]
+fn nulls_are_one_key_and_types_come_back() {
+    let ints: ArrayRef = Arc::new(UInt64Array::from(vec![Some(7), None, Some(0), None, Some(7)]));
+    let (groups, keys) = round_trip(&batch(vec![("k", ints)]));
+    assert_eq!(groups, [0, 1, 2, 1, 0]);
+    assert_eq!(*keys[0], UInt64Array::from(vec![Some(7), None, Some(0)]));
+    let text: ArrayRef = Arc::new(StringArray::from(vec![Some(""), None, Some("a"), Some("")]));
+    let (groups, keys) = round_trip(&batch(vec![("k", text)]));
+    assert_eq!(groups, [0, 1, 2, 0]);
+    assert_eq!(*keys[0], StringArray::from(vec![Some(""), None, Some("a")]));
+}
+
+#[test]
+fn both_zeros_and_all_nans_are_one_key() {
+    let floats: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN, -f64::NAN]));
+    assert_eq!(round_trip(&batch(vec![("k", floats)])).0, [0, 0, 1, 1]);
+}
+
+proptest! {
+    #[test]
+    fn groups_are_those_of_a_map(
+        rows in prop::collection::vec((0_i64..20, prop::option::of("[ab]{0,2}")), 1..300),
+    ) {
+        let ints: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|it| it.0)));
+        let text: ArrayRef = Arc::new(StringArray::from_iter(rows.iter().map(|it| it.1.clone())));
+        let (groups, keys) = round_trip(&batch(vec![("i", ints), ("t", text)]));
+        let mut seen: Vec<&(i64, Option<String>)> = Vec::new();
+        for (row, group) in rows.iter().zip(&groups) {
+            let wanted = seen.iter().position(|it| *it == row).unwrap_or_else(|| {
+                seen.push(row);
+                seen.len() - 1
+            });
+            prop_assert_eq!(*group as usize, wanted);
+        }
+        let read = keys[0].as_primitive::<arrow_array::types::Int64Type>().values().to_vec();
+        prop_assert_eq!(read, seen.iter().map(|it| it.0).collect::<Vec<_>>());
+        let read: Vec<Option<String>> =
+            keys[1].as_string::<i32>().iter().map(|it| it.map(str::to_owned)).collect();
+        prop_assert_eq!(read, seen.iter().map(|it| it.1.clone()).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,265 @@
+//! `key` + `window` + `aggregate`: rows are gathered by key and in time, and come out as one row
+//! for each key of each window.
+//!
+//! ```text
+//! tumbling, sliding   panes ── a window is one pane or several, merged   (panes)
+//! session             a window of a key ends when the key falls silent   (session)
+//! count               the last records of a key                          (count)
+//! global              one pane that closes when the input ends           (panes)
+//! ```
+//!
+//! - Windows are aligned to 1970-01-01T00:00:00Z; the start belongs to them, the end does not.
+//! - A window closes in the cycle whose watermark reaches its end, after that cycle's rows.
+//! - A row is late if every window it belongs to closed in an earlier cycle: it goes, whole, to
+//!   output 1.
+//! - Rows come out by slice, then by the end of the window, then by first appearance of the key.
+
+use crate::aggregate::{AggregateError, Aggregates, ArgColumn, Columns, Results, Taken};
+use crate::expr::{Expr, ExprError, nearest};
+use crate::groups::{BlockKeys, KeyOut, KeyPlan};
+use crate::transform::arrow_error;
+use arrow_array::{
+    ArrayRef, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray, UInt32Array,
+    cast::AsArray, types::TimestampMicrosecondType,
+};
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
+use arrow_select::take::take_record_batch;
+use std::sync::Arc;
+use tidemill_flow::{Block, OperatorError, OperatorFactory, Output, TIME_COLUMN};
+use tidemill_types::job::{Named, WindowSpec};
+
+mod count;
+mod panes;
+mod session;
+#[cfg(test)]
+mod tests;
+
+/// Rows of a result that are put out together, at most.
+const ROWS_OUT_MAX: usize = 65_536;
+
+/// What a windowed stage was compiled to; shared by its lanes.
+pub(crate) struct Windowed {
+    pub(crate) input: SchemaRef,
+    pub(crate) output: SchemaRef,
+    pub(crate) keys: KeyPlan,
+    pub(crate) aggregates: Aggregates,
+    /// Place of the hidden time column in the input.
+    pub(crate) time: Option<usize>,
+    /// Whether rows carry `window_start` and `window_end`.
+    pub(crate) bounds: bool,
+}
+
+/// The type of all times.
+pub(crate) fn time_type() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}
+
+/// A stage that aggregates by key and window. Output 0 are the results, output 1 late rows.
+/// Without a window, the window is `global`.
+///
+/// # Errors
+/// A key, an aggregate or the window does not fit the input.
+pub fn windowed(
+    input: &SchemaRef,
+    key: &[String],
+    window: Option<&WindowSpec>,
+    aggregate: &Named<String>,
+) -> Result<Arc<dyn OperatorFactory>, AggregateError> {
+    let part = |part: String, error: ExprError| AggregateError { part, error };
+    let mut columns = Vec::with_capacity(key.len());
+    for (nth, name) in key.iter().enumerate() {
+        let index = key_column(input, name).map_err(|error| part(format!("key[{nth}]"), error))?;
+        columns.push(index);
+    }
+    let aggregates = Aggregates::compile(input, aggregate)?;
+    let time = input.index_of(TIME_COLUMN).ok();
+    let timed = matches!(
+        window,
+        Some(WindowSpec::Tumbling(_) | WindowSpec::Sliding(_) | WindowSpec::Session(_))
+    );
+    if timed && time.is_none() {
+        let mut error = ExprError::new("a window over time needs records with event time");
+        error.expected = Some("`time: {field: …}` at the source".to_owned());
+        return Err(part("window".to_owned(), error));
+    }
+    let keys = KeyPlan::new(input, columns)
+        .map_err(|error| part("key".to_owned(), ExprError::new(error.message)))?;
+    let output = output_schema(&keys, &aggregates, timed, time.is_some());
+    let input = Arc::clone(input);
+    let plan = Arc::new(Windowed { input, output, keys, aggregates, time, bounds: timed });
+    let wrong = |text: &str| Err(part("window".to_owned(), ExprError::new(text)));
+    Ok(match window {
+        None | Some(WindowSpec::Global(_)) => panes::global(plan),
+        Some(WindowSpec::Tumbling(size)) if size.0 <= 0 => return wrong("the size must not be 0"),
+        Some(WindowSpec::Tumbling(size)) => panes::sliding(plan, size.0, size.0),
+        Some(WindowSpec::Sliding(it)) if it.size.0 <= 0 || it.every.0 <= 0 => {
+            return wrong("`size` and `every` must not be 0");
+        }
+        Some(WindowSpec::Sliding(it)) if it.every > it.size => {
+            return wrong("`every` must not be longer than `size`: records between would be lost");
+        }
+        Some(WindowSpec::Sliding(it)) => panes::sliding(plan, it.size.0, it.every.0),
+        Some(WindowSpec::Session(gap)) if gap.0 <= 0 => return wrong("the gap must not be 0"),
+        Some(WindowSpec::Session(gap)) => session::session(plan, gap.0),
+        Some(WindowSpec::Count(it)) if it.size == 0 || it.every == 0 => {
+            return wrong("`size` and `every` must not be 0");
+        }
+        Some(WindowSpec::Count(it)) => count::count(plan, it.size, it.every),
+    })
+}
+
+fn key_column(input: &SchemaRef, name: &str) -> Result<usize, ExprError> {
+    let names =
+        || input.fields().iter().map(|it| it.name().as_str()).filter(|it| *it != TIME_COLUMN);
+    if !names().any(|it| it == name) {
+        let mut error = ExprError::new(format!("unknown column `{name}`"));
+        error.nearest = nearest(name, names());
+        let all: Vec<String> = names().map(|it| format!("`{it}`")).collect();
+        error.expected = Some(format!("one of {}", all.join(", ")));
+        return Err(error);
+    }
+    let index = input.index_of(name).map_err(|error| ExprError::new(error.to_string()))?;
+    tidemill_flow::partition::check_key_type(input.field(index).data_type())
+        .map_err(|error| ExprError::new(error.to_string()))?;
+    Ok(index)
+}
+
+fn output_schema(keys: &KeyPlan, aggregates: &Aggregates, bounds: bool, timed: bool) -> SchemaRef {
+    let mut fields: Vec<FieldRef> = keys.fields.clone();
+    let time = |name: &str| Arc::new(Field::new(name, time_type(), false));
+    if bounds {
+        fields.extend([time("window_start"), time("window_end")]);
+    }
+    for it in &aggregates.results {
+        fields.push(Arc::new(Field::new(&it.name, it.data_type.clone(), it.nullable)));
+    }
+    if timed {
+        fields.push(time(TIME_COLUMN));
+    }
+    Arc::new(Schema::new(fields))
+}
+
+/// One block with all that the aggregates look at.
+pub(crate) struct Prepared {
+    pub(crate) batch: RecordBatch,
+    pub(crate) keys: BlockKeys,
+    pub(crate) arguments: Columns,
+    pub(crate) times: Option<TimestampMicrosecondArray>,
+    hashes: Option<Vec<u64>>,
+}
+
+impl Windowed {
+    /// Evaluates keys and arguments of a block, once for all slices.
+    pub(crate) fn prepare(&self, block: &Block) -> Result<Prepared, OperatorError> {
+        let batch = block.batch();
+        let argument = |(_, expr, held): &(String, Expr, crate::aggregate::Held)| {
+            ArgColumn::new(&expr.evaluate(&batch)?, *held)
+        };
+        let arguments = self.aggregates.arguments.iter().map(argument).collect::<Result<_, _>>()?;
+        let keys = self.keys.read(&batch)?;
+        let hashes = self.keys.hashes(block)?;
+        let times = self
+            .time
+            .map(|index| batch.column(index).as_primitive::<TimestampMicrosecondType>().clone());
+        Ok(Prepared { batch, keys, arguments, times, hashes })
+    }
+}
+
+impl Prepared {
+    /// Key hashes by row.
+    pub(crate) fn hashes<'a>(&'a self, block: &'a Block) -> &'a [u64] {
+        match (&self.hashes, &block.routing) {
+            (Some(hashes), _) => hashes,
+            (None, Some(routing)) => &routing.hashes,
+            (None, None) => &[],
+        }
+    }
+
+    /// What the accumulators look at.
+    pub(crate) fn taken(&self) -> Taken<'_> {
+        let times = self.times.as_ref().map(|times| &times.values()[..]);
+        Taken { arguments: &self.arguments, times }
+    }
+
+    /// Event time of a row; 0 if there is none.
+    #[inline]
+    pub(crate) fn time(&self, row: usize) -> i64 {
+        self.times.as_ref().map_or(0, |times| times.value(row))
+    }
+
+    /// Sends rows to the output of late rows.
+    pub(crate) fn late(&self, rows: &[u32], output: &mut Output) -> Result<(), OperatorError> {
+        if !rows.is_empty() {
+            let rows = UInt32Array::from(rows.to_vec());
+            output.emit_to(1, take_record_batch(&self.batch, &rows).map_err(arrow_error)?);
+        }
+        Ok(())
+    }
+}
+
+/// Result rows of a lane on their way out.
+pub(crate) struct Emitter {
+    pub(crate) keys: KeyOut,
+    pub(crate) results: Results,
+    starts: Vec<i64>,
+    ends: Vec<i64>,
+    times: Vec<i64>,
+}
+
+impl Emitter {
+    pub(crate) fn new(plan: &Windowed) -> Self {
+        Self {
+            keys: KeyOut::new(&plan.keys),
+            results: Results::new(&plan.aggregates),
+            starts: Vec::new(),
+            ends: Vec::new(),
+            times: Vec::new(),
+        }
+    }
+
+    /// Says the bounds and the time of the next `count` rows.
+    pub(crate) fn bounds(&mut self, count: usize, (start, end): (i64, i64), time: i64) {
+        self.starts.extend(std::iter::repeat_n(start, count));
+        self.ends.extend(std::iter::repeat_n(end, count));
+        self.times.extend(std::iter::repeat_n(time, count));
+    }
+
+    /// Puts out what there is, if it is much.
+    pub(crate) fn flush_if_full(
+        &mut self,
+        plan: &Windowed,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        if self.times.len() >= ROWS_OUT_MAX { self.flush(plan, output) } else { Ok(()) }
+    }
+
+    /// Puts out what there is.
+    pub(crate) fn flush(
+        &mut self,
+        plan: &Windowed,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        let rows = self.times.len();
+        if rows == 0 {
+            return Ok(());
+        }
+        let time = |values: Vec<i64>| -> ArrayRef {
+            Arc::new(TimestampMicrosecondArray::from(values).with_timezone("UTC"))
+        };
+        let mut columns = self.keys.finish(&plan.keys)?;
+        let (starts, ends) = (std::mem::take(&mut self.starts), std::mem::take(&mut self.ends));
+        if plan.bounds {
+            columns.extend([time(starts), time(ends)]);
+        }
+        columns.extend(self.results.finish(&plan.aggregates)?);
+        let times = std::mem::take(&mut self.times);
+        if plan.time.is_some() {
+            columns.push(time(times));
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let schema = Arc::clone(&plan.output);
+        let batch = RecordBatch::try_new_with_options(schema, columns, &options);
+        output.emit(batch.map_err(arrow_error)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,238 @@
+//! Count windows: after every so many records of a key, aggregates over its last records.
+//!
+//! ```text
+//! records   [pane][pane][pane][pane]          a pane: the greatest common divisor of size, every
+//! queue     front: ready sums of what is left to leave │ back: panes, and their sum
+//! ```
+//!
+//! The queue is two stacks, so a record costs the same however large the window is: every pane is
+//! merged a constant number of times between coming and leaving. Order is kept for `first`, `last`.
+
+use super::panes::greatest_common_divisor;
+use super::{Emitter, Prepared, Windowed};
+use crate::aggregate::Cells;
+use crate::groups::Groups;
+use std::sync::Arc;
+use tidemill_flow::{
+    Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
+};
+use tidemill_types::SliceId;
+
+/// Windows larger than this keep everything, and so need no panes.
+const UNBOUNDED: u64 = 1 << 40;
+
+/// The window of one key; numbers are those of accumulators.
+#[derive(Debug, Default)]
+struct Window {
+    records: u64,
+    /// The pane that is being filled.
+    filling: Option<u32>,
+    in_pane: u64,
+    /// Sums from here to the end of the front, the next to leave last.
+    front: Vec<u32>,
+    /// Panes after the front, oldest first.
+    back: Vec<u32>,
+    /// Sum of the back.
+    back_sum: Option<u32>,
+}
+
+/// Windows of one slice.
+struct Windows {
+    keys: Groups,
+    windows: Vec<Window>,
+    cells: Cells,
+    free: Vec<u32>,
+}
+
+#[derive(Clone)]
+struct Factory {
+    plan: Arc<Windowed>,
+    every: u64,
+    /// Records of a pane, and panes of a window.
+    pane: u64,
+    panes: u64,
+}
+
+struct Lane {
+    factory: Factory,
+    emitter: Emitter,
+}
+
+/// Windows over the last `size` records, put out after every `every`.
+pub(super) fn count(plan: Arc<Windowed>, size: u64, every: u64) -> Arc<dyn OperatorFactory> {
+    let whole = |it: u64| i64::try_from(it).unwrap_or(i64::MAX);
+    let pane = greatest_common_divisor(whole(size), whole(every)).unsigned_abs();
+    let (pane, panes) = if size >= UNBOUNDED { (u64::MAX, u64::MAX) } else { (pane, size / pane) };
+    Arc::new(Factory { plan, every, pane, panes })
+}
+
+impl OperatorFactory for Factory {
+    fn outputs(&self) -> Vec<arrow_schema::SchemaRef> {
+        vec![Arc::clone(&self.plan.output), Arc::clone(&self.plan.input)]
+    }
+
+    fn operator(&self) -> Box<dyn Operator> {
+        Box::new(Lane { emitter: Emitter::new(&self.plan), factory: self.clone() })
+    }
+
+    fn state(&self, _: SliceId) -> SliceState {
+        Box::new(Windows {
+            keys: Groups::new(&self.plan.keys),
+            windows: Vec::new(),
+            cells: Cells::new(&self.plan.aggregates),
+            free: Vec::new(),
+        })
+    }
+}
+
+impl Windows {
+    fn fresh(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.cells.resize(self.cells.groups() + 1);
+            self.cells.groups() as u32 - 1
+        })
+    }
+
+    fn release(&mut self, cell: u32) {
+        self.cells.clear(cell as usize);
+        self.free.push(cell);
+    }
+
+    /// Adds the accumulators of `from` to those of `to`.
+    fn add(&mut self, plan: &Windowed, to: u32, from: u32) -> Result<(), OperatorError> {
+        let mut copy = Cells::new(&plan.aggregates);
+        copy.resize(1);
+        copy.merge(&plan.aggregates, 0, &self.cells, from as usize)?;
+        self.cells.merge(&plan.aggregates, to as usize, &copy, 0)
+    }
+
+    /// The full pane goes to the back; the oldest leaves if the window is full.
+    fn end_pane(&mut self, it: &Factory, key: usize) -> Result<(), OperatorError> {
+        let Some(pane) = self.windows[key].filling.take() else { return Ok(()) };
+        self.windows[key].in_pane = 0;
+        let held = self.windows[key].front.len() + self.windows[key].back.len();
+        if held as u64 >= it.panes {
+            self.leave(it, key)?;
+        }
+        let sum = match self.windows[key].back_sum {
+            Some(sum) => sum,
+            None => {
+                let sum = self.fresh();
+                self.windows[key].back_sum = Some(sum);
+                sum
+            }
+        };
+        self.add(&it.plan, sum, pane)?;
+        self.windows[key].back.push(pane);
+        Ok(())
+    }
+
+    /// The oldest pane leaves. An empty front is first made of the back: sums from each pane to
+    /// the last, so that the front always has the sum of what is left in it.
+    fn leave(&mut self, it: &Factory, key: usize) -> Result<(), OperatorError> {
+        if self.windows[key].front.is_empty() {
+            let back = std::mem::take(&mut self.windows[key].back);
+            let mut newer: Option<u32> = None;
+            for pane in back.into_iter().rev() {
+                if let Some(newer) = newer {
+                    self.add(&it.plan, pane, newer)?;
+                }
+                newer = Some(pane);
+                self.windows[key].front.push(pane);
+            }
+            if let Some(sum) = self.windows[key].back_sum.take() {
+                self.release(sum);
+            }
+        }
+        if let Some(oldest) = self.windows[key].front.pop() {
+            self.release(oldest);
+        }
+        Ok(())
+    }
+
+    /// The accumulators of the whole window, in a new cell.
+    fn whole(&mut self, it: &Factory, key: usize) -> Result<u32, OperatorError> {
+        let window = &self.windows[key];
+        let parts = [window.front.last().copied(), window.back_sum, window.filling];
+        let whole = self.fresh();
+        for part in parts.into_iter().flatten() {
+            self.add(&it.plan, whole, part)?;
+        }
+        Ok(whole)
+    }
+}
+
+impl Lane {
+    fn take_row(
+        &mut self,
+        state: &mut Windows,
+        row: usize,
+        (block, prepared): (&Block, &Prepared),
+    ) -> Result<(), OperatorError> {
+        let it = &self.factory;
+        let plan = &it.plan;
+        let key = state.keys.group(&prepared.keys, prepared.hashes(block), row) as usize;
+        if state.windows.len() <= key {
+            state.windows.resize_with(key + 1, Window::default);
+        }
+        let cell = match state.windows[key].filling {
+            Some(cell) => cell,
+            None => {
+                let cell = state.fresh();
+                state.windows[key].filling = Some(cell);
+                cell
+            }
+        };
+        state.cells.update(&plan.aggregates, prepared.taken(), &[row as u32], &[cell])?;
+        let window = &mut state.windows[key];
+        window.records += 1;
+        window.in_pane += 1;
+        let (is_full, is_due) = (window.in_pane == it.pane, window.records % it.every == 0);
+        if is_full {
+            state.end_pane(it, key)?;
+        }
+        if is_due {
+            let only = state.windows[key].filling.filter(|_| it.panes == u64::MAX);
+            let whole = match only {
+                Some(cell) => cell,
+                None => state.whole(it, key)?,
+            };
+            state.keys.write(std::iter::once(key), &mut self.emitter.keys);
+            let results = &mut self.emitter.results;
+            state.cells.read(&plan.aggregates, std::iter::once(whole as usize), results);
+            self.emitter.bounds(1, (0, 0), prepared.time(row));
+            if only.is_none() {
+                state.release(whole);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Operator for Lane {
+    fn cycle(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        let plan = Arc::clone(&self.factory.plan);
+        let blocks = input.port(0);
+        let prepared =
+            blocks.iter().map(|block| plan.prepare(block)).collect::<Result<Vec<_>, _>>()?;
+        for slice in context.slices.clone().map(SliceId) {
+            let state: &mut Windows = context.state(slice);
+            for (block, prepared) in blocks.iter().zip(&prepared) {
+                let mut outcome = Ok(());
+                block.rows_of(slice).for_each(|row| {
+                    if outcome.is_ok() {
+                        outcome = self.take_row(state, row, (block, prepared));
+                    }
+                });
+                outcome?;
+                self.emitter.flush_if_full(&plan, output)?;
+            }
+        }
+        self.emitter.flush(&plan, output)
+    }
+}

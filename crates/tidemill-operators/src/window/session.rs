@@ -1,0 +1,245 @@
+//! Session windows: a key's records that lie closer together than the gap are one window.
+//!
+//! A record opens a window from its time to its time and the gap; windows of a key that touch are
+//! one. It runs from the first record to the last and the gap.
+
+use super::{Emitter, Prepared, Windowed};
+use crate::aggregate::Cells;
+use crate::groups::Groups;
+use std::sync::Arc;
+use tidemill_flow::{
+    Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
+};
+use tidemill_types::SliceId;
+
+/// An open session of a key.
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    first: i64,
+    last: i64,
+    /// Its accumulators.
+    cell: u32,
+    /// Number in the order of opening, to keep results in that order.
+    number: u64,
+}
+
+/// Sessions of one slice.
+struct Sessions {
+    keys: Groups,
+    /// By key.
+    open: Vec<Vec<Session>>,
+    cells: Cells,
+    free: Vec<u32>,
+    opened: u64,
+    /// No session ends before this.
+    earliest_end: i64,
+}
+
+#[derive(Clone)]
+struct Factory {
+    plan: Arc<Windowed>,
+    gap: i64,
+}
+
+struct Lane {
+    factory: Factory,
+    emitter: Emitter,
+    rows: Vec<u32>,
+    cells: Vec<u32>,
+    late: Vec<u32>,
+    merges: Vec<(u32, u32)>,
+}
+
+/// Windows that end after a silence of `gap` microseconds.
+pub(super) fn session(plan: Arc<Windowed>, gap: i64) -> Arc<dyn OperatorFactory> {
+    Arc::new(Factory { plan, gap })
+}
+
+impl OperatorFactory for Factory {
+    fn outputs(&self) -> Vec<arrow_schema::SchemaRef> {
+        vec![Arc::clone(&self.plan.output), Arc::clone(&self.plan.input)]
+    }
+
+    fn operator(&self) -> Box<dyn Operator> {
+        Box::new(Lane {
+            emitter: Emitter::new(&self.plan),
+            factory: self.clone(),
+            rows: Vec::new(),
+            cells: Vec::new(),
+            late: Vec::new(),
+            merges: Vec::new(),
+        })
+    }
+
+    fn state(&self, _: SliceId) -> SliceState {
+        Box::new(Sessions {
+            keys: Groups::new(&self.plan.keys),
+            open: Vec::new(),
+            cells: Cells::new(&self.plan.aggregates),
+            free: Vec::new(),
+            opened: 0,
+            earliest_end: i64::MAX,
+        })
+    }
+
+    fn wants_time(&self) -> bool {
+        true
+    }
+}
+
+impl Sessions {
+    /// The accumulators of the session of a record; sessions that it joins go to `merges`.
+    fn cell(&mut self, key: usize, time: i64, gap: i64, merges: &mut Vec<(u32, u32)>) -> u32 {
+        if self.open.len() <= key {
+            self.open.resize_with(key + 1, Vec::new);
+        }
+        let sessions = &mut self.open[key];
+        let touches = |it: &Session| time - it.last < gap && it.first - time < gap;
+        let cell = match sessions.iter().position(touches) {
+            Some(index) => {
+                sessions[index].first = sessions[index].first.min(time);
+                sessions[index].last = sessions[index].last.max(time);
+                let mut joined = sessions[index];
+                sessions.retain(|it| {
+                    let other = it.cell != joined.cell;
+                    let apart = it.first - joined.last >= gap || joined.first - it.last >= gap;
+                    if other && !apart {
+                        merges.push((joined.cell, it.cell));
+                        joined.first = joined.first.min(it.first);
+                        joined.last = joined.last.max(it.last);
+                    }
+                    other && apart
+                });
+                sessions.push(joined);
+                sessions.sort_by_key(|it| it.number);
+                joined.cell
+            }
+            None => {
+                let cell = self.free.pop().unwrap_or_else(|| {
+                    self.cells.resize(self.cells.groups() + 1);
+                    self.cells.groups() as u32 - 1
+                });
+                self.opened += 1;
+                sessions.push(Session { first: time, last: time, cell, number: self.opened });
+                cell
+            }
+        };
+        self.earliest_end = self.earliest_end.min(time.saturating_add(gap));
+        cell
+    }
+}
+
+impl Lane {
+    fn take_slice(
+        &mut self,
+        state: &mut Sessions,
+        slice: SliceId,
+        (block, prepared): (&Block, &Prepared),
+        before: i64,
+    ) -> Result<(), OperatorError> {
+        let hashes = prepared.hashes(block);
+        let gap = self.factory.gap;
+        let mut outcome = Ok(());
+        block.rows_of(slice).for_each(|row| {
+            let time = prepared.time(row);
+            if time.saturating_add(gap) <= before {
+                self.late.push(row as u32);
+                return;
+            }
+            let key = state.keys.group(&prepared.keys, hashes, row) as usize;
+            let cell = state.cell(key, time, gap, &mut self.merges);
+            self.rows.push(row as u32);
+            self.cells.push(cell);
+            if !self.merges.is_empty() && outcome.is_ok() {
+                outcome = self.apply(state, prepared);
+            }
+        });
+        outcome?;
+        self.apply(state, prepared)
+    }
+
+    /// Takes the rows gathered so far, then joins sessions that a row has bridged.
+    fn apply(&mut self, state: &mut Sessions, prepared: &Prepared) -> Result<(), OperatorError> {
+        let plan = &self.factory.plan.aggregates;
+        state.cells.update(plan, prepared.taken(), &self.rows, &self.cells)?;
+        self.rows.clear();
+        self.cells.clear();
+        for (to, from) in self.merges.drain(..) {
+            state.cells.merge_within(plan, to as usize, from as usize)?;
+            state.free.push(from);
+        }
+        Ok(())
+    }
+
+    /// Puts out the sessions of a slice that have ended.
+    fn close(
+        &mut self,
+        state: &mut Sessions,
+        now: i64,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        let (gap, plan) = (self.factory.gap, Arc::clone(&self.factory.plan));
+        let mut closed: Vec<(i64, u64, usize, Session)> = Vec::new();
+        state.earliest_end = i64::MAX;
+        for (key, sessions) in state.open.iter_mut().enumerate() {
+            sessions.retain(|it| {
+                let end = it.last.saturating_add(gap);
+                if end <= now {
+                    closed.push((end, it.number, key, *it));
+                } else {
+                    state.earliest_end = state.earliest_end.min(end);
+                }
+                end > now
+            });
+        }
+        closed.sort_by_key(|(end, number, _, _)| (*end, *number));
+        for (end, _, key, session) in closed {
+            let cell = session.cell as usize;
+            state.keys.write(std::iter::once(key), &mut self.emitter.keys);
+            let results = &mut self.emitter.results;
+            state.cells.read(&plan.aggregates, std::iter::once(cell), results);
+            self.emitter.bounds(1, (session.first, end), end - 1);
+            state.cells.clear(cell);
+            state.free.push(session.cell);
+            self.emitter.flush_if_full(&plan, output)?;
+        }
+        if state.earliest_end == i64::MAX {
+            // Nothing is open: keys that may never come again are forgotten.
+            state.keys.reset();
+            state.open.clear();
+        }
+        Ok(())
+    }
+}
+
+impl Operator for Lane {
+    fn cycle(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        let (before, now) = (context.watermark_before.0, context.watermark.0);
+        let blocks = input.port(0);
+        let prepared = blocks
+            .iter()
+            .map(|block| self.factory.plan.prepare(block))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut late = vec![Vec::new(); blocks.len()];
+        for slice in context.slices.clone().map(SliceId) {
+            let state: &mut Sessions = context.state(slice);
+            for (nth, (block, prepared)) in blocks.iter().zip(&prepared).enumerate() {
+                self.take_slice(state, slice, (block, prepared), before)?;
+                late[nth].append(&mut self.late);
+            }
+            if state.earliest_end <= now {
+                self.close(state, now, output)?;
+            }
+        }
+        self.emitter.flush(&self.factory.plan, output)?;
+        for (prepared, rows) in prepared.iter().zip(&late) {
+            prepared.late(rows, output)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,368 @@
+//! Every window and aggregate against a naive model, over many cycles, slices and lanes.
+
+use super::*;
+use arrow_array::{Array, Float64Array, Int64Array, StringArray};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use tidemill_flow::{Partition, trial::Trial};
+use tidemill_types::{
+    Micros, Span,
+    job::{CountWindow, EmptySpec, SlidingWindow},
+};
+
+/// key, value, time
+type Record = (i64, Option<f64>, i64);
+
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("key", DataType::Int64, false),
+        Field::new("value", DataType::Float64, true),
+        Field::new("name", DataType::Utf8, true),
+        Field::new(TIME_COLUMN, time_type(), false),
+    ]))
+}
+
+fn batch(records: &[Record]) -> RecordBatch {
+    let times: Vec<i64> = records.iter().map(|it| it.2).collect();
+    let names = records.iter().map(|it| it.1.map(|value| format!("v{value}")));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(records.iter().map(|it| it.0))),
+        Arc::new(Float64Array::from_iter(records.iter().map(|it| it.1))),
+        Arc::new(StringArray::from_iter(names)),
+        Arc::new(TimestampMicrosecondArray::from(times).with_timezone("UTC")),
+    ];
+    RecordBatch::try_new(schema(), columns).expect("columns of the schema")
+}
+
+fn calls() -> Named<String> {
+    [
+        ("n", "count(*)"),
+        ("values", "count(value)"),
+        ("distinct", "count(distinct value)"),
+        ("sum", "sum(value)"),
+        ("ints", "sum(key)"),
+        ("mean", "avg(value)"),
+        ("var", "var_samp(value)"),
+        ("dev", "stddev_pop(value)"),
+        ("least", "min(value)"),
+        ("most", "max(name)"),
+        ("first", "first(value)"),
+        ("last", "last(name)"),
+        ("big", "count(*) filter (where value > 5)"),
+        ("median", "median(value)"),
+    ]
+    .into_iter()
+    .map(|(name, sql)| (name.to_owned(), sql.to_owned()))
+    .collect()
+}
+
+/// A result: key, bounds, then the aggregates as text with few digits.
+type Row = (i64, i64, i64, String);
+
+fn digits(value: Option<f64>) -> String {
+    // Adding 0 makes one zero of two.
+    value.map_or("-".to_owned(), |it| format!("{:.6}", (it * 1e6).round() / 1e6 + 0.0))
+}
+
+fn naive(records: &[&Record], bounds: (i64, i64)) -> Row {
+    let values: Vec<f64> = records.iter().filter_map(|it| it.1).collect();
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let m2: f64 = values.iter().map(|it| (it - mean).powi(2)).sum();
+    let mut sorted = values.clone();
+    sorted.sort_by(f64::total_cmp);
+    let mut distinct = sorted.clone();
+    distinct.dedup();
+    let some = |value: f64| (!values.is_empty()).then_some(value);
+    let names = || values.iter().map(|it| format!("v{it}"));
+    let there = || records.iter().filter(|it| it.1.is_some());
+    // `min_by_key` gives the first of equals, `max_by_key` the last.
+    let first = there().min_by_key(|it| it.2).and_then(|it| it.1);
+    let last = there().max_by_key(|it| it.2).and_then(|it| it.1);
+    let text = |name: Option<String>| name.unwrap_or("-".to_owned());
+    let cells = [
+        records.len().to_string(),
+        values.len().to_string(),
+        distinct.len().to_string(),
+        digits(some(values.iter().sum())),
+        records.iter().map(|it| it.0).sum::<i64>().to_string(),
+        digits(some(mean)),
+        digits((values.len() > 1).then(|| m2 / (n - 1.0))),
+        digits(some((m2 / n).sqrt())),
+        digits(sorted.first().copied()),
+        text(names().max()),
+        digits(first),
+        text(last.map(|it| format!("v{it}"))),
+        values.iter().filter(|it| **it > 5.0).count().to_string(),
+    ];
+    (records[0].0, bounds.0, bounds.1, cells.join(" "))
+}
+
+fn rows_of(batch: &RecordBatch) -> Vec<Row> {
+    let int = |name: &str, row: usize| match batch.column_by_name(name) {
+        Some(column) => {
+            let column = arrow_cast::cast(column, &DataType::Int64).expect("a number");
+            column.as_primitive::<arrow_array::types::Int64Type>().value(row)
+        }
+        None => 0,
+    };
+    let cell = |column: &ArrayRef, row: usize| {
+        if column.is_null(row) {
+            return "-".to_owned();
+        }
+        match column.data_type() {
+            DataType::Float64 => {
+                digits(Some(column.as_primitive::<arrow_array::types::Float64Type>().value(row)))
+            }
+            DataType::Utf8 => column.as_string::<i32>().value(row).to_owned(),
+            _ => {
+                let column = column.as_primitive::<arrow_array::types::Int64Type>();
+                column.value(row).to_string()
+            }
+        }
+    };
+    let row = |row: usize| {
+        let names = calls();
+        // The median is a sketch's: it is checked for being within the values.
+        let cells = names.keys().filter(|it| *it != "median");
+        let cells = cells.map(|name| cell(batch.column_by_name(name).expect("a result"), row));
+        let cells: Vec<String> = cells.collect();
+        (int("key", row), int("window_start", row), int("window_end", row), cells.join(" "))
+    };
+    (0..batch.num_rows()).map(row).collect()
+}
+
+/// Runs records in cycles of `per_cycle` and gives all results, and how many records were late.
+fn run(
+    records: &[Record],
+    window: &WindowSpec,
+    (per_cycle, slices, lanes): (usize, u32, u32),
+    lateness: i64,
+) -> (Vec<Row>, usize) {
+    let factory = windowed(&schema(), &["key".to_owned()], Some(window), &calls()).expect("right");
+    let mut trial = Trial::new(factory, vec![Partition::Key(vec![0])], slices, lanes);
+    let (mut rows, mut late, mut most) = (Vec::new(), 0, i64::MIN);
+    let mut take = |written: Vec<(usize, RecordBatch)>| {
+        for (port, batch) in written {
+            match port {
+                0 => rows.extend(rows_of(&batch)),
+                _ => late += batch.num_rows(),
+            }
+        }
+    };
+    for part in records.chunks(per_cycle) {
+        most = part.iter().map(|it| it.2).fold(most, i64::max);
+        let watermark = Micros(most - lateness);
+        take(trial.cycle(vec![vec![batch(part)]], watermark, false).expect("it runs"));
+    }
+    take(trial.cycle(vec![vec![]], Micros::MAX, true).expect("it runs"));
+    (rows, late)
+}
+
+fn by_key(records: &[Record]) -> BTreeMap<i64, Vec<&Record>> {
+    let mut keys: BTreeMap<i64, Vec<&Record>> = BTreeMap::new();
+    records.iter().for_each(|it| keys.entry(it.0).or_default().push(it));
+    keys
+}
+
+fn expected(records: &[Record], window: &WindowSpec) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for records in by_key(records).into_values() {
+        match window {
+            WindowSpec::Global(_) => rows.push(naive(&records, (0, 0))),
+            WindowSpec::Tumbling(size) => slide(&records, size.0, size.0, &mut rows),
+            WindowSpec::Sliding(it) => slide(&records, it.size.0, it.every.0, &mut rows),
+            WindowSpec::Session(gap) => {
+                let mut sorted = records.clone();
+                sorted.sort_by_key(|it| it.2);
+                let parts: Vec<i64> = sorted
+                    .chunk_by(|a, b| b.2 - a.2 < gap.0)
+                    .map(|part| part[0].2)
+                    .chain([i64::MAX])
+                    .collect();
+                for pair in parts.windows(2) {
+                    let inside = |it: &&&Record| (pair[0]..pair[1]).contains(&it.2);
+                    let part: Vec<&Record> = records.iter().filter(inside).copied().collect();
+                    let last = part.iter().map(|it| it.2).max().expect("not empty");
+                    rows.push(naive(&part, (pair[0], last + gap.0)));
+                }
+            }
+            WindowSpec::Count(it) => {
+                for end in (it.every as usize..=records.len()).step_by(it.every as usize) {
+                    let start = end.saturating_sub(it.size as usize);
+                    rows.push(naive(&records[start..end], (0, 0)));
+                }
+            }
+        }
+    }
+    rows
+}
+
+fn slide(records: &[&Record], size: i64, every: i64, rows: &mut Vec<Row>) {
+    let starts: std::collections::BTreeSet<i64> = records
+        .iter()
+        .flat_map(|it| {
+            let last = it.2.div_euclid(every) * every;
+            (0..).map(move |nth| last - nth * every).take_while(move |start| it.2 < start + size)
+        })
+        .collect();
+    for start in starts {
+        let inside = |it: &&&Record| (start..start + size).contains(&it.2);
+        let part: Vec<&Record> = records.iter().filter(inside).copied().collect();
+        rows.push(naive(&part, (start, start + size)));
+    }
+}
+
+fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
+    rows.sort();
+    rows
+}
+
+fn windows() -> impl Strategy<Value = WindowSpec> {
+    prop_oneof![
+        Just(WindowSpec::Global(EmptySpec {})),
+        (1_i64..60).prop_map(|size| WindowSpec::Tumbling(Span(size))),
+        (1_i64..60, 1_i64..20).prop_map(|(more, every)| {
+            let size = Span(every + more);
+            WindowSpec::Sliding(SlidingWindow { size, every: Span(every) })
+        }),
+        (1_i64..30).prop_map(|gap| WindowSpec::Session(Span(gap))),
+        (1_u64..12, 1_u64..6)
+            .prop_map(|(size, every)| WindowSpec::Count(CountWindow { size, every })),
+        (1_u64..6).prop_map(|every| WindowSpec::Count(CountWindow { size: u64::MAX, every })),
+    ]
+}
+
+fn records() -> impl Strategy<Value = Vec<Record>> {
+    let value = prop::option::weighted(0.8, (-8_i32..16).prop_map(|it| f64::from(it) / 2.0));
+    prop::collection::vec((0_i64..5, value, -50_i64..200), 1..120)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn results_are_those_of_the_model(
+        records in records(),
+        window in windows(),
+        per_cycle in 1_usize..40,
+        lanes in 1_u32..4,
+    ) {
+        // Lateness is so long that no record is late, in whatever order they come.
+        let (rows, late) = run(&records, &window, (per_cycle, 8, lanes), 1_000);
+        prop_assert_eq!(late, 0);
+        prop_assert_eq!(sorted(rows), sorted(expected(&records, &window)));
+    }
+
+    #[test]
+    fn lanes_do_not_show(
+        records in records(),
+        window in windows(),
+        per_cycle in 1_usize..40,
+        lateness in 0_i64..60,
+    ) {
+        let one = run(&records, &window, (per_cycle, 8, 1), lateness);
+        for lanes in [2, 3, 8] {
+            prop_assert_eq!(&run(&records, &window, (per_cycle, 8, lanes), lateness), &one);
+        }
+    }
+
+    #[test]
+    fn the_cut_of_cycles_does_not_show_for_records_in_order(
+        mut records in records(),
+        window in windows(),
+        per_cycle in 1_usize..40,
+    ) {
+        records.sort_by_key(|it| it.2);
+        let (whole, _) = run(&records, &window, (usize::MAX, 8, 1), 0);
+        let (cut, late) = run(&records, &window, (per_cycle, 8, 1), 0);
+        prop_assert_eq!(late, 0);
+        prop_assert_eq!(sorted(cut), sorted(whole));
+    }
+
+    #[test]
+    fn every_record_counts_once_or_is_late(
+        records in records(),
+        size in 1_i64..60,
+        per_cycle in 1_usize..10,
+        lateness in 0_i64..40,
+    ) {
+        let window = WindowSpec::Tumbling(Span(size));
+        let (rows, late) = run(&records, &window, (per_cycle, 8, 2), lateness);
+        let counted = rows.iter().map(|it| {
+            it.3.split(' ').next().and_then(|n| n.parse::<usize>().ok()).expect("a count")
+        });
+        prop_assert_eq!(counted.sum::<usize>() + late, records.len());
+        let mut bounds: Vec<_> = rows.iter().map(|it| (it.0, it.1)).collect();
+        bounds.sort_unstable();
+        prop_assert!(bounds.windows(2).all(|pair| pair[0] != pair[1]), "a window came out twice");
+    }
+}
+
+#[test]
+fn a_late_row_goes_whole_to_its_output() {
+    let factory =
+        windowed(&schema(), &["key".to_owned()], Some(&WindowSpec::Tumbling(Span(10))), &calls());
+    let mut trial = Trial::new(factory.expect("right"), vec![Partition::Key(vec![0])], 4, 1);
+    let first = trial.cycle(vec![vec![batch(&[(1, None, 25)])]], Micros(25), false);
+    assert!(first.expect("it runs").is_empty());
+    let late = [(1, Some(2.0), 19), (1, Some(3.0), 20)];
+    let written = trial.cycle(vec![vec![batch(&late)]], Micros(25), false).expect("it runs");
+    assert_eq!(written.len(), 1);
+    assert_eq!((written[0].0, &written[0].1), (1, &batch(&late[..1])));
+}
+
+#[test]
+fn an_aggregate_over_nothing_is_one_row_without_a_key_and_none_with() {
+    let run = |key: &[String]| {
+        let calls: Named<String> =
+            [("n", "count(*)"), ("s", "sum(value)")].map(|(a, b)| (a.into(), b.into())).into();
+        let factory = windowed(&schema(), key, None, &calls).expect("right");
+        let mut trial = Trial::new(factory, vec![Partition::One], 1, 1);
+        trial.cycle(vec![vec![]], Micros::MAX, true).expect("it runs")
+    };
+    let rows = run(&[]);
+    assert_eq!(rows[0].1.num_rows(), 1);
+    assert!(rows[0].1.column(1).is_null(0));
+    assert!(run(&["key".to_owned()]).is_empty());
+}
+
+#[test]
+fn a_quantile_is_near() {
+    let records: Vec<Record> = (0..1_000).map(|it| (1, Some(f64::from(it)), 0)).collect();
+    let calls: Named<String> = [("q".to_owned(), "quantile(value, 0.9)".to_owned())].into();
+    let factory = windowed(&schema(), &[], None, &calls).expect("right");
+    let mut trial = Trial::new(factory, vec![Partition::One], 1, 1);
+    let rows = trial.cycle(vec![vec![batch(&records)]], Micros::MAX, true).expect("it runs");
+    let q = rows[0].1.column(0).as_primitive::<arrow_array::types::Float64Type>().value(0);
+    assert!((890.0..910.0).contains(&q), "{q}");
+}
+
+#[test]
+fn a_sum_beyond_64_bits_is_an_error() {
+    let calls: Named<String> = [("s".to_owned(), "sum(key)".to_owned())].into();
+    let factory = windowed(&schema(), &[], None, &calls).expect("right");
+    let mut trial = Trial::new(factory, vec![Partition::One], 1, 1);
+    let records = [(i64::MAX, None, 0), (1, None, 0)];
+    let error = trial.cycle(vec![vec![batch(&records)]], Micros::MAX, true);
+    assert!(error.expect_err("an overflow").message.contains("beyond 64 bits"));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_by_part() {
+    let refused = |key: &str, window: WindowSpec, call: &str, part: &str, near: Option<&str>| {
+        let calls: Named<String> = [("x".to_owned(), call.to_owned())].into();
+        let made = windowed(&schema(), &[key.to_owned()], Some(&window), &calls);
+        let error = made.err().expect("refused");
+        assert_eq!((error.part.as_str(), error.error.nearest.as_deref()), (part, near));
+    };
+    let day = || WindowSpec::Tumbling(Span(1));
+    refused("kee", day(), "count(*)", "key[0]", Some("key"));
+    refused("key", day(), "cuont(*)", "aggregate.x", Some("count"));
+    refused("key", day(), "sum(valeu)", "aggregate.x", Some("value"));
+    refused("key", day(), "sum(name)", "aggregate.x", None);
+    refused("key", day(), "quantile(value, 2)", "aggregate.x", None);
+    refused("key", WindowSpec::Tumbling(Span(0)), "count(*)", "window", None);
+    let gap = SlidingWindow { size: Span(1), every: Span(2) };
+    refused("key", WindowSpec::Sliding(gap), "count(*)", "window", None);
+}
