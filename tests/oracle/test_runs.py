@@ -1,0 +1,214 @@
+"""What must hold of whole runs: the same bytes whatever the threads and whatever fails, bad lines
+set aside, a clean stop, refusals that name the place."""
+
+import hashlib
+import json
+import random
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from mill import SOURCES
+
+# Every kind of state: windows, sessions, counts, a join, a table, the largest rows, seen keys.
+STAGES = """
+late: {from: flights, where: dep_delay > 15}
+daily: {from: late, key: [carrier], window: {tumbling: 1d}, aggregate: {n: count(*), mean: avg(dep_delay), tails: approx_distinct(tailnum), half: median(dep_delay)}, late: too_late}
+top: {from: daily, top: {k: 3, by: mean, per: [window_start]}}
+sessions: {from: flights, key: [origin, dest], window: {session: 2h}, aggregate: {n: count(*), far: stddev_samp(air_time)}}
+fives: {from: flights, key: [carrier], window: {count: {size: 5, every: 2}}, aggregate: {mean: avg(dep_delay), opening: first(id)}}
+pairs: {join: {left: late, right: weather, on: [origin], within: 30m, kind: left}}
+windy: {from: pairs, select: {id: id, temp: temp, gust: wind_gust}}
+first: {from: flights, select: {id: id, carrier: carrier, dest: dest}, dedup: {on: [carrier, dest]}}
+named: {join: {left: first, table: airlines, on: [carrier], kind: left}}
+whole: {from: flights, window: {global: {}}, aggregate: {n: count(*), mean: avg(arr_delay), var: var_pop(arr_delay)}}
+"""
+SINKS = "top sessions fives windy named whole too_late"
+INPUTS = ("flights", "weather", "airlines")
+HEAD = "cycle: {records: 1000}"
+
+
+def digests(mill):
+    return {name: hashlib.sha256((mill.folder / f"{name}.ndjson").read_bytes()).hexdigest() for name in SINKS.split()}
+
+
+def clear(mill):
+    for name in SINKS.split():
+        (mill.folder / f"{name}.ndjson").unlink(missing_ok=True)
+
+
+def test_the_same_bytes_whatever_the_threads(mill):
+    mill.write(STAGES, SINKS, INPUTS, HEAD)
+    expected = None
+    for threads in (1, 2, 3, 2):
+        clear(mill)
+        mill.run("--set", f"parallelism={threads}")
+        found = digests(mill)
+        expected = expected or found
+        assert found == expected, f"with {threads} threads"
+    for name in SINKS.split():
+        rows = mill.rows(name)
+        assert rows or name == "too_late", f"{name} is empty and shows nothing"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_same_bytes_after_kills(mill, seed):
+    mill.write(STAGES, SINKS, INPUTS, HEAD)
+    began = time.monotonic()
+    mill.run("--data", "undisturbed")
+    seconds = time.monotonic() - began
+    expected = digests(mill)
+    clear(mill)
+
+    chance = random.Random(seed)
+    kills = runs = 0
+    while True:
+        more = ["--resume"] if runs else []
+        runs += 1
+        process = subprocess.Popen(
+            mill.command("--quiet", "--data", "killed", *more), cwd=mill.folder,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        # After some kills the job is left in peace, so that the test ends.
+        patience = chance.uniform(0.02, 1) * seconds if kills < 4 else 60
+        try:
+            output, _ = process.communicate(timeout=patience)
+            assert process.returncode == 0, f"run {runs}: exit {process.returncode}\n{output}"
+            break
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            kills += 1
+            assert kills <= 4, f"run {runs} did not end in {patience} s"
+    assert kills > 0, "nothing was killed"
+    assert digests(mill) == expected, f"after {kills} kills"
+
+
+BAD = [
+    b"this is no JSON",
+    b'{"id":-1,"ts":1357035300000',
+    b"[1,2,3]",
+    b'{"id":-1,"ts":1357035300000,"carrier":"UA","distance":"far"}',
+    b'{"id":-1,"ts":"the day after","carrier":"UA","distance":1}',
+    b'{"id":-1,"ts":1357035300000,"carrier":"U\xff\xfe","distance":1}',
+    b'"text"',
+    b"}{",
+]
+
+
+def test_bad_lines_are_set_aside(mill):
+    stages = """
+far: {from: flights, where: distance > 1000, select: {id: id, carrier: carrier, distance: distance}}
+counts: {from: flights, key: [carrier], window: {tumbling: 1d}, aggregate: {n: count(*), miles: sum(distance)}}
+"""
+    clean = mill.results(stages, "far counts")
+    lines = (mill.inputs / "flights.ndjson").read_bytes().splitlines()
+    places = sorted(random.Random(5).sample(range(20_000, len(lines)), len(BAD)))
+    numbers = []
+    for count, (place, bad) in enumerate(zip(places, BAD)):
+        lines.insert(place + count, bad)
+        numbers.append(place + count + 1)
+    (mill.folder / "bad.ndjson").write_bytes(b"\n".join(lines) + b"\n")
+    source = "flights: {file: {path: bad.ndjson, format: json}, time: {field: ts}}"
+    mill.write(stages, "far counts dead_letter", [source])
+    ran = mill.run()
+    for name in ("far", "counts"):
+        assert sorted(map(json.dumps, mill.rows(name))) == sorted(map(json.dumps, clean[name])), name
+    letters = mill.rows("dead_letter")
+    assert [it["record"].rstrip("\n") for it in letters] == [it.decode(errors="replace") for it in BAD]
+    for letter, number in zip(letters, numbers):
+        assert letter["reason"], letter
+        assert re.search(rf"\b{number}\b", letter["position"]), (letter, number)
+    summary = json.loads(ran.stdout.splitlines()[-1])
+    assert summary["dead_letters"] == len(BAD), summary
+
+
+def test_ctrl_c_leaves_whole_lines(mill):
+    # The flights several times over: long enough to be stopped on the way.
+    text = (mill.inputs / "flights.ndjson").read_bytes()
+    with open(mill.folder / "long.ndjson", "wb") as file:
+        for _ in range(20):
+            file.write(text)
+    source = "flights: {file: {path: long.ndjson, format: json}}"
+    mill.write("out: {from: flights, where: distance > 0, select: {id: id, carrier: carrier}}", "out", [source], HEAD)
+    process = subprocess.Popen(mill.command("--quiet"), cwd=mill.folder, stderr=subprocess.PIPE)
+    out, end = mill.folder / "out.ndjson", time.monotonic() + 30
+    while not (out.exists() and out.stat().st_size > 100_000):
+        assert process.poll() is None and time.monotonic() < end, "no output to stop"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, errors
+    written = out.read_bytes()
+    assert written.endswith(b"\n")
+    ids = [json.loads(line)["id"] for line in written.splitlines()]
+    one = text.count(b"\n")
+    assert 0 < len(ids) < 20 * one, "it was stopped on the way"
+    # What is there is the input's beginning, without a gap.
+    assert ids == [i % one for i in range(len(ids))]
+
+
+def test_two_sources_of_one_name_of_file(mill):
+    """A file may be read by two sources at once."""
+    other = SOURCES["flights"].format(inputs=mill.inputs).replace("flights:", "again:", 1)
+    rows = mill.out("out: {from: [flights, again], window: {global: {}}, aggregate: {n: count(*), kinds: count(distinct id)}}", ["flights", other])
+    assert [row["n"] for row in rows] == [2 * row["kinds"] for row in rows] and len(rows) == 1
+
+
+GOOD = """\
+name: refused
+sources:
+  flights:
+    file: {path: INPUTS/flights.ndjson, format: json}
+    time: {field: ts}
+stages:
+  late:
+    from: flights
+    where: dep_delay > 15
+  daily:
+    from: late
+    key: [carrier]
+    window: {tumbling: 1d}
+    aggregate: {n: count(*)}
+sinks:
+  out: {from: daily, file: {path: out.ndjson, format: json}}
+"""
+
+
+@pytest.mark.parametrize("old, new, place, says", [
+    ("where: dep_delay > 15", "were: dep_delay > 15", "9:5", "where"),
+    ("dep_delay > 15", "dep_dela > 15", "9:", "dep_delay"),
+    ("dep_delay > 15", "dep_delay >", "9:", ""),
+    ("dep_delay > 15", "carrier", "9:", ""),
+    ("dep_delay > 15", "nosuch(dep_delay)", "9:", "nosuch"),
+    ("from: late", "from: lat", "11:11", "late"),
+    ("from: flights", "from: daily", "8:11", ""),
+    ("flights.ndjson", "flight.ndjson", "4:", "flight.ndjson"),
+    ("format: json}\n    time", "format: jsn}\n    time", "4:", "json"),
+    ("[carrier]", "[carier]", "12:", "carrier"),
+    ("count(*)", "cuont(*)", "14:", "count"),
+    ("count(*)", "sum(carrier)", "14:", "carrier"),
+    ("tumbling: 1d", "tumbling: 1x", "13:", "1x"),
+    ("tumbling: 1d", "tumbling: 0s", "13:", ""),
+    ("from: daily,", "from: dayly,", "16:", "daily"),
+    ("field: ts", "field: tz", "5:", "ts"),
+    ("name: refused", "name: [", "", ""),
+    ("stages:", "stages:\n  late: {from: flights}", "", "late"),
+])
+def test_a_bad_job_is_refused_with_the_place(mill, old, new, place, says):
+    job = GOOD.replace(old, new, 1).replace("INPUTS", str(mill.inputs))
+    assert old in GOOD and new != old
+    (mill.folder / "job.yaml").write_text(job, encoding="utf-8")
+    ran = subprocess.run(mill.command(), cwd=mill.folder, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 2, ran.stderr
+    assert re.search(r"job\.yaml:\d+:\d+\b", ran.stderr), ran.stderr
+    assert f"job.yaml:{place}" in ran.stderr and says in ran.stderr, ran.stderr
+    assert not (mill.folder / "out.ndjson").exists(), "refused before anything starts"
+
+
+def test_the_good_job_is_not_refused(mill):
+    (mill.folder / "job.yaml").write_text(GOOD.replace("INPUTS", str(mill.inputs)), encoding="utf-8")
+    mill.run()
+    assert mill.rows()
