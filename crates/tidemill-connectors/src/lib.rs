@@ -1,1 +1,36 @@
-//! Under construction.
+//! Sources and sinks: files in six formats, standard output, and nothing.
+//!
+//! ```text
+//! file ─▶ input ─▶ frame ─▶ json │ csv │ influx │ text ─▶ columns ─▶ LineSource ─▶ batches
+//!         bytes    records       one record             one batch    bad records ─▶ dead letters
+//! file ─▶ arrow │ parquet ─▶ BatchSource ─▶ batches
+//! ```
+//!
+//! Read in this order: [`FileSource`], `input`, `frame`, `columns`, a format; then [`FileSink`].
+//!
+//! Invariants: a cut depends on the file and the request alone; exactly the bad records of a file
+//! become dead letters; no bytes of a file panic or take memory past a limit; what a file sink has
+//! committed is in the file once, whatever was killed when.
+
+mod arrow_file;
+mod batch_source;
+mod column_type;
+mod columns;
+mod csv;
+mod error;
+mod file_source;
+mod frame;
+mod guess;
+mod influx;
+mod input;
+mod json;
+mod line_source;
+mod moment;
+mod number;
+mod parquet_file;
+mod sink;
+mod text;
+
+pub use error::{ConnectorError, ConnectorErrorKind, SchemaPlace};
+pub use file_source::FileSource;
+pub use sink::{BlackholeSink, FileSink, StdoutSink, WriterSink};

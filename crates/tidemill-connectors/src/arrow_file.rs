@@ -1,0 +1,163 @@
+//! Arrow IPC, file or stream form: both are a run of messages, read in order.
+//!
+//! ```text
+//! file:    ARROW1 ·· │ schema │ batch │ batch │ end │ footer │ length │ ARROW1
+//! stream:            │ schema │ batch │ batch │ end │
+//! message: ff ff ff ff │ length u32 │ head (flatbuffer, says the body's length) │ body
+//! ```
+//!
+//! Every length is checked against what the file still holds before memory is taken for it.
+
+use crate::batch_source::Batches;
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_ipc::{reader::StreamDecoder, root_as_message};
+use arrow_schema::SchemaRef;
+use std::sync::Arc;
+use tidemill_env::DiskRead;
+
+const MAGIC: &[u8] = b"ARROW1";
+const CONTINUATION: [u8; 4] = [0xff; 4];
+/// Most zeros between the magic and the first message.
+const PADDING_BYTES_MAX: usize = 512;
+/// What follows the last message of a stream.
+const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+
+/// Reads all that is there, up to the length of `into`.
+pub(crate) fn read_full(
+    file: &dyn DiskRead,
+    offset: u64,
+    into: &mut [u8],
+) -> std::io::Result<usize> {
+    let mut at = 0;
+    while at < into.len() {
+        match file.read_at(offset + at as u64, &mut into[at..])? {
+            0 => break,
+            count => at += count,
+        }
+    }
+    Ok(at)
+}
+
+/// After the magic a writer may leave zeros, up to its alignment.
+fn skip_padding(file: &dyn DiskRead, offset: u64, end: u64) -> std::io::Result<u64> {
+    let mut padding = [0; PADDING_BYTES_MAX];
+    let read = read_full(file, offset, &mut padding)?;
+    let zeros = padding[..read].iter().take_while(|byte| **byte == 0).count() as u64;
+    Ok((offset + zeros / 8 * 8).min(end))
+}
+
+/// The messages of a file, in order.
+pub(crate) struct ArrowBatches {
+    file: Arc<dyn DiskRead>,
+    decoder: StreamDecoder,
+    offset: u64,
+    /// Where the messages end at the latest.
+    end: u64,
+    /// Batches handed out.
+    count: u64,
+}
+
+impl ArrowBatches {
+    /// Opens a file of this length.
+    ///
+    /// # Errors
+    /// It is no Arrow IPC.
+    pub(crate) fn open(file: Arc<dyn DiskRead>, size: u64) -> Result<Self, String> {
+        let mut head = [0; 8];
+        let read = read_full(&*file, 0, &mut head).map_err(|error| error.to_string())?;
+        let (mut offset, mut end) = (0, size);
+        if read == 8 && head.starts_with(MAGIC) {
+            offset = 8;
+            let mut tail = [0; 10];
+            let at = size.saturating_sub(10);
+            read_full(&*file, at, &mut tail).map_err(|error| error.to_string())?;
+            let footer = u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]);
+            if !tail.ends_with(MAGIC) || u64::from(footer) + 18 > size {
+                return Err("its footer is missing: the file is not whole".to_owned());
+            }
+            end = at - u64::from(footer);
+            offset = skip_padding(&*file, offset, end).map_err(|error| error.to_string())?;
+        }
+        Ok(Self { file, decoder: StreamDecoder::new(), offset, end, count: 0 })
+    }
+
+    /// The schema; what has been read of the file is passed over.
+    ///
+    /// # Errors
+    /// The file does not begin with one.
+    pub(crate) fn schema(mut self) -> Result<SchemaRef, String> {
+        let mut message = match self.message()? {
+            Some(message) => message,
+            None => return Err("it is empty: Arrow IPC begins with a schema".to_owned()),
+        };
+        let damaged = |error: arrow_schema::ArrowError| format!("its schema is damaged: {error}");
+        self.decoder.decode(&mut message).map_err(damaged)?;
+        // A message without body is looked at when the next bytes come.
+        self.decoder.decode(&mut Buffer::from(END.as_slice())).map_err(damaged)?;
+        self.decoder.schema().ok_or_else(|| "it does not begin with a schema".to_owned())
+    }
+
+    /// The next message, whole; none at the end.
+    fn message(&mut self) -> Result<Option<Buffer>, String> {
+        let rest = self.end.saturating_sub(self.offset);
+        let mut prefix = [0; 8];
+        let prefix_len = usize::try_from(rest.min(8)).unwrap_or(8);
+        self.read_at(self.offset, &mut prefix[..prefix_len])?;
+        let word = |at: usize| {
+            u32::from_le_bytes([prefix[at], prefix[at + 1], prefix[at + 2], prefix[at + 3]])
+        };
+        let (start, head) = match prefix[..4] == CONTINUATION {
+            true => (8, word(4)),
+            // Before Arrow 0.15 a message began with its length.
+            false => (4, word(0)),
+        };
+        if rest < 4 || (rest < 8 && start == 8) || head == 0 {
+            return Ok(None);
+        }
+        let body_at = start + u64::from(head);
+        if body_at > rest {
+            return Err(format!("a message says that its head has {head} bytes, past the end"));
+        }
+        let mut bytes = vec![0; usize::try_from(body_at).map_err(|error| error.to_string())?];
+        self.read_at(self.offset, &mut bytes)?;
+        let message = root_as_message(&bytes[start as usize..])
+            .map_err(|error| format!("a message is damaged: {error}"))?;
+        let body = u64::try_from(message.bodyLength()).unwrap_or(u64::MAX);
+        let whole = body_at.checked_add(body).filter(|whole| *whole <= rest);
+        let Some(whole) = whole else {
+            return Err(format!("a message says that its body has {body} bytes, past the end"));
+        };
+        bytes.resize(usize::try_from(whole).map_err(|error| error.to_string())?, 0);
+        self.read_at(self.offset + body_at, &mut bytes[body_at as usize..])?;
+        self.offset += whole;
+        Ok(Some(Buffer::from_vec(bytes)))
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), String> {
+        match read_full(&*self.file, offset, into) {
+            Ok(count) if count == into.len() => Ok(()),
+            Ok(_) => Err("the file became shorter while it was read".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn next_message(&mut self) -> Result<Option<RecordBatch>, String> {
+        while let Some(mut message) = self.message()? {
+            let batch = self.decoder.decode(&mut message).map_err(|error| error.to_string())?;
+            if batch.is_some() {
+                return Ok(batch);
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Batches for ArrowBatches {
+    fn next(&mut self) -> Result<Option<RecordBatch>, String> {
+        let batch = self.next_message();
+        let batch = batch.map_err(|error| format!("batch {}: {error}", self.count))?;
+        self.count += u64::from(batch.is_some());
+        Ok(batch)
+    }
+}

@@ -1,0 +1,246 @@
+//! A source slice over batches of columns that a file holds: Arrow IPC and Parquet.
+//!
+//! - A position is a record number. Where a read ends depends on the file and the request alone.
+//! - A damaged file is an error that names the file and the batch or row group; single records
+//!   are bad only if their event time is missing or no time.
+
+use crate::column_type::moment_type;
+use crate::columns::{Shape, largest_time, micros_of_millis};
+use crate::line_source::letter;
+use crate::moment;
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray,
+    cast::AsArray,
+    types::{
+        Date32Type, Float64Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType,
+        TimestampNanosecondType, TimestampSecondType,
+    },
+};
+use arrow_cast::display::array_value_to_string;
+use arrow_schema::{ArrowError, DataType, Field, SchemaRef, TimeUnit};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+use tidemill_flow::{DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceError};
+use tidemill_types::{Cycle, Micros, Span};
+
+/// Hands out a file's batches in order.
+pub(crate) trait Batches: Send {
+    /// The next batch; none at the end.
+    ///
+    /// # Errors
+    /// What is damaged, and where in the file.
+    fn next(&mut self) -> Result<Option<RecordBatch>, String>;
+}
+
+/// A file read batch by batch.
+pub(crate) struct BatchSource {
+    path: String,
+    batches: Box<dyn Batches>,
+    shape: Shape,
+    schema: SchemaRef,
+    /// The batch being handed out, what is left of it, and bytes of one of its rows.
+    pending: Option<(RecordBatch, usize)>,
+    position: u64,
+    lateness: Span,
+    time_max: Micros,
+}
+
+/// The type in which a column is handed on: text has one layout, dictionaries are unfolded.
+pub(crate) fn plain_type(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
+        DataType::LargeBinary | DataType::BinaryView => DataType::Binary,
+        DataType::Dictionary(_, value) => plain_type(value),
+        other => other.clone(),
+    }
+}
+
+impl BatchSource {
+    pub(crate) fn new(
+        path: String,
+        batches: Box<dyn Batches>,
+        shape: Shape,
+        lateness: Span,
+    ) -> Self {
+        let schema = shape.schema();
+        Self {
+            path,
+            batches,
+            shape,
+            schema,
+            pending: None,
+            position: 0,
+            lateness,
+            time_max: Micros::MIN,
+        }
+    }
+
+    /// The next batch. Readers of columns trust their input in places; what they then do is an
+    /// error of the file, not the end of the process.
+    fn next_batch(&mut self) -> Result<Option<(RecordBatch, usize)>, String> {
+        let batches = &mut self.batches;
+        let next = catch_unwind(AssertUnwindSafe(|| batches.next()))
+            .map_err(|_| "the file is damaged: its parts contradict each other".to_owned())??;
+        let Some(batch) = next else { return Ok(None) };
+        if batch.num_columns() != self.shape.fields.len() {
+            return Err("its batches differ in their columns".to_owned());
+        }
+        let rows = batch.num_rows().max(1);
+        let size = |column: &ArrayRef| column.to_data().get_slice_memory_size();
+        let sizes = batch.columns().iter().map(size).collect::<Result<Vec<_>, _>>();
+        let bytes = sizes.map_err(|error| error.to_string())?.iter().sum::<usize>();
+        Ok(Some((batch, bytes.div_ceil(rows).max(1))))
+    }
+
+    fn columns(
+        &self,
+        batch: &RecordBatch,
+        cycle: Cycle,
+        letters: &mut Vec<DeadLetter>,
+    ) -> Result<RecordBatch, ArrowError> {
+        // A value that does not fit the type that the job asks for is an error, not a null.
+        let exact = arrow_cast::CastOptions { safe: false, ..Default::default() };
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(batch.num_columns() + 1);
+        for (index, (column, field)) in batch.columns().iter().zip(&self.shape.fields).enumerate() {
+            let column =
+                if self.shape.time == Some(index) || column.data_type() == field.data_type() {
+                    Arc::clone(column)
+                } else {
+                    arrow_cast::cast_with_options(column, field.data_type(), &exact)?
+                };
+            columns.push(column);
+        }
+        let Some(time) = self.shape.time else {
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            return RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options);
+        };
+        let times = event_times(&columns[time])?;
+        let moments: TimestampMicrosecondArray = times.iter().copied().collect();
+        columns[time] = Arc::new(moments.with_timezone("UTC"));
+        let keep: BooleanArray = times.iter().map(|it| Some(it.is_some())).collect();
+        if keep.true_count() < batch.num_rows() {
+            let name = self.shape.fields[time].name();
+            for row in (0..batch.num_rows()).filter(|row| !keep.value(*row)) {
+                let value = match batch.column(time).is_null(row) {
+                    true => String::new(),
+                    false => array_value_to_string(batch.column(time), row)
+                        .unwrap_or_else(|_| "a value".to_owned()),
+                };
+                let reason = match value.as_str() {
+                    "" => format!("field `{name}`: event time is missing"),
+                    value => format!("field `{name}`: `{value}` is not a time"),
+                };
+                let position = format!("{}:record {}", self.path, self.position + row as u64);
+                letters.push(letter(cycle, position, reason, value.as_bytes()));
+            }
+            for column in &mut columns {
+                *column = arrow_select::filter::filter(column, &keep)?;
+            }
+        }
+        columns.push(Arc::clone(&columns[time]));
+        RecordBatch::try_new(Arc::clone(&self.schema), columns)
+    }
+}
+
+/// Microseconds of each value; none where there is no value, or it is no time.
+fn event_times(column: &ArrayRef) -> Result<Vec<Option<i64>>, ArrowError> {
+    macro_rules! scaled {
+        ($kind:ty, $scale:expr) => {
+            column.as_primitive::<$kind>().iter().map(|it| it.and_then($scale)).collect()
+        };
+    }
+    Ok(match column.data_type() {
+        DataType::Timestamp(TimeUnit::Second, _) => {
+            scaled!(TimestampSecondType, |it: i64| it.checked_mul(1_000_000))
+        }
+        DataType::Timestamp(TimeUnit::Millisecond, _) => {
+            scaled!(TimestampMillisecondType, |it: i64| it.checked_mul(1_000))
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => scaled!(TimestampMicrosecondType, Some),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            scaled!(TimestampNanosecondType, |it: i64| Some(it.div_euclid(1_000)))
+        }
+        DataType::Date32 => {
+            scaled!(Date32Type, |it: i32| Some(i64::from(it) * 86_400_000_000))
+        }
+        DataType::Float32 | DataType::Float64 => {
+            let floats = arrow_cast::cast(column, &DataType::Float64)?;
+            let floats = floats.as_primitive::<Float64Type>();
+            floats.iter().map(|it| it.and_then(micros_of_millis)).collect()
+        }
+        other if other.is_integer() || *other == DataType::Date64 => {
+            let millis = arrow_cast::cast(column, &DataType::Int64)?;
+            let millis = millis.as_primitive::<Int64Type>();
+            millis.iter().map(|it| it.and_then(|it| it.checked_mul(1_000))).collect()
+        }
+        _ => {
+            let text = arrow_cast::cast(column, &DataType::Utf8)?;
+            let text = text.as_string::<i32>();
+            text.iter().map(|it| it.and_then(|it| moment::parse(it.as_bytes()))).collect()
+        }
+    })
+}
+
+/// Whether a column of this type can be event time.
+pub(crate) fn can_be_time(data_type: &DataType) -> bool {
+    data_type.is_integer()
+        || matches!(
+            plain_type(data_type),
+            DataType::Timestamp(_, _)
+                | DataType::Date32
+                | DataType::Date64
+                | DataType::Float32
+                | DataType::Float64
+                | DataType::Utf8
+        )
+}
+
+/// The column of event time, as it is handed on.
+pub(crate) fn time_field(field: &Field) -> Field {
+    Field::new(field.name(), moment_type(), true)
+}
+
+impl Source for BatchSource {
+    fn read(
+        &mut self,
+        request: &ReadRequest,
+        letters: &mut Vec<DeadLetter>,
+    ) -> Result<Read, SourceError> {
+        let at = |path: &str, message: String| SourceError::new(format!("`{path}`: {message}"));
+        let rest = request.until.map(|until| until.0.saturating_sub(self.position));
+        if rest == Some(0) {
+            return Ok(Read::Idle { until: None });
+        }
+        while self.pending.as_ref().is_none_or(|(batch, _)| batch.num_rows() == 0) {
+            let next = self.next_batch().map_err(|message| at(&self.path, message))?;
+            if next.is_none() && rest.is_some() {
+                let message = "the file has changed: it has fewer records than the ledger says";
+                return Err(at(&self.path, message.to_owned()));
+            }
+            if next.is_none() {
+                return Ok(Read::End);
+            }
+            self.pending = next;
+        }
+        let Some((batch, row_bytes)) = self.pending.take() else { return Ok(Read::End) };
+        let rest = rest.map_or(usize::MAX, |rest| usize::try_from(rest).unwrap_or(usize::MAX));
+        let wanted = request.bytes.div_ceil(row_bytes).min(request.records).max(1);
+        let rows = wanted.min(rest).min(batch.num_rows());
+        let read = self.columns(&batch.slice(0, rows), request.cycle, letters);
+        let read = read.map_err(|error| at(&self.path, error.to_string()))?;
+        self.pending = Some((batch.slice(rows, batch.num_rows() - rows), row_bytes));
+        self.position += rows as u64;
+        self.time_max = self.time_max.max(largest_time(&read).map_or(Micros::MIN, Micros));
+        Ok(Read::Rows { payload: Payload::Arrow(read), bytes: rows.saturating_mul(row_bytes) })
+    }
+
+    fn position(&self) -> Position {
+        Position(self.position)
+    }
+
+    fn watermark(&self) -> Micros {
+        self.time_max.minus(self.lateness)
+    }
+}

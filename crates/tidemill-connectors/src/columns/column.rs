@@ -1,0 +1,383 @@
+//! One column under way: values, and which of them are null.
+
+use crate::{moment, number};
+use arrow_array::{
+    ArrayRef, BooleanArray, Date32Array, Float32Array, Float64Array, Int8Array, Int16Array,
+    Int32Array, Int64Array, StringArray, TimestampMicrosecondArray, UInt8Array, UInt16Array,
+    UInt32Array, UInt64Array, new_empty_array,
+};
+use arrow_buffer::{
+    BooleanBufferBuilder, Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer,
+};
+use arrow_json::ReaderBuilder;
+use arrow_schema::{ArrowError, DataType, Field};
+use std::sync::Arc;
+
+/// A value as a format writes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Value<'a> {
+    Null,
+    Bool(bool),
+    /// A number's text, as JSON writes numbers.
+    Number(&'a [u8]),
+    Text(&'a [u8]),
+    /// A list or an object, as JSON.
+    Nested(&'a [u8]),
+    /// A moment.
+    Micros(i64),
+}
+
+/// Rows that turned out bad, and why.
+type Misfits = Vec<(usize, String)>;
+
+pub(super) struct Column {
+    values: Values,
+    nulls: NullBufferBuilder,
+}
+
+enum Values {
+    /// All signed integers, dates and moments.
+    Int {
+        kind: IntKind,
+        values: Vec<i64>,
+    },
+    Unsigned {
+        max: u64,
+        values: Vec<u64>,
+    },
+    Float(Vec<f64>),
+    Bool(BooleanBufferBuilder),
+    Text {
+        bytes: Vec<u8>,
+        ends: Vec<i32>,
+    },
+    /// JSON text, one value a line.
+    Nested {
+        json: Vec<u8>,
+        ends: Vec<usize>,
+    },
+}
+
+#[derive(Clone, Copy)]
+enum IntKind {
+    Number { min: i64, max: i64 },
+    Date,
+    Moment,
+}
+
+fn int(min: i64, max: i64) -> Values {
+    Values::Int { kind: IntKind::Number { min, max }, values: Vec::new() }
+}
+
+impl Column {
+    pub(super) fn new(data_type: &DataType) -> Self {
+        let unsigned = |max| Values::Unsigned { max, values: Vec::new() };
+        let values = match data_type {
+            DataType::Int8 => int(i8::MIN.into(), i8::MAX.into()),
+            DataType::Int16 => int(i16::MIN.into(), i16::MAX.into()),
+            DataType::Int32 => int(i32::MIN.into(), i32::MAX.into()),
+            DataType::Int64 => int(i64::MIN, i64::MAX),
+            DataType::UInt8 => unsigned(u8::MAX.into()),
+            DataType::UInt16 => unsigned(u16::MAX.into()),
+            DataType::UInt32 => unsigned(u32::MAX.into()),
+            DataType::UInt64 => unsigned(u64::MAX),
+            DataType::Float32 | DataType::Float64 => Values::Float(Vec::new()),
+            DataType::Boolean => Values::Bool(BooleanBufferBuilder::new(0)),
+            DataType::Date32 => Values::Int { kind: IntKind::Date, values: Vec::new() },
+            DataType::Timestamp(_, _) => Values::Int { kind: IntKind::Moment, values: Vec::new() },
+            DataType::Utf8 => Values::Text { bytes: Vec::new(), ends: vec![0] },
+            _ => Values::Nested { json: Vec::new(), ends: Vec::new() },
+        };
+        Self { values, nulls: NullBufferBuilder::new(0) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.nulls.len()
+    }
+
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self.values, Values::Text { .. })
+    }
+
+    pub(super) fn last_is_null(&self) -> bool {
+        let len = self.nulls.len();
+        len > 0 && !self.nulls.is_valid(len - 1)
+    }
+
+    pub(super) fn truncate(&mut self, len: usize) {
+        if self.len() <= len {
+            return;
+        }
+        self.nulls.truncate(len);
+        match &mut self.values {
+            Values::Int { values, .. } => values.truncate(len),
+            Values::Unsigned { values, .. } => values.truncate(len),
+            Values::Float(values) => values.truncate(len),
+            Values::Bool(values) => values.truncate(len),
+            Values::Text { bytes, ends } => {
+                ends.truncate(len + 1);
+                bytes.truncate(ends[len] as usize);
+            }
+            Values::Nested { json, ends } => {
+                ends.truncate(len);
+                json.truncate(ends.last().copied().unwrap_or(0));
+            }
+        }
+    }
+
+    pub(super) fn put_null(&mut self) {
+        match &mut self.values {
+            Values::Int { values, .. } => values.push(0),
+            Values::Unsigned { values, .. } => values.push(0),
+            Values::Float(values) => values.push(0.0),
+            Values::Bool(values) => values.append(false),
+            Values::Text { bytes, ends } => ends.push(bytes.len() as i32),
+            Values::Nested { json, ends } => {
+                json.extend_from_slice(b"null\n");
+                ends.push(json.len());
+            }
+        }
+        self.nulls.append_null();
+    }
+
+    /// Whether the value fits; if so it is the next of the column.
+    #[inline]
+    pub(super) fn put(&mut self, value: Value<'_>) -> bool {
+        if let Value::Null = value {
+            self.put_null();
+            return true;
+        }
+        let fits = match &mut self.values {
+            Values::Int { kind, values } => kind.read(value).map(|it| values.push(it)),
+            Values::Unsigned { max, values } => unsigned(value, *max).map(|it| values.push(it)),
+            Values::Float(values) => float(value).map(|it| values.push(it)),
+            Values::Bool(values) => boolean(value).map(|it| values.append(it)),
+            Values::Text { bytes, ends } => text(value).and_then(|text| {
+                let end = i32::try_from(bytes.len() + text.len()).ok()?;
+                bytes.extend_from_slice(text);
+                ends.push(end);
+                Some(())
+            }),
+            Values::Nested { json, ends } => nested(value).map(|text| {
+                json.extend_from_slice(text);
+                json.push(b'\n');
+                ends.push(json.len());
+            }),
+        };
+        if fits.is_some() {
+            self.nulls.append_non_null();
+        }
+        fits.is_some()
+    }
+
+    /// The column as an array, and the rows that do not fit. It is empty afterwards.
+    pub(super) fn finish(&mut self, field: &Field) -> Result<(ArrayRef, Misfits), ArrowError> {
+        let nulls = self.nulls.finish();
+        let rows: ArrayRef = match &mut self.values {
+            Values::Nested { json, ends } => {
+                let (json, ends) = (std::mem::take(json), std::mem::take(ends));
+                return decode_nested(field, &json, &ends);
+            }
+            Values::Text { bytes, ends } => {
+                let ends = std::mem::replace(ends, vec![0]);
+                let offsets = OffsetBuffer::new(ScalarBuffer::from(ends));
+                let bytes = Buffer::from_vec(std::mem::take(bytes));
+                Arc::new(StringArray::try_new(offsets, bytes, nulls)?)
+            }
+            Values::Bool(values) => Arc::new(BooleanArray::new(values.finish(), nulls)),
+            Values::Float(values) => floats(field.data_type(), std::mem::take(values), nulls),
+            Values::Unsigned { values, .. } => {
+                unsigned_array(field.data_type(), std::mem::take(values), nulls)
+            }
+            Values::Int { values, .. } => {
+                signed_array(field.data_type(), std::mem::take(values), nulls)
+            }
+        };
+        Ok((rows, Vec::new()))
+    }
+}
+
+impl IntKind {
+    #[inline]
+    fn read(self, value: Value<'_>) -> Option<i64> {
+        match self {
+            Self::Number { min, max } => {
+                let number = match value {
+                    Value::Number(text) => number::parse_int_or_whole(text)?,
+                    Value::Text(text) => number::parse_int_or_whole(text.trim_ascii())?,
+                    _ => return None,
+                };
+                i64::try_from(number).ok().filter(|it| (min..=max).contains(it))
+            }
+            Self::Date => match value {
+                Value::Text(text) => moment::parse_date(text.trim_ascii()).map(i64::from),
+                Value::Micros(micros) => Some(micros.div_euclid(86_400_000_000)),
+                _ => None,
+            },
+            Self::Moment => match value {
+                // Eight digits are a date, any other run of digits is milliseconds.
+                Value::Text(text) if text.len() != 8 => {
+                    epoch_millis(text).or_else(|| moment::parse(text))
+                }
+                Value::Text(text) => moment::parse(text),
+                Value::Number(text) => epoch_millis(text),
+                Value::Micros(micros) => Some(micros),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// Microseconds of epoch milliseconds.
+fn epoch_millis(text: &[u8]) -> Option<i64> {
+    let text = text.trim_ascii();
+    match number::parse_int(text) {
+        Some(millis) => i64::try_from(millis * 1_000).ok(),
+        None => micros_of_millis(number::parse_float(text)?),
+    }
+}
+
+/// Microseconds of epoch milliseconds with a fraction, rounded.
+pub(crate) fn micros_of_millis(millis: f64) -> Option<i64> {
+    let micros = (millis * 1_000.0).round();
+    (micros.abs() < 9.2e18).then_some(micros as i64)
+}
+
+fn unsigned(value: Value<'_>, max: u64) -> Option<u64> {
+    let number = match value {
+        Value::Number(text) => number::parse_int_or_whole(text)?,
+        Value::Text(text) => number::parse_int_or_whole(text.trim_ascii())?,
+        _ => return None,
+    };
+    u64::try_from(number).ok().filter(|it| *it <= max)
+}
+
+#[inline]
+fn float(value: Value<'_>) -> Option<f64> {
+    match value {
+        Value::Number(text) => number::parse_float(text),
+        Value::Text(text) => number::parse_float(text.trim_ascii()),
+        _ => None,
+    }
+}
+
+fn boolean(value: Value<'_>) -> Option<bool> {
+    match value {
+        Value::Bool(value) => Some(value),
+        Value::Text(text) => parse_bool(text.trim_ascii()),
+        _ => None,
+    }
+}
+
+/// `true` or `false`, in any case.
+pub(crate) fn parse_bool(text: &[u8]) -> Option<bool> {
+    if text.eq_ignore_ascii_case(b"true") {
+        Some(true)
+    } else if text.eq_ignore_ascii_case(b"false") {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// Every value has a text; that of a list or an object is its JSON.
+fn text(value: Value<'_>) -> Option<&[u8]> {
+    match value {
+        Value::Text(text) | Value::Number(text) | Value::Nested(text) => Some(text),
+        Value::Bool(true) => Some(b"true"),
+        Value::Bool(false) => Some(b"false"),
+        Value::Null | Value::Micros(_) => None,
+    }
+}
+
+fn nested(value: Value<'_>) -> Option<&[u8]> {
+    match value {
+        Value::Nested(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn signed_array(data_type: &DataType, values: Vec<i64>, nulls: Option<NullBuffer>) -> ArrayRef {
+    // `put` has checked the bounds, so that no conversion here cuts anything.
+    macro_rules! narrow {
+        ($array:ty, $native:ty) => {
+            Arc::new(<$array>::new(values.iter().map(|it| *it as $native).collect(), nulls))
+        };
+    }
+    match data_type {
+        DataType::Int8 => narrow!(Int8Array, i8),
+        DataType::Int16 => narrow!(Int16Array, i16),
+        DataType::Int32 => narrow!(Int32Array, i32),
+        DataType::Date32 => narrow!(Date32Array, i32),
+        DataType::Timestamp(_, _) => {
+            Arc::new(TimestampMicrosecondArray::new(values.into(), nulls).with_timezone("UTC"))
+        }
+        _ => Arc::new(Int64Array::new(values.into(), nulls)),
+    }
+}
+
+fn unsigned_array(data_type: &DataType, values: Vec<u64>, nulls: Option<NullBuffer>) -> ArrayRef {
+    macro_rules! narrow {
+        ($array:ty, $native:ty) => {
+            Arc::new(<$array>::new(values.iter().map(|it| *it as $native).collect(), nulls))
+        };
+    }
+    match data_type {
+        DataType::UInt8 => narrow!(UInt8Array, u8),
+        DataType::UInt16 => narrow!(UInt16Array, u16),
+        DataType::UInt32 => narrow!(UInt32Array, u32),
+        _ => Arc::new(UInt64Array::new(values.into(), nulls)),
+    }
+}
+
+fn floats(data_type: &DataType, values: Vec<f64>, nulls: Option<NullBuffer>) -> ArrayRef {
+    match data_type {
+        DataType::Float32 => {
+            Arc::new(Float32Array::new(values.iter().map(|it| *it as f32).collect(), nulls))
+        }
+        _ => Arc::new(Float64Array::new(values.into(), nulls)),
+    }
+}
+
+fn decode_lines(field: &Field, json: &[u8], rows: usize) -> Result<ArrayRef, ArrowError> {
+    let mut decoder =
+        ReaderBuilder::new_with_field(Field::new("", field.data_type().clone(), true))
+            .with_batch_size(rows)
+            .with_coerce_primitive(true)
+            .build_decoder()?;
+    let read = decoder.decode(json)?;
+    match decoder.flush()? {
+        Some(batch) if read == json.len() && batch.num_rows() == rows => {
+            Ok(Arc::clone(batch.column(0)))
+        }
+        _ => Err(ArrowError::JsonError("the values are not one a line".to_owned())),
+    }
+}
+
+/// Lists and objects. If some do not fit, each row is tried on its own: the bad ones become null.
+fn decode_nested(
+    field: &Field,
+    json: &[u8],
+    ends: &[usize],
+) -> Result<(ArrayRef, Misfits), ArrowError> {
+    if ends.is_empty() {
+        return Ok((new_empty_array(field.data_type()), Vec::new()));
+    }
+    if let Ok(array) = decode_lines(field, json, ends.len()) {
+        return Ok((array, Vec::new()));
+    }
+    let mut fitting = Vec::with_capacity(json.len());
+    let mut misfits = Vec::new();
+    let mut start = 0;
+    for (row, end) in ends.iter().enumerate() {
+        match decode_lines(field, &json[start..*end], 1) {
+            Ok(_) => fitting.extend_from_slice(&json[start..*end]),
+            Err(error) => {
+                misfits.push((row, error.to_string()));
+                fitting.extend_from_slice(b"null\n");
+            }
+        }
+        start = *end;
+    }
+    Ok((decode_lines(field, &fitting, ends.len())?, misfits))
+}

@@ -1,0 +1,117 @@
+//! A bad record leaves no trace; what fits is exact.
+
+use super::*;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int16Type, Int64Type, TimestampMicrosecondType, UInt64Type};
+use arrow_schema::DataType;
+
+fn shape(types: &[(&str, DataType)], time: Option<usize>) -> Shape {
+    let field = |(name, data_type): &(&str, DataType)| Field::new(*name, data_type.clone(), true);
+    Shape { fields: types.iter().map(field).collect(), time }
+}
+
+#[test]
+fn a_bad_row_is_taken_back_from_every_column() {
+    let list = DataType::List(Arc::new(Field::new("item", DataType::Int64, true)));
+    let types = [
+        ("a", DataType::Int64),
+        ("b", DataType::Utf8),
+        ("c", DataType::Float64),
+        ("d", DataType::Boolean),
+        ("e", list),
+        ("f", DataType::UInt64),
+    ];
+    let mut columns = Columns::new(&shape(&types, None));
+    for row in 0..4 {
+        columns.put(1, Value::Text(b"text")).unwrap();
+        columns.put(2, Value::Number(b"1.5")).unwrap();
+        columns.put(3, Value::Bool(true)).unwrap();
+        columns.put(4, Value::Nested(b"[1]")).unwrap();
+        columns.put(5, Value::Number(b"18446744073709551615")).unwrap();
+        if row % 2 == 0 {
+            columns.put(0, Value::Number(b"7")).unwrap();
+            columns.end_row().unwrap();
+        } else {
+            let error = columns.put(0, Value::Text(b"seven")).unwrap_err();
+            assert_eq!(error, "field `a`: \"seven\" is not a bigint");
+            columns.undo_row();
+        }
+    }
+    let (batch, bad) = columns.finish().unwrap();
+    assert_eq!((batch.num_rows(), bad.len()), (2, 0));
+    assert_eq!(batch.column(0).as_primitive::<Int64Type>().values(), &[7, 7]);
+    assert_eq!(batch.column(5).as_primitive::<UInt64Type>().values(), &[u64::MAX; 2]);
+    assert!(batch.columns().iter().all(|column| column.null_count() == 0 && column.len() == 2));
+    assert_eq!(columns.finish().unwrap().0.num_rows(), 0, "nothing is left");
+}
+
+#[test]
+fn a_second_value_replaces_the_first_and_missing_ones_are_null() {
+    let types = [("a", DataType::Int64), ("b", DataType::Utf8), ("c", DataType::Float64)];
+    let mut columns = Columns::new(&shape(&types, None));
+    columns.put(0, Value::Number(b"1")).unwrap();
+    columns.put(0, Value::Number(b"2.0")).unwrap();
+    columns.put(1, Value::Number(b"3")).unwrap();
+    columns.end_row().unwrap();
+    let (batch, _) = columns.finish().unwrap();
+    assert_eq!(batch.column(0).as_primitive::<Int64Type>().value(0), 2);
+    assert_eq!(batch.column(1).as_string::<i32>().value(0), "3");
+    assert!(batch.column(2).as_primitive::<Float64Type>().is_null(0));
+}
+
+#[test]
+fn integers_stay_in_their_bounds() {
+    let mut columns = Columns::new(&shape(&[("a", DataType::Int16)], None));
+    for (text, fits) in [("32767", true), ("32768", false), ("-32768", true), ("1.5", false)] {
+        assert_eq!(columns.put(0, Value::Number(text.as_bytes())).is_ok(), fits, "{text}");
+        if fits { columns.end_row().unwrap() } else { columns.undo_row() }
+    }
+    let (batch, _) = columns.finish().unwrap();
+    assert_eq!(batch.column(0).as_primitive::<Int16Type>().values(), &[i16::MAX, i16::MIN]);
+}
+
+#[test]
+fn event_time_is_text_or_milliseconds_and_never_missing() {
+    let mut columns = Columns::new(&shape(&[("t", column_type::moment_type())], Some(0)));
+    let good = [
+        Value::Text(b"1970-01-01T00:00:01Z"),
+        Value::Number(b"1000"),
+        Value::Number(b"1000.0"),
+        Value::Text(b"1000"),
+        Value::Micros(1_000_000),
+    ];
+    for value in good {
+        columns.put(0, value).unwrap();
+        columns.end_row().unwrap();
+    }
+    for value in [Value::Text(b"soon"), Value::Bool(true), Value::Number(b"1e300")] {
+        assert!(columns.put(0, value).unwrap_err().starts_with("field `t`: "));
+        columns.undo_row();
+    }
+    assert_eq!(columns.end_row().unwrap_err(), "field `t`: event time is missing");
+    columns.undo_row();
+    columns.put(0, Value::Null).unwrap();
+    assert!(columns.end_row().is_err());
+    columns.undo_row();
+    let (batch, _) = columns.finish().unwrap();
+    for name in ["t", TIME_COLUMN] {
+        let times = batch.column_by_name(name).unwrap();
+        assert_eq!(times.as_primitive::<TimestampMicrosecondType>().values(), &[1_000_000; 5]);
+    }
+    assert_eq!(largest_time(&batch), Some(1_000_000));
+}
+
+#[test]
+fn a_list_that_does_not_fit_is_found_at_the_end() {
+    let list = DataType::List(Arc::new(Field::new("item", DataType::Int64, true)));
+    let mut columns = Columns::new(&shape(&[("n", DataType::Int64), ("l", list)], None));
+    for (row, text) in ["[1,2]", "[\"x\"]", "[]", "{}"].iter().enumerate() {
+        columns.put(0, Value::Number(row.to_string().as_bytes())).unwrap();
+        columns.put(1, Value::Nested(text.as_bytes())).unwrap();
+        columns.end_row().unwrap();
+    }
+    let (batch, bad) = columns.finish().unwrap();
+    assert_eq!(bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1, 3]);
+    assert!(bad[0].1.starts_with("field `l` is not a list"), "{}", bad[0].1);
+    assert_eq!(batch.column(0).as_primitive::<Int64Type>().values(), &[0, 2]);
+}

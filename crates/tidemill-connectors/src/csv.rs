@@ -1,0 +1,187 @@
+//! CSV (RFC 4180) with a header line.
+//!
+//! - An empty field is null; `""` is an empty text. In columns that are not text, `NA`, `null` and
+//!   `NULL` without quotes are null too.
+//! - A record has as many fields as the header, or it is bad.
+
+use crate::columns::{Columns, Shape, Value, parse_bool};
+use crate::guess::{Guess, Guesses};
+use crate::line_source::{BadRecords, Decode};
+use crate::number;
+use arrow_array::RecordBatch;
+use arrow_schema::ArrowError;
+use memchr::{memchr, memchr_iter};
+
+/// Reads records into columns.
+pub(crate) struct CsvDecoder {
+    columns: Columns,
+    fields: usize,
+    scratch: Vec<u8>,
+}
+
+/// One field.
+#[derive(Clone, Copy)]
+struct CsvField<'a> {
+    text: &'a [u8],
+    quoted: bool,
+}
+
+impl CsvField<'_> {
+    fn is_missing(self) -> bool {
+        !self.quoted && matches!(self.text, b"" | b"NA" | b"null" | b"NULL")
+    }
+}
+
+/// Calls `each` with every field of a record; its number comes with it.
+///
+/// # Errors
+/// What `each` says.
+fn split(
+    record: &[u8],
+    scratch: &mut Vec<u8>,
+    mut each: impl FnMut(usize, CsvField<'_>) -> Result<(), String>,
+) -> Result<usize, String> {
+    let mut count = 0;
+    if memchr(b'"', record).is_none() {
+        let mut start = 0;
+        for comma in memchr_iter(b',', record) {
+            each(count, CsvField { text: &record[start..comma], quoted: false })?;
+            (count, start) = (count + 1, comma + 1);
+        }
+        each(count, CsvField { text: &record[start..], quoted: false })?;
+        return Ok(count + 1);
+    }
+    let mut at = 0;
+    loop {
+        let quoted = record.get(at) == Some(&b'"');
+        scratch.clear();
+        if quoted {
+            at = unquote(record, at + 1, scratch);
+        }
+        let end = memchr(b',', &record[at..]).map(|comma| at + comma);
+        let text = &record[at..end.unwrap_or(record.len())];
+        if quoted {
+            // Framing has seen to it that nothing follows a closing quote.
+            scratch.extend_from_slice(text);
+            each(count, CsvField { text: scratch, quoted })?;
+        } else {
+            each(count, CsvField { text, quoted })?;
+        }
+        count += 1;
+        match end {
+            Some(comma) => at = comma + 1,
+            None => return Ok(count),
+        }
+    }
+}
+
+/// Reads quoted text up to its closing quote; gives back where what follows stands.
+fn unquote(record: &[u8], from: usize, out: &mut Vec<u8>) -> usize {
+    let mut at = from;
+    while let Some(quote) = memchr(b'"', &record[at..]) {
+        out.extend_from_slice(&record[at..at + quote]);
+        at += quote + 1;
+        if record.get(at) != Some(&b'"') {
+            return at;
+        }
+        out.push(b'"');
+        at += 1;
+    }
+    out.extend_from_slice(&record[at..]);
+    record.len()
+}
+
+/// The columns' names. A column without a name is called by its number, `column_3`.
+///
+/// # Errors
+/// A name stands there twice, or is not UTF-8.
+pub(crate) fn header(record: &[u8]) -> Result<Vec<String>, String> {
+    let mut names: Vec<String> = Vec::new();
+    split(record, &mut Vec::new(), |index, field| {
+        let text = std::str::from_utf8(field.text)
+            .map_err(|_| "its header is not UTF-8".to_owned())?
+            .trim();
+        let name = if text.is_empty() { format!("column_{}", index + 1) } else { text.to_owned() };
+        if names.contains(&name) {
+            return Err(format!("its header names the column `{name}` twice"));
+        }
+        names.push(name);
+        Ok(())
+    })?;
+    Ok(names)
+}
+
+/// Adds what one record shows. A bad record shows nothing.
+pub(crate) fn guess_line(record: &[u8], names: &[String], guesses: &mut Guesses) {
+    let mut seen: Vec<Guess> = Vec::with_capacity(names.len());
+    let split = split(record, &mut Vec::new(), |_, field| {
+        seen.push(guess(field));
+        Ok(())
+    });
+    if split == Ok(names.len()) {
+        names.iter().zip(seen).for_each(|(name, it)| guesses.add(name, it));
+    }
+}
+
+fn guess(field: CsvField<'_>) -> Guess {
+    let text = field.text.trim_ascii();
+    if field.is_missing() {
+        Guess::Nothing
+    } else if let Some(int) = number::parse_int(text) {
+        Guess::Int(int, int)
+    } else if is_float(text) {
+        Guess::Float
+    } else if parse_bool(text).is_some() {
+        Guess::Bool
+    } else {
+        Guess::Text
+    }
+}
+
+/// `inf` and `NaN` are floats as the sink writes them; other words that can be read as floats are
+/// text.
+fn is_float(text: &[u8]) -> bool {
+    let digits = text.iter().any(u8::is_ascii_digit) && number::parse_float(text).is_some();
+    digits || matches!(text, b"NaN" | b"inf" | b"-inf")
+}
+
+impl CsvDecoder {
+    pub(crate) fn new(shape: &Shape) -> Self {
+        let fields = shape.fields.len();
+        Self { columns: Columns::new(shape), fields, scratch: Vec::new() }
+    }
+
+    fn fields(&mut self, record: &[u8]) -> Result<(), String> {
+        let Self { columns, fields, scratch } = self;
+        let count = split(record, scratch, |index, field| {
+            if index >= *fields {
+                return Ok(());
+            }
+            let missing = if columns.is_text(index) {
+                !field.quoted && field.text.is_empty()
+            } else {
+                field.text.is_empty() || field.is_missing()
+            };
+            columns.put(index, if missing { Value::Null } else { Value::Text(field.text) })
+        })?;
+        if count == *fields {
+            columns.end_row()
+        } else {
+            Err(format!("it has {count} fields, the header has {fields}"))
+        }
+    }
+}
+
+impl Decode for CsvDecoder {
+    fn record(&mut self, record: &[u8]) -> Result<(), String> {
+        let outcome = self.fields(record);
+        if outcome.is_err() {
+            self.columns.undo_row();
+        }
+        outcome
+    }
+
+    fn finish(&mut self) -> Result<(RecordBatch, BadRecords), ArrowError> {
+        self.columns.finish()
+    }
+}

@@ -1,0 +1,101 @@
+//! Why a connector cannot be made: what a job's author must change.
+
+use std::{io, path::Path};
+
+/// Why a source or sink cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ConnectorError {
+    /// What kind of error, with what a caller needs to point at its place in the job file.
+    pub kind: ConnectorErrorKind,
+    /// What happened, where, and what to do: one line for a person.
+    pub message: String,
+}
+
+/// Kinds of [`ConnectorError`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConnectorErrorKind {
+    /// There is no such file.
+    NotFound,
+    /// The file cannot be read, or is not of its format.
+    Unreadable,
+    /// The file cannot be written, or not in that format.
+    Unwritable,
+    /// A column is not as the job says.
+    Schema {
+        /// Which part of the job file names the column.
+        place: SchemaPlace,
+        /// The column, as the job names it.
+        field: String,
+        /// What may stand there.
+        expected: String,
+        /// The valid name that is most like the one given.
+        nearest: Option<String>,
+    },
+}
+
+/// The part of a source in the job file that names a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchemaPlace {
+    /// A column's name under `file.schema`.
+    Column,
+    /// A column's type under `file.schema`.
+    Type,
+    /// `time.field`.
+    Time,
+}
+
+impl ConnectorError {
+    pub(crate) fn io(path: &Path, error: &io::Error) -> Self {
+        let (kind, message) = match error.kind() {
+            io::ErrorKind::NotFound => {
+                (ConnectorErrorKind::NotFound, format!("there is no file `{}`", path.display()))
+            }
+            _ => (
+                ConnectorErrorKind::Unreadable,
+                format!("`{}` cannot be read: {error}", path.display()),
+            ),
+        };
+        Self { kind, message }
+    }
+
+    pub(crate) fn unreadable(path: &Path, message: impl std::fmt::Display) -> Self {
+        let message = format!("`{}` cannot be read: {message}", path.display());
+        Self { kind: ConnectorErrorKind::Unreadable, message }
+    }
+
+    pub(crate) fn unwritable(path: &Path, message: impl std::fmt::Display) -> Self {
+        let message = format!("`{}` cannot be written: {message}", path.display());
+        Self { kind: ConnectorErrorKind::Unwritable, message }
+    }
+
+    /// A column that the file does not have.
+    pub(crate) fn no_column<'a>(
+        path: &Path,
+        place: SchemaPlace,
+        field: &str,
+        columns: impl Iterator<Item = &'a str> + Clone,
+    ) -> Self {
+        let nearest = nearest(field, columns.clone());
+        let shown: Vec<&str> = columns.take(40).collect();
+        let expected = format!("one of the columns {}", shown.join(", "));
+        let hint = nearest.as_ref().map_or(String::new(), |it| format!("; did you mean `{it}`?"));
+        let message = format!(
+            "`{}` has no column `{field}`{hint} It has: {}",
+            path.display(),
+            shown.join(", ")
+        );
+        let field = field.to_owned();
+        Self { kind: ConnectorErrorKind::Schema { place, field, expected, nearest }, message }
+    }
+}
+
+/// The candidate most like `name`, if one is like it at all.
+pub(crate) fn nearest<'a>(name: &str, among: impl Iterator<Item = &'a str>) -> Option<String> {
+    let wanted = name.to_lowercase();
+    among
+        .map(|it| (strsim::damerau_levenshtein(&wanted, &it.to_lowercase()), it))
+        .filter(|(distance, it)| *distance <= (it.chars().count().max(wanted.len()) / 3).max(1))
+        .min()
+        .map(|(_, it)| it.to_owned())
+}

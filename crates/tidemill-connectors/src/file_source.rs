@@ -1,0 +1,346 @@
+//! A file as a source: finds its columns, then opens readers of it.
+
+use crate::arrow_file::ArrowBatches;
+use crate::batch_source::{self, BatchSource, Batches};
+use crate::column_type::{self, moment_type};
+use crate::columns::{COLUMNS_MAX, Columns, Shape};
+use crate::csv::{self, CsvDecoder};
+use crate::error::{ConnectorError, ConnectorErrorKind, SchemaPlace};
+use crate::frame::Framing;
+use crate::guess::Guesses;
+use crate::influx::{InfluxDecoder, InfluxGuesses};
+use crate::input::{Input, READ_AHEAD_BYTES};
+use crate::json::{self, JsonDecoder};
+use crate::line_source::{Decode, LineSource};
+use crate::parquet_file::ParquetBatches;
+use crate::text::{self, TextDecoder};
+use arrow_schema::{DataType, Field, SchemaRef};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tidemill_env::{Disk, DiskRead, World};
+use tidemill_flow::{Source, SourceError, SourceFactory, TIME_COLUMN};
+use tidemill_types::{
+    Span,
+    job::{FileSourceSpec, Format, TimeSpec},
+};
+
+/// Records that decide the types of columns, if the job does not say how many.
+const SAMPLE_RECORDS: usize = 10_000;
+/// Most bytes that are looked at for that.
+const SAMPLE_BYTES_MAX: u64 = 64 << 20;
+
+/// A file, read once from its start to its end, as one slice.
+///
+/// Its length is taken when it is first looked at: what is appended later is not read.
+pub struct FileSource {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    format: Format,
+    size: u64,
+    /// Where the records of a line format begin, and the number of that line.
+    data: (u64, u64),
+    total: Option<u64>,
+    shape: Shape,
+    lateness: Span,
+}
+
+/// What was found in a file's head.
+struct Found {
+    shape: Shape,
+    data: (u64, u64),
+    total: Option<u64>,
+    /// Whether records may have columns that the head did not show.
+    open: bool,
+    /// Whether there was no record to look at.
+    empty: bool,
+}
+
+impl FileSource {
+    /// Looks at the head of a file and finds its columns: their types are those of the first
+    /// records (10,000, or `spec.sample`), or what `spec.schema` says. Integers that meet floats
+    /// are `double`; values of different kinds are `text`. With `time`, the column it names is read
+    /// as a moment, and the hidden time column is added.
+    ///
+    /// # Errors
+    /// The file is not there, cannot be read, or has not the columns that the job names.
+    #[expect(clippy::new_ret_no_self, reason = "the engine takes any source factory")]
+    pub fn new(
+        world: &World,
+        path: impl AsRef<Path>,
+        spec: &FileSourceSpec,
+        time: Option<&TimeSpec>,
+    ) -> Result<Arc<dyn SourceFactory>, ConnectorError> {
+        let path = path.as_ref();
+        let io = |error| ConnectorError::io(path, &error);
+        let file = world.disk.open_read(path).map_err(io)?;
+        let size = file.length().map_err(io)?;
+        let unreadable = |error| ConnectorError::unreadable(path, error);
+        let sample = spec.sample.unwrap_or(SAMPLE_RECORDS).max(1);
+        let mut found = match spec.format {
+            Format::Arrow => find_arrow(file, size).map_err(unreadable)?,
+            Format::Parquet => find_parquet(file, size).map_err(unreadable)?,
+            format => find_lines(file, size, format, sample).map_err(unreadable)?,
+        };
+        apply_schema(path, spec, &mut found)?;
+        if let Some(time) = time {
+            apply_time(path, spec.format, time, &mut found)?;
+        }
+        if found.shape.fields.iter().any(|field| field.name() == TIME_COLUMN) {
+            let message = format!("it has a column `{TIME_COLUMN}`, a name that is reserved");
+            return Err(unreadable(message));
+        }
+        Ok(Arc::new(Self {
+            disk: Arc::clone(&world.disk),
+            path: path.to_owned(),
+            format: spec.format,
+            size,
+            data: found.data,
+            total: found.total,
+            shape: found.shape,
+            lateness: time.map_or(Span::default(), |time| time.lateness),
+        }))
+    }
+
+    fn framing(&self) -> Framing {
+        match self.format {
+            Format::Csv => Framing::Csv { fields: self.shape.fields.len() },
+            Format::Json => Framing::Json,
+            Format::Influx => Framing::Influx,
+            _ => Framing::Text,
+        }
+    }
+
+    fn decoder(&self) -> Box<dyn Decode> {
+        match self.format {
+            Format::Csv => Box::new(CsvDecoder::new(&self.shape)),
+            Format::Json => Box::new(JsonDecoder::new(&self.shape)),
+            Format::Influx => Box::new(InfluxDecoder::new(&self.shape)),
+            _ => Box::new(TextDecoder(Columns::new(&self.shape))),
+        }
+    }
+
+    fn open_batches(
+        &self,
+        batches: Result<Box<dyn Batches>, String>,
+    ) -> Result<Box<dyn Source>, String> {
+        let path = self.path.display().to_string();
+        Ok(Box::new(BatchSource::new(path, batches?, self.shape.clone(), self.lateness)))
+    }
+}
+
+impl SourceFactory for FileSource {
+    fn schema(&self) -> SchemaRef {
+        self.shape.schema()
+    }
+
+    fn open(&self, _slice: u32) -> Result<Box<dyn Source>, SourceError> {
+        let path = self.path.display().to_string();
+        let failed = |error: String| SourceError::new(format!("`{path}`: {error}"));
+        let file = self.disk.open_read(&self.path).map_err(|error| failed(error.to_string()))?;
+        match self.format {
+            Format::Arrow => {
+                let batches = ArrowBatches::open(file, self.size);
+                self.open_batches(batches.map(|it| Box::new(it) as Box<dyn Batches>))
+                    .map_err(failed)
+            }
+            Format::Parquet => {
+                let batches = ParquetBatches::open(file, self.size);
+                self.open_batches(batches.map(|it| Box::new(it) as Box<dyn Batches>))
+                    .map_err(failed)
+            }
+            _ => {
+                let mut input = Input::new(file, self.framing(), self.size);
+                input.seek(self.data.0, self.data.1);
+                Ok(Box::new(LineSource::new(path, input, self.decoder(), self.lateness)))
+            }
+        }
+    }
+
+    fn total(&self) -> Option<u64> {
+        self.total
+    }
+}
+
+fn plain_fields(schema: &SchemaRef) -> Vec<Field> {
+    let plain = |data_type| batch_source::plain_type(data_type);
+    let fields = schema.fields().iter();
+    fields.map(|field| Field::new(field.name(), plain(field.data_type()), true)).collect()
+}
+
+fn find_arrow(file: Arc<dyn DiskRead>, size: u64) -> Result<Found, String> {
+    let open = || ArrowBatches::open(file, size)?.schema();
+    let schema = std::panic::catch_unwind(std::panic::AssertUnwindSafe(open))
+        .map_err(|_| "its schema is damaged".to_owned())??;
+    let shape = Shape { fields: plain_fields(&schema), time: None };
+    Ok(Found { shape, data: (0, 0), total: None, open: false, empty: false })
+}
+
+fn find_parquet(file: Arc<dyn DiskRead>, size: u64) -> Result<Found, String> {
+    let batches = ParquetBatches::open(file, size)?;
+    let shape = Shape { fields: plain_fields(&batches.schema()), time: None };
+    let total = Some(batches.records());
+    Ok(Found { shape, data: (0, 0), total, open: false, empty: false })
+}
+
+/// What the sample has shown, by format.
+enum Sample {
+    Text,
+    Json(Guesses),
+    Csv(Vec<String>, Guesses),
+    Influx(InfluxGuesses),
+}
+
+impl Sample {
+    fn add(&mut self, record: &[u8]) -> Result<(), String> {
+        let overflowed = match self {
+            Self::Text => false,
+            Self::Json(guesses) => {
+                json::guess_line(record, guesses);
+                guesses.overflowed()
+            }
+            Self::Csv(names, guesses) => {
+                csv::guess_line(record, names, guesses);
+                guesses.overflowed()
+            }
+            Self::Influx(guesses) => {
+                guesses.add_line(record);
+                guesses.overflowed()
+            }
+        };
+        if overflowed { Err(format!("it has more than {COLUMNS_MAX} columns")) } else { Ok(()) }
+    }
+
+    fn shape(self) -> Shape {
+        match self {
+            Self::Text => text::shape(),
+            Self::Json(guesses) | Self::Csv(_, guesses) => guesses.shape(),
+            Self::Influx(guesses) => guesses.shape(),
+        }
+    }
+}
+
+fn find_lines(
+    file: Arc<dyn DiskRead>,
+    size: u64,
+    format: Format,
+    sample: usize,
+) -> Result<Found, String> {
+    let (framing, mut seen) = match format {
+        Format::Json => (Framing::Json, Sample::Json(Guesses::default())),
+        Format::Influx => (Framing::Influx, Sample::Influx(InfluxGuesses::default())),
+        Format::Csv => (Framing::Csv { fields: 0 }, Sample::Csv(Vec::new(), Guesses::default())),
+        _ => (Framing::Text, Sample::Text),
+    };
+    let mut input = Input::new(file, framing, size);
+    input.skip_mark().map_err(|error| error.to_string())?;
+    if let Sample::Csv(names, guesses) = &mut seen {
+        *names = read_header(&mut input)?;
+        // Columns stand as in the header, whatever the sample shows.
+        names.iter().for_each(|name| guesses.add(name, crate::guess::Guess::Nothing));
+        input.set_framing(Framing::Csv { fields: names.len() });
+    }
+    let data = (input.offset(), input.line());
+    let (mut left, mut empty) = (sample, true);
+    while left > 0 && input.offset() < SAMPLE_BYTES_MAX && !matches!(seen, Sample::Text) {
+        let chunk = input.next(READ_AHEAD_BYTES, left, None).map_err(|error| error.message)?;
+        let Some(chunk) = chunk else { break };
+        left -= chunk.records.len();
+        for record in chunk.records.iter().filter(|record| record.bad.is_none()) {
+            empty = false;
+            seen.add(&chunk.bytes[record.start..record.end])?;
+        }
+    }
+    let open = matches!(format, Format::Json | Format::Influx);
+    Ok(Found { shape: seen.shape(), data, total: Some(size), open, empty })
+}
+
+fn read_header(input: &mut Input) -> Result<Vec<String>, String> {
+    loop {
+        let chunk = input.next(1, 1, None).map_err(|error| error.message)?;
+        let Some(chunk) = chunk else {
+            return Err("it is empty: CSV begins with a header line".to_owned());
+        };
+        if let Some(record) = chunk.records.first() {
+            if let Some(reason) = record.bad {
+                return Err(format!("its header is bad: {reason}"));
+            }
+            let names = csv::header(&chunk.bytes[record.start..record.end])?;
+            if names.len() > COLUMNS_MAX {
+                return Err(format!("it has more than {COLUMNS_MAX} columns"));
+            }
+            return Ok(names);
+        }
+    }
+}
+
+/// Gives columns the types that the job names.
+fn apply_schema(
+    path: &Path,
+    spec: &FileSourceSpec,
+    found: &mut Found,
+) -> Result<(), ConnectorError> {
+    for (name, type_name) in &spec.schema {
+        let data_type = column_type::parse(type_name).map_err(|nearest| {
+            let hint =
+                nearest.as_ref().map_or(String::new(), |it| format!("; did you mean `{it}`?"));
+            let expected = column_type::TYPE_NAMES.to_owned();
+            let message = format!(
+                "`{type_name}`, the type of column `{name}`, is no type{hint} Types are {expected}"
+            );
+            let (field, place) = (name.clone(), SchemaPlace::Type);
+            let kind = ConnectorErrorKind::Schema { place, field, expected, nearest };
+            ConnectorError { kind, message }
+        })?;
+        let fields = &mut found.shape.fields;
+        match fields.iter().position(|field| field.name() == name) {
+            Some(index) => fields[index] = Field::new(name, data_type, true),
+            None if found.open => fields.push(Field::new(name, data_type, true)),
+            None => {
+                let columns = fields.iter().map(|field| field.name().as_str());
+                return Err(ConnectorError::no_column(path, SchemaPlace::Column, name, columns));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes the column that the job names event time.
+fn apply_time(
+    path: &Path,
+    format: Format,
+    time: &TimeSpec,
+    found: &mut Found,
+) -> Result<(), ConnectorError> {
+    let fields = &mut found.shape.fields;
+    if found.open && found.empty && fields.iter().all(|field| *field.name() != time.field) {
+        fields.push(Field::new(&time.field, moment_type(), true));
+    }
+    let Some(index) = fields.iter().position(|field| *field.name() == time.field) else {
+        let columns = fields.iter().map(|field| field.name().as_str());
+        return Err(ConnectorError::no_column(path, SchemaPlace::Time, &time.field, columns));
+    };
+    let data_type = fields[index].data_type();
+    let fits = match format {
+        Format::Arrow | Format::Parquet => batch_source::can_be_time(data_type),
+        _ => !matches!(data_type, DataType::Boolean | DataType::List(_) | DataType::Struct(_)),
+    };
+    if !fits {
+        let expected = "a column of times: ISO 8601 text, or epoch milliseconds".to_owned();
+        let name = &time.field;
+        let message = format!(
+            "column `{name}` of `{}` cannot be event time; it takes {expected}",
+            path.display()
+        );
+        let (field, place) = (name.clone(), SchemaPlace::Time);
+        let kind = ConnectorErrorKind::Schema { place, field, expected, nearest: None };
+        return Err(ConnectorError { kind, message });
+    }
+    fields[index] = batch_source::time_field(&fields[index]);
+    found.shape.time = Some(index);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

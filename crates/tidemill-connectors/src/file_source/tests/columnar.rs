@@ -1,0 +1,98 @@
+//! Arrow IPC and Parquet: whole files, and damaged ones.
+
+use super::*;
+use arrow_array::{ArrayRef, Int32Array, StringArray, TimestampMillisecondArray};
+
+/// Two batches of three columns; the time of the second record is missing.
+fn batches() -> Vec<RecordBatch> {
+    let batch = |from: i32| {
+        let numbers = (from..from + 100).map(Some);
+        let times = (from..from + 100).map(|it| (it != 1).then_some(i64::from(it) * 1_000));
+        let texts = (from..from + 100).map(|it| Some(format!("row {it}")));
+        RecordBatch::try_from_iter_with_nullable([
+            ("n", Arc::new(numbers.collect::<Int32Array>()) as ArrayRef, true),
+            ("t", Arc::new(times.collect::<TimestampMillisecondArray>()), true),
+            ("s", Arc::new(texts.collect::<StringArray>()), true),
+        ])
+        .unwrap()
+    };
+    vec![batch(0), batch(100)]
+}
+
+/// The batches as a file: Arrow file form, Arrow stream form, Parquet.
+fn columnar() -> Vec<(Format, Vec<u8>)> {
+    let batches = batches();
+    let schema = batches[0].schema();
+    let mut file = arrow_ipc::writer::FileWriter::try_new(Vec::new(), &schema).unwrap();
+    let mut stream = arrow_ipc::writer::StreamWriter::try_new(Vec::new(), &schema).unwrap();
+    let mut parquet = parquet::arrow::ArrowWriter::try_new(Vec::new(), schema, None).unwrap();
+    for batch in &batches {
+        file.write(batch).unwrap();
+        stream.write(batch).unwrap();
+        parquet.write(batch).unwrap();
+        parquet.flush().unwrap();
+    }
+    vec![
+        (Format::Arrow, file.into_inner().unwrap()),
+        (Format::Arrow, stream.into_inner().unwrap()),
+        (Format::Parquet, parquet.into_inner().unwrap()),
+    ]
+}
+
+#[test]
+fn columnar_files_are_read_by_record_number() {
+    for (format, bytes) in columnar() {
+        let spec = typed(format, &[("n", "bigint")]);
+        let factory = source(&bytes, &spec, Some(&time("t", 0))).unwrap();
+        let (steps, letters) = drain(&*factory, &request(1 << 20, 30));
+        let positions: Vec<u64> = steps.iter().map(|step| step.2.0).collect();
+        assert_eq!(positions, [30, 60, 90, 100, 130, 160, 190, 200], "{format:?}");
+        assert_eq!(letters.len(), 1);
+        assert_eq!(letters[0].position, "f:record 1");
+        assert_eq!(letters[0].reason, "field `t`: event time is missing");
+        assert_eq!(steps[0].0.num_rows(), 29);
+        assert_eq!(ints(&steps[7].0, "n")[9], Some(199));
+        assert_eq!(moments(&steps[7].0, TIME_COLUMN)[9], Some(199_000_000));
+        assert_eq!(steps[7].3, Micros(199_000_000));
+        let (small, _) = drain(&*factory, &request(1, 30));
+        assert_eq!(small.len(), 200, "one record at least");
+        let mut replay = factory.open(0).unwrap();
+        let until = Some(Position(45));
+        let request = ReadRequest { until, ..request(1 << 20, 1 << 20) };
+        let read = replay.read(&request, &mut Vec::new()).unwrap();
+        assert!(matches!(read, Read::Rows { .. }) && replay.position() == Position(45));
+    }
+}
+
+#[test]
+fn a_damaged_columnar_file_is_an_error_and_never_a_panic() {
+    for (format, bytes) in columnar() {
+        for cut in (0..bytes.len()).step_by(97) {
+            read_damaged(format, &bytes[..cut]);
+        }
+        for at in (0..bytes.len()).step_by(13) {
+            for flip in [0xff, 0x01, 0x80] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= flip;
+                read_damaged(format, &damaged);
+            }
+        }
+    }
+}
+
+fn read_damaged(format: Format, bytes: &[u8]) {
+    let Ok(factory) = source(bytes, &spec(format), None) else { return };
+    let Ok(mut source) = factory.open(0) else { return };
+    for _ in 0..100 {
+        match source.read(&request(1 << 20, 1_000), &mut Vec::new()) {
+            Ok(Read::Rows { .. }) => {}
+            Ok(_) => return,
+            Err(error) => {
+                let message = error.message;
+                assert!(message.starts_with("`f`: ") && message.len() > 8, "{message}");
+                return;
+            }
+        }
+    }
+    panic!("a damaged file has no end");
+}

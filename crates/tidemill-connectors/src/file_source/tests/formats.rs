@@ -1,0 +1,217 @@
+//! What each format says, in columns.
+
+use super::*;
+use arrow_array::Array;
+
+fn list(element: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new("item", element, true)))
+}
+
+#[test]
+fn json_columns_are_guessed_in_order_of_appearance() {
+    let text = br#"{"i":1,"f":1,"b":true,"s":"x","n":null,"l":[1,2],"o":{"k":"v"},"big":18446744073709551615}
+{"f":2.5,"i":-2,"s":"\u00e9\n\ud83d\ude00","l":[],"l2":["a"],"mix":1}
+{"mix":"one","o":{"k":null,"m":2}}
+"#;
+    let factory = source(text, &spec(Format::Json), None).unwrap();
+    let object = DataType::Struct(
+        vec![Field::new("k", DataType::Utf8, true), Field::new("m", DataType::Int64, true)].into(),
+    );
+    assert_eq!(
+        types(&*factory),
+        named(&[
+            ("i", DataType::Int64),
+            ("f", DataType::Float64),
+            ("b", DataType::Boolean),
+            ("s", DataType::Utf8),
+            ("n", DataType::Utf8),
+            ("l", list(DataType::Int64)),
+            ("o", object),
+            ("big", DataType::UInt64),
+            ("l2", list(DataType::Utf8)),
+            ("mix", DataType::Utf8),
+        ])
+    );
+    let (batch, letters) = whole(&*factory);
+    assert_eq!((batch.num_rows(), letters.len()), (3, 0));
+    assert_eq!(ints(&batch, "i"), [Some(1), Some(-2), None]);
+    assert_eq!(floats(&batch, "f"), [Some(1.0), Some(2.5), None]);
+    assert_eq!(texts(&batch, "s")[1].as_deref(), Some("é\n😀"));
+    assert_eq!(texts(&batch, "mix"), [None, Some("1".to_owned()), Some("one".to_owned())]);
+    let lists = batch.column_by_name("l").unwrap().as_list::<i32>();
+    assert_eq!((lists.value(0).len(), lists.value(1).len(), lists.is_null(2)), (2, 0, true));
+}
+
+#[test]
+fn json_lines_that_are_not_one_object_are_bad() {
+    let good = r#"{"a": 1 , "x":[{"y":[]},{}], "z":-0.5e+3}"#;
+    let bad = [
+        "5",
+        "null",
+        "[]",
+        "{",
+        "}",
+        "{}{}",
+        "{} x",
+        r#"{"a":1,}"#,
+        r#"{"a":1 "b":2}"#,
+        r#"{a:1}"#,
+        r#"{"a":01}"#,
+        r#"{"a":1.}"#,
+        r#"{"a":+1}"#,
+        r#"{"a":nul}"#,
+        r#"{"a":NaN}"#,
+        r#"{"a":"x}"#,
+        r#"{"a":[1,]}"#,
+        r#"{"a":[1}"#,
+        r#"{"x":{"y":1]}"#,
+        r#"{"x":"\q"}"#,
+        r#"{"x":"\ud800"}"#,
+        r#"{"x":"\u12"}"#,
+        "{\"x\":\"\u{1}\"}",
+        r#"{"x":{"y"}}"#,
+        r#"{"x":[,1]}"#,
+        r#"{"a":"one"}"#,
+    ];
+    let deep = format!("{{\"x\":{}{}}}", "[".repeat(129), "]".repeat(129));
+    let mut text = String::new();
+    for line in bad.iter().copied().chain([deep.as_str()]) {
+        text.push_str(&format!("{good}\n{line}\r\n\n"));
+    }
+    text.push_str(r#"{"a":7,"x":"cut o"#);
+    let typed = typed(Format::Json, &[("a", "bigint")]);
+    let factory = source(text.as_bytes(), &typed, None).unwrap();
+    let (batch, letters) = whole(&*factory);
+    let count = bad.len() as u64 + 1;
+    assert_eq!(ints(&batch, "a"), vec![Some(1); bad.len() + 1]);
+    let mut expected: Vec<u64> = (0..count).map(|it| it * 3 + 2).collect();
+    expected.push(count * 3 + 1);
+    assert_eq!(lines(&letters), expected);
+    assert!(letters[0].reason.starts_with("not JSON: expected an object"), "{:?}", letters[0]);
+}
+
+#[test]
+fn json_lists_that_do_not_fit_are_bad() {
+    let text = b"{\"l\":[1],\"n\":1}\nx\n{\"l\":[\"y\"],\"n\":2}\n{\"l\":[2],\"n\":3}\n";
+    let typed = typed(Format::Json, &[("l", "bigint[]")]);
+    let (batch, letters) = whole(&*source(text, &typed, None).unwrap());
+    assert_eq!(ints(&batch, "n"), [Some(1), Some(3)]);
+    assert_eq!(lines(&letters), [2, 3]);
+    assert!(letters[1].reason.starts_with("field `l` is not a list"), "{}", letters[1].reason);
+}
+
+#[test]
+fn csv_columns_nulls_and_quotes() {
+    let text =
+        b"\xef\xbb\xbfid,price, when ,name,ok,\n1,2,2024-01-01,\"a, \"\"b\"\"\nc\",TRUE,x\r\n\
+        NA,2.5,2024-01-02 10:00:00,NA,false,\n\n3,NULL,null,\"\",,\"\"\n";
+    let factory = source(text, &spec(Format::Csv), Some(&time("when", 0))).unwrap();
+    assert_eq!(
+        types(&*factory),
+        named(&[
+            ("id", DataType::Int64),
+            ("price", DataType::Float64),
+            ("when", moment_type()),
+            ("name", DataType::Utf8),
+            ("ok", DataType::Boolean),
+            ("column_6", DataType::Utf8),
+            (TIME_COLUMN, moment_type()),
+        ])
+    );
+    let (batch, letters) = whole(&*factory);
+    assert_eq!(ints(&batch, "id"), [Some(1), None]);
+    assert_eq!(floats(&batch, "price"), [Some(2.0), Some(2.5)]);
+    let names = texts(&batch, "name");
+    assert_eq!(names, [Some("a, \"b\"\nc".to_owned()), Some("NA".to_owned())]);
+    assert_eq!(moments(&batch, "when")[0], Some(1_704_067_200_000_000));
+    assert_eq!(lines(&letters), [6], "line breaks within quotes are counted");
+    assert_eq!(letters[0].reason, "field `when`: event time is missing");
+}
+
+#[test]
+fn csv_records_that_do_not_fit_are_bad() {
+    let text = b"a,b\n1,x\n2\n3,y,z\nfour,x\n\xff,x\n5,\"open\n6,w\n\"7\",\"\"\n8,v";
+    let typed = typed(Format::Csv, &[("a", "int8")]);
+    let (batch, letters) = whole(&*source(text, &typed, None).unwrap());
+    assert_eq!(batch.column(0).data_type(), &DataType::Int8);
+    let kept = arrow_cast::cast(batch.column(0), &DataType::Int64).unwrap();
+    assert_eq!(kept.as_primitive::<Int64Type>().values(), &[1, 6, 7, 8]);
+    assert_eq!(texts(&batch, "b")[2].as_deref(), Some(""), "an empty text in quotes is no null");
+    assert_eq!(lines(&letters), [3, 4, 5, 6, 7]);
+    let reasons: Vec<&str> = letters.iter().map(|it| it.reason.as_str()).collect();
+    assert_eq!(reasons[0], "it has 1 fields, the header has 2");
+    assert_eq!(reasons[2], "field `a`: \"four\" is not a tinyint");
+    assert_eq!(reasons[3], "it is not UTF-8");
+}
+
+#[test]
+fn text_lines_are_records() {
+    let text = b"one\r\n\ntwo\n\xff\nlast";
+    let (batch, letters) = whole(&*source(text, &spec(Format::Text), None).unwrap());
+    let expected = ["one", "", "two", "last"].map(|it| Some(it.to_owned()));
+    assert_eq!(texts(&batch, "text"), expected);
+    assert_eq!(lines(&letters), [4]);
+}
+
+#[test]
+fn influx_points_are_records() {
+    let text = br#"cpu\ load,host=a\,b,zone=eu usage=1.5,count=3i,up=t,note="say \"hi\", x=1" 1700000000123456789
+# a comment
+cpu,host=b usage=2,count=18446744073709551615u 1700000001000000000
+
+mem,host=c free=7i
+"#;
+    let factory = source(text, &spec(Format::Influx), None).unwrap();
+    assert_eq!(
+        types(&*factory),
+        named(&[
+            ("measurement", DataType::Utf8),
+            ("host", DataType::Utf8),
+            ("zone", DataType::Utf8),
+            ("usage", DataType::Float64),
+            ("count", DataType::UInt64),
+            ("up", DataType::Boolean),
+            ("note", DataType::Utf8),
+            ("free", DataType::Int64),
+            ("time", moment_type()),
+        ])
+    );
+    let (batch, letters) = whole(&*factory);
+    assert!(letters.is_empty());
+    assert_eq!(texts(&batch, "measurement")[0].as_deref(), Some("cpu load"));
+    assert_eq!(texts(&batch, "host")[0].as_deref(), Some("a,b"));
+    assert_eq!(texts(&batch, "note")[0].as_deref(), Some("say \"hi\", x=1"));
+    assert_eq!(floats(&batch, "usage"), [Some(1.5), Some(2.0), None]);
+    assert_eq!(ints(&batch, "free"), [None, None, Some(7)]);
+    let times = [Some(1_700_000_000_123_456), Some(1_700_000_001_000_000), None];
+    assert_eq!(moments(&batch, "time"), times);
+
+    let timed = source(text, &spec(Format::Influx), Some(&time("time", 0))).unwrap();
+    let (batch, letters) = whole(&*timed);
+    assert_eq!((batch.num_rows(), lines(&letters)), (2, vec![5]));
+}
+
+#[test]
+fn influx_lines_that_are_no_points_are_bad() {
+    let bad = [
+        "cpu",
+        "cpu ",
+        ",host=a v=1",
+        "cpu,host v=1",
+        "cpu,host= v=1",
+        "cpu v",
+        "cpu v=",
+        "cpu v=x",
+        "cpu v=1i5",
+        "cpu v=\"x",
+        "cpu v=1 soon",
+        "cpu v=1 1 2",
+        "cpu v=1, 5",
+        "cpu =1",
+        "cpu v=nan",
+        "cpu v=\"a\"b 1",
+    ];
+    let text: String = bad.iter().map(|line| format!("ok v=1 1\n{line}\n")).collect();
+    let (batch, letters) = whole(&*source(text.as_bytes(), &spec(Format::Influx), None).unwrap());
+    assert_eq!((batch.num_rows(), letters.len()), (bad.len(), bad.len()), "{letters:?}");
+}

@@ -1,0 +1,116 @@
+//! A source slice over a file of records one after another: cut, decode, set bad ones aside.
+
+use crate::columns::largest_time;
+use crate::input::Input;
+use arrow_array::RecordBatch;
+use arrow_schema::ArrowError;
+use tidemill_flow::{DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceError};
+use tidemill_types::{Cycle, Micros, Span, limits::DEAD_LETTER_BYTES_MAX};
+
+/// Records that are bad, and why.
+pub(crate) type BadRecords = Vec<(usize, String)>;
+
+/// Reads one record after another into columns.
+pub(crate) trait Decode: Send {
+    /// Takes a record.
+    ///
+    /// # Errors
+    /// Why it is bad; then it leaves no trace.
+    fn record(&mut self, record: &[u8]) -> Result<(), String>;
+
+    /// The records taken as a batch; and those of them, counted from 0, that turned out bad and
+    /// are not in it.
+    ///
+    /// # Errors
+    /// They do not fit a batch.
+    fn finish(&mut self) -> Result<(RecordBatch, BadRecords), ArrowError>;
+}
+
+/// A file read record by record.
+pub(crate) struct LineSource {
+    path: String,
+    input: Input,
+    decoder: Box<dyn Decode>,
+    lateness: Span,
+    time_max: Micros,
+}
+
+impl LineSource {
+    pub(crate) fn new(
+        path: String,
+        input: Input,
+        decoder: Box<dyn Decode>,
+        lateness: Span,
+    ) -> Self {
+        Self { path, input, decoder, lateness, time_max: Micros::MIN }
+    }
+
+    fn failed(path: &str, error: impl std::fmt::Display) -> SourceError {
+        SourceError::new(format!("`{path}`: {error}"))
+    }
+}
+
+impl Source for LineSource {
+    fn read(
+        &mut self,
+        request: &ReadRequest,
+        letters: &mut Vec<DeadLetter>,
+    ) -> Result<Read, SourceError> {
+        let path = &self.path;
+        let chunk = self.input.read(request).map_err(|error| Self::failed(path, error))?;
+        let Some(chunk) = chunk else {
+            // Only a replay stops before the end, and then the engine knows.
+            let reached = request.until.is_some_and(|until| until <= self.position());
+            return Ok(if reached { Read::Idle { until: None } } else { Read::End });
+        };
+        let checked = std::str::from_utf8(chunk.bytes).is_ok();
+        let mut bad: BadRecords = Vec::new();
+        for (index, record) in chunk.records.iter().enumerate() {
+            let bytes = &chunk.bytes[record.start..record.end];
+            if let Some(reason) = record.bad {
+                bad.push((index, reason.to_owned()));
+            } else if !checked && std::str::from_utf8(bytes).is_err() {
+                bad.push((index, "it is not UTF-8".to_owned()));
+            } else if let Err(reason) = self.decoder.record(bytes) {
+                bad.push((index, reason));
+            }
+        }
+        let (batch, late) = self.decoder.finish().map_err(|error| Self::failed(path, error))?;
+        if !late.is_empty() {
+            add_late(&mut bad, late, chunk.records.len());
+        }
+        for (index, reason) in bad {
+            let record = chunk.records[index];
+            let bytes = &chunk.bytes[record.start..record.end];
+            let (offset, line) =
+                (chunk.offset + record.start as u64, chunk.line + u64::from(record.line));
+            let position = format!("{path}:byte {offset}, line {line}");
+            letters.push(letter(request.cycle, position, reason, bytes));
+        }
+        let taken = chunk.taken;
+        self.time_max = self.time_max.max(largest_time(&batch).map_or(Micros::MIN, Micros));
+        Ok(Read::Rows { payload: Payload::Arrow(batch), bytes: taken })
+    }
+
+    fn position(&self) -> Position {
+        Position(self.input.offset())
+    }
+
+    fn watermark(&self) -> Micros {
+        self.time_max.minus(self.lateness)
+    }
+}
+
+/// Adds bad records that are counted among those that were taken, `bad` being the others.
+fn add_late(bad: &mut BadRecords, late: BadRecords, records: usize) {
+    let refused = |index: &usize| bad.binary_search_by_key(index, |(it, _)| *it).is_err();
+    let taken: Vec<usize> = (0..records).filter(refused).collect();
+    bad.extend(late.into_iter().map(|(row, reason)| (taken[row], reason)));
+    bad.sort();
+}
+
+/// A dead letter; the engine adds the name of the source.
+pub(crate) fn letter(cycle: Cycle, position: String, reason: String, record: &[u8]) -> DeadLetter {
+    let record = record[..record.len().min(DEAD_LETTER_BYTES_MAX)].to_vec();
+    DeadLetter { stage: String::new(), cycle, position, reason, record }
+}

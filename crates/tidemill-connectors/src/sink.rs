@@ -1,0 +1,69 @@
+//! Where rows go: files, standard output, nothing.
+//!
+//! Rows of a cycle are held as they will be written until the cycle is committed. How many cycles
+//! can wait is the engine's bound. The hidden time column is left out everywhere.
+
+mod blackhole;
+mod cell;
+mod columnar;
+mod encode;
+mod file;
+mod marks;
+mod stream;
+
+pub use blackhole::BlackholeSink;
+pub use file::FileSink;
+pub use stream::{StdoutSink, WriterSink};
+
+use arrow_schema::{Schema, SchemaRef};
+use std::sync::Arc;
+use tidemill_flow::{SinkError, TIME_COLUMN};
+use tidemill_types::Cycle;
+
+/// Columns of a schema that are written.
+fn shown(schema: &Schema) -> Vec<usize> {
+    let fields = schema.fields().iter().enumerate();
+    fields.filter(|(_, field)| field.name() != TIME_COLUMN).map(|(index, _)| index).collect()
+}
+
+/// The schema of what is written.
+fn shown_schema(schema: &Schema) -> SchemaRef {
+    let fields: Vec<_> =
+        shown(schema).into_iter().map(|index| Arc::clone(&schema.fields()[index])).collect();
+    Arc::new(Schema::new(fields))
+}
+
+/// Encoded rows that wait for their cycle's commit.
+#[derive(Debug, Default)]
+struct Pending {
+    bytes: Vec<u8>,
+    /// Where the rows of a cycle end in `bytes`.
+    ends: Vec<(Cycle, usize)>,
+}
+
+impl Pending {
+    /// Says that the rows of a cycle are all there.
+    fn end(&mut self, cycle: Cycle) {
+        self.ends.push((cycle, self.bytes.len()));
+    }
+
+    /// How many bytes belong to cycles up to this one.
+    fn ready(&self, cycle: Cycle) -> usize {
+        let count = self.ends.partition_point(|(it, _)| *it <= cycle);
+        if count == 0 { 0 } else { self.ends[count - 1].1 }
+    }
+
+    /// Forgets the first `count` bytes, which are those of the cycles up to this one.
+    fn release(&mut self, cycle: Cycle, count: usize) {
+        self.bytes.drain(..count);
+        self.ends.retain(|(it, _)| *it > cycle);
+        self.ends.iter_mut().for_each(|(_, end)| *end -= count);
+    }
+}
+
+fn sink_error(path: &std::path::Path, error: impl std::fmt::Display) -> SinkError {
+    SinkError::new(format!("`{}` cannot be written: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests;

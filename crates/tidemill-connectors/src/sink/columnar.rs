@@ -1,0 +1,183 @@
+//! A file that is whole only at its end: Arrow IPC and Parquet.
+//!
+//! Rows go to `PATH.partial`, which takes the name `PATH` when the sink is closed. A job that is
+//! started again begins such a file anew: it holds no cycle until it is whole.
+
+use super::marks::{folder, with_suffix};
+use super::{shown, shown_schema, sink_error};
+use crate::error::ConnectorError;
+use arrow_array::RecordBatch;
+use arrow_ipc::writer::FileWriter;
+use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
+use parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties};
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tidemill_env::{DiskFile, World};
+use tidemill_flow::{Block, Sink, SinkError};
+use tidemill_types::{Cycle, job::Format};
+
+/// Rows of a row group: what a writer of Parquet holds in memory.
+const GROUP_ROWS: usize = 128 * 1_024;
+/// Bytes that are gathered before they are written.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// Bytes on their way to a file.
+struct FileBytes {
+    file: Box<dyn DiskFile>,
+    buffer: Vec<u8>,
+}
+
+impl Write for FileBytes {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= WRITE_BYTES {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.append(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+enum Writer<W: Write + Send> {
+    Arrow(FileWriter<W>),
+    Parquet(ArrowWriter<W>),
+}
+
+impl<W: Write + Send> Writer<W> {
+    fn new(format: Format, out: W, schema: &SchemaRef) -> Result<Self, ArrowError> {
+        if format == Format::Arrow {
+            return Ok(Self::Arrow(FileWriter::try_new(out, schema)?));
+        }
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_max_row_group_row_count(Some(GROUP_ROWS))
+            .build();
+        let writer = ArrowWriter::try_new(out, Arc::clone(schema), Some(properties))?;
+        Ok(Self::Parquet(writer))
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
+        match self {
+            Self::Arrow(writer) => writer.write(batch),
+            Self::Parquet(writer) => Ok(writer.write(batch)?),
+        }
+    }
+
+    fn finish(self) -> Result<W, ArrowError> {
+        match self {
+            Self::Arrow(mut writer) => {
+                writer.finish()?;
+                writer.into_inner()
+            }
+            Self::Parquet(writer) => Ok(writer.into_inner()?),
+        }
+    }
+}
+
+/// Writes rows to a file that is whole at its end.
+pub(super) struct ColumnarSink {
+    world: World,
+    path: PathBuf,
+    partial: PathBuf,
+    format: Format,
+    schema: SchemaRef,
+    writer: Option<Writer<FileBytes>>,
+    pending: Vec<(Cycle, RecordBatch)>,
+}
+
+impl ColumnarSink {
+    pub(super) fn new(
+        world: &World,
+        path: &Path,
+        format: Format,
+        schema: &SchemaRef,
+    ) -> Result<Self, ConnectorError> {
+        let schema = shown_schema(schema);
+        let union = |field: &&Arc<Field>| matches!(field.data_type(), DataType::Union(_, _));
+        if let Some(field) = schema.fields().iter().find(union) {
+            let message = format!("column `{}` holds values of several types", field.name());
+            return Err(ConnectorError::unwritable(path, message));
+        }
+        // Tried now, so that a column that the format cannot hold is refused before the job runs.
+        Writer::new(format, io::sink(), &schema)
+            .map_err(|error| ConnectorError::unwritable(path, error))?;
+        Ok(Self {
+            world: world.clone(),
+            path: path.to_owned(),
+            partial: with_suffix(path, ".partial"),
+            format,
+            schema,
+            writer: None,
+            pending: Vec::new(),
+        })
+    }
+
+    fn begin(&mut self) -> Result<(), ArrowError> {
+        let disk = &self.world.disk;
+        disk.create_dir_all(folder(&self.path))?;
+        let file = disk.create(&self.partial)?;
+        let out = FileBytes { file, buffer: Vec::new() };
+        self.writer = Some(Writer::new(self.format, out, &self.schema)?);
+        self.pending.clear();
+        Ok(())
+    }
+
+    fn write_up_to(&mut self, cycle: Cycle) -> Result<(), ArrowError> {
+        let count = self.pending.partition_point(|(it, _)| *it <= cycle);
+        for (_, batch) in self.pending.drain(..count) {
+            match &mut self.writer {
+                Some(writer) => writer.write(&batch)?,
+                None => {
+                    return Err(ArrowError::IoError(
+                        "not open".into(),
+                        io::Error::other("not open"),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), ArrowError> {
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let mut out = writer.finish()?;
+        out.flush()?;
+        out.file.sync()?;
+        self.world.disk.rename(&self.partial, &self.path)?;
+        Ok(self.world.disk.sync_dir(folder(&self.path))?)
+    }
+}
+
+impl Sink for ColumnarSink {
+    fn open(&mut self, _resume: bool) -> Result<Cycle, SinkError> {
+        self.begin().map_err(|error| sink_error(&self.path, error))?;
+        Ok(Cycle::NONE)
+    }
+
+    fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
+        for block in blocks.iter().filter(|block| !block.is_empty()) {
+            let batch = block.batch();
+            let shown = batch.project(&shown(batch.schema_ref()));
+            let batch = shown.and_then(|it| it.with_schema(Arc::clone(&self.schema)));
+            let batch = batch.map_err(|error| sink_error(&self.path, error))?;
+            self.pending.push((cycle, batch));
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
+        self.write_up_to(cycle).map_err(|error| sink_error(&self.path, error))
+    }
+
+    fn close(&mut self) -> Result<(), SinkError> {
+        self.end().map_err(|error| sink_error(&self.path, error))
+    }
+}

@@ -1,0 +1,219 @@
+//! Rows as bytes: JSON, CSV, text.
+//!
+//! - JSON: one object a line; times as RFC 3339 in UTC, missing values and floats that are not
+//!   finite as `null`, bytes as text.
+//! - CSV: a header; a missing value is an empty field, an empty text is `""`.
+//! - Text: values parted by tabs; a line break or a tab within a value is written `\n`, `\r`, `\t`
+//!   (a tab in the only column stays).
+
+use super::cell::{Cell, Moments};
+use super::shown;
+use crate::error::ConnectorError;
+use arrow_array::{Array, RecordBatch, cast::AsArray};
+use arrow_cast::display::FormatOptions;
+use arrow_json::{
+    Encoder, EncoderFactory, EncoderOptions, WriterBuilder,
+    writer::{LineDelimited, NullableEncoder},
+};
+use arrow_schema::{ArrowError, DataType, FieldRef, SchemaRef};
+use std::{path::Path, sync::Arc};
+use tidemill_flow::{Block, Payload};
+use tidemill_types::job::Format;
+
+/// Writes rows in one of the formats that a file can grow in.
+#[derive(Debug)]
+pub(super) struct RowEncoder {
+    format: RowFormat,
+    schema: SchemaRef,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum RowFormat {
+    Json,
+    Csv,
+    Text,
+}
+
+impl RowEncoder {
+    /// An encoder of a format; `place` is where it writes, for messages.
+    pub(super) fn new(
+        place: &Path,
+        format: Format,
+        schema: SchemaRef,
+    ) -> Result<Self, ConnectorError> {
+        let format = match format {
+            Format::Json => RowFormat::Json,
+            Format::Csv => RowFormat::Csv,
+            Format::Text => RowFormat::Text,
+            Format::Influx | Format::Arrow | Format::Parquet => {
+                let message = "its format must be json, csv or text";
+                return Err(ConnectorError::unwritable(place, message));
+            }
+        };
+        Ok(Self { format, schema })
+    }
+
+    /// Appends what stands before the first row.
+    pub(super) fn header(&self, out: &mut Vec<u8>) {
+        let RowFormat::Csv = self.format else { return };
+        for (nth, index) in shown(&self.schema).into_iter().enumerate() {
+            if nth > 0 {
+                out.push(b',');
+            }
+            csv_field(self.schema.field(index).name().as_bytes(), out);
+        }
+        out.push(b'\n');
+    }
+
+    /// Appends the rows of blocks.
+    pub(super) fn blocks(
+        &self,
+        blocks: &[Arc<Block>],
+        out: &mut Vec<u8>,
+    ) -> Result<(), ArrowError> {
+        for block in blocks.iter().filter(|block| !block.is_empty()) {
+            if let (RowFormat::Text, Payload::Rows(rows)) = (self.format, &block.payload) {
+                rows.iter().for_each(|record| {
+                    text_value(record, false, out);
+                    out.push(b'\n');
+                });
+                continue;
+            }
+            let batch = block.batch();
+            let batch = batch.project(&shown(batch.schema_ref()))?;
+            match self.format {
+                RowFormat::Json => json(&batch, out)?,
+                RowFormat::Csv => csv(&batch, out)?,
+                RowFormat::Text => text(&batch, out)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn csv(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
+    let options = FormatOptions::default().with_display_error(true);
+    let cells = batch.columns().iter().map(|column| Cell::new(column, &options));
+    let cells = cells.collect::<Result<Vec<_>, _>>()?;
+    let mut value = Vec::new();
+    for row in 0..batch.num_rows() {
+        for (nth, cell) in cells.iter().enumerate() {
+            if nth > 0 {
+                out.push(b',');
+            }
+            if !cell.is_null(row) {
+                value.clear();
+                cell.write(row, &mut value);
+                csv_field(&value, out);
+            } else if cells.len() == 1 {
+                // An empty line is no record; the reader takes this for a missing value.
+                out.extend_from_slice(b"NULL");
+            }
+        }
+        out.push(b'\n');
+    }
+    Ok(())
+}
+
+fn csv_field(value: &[u8], out: &mut Vec<u8>) {
+    let special = |byte: &u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
+    if !value.is_empty() && !value.iter().any(special) {
+        out.extend_from_slice(value);
+        return;
+    }
+    out.push(b'"');
+    for byte in value {
+        if *byte == b'"' {
+            out.push(b'"');
+        }
+        out.push(*byte);
+    }
+    out.push(b'"');
+}
+
+fn text(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
+    let options = FormatOptions::default().with_display_error(true);
+    let cells = batch.columns().iter().map(|column| Cell::new(column, &options));
+    let cells = cells.collect::<Result<Vec<_>, _>>()?;
+    let mut value = Vec::new();
+    for row in 0..batch.num_rows() {
+        for (nth, cell) in cells.iter().enumerate() {
+            if nth > 0 {
+                out.push(b'\t');
+            }
+            if !cell.is_null(row) {
+                value.clear();
+                cell.write(row, &mut value);
+                text_value(&value, cells.len() > 1, out);
+            }
+        }
+        out.push(b'\n');
+    }
+    Ok(())
+}
+
+fn text_value(value: &[u8], tabs: bool, out: &mut Vec<u8>) {
+    if memchr::memchr3(b'\n', b'\r', b'\t', value).is_none() {
+        out.extend_from_slice(value);
+        return;
+    }
+    for byte in value {
+        match byte {
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' if tabs => out.extend_from_slice(b"\\t"),
+            other => out.push(*other),
+        }
+    }
+}
+
+fn json(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
+    let mut writer = WriterBuilder::new()
+        .with_explicit_nulls(true)
+        .with_encoder_factory(Arc::new(JsonValues))
+        .build::<_, LineDelimited>(out);
+    writer.write(batch)?;
+    writer.finish()
+}
+
+/// How values are written that the library's writer would write otherwise.
+#[derive(Debug)]
+struct JsonValues;
+
+struct JsonMoments<'a>(Moments<'a>);
+
+struct JsonBytes<'a>(&'a arrow_array::BinaryArray);
+
+impl Encoder for JsonMoments<'_> {
+    fn encode(&mut self, row: usize, out: &mut Vec<u8>) {
+        out.push(b'"');
+        self.0.write(row, out);
+        out.push(b'"');
+    }
+}
+
+impl Encoder for JsonBytes<'_> {
+    fn encode(&mut self, row: usize, out: &mut Vec<u8>) {
+        let text = String::from_utf8_lossy(self.0.value(row));
+        serde_json::to_writer(out, &text).expect("memory takes all");
+    }
+}
+
+impl EncoderFactory for JsonValues {
+    fn make_default_encoder<'a>(
+        &self,
+        _field: &'a FieldRef,
+        array: &'a dyn Array,
+        _options: &'a EncoderOptions,
+    ) -> Result<Option<NullableEncoder<'a>>, ArrowError> {
+        let encoder: Box<dyn Encoder + 'a> = match array.data_type() {
+            DataType::Timestamp(_, _) => match Moments::of(array) {
+                Some(moments) => Box::new(JsonMoments(moments)),
+                None => return Ok(None),
+            },
+            DataType::Binary => Box::new(JsonBytes(array.as_binary())),
+            _ => return Ok(None),
+        };
+        Ok(Some(NullableEncoder::new(encoder, array.nulls().cloned())))
+    }
+}

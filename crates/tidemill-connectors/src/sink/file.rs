@@ -1,0 +1,215 @@
+//! A file as a sink.
+//!
+//! ```text
+//! write(c) ─▶ rows held ─▶ commit(c) ─▶ appended to the file, then a mark to the journal
+//!                                       every second and at the end: file synced, journal synced
+//! ```
+//!
+//! - Exactly once: `open` cuts the file to what its marks prove, so that rows of a cycle are in it
+//!   wholly or not at all. A killed process loses no committed cycle; a power cut loses those of
+//!   the last second (see [`FileSink::with_sync_every`]), which the ledger then plays again.
+//! - Nothing is deleted because its journal is missing or the file is shorter than it says: that is
+//!   an error.
+//! - Arrow and Parquet files are written beside their name and take it when the job ends.
+
+use super::columnar::ColumnarSink;
+use super::encode::RowEncoder;
+use super::marks::{Marks, folder};
+use super::{Pending, sink_error};
+use crate::error::{ConnectorError, ConnectorErrorKind};
+use arrow_schema::SchemaRef;
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tidemill_env::{DiskFile, World};
+use tidemill_flow::{Block, Sink, SinkError};
+use tidemill_types::{Cycle, Span, job::Format};
+
+/// How often a file is synced, if nobody says otherwise.
+const SYNC_EVERY: Span = Span(1_000_000);
+
+/// Writes rows to a file.
+pub struct FileSink {
+    world: World,
+    path: PathBuf,
+    encoder: RowEncoder,
+    marks: Marks,
+    file: Option<Box<dyn DiskFile>>,
+    pending: Pending,
+    /// Length of the file, all of it committed.
+    length: u64,
+    committed: Cycle,
+    sync_every: Span,
+    synced_at_us: u64,
+    dirty: bool,
+}
+
+impl FileSink {
+    /// A sink that writes rows of `schema` to a file, synced every second and at the end. Folders
+    /// that are missing are made when it is opened.
+    ///
+    /// # Errors
+    /// The file cannot be written, or the format cannot hold the columns.
+    #[expect(clippy::new_ret_no_self, reason = "the engine takes any sink")]
+    pub fn new(
+        world: &World,
+        path: impl AsRef<Path>,
+        format: Format,
+        schema: SchemaRef,
+    ) -> Result<Box<dyn Sink>, ConnectorError> {
+        Self::with_sync_every(world, path, format, schema, SYNC_EVERY)
+    }
+
+    /// Like [`Self::new`], but the file is synced with the first commit that comes `sync_every`
+    /// after the sync before: zero syncs every commit. What was committed since survives the end
+    /// of the process, but not a power cut.
+    ///
+    /// # Errors
+    /// The file cannot be written, or the format cannot hold the columns.
+    pub fn with_sync_every(
+        world: &World,
+        path: impl AsRef<Path>,
+        format: Format,
+        schema: SchemaRef,
+        sync_every: Span,
+    ) -> Result<Box<dyn Sink>, ConnectorError> {
+        let path = path.as_ref();
+        check_path(world, path)?;
+        if let Format::Arrow | Format::Parquet = format {
+            return Ok(Box::new(ColumnarSink::new(world, path, format, &schema)?));
+        }
+        Ok(Box::new(Self {
+            world: world.clone(),
+            path: path.to_owned(),
+            encoder: RowEncoder::new(path, format, schema)?,
+            marks: Marks::beside(Arc::clone(&world.disk), path),
+            file: None,
+            pending: Pending::default(),
+            length: 0,
+            committed: Cycle::NONE,
+            sync_every,
+            synced_at_us: 0,
+            dirty: false,
+        }))
+    }
+
+    /// Cuts the file to `length` and begins a journal that says so.
+    fn begin(&mut self, cycle: Cycle, length: u64) -> io::Result<()> {
+        let disk = &self.world.disk;
+        disk.create_dir_all(folder(&self.path))?;
+        if length == 0 {
+            // The journal first: at no moment does it speak of bytes that are not there.
+            self.marks.replace(cycle, 0)?;
+            self.file = Some(disk.create(&self.path)?);
+            disk.sync_dir(folder(&self.path))?;
+        } else {
+            let mut file = disk.open_append(&self.path)?;
+            file.truncate(length)?;
+            file.sync()?;
+            self.marks.replace(cycle, length)?;
+            self.file = Some(file);
+        }
+        (self.length, self.committed, self.dirty) = (length, cycle, false);
+        self.pending = Pending::default();
+        self.synced_at_us = self.world.clock.monotonic_micros();
+        Ok(())
+    }
+
+    fn append(&mut self, cycle: Cycle, count: usize) -> io::Result<()> {
+        let mut header = Vec::new();
+        if self.length == 0 {
+            self.encoder.header(&mut header);
+            self.pending.bytes.splice(0..0, header.iter().copied());
+        }
+        let count = count + header.len();
+        let bytes = &self.pending.bytes[..count];
+        let Some(file) = &mut self.file else { return Err(io::Error::other("it is not open")) };
+        if !bytes.is_empty() {
+            file.append(bytes)?;
+            self.length += count as u64;
+            self.marks.add(cycle, self.length, bytes)?;
+            self.dirty = true;
+        }
+        self.pending.bytes.drain(..header.len());
+        self.pending.release(cycle, count - header.len());
+        self.committed = cycle;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.synced_at_us = self.world.clock.monotonic_micros();
+        if let Some(file) = self.file.as_mut().filter(|_| self.dirty) {
+            file.sync()?;
+            self.marks.add_synced(self.committed, self.length)?;
+            self.dirty = false;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file of this name can be there.
+fn check_path(world: &World, path: &Path) -> Result<(), ConnectorError> {
+    if path.file_name().is_none() {
+        return Err(ConnectorError::unwritable(path, "it names no file"));
+    }
+    match world.disk.open_read(path) {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+            Err(ConnectorError::unwritable(path, "it is a folder"))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            let message = format!("`{}` is no folder", folder(path).display());
+            let message = format!("`{}` cannot be written: {message}", path.display());
+            Err(ConnectorError { kind: ConnectorErrorKind::Unwritable, message })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Sink for FileSink {
+    fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
+        let held = match resume {
+            true => self.marks.committed(&self.path).map_err(|it| SinkError::new(it.message))?,
+            false => None,
+        };
+        let (cycle, length) = held.unwrap_or((Cycle::NONE, 0));
+        self.begin(cycle, length).map_err(|error| sink_error(&self.path, error))?;
+        Ok(cycle)
+    }
+
+    fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
+        let outcome = self.encoder.blocks(blocks, &mut self.pending.bytes);
+        outcome.map_err(|error| sink_error(&self.path, error))?;
+        self.pending.end(cycle);
+        Ok(())
+    }
+
+    fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
+        let count = self.pending.ready(cycle);
+        if count == 0 {
+            // No row: nothing to mark. A replay of such cycles writes nothing again.
+            self.pending.release(cycle, 0);
+            self.committed = cycle;
+        } else {
+            self.append(cycle, count).map_err(|error| sink_error(&self.path, error))?;
+        }
+        let waited = self.world.clock.monotonic_micros().saturating_sub(self.synced_at_us);
+        if i128::from(waited) >= i128::from(self.sync_every.0) {
+            self.sync().map_err(|error| sink_error(&self.path, error))?;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), SinkError> {
+        if self.file.is_none() {
+            return Ok(());
+        }
+        let (cycle, length) = (self.committed, self.length);
+        let outcome = if length == 0 { self.append(cycle, 0) } else { Ok(()) };
+        outcome.and_then(|()| self.sync()).map_err(|error| sink_error(&self.path, error))?;
+        let outcome = self.marks.replace(self.committed, self.length);
+        self.file = None;
+        outcome.map_err(|error| sink_error(self.marks.path(), error))
+    }
+}

@@ -1,0 +1,197 @@
+//! The journal beside a file: marks that say how much of it is committed.
+//!
+//! `out.ndjson.tidemill` stays when the job ends, with one mark in it: without it nobody knows
+//! how much of `out.ndjson` is whole.
+
+use crate::error::ConnectorError;
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tidemill_env::{Disk, DiskFile};
+use tidemill_types::Cycle;
+use tidemill_wire::{
+    journal,
+    mark::{Checksum, SinkMark},
+};
+
+/// The journal is written anew, with one mark, when it is longer than this.
+const JOURNAL_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of the file that are checked at once.
+const CHECK_BYTES: usize = 1 << 20;
+
+/// The journal of a file.
+pub(super) struct Marks {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    file: Option<Box<dyn DiskFile>>,
+    length: u64,
+}
+
+/// The path with something after its last letter.
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// The folder of a file.
+pub(super) fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+impl Marks {
+    /// The journal beside `path`; nothing is opened yet.
+    pub(super) fn beside(disk: Arc<dyn Disk>, path: &Path) -> Self {
+        Self { disk, path: with_suffix(path, ".tidemill"), file: None, length: 0 }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Replaces the journal by one with a single mark, in one step that outlives a power cut.
+    pub(super) fn replace(&mut self, cycle: Cycle, length: u64) -> io::Result<()> {
+        let fresh = with_suffix(&self.path, ".new");
+        let bytes = framed(&SinkMark { cycle, length, checksum: 0, synced: true });
+        let mut file = self.disk.create(&fresh)?;
+        file.append(&bytes)?;
+        file.sync()?;
+        self.disk.rename(&fresh, &self.path)?;
+        self.disk.sync_dir(folder(&self.path))?;
+        (self.file, self.length) = (Some(file), bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Adds a mark for bytes that were appended and not synced.
+    pub(super) fn add(&mut self, cycle: Cycle, length: u64, appended: &[u8]) -> io::Result<()> {
+        let checksum = Checksum::of(appended);
+        self.append(&SinkMark { cycle, length, checksum, synced: false })
+    }
+
+    /// Adds a mark for a file that was synced, and syncs it.
+    pub(super) fn add_synced(&mut self, cycle: Cycle, length: u64) -> io::Result<()> {
+        if self.length > JOURNAL_BYTES_MAX {
+            return self.replace(cycle, length);
+        }
+        self.append(&SinkMark { cycle, length, checksum: 0, synced: true })?;
+        match &mut self.file {
+            Some(file) => file.sync(),
+            None => Ok(()),
+        }
+    }
+
+    fn append(&mut self, mark: &SinkMark) -> io::Result<()> {
+        let bytes = framed(mark);
+        self.length += bytes.len() as u64;
+        match &mut self.file {
+            Some(file) => file.append(&bytes),
+            None => Err(io::Error::other("the sink is not open")),
+        }
+    }
+
+    /// How much of `data` is committed, as the journal and the bytes themselves say; none if there
+    /// is neither a journal nor a byte of data.
+    ///
+    /// # Errors
+    /// They contradict each other in a way that no crash leaves. Nothing is changed then.
+    pub(super) fn committed(&self, data: &Path) -> Result<Option<(Cycle, u64)>, ConnectorError> {
+        let unreadable = |error: io::Error| ConnectorError::io(data, &error);
+        let held = self.disk.exists(data).map_err(unreadable)?;
+        let length = match held {
+            true => self.disk.open_read(data).and_then(|it| it.length()).map_err(unreadable)?,
+            false => 0,
+        };
+        if !self.disk.exists(&self.path).map_err(unreadable)? {
+            if length == 0 {
+                return Ok(None);
+            }
+            let message = format!(
+                "`{}`, which says how much of it is committed, is missing. Move `{}` away, or start \
+                 the job anew",
+                self.path.display(),
+                data.display()
+            );
+            return Err(ConnectorError::unwritable(data, message));
+        }
+        let bytes =
+            self.disk.read(&self.path).map_err(|error| ConnectorError::io(&self.path, &error))?;
+        let marks = self.read(&bytes)?;
+        let last_synced = marks.iter().rposition(|mark| mark.synced).unwrap_or(0);
+        let mut accepted = marks[last_synced];
+        if length < accepted.length {
+            let message = format!(
+                "it has {length} bytes, but {} were committed. Put the whole file back, or start the \
+                 job anew",
+                accepted.length
+            );
+            return Err(ConnectorError::unwritable(data, message));
+        }
+        for mark in &marks[last_synced + 1..] {
+            let range = accepted.length..mark.length;
+            let fits = mark.length <= length
+                && self.checksum(data, range).map_err(unreadable)? == Some(mark.checksum);
+            if !fits {
+                break;
+            }
+            accepted = *mark;
+        }
+        Ok(Some((accepted.cycle, accepted.length)))
+    }
+
+    /// The whole marks of a journal, at least one; the first is synced.
+    fn read(&self, bytes: &[u8]) -> Result<Vec<SinkMark>, ConnectorError> {
+        let damaged = || {
+            let message = "the journal of a sink is damaged. Move it away together with the file \
+                           beside it, or start the job anew";
+            ConnectorError::unreadable(&self.path, message)
+        };
+        let (records, whole, error) = journal::read(bytes);
+        let marks = records.iter().map(|record| SinkMark::decode(record));
+        let marks = marks.collect::<Result<Vec<_>, _>>().map_err(|_| damaged())?;
+        if marks.first().is_none_or(|mark| !mark.synced) {
+            return Err(damaged());
+        }
+        // What was not synced may be lost in any part; but what a synced mark follows was synced.
+        if error.is_some() && synced_follows(&bytes[whole..]) {
+            return Err(damaged());
+        }
+        Ok(marks)
+    }
+
+    fn checksum(&self, data: &Path, range: std::ops::Range<u64>) -> io::Result<Option<u32>> {
+        let file = self.disk.open_read(data)?;
+        let mut checksum = Checksum::default();
+        let mut buffer = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(CHECK_BYTES);
+            buffer.resize(wanted, 0);
+            match file.read_at(at, &mut buffer)? {
+                0 => return Ok(None),
+                count => {
+                    checksum.update(&buffer[..count]);
+                    at += count as u64;
+                }
+            }
+        }
+        Ok((range.start <= range.end).then(|| checksum.finish()))
+    }
+}
+
+fn framed(mark: &SinkMark) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    journal::append(&mut bytes, &mark.encode());
+    bytes
+}
+
+/// Whether a synced mark stands anywhere in damaged bytes.
+fn synced_follows(bytes: &[u8]) -> bool {
+    (1..bytes.len()).any(|at| {
+        // A mark is short: what claims to be longer is not one.
+        let end = bytes.len().min(at + 64);
+        let (records, _, _) = journal::read(&bytes[at..end]);
+        records.first().is_some_and(|it| SinkMark::decode(it).is_ok_and(|mark| mark.synced))
+    })
+}

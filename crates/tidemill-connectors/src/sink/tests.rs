@@ -1,0 +1,366 @@
+//! What a sink has committed is there once, whatever failed when.
+
+use super::*;
+use crate::FileSource;
+use arrow_array::{
+    ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray,
+};
+use arrow_schema::{DataType, Field};
+use proptest::prelude::*;
+use std::{
+    io,
+    path::Path,
+    sync::{Mutex, atomic::Ordering},
+};
+use tidemill_env::{Disk, SimWorld, World};
+use tidemill_flow::{Block, DeadLetter, Payload, Read, ReadRequest, Rows, Sink};
+use tidemill_types::{
+    SliceId, Span,
+    job::{FileSourceSpec, Format},
+};
+
+fn batch() -> RecordBatch {
+    let times = TimestampMicrosecondArray::from(vec![Some(0), Some(1_500_000), None, Some(-1)]);
+    let times: ArrayRef = Arc::new(times.with_timezone("UTC"));
+    RecordBatch::try_from_iter_with_nullable([
+        ("t", Arc::clone(&times), true),
+        ("i", Arc::new(Int64Array::from(vec![Some(i64::MAX), None, Some(-1), Some(0)])), true),
+        ("f", Arc::new(Float64Array::from(vec![Some(0.1), Some(f64::NAN), None, Some(2.0)])), true),
+        (
+            "s",
+            Arc::new(StringArray::from(vec![Some("a,\"b\"\n"), Some(""), None, Some("é\t")])),
+            true,
+        ),
+        ("b", Arc::new(BooleanArray::from(vec![Some(true), Some(false), None, Some(true)])), true),
+        (TIME_COLUMN, times, true),
+    ])
+    .unwrap()
+}
+
+fn block(batch: RecordBatch) -> Arc<Block> {
+    Arc::new(Block::whole(Payload::Arrow(batch), SliceId(0)))
+}
+
+/// What a sink of this format writes of the batch.
+fn written(format: Format) -> Vec<u8> {
+    let sim = World::simulated(1);
+    let mut sink = FileSink::new(&sim.world, "out/f", format, batch().schema()).unwrap();
+    assert_eq!(sink.open(false).unwrap(), Cycle::NONE);
+    sink.write(Cycle(1), &[block(batch())]).unwrap();
+    sink.commit(Cycle(1)).unwrap();
+    sink.close().unwrap();
+    sim.disk.read(Path::new("out/f")).unwrap()
+}
+
+#[test]
+fn json_is_exact() {
+    assert_eq!(
+        String::from_utf8(written(Format::Json)).unwrap(),
+        r#"{"t":"1970-01-01T00:00:00Z","i":9223372036854775807,"f":0.1,"s":"a,\"b\"\n","b":true}
+{"t":"1970-01-01T00:00:01.500Z","i":null,"f":null,"s":"","b":false}
+{"t":null,"i":-1,"f":null,"s":null,"b":null}
+{"t":"1969-12-31T23:59:59.999999Z","i":0,"f":2.0,"s":"é\t","b":true}
+"#
+    );
+}
+
+#[test]
+fn csv_and_text_are_exact() {
+    assert_eq!(
+        String::from_utf8(written(Format::Csv)).unwrap(),
+        "t,i,f,s,b\n\
+         1970-01-01T00:00:00Z,9223372036854775807,0.1,\"a,\"\"b\"\"\n\",true\n\
+         1970-01-01T00:00:01.500Z,,NaN,\"\",false\n\
+         ,-1,,,\n\
+         1969-12-31T23:59:59.999999Z,0,2.0,é\t,true\n"
+    );
+    assert_eq!(
+        String::from_utf8(written(Format::Text)).unwrap(),
+        "1970-01-01T00:00:00Z\t9223372036854775807\t0.1\ta,\"b\"\\n\ttrue\n\
+         1970-01-01T00:00:01.500Z\t\tNaN\t\tfalse\n\
+         \t-1\t\t\t\n\
+         1969-12-31T23:59:59.999999Z\t0\t2.0\té\\t\ttrue\n"
+    );
+}
+
+#[test]
+fn every_format_comes_back_through_its_source() {
+    for format in [Format::Json, Format::Csv, Format::Arrow, Format::Parquet] {
+        let sim = World::simulated(1);
+        sim.disk.put("f", &written(format));
+        let schema = [("t".to_owned(), "timestamp".to_owned())].into_iter().collect();
+        let spec = FileSourceSpec { path: String::new(), format, schema, sample: None };
+        let source = FileSource::new(&sim.world, "f", &spec, None).unwrap();
+        let mut letters: Vec<DeadLetter> = Vec::new();
+        let request = ReadRequest { cycle: Cycle(1), bytes: 1 << 20, records: 100, until: None };
+        let read = source.open(0).unwrap().read(&request, &mut letters).unwrap();
+        let Read::Rows { payload: Payload::Arrow(read), .. } = read else { panic!("{format:?}") };
+        assert_eq!(letters, []);
+        let mut expected = batch().project(&[0, 1, 2, 3, 4]).unwrap();
+        if format == Format::Json {
+            // JSON has no NaN.
+            let mut columns = expected.columns().to_vec();
+            columns[2] = Arc::new(Float64Array::from(vec![Some(0.1), None, None, Some(2.0)]));
+            expected = RecordBatch::try_new(expected.schema(), columns).unwrap();
+        }
+        // NaN is not equal to itself: bits are compared.
+        assert_eq!(format!("{read:?}"), format!("{expected:?}"), "{format:?}");
+    }
+}
+
+#[test]
+fn byte_records_are_text() {
+    let mut rows = Rows::default();
+    rows.push(b"one");
+    rows.push(b"two\nlines");
+    let block = Arc::new(Block::whole(Payload::Rows(rows), SliceId(0)));
+    let schema = tidemill_flow::rows_schema();
+    for (format, expected) in [
+        (Format::Text, "one\ntwo\\nlines\n"),
+        (Format::Json, "{\"value\":\"one\"}\n{\"value\":\"two\\nlines\"}\n"),
+        (Format::Csv, "value\none\n\"two\nlines\"\n"),
+    ] {
+        let (shared, writer) = shared_bytes();
+        let mut sink = WriterSink::new("test", writer, format, Arc::clone(&schema)).unwrap();
+        sink.open(false).unwrap();
+        sink.write(Cycle(1), &[Arc::clone(&block)]).unwrap();
+        assert!(shared.lock().unwrap().is_empty(), "nothing before the commit");
+        sink.commit(Cycle(1)).unwrap();
+        sink.close().unwrap();
+        assert_eq!(String::from_utf8_lossy(&shared.lock().unwrap()), expected);
+    }
+}
+
+type SharedBytes = Arc<Mutex<Vec<u8>>>;
+
+fn shared_bytes() -> (SharedBytes, Box<dyn io::Write + Send>) {
+    struct Shared(SharedBytes);
+    impl io::Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let bytes = SharedBytes::default();
+    (Arc::clone(&bytes), Box::new(Shared(bytes)))
+}
+
+#[test]
+fn a_blackhole_counts() {
+    let mut sink = BlackholeSink::new();
+    let rows = sink.rows();
+    sink.open(false).unwrap();
+    sink.write(Cycle(1), &[block(batch()), block(batch())]).unwrap();
+    sink.commit(Cycle(1)).unwrap();
+    sink.close().unwrap();
+    assert_eq!(rows.load(Ordering::Relaxed), 8);
+}
+
+#[test]
+fn an_empty_result_is_an_empty_file_with_its_header() {
+    for (format, expected) in [(Format::Json, ""), (Format::Csv, "t,i,f,s,b\n"), (Format::Text, "")]
+    {
+        let sim = World::simulated(1);
+        let mut sink = FileSink::new(&sim.world, "f", format, batch().schema()).unwrap();
+        sink.open(false).unwrap();
+        sink.write(Cycle(1), &[]).unwrap();
+        sink.commit(Cycle(1)).unwrap();
+        sink.close().unwrap();
+        assert_eq!(sim.disk.read(Path::new("f")).unwrap(), expected.as_bytes());
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_before_anything_starts() {
+    let sim = World::simulated(1);
+    let refused = |path: &str, format, schema| {
+        FileSink::new(&sim.world, path, format, schema).err().unwrap().message
+    };
+    assert!(refused("f", Format::Influx, batch().schema()).contains("json, csv or text"));
+    assert!(refused("", Format::Json, batch().schema()).contains("names no file"));
+    sim.world.disk.create_dir_all(Path::new("folder")).unwrap();
+    assert!(refused("folder", Format::Json, batch().schema()).contains("is a folder"));
+    let union = DataType::Union(arrow_schema::UnionFields::empty(), arrow_schema::UnionMode::Dense);
+    for odd in [union, DataType::Struct(arrow_schema::Fields::empty())] {
+        let odd = Arc::new(Schema::new(vec![Field::new("odd", odd, true)]));
+        assert!(refused("f", Format::Parquet, odd).starts_with("`f` cannot be written: "));
+    }
+}
+
+#[test]
+fn a_columnar_file_takes_its_name_at_the_end() {
+    let sim = World::simulated(1);
+    sim.disk.put("f", b"old");
+    let mut sink = FileSink::new(&sim.world, "f", Format::Parquet, batch().schema()).unwrap();
+    sink.open(true).unwrap();
+    sink.write(Cycle(1), &[block(batch())]).unwrap();
+    sink.commit(Cycle(1)).unwrap();
+    assert_eq!(sim.disk.read(Path::new("f")).unwrap(), b"old");
+    sink.close().unwrap();
+    assert!(sim.disk.read(Path::new("f")).unwrap().starts_with(b"PAR1"));
+    assert!(!sim.disk.exists(Path::new("f.partial")).unwrap());
+}
+
+fn number_block(numbers: &[i64]) -> Arc<Block> {
+    let column: ArrayRef = Arc::new(Int64Array::from(numbers.to_vec()));
+    block(RecordBatch::try_from_iter([("n", column)]).unwrap())
+}
+
+fn number_sink(sim: &SimWorld, format: Format) -> Box<dyn Sink> {
+    let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)]));
+    FileSink::with_sync_every(&sim.world, "f", format, schema, Span(1_000)).unwrap()
+}
+
+#[test]
+fn a_file_without_its_journal_or_shorter_than_it_is_left_alone() {
+    let sim = World::simulated(1);
+    sim.disk.put("f", b"somebody's\n");
+    let error = number_sink(&sim, Format::Text).open(true).unwrap_err();
+    assert!(error.message.contains("f.tidemill`, which says"), "{}", error.message);
+    assert_eq!(sim.disk.read(Path::new("f")).unwrap(), b"somebody's\n");
+
+    let mut sink = number_sink(&sim, Format::Text);
+    sink.open(false).unwrap();
+    sink.write(Cycle(1), &[number_block(&[1, 2, 3])]).unwrap();
+    sink.commit(Cycle(1)).unwrap();
+    sink.close().unwrap();
+    sim.disk.put("f", b"1\n");
+    let error = number_sink(&sim, Format::Text).open(true).unwrap_err();
+    assert!(error.message.contains("it has 2 bytes, but 6 were committed"), "{}", error.message);
+    assert_eq!(sim.disk.read(Path::new("f")).unwrap(), b"1\n");
+    let journal = sim.disk.read(Path::new("f.tidemill")).unwrap();
+    sim.disk.put("f.tidemill", &journal[1..]);
+    let error = number_sink(&sim, Format::Text).open(true).unwrap_err();
+    assert!(error.message.contains("is damaged"), "{}", error.message);
+}
+
+#[test]
+fn uncommitted_rows_are_not_in_the_file() {
+    let sim = World::simulated(1);
+    let mut sink = number_sink(&sim, Format::Text);
+    sink.open(false).unwrap();
+    sink.write(Cycle(1), &[number_block(&[1])]).unwrap();
+    sink.write(Cycle(2), &[number_block(&[2])]).unwrap();
+    sink.write(Cycle(3), &[number_block(&[3])]).unwrap();
+    sink.commit(Cycle(2)).unwrap();
+    assert_eq!(sim.disk.read(Path::new("f")).unwrap(), b"1\n2\n");
+    drop(sink);
+    sim.disk.kill();
+    let mut again = number_sink(&sim, Format::Text);
+    assert_eq!(again.open(true).unwrap(), Cycle(2));
+    again.write(Cycle(3), &[number_block(&[3])]).unwrap();
+    again.commit(Cycle(3)).unwrap();
+    again.close().unwrap();
+    assert_eq!(sim.disk.read(Path::new("f")).unwrap(), b"1\n2\n3\n");
+}
+
+/// What happens between two lives of a job.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Kill,
+    PowerCut,
+    /// The disk fails at the nth operation, then power is cut.
+    Failure(u64),
+    Close,
+}
+
+fn ends() -> impl Strategy<Value = End> {
+    prop_oneof![
+        Just(End::Kill),
+        Just(End::PowerCut),
+        (0_u64..12).prop_map(End::Failure),
+        Just(End::Close)
+    ]
+}
+
+/// Rows of a cycle: a function of its number, some of them none.
+fn rows_of(cycle: u64) -> Vec<i64> {
+    (0..cycle % 4).map(|row| (cycle * 10 + row) as i64).collect()
+}
+
+const CYCLES: u64 = 40;
+
+/// Runs cycles from the last one held up to `last`; gives back the last one committed.
+fn live(sim: &SimWorld, format: Format, last: u64, ahead: u64) -> Result<u64, SinkError> {
+    let mut sink = number_sink(sim, format);
+    let held = sink.open(true)?.0;
+    let mut committed = held;
+    for cycle in held + 1..=last {
+        sink.write(Cycle(cycle), &[number_block(&rows_of(cycle))])?;
+        if cycle % (ahead + 1) == 0 {
+            sink.commit(Cycle(cycle))?;
+            committed = cycle;
+        }
+        sim.clock.advance(300);
+    }
+    if last == CYCLES {
+        sink.commit(Cycle(last))?;
+        sink.close()?;
+        committed = last;
+    }
+    Ok(committed)
+}
+
+proptest! {
+    #[test]
+    fn every_row_is_there_once_after_any_ends(
+        seed: u64,
+        csv: bool,
+        ahead in 0_u64..3,
+        lives in prop::collection::vec((1_u64..CYCLES, ends()), 0..6),
+    ) {
+        let format = if csv { Format::Csv } else { Format::Text };
+        let sim = World::simulated(seed);
+        let mut held_at_least = 0;
+        for (last, end) in lives {
+            if let End::Failure(operations) = end {
+                sim.disk.fail_after(operations);
+            }
+            let outcome = live(&sim, format, last, ahead);
+            match end {
+                End::Kill => {
+                    sim.disk.kill();
+                    held_at_least = outcome.unwrap().max(held_at_least);
+                }
+                End::Close => held_at_least = outcome.unwrap().max(held_at_least),
+                End::PowerCut | End::Failure(_) => {
+                    sim.disk.power_cut();
+                    held_at_least = 0;
+                }
+            }
+            // A kill loses no committed rows: cycles without rows do not count.
+            let left = sim.disk.read(Path::new("f")).unwrap_or_default();
+            let rows: usize = (1..=held_at_least).map(|cycle| rows_of(cycle).len()).sum();
+            let found = left.iter().filter(|byte| **byte == b'\n').count();
+            prop_assert!(found >= rows, "{found} {rows}");
+        }
+        live(&sim, format, CYCLES, ahead).unwrap();
+        let mut expected = String::from(if csv { "n\n" } else { "" });
+        for row in (1..=CYCLES).flat_map(rows_of) {
+            expected.push_str(&format!("{row}\n"));
+        }
+        let left = sim.disk.read(Path::new("f")).unwrap();
+        prop_assert_eq!(String::from_utf8(left).unwrap(), expected);
+    }
+}
+
+#[test]
+fn the_journal_stays_small() {
+    let sim = World::simulated(1);
+    let mut sink = number_sink(&sim, Format::Text);
+    sink.open(false).unwrap();
+    for cycle in 1..100_000 {
+        sink.write(Cycle(cycle), &[number_block(&[1])]).unwrap();
+        sink.commit(Cycle(cycle)).unwrap();
+        sim.clock.advance(100);
+    }
+    let journal = sim.disk.read(Path::new("f.tidemill")).unwrap().len();
+    assert!(journal < (1 << 20) + 1_000, "{journal}");
+    sink.close().unwrap();
+    assert!(sim.disk.read(Path::new("f.tidemill")).unwrap().len() < 64);
+}

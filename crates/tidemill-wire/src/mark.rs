@@ -1,0 +1,118 @@
+//! Marks of a file sink: how much of a file is committed, kept in a journal beside it.
+//!
+//! ```text
+//! out.ndjson            rows of cycle 1 │ rows of cycles 2, 3 │ rows of cycle 4 …
+//! out.ndjson.tidemill   mark: cycle 1    mark: cycle 3         mark: cycle 4     (journal format)
+//! ```
+//!
+//! A mark is postcard. Fields are only ever added at the end.
+//!
+//! - A mark that is `synced` was written after the file was: what it says outlives a power cut.
+//! - Any other is believed only if the bytes since the mark before it have its checksum: then it
+//!   outlives a kill, and after a power cut it is either right or passed over.
+
+use serde::{Deserialize, Serialize};
+use tidemill_types::Cycle;
+
+/// How much of a file is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkMark {
+    /// The last cycle whose rows are in the file.
+    pub cycle: Cycle,
+    /// Length of the file with them, in bytes.
+    pub length: u64,
+    /// CRC-32C of the bytes since the mark before; 0 in a synced one.
+    pub checksum: u32,
+    /// The file was synced before the mark was written.
+    pub synced: bool,
+}
+
+impl SinkMark {
+    /// The mark as bytes, without framing.
+    ///
+    /// # Panics
+    /// Never: all fields have an encoding.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("every field has an encoding")
+    }
+
+    /// Reads a mark. Bytes after it are refused.
+    ///
+    /// # Errors
+    /// The bytes are not a mark.
+    pub fn decode(bytes: &[u8]) -> Result<Self, postcard::Error> {
+        let (mark, rest) = postcard::take_from_bytes(bytes)?;
+        if rest.is_empty() { Ok(mark) } else { Err(postcard::Error::DeserializeBadEncoding) }
+    }
+}
+
+/// A CRC-32C of bytes that come in pieces.
+#[derive(Clone, Debug)]
+pub struct Checksum(crc_fast::Digest);
+
+impl Default for Checksum {
+    fn default() -> Self {
+        Self(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi))
+    }
+}
+
+impl Checksum {
+    /// Takes the next piece.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The checksum of all pieces.
+    #[must_use]
+    pub fn finish(&self) -> u32 {
+        self.0.finalize() as u32
+    }
+
+    /// The checksum of one piece.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> u32 {
+        let mut checksum = Self::default();
+        checksum.update(bytes);
+        checksum.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Marks come back; other bytes are refused.
+
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn golden_bytes() {
+        let mark = SinkMark { cycle: Cycle(300), length: 5, checksum: 1, synced: true };
+        assert_eq!(mark.encode(), [0xac, 0x02, 5, 1, 1]);
+        assert_eq!(Checksum::of(b"123456789"), 0xe306_9283);
+    }
+
+    proptest! {
+        #[test]
+        fn marks_come_back(cycle: u64, length: u64, checksum: u32, synced: bool) {
+            let mark = SinkMark { cycle: Cycle(cycle), length, checksum, synced };
+            prop_assert_eq!(SinkMark::decode(&mark.encode()), Ok(mark));
+        }
+
+        #[test]
+        fn other_bytes_do_not_panic(bytes: Vec<u8>) {
+            if let Ok(mark) = SinkMark::decode(&bytes) {
+                prop_assert_eq!(SinkMark::decode(&mark.encode()), Ok(mark));
+            }
+        }
+
+        #[test]
+        fn a_checksum_does_not_see_pieces(bytes: Vec<u8>, cut: prop::sample::Index) {
+            let (a, b) = bytes.split_at(cut.index(bytes.len() + 1));
+            let mut pieces = Checksum::default();
+            pieces.update(a);
+            pieces.update(b);
+            prop_assert_eq!(pieces.finish(), Checksum::of(&bytes));
+        }
+    }
+}
