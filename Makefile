@@ -1,0 +1,51 @@
+# make run    build, fetch the demo's data, run the demo
+# make test   everything CI runs, in its order
+# make bench  ours and its peers in turn; writes a table and a plot
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help run data test bench fmt lint unit docs oracle
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+# step NAME,COMMAND: runs it and says how long it took.
+step = @printf '\n== %s\n' '$(1)'; SECONDS=0; $(2); printf '== %s: %d s\n' '$(1)' "$$SECONDS"
+
+help:
+	@sed -n 's/^# make/make/p' Makefile
+
+# The demo reads data/, wherever other data is kept.
+run:
+	cargo build --release --locked -p tidemill
+	TIDEMILL_DATA= ./examples/fetch-data.sh flights nycflights
+	$(TARGET)/release/tidemill run examples/demo.yaml
+
+data:
+	./examples/fetch-data.sh flights nycflights
+
+# One after the other, whatever -j says: cargo shares one target folder.
+test:
+	@$(MAKE) --no-print-directory fmt
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory docs
+	@$(MAKE) --no-print-directory oracle
+
+fmt:
+	$(call step,format,cargo fmt --all --check)
+
+lint:
+	$(call step,lints,cargo clippy --workspace --all-targets --locked -- -D warnings)
+
+unit:
+	$(call step,tests,cargo test --workspace --locked)
+
+docs:
+	$(call step,documentation,RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked)
+
+# The same results as an independent engine, on real data.
+oracle:
+	$(call step,oracle,tests/oracle/run.sh)
+
+bench:
+	bench/run.py
