@@ -9,7 +9,7 @@ use tidemill_types::{job::CompressionSpec, limits::FRAME_BYTES_MAX};
 mod tests;
 
 /// Bytes of each of the three pieces of a sample: start, middle, end.
-const SAMPLE_PIECE_BYTES: usize = 1_024;
+const SAMPLE_PIECE_BYTES: usize = 4_096;
 
 /// Compresses buffers by one policy. Its memory is kept from buffer to buffer.
 #[derive(Debug)]

@@ -24,6 +24,9 @@ enum Command {
     /// About jobs in general.
     #[command(subcommand)]
     Job(JobCommand),
+    /// Measures the engine with one of the workloads that the peers are measured with.
+    #[command(subcommand)]
+    Bench(crate::bench::Bench),
 }
 
 #[derive(Debug, Subcommand)]
@@ -47,6 +50,13 @@ pub(crate) fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     ExitCode::from(match arguments.command {
         Command::Job(JobCommand::Schema) => print_all(&job_schema_text()),
+        Command::Bench(bench) => match crate::bench::run(&bench) {
+            Ok(()) => DONE,
+            Err(error) => {
+                eprintln!("error: {error}");
+                FAILED
+            }
+        },
     })
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Codes: 0 done, 1 the job failed, 2 refused (job file or arguments), 130 stopped by Ctrl-C.
 
+mod bench;
 mod cli;
 
 use std::process::ExitCode;

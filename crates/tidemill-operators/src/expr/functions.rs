@@ -50,7 +50,6 @@ impl Functions {
             Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner),
             Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
             Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
-            Arc::new(datafusion_functions::planner::UserDefinedFunctionPlanner),
         ];
         Self { scalar, planners, options: ConfigOptions::default() }
     }

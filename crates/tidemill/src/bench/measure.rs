@@ -1,7 +1,7 @@
 //! What a benchmark measures, the same for every workload: items, latency, CPU, memory, and how
 //! much of the machine others used meanwhile. The definitions are those of `bench/peers/ENGINES.md`.
 
-use super::alloc;
+use tidemill::alloc;
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 use std::{
@@ -111,7 +111,7 @@ impl Meter {
             items: self.items(),
             cpu_s: process_cpu_s("self") + children.sum::<f64>(),
             busy_s: machine_busy_s(),
-            allocations: alloc::count(),
+            allocations: alloc::allocations(),
         }
     }
 

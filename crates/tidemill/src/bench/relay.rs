@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 use std::{sync::Arc, time::Duration};
 use tidemill_env::World;
 use tidemill_flow::{
-    Block, JobGraph, JobHandle, NodeKind, OperatorFactory, Partition, RunOptions, Sink, SinkError,
+    Block, JobGraph, JobHandle, NodeKind, OperatorFactory, Partition, Processes, RunOptions, Sink,
+    SinkError,
 };
-use tidemill_types::{Cycle, job::Delivery};
+use tidemill_types::{Cycle, job::{CompressionSpec, Delivery}};
 
 /// What a relay is run with.
 #[derive(Clone, Debug)]
@@ -23,6 +24,7 @@ pub(crate) struct Relay {
     pub(crate) cycle: tidemill_types::job::CycleSpec,
     pub(crate) delivery: Delivery,
     pub(crate) threads: usize,
+    pub(crate) compression: CompressionSpec,
 }
 
 /// The last stage: looks at every message.
@@ -66,6 +68,7 @@ pub(crate) fn graph(
     graph.delivery = relay.delivery;
     graph.cycle = relay.cycle;
     graph.workers = relay.threads;
+    graph.compression = relay.compression;
     graph.buffer.bytes = graph.buffer.bytes.min(relay.cycle.bytes);
     // Little is under way at once, so that it stays in the cache.
     graph.buffer.high_watermark.0 = 2 << 20;
@@ -81,21 +84,41 @@ pub(crate) fn graph(
     graph
 }
 
-/// Runs the relay and reports.
+/// Runs the relay and reports. `children` are processes that run parts of it.
 pub(crate) fn run(
     world: &World,
     relay: &Relay,
     user: Arc<dyn OperatorFactory>,
-    options: &RunOptions,
+    (options, children): (&RunOptions, &[u32]),
 ) -> Result<Map<String, Value>, String> {
     let meter = Meter::new(world);
     let graph = graph(relay, &meter, user);
     let handle = tidemill_flow::engine::start(graph, world, options);
     let handle = handle.map_err(|error| error.to_string())?;
-    let report = timed(&meter, &handle, relay, &[]);
+    let report = timed(&meter, &handle, relay, children);
     handle.stop();
     handle.wait().map_err(|error| error.to_string())?;
     Ok(report)
+}
+
+/// Runs the middle stage for another process, until that one has finished.
+pub(crate) fn run_middle(
+    world: &World,
+    relay: &Relay,
+    user: Arc<dyn OperatorFactory>,
+    address: &str,
+) -> Result<(), String> {
+    let graph = graph(relay, &Meter::new(world), user);
+    let options = RunOptions { processes: processes(1, address), ..RunOptions::default() };
+    let handle = tidemill_flow::engine::start(graph, world, &options);
+    let handle = handle.map_err(|error| error.to_string())?;
+    handle.wait().map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// Source and sink in process 0, the relay in process 1.
+pub(crate) fn processes(me: usize, address: &str) -> Processes {
+    let addresses = vec![address.to_owned(), String::new()];
+    Processes { me, addresses, of_node: vec![0, 1, 0] }
 }
 
 /// Measures a running relay.
@@ -118,6 +141,8 @@ pub(crate) fn timed(
         "cycle_time": relay.cycle.time,
         "cycle_bytes": relay.cycle.bytes,
         "delivery": relay.delivery,
+        "compression": relay.compression,
+        "processes": children.len() + 1,
         "sample": SAMPLE,
     }) else {
         unreachable!("an object was written");

@@ -1,0 +1,255 @@
+//! `tidemill bench`: the workloads of `bench/peers/ENGINES.md`, run by this engine.
+//!
+//! They run in the process of the command, on the engine that jobs run on, and print one line of
+//! JSON or a few lines for a person.
+
+mod events;
+mod measure;
+mod messages;
+mod relay;
+mod window;
+mod wordcount;
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Map, Value};
+use std::{path::PathBuf, process, sync::Arc};
+use tidemill_env::World;
+use tidemill_flow::{OperatorFactory, Output, RunOptions};
+use tidemill_operators::custom::per_record_bytes;
+use tidemill_types::{
+    ByteSize, Span,
+    job::{CompressionSpec, CycleSpec, Delivery},
+};
+
+/// A workload.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// Source → relay → sink, three stages that are never fused.
+    Relay(RelayArgs),
+    /// The middle stage of a relay over TCP; started by `relay`.
+    #[command(hide = true)]
+    RelayMiddle(RelayArgs),
+    /// Lines → split → by word → running count → sink.
+    Wordcount(WordcountArgs),
+    /// Tumbling 1 s windows over a million keys: count, min, max, mean, variance.
+    Window(WindowArgs),
+}
+
+/// What an exchange between stages goes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Exchange {
+    /// Between threads of one process.
+    Local,
+    /// Between two processes, over loopback TCP.
+    Tcp,
+}
+
+/// When LZ4 is used on links that leave the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Compression {
+    Off,
+    Always,
+    Selective,
+}
+
+/// Options that all workloads have.
+#[derive(Args, Debug)]
+struct Common {
+    /// Print one line of JSON.
+    #[arg(long)]
+    json: bool,
+    /// Longest time of a cycle, such as `1ms`.
+    #[arg(long, default_value = "10ms")]
+    cycle: Span,
+    /// Most input bytes of a cycle.
+    #[arg(long, default_value = "256KiB")]
+    cycle_bytes: ByteSize,
+    /// Worker threads (of each process).
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Keep a ledger in this folder: exactly-once. Without it the delivery is at-least-once.
+    #[arg(long)]
+    data: Option<PathBuf>,
+}
+
+/// Options of the relay.
+#[derive(Args, Debug)]
+pub(crate) struct RelayArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Bytes of a message.
+    #[arg(long, default_value_t = 100)]
+    message_bytes: usize,
+    /// Seconds to measure.
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Seconds to run before measuring.
+    #[arg(long, default_value_t = 1.0)]
+    warmup: f64,
+    /// Messages a second (default: as many as the relay takes).
+    #[arg(long)]
+    rate: Option<f64>,
+    /// What the stages exchange messages over.
+    #[arg(long, value_enum, default_value = "local")]
+    exchange: Exchange,
+    /// LZ4 between processes.
+    #[arg(long, value_enum, default_value = "off")]
+    compression: Compression,
+    /// Where the other process listens.
+    #[arg(long, hide = true)]
+    address: Option<String>,
+}
+
+/// Options of word count.
+#[derive(Args, Debug)]
+pub(crate) struct WordcountArgs {
+    #[command(flatten)]
+    common: Common,
+    /// The text: words with one space between them.
+    #[arg(long)]
+    text: PathBuf,
+    /// How many times the text is sent.
+    #[arg(long, default_value_t = 8)]
+    repeats: u64,
+    /// Slices of the counting stage.
+    #[arg(long, default_value_t = 64)]
+    slices: u32,
+}
+
+/// Options of the window workload.
+#[derive(Args, Debug)]
+pub(crate) struct WindowArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Seconds to measure, rounded up to whole windows.
+    #[arg(long, default_value_t = 8.0)]
+    seconds: f64,
+    /// Seconds to run before measuring.
+    #[arg(long, default_value_t = 2.0)]
+    warmup: f64,
+    /// Slices of the windowed stage.
+    #[arg(long, default_value_t = 64)]
+    slices: u32,
+}
+
+impl Common {
+    fn cycle(&self) -> CycleSpec {
+        CycleSpec { time: self.cycle, bytes: self.cycle_bytes, records: u64::MAX >> 1 }
+    }
+
+    fn delivery(&self) -> Delivery {
+        if self.data.is_some() { Delivery::ExactlyOnce } else { Delivery::AtLeastOnce }
+    }
+
+    fn options(&self) -> RunOptions {
+        RunOptions { data: self.data.clone(), ..RunOptions::default() }
+    }
+}
+
+impl RelayArgs {
+    fn relay(&self) -> relay::Relay {
+        relay::Relay {
+            message_bytes: self.message_bytes,
+            seconds: self.seconds,
+            warmup: self.warmup,
+            rate: self.rate,
+            cycle: self.common.cycle(),
+            delivery: self.common.delivery(),
+            threads: self.common.threads,
+            compression: match self.compression {
+                Compression::Off => CompressionSpec::Off,
+                Compression::Always => CompressionSpec::Always,
+                Compression::Selective => CompressionSpec::Selective { coefficient: 0.5 },
+            },
+        }
+    }
+}
+
+/// The user's function: takes a message and writes it.
+fn user() -> Arc<dyn OperatorFactory> {
+    Arc::new(per_record_bytes(|message: &[u8], output: &mut Output| {
+        output.push(message);
+        Ok(())
+    }))
+}
+
+/// Runs a workload and gives its report.
+///
+/// # Errors
+/// The workload could not run; the text says why.
+pub(crate) fn run(bench: &Bench) -> Result<(), String> {
+    let world = World::real();
+    let (common, report) = match bench {
+        Bench::Relay(args) => (&args.common, run_relay(&world, args)?),
+        Bench::RelayMiddle(args) => {
+            let address = args.address.as_deref().ok_or("`--address` is missing")?;
+            return relay::run_middle(&world, &args.relay(), user(), address);
+        }
+        Bench::Wordcount(args) => (&args.common, run_wordcount(&world, args)?),
+        Bench::Window(args) => {
+            let setup = window::Window {
+                seconds: args.seconds,
+                warmup: args.warmup,
+                slices: args.slices,
+                threads: args.common.threads,
+                cycle: args.common.cycle(),
+                delivery: args.common.delivery(),
+            };
+            (&args.common, window::run(&world, &setup, &args.common.options())?)
+        }
+    };
+    print(common.json, &report);
+    Ok(())
+}
+
+fn run_relay(world: &World, args: &RelayArgs) -> Result<Map<String, Value>, String> {
+    if args.exchange == Exchange::Local {
+        return relay::run(world, &args.relay(), user(), (&args.common.options(), &[]));
+    }
+    let free = world.net.listen("127.0.0.1:0").and_then(|it| it.address());
+    let address = free.map_err(|error| format!("no free port: {error}"))?;
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    // The same options again, so that both processes have the same graph.
+    let mut command = process::Command::new(program);
+    command.args(["bench", "relay-middle", "--address", &address]);
+    command.args(["--message-bytes", &args.message_bytes.to_string()]);
+    command.args(["--cycle", &args.common.cycle.to_string()]);
+    command.args(["--cycle-bytes", &args.common.cycle_bytes.to_string()]);
+    command.args(["--threads", &args.common.threads.to_string()]);
+    let word = args.compression.to_possible_value();
+    command.args(["--compression", word.as_ref().map_or("off", |it| it.get_name())]);
+    let mut child = command.spawn().map_err(|error| format!("second process: {error}"))?;
+    let mut options = args.common.options();
+    options.processes = relay::processes(0, &address);
+    let report = relay::run(world, &args.relay(), user(), (&options, &[child.id()]));
+    if report.is_err() {
+        // The child would wait for a peer that never comes.
+        drop(child.kill());
+    }
+    child.wait().map_err(|error| error.to_string())?;
+    report
+}
+
+fn run_wordcount(world: &World, args: &WordcountArgs) -> Result<Map<String, Value>, String> {
+    let path = &args.text;
+    let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let setup = wordcount::WordCount {
+        text: Arc::new(wordcount::Text::new(bytes)?),
+        repeats: args.repeats,
+        slices: args.slices,
+        threads: args.common.threads,
+        cycle: args.common.cycle(),
+        delivery: args.common.delivery(),
+    };
+    wordcount::run(world, &setup, &args.common.options())
+}
+
+fn print(json: bool, report: &Map<String, Value>) {
+    if json {
+        println!("{}", Value::Object(report.clone()));
+        return;
+    }
+    for (name, value) in report {
+        println!("{name:>32}  {value}");
+    }
+}

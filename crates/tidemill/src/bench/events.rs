@@ -1,0 +1,120 @@
+//! The source of `bench window`: events of 100 bytes, uniform over a million keys.
+
+use super::messages::mix;
+use arrow_array::{
+    ArrayRef, FixedSizeBinaryArray, Float64Array, Int64Array, RecordBatch,
+    TimestampMicrosecondArray,
+};
+use arrow_buffer::Buffer;
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use std::sync::Arc;
+use tidemill_flow::{
+    DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceError, SourceFactory,
+    TIME_COLUMN,
+};
+use tidemill_types::Micros;
+
+/// Keys of the events.
+pub(crate) const KEYS: u64 = 1_000_000;
+/// Events in a second of event time.
+pub(crate) const PER_SECOND: u64 = 2_000_000;
+/// Bytes of an event: key, time, value and 76 bytes of payload.
+pub(crate) const EVENT_BYTES: usize = 100;
+const PAYLOAD_BYTES: usize = 76;
+
+/// Events for ever; slice `s` of `n` makes every n-th.
+pub(crate) struct Events {
+    pub(crate) slices: u32,
+    schema: SchemaRef,
+}
+
+struct EventsSlice {
+    step: u64,
+    next: u64,
+    last_us: i64,
+    schema: SchemaRef,
+    payload: Buffer,
+    zone: Arc<str>,
+}
+
+impl Events {
+    pub(crate) fn new(slices: u32) -> Self {
+        let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+        let fields = vec![
+            Field::new("key", DataType::Int64, false),
+            Field::new("value", DataType::Float64, false),
+            Field::new("payload", DataType::FixedSizeBinary(PAYLOAD_BYTES as i32), false),
+            Field::new(TIME_COLUMN, time, false),
+        ];
+        Self { slices, schema: Arc::new(Schema::new(fields)) }
+    }
+}
+
+impl SourceFactory for Events {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn slices(&self) -> u32 {
+        self.slices
+    }
+
+    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+        Ok(Box::new(EventsSlice {
+            step: u64::from(self.slices),
+            next: u64::from(slice),
+            last_us: i64::MIN,
+            schema: Arc::clone(&self.schema),
+            payload: Buffer::from(vec![1_u8; PAYLOAD_BYTES]),
+            zone: "UTC".into(),
+        }))
+    }
+}
+
+impl EventsSlice {
+    fn batch(&mut self, count: usize) -> RecordBatch {
+        let (mut keys, mut values) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut times = Vec::with_capacity(count);
+        let mut payload = Vec::with_capacity(count * PAYLOAD_BYTES);
+        for _ in 0..count {
+            let random = mix(self.next);
+            keys.push(((random >> 1) % KEYS) as i64);
+            values.push((mix(random) >> 11) as f64 * (1.0 / (1_u64 << 53) as f64) * 1_000.0);
+            times.push((self.next / (PER_SECOND / 1_000)) as i64 * 1_000);
+            payload.extend_from_slice(&self.payload);
+            self.next += self.step;
+        }
+        self.last_us = times.last().copied().unwrap_or(self.last_us);
+        let payload =
+            FixedSizeBinaryArray::new(PAYLOAD_BYTES as i32, Buffer::from_vec(payload), None);
+        let times = TimestampMicrosecondArray::from(times).with_timezone(Arc::clone(&self.zone));
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from(keys)),
+            Arc::new(Float64Array::from(values)),
+            Arc::new(payload),
+            Arc::new(times),
+        ];
+        RecordBatch::try_new(Arc::clone(&self.schema), columns)
+            .expect("columns of the schema, of one length")
+    }
+}
+
+impl Source for EventsSlice {
+    fn read(
+        &mut self,
+        request: &ReadRequest,
+        _: &mut Vec<DeadLetter>,
+    ) -> Result<Read, SourceError> {
+        let count = (request.bytes / EVENT_BYTES).clamp(1, request.records);
+        let payload = Payload::Arrow(self.batch(count));
+        Ok(Read::Rows { payload, bytes: count * EVENT_BYTES })
+    }
+
+    fn position(&self) -> Position {
+        Position(self.next)
+    }
+
+    fn watermark(&self) -> Micros {
+        Micros(self.last_us)
+    }
+}

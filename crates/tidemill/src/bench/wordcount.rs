@@ -1,0 +1,343 @@
+//! `bench wordcount`: lines → split → by word → running count → sink.
+//!
+//! The text is held in memory and sent several times. Every word comes out with its count so far.
+
+use super::measure::Meter;
+use arrow_schema::SchemaRef;
+use hashbrown::HashTable;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use tidemill_env::World;
+use tidemill_flow::{
+    Block, Context, CycleInput, DeadLetter, JobGraph, NodeKind, Operator, OperatorError,
+    OperatorFactory, Output, Partition, Payload, Position, Read, ReadRequest, RowsPool,
+    RunOptions, Sink, SinkError, SliceState, Source, SourceError, SourceFactory, rows_schema,
+};
+use tidemill_types::{
+    Cycle, Micros, SliceId,
+    job::{CycleSpec, Delivery},
+};
+
+/// What word count is run with.
+#[derive(Clone, Debug)]
+pub(crate) struct WordCount {
+    pub(crate) text: Arc<Text>,
+    pub(crate) repeats: u64,
+    pub(crate) slices: u32,
+    pub(crate) threads: usize,
+    pub(crate) cycle: CycleSpec,
+    pub(crate) delivery: Delivery,
+}
+
+/// A text in memory: words with one space between them, lines with one line feed.
+#[derive(Debug)]
+pub(crate) struct Text {
+    bytes: Vec<u8>,
+    /// Where each line starts, and where the text ends.
+    lines: Vec<u32>,
+    words: u64,
+}
+
+impl Text {
+    /// Takes a text; it must be smaller than 2 GiB.
+    pub(crate) fn new(bytes: Vec<u8>) -> Result<Self, String> {
+        if i32::try_from(bytes.len()).is_err() {
+            return Err("the text must be smaller than 2 GiB".to_owned());
+        }
+        let mut lines = vec![0];
+        lines.extend(memchr::memchr_iter(b'\n', &bytes).map(|at| at as u32 + 1));
+        if lines.last() != Some(&(bytes.len() as u32)) {
+            lines.push(bytes.len() as u32);
+        }
+        let words = bytes.split(|byte| byte.is_ascii_whitespace()).filter(|it| !it.is_empty());
+        let words = words.count() as u64;
+        Ok(Self { bytes, lines, words })
+    }
+
+    fn line(&self, index: usize) -> &[u8] {
+        let line = &self.bytes[self.lines[index] as usize..self.lines[index + 1] as usize];
+        line.strip_suffix(b"\n").unwrap_or(line)
+    }
+}
+
+/// Lines of the text; slice `s` of `n` sends every n-th.
+struct Lines {
+    text: Arc<Text>,
+    repeats: u64,
+    slices: u32,
+}
+
+struct LinesSlice {
+    text: Arc<Text>,
+    repeats: u64,
+    step: usize,
+    first: usize,
+    next: usize,
+    round: u64,
+    pool: Arc<RowsPool>,
+}
+
+impl SourceFactory for Lines {
+    fn schema(&self) -> SchemaRef {
+        rows_schema()
+    }
+
+    fn slices(&self) -> u32 {
+        self.slices
+    }
+
+    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+        Ok(Box::new(LinesSlice {
+            text: Arc::clone(&self.text),
+            repeats: self.repeats,
+            step: self.slices as usize,
+            first: slice as usize,
+            next: slice as usize,
+            round: 0,
+            pool: RowsPool::new(64),
+        }))
+    }
+}
+
+impl Source for LinesSlice {
+    fn read(
+        &mut self,
+        request: &ReadRequest,
+        _: &mut Vec<DeadLetter>,
+    ) -> Result<Read, SourceError> {
+        let mut rows = self.pool.take();
+        while rows.bytes() < request.bytes && rows.len() < request.records {
+            if self.next + 1 >= self.text.lines.len() {
+                (self.next, self.round) = (self.first, self.round + 1);
+            }
+            if self.round >= self.repeats {
+                break;
+            }
+            rows.push(self.text.line(self.next));
+            self.next += self.step;
+        }
+        if rows.is_empty() {
+            return Ok(Read::End);
+        }
+        let bytes = rows.bytes();
+        Ok(Read::Rows { payload: Payload::Rows(rows), bytes })
+    }
+
+    fn position(&self) -> Position {
+        Position(self.round * self.text.lines.len() as u64 + self.next as u64)
+    }
+
+    fn watermark(&self) -> Micros {
+        Micros::MIN
+    }
+}
+
+/// Lines to words.
+struct Split;
+
+impl OperatorFactory for Split {
+    fn outputs(&self) -> Vec<SchemaRef> {
+        vec![rows_schema()]
+    }
+
+    fn operator(&self) -> Box<dyn Operator> {
+        Box::new(Self)
+    }
+
+    fn state(&self, _: SliceId) -> SliceState {
+        Box::new(())
+    }
+}
+
+impl Operator for Split {
+    fn cycle(
+        &mut self,
+        _: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        for block in input.port(0) {
+            let Payload::Rows(lines) = &block.payload else { continue };
+            for line in lines.iter() {
+                let mut start = 0;
+                for space in memchr::memchr_iter(b' ', line) {
+                    output.push(&line[start..space]);
+                    start = space + 1;
+                }
+                output.push(&line[start..]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Words to words with their running count: 8 bytes of count, little endian, then the word.
+struct Count;
+
+/// Words of one slice: each once in `bytes`, found by its hash.
+#[derive(Default)]
+struct Counts {
+    table: HashTable<Entry>,
+    bytes: Vec<u8>,
+}
+
+/// A word and its count. The hash tells most words apart without a look at their bytes.
+struct Entry {
+    hash: u64,
+    start: u32,
+    length: u32,
+    count: u64,
+}
+
+impl Counts {
+    #[inline]
+    fn add(&mut self, word: &[u8], hash: u64) -> u64 {
+        // All words of a slice share the top bits of the hash, where a table looks first.
+        let hash = hash.rotate_left(32);
+        let Self { table, bytes } = self;
+        let is_same = |entry: &Entry| {
+            entry.hash == hash && {
+                let start = entry.start as usize;
+                bytes[start..start + entry.length as usize] == *word
+            }
+        };
+        if let Some(entry) = table.find_mut(hash, is_same) {
+            entry.count += 1;
+            return entry.count;
+        }
+        let start = bytes.len() as u32;
+        bytes.extend_from_slice(word);
+        let entry = Entry { hash, start, length: word.len() as u32, count: 1 };
+        table.insert_unique(hash, entry, |entry| entry.hash);
+        1
+    }
+}
+
+impl OperatorFactory for Count {
+    fn outputs(&self) -> Vec<SchemaRef> {
+        vec![rows_schema()]
+    }
+
+    fn operator(&self) -> Box<dyn Operator> {
+        Box::new(Self)
+    }
+
+    fn state(&self, _: SliceId) -> SliceState {
+        Box::new(Counts::default())
+    }
+}
+
+impl Operator for Count {
+    fn cycle(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        for slice in context.slices.clone().map(SliceId) {
+            let counts: &mut Counts = context.state(slice);
+            for block in input.port(0) {
+                let (Payload::Rows(words), Some(routing)) = (&block.payload, &block.routing) else {
+                    continue;
+                };
+                block.rows_of(slice).for_each(|row| {
+                    let word = words.get(row);
+                    let count = counts.add(word, routing.hashes[row]);
+                    output.push_with(|bytes| {
+                        bytes.extend_from_slice(&count.to_le_bytes());
+                        bytes.extend_from_slice(word);
+                    });
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Looks at every count.
+struct Counted {
+    meter: Arc<Meter>,
+}
+
+impl Sink for Counted {
+    fn open(&mut self, _: bool) -> Result<Cycle, SinkError> {
+        Ok(Cycle::NONE)
+    }
+
+    fn write(&mut self, _: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
+        let (mut words, mut distinct) = (0, 0);
+        for block in blocks {
+            let Payload::Rows(rows) = &block.payload else { continue };
+            for record in rows.iter() {
+                words += 1;
+                let count = record.first_chunk().map_or(0, |it| u64::from_le_bytes(*it));
+                distinct += u64::from(count == 1);
+            }
+        }
+        self.meter.add_results(distinct);
+        self.meter.add(words);
+        Ok(())
+    }
+
+    fn commit(&mut self, _: Cycle) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+/// Runs word count and reports.
+pub(crate) fn run(
+    world: &World,
+    setup: &WordCount,
+    options: &RunOptions,
+) -> Result<Map<String, Value>, String> {
+    let meter = Meter::new(world);
+    let mut graph = JobGraph::new("wordcount");
+    graph.delivery = setup.delivery;
+    graph.cycle = setup.cycle;
+    graph.workers = setup.threads;
+    graph.buffer.high_watermark.0 = 8 << 20;
+    graph.buffer.low_watermark.0 = 4 << 20;
+    let lines = Lines {
+        text: Arc::clone(&setup.text),
+        repeats: setup.repeats,
+        slices: setup.threads as u32,
+    };
+    let source =
+        graph.add("lines", NodeKind::Source { factory: Arc::new(lines), preload: false });
+    let split = graph.add("split", NodeKind::Stage { factory: Arc::new(Split), slices: 0 });
+    let count =
+        graph.add("count", NodeKind::Stage { factory: Arc::new(Count), slices: setup.slices });
+    let sink = Box::new(Counted { meter: Arc::clone(&meter) });
+    let sink = graph.add("sink", NodeKind::Sink { sink });
+    graph.link(source, split, Partition::Local);
+    graph.link(split, count, Partition::Key(vec![0]));
+    graph.link(count, sink, Partition::One);
+    let handle = tidemill_flow::engine::start(graph, world, options);
+    let handle = handle.map_err(|error| error.to_string())?;
+    meter.wait(|| meter.items() > 0, || handle.is_over());
+    let from = meter.moment(&[]);
+    let total = setup.text.words * setup.repeats;
+    meter.wait(|| meter.items() >= total / 5, || handle.is_over());
+    let (steady_items, steady_us) = (meter.items(), meter.now_us());
+    meter.wait(|| meter.items() >= total, || handle.is_over());
+    let to = meter.moment(&[]);
+    let steady_s = (meter.now_us() - steady_us).max(1) as f64 / 1e6;
+    let steady = (meter.items() - steady_items) as f64 / steady_s;
+    handle.wait().map_err(|error| error.to_string())?;
+    let Value::Object(more) = json!({
+        "repeats": setup.repeats,
+        "slices": setup.slices,
+        "threads": setup.threads,
+        "delivery": setup.delivery,
+        "steady_per_s": steady.round() as u64,
+        "distinct": meter.results(),
+        "missing": total.saturating_sub(meter.items()),
+    }) else {
+        unreachable!("an object was written");
+    };
+    Ok(meter.report("wordcount", (from, to), &[], more))
+}
