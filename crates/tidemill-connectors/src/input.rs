@@ -19,6 +19,9 @@ use tidemill_types::limits::{DEAD_LETTER_BYTES_MAX, RECORD_BYTES_MAX};
 /// Bytes read from the file at once.
 pub(crate) const READ_AHEAD_BYTES: usize = 1 << 20;
 
+/// Most bytes of a chunk, but for its last record: a column of text holds less than 2 GiB.
+const CHUNK_BYTES_MAX: usize = 64 << 20;
+
 /// One record within a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
@@ -159,7 +162,7 @@ impl Input {
         until: Option<u64>,
     ) -> Result<Option<Chunk<'_>>, SourceError> {
         let limit = self.limit(until)?;
-        let (bytes, records) = (bytes.max(1), records.max(1));
+        let (bytes, records) = (bytes.clamp(1, CHUNK_BYTES_MAX), records.max(1));
         self.records.clear();
         let (offset, line) = (self.offset, self.line);
         let (mut at, mut lines) = (0, 0_u32);

@@ -170,7 +170,8 @@ impl Column {
         fits.is_some()
     }
 
-    /// The column as an array, and the rows that do not fit. It is empty afterwards.
+    /// The column as an array, and the rows that do not fit. It is empty afterwards, with room for
+    /// as much again.
     pub(super) fn finish(&mut self, field: &Field) -> Result<(ArrayRef, Misfits), ArrowError> {
         let nulls = self.nulls.finish();
         let rows: ArrayRef = match &mut self.values {
@@ -179,22 +180,27 @@ impl Column {
                 return decode_nested(field, &json, &ends);
             }
             Values::Text { bytes, ends } => {
-                let ends = std::mem::replace(ends, vec![0]);
-                let offsets = OffsetBuffer::new(ScalarBuffer::from(ends));
-                let bytes = Buffer::from_vec(std::mem::take(bytes));
+                let taken = renew(ends);
+                ends.push(0);
+                let offsets = OffsetBuffer::new(ScalarBuffer::from(taken));
+                let bytes = Buffer::from_vec(renew(bytes));
                 Arc::new(StringArray::try_new(offsets, bytes, nulls)?)
             }
             Values::Bool(values) => Arc::new(BooleanArray::new(values.finish(), nulls)),
-            Values::Float(values) => floats(field.data_type(), std::mem::take(values), nulls),
+            Values::Float(values) => floats(field.data_type(), renew(values), nulls),
             Values::Unsigned { values, .. } => {
-                unsigned_array(field.data_type(), std::mem::take(values), nulls)
+                unsigned_array(field.data_type(), renew(values), nulls)
             }
-            Values::Int { values, .. } => {
-                signed_array(field.data_type(), std::mem::take(values), nulls)
-            }
+            Values::Int { values, .. } => signed_array(field.data_type(), renew(values), nulls),
         };
         Ok((rows, Vec::new()))
     }
+}
+
+/// Takes what is in a vector and leaves an empty one that will not have to grow for as much again.
+fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
+    let room = Vec::with_capacity(values.len() + values.len() / 16);
+    std::mem::replace(values, room)
 }
 
 impl IntKind {

@@ -350,6 +350,61 @@ proptest! {
 }
 
 #[test]
+fn a_file_that_is_replaced_is_old_or_new_and_never_both() {
+    for operations in 0..24 {
+        let sim = World::simulated(operations);
+        live(&sim, Format::Text, CYCLES, 0).unwrap();
+        let old = sim.disk.read(Path::new("f")).unwrap();
+        sim.disk.fail_after(operations);
+        let mut sink = number_sink(&sim, Format::Text);
+        let outcome = sink.open(false).and_then(|_| {
+            sink.write(Cycle(1), &[number_block(&[777])])?;
+            sink.commit(Cycle(1))
+        });
+        sim.disk.power_cut();
+        let mut again = number_sink(&sim, Format::Text);
+        let held = again.open(true).unwrap();
+        let found = sim.disk.read(Path::new("f")).unwrap();
+        match held.0 {
+            0 => assert_eq!(found, b"", "{operations}"),
+            1 => assert_eq!(found, b"777\n", "{operations}"),
+            _ => {
+                assert!(outcome.is_err());
+                assert_eq!((held.0, &found), (CYCLES, &old), "{operations}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_real_disk_does_it_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("made/on/the/way/out.ndjson");
+    let world = World::real();
+    let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)]));
+    let open = || {
+        let schema = Arc::clone(&schema);
+        FileSink::with_sync_every(&world, &path, Format::Json, schema, Span(0)).unwrap()
+    };
+    let mut sink = open();
+    sink.open(false).unwrap();
+    sink.write(Cycle(1), &[number_block(&[1])]).unwrap();
+    sink.write(Cycle(2), &[number_block(&[2])]).unwrap();
+    sink.commit(Cycle(1)).unwrap();
+    drop(sink);
+    let mut tail = world.disk.open_append(&path).unwrap();
+    tail.append(b"{\"n\":").unwrap();
+    let mut sink = open();
+    assert_eq!(sink.open(true).unwrap(), Cycle(1));
+    sink.write(Cycle(2), &[number_block(&[2])]).unwrap();
+    sink.commit(Cycle(2)).unwrap();
+    sink.close().unwrap();
+    assert_eq!(world.disk.read(&path).unwrap(), b"{\"n\":1}\n{\"n\":2}\n");
+    let names = world.disk.list(path.parent().unwrap()).unwrap();
+    assert_eq!(names.len(), 2, "the file and its journal: {names:?}");
+}
+
+#[test]
 fn the_journal_stays_small() {
     let sim = World::simulated(1);
     let mut sink = number_sink(&sim, Format::Text);
