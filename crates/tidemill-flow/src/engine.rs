@@ -401,4 +401,6 @@ impl Drop for JobHandle {
 }
 
 #[cfg(test)]
+mod live_tests;
+#[cfg(test)]
 mod tests;

@@ -10,12 +10,15 @@ use arrow_array::RecordBatch;
 use std::{ops::Range, sync::Arc};
 use tidemill_types::{Cycle, Micros, SliceId};
 
+/// Slices, their operator, their states.
+type TrialLane = (Range<u32>, Box<dyn Operator>, Vec<SliceState>);
+
 /// An operator with its state, driven by a test. It is split into lanes as a job would be.
 pub struct Trial {
     factory: Arc<dyn OperatorFactory>,
     partitions: Vec<Partition>,
     slices: u32,
-    lanes: Vec<(Range<u32>, Box<dyn Operator>, Vec<SliceState>)>,
+    lanes: Vec<TrialLane>,
     cycle: Cycle,
     watermark: Micros,
     /// Every dead letter so far.

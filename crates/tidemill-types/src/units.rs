@@ -137,7 +137,8 @@ impl FromStr for ByteSize {
 
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = SIZE_UNITS[..4].iter().rev().find(|(_, b)| self.0 != 0 && self.0 % b == 0);
+        let unit =
+            SIZE_UNITS[..4].iter().rev().find(|(_, b)| self.0 != 0 && self.0.is_multiple_of(*b));
         match unit {
             Some((name, bytes)) => write!(f, "{}{name}", self.0 / bytes),
             None => write!(f, "{}B", self.0),

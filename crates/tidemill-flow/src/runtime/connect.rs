@@ -13,14 +13,17 @@ const CONNECT_TIMEOUT_US: u64 = 10_000_000;
 /// Pause between two attempts to connect.
 const RETRY_US: u64 = 20_000;
 
+/// A process and the connection to it.
+type Reached = (Arc<Peer>, Connection);
+
 /// Connects to all other processes; by number, none for this one.
 pub(crate) fn all(
     world: &World,
     processes: &Processes,
     job: &str,
-) -> Result<Vec<Option<(Arc<Peer>, Connection)>>, StartError> {
+) -> Result<Vec<Option<Reached>>, StartError> {
     let (me, count) = (processes.me, processes.addresses.len());
-    let mut peers: Vec<Option<(Arc<Peer>, Connection)>> = (0..count).map(|_| None).collect();
+    let mut peers: Vec<Option<Reached>> = (0..count).map(|_| None).collect();
     let fail = |name: &str, error: io::Error| StartError::Open {
         name: name.to_owned(),
         message: error.to_string(),

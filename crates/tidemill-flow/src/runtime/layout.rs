@@ -52,10 +52,10 @@ impl Layout {
             .collect();
         let mut input_base = vec![0; plan.links.len()];
         let mut inputs = vec![0; plan.nodes.len()];
-        for node in 0..plan.nodes.len() {
-            for link in &plan.nodes[node].links_in {
-                input_base[*link] = inputs[node];
-                inputs[node] += ranges[plan.links[*link].from].len();
+        for (node, inputs) in plan.nodes.iter().zip(&mut inputs) {
+            for link in &node.links_in {
+                input_base[*link] = *inputs;
+                *inputs += ranges[plan.links[*link].from].len();
             }
         }
         let lanes = ranges
