@@ -7,6 +7,7 @@ mod events;
 mod measure;
 mod messages;
 mod relay;
+mod still;
 mod window;
 mod wordcount;
 
@@ -33,6 +34,10 @@ pub(crate) enum Bench {
     Wordcount(WordcountArgs),
     /// Tumbling 1 s windows over a million keys: count, min, max, mean, variance.
     Window(WindowArgs),
+    /// A job without input: what it costs.
+    Idle(IdleArgs),
+    /// A relay at a fixed rate whose threads change twice a second: the longest silence.
+    Rescale(RelayArgs),
 }
 
 /// What an exchange between stages goes over.
@@ -132,6 +137,19 @@ pub(crate) struct WindowArgs {
     slices: u32,
 }
 
+/// Options of the idle job.
+#[derive(Args, Debug)]
+pub(crate) struct IdleArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Slices of its stage.
+    #[arg(long, default_value_t = 1_000)]
+    slices: u32,
+    /// Seconds to measure.
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+}
+
 impl Common {
     fn cycle(&self) -> CycleSpec {
         CycleSpec { time: self.cycle, bytes: self.cycle_bytes, records: u64::MAX >> 1 }
@@ -186,6 +204,17 @@ pub(crate) fn run(bench: &Bench) -> Result<(), String> {
             return relay::run_middle(&world, &args.relay(), user(), address);
         }
         Bench::Wordcount(args) => (&args.common, run_wordcount(&world, args)?),
+        Bench::Idle(args) => {
+            let threads = args.common.threads;
+            (&args.common, still::idle(&world, args.slices, args.seconds, threads)?)
+        }
+        Bench::Rescale(args) => {
+            let relay = relay::Relay {
+                rate: Some(args.rate.unwrap_or(20_000.0)),
+                ..args.relay()
+            };
+            (&args.common, still::rescale(&world, &relay, user())?)
+        }
         Bench::Window(args) => {
             let setup = window::Window {
                 seconds: args.seconds,

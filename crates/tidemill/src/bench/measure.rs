@@ -23,6 +23,8 @@ pub(crate) struct Meter {
     results: AtomicU64,
     measuring: AtomicBool,
     latency_us: Mutex<Histogram<u64>>,
+    last_write_us: AtomicU64,
+    longest_silence_us: AtomicU64,
 }
 
 /// The machine and this process at one moment.
@@ -44,6 +46,8 @@ impl Meter {
             results: AtomicU64::new(0),
             measuring: AtomicBool::new(false),
             latency_us: Mutex::new(latency_us.expect("bounds that a histogram can have")),
+            last_write_us: AtomicU64::new(0),
+            longest_silence_us: AtomicU64::new(0),
         })
     }
 
@@ -65,6 +69,25 @@ impl Meter {
     /// Adds items.
     pub(crate) fn add(&self, items: u64) {
         self.items.fetch_add(items, Relaxed);
+    }
+
+    /// Notes that something came out just now.
+    pub(crate) fn heard(&self) {
+        let now_us = self.now_us();
+        let before = self.last_write_us.swap(now_us, Relaxed);
+        if before > 0 {
+            self.longest_silence_us.fetch_max(now_us - before, Relaxed);
+        }
+    }
+
+    /// The longest time between two outputs since this was last asked.
+    pub(crate) fn take_longest_silence_us(&self) -> u64 {
+        self.longest_silence_us.swap(0, Relaxed)
+    }
+
+    /// CPU seconds for each second between two moments.
+    pub(crate) fn cpu_share(&self, (from, to): (Moment, Moment)) -> f64 {
+        (to.cpu_s - from.cpu_s) / ((to.now_us - from.now_us).max(1) as f64 / 1e6)
     }
 
     /// Adds results.

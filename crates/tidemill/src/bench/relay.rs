@@ -45,6 +45,9 @@ impl Sink for Receiver {
             count += count_rows(block, &mut self.stamps);
         }
         self.meter.add(count);
+        if count > 0 {
+            self.meter.heard();
+        }
         self.meter.stamps(&self.stamps);
         Ok(())
     }

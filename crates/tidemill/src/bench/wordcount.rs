@@ -172,7 +172,7 @@ impl Operator for Split {
 }
 
 /// Words to words with their running count: 8 bytes of count, little endian, then the word.
-struct Count;
+pub(crate) struct Count;
 
 /// Words of one slice: each once in `bytes`, found by its hash.
 #[derive(Default)]
