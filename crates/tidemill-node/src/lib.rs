@@ -5,7 +5,7 @@
 //!             └───────────┴────────┴──▶ diagnostics: file, line, column, nearest name
 //! ```
 //!
-//! Read in this order: [`diagnostic`], [`descriptor`], [`registry`], [`check`],
+//! Read in this order: [`diagnostic`], [`descriptor`], [`registry`], [`check`], [`plan`],
 //! [`preview`], [`schema`].
 //!
 //! Invariant: a job that is refused was not started: no file was written, no thread was made.
@@ -13,6 +13,7 @@
 pub mod check;
 pub mod descriptor;
 pub mod diagnostic;
+pub mod plan;
 pub mod preview;
 pub mod registry;
 pub mod schema;

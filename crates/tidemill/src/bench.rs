@@ -209,10 +209,7 @@ pub(crate) fn run(bench: &Bench) -> Result<(), String> {
             (&args.common, still::idle(&world, args.slices, args.seconds, threads)?)
         }
         Bench::Rescale(args) => {
-            let relay = relay::Relay {
-                rate: Some(args.rate.unwrap_or(20_000.0)),
-                ..args.relay()
-            };
+            let relay = relay::Relay { rate: Some(args.rate.unwrap_or(20_000.0)), ..args.relay() };
             (&args.common, still::rescale(&world, &relay, user())?)
         }
         Bench::Window(args) => {

@@ -1,7 +1,15 @@
 //! The command line: what can be asked, and which file answers.
 
+mod load;
+mod outcome;
+mod progress;
+mod run;
+mod signals;
+mod table;
+mod validate;
+
 use clap::{Parser, Subcommand};
-use std::{io::Write, process::ExitCode};
+use std::{io::Write, path::PathBuf, process::ExitCode};
 use tidemill_node::schema::job_schema_text;
 
 /// Done.
@@ -10,6 +18,8 @@ const DONE: u8 = 0;
 const FAILED: u8 = 1;
 /// The job file or the arguments were refused; nothing was started.
 const REFUSED: u8 = 2;
+/// Stopped by Ctrl-C, at the end of a cycle: what shells report for a process that SIGINT ended.
+const STOPPED: u8 = 130;
 
 /// One engine that ingests, stores and processes streams.
 #[derive(Debug, Parser)]
@@ -21,12 +31,28 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Runs a job in the foreground, with a node inside this process.
+    Run(run::RunArguments),
+    /// Checks a job and shows how it would run; starts nothing.
+    Validate(validate::ValidateArguments),
     /// About jobs in general.
     #[command(subcommand)]
     Job(JobCommand),
     /// Measures the engine with one of the workloads that the peers are measured with.
     #[command(subcommand)]
     Bench(crate::bench::Bench),
+}
+
+/// A job file, and what is changed in it.
+#[derive(Debug, clap::Args)]
+struct JobArguments {
+    /// The job file, YAML or JSON.
+    #[arg(value_name = "JOB.yaml")]
+    file: PathBuf,
+    /// A value of the job to replace, such as `cycle=5ms` or `stages.late.where='delay > 30'`;
+    /// may be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -49,6 +75,8 @@ pub(crate) fn main() -> ExitCode {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     ExitCode::from(match arguments.command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Validate(arguments) => validate::validate(&arguments),
         Command::Job(JobCommand::Schema) => print_all(&job_schema_text()),
         Command::Bench(bench) => match crate::bench::run(&bench) {
             Ok(()) => DONE,

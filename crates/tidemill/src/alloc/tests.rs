@@ -9,9 +9,7 @@ static ALLOCATOR: Counting = Counting;
 fn counts_allocations_of_every_thread() {
     let before = allocations();
     let threads: Vec<_> = (0..300)
-        .map(|_| {
-            std::thread::spawn(|| (0..100_usize).map(Box::new).map(|it| *it).sum::<usize>())
-        })
+        .map(|_| std::thread::spawn(|| (0..100_usize).map(Box::new).map(|it| *it).sum::<usize>()))
         .collect();
     let sum: usize = threads.into_iter().map(|it| it.join().expect("no panic")).sum();
     assert_eq!(sum, 300 * 4_950);

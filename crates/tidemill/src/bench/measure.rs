@@ -1,7 +1,6 @@
 //! What a benchmark measures, the same for every workload: items, latency, CPU, memory, and how
 //! much of the machine others used meanwhile. The definitions are those of `bench/peers/ENGINES.md`.
 
-use tidemill::alloc;
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 use std::{
@@ -11,6 +10,7 @@ use std::{
     },
     time::Duration,
 };
+use tidemill::alloc;
 use tidemill_env::World;
 
 /// Every so many messages, one carries its send time.

@@ -12,7 +12,10 @@ use tidemill_flow::{
     Block, JobGraph, JobHandle, NodeKind, OperatorFactory, Partition, Processes, RunOptions, Sink,
     SinkError,
 };
-use tidemill_types::{Cycle, job::{CompressionSpec, Delivery}};
+use tidemill_types::{
+    Cycle,
+    job::{CompressionSpec, Delivery},
+};
 
 /// What a relay is run with.
 #[derive(Clone, Debug)]
@@ -62,11 +65,7 @@ impl Sink for Receiver {
 }
 
 /// The job of the relay: the middle stage runs `user`.
-pub(crate) fn graph(
-    relay: &Relay,
-    meter: &Arc<Meter>,
-    user: Arc<dyn OperatorFactory>,
-) -> JobGraph {
+pub(crate) fn graph(relay: &Relay, meter: &Arc<Meter>, user: Arc<dyn OperatorFactory>) -> JobGraph {
     let mut graph = JobGraph::new("relay");
     graph.delivery = relay.delivery;
     graph.cycle = relay.cycle;

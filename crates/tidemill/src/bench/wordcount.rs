@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tidemill_env::World;
 use tidemill_flow::{
     Block, Context, CycleInput, DeadLetter, JobGraph, NodeKind, Operator, OperatorError,
-    OperatorFactory, Output, Partition, Payload, Position, Read, ReadRequest, RowsPool,
-    RunOptions, Sink, SinkError, SliceState, Source, SourceError, SourceFactory, rows_schema,
+    OperatorFactory, Output, Partition, Payload, Position, Read, ReadRequest, RowsPool, RunOptions,
+    Sink, SinkError, SliceState, Source, SourceError, SourceFactory, rows_schema,
 };
 use tidemill_types::{
     Cycle, Micros, SliceId,
@@ -306,8 +306,7 @@ pub(crate) fn run(
         repeats: setup.repeats,
         slices: setup.threads as u32,
     };
-    let source =
-        graph.add("lines", NodeKind::Source { factory: Arc::new(lines), preload: false });
+    let source = graph.add("lines", NodeKind::Source { factory: Arc::new(lines), preload: false });
     let split = graph.add("split", NodeKind::Stage { factory: Arc::new(Split), slices: 0 });
     let count =
         graph.add("count", NodeKind::Stage { factory: Arc::new(Count), slices: setup.slices });

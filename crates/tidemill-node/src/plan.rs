@@ -1,0 +1,237 @@
+//! From a checked job to the engine's graph: sources are looked at, expressions compiled, stages
+//! taken apart into nodes.
+//!
+//! ```text
+//! stage `s` with `where` and `key` + `aggregate`:     ─local─▶ s.select ─by key─▶ s ─▶
+//! stage `s` with `join` and `where`:                 ─by key─▶ s.join ─local─▶ s ─▶
+//! ```
+//!
+//! The last node of a stage carries its name. A union without other parts is no node at all:
+//! those who read it read all of its inputs. Nothing is written and no thread starts here.
+
+mod operators;
+mod sinks;
+mod stage;
+#[cfg(test)]
+mod tests;
+
+use crate::check;
+use crate::descriptor::Descriptor;
+use crate::diagnostic::{Problem, Refused};
+use crate::preview::Preview;
+use crate::registry::Registry;
+use arrow_schema::SchemaRef;
+use indexmap::IndexMap;
+use std::path::{Path, PathBuf};
+use tidemill_connectors::FileSource;
+use tidemill_env::World;
+use tidemill_flow::{JobGraph, Link, NodeId, NodeKind, Partition};
+use tidemill_types::job::JobSpec;
+
+/// What a plan needs to know besides the job.
+#[derive(Clone, Debug, Default)]
+pub struct PlanOptions {
+    /// The folder that relative paths of the job begin in.
+    pub base_dir: PathBuf,
+    /// The job's data folder: dead letters go there when no sink takes them.
+    pub data: Option<PathBuf>,
+    /// How many rows of each sink are kept for a person to look at (default none).
+    pub preview_rows: usize,
+    /// Worker threads, in place of the job's `parallelism`.
+    pub threads: Option<usize>,
+}
+
+/// A job that is ready to start.
+#[derive(Debug)]
+pub struct Planned {
+    /// What the engine runs.
+    pub graph: JobGraph,
+    /// The first rows of each sink, as the job runs, in the order of the job.
+    pub previews: Vec<Preview>,
+    /// The first dead letters.
+    pub letters: Preview,
+}
+
+/// Plans a job.
+///
+/// # Errors
+/// Everything that is wrong with the job, with its place in the file.
+pub fn plan(
+    descriptor: &Descriptor,
+    options: &PlanOptions,
+    world: &World,
+    registry: &Registry,
+) -> Result<Planned, Refused> {
+    let problems = check::check(&descriptor.spec, registry);
+    if !problems.is_empty() {
+        return Err(refused(descriptor, problems));
+    }
+    let mut planner = Planner::new(&descriptor.spec, options, world, registry);
+    planner.sources();
+    for name in check::order(&descriptor.spec) {
+        planner.stage(name, &descriptor.spec.stages[name]);
+    }
+    planner.sinks();
+    let letters = planner.dead_letters();
+    if planner.problems.is_empty()
+        && let Err(error) = planner.graph.check()
+    {
+        planner.problem(Problem::new::<String>([], error.to_string()));
+    }
+    if planner.problems.is_empty() {
+        Ok(Planned { graph: planner.graph, previews: planner.previews, letters })
+    } else {
+        Err(refused(descriptor, planner.problems))
+    }
+}
+
+fn refused(descriptor: &Descriptor, problems: Vec<Problem>) -> Refused {
+    Refused(problems.into_iter().map(|problem| descriptor.locate(problem)).collect())
+}
+
+/// An output of a node.
+#[derive(Clone, Debug)]
+struct Outlet {
+    node: NodeId,
+    output: usize,
+}
+
+/// What a name stands for: outputs that are read together, all with one schema.
+#[derive(Clone, Debug)]
+struct Outlets {
+    outlets: Vec<Outlet>,
+    schema: SchemaRef,
+}
+
+struct Planner<'a> {
+    spec: &'a JobSpec,
+    options: &'a PlanOptions,
+    world: &'a World,
+    registry: &'a Registry,
+    graph: JobGraph,
+    /// What each name stands for. A name that could not be planned is missing: those who read it
+    /// are left out too, and only the first problem is reported.
+    names: IndexMap<String, Outlets>,
+    previews: Vec<Preview>,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Planner<'a> {
+    fn new(
+        spec: &'a JobSpec,
+        options: &'a PlanOptions,
+        world: &'a World,
+        registry: &'a Registry,
+    ) -> Self {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let mut graph = JobGraph::new(&spec.name);
+        graph.delivery = spec.delivery;
+        graph.cycle = spec.cycle;
+        graph.buffer = spec.buffer;
+        graph.compression = spec.compression;
+        graph.workers = options.threads.or(spec.parallelism).unwrap_or_else(cores);
+        // The same job draws the same random numbers in every run.
+        graph.seed = tidemill_flow::partition::hash_bytes(spec.name.as_bytes());
+        let (names, previews, problems) = (IndexMap::new(), Vec::new(), Vec::new());
+        Self { spec, options, world, registry, graph, names, previews, problems }
+    }
+
+    fn problem(&mut self, problem: Problem) {
+        self.problems.push(problem);
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.options.base_dir.join(Path::new(path))
+    }
+
+    fn sources(&mut self) {
+        let streamed = check::streamed(self.spec);
+        for (name, source) in &self.spec.sources {
+            let factory = match (&source.file, self.registry.source(name)) {
+                (_, Some(source)) => source.clone(),
+                (Some(file), None) => {
+                    let path = self.path(&file.path);
+                    match FileSource::new(self.world, &path, file, source.time.as_ref()) {
+                        Ok(source) => source,
+                        Err(error) => {
+                            let problem = operators::source_problem(name, &error);
+                            self.problem(problem);
+                            continue;
+                        }
+                    }
+                }
+                (None, None) => continue,
+            };
+            let schema = factory.schema();
+            let preload = !streamed.contains(&name.as_str());
+            let node = self.graph.add(name, NodeKind::Source { factory, preload });
+            self.name(name, node, 0, schema);
+        }
+    }
+
+    fn name(&mut self, name: &str, node: NodeId, output: usize, schema: SchemaRef) {
+        let outlets = vec![Outlet { node, output }];
+        self.names.insert(name.to_owned(), Outlets { outlets, schema });
+    }
+
+    fn link(&mut self, from: &Outlets, to: NodeId, port: usize, partition: &Partition) {
+        for outlet in &from.outlets {
+            self.graph.links.push(Link {
+                from: outlet.node,
+                output: outlet.output,
+                to,
+                port,
+                partition: partition.clone(),
+            });
+        }
+    }
+
+    /// What a list of names stands for; none if one of them is not there or they do not agree.
+    fn union(&mut self, names: &[String], path: &[&str]) -> Option<Outlets> {
+        let (first, others) = names.split_first()?;
+        let mut union = self.names.get(first)?.clone();
+        for (number, name) in others.iter().enumerate() {
+            let other = self.names.get(name)?.clone();
+            if let Some(message) = difference(first, &union.schema, name, &other.schema) {
+                let number = (number + 1).to_string();
+                let path = path.iter().copied().chain([number.as_str()]);
+                let expected = "the same columns with the same types, such as by `select`";
+                self.problem(Problem::new(path, message).expected(expected));
+                return None;
+            }
+            union.outlets.extend(other.outlets);
+        }
+        Some(union)
+    }
+}
+
+/// How two schemas differ, in words; none if they do not.
+fn difference(a: &str, a_schema: &SchemaRef, b: &str, b_schema: &SchemaRef) -> Option<String> {
+    let names = |schema: &SchemaRef| -> Vec<String> {
+        schema.fields().iter().map(|field| field.name().clone()).collect()
+    };
+    let (a_names, b_names) = (names(a_schema), names(b_schema));
+    if a_names != b_names {
+        let missing = |here: &[String], there: &[String]| -> Option<String> {
+            here.iter().find(|name| !there.contains(name)).cloned()
+        };
+        let lacks = |name: &str, column: &str| match column {
+            tidemill_flow::TIME_COLUMN => format!("`{name}` has no event time"),
+            column => format!("`{name}` has no column `{column}`"),
+        };
+        return Some(match (missing(&a_names, &b_names), missing(&b_names, &a_names)) {
+            (Some(column), _) => format!("`{a}` and `{b}` differ: {}", lacks(b, &column)),
+            (None, Some(column)) => format!("`{a}` and `{b}` differ: {}", lacks(a, &column)),
+            (None, None) => format!("`{a}` and `{b}` have the same columns in another order"),
+        });
+    }
+    let mut types = a_schema.fields().iter().zip(b_schema.fields());
+    types.find(|(a, b)| a.data_type() != b.data_type()).map(|(left, right)| {
+        format!(
+            "`{a}` and `{b}` differ: the column `{}` is {} in one and {} in the other",
+            left.name(),
+            left.data_type(),
+            right.data_type()
+        )
+    })
+}

@@ -1,0 +1,110 @@
+//! Sinks of a job, and where its dead letters go.
+
+use super::{Outlets, Planner, operators};
+use crate::diagnostic::Problem;
+use crate::preview::Preview;
+use arrow_schema::SchemaRef;
+use std::{path::Path, sync::Arc};
+use tidemill_connectors::{BlackholeSink, FileSink, StdoutSink};
+use tidemill_flow::{NodeKind, Partition, Sink, letter};
+use tidemill_types::job::{DEAD_LETTER, Format, SinkSpec};
+
+/// The file of dead letters in the data folder, when no sink takes them.
+const DEAD_LETTER_FILE: &str = "dead-letter.ndjson";
+
+/// How many dead letters are kept for the summary.
+const LETTERS_SHOWN: usize = 10;
+
+impl Planner<'_> {
+    pub(super) fn sinks(&mut self) {
+        for (name, sink) in &self.spec.sinks {
+            if sink.from.iter().any(|from| from == DEAD_LETTER) {
+                continue;
+            }
+            let Some(input) = self.union(&sink.from, &["sinks", name, "from"]) else { continue };
+            self.sink(name, sink, &input);
+        }
+    }
+
+    fn sink(&mut self, name: &str, spec: &SinkSpec, input: &Outlets) {
+        match self.make_sink(name, spec, &input.schema) {
+            Ok((sink, place)) => {
+                let rows = self.options.preview_rows;
+                let sink = if rows > 0 && spec.stdout.is_none() {
+                    let preview = Preview::new(name, place, &input.schema, rows);
+                    let sink = preview.sink(Some(sink));
+                    self.previews.push(preview);
+                    sink
+                } else {
+                    sink
+                };
+                let node = self.graph.add(name, NodeKind::Sink { sink });
+                self.link(input, node, 0, &Partition::One);
+            }
+            Err(problem) => self.problem(problem),
+        }
+    }
+
+    /// A sink, and where it writes, for a person.
+    fn make_sink(
+        &self,
+        name: &str,
+        spec: &SinkSpec,
+        schema: &SchemaRef,
+    ) -> Result<(Box<dyn Sink>, String), Problem> {
+        if let Some(make) = self.registry.sink(name) {
+            let sink = make(schema).map_err(|message| Problem::new(["sinks", name], message))?;
+            return Ok((sink, "the program".to_owned()));
+        }
+        if let Some(file) = &spec.file {
+            let path = self.path(&file.path);
+            let sink = FileSink::new(self.world, &path, file.format, Arc::clone(schema))
+                .map_err(|error| operators::sink_problem(name, "file", &error))?;
+            return Ok((sink, file.path.clone()));
+        }
+        if let Some(stdout) = &spec.stdout {
+            let sink = StdoutSink::new(stdout.format, Arc::clone(schema))
+                .map_err(|error| operators::sink_problem(name, "stdout", &error))?;
+            return Ok((sink, "standard output".to_owned()));
+        }
+        Ok((Box::new(BlackholeSink::new()), "nowhere".to_owned()))
+    }
+
+    /// Dead letters go to the sink that reads them, else to the data folder, else they are counted.
+    /// The first are kept for the summary in any case.
+    pub(super) fn dead_letters(&mut self) -> Preview {
+        let schema = letter::schema();
+        let declared = self
+            .spec
+            .sinks
+            .iter()
+            .find(|(_, sink)| sink.from.iter().any(|from| from == DEAD_LETTER));
+        let made = match (declared, &self.options.data) {
+            (Some((name, sink)), _) => self.make_sink(name, sink, &schema).map(Some),
+            (None, Some(data)) => self.letter_file(data, &schema).map(Some),
+            (None, None) => Ok(None),
+        };
+        let (sink, place) = match made {
+            Ok(Some((sink, place))) => (Some(sink), place),
+            Ok(None) => (None, "nowhere".to_owned()),
+            Err(problem) => {
+                self.problem(problem);
+                (None, String::new())
+            }
+        };
+        let preview = Preview::new(DEAD_LETTER, place, &schema, LETTERS_SHOWN);
+        self.graph.dead_letter = Some(preview.sink(sink));
+        preview
+    }
+
+    fn letter_file(
+        &self,
+        data: &Path,
+        schema: &SchemaRef,
+    ) -> Result<(Box<dyn Sink>, String), Problem> {
+        let path = data.join(DEAD_LETTER_FILE);
+        let sink = FileSink::new(self.world, &path, Format::Json, Arc::clone(schema))
+            .map_err(|error| operators::sink_problem(DEAD_LETTER, "file", &error))?;
+        Ok((sink, path.display().to_string()))
+    }
+}

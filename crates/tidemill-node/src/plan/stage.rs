@@ -1,0 +1,242 @@
+//! One stage of a job as one or two nodes.
+
+use super::{Outlets, Planner, operators};
+use crate::check;
+use crate::diagnostic::Problem;
+use arrow_schema::SchemaRef;
+use std::sync::Arc;
+use tidemill_flow::{NodeId, NodeKind, OperatorFactory, Partition, TIME_COLUMN};
+use tidemill_operators::{dedup, join, top, transform, window};
+use tidemill_types::job::{PartitionSpec, StageSpec, WindowSpec};
+
+/// A node that is about to be added: its operator and how rows reach it.
+pub(super) struct Part {
+    pub(super) factory: Arc<dyn OperatorFactory>,
+    /// By port: what is read and how it is parted.
+    pub(super) ports: Vec<(Outlets, Partition)>,
+}
+
+/// What a part of a stage is planned as, or what is wrong with it.
+type Planning<T> = Result<T, Problem>;
+
+impl Planner<'_> {
+    /// Plans a stage. Problems are noted; a stage with a problem is left out.
+    pub(super) fn stage(&mut self, name: &str, stage: &StageSpec) {
+        let changes = stage.flat_map.is_some() || stage.filter.is_some() || stage.select.is_some();
+        let main = stage.aggregate.is_some()
+            || stage.top.is_some()
+            || stage.dedup.is_some()
+            || stage.operator.is_some();
+        let mut at = if stage.join.is_some() {
+            let Some(part) = self.join(name, stage) else { return };
+            let node_name = if changes { format!("{name}.join") } else { name.to_owned() };
+            self.add(node_name, stage, part)
+        } else {
+            let Some(input) = self.union(&stage.from, &["stages", name, "from"]) else { return };
+            input
+        };
+        if changes || (!main && stage.join.is_none() && stage.partition.is_some()) {
+            let node_name = if main { format!("{name}.select") } else { name.to_owned() };
+            match transform_part(name, stage, at, main) {
+                Ok(part) => at = self.add(node_name, stage, part),
+                Err(problem) => return self.problem(problem),
+            }
+        }
+        if main {
+            match self.main(name, stage, at) {
+                Ok(part) => at = self.add(name.to_owned(), stage, part),
+                Err(problem) => return self.problem(problem),
+            }
+        }
+        self.names.insert(name.to_owned(), at);
+    }
+
+    /// Adds a node with its links; gives back its main output.
+    fn add(&mut self, node_name: String, stage: &StageSpec, part: Part) -> Outlets {
+        let Part { factory, ports } = part;
+        let slices = match ports.first().map(|(_, partition)| partition) {
+            Some(Partition::Local) => 0,
+            Some(Partition::One) => 1,
+            _ => stage.slices.unwrap_or(self.spec.slices),
+        };
+        let outputs = factory.outputs();
+        let node = self.graph.add(node_name, NodeKind::Stage { factory, slices });
+        for (port, (from, partition)) in ports.iter().enumerate() {
+            self.link(from, node, port, partition);
+        }
+        if let (Some(late), Some(schema)) = (&stage.late, outputs.get(1)) {
+            self.name(late, node, 1, Arc::clone(schema));
+        }
+        main_output(node, &outputs)
+    }
+
+    fn main(&mut self, name: &str, stage: &StageSpec, input: Outlets) -> Planning<Part> {
+        let schema = Arc::clone(&input.schema);
+        if let Some(aggregate) = &stage.aggregate {
+            let window = stage.window.as_ref();
+            let in_time = matches!(
+                window,
+                Some(WindowSpec::Tumbling(_) | WindowSpec::Sliding(_) | WindowSpec::Session(_))
+            );
+            if in_time {
+                self.needs_time(&["stages", name, "window"], name, &schema)?;
+            }
+            let key = self.key(name, stage, &schema)?;
+            let columns = stage.key.clone().unwrap_or_default();
+            let factory = window::windowed(&schema, &columns, window, aggregate)
+                .map_err(|error| operators::aggregate_problem(name, &error))?;
+            return Ok(Part { factory, ports: vec![(input, key)] });
+        }
+        if let Some(top) = &stage.top {
+            let made = top::top(&schema, top)
+                .map_err(|error| operators::top_problem(name, top, &schema, &error))?;
+            let partition = one_if_asked(stage, made.partition);
+            return Ok(Part { factory: made.factory, ports: vec![(input, partition)] });
+        }
+        if let Some(dedup) = &stage.dedup {
+            if dedup.within.is_some() {
+                self.needs_time(&["stages", name, "dedup", "within"], name, &schema)?;
+            }
+            let key = columns_of(&["stages", name, "dedup", "on"], &dedup.on, &schema)?;
+            let factory = dedup::dedup(&schema, dedup)
+                .map_err(|error| operators::dedup_problem(name, &error))?;
+            let partition = one_if_asked(stage, Partition::Key(key));
+            return Ok(Part { factory, ports: vec![(input, partition)] });
+        }
+        let operator = stage.operator.as_deref().unwrap_or_default();
+        let make = self.registry.operator(operator).ok_or_else(|| {
+            Problem::new(["stages", name, "operator"], format!("there is no operator `{operator}`"))
+        })?;
+        let factory =
+            make(&schema).map_err(|message| Problem::new(["stages", name, "operator"], message))?;
+        let partition = asked_partition(name, stage, &schema)?;
+        Ok(Part { factory, ports: vec![(input, partition)] })
+    }
+
+    fn join(&mut self, name: &str, stage: &StageSpec) -> Option<Part> {
+        let spec = stage.join.as_ref()?;
+        let right_name = spec.right.as_ref().or(spec.table.as_ref())?;
+        let left = self.names.get(&spec.left)?.clone();
+        let right = self.names.get(right_name)?.clone();
+        if let Some(table) = &spec.table {
+            let streamed = check::streamed(self.spec);
+            let both = check::sources_of(self.spec, table)
+                .into_iter()
+                .find(|source| streamed.contains(source));
+            if let Some(source) = both {
+                let message = format!(
+                    "the table `{table}` reads the source `{source}`, which is a stream elsewhere \
+                     and cannot be read to its end first"
+                );
+                let problem = Problem::new(["stages", name, "join", "table"], message);
+                self.problem(problem.expected("a source of its own for the table"));
+                return None;
+            }
+        }
+        if spec.right.is_some() {
+            for (side, schema) in [("left", &left.schema), ("right", &right.schema)] {
+                let side_name = if side == "left" { &spec.left } else { right_name };
+                let path = ["stages", name, "join", side];
+                if let Err(problem) = self.needs_time(&path, side_name, schema) {
+                    self.problem(problem);
+                    return None;
+                }
+            }
+        }
+        match join::join(&left.schema, &right.schema, spec) {
+            Ok(made) => {
+                let one = stage.partition == Some(PartitionSpec::One);
+                let part = |keys| if one { Partition::One } else { Partition::Key(keys) };
+                let ports = vec![(left, part(made.left_keys)), (right, part(made.right_keys))];
+                Some(Part { factory: made.factory, ports })
+            }
+            Err(error) => {
+                let problem =
+                    operators::join_problem(name, spec, (&left.schema, &right.schema), &error);
+                self.problem(problem);
+                None
+            }
+        }
+    }
+
+    /// How rows reach the windows of a stage.
+    fn key(&self, name: &str, stage: &StageSpec, schema: &SchemaRef) -> Planning<Partition> {
+        match &stage.key {
+            Some(key) => {
+                let columns = columns_of(&["stages", name, "key"], key, schema)?;
+                Ok(one_if_asked(stage, Partition::Key(columns)))
+            }
+            None => Ok(Partition::One),
+        }
+    }
+
+    /// Refuses an input without event time, naming the sources that lack it.
+    fn needs_time(&self, path: &[&str], name: &str, schema: &SchemaRef) -> Planning<()> {
+        if schema.column_with_name(TIME_COLUMN).is_some() {
+            return Ok(());
+        }
+        let sources: Vec<String> = check::sources_of(self.spec, name)
+            .into_iter()
+            .filter(|source| self.spec.sources[*source].time.is_none())
+            .map(|source| format!("`{source}`"))
+            .collect();
+        let message = format!("it needs event time, which {} does not have", sources.join(", "));
+        let expected = "`time: {field: ...}` on the source";
+        Err(Problem::new(path.iter().copied(), message).expected(expected))
+    }
+}
+
+fn main_output(node: NodeId, outputs: &[SchemaRef]) -> Outlets {
+    let schema = outputs.first().cloned().unwrap_or_else(tidemill_flow::rows_schema);
+    Outlets { outlets: vec![super::Outlet { node, output: 0 }], schema }
+}
+
+/// `flat_map`, `where` and `select` as one node.
+fn transform_part(name: &str, stage: &StageSpec, input: Outlets, main: bool) -> Planning<Part> {
+    let made = transform::transform(
+        &input.schema,
+        stage.flat_map.as_ref(),
+        stage.filter.as_deref(),
+        stage.select.as_ref(),
+    );
+    let factory = made.map_err(|error| operators::transform_problem(name, &error))?;
+    // With a main part behind it, or a join before it, the partition is that part's.
+    let partition = if main || stage.join.is_some() {
+        Partition::Local
+    } else {
+        asked_partition(name, stage, &input.schema)?
+    };
+    Ok(Part { factory, ports: vec![(input, partition)] })
+}
+
+/// The partition that a stage asks for; by key if it has one, else local.
+fn asked_partition(name: &str, stage: &StageSpec, schema: &SchemaRef) -> Planning<Partition> {
+    let by_key = || -> Planning<Partition> {
+        let key = stage.key.as_deref().unwrap_or_default();
+        Ok(Partition::Key(columns_of(&["stages", name, "key"], key, schema)?))
+    };
+    match &stage.partition {
+        Some(PartitionSpec::Key) => by_key(),
+        Some(PartitionSpec::One) => Ok(Partition::One),
+        Some(PartitionSpec::All) => Ok(Partition::All),
+        Some(PartitionSpec::Random) => Ok(Partition::Random),
+        None if stage.key.is_some() => by_key(),
+        Some(PartitionSpec::Local) | None => Ok(Partition::Local),
+    }
+}
+
+fn one_if_asked(stage: &StageSpec, partition: Partition) -> Partition {
+    if stage.partition == Some(PartitionSpec::One) { Partition::One } else { partition }
+}
+
+/// The indices of columns by name.
+fn columns_of(path: &[&str], names: &[String], schema: &SchemaRef) -> Planning<Vec<usize>> {
+    let find = |(number, name): (usize, &String)| {
+        schema.index_of(name).map_err(|_| {
+            let number = number.to_string();
+            let path: Vec<&str> = path.iter().copied().chain([number.as_str()]).collect();
+            operators::unknown_column(&path, name, schema)
+        })
+    };
+    names.iter().enumerate().map(find).collect()
+}

@@ -1,0 +1,263 @@
+//! Plans: how stages become nodes and links, and what only a look at the files can refuse.
+
+use super::*;
+use crate::descriptor::parse;
+use std::fmt::Write;
+
+/// A folder with two small files of flights and one of airports.
+struct House(tempfile::TempDir);
+
+impl House {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).expect("a file");
+        };
+        write("flights.csv", "carrier,delay,ts\nAA,20,1000000000000\nDL,5,1000000060000\n");
+        write("more.csv", "carrier,delay,ts\nUA,7,1000000000000\n");
+        write("ratios.csv", "carrier,delay,ts\nUA,7.5,1000000000000\n");
+        write("codes.csv", "code,name\nAA,American\n");
+        Self(folder)
+    }
+
+    fn plan(&self, stages: &str, sinks: &str) -> Result<Planned, String> {
+        let text = format!(
+            "name: j\nsources:\n  \
+             flights: {{file: {{path: flights.csv, format: csv}}, time: {{field: ts}}}}\n  \
+             more: {{file: {{path: more.csv, format: csv}}, time: {{field: ts}}}}\n  \
+             ratios: {{file: {{path: ratios.csv, format: csv}}, time: {{field: ts}}}}\n  \
+             codes: {{file: {{path: codes.csv, format: csv}}}}\nstages:\n{stages}\nsinks:\n{sinks}\n"
+        );
+        let descriptor = parse(&text, "j").expect("a job that can be read");
+        let options =
+            PlanOptions { base_dir: self.0.path().to_path_buf(), ..PlanOptions::default() };
+        plan(&descriptor, &options, &World::real(), &Registry::default())
+            .map_err(|refused| refused.to_string())
+    }
+
+    #[track_caller]
+    fn refuses(&self, stage: &str, expected: &str) {
+        let refused = self.plan(&format!("  s: {stage}"), SINK).expect_err("a bad stage");
+        let first = refused.lines().next().expect("a line");
+        assert!(first.starts_with(expected), "{stage}\n{refused}\n{expected}");
+        assert_eq!(refused.matches("error:").count(), 1, "{refused}");
+    }
+}
+
+const SINK: &str = "  out: {from: s, blackhole: {}}";
+
+/// Nodes and links as text.
+fn draw(planned: &Planned) -> String {
+    let mut text = String::new();
+    for (id, node) in planned.graph.nodes.iter().enumerate() {
+        let kind = match &node.kind {
+            NodeKind::Source { preload, .. } => format!("source preload={preload}"),
+            NodeKind::Stage { slices, .. } => format!("stage {slices}"),
+            NodeKind::Sink { .. } => "sink".to_owned(),
+        };
+        write!(text, "{} {kind}", node.name).expect("a string takes all");
+        for link in planned.graph.links.iter().filter(|link| link.to == NodeId(id)) {
+            let from = &planned.graph.nodes[link.from.0].name;
+            write!(text, " <{} {from}.{} {:?}", link.port, link.output, link.partition)
+                .expect("a string takes all");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[test]
+fn a_stage_of_several_parts_is_several_nodes() {
+    let house = House::new();
+    let stages = "  \
+        day:\n    from: [flights, more]\n    where: delay > 0\n    \
+        select: {delay: delay, carrier: carrier}\n    key: [carrier]\n    \
+        window: {tumbling: 1d}\n    aggregate: {n: count(*)}\n    late: too_late\n  \
+        top: {from: day, top: {k: 1, by: n, per: [window_start]}}\n  \
+        named:\n    join: {left: top, table: codes, on: [carrier = code]}\n    where: n > 0\n  \
+        spread: {from: named, partition: random, slices: 3}";
+    let sinks = "  out: {from: [spread], blackhole: {}}\n  late: {from: too_late, blackhole: {}}";
+    let planned = house.plan(stages, sinks).expect("a good job");
+    let drawn = draw(&planned);
+    let lines: Vec<&str> = drawn.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "flights source preload=false",
+            "more source preload=false",
+            "ratios source preload=true",
+            "codes source preload=true",
+            "day.select stage 0 <0 flights.0 Local <0 more.0 Local",
+            "day stage 64 <0 day.select.0 Key([1])",
+            "top stage 64 <0 day.0 Key([1])",
+            "named.join stage 64 <0 top.0 Key([0]) <1 codes.0 Key([0])",
+            "named stage 0 <0 named.join.0 Local",
+            "spread stage 3 <0 named.0 Random",
+            "out sink <0 spread.0 One",
+            "late sink <0 day.1 One",
+        ],
+        "{drawn}"
+    );
+}
+
+#[test]
+fn a_union_is_no_node() {
+    let house = House::new();
+    let planned = house.plan("  s: {from: [flights, more]}", SINK).expect("a good job");
+    let drawn = draw(&planned);
+    assert!(drawn.contains("out sink <0 flights.0 One <0 more.0 One"), "{drawn}");
+    assert!(!drawn.contains("stage"), "{drawn}");
+}
+
+#[test]
+fn one_slice_where_all_rows_must_meet() {
+    let house = House::new();
+    let all = "{from: flights, window: {global: {}}, aggregate: {n: count(*)}}";
+    let one = "{from: flights, key: [carrier], window: {global: {}}, aggregate: {n: count(*)}, partition: one}";
+    for stage in [all, one] {
+        let planned = house.plan(&format!("  s: {stage}"), SINK).expect("a good job");
+        let drawn = draw(&planned);
+        assert!(drawn.contains("s stage 1 <0 flights.0 One"), "{drawn}");
+    }
+}
+
+#[test]
+fn settings_reach_the_graph() {
+    let house = House::new();
+    let text = "name: j\nslices: 5\nparallelism: 3\ncycle: 2ms\nsources:\n  \
+        flights: {file: {path: flights.csv, format: csv}}\nsinks:\n  \
+        out: {from: flights, file: {path: out.csv, format: csv}}\n";
+    let descriptor = parse(text, "j").expect("a job");
+    let options = PlanOptions {
+        base_dir: house.0.path().to_path_buf(),
+        preview_rows: 3,
+        ..PlanOptions::default()
+    };
+    let planned =
+        plan(&descriptor, &options, &World::real(), &Registry::default()).expect("a good job");
+    assert_eq!(planned.graph.workers, 3);
+    assert_eq!(planned.graph.cycle.time.0, 2_000);
+    assert_eq!(planned.previews.len(), 1);
+    assert_eq!(planned.previews[0].columns, ["carrier", "delay", "ts"]);
+    assert!(planned.graph.dead_letter.is_some(), "dead letters are kept for the summary");
+    assert!(!house.0.path().join("out.csv").exists(), "nothing is written by a plan");
+    let options = PlanOptions { threads: Some(7), ..options };
+    let planned =
+        plan(&descriptor, &options, &World::real(), &Registry::default()).expect("a good job");
+    assert_eq!(planned.graph.workers, 7);
+}
+
+#[test]
+fn refuses_unions_of_different_columns() {
+    let house = House::new();
+    house.refuses(
+        "{from: [flights, codes], where: delay > 1}",
+        "j:8:23: error: `flights` and `codes` differ: `codes` has no column `carrier`, expected",
+    );
+    house.refuses(
+        "{from: [flights, ratios], where: delay > 1}",
+        "j:8:23: error: `flights` and `ratios` differ: the column `delay` is Int64 in one and \
+         Float64 in the other, expected the same columns with the same types",
+    );
+}
+
+#[test]
+fn refuses_columns_that_are_not_there() {
+    let house = House::new();
+    let window = "window: {global: {}}, aggregate: {n: count(*)}";
+    house.refuses(
+        &format!("{{from: flights, key: [delay, carier], {window}}}"),
+        "j:8:35: error: unknown column `carier`, expected one of `carrier`, `delay`, `ts`, did \
+         you mean `carrier`?",
+    );
+    house.refuses(
+        "{from: flights, where: dely > 1}",
+        "j:8:29: error: unknown column `dely`, expected one of",
+    );
+    house.refuses(
+        "{from: flights, select: {a: carrier, b: dely + 1}}",
+        "j:8:46: error: unknown column `dely`",
+    );
+    house.refuses("{from: flights, top: {k: 1, by: dely}}", "j:8:37: error: unknown column");
+    house.refuses(
+        "{from: flights, top: {k: 1, by: delay, per: [carier]}}",
+        "j:8:50: error: unknown column",
+    );
+    house.refuses("{from: flights, dedup: {on: [carier]}}", "j:8:34: error: unknown column");
+    house.refuses(
+        "{join: {left: flights, table: codes, on: [carrier = cod]}}",
+        "j:8:61: error: `codes` has no column `cod`",
+    );
+    house.refuses(
+        "{from: flights, window: {global: {}}, aggregate: {n: count(*), m: avg(dely)}}",
+        "j:8:",
+    );
+}
+
+#[test]
+fn refuses_windows_in_time_without_time() {
+    let house = House::new();
+    house.refuses(
+        "{from: codes, window: {tumbling: 1d}, aggregate: {n: count(*)}}",
+        "j:8:28: error: it needs event time, which `codes` does not have, expected `time: \
+         {field: ...}` on the source",
+    );
+    house.refuses(
+        "{join: {left: flights, right: codes, on: [carrier = code], within: 1h}}",
+        "j:8:36: error: it needs event time, which `codes` does not have",
+    );
+    house.refuses(
+        "{from: codes, dedup: {on: [code], within: 1h}}",
+        "j:8:48: error: it needs event time, which `codes` does not have",
+    );
+}
+
+#[test]
+fn refuses_a_table_that_is_a_stream_too() {
+    let house = House::new();
+    house.refuses(
+        "{join: {left: flights, table: flights, on: [carrier]}}",
+        "j:8:36: error: the table `flights` reads the source `flights`, which is a stream \
+         elsewhere and cannot be read to its end first",
+    );
+}
+
+#[test]
+fn reports_every_problem_but_none_twice() {
+    let house = House::new();
+    let stages = "  a: {from: flights, where: dely > 1}\n  b: {from: a, where: x}\n  \
+        c: {from: flights, where: nothere = 1}";
+    let sinks = "  one: {from: b, blackhole: {}}\n  two: {from: c, blackhole: {}}";
+    let refused = house.plan(stages, sinks).expect_err("two bad stages");
+    let places: Vec<&str> =
+        refused.lines().filter(|line| line.contains("error:")).map(|line| &line[..6]).collect();
+    assert_eq!(places, ["j:8:29", "j:10:2"], "{refused}");
+}
+
+#[test]
+fn the_registry_brings_sources_sinks_and_operators() {
+    let house = House::new();
+    let planned = house.plan("  s: {from: flights, where: delay > 1}", SINK).expect("a good job");
+    let NodeKind::Source { factory, .. } = &planned.graph.nodes[0].kind else { panic!("a source") };
+    let NodeKind::Stage { factory: operator, .. } = &planned.graph.nodes[4].kind else {
+        panic!("a stage")
+    };
+    let mut registry = Registry::default();
+    registry.add_source("mine", factory.clone());
+    let operator = operator.clone();
+    registry.add_operator(
+        "keep",
+        std::sync::Arc::new(move |schema: &SchemaRef| match schema.fields().len() {
+            4 => Ok(operator.clone()),
+            count => Err(format!("it takes 4 columns, not {count}")),
+        }),
+    );
+    let text = "name: j\nsources: {mine: {}}\nstages:\n  s: {from: mine, operator: keep}\n  \
+        t: {from: mine, select: {a: delay}, operator: keep}\nsinks: {out: {from: s, blackhole: {}}}";
+    let descriptor = parse(text, "j").expect("a job");
+    let refused = plan(&descriptor, &PlanOptions::default(), &World::real(), &registry)
+        .expect_err("the second use does not fit")
+        .to_string();
+    assert!(refused.starts_with("j:5:49: error: it takes 4 columns, not "), "{refused}");
+    assert_eq!(refused.matches("error:").count(), 1, "{refused}");
+}

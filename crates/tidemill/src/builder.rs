@@ -1,0 +1,236 @@
+//! A job in code, in about as many lines as in a file.
+//!
+//! ```no_run
+//! use tidemill::{File, Format, Job, from};
+//!
+//! let job = Job::new("delays")
+//!     .source("flights", File::ndjson("data/flights.ndjson").event_time("time_hour", "1h"))
+//!     .stage("late", from("flights").filter("dep_delay > 15").select([("carrier", "carrier"), ("delay", "dep_delay")]))
+//!     .stage("by_carrier", from("late").key(["carrier"]).tumbling("1d").aggregate([("n", "count(*)"), ("mean", "avg(delay)")]))
+//!     .stage("top", from("by_carrier").top(10, "mean").per(["window_start"]))
+//!     .sink("out", from("top").to_file("out.ndjson", Format::Json));
+//! job.run()?;
+//! # Ok::<(), tidemill::JobFailure>(())
+//! ```
+//!
+//! What is built is a job descriptor: it is checked and planned exactly as a file is. A mistake,
+//! such as `"1 hour"` for a time, is reported when the job starts.
+
+mod collect;
+mod source;
+mod stage;
+#[cfg(test)]
+mod tests;
+
+pub use collect::{Collected, collected};
+pub use source::{File, SourceOf};
+pub use stage::{Names, SinkOf, Stage, from, join, join_table};
+
+use arrow_schema::SchemaRef;
+use std::{path::PathBuf, sync::Arc};
+use tidemill_env::World;
+use tidemill_flow::{
+    JobError, JobHandle, OperatorFactory, Progress, RunOptions, StartError, engine,
+};
+use tidemill_node::plan::{PlanOptions, Planned, plan};
+use tidemill_node::{Descriptor, Problem, Refused, Registry};
+use tidemill_types::job::{Delivery, JobSpec, Named};
+
+/// Why a job did not run to its end.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum JobFailure {
+    /// The job was refused before anything started.
+    Refused(Refused),
+    /// Something could not be opened.
+    Start(StartError),
+    /// The job failed; the error names stage, slice, cycle and record.
+    Failed(JobError),
+}
+
+impl std::fmt::Display for JobFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(error) => error.fmt(f),
+            Self::Start(error) => error.fmt(f),
+            Self::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for JobFailure {}
+
+/// A job being built.
+#[derive(Debug)]
+#[must_use = "a job does nothing until it is run"]
+pub struct Job {
+    spec: JobSpec,
+    registry: Registry,
+    plan_options: PlanOptions,
+    run_options: RunOptions,
+    problems: Vec<Problem>,
+}
+
+impl Job {
+    /// A job without sources, stages and sinks: exactly-once, cycles of 10 ms, 64 slices, a thread
+    /// for each core, and relative paths beginning in the current folder.
+    pub fn new(name: impl Into<String>) -> Self {
+        let spec = JobSpec {
+            name: name.into(),
+            delivery: Delivery::default(),
+            cycle: tidemill_types::job::CycleSpec::default(),
+            slices: 64,
+            parallelism: None,
+            buffer: tidemill_types::job::BufferSpec::default(),
+            compression: tidemill_types::job::CompressionSpec::default(),
+            sources: Named::new(),
+            stages: Named::new(),
+            sinks: Named::new(),
+        };
+        Self {
+            spec,
+            registry: Registry::default(),
+            plan_options: PlanOptions::default(),
+            run_options: RunOptions::default(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// Adds a source: a [`File`], or a `SourceFactory` of the program in an `Arc`.
+    pub fn source(mut self, name: impl Into<String>, source: impl Into<SourceOf>) -> Self {
+        let name = name.into();
+        let source: SourceOf = source.into();
+        self.note(&["sources", &name], source.problems);
+        if let Some(factory) = source.factory {
+            self.registry.add_source(&name, factory);
+        }
+        if self.spec.sources.insert(name.clone(), source.spec).is_some() {
+            self.twice("sources", &name);
+        }
+        self
+    }
+
+    /// Adds a stage.
+    pub fn stage(mut self, name: impl Into<String>, stage: Stage) -> Self {
+        let name = name.into();
+        self.note(&["stages", &name], stage.problems);
+        if self.spec.stages.insert(name.clone(), stage.spec).is_some() {
+            self.twice("stages", &name);
+        }
+        self
+    }
+
+    /// Adds a sink.
+    pub fn sink(mut self, name: impl Into<String>, sink: SinkOf) -> Self {
+        let name = name.into();
+        if let Some(make) = sink.make {
+            self.registry.add_sink(&name, make);
+        }
+        if self.spec.sinks.insert(name.clone(), sink.spec).is_some() {
+            self.twice("sinks", &name);
+        }
+        self
+    }
+
+    /// Registers an operator that stages name with [`Stage::operator`]. `make` is given the schema
+    /// of the stage's input, and makes the operator or says why it cannot.
+    pub fn operator(
+        mut self,
+        name: impl Into<String>,
+        make: impl Fn(&SchemaRef) -> Result<Arc<dyn OperatorFactory>, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.registry.add_operator(name, Arc::new(make));
+        self
+    }
+
+    /// What a failure may do to the output (default exactly-once).
+    pub fn delivery(mut self, delivery: Delivery) -> Self {
+        self.spec.delivery = delivery;
+        self
+    }
+
+    /// Longest time a live source collects one cycle, such as `10ms`.
+    pub fn cycle(mut self, time: &str) -> Self {
+        match time.parse() {
+            Ok(time) => self.spec.cycle.time = time,
+            Err(error) => self.problems.push(Problem::new(["cycle"], format!("{error}"))),
+        }
+        self
+    }
+
+    /// Slices of every keyed stage (default 64).
+    pub fn slices(mut self, slices: u32) -> Self {
+        self.spec.slices = slices;
+        self
+    }
+
+    /// Worker threads (default: one for each core).
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.spec.parallelism = Some(threads);
+        self
+    }
+
+    /// The folder that relative paths begin in (default: the current one).
+    pub fn base_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.plan_options.base_dir = folder.into();
+        self
+    }
+
+    /// The job's folder: its ledger, and its dead letters if no sink takes them.
+    pub fn data(mut self, folder: impl Into<PathBuf>) -> Self {
+        let folder = folder.into();
+        self.plan_options.data = Some(folder.clone());
+        self.run_options.data = Some(folder);
+        self
+    }
+
+    /// Goes on where an earlier run with the same [`Self::data`] stopped.
+    pub fn resume(mut self) -> Self {
+        self.run_options.resume = true;
+        self
+    }
+
+    /// The job as a descriptor, such as to write it to a file.
+    #[must_use]
+    pub fn spec(&self) -> &JobSpec {
+        &self.spec
+    }
+
+    /// Starts the job and gives back a handle to watch, rescale, stop and wait for it.
+    ///
+    /// # Errors
+    /// The job is refused, or something cannot be opened.
+    pub fn start(self) -> Result<JobHandle, JobFailure> {
+        let descriptor = Descriptor::of(self.spec);
+        if !self.problems.is_empty() {
+            let problems = self.problems.into_iter();
+            let located = problems.map(|problem| descriptor.locate(problem)).collect();
+            return Err(JobFailure::Refused(Refused(located)));
+        }
+        let world = World::real();
+        let Planned { graph, .. } = plan(&descriptor, &self.plan_options, &world, &self.registry)
+            .map_err(JobFailure::Refused)?;
+        engine::start(graph, &world, &self.run_options).map_err(JobFailure::Start)
+    }
+
+    /// Runs the job until all inputs end and all output is flushed.
+    ///
+    /// # Errors
+    /// The job is refused, something cannot be opened, or the job fails.
+    pub fn run(self) -> Result<Progress, JobFailure> {
+        self.start()?.wait().map_err(JobFailure::Failed)
+    }
+
+    fn note(&mut self, path: &[&str], problems: Vec<Problem>) {
+        for mut problem in problems {
+            let inner = std::mem::take(&mut problem.path);
+            problem.path = path.iter().map(|it| (*it).to_owned()).chain(inner).collect();
+            self.problems.push(problem);
+        }
+    }
+
+    fn twice(&mut self, kind: &str, name: &str) {
+        let message = format!("the name `{name}` is given twice");
+        self.problems.push(Problem::new([kind, name], message));
+    }
+}

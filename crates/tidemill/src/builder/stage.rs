@@ -1,0 +1,263 @@
+//! Stages and sinks of a job in code. Both begin with [`from`].
+
+use arrow_schema::SchemaRef;
+use std::sync::{Arc, Mutex, PoisonError};
+use tidemill_flow::Sink;
+use tidemill_node::Problem;
+use tidemill_node::registry::MakeSink;
+use tidemill_types::Span;
+use tidemill_types::job::{
+    CountWindow, DedupSpec, EmptySpec, FileSinkSpec, FlatMapSpec, Format, JoinKind, JoinSpec,
+    PartitionSpec, SinkSpec, SlidingWindow, StageSpec, StdoutSpec, TopSpec, WindowSpec,
+};
+
+/// A stage being built. Its parts apply in the order of a job file, whatever the order of calls.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Stage {
+    pub(super) spec: StageSpec,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// Where a sink of a job writes.
+#[must_use]
+pub struct SinkOf {
+    pub(super) spec: SinkSpec,
+    pub(super) make: Option<MakeSink>,
+}
+
+/// One name, or several: a union.
+pub trait Names {
+    /// The names.
+    fn names(self) -> Vec<String>;
+}
+
+impl Names for &str {
+    fn names(self) -> Vec<String> {
+        vec![self.to_owned()]
+    }
+}
+
+impl<const N: usize> Names for [&str; N] {
+    fn names(self) -> Vec<String> {
+        self.map(str::to_owned).to_vec()
+    }
+}
+
+/// A stage or sink that reads a source or stage; or several of them, `from(["a", "b"])`.
+pub fn from(names: impl Names) -> Stage {
+    Stage { spec: StageSpec { from: names.names(), ..StageSpec::default() }, problems: Vec::new() }
+}
+
+fn join_of(left: &str) -> JoinSpec {
+    let left = left.to_owned();
+    let kind = JoinKind::default();
+    JoinSpec { left, right: None, table: None, on: Vec::new(), within: None, kind }
+}
+
+/// A stage that pairs the records of two streams; [`Stage::on`] and [`Stage::within`] must follow.
+pub fn join(left: &str, right: &str) -> Stage {
+    let join = Some(JoinSpec { right: Some(right.to_owned()), ..join_of(left) });
+    Stage { spec: StageSpec { join, ..StageSpec::default() }, problems: Vec::new() }
+}
+
+/// A stage that adds to each record the columns of a table's row; [`Stage::on`] must follow.
+pub fn join_table(left: &str, table: &str) -> Stage {
+    let join = Some(JoinSpec { table: Some(table.to_owned()), ..join_of(left) });
+    Stage { spec: StageSpec { join, ..StageSpec::default() }, problems: Vec::new() }
+}
+
+impl Stage {
+    fn span(&mut self, field: &str, text: &str) -> Span {
+        text.parse().unwrap_or_else(|error| {
+            self.problems.push(Problem::new([field], format!("{error}")));
+            Span(1)
+        })
+    }
+
+    fn misplaced(&mut self, call: &str, after: &str) {
+        let message = format!("`{call}` is called without {after} before it");
+        self.problems.push(Problem::new::<String>([], message));
+    }
+
+    /// One record becomes one for each element of the list that `unnest` gives, in column `name`.
+    pub fn flat_map(mut self, unnest: &str, name: &str) -> Self {
+        self.spec.flat_map = Some(FlatMapSpec { unnest: unnest.to_owned(), name: name.to_owned() });
+        self
+    }
+
+    /// Keeps records for which a SQL condition is true.
+    pub fn filter(mut self, condition: &str) -> Self {
+        self.spec.filter = Some(condition.to_owned());
+        self
+    }
+
+    /// New columns, each a name and a SQL expression; all others are dropped.
+    pub fn select<const N: usize>(mut self, columns: [(&str, &str); N]) -> Self {
+        let owned = columns.map(|(name, expression)| (name.to_owned(), expression.to_owned()));
+        self.spec.select = Some(owned.into_iter().collect());
+        self
+    }
+
+    /// Columns whose values decide the slice.
+    pub fn key<const N: usize>(mut self, columns: [&str; N]) -> Self {
+        self.spec.key = Some(columns.map(str::to_owned).to_vec());
+        self
+    }
+
+    /// Windows of one size, side by side, such as `1d`.
+    pub fn tumbling(mut self, size: &str) -> Self {
+        self.spec.window = Some(WindowSpec::Tumbling(self.span("window", size)));
+        self
+    }
+
+    /// Windows of one size, a new one at every step.
+    pub fn sliding(mut self, size: &str, every: &str) -> Self {
+        let (size, every) = (self.span("window", size), self.span("window", every));
+        self.spec.window = Some(WindowSpec::Sliding(SlidingWindow { size, every }));
+        self
+    }
+
+    /// Windows that end when their key is silent for `gap`.
+    pub fn session(mut self, gap: &str) -> Self {
+        self.spec.window = Some(WindowSpec::Session(self.span("window", gap)));
+        self
+    }
+
+    /// The last `size` records of a key, after every `every` records.
+    pub fn count(mut self, size: u64, every: u64) -> Self {
+        self.spec.window = Some(WindowSpec::Count(CountWindow { size, every }));
+        self
+    }
+
+    /// One window for the whole input.
+    pub fn global(mut self) -> Self {
+        self.spec.window = Some(WindowSpec::Global(EmptySpec {}));
+        self
+    }
+
+    /// Aggregates, each a column name and a SQL aggregate call.
+    pub fn aggregate<const N: usize>(mut self, aggregates: [(&str, &str); N]) -> Self {
+        let owned = aggregates.map(|(name, call)| (name.to_owned(), call.to_owned()));
+        self.spec.aggregate = Some(owned.into_iter().collect());
+        self
+    }
+
+    /// The `k` rows with the largest values of a column or expression.
+    pub fn top(mut self, k: usize, by: &str) -> Self {
+        let by = by.to_owned();
+        self.spec.top = Some(TopSpec { k, by, ascending: false, per: Vec::new() });
+        self
+    }
+
+    /// After [`Self::top`]: the smallest values.
+    pub fn ascending(mut self) -> Self {
+        match &mut self.spec.top {
+            Some(top) => top.ascending = true,
+            None => self.misplaced("ascending", "`top`"),
+        }
+        self
+    }
+
+    /// After [`Self::top`]: columns whose values form a group.
+    pub fn per<const N: usize>(mut self, columns: [&str; N]) -> Self {
+        match &mut self.spec.top {
+            Some(top) => top.per = columns.map(str::to_owned).to_vec(),
+            None => self.misplaced("per", "`top`"),
+        }
+        self
+    }
+
+    /// The first record of each key only.
+    pub fn dedup<const N: usize>(mut self, on: [&str; N]) -> Self {
+        let on = on.map(str::to_owned).to_vec();
+        self.spec.dedup = Some(DedupSpec { on, within: None });
+        self
+    }
+
+    /// After a join: columns that must be equal, `name` or `left_name = right_name`.
+    pub fn on<const N: usize>(mut self, columns: [&str; N]) -> Self {
+        match &mut self.spec.join {
+            Some(join) => join.on = columns.map(str::to_owned).to_vec(),
+            None => self.misplaced("on", "a join"),
+        }
+        self
+    }
+
+    /// After a join or [`Self::dedup`]: the limit in event time.
+    pub fn within(mut self, span: &str) -> Self {
+        let span = self.span("within", span);
+        match (&mut self.spec.join, &mut self.spec.dedup) {
+            (Some(join), _) => join.within = Some(span),
+            (None, Some(dedup)) => dedup.within = Some(span),
+            (None, None) => self.misplaced("within", "a join or `dedup`"),
+        }
+        self
+    }
+
+    /// After a join: what happens to a left record without a partner.
+    pub fn kind(mut self, kind: JoinKind) -> Self {
+        match &mut self.spec.join {
+            Some(join) => join.kind = kind,
+            None => self.misplaced("kind", "a join"),
+        }
+        self
+    }
+
+    /// The name under which other stages read records that came too late for their window.
+    pub fn late(mut self, name: &str) -> Self {
+        self.spec.late = Some(name.to_owned());
+        self
+    }
+
+    /// How records reach the slices of this stage.
+    pub fn partition(mut self, partition: PartitionSpec) -> Self {
+        self.spec.partition = Some(partition);
+        self
+    }
+
+    /// Slices of this stage, if not the job's.
+    pub fn slices(mut self, slices: u32) -> Self {
+        self.spec.slices = Some(slices);
+        self
+    }
+
+    /// Runs the operator that `Job::operator` registered under this name.
+    pub fn operator(mut self, name: &str) -> Self {
+        self.spec.operator = Some(name.to_owned());
+        self
+    }
+
+    fn sink(self, make: Option<MakeSink>, kind: impl FnOnce(&mut SinkSpec)) -> SinkOf {
+        let from = self.spec.from;
+        let mut spec = SinkSpec { from, file: None, stdout: None, stream: None, blackhole: None };
+        kind(&mut spec);
+        SinkOf { spec, make }
+    }
+
+    /// A sink that writes a file.
+    pub fn to_file(self, path: impl Into<String>, format: Format) -> SinkOf {
+        let file = FileSinkSpec { path: path.into(), format };
+        self.sink(None, |spec| spec.file = Some(file))
+    }
+
+    /// A sink that writes to standard output.
+    pub fn to_stdout(self, format: Format) -> SinkOf {
+        self.sink(None, |spec| spec.stdout = Some(StdoutSpec { format }))
+    }
+
+    /// A sink that counts rows and drops them.
+    pub fn to_blackhole(self) -> SinkOf {
+        self.sink(None, |spec| spec.blackhole = Some(EmptySpec {}))
+    }
+
+    /// A sink of the program.
+    pub fn to(self, sink: impl Sink + 'static) -> SinkOf {
+        let once: Mutex<Option<Box<dyn Sink>>> = Mutex::new(Some(Box::new(sink)));
+        let make = move |_: &SchemaRef| {
+            let mut held = once.lock().unwrap_or_else(PoisonError::into_inner);
+            held.take().ok_or_else(|| "the sink was given to another job".to_owned())
+        };
+        self.sink(Some(Arc::new(make)), |_| {})
+    }
+}

@@ -1,0 +1,134 @@
+//! A job in code is the same job as in a file, and runs.
+
+use super::*;
+use arrow_array::{cast::AsArray, types::Int64Type};
+use tidemill_types::job::{Format, JoinKind, PartitionSpec};
+
+#[test]
+fn code_and_yaml_say_the_same() {
+    let yaml = "
+name: delays
+cycle: 5ms
+slices: 8
+parallelism: 2
+sources:
+  flights:
+    file: {path: flights.csv, format: csv, schema: {dep_delay: int64}}
+    time: {field: time_hour, lateness: 1h}
+  airports:
+    file: {path: airports.csv, format: csv}
+stages:
+  late:
+    from: flights
+    where: dep_delay > 15
+    select: {carrier: carrier, delay: dep_delay}
+  by_carrier:
+    from: late
+    key: [carrier]
+    window: {sliding: {size: 1d, every: 1h}}
+    aggregate: {n: count(*), mean: avg(delay)}
+    late: too_late
+    slices: 4
+  top:
+    from: by_carrier
+    top: {k: 10, by: mean, ascending: true, per: [window_start]}
+  placed:
+    join: {left: flights, table: airports, on: [origin = code], kind: left}
+  once:
+    from: [placed]
+    dedup: {on: [carrier], within: 1h}
+    partition: key
+sinks:
+  out: {from: [top], file: {path: out.ndjson, format: json}}
+  all: {from: [once], stdout: {format: csv}}
+  none: {from: [too_late], blackhole: {}}
+";
+    let job = Job::new("delays")
+        .cycle("5ms")
+        .slices(8)
+        .threads(2)
+        .source(
+            "flights",
+            File::csv("flights.csv").column("dep_delay", "int64").event_time("time_hour", "1h"),
+        )
+        .source("airports", File::csv("airports.csv"))
+        .stage(
+            "late",
+            from("flights")
+                .filter("dep_delay > 15")
+                .select([("carrier", "carrier"), ("delay", "dep_delay")]),
+        )
+        .stage(
+            "by_carrier",
+            from("late")
+                .key(["carrier"])
+                .sliding("1d", "1h")
+                .aggregate([("n", "count(*)"), ("mean", "avg(delay)")])
+                .late("too_late")
+                .slices(4),
+        )
+        .stage("top", from("by_carrier").top(10, "mean").ascending().per(["window_start"]))
+        .stage(
+            "placed",
+            join_table("flights", "airports").on(["origin = code"]).kind(JoinKind::Left),
+        )
+        .stage(
+            "once",
+            from(["placed"]).dedup(["carrier"]).within("1h").partition(PartitionSpec::Key),
+        )
+        .sink("out", from("top").to_file("out.ndjson", Format::Json))
+        .sink("all", from("once").to_stdout(Format::Csv))
+        .sink("none", from("too_late").to_blackhole());
+    let parsed = tidemill_node::descriptor::parse(yaml, "job.yaml").expect("a good job").spec;
+    assert_eq!(*job.spec(), parsed);
+}
+
+#[test]
+fn mistakes_are_reported_when_the_job_starts() {
+    let (sink, _) = collected();
+    let job = Job::new("j")
+        .source("a", File::csv("a.csv").event_time("t", "1 hour"))
+        .stage("s", from("a").tumbling("soon").per(["x"]))
+        .stage("s", from("a").filter("x"))
+        .sink("out", from("s").to(sink));
+    let text = job.run().expect_err("mistakes").to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "job `j`: sources.a.time.lateness: error: `1 hour` is not a duration: write a number \
+             and a unit, such as `10ms`, `5s`, `1h`, `1d`",
+            "job `j`: stages.s.window: error: `soon` is not a duration: write a number and a \
+             unit, such as `10ms`, `5s`, `1h`, `1d`",
+            "job `j`: stages.s: error: `per` is called without `top` before it",
+            "job `j`: stages.s: error: the name `s` is given twice",
+        ]
+    );
+}
+
+#[test]
+fn runs_and_collects() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rows: String = (0..1_000).map(|n| format!("{},{}\n", n % 7, n)).collect();
+    std::fs::write(folder.path().join("in.csv"), format!("k,v\n{rows}")).expect("a file");
+    let (sink, collected) = collected();
+    let job = Job::new("sums")
+        .base_dir(folder.path())
+        .threads(2)
+        .source("in", File::csv("in.csv"))
+        .stage("sum", from("in").key(["k"]).global().aggregate([("s", "sum(v)")]))
+        .stage("sorted", from("sum").top(100, "k").ascending())
+        .sink("out", from("sorted").to(sink));
+    let progress = job.run().expect("runs");
+    assert!(progress.finished);
+    assert_eq!(progress.sources[0].records, 1_000);
+    assert_eq!(collected.rows(), 7);
+    let mut sums = Vec::new();
+    for batch in collected.batches() {
+        let column = batch.column_by_name("s").expect("the sum").clone();
+        let column = column.as_primitive::<Int64Type>().clone();
+        sums.extend((0..column.len()).map(|row| column.value(row)));
+    }
+    let expected: Vec<i64> = (0..7).map(|k| (0..1_000).filter(|n| n % 7 == k).sum()).collect();
+    assert_eq!(sums, expected);
+}

@@ -1,0 +1,132 @@
+//! What came of a job: the summary at its end, for a person or as one JSON object.
+
+use super::progress::{bytes, records};
+use indicatif::{HumanBytes, HumanCount};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use tidemill_flow::Progress;
+use tidemill_node::preview::Preview;
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// All inputs ended, all output is flushed.
+    Done,
+    /// Stopped at the end of a cycle.
+    Stopped,
+    /// It failed, and this is why and where.
+    Failed(String),
+}
+
+/// Everything that is said at the end.
+pub(super) struct Outcome<'a> {
+    pub(super) job: &'a str,
+    pub(super) end: End,
+    pub(super) progress: Progress,
+    pub(super) seconds: f64,
+    pub(super) cpu_seconds: f64,
+    pub(super) previews: &'a [Preview],
+    pub(super) letters: &'a Preview,
+}
+
+impl Outcome<'_> {
+    fn late(&self) -> u64 {
+        self.progress.stages.iter().map(|stage| stage.rows_side).sum()
+    }
+
+    fn per_second(&self, count: u64) -> u64 {
+        (count as f64 / self.seconds.max(1e-6)) as u64
+    }
+
+    /// Reasons of the first dead letters: position and reason.
+    fn reasons(&self) -> Vec<(String, String)> {
+        let at = |name: &str| self.letters.columns.iter().position(|column| column == name);
+        let (Some(position), Some(reason)) = (at("position"), at("reason")) else {
+            return Vec::new();
+        };
+        let text = |cell: &Option<String>| cell.clone().unwrap_or_default();
+        let rows = self.letters.rows();
+        rows.iter().map(|row| (text(&row[position]), text(&row[reason]))).collect()
+    }
+
+    /// The summary for a person.
+    pub(super) fn text(&self) -> String {
+        let progress = &self.progress;
+        let count = records(progress);
+        let end = match &self.end {
+            End::Done => "is done".to_owned(),
+            End::Stopped => format!("was stopped after cycle {}", progress.cycle_committed),
+            End::Failed(_) => "failed".to_owned(),
+        };
+        let mut text = format!(
+            "job `{}` {end}: {} records in {:.2} s ({} records/s, {}/s), {:.2} CPU seconds\n",
+            self.job,
+            HumanCount(count),
+            self.seconds,
+            HumanCount(self.per_second(count)),
+            HumanBytes(self.per_second(bytes(progress))),
+            self.cpu_seconds,
+        );
+        // Writing to a string cannot fail.
+        let mut add = |what: &str, name: &str, count: u64, unit: &str, more: &str| {
+            let count = HumanCount(count).to_string();
+            let line = format!("  {what:<5}{name:<20}{count:>14} {unit:<8}{more}");
+            let _ = writeln!(text, "{}", line.trim_end());
+        };
+        for source in &progress.sources {
+            let size = HumanBytes(source.bytes).to_string();
+            add("in", &source.name, source.records, "records", &size);
+        }
+        for sink in &progress.sinks {
+            let preview = self.previews.iter().find(|it| it.sink == sink.name);
+            let place = preview.map_or("", |it| it.place.as_str());
+            add("out", &sink.name, sink.rows, "rows", place);
+        }
+        for (name, count) in [("late", self.late()), ("shed", progress.shed)] {
+            if count > 0 {
+                add("", name, count, "rows", "");
+            }
+        }
+        if progress.dead_letters > 0 {
+            add("", "dead letters", progress.dead_letters, "records", &self.letters.place);
+            for (position, reason) in self.reasons() {
+                let _ = writeln!(text, "       {position}: {reason}");
+            }
+        }
+        text
+    }
+
+    /// The summary for a script.
+    pub(super) fn json(&self) -> Value {
+        let count = records(&self.progress);
+        let (end, error) = match &self.end {
+            End::Done => ("done", None),
+            End::Stopped => ("stopped", None),
+            End::Failed(error) => ("failed", Some(error)),
+        };
+        let reasons: Vec<Value> = self
+            .reasons()
+            .into_iter()
+            .map(|(position, reason)| json!({ "position": position, "reason": reason }))
+            .collect();
+        json!({
+            "type": "summary",
+            "job": self.job,
+            "end": end,
+            "error": error,
+            "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "records": count,
+            "records_per_s": self.per_second(count),
+            "bytes": bytes(&self.progress),
+            "late": self.late(),
+            "shed": self.progress.shed,
+            "dead_letters": self.progress.dead_letters,
+            "dead_letter_reasons": reasons,
+            "cycle": self.progress.cycle_committed,
+            "sources": self.progress.sources,
+            "stages": self.progress.stages,
+            "sinks": self.progress.sinks,
+        })
+    }
+}

@@ -1,0 +1,203 @@
+//! `tidemill run`: a job in the foreground, with a node inside this process.
+//!
+//! Results that a sink writes to standard output go there; progress and the summary go to standard
+//! error. With `--json`, progress and summary are objects on standard output, unless a sink writes
+//! there: then on standard error.
+
+use super::outcome::{End, Outcome};
+use super::progress::{Display, Moment, print_json};
+use super::signals::StopFlag;
+use super::{DONE, FAILED, JobArguments, REFUSED, STOPPED, load, print_all, table};
+use std::path::PathBuf;
+use tidemill_env::World;
+use tidemill_flow::{JobHandle, RunOptions, engine};
+use tidemill_node::plan::{PlanOptions, Planned, plan};
+use tidemill_node::{Descriptor, Registry};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct RunArguments {
+    #[command(flatten)]
+    job: JobArguments,
+    /// The job's folder: its ledger, and its dead letters if no sink takes them.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Goes on where an earlier run with the same folder stopped.
+    #[arg(long, requires = "data")]
+    resume: bool,
+    /// Progress and summary as JSON, one object a line.
+    #[arg(long)]
+    json: bool,
+    /// Worker threads, in place of the job's `parallelism`.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// How many rows of each file are shown as a table at the end.
+    #[arg(long, value_name = "ROWS", default_value_t = 10)]
+    preview: usize,
+    /// Says nothing but errors.
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
+}
+
+/// Most rows of a table at the end.
+const PREVIEW_ROWS_MAX: usize = 1_000;
+/// Longest time between two looks at a running job, in microseconds.
+const LOOK_US_MAX: u64 = 20_000;
+
+pub(super) fn run(arguments: &RunArguments) -> u8 {
+    let world = World::real();
+    let prepared = load::load(&arguments.job).and_then(|descriptor| {
+        let planned = plan(&descriptor, &options(arguments), &world, &Registry::default())?;
+        Ok((descriptor, planned))
+    });
+    let (descriptor, planned) = match prepared {
+        Ok(prepared) => prepared,
+        Err(refused) => {
+            load::show_refusal(&refused, arguments.json);
+            return REFUSED;
+        }
+    };
+    let stop = match StopFlag::listen() {
+        Ok(stop) => stop,
+        Err(error) => {
+            eprintln!("error: signals cannot be heard: {error}");
+            return FAILED;
+        }
+    };
+    let Planned { graph, previews, letters } = planned;
+    let run_options = RunOptions {
+        data: arguments.data.clone(),
+        resume: arguments.resume,
+        ..RunOptions::default()
+    };
+    let start = world.clock.monotonic_micros();
+    let handle = match engine::start(graph, &world, &run_options) {
+        Ok(handle) => handle,
+        Err(error) => {
+            eprintln!("{}: error: {error}", descriptor.file);
+            return REFUSED;
+        }
+    };
+    let to_stderr = writes_to_stdout(&descriptor);
+    let mut display = match (arguments.json, arguments.quiet) {
+        (true, _) => Display::Json { to_stderr },
+        (_, true) => Display::Quiet,
+        _ => Display::for_person(),
+    };
+    let stopped = watch(&handle, &world, &stop, &mut display, start);
+    display.clear();
+    let result = handle.wait();
+    let progress = handle.progress();
+    let end = match result {
+        Err(error) => End::Failed(error.to_string()),
+        Ok(_) if stopped && !progress.finished => End::Stopped,
+        Ok(_) => End::Done,
+    };
+    let outcome = Outcome {
+        job: &descriptor.spec.name,
+        end,
+        progress,
+        seconds: world.clock.monotonic_micros().saturating_sub(start) as f64 / 1e6,
+        cpu_seconds: cpu_seconds(),
+        previews: &previews,
+        letters: &letters,
+    };
+    show(arguments, &descriptor, &outcome, to_stderr)
+}
+
+fn options(arguments: &RunArguments) -> PlanOptions {
+    PlanOptions {
+        base_dir: load::base_dir(&arguments.job),
+        data: arguments.data.clone(),
+        preview_rows: if arguments.json || arguments.quiet {
+            0
+        } else {
+            arguments.preview.min(PREVIEW_ROWS_MAX)
+        },
+        threads: arguments.threads.map(usize::from),
+    }
+}
+
+fn writes_to_stdout(descriptor: &Descriptor) -> bool {
+    descriptor.spec.sinks.values().any(|sink| sink.stdout.is_some())
+}
+
+/// Shows progress until the job is over. Says whether it was asked to stop.
+fn watch(
+    handle: &JobHandle,
+    world: &World,
+    stop: &StopFlag,
+    display: &mut Display,
+    start: u64,
+) -> bool {
+    let mut stopping = false;
+    let mut look_us = 500;
+    let mut before = Moment { micros: start, progress: handle.progress() };
+    while !handle.is_over() {
+        if stop.is_set() && !stopping {
+            stopping = true;
+            handle.stop();
+            if matches!(display, Display::Bars(..) | Display::Lines) {
+                eprintln!("stopping at the end of the cycle; Ctrl-C again to end at once");
+            }
+        }
+        world.clock.sleep_micros(look_us);
+        // A short job ends soon after its last record, a long one costs nothing to watch.
+        look_us = (look_us * 2).min(LOOK_US_MAX);
+        let micros = world.clock.monotonic_micros();
+        if micros.saturating_sub(before.micros) >= display.period_us() {
+            let now = Moment { micros, progress: handle.progress() };
+            display.show(&now, &before, start);
+            before = now;
+        }
+    }
+    stopping
+}
+
+/// CPU time of this process, in seconds, over all threads.
+fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+fn show(arguments: &RunArguments, job: &Descriptor, outcome: &Outcome<'_>, to_stderr: bool) -> u8 {
+    if arguments.json {
+        print_json(&outcome.json(), to_stderr);
+    } else if !arguments.quiet {
+        eprint!("{}", outcome.text());
+    }
+    if let End::Failed(error) = &outcome.end {
+        eprintln!("{}: error: {error}", job.file);
+        return FAILED;
+    }
+    if !arguments.json && !arguments.quiet && arguments.preview > 0 {
+        show_tables(outcome, to_stderr);
+        eprint!("{}", what_next(&job.file));
+    }
+    match outcome.end {
+        End::Stopped => STOPPED,
+        End::Done | End::Failed(_) => DONE,
+    }
+}
+
+/// Tables go to standard output, unless a sink writes its rows there.
+fn show_tables(outcome: &Outcome<'_>, to_stderr: bool) {
+    for preview in outcome.previews {
+        let sink = outcome.progress.sinks.iter().find(|sink| sink.name == preview.sink);
+        let text = table::render(preview, sink.map_or(0, |sink| sink.rows));
+        if to_stderr {
+            eprintln!("\n{text}");
+        } else {
+            print_all(&format!("\n{text}\n"));
+        }
+    }
+}
+
+fn what_next(file: &str) -> String {
+    format!(
+        "\nnext:\n  \
+         tidemill run {file} --threads 1          the same bytes, whatever the number of threads\n  \
+         tidemill run {file} --set KEY=VALUE      with another value, such as parallelism=1\n  \
+         tidemill validate {file}                 how the job runs: nodes, slices, columns\n  \
+         tidemill job schema                      everything that a job file may say\n"
+    )
+}

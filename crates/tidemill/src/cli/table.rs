@@ -1,0 +1,73 @@
+//! The first rows of a sink as a table for a person: one line a row, columns that fit.
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use std::fmt::Write;
+use tidemill_node::preview::Preview;
+
+/// Width of a table where there is no terminal to ask, in characters.
+const WIDTH: usize = 120;
+/// Longest cell, in characters; a longer one is cut.
+const CELL_CHARS_MAX: usize = 32;
+
+/// A table with a line above that says what it shows.
+pub(super) fn render(preview: &Preview, rows_total: u64) -> String {
+    let mut table = Table::new();
+    let width = table.width().map_or(WIDTH, usize::from);
+    let rows: Vec<Vec<String>> = preview
+        .rows()
+        .iter()
+        .map(|row| row.iter().map(|cell| cut(cell.as_deref().unwrap_or("null"))).collect())
+        .collect();
+    let fitting = columns_that_fit(&preview.columns, &rows, width);
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(preview.columns.iter().take(fitting).map(|name| cut(name)));
+    for row in &rows {
+        let cells = row.iter().zip(&preview.numeric).take(fitting).map(|(text, numeric)| {
+            let alignment = if *numeric { CellAlignment::Right } else { CellAlignment::Left };
+            Cell::new(text).set_alignment(alignment)
+        });
+        table.add_row(cells);
+    }
+    let shown = rows.len() as u64;
+    let mut text = format!("{} ({}): ", preview.sink, preview.place);
+    // Writing to a string cannot fail.
+    let _ = match (shown < rows_total, rows_total) {
+        (true, _) => write!(text, "the first {shown} of {rows_total} rows"),
+        (false, 1) => write!(text, "1 row"),
+        (false, _) => write!(text, "{rows_total} rows"),
+    };
+    let hidden: Vec<&str> = preview.columns.iter().skip(fitting).map(String::as_str).collect();
+    if !hidden.is_empty() {
+        let _ = write!(text, ", without {}", hidden.join(", "));
+    }
+    if shown > 0 {
+        let _ = write!(text, "\n{table}");
+    }
+    text
+}
+
+fn cut(text: &str) -> String {
+    if text.chars().count() <= CELL_CHARS_MAX {
+        return text.to_owned();
+    }
+    text.chars().take(CELL_CHARS_MAX - 1).chain(['…']).collect()
+}
+
+/// How many columns fit side by side, at least one.
+fn columns_that_fit(names: &[String], rows: &[Vec<String>], width: usize) -> usize {
+    let chars = |text: &String| text.chars().count().min(CELL_CHARS_MAX);
+    // A column has a space on both sides and a line behind; the first has a line before it too.
+    let mut left = width.saturating_sub(1);
+    let mut fitting = 0;
+    for (index, name) in names.iter().enumerate() {
+        let widest = rows.iter().map(|row| chars(&row[index])).max().unwrap_or(0);
+        let needed = widest.max(chars(name)) + 3;
+        if needed > left {
+            break;
+        }
+        left -= needed;
+        fitting += 1;
+    }
+    fitting.max(1)
+}

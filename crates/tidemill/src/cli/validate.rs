@@ -1,0 +1,116 @@
+//! `tidemill validate`: checks a job and shows how it would run.
+
+use super::{JobArguments, REFUSED, load, print_all};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use tidemill_env::World;
+use tidemill_flow::{JobGraph, NodeId, NodeKind, Partition, TIME_COLUMN};
+use tidemill_node::Registry;
+use tidemill_node::plan::{PlanOptions, plan};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ValidateArguments {
+    #[command(flatten)]
+    job: JobArguments,
+    /// The result as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn validate(arguments: &ValidateArguments) -> u8 {
+    let options =
+        PlanOptions { base_dir: load::base_dir(&arguments.job), ..PlanOptions::default() };
+    let planned = load::load(&arguments.job)
+        .and_then(|descriptor| plan(&descriptor, &options, &World::real(), &Registry::default()));
+    match planned {
+        Ok(planned) if arguments.json => {
+            let nodes = nodes(&planned.graph);
+            let name = &planned.graph.name;
+            print_all(&format!("{}\n", json!({ "type": "valid", "job": name, "nodes": nodes })))
+        }
+        Ok(planned) => print_all(&text(&arguments.job.file.display().to_string(), &planned.graph)),
+        Err(refused) => {
+            load::show_refusal(&refused, arguments.json);
+            REFUSED
+        }
+    }
+}
+
+/// Columns of a node's main output.
+fn columns(kind: &NodeKind) -> Vec<(String, String)> {
+    let schema = match kind {
+        NodeKind::Source { factory, .. } => Some(factory.schema()),
+        NodeKind::Stage { factory, .. } => factory.outputs().into_iter().next(),
+        NodeKind::Sink { .. } => None,
+    };
+    let fields = schema.iter().flat_map(|schema| schema.fields().iter());
+    fields
+        .filter(|field| field.name() != TIME_COLUMN)
+        .map(|field| (field.name().clone(), field.data_type().to_string()))
+        .collect()
+}
+
+fn kind_of(kind: &NodeKind) -> &'static str {
+    match kind {
+        NodeKind::Source { preload: true, .. } => "table",
+        NodeKind::Source { .. } => "source",
+        NodeKind::Stage { .. } => "stage",
+        NodeKind::Sink { .. } => "sink",
+    }
+}
+
+/// What a node reads: names and partitions.
+fn reads(graph: &JobGraph, id: usize) -> Vec<String> {
+    let links = graph.links.iter().filter(|link| link.to == NodeId(id));
+    links
+        .map(|link| {
+            let name = &graph.nodes[link.from.0].name;
+            let side = if link.output > 0 { " (late)" } else { "" };
+            let how = match &link.partition {
+                Partition::Key(_) => " by key",
+                Partition::One | Partition::Local => "",
+                Partition::All => " to all",
+                Partition::Random => " at random",
+            };
+            format!("{name}{side}{how}")
+        })
+        .collect()
+}
+
+fn nodes(graph: &JobGraph) -> Vec<Value> {
+    let node = |(id, node): (usize, &tidemill_flow::Node)| {
+        let columns: serde_json::Map<String, Value> =
+            columns(&node.kind).into_iter().map(|(name, kind)| (name, kind.into())).collect();
+        json!({
+            "name": node.name,
+            "kind": kind_of(&node.kind),
+            "reads": reads(graph, id),
+            "columns": columns,
+        })
+    };
+    graph.nodes.iter().enumerate().map(node).collect()
+}
+
+fn text(file: &str, graph: &JobGraph) -> String {
+    let mut text = format!("{file}: job `{}` can run, on {} threads\n", graph.name, graph.workers);
+    for (id, node) in graph.nodes.iter().enumerate() {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "  {:<7}{}", kind_of(&node.kind), node.name);
+        if let NodeKind::Stage { slices: slices @ 1.., .. } = node.kind {
+            let _ = write!(text, " ({slices} {})", if slices == 1 { "slice" } else { "slices" });
+        }
+        let reads = reads(graph, id);
+        if !reads.is_empty() {
+            let _ = write!(text, " <- {}", reads.join(", "));
+        }
+        let columns: Vec<String> =
+            columns(&node.kind).into_iter().map(|(name, kind)| format!("{name} {kind}")).collect();
+        let columns = if columns.is_empty() {
+            String::new()
+        } else {
+            format!("\n         {}", columns.join(", "))
+        };
+        let _ = writeln!(text, "{columns}");
+    }
+    text
+}

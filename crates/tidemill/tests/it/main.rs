@@ -1,0 +1,6 @@
+//! The binary from the outside: arguments, files, output, exit codes, signals.
+
+mod house;
+mod refused;
+mod run;
+mod signal;

@@ -1,0 +1,103 @@
+//! Jobs and arguments that are refused: exit code 2, the place, and nothing written.
+
+use crate::house::{House, flights};
+
+const JOB: &str = "\
+name: delays
+sources:
+  flights:
+    file: {path: flights.csv, format: csv}
+stages:
+  late:
+    from: flights
+    where: delay > 15
+sinks:
+  out: {from: late, file: {path: out.ndjson, format: json}}
+";
+
+#[test]
+fn bad_jobs_are_refused_before_anything_starts() {
+    for (from, to, expected) in [
+        ("where: delay > 15", "where: dely > 15", "job.yaml:8:12: error: "),
+        ("where: delay > 15", "where: delay > 15 +", "job.yaml:8:"),
+        ("where: delay > 15", "where: delay", "job.yaml:8:12: error: "),
+        ("where: delay > 15", "where: carrier > 15 and nosuch(delay)", "job.yaml:8:"),
+        ("where:", "wher:", "job.yaml:8:5: error: unknown field `wher`, expected one of `from`,"),
+        (
+            "from: flights",
+            "from: flight",
+            "job.yaml:7:11: error: there is no source or stage `flight`",
+        ),
+        ("path: flights.csv", "path: flight.csv", "job.yaml:4:18: error: "),
+        (
+            "from: flights",
+            "from: late",
+            "job.yaml:7:11: error: stages read each other in a loop: late -> late",
+        ),
+        (
+            "file: {path: out.ndjson, format: json}",
+            "stream: results",
+            "job.yaml:10:29: error: a `stream` sink needs a node with a log",
+        ),
+        (
+            "where: delay > 15",
+            "key: [carier]\n    window: {global: {}}\n    aggregate: {n: count(*)}",
+            "job.yaml:8:11: error: unknown column `carier`",
+        ),
+        (
+            "where: delay > 15",
+            "window: {tumbling: 1d}\n    aggregate: {n: count(*)}",
+            "job.yaml:8:13: error: it needs event time, which `flights` does not have",
+        ),
+        (
+            "where: delay > 15",
+            "window: {global: {}}\n    aggregate: {n: count(dely)}",
+            "job.yaml:9:",
+        ),
+    ] {
+        let house = House::new();
+        house.write("flights.csv", &flights(10));
+        assert!(JOB.contains(from), "{from}");
+        house.write("job.yaml", &JOB.replacen(from, to, 1));
+        for command in ["run", "validate"] {
+            let ran = house.run(&[command, "job.yaml"]).ends_with(2);
+            let stderr = ran.stderr();
+            assert!(stderr.starts_with(expected), "{to}:\n{stderr}");
+            assert!(stderr.contains('^'), "the line is shown: {stderr}");
+            assert!(!house.path("out.ndjson").exists(), "{to}");
+        }
+    }
+}
+
+#[test]
+fn near_names_are_offered() {
+    let house = House::new();
+    house.write("flights.csv", &flights(10));
+    house.write("job.yaml", &JOB.replace("delay > 15", "dely > 15"));
+    let stderr = house.run(&["run", "job.yaml"]).ends_with(2).stderr();
+    assert!(stderr.contains("did you mean `delay`?"), "{stderr}");
+    let output = house.run(&["run", "job.yaml", "--json"]).ends_with(2).summary();
+    assert_eq!(output["type"], "refused");
+    assert_eq!(output["errors"][0]["line"], 8);
+    assert_eq!(output["errors"][0]["nearest"], "delay");
+}
+
+#[test]
+fn bad_arguments_are_refused() {
+    let house = House::new();
+    house.write("flights.csv", &flights(10));
+    house.write("job.yaml", JOB);
+    let stderr = |arguments: &[&str]| house.run(arguments).ends_with(2).stderr();
+    assert!(
+        stderr(&["run", "nothere.yaml"]).contains("nothere.yaml: error: there is no such file")
+    );
+    assert!(stderr(&["run"]).contains("Usage"));
+    assert!(stderr(&["rum", "job.yaml"]).contains("run"));
+    assert!(stderr(&["run", "job.yaml", "--threads", "0"]).contains("--threads"));
+    assert!(stderr(&["run", "job.yaml", "--resume"]).contains("--data"));
+    let message = stderr(&["run", "job.yaml", "--set", "stages.lat.where=x"]);
+    assert!(message.contains("did you mean `late`?"), "{message}");
+    house.write("binary.yaml", "\u{0}\u{1}");
+    assert!(stderr(&["run", "binary.yaml"]).contains("binary.yaml:"));
+    assert!(!house.path("out.ndjson").exists());
+}

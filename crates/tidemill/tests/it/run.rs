@@ -1,0 +1,198 @@
+//! Jobs that run: results, summaries, dead letters, the same bytes every time.
+
+use crate::house::{House, examples, flights};
+
+const JOB: &str = "
+name: delays
+sources:
+  flights:
+    file: {path: flights.csv, format: csv}
+    time: {field: ts, lateness: 1h}
+stages:
+  late:
+    from: flights
+    where: delay > 15
+  by_carrier:
+    from: late
+    key: [carrier]
+    window: {tumbling: 1d}
+    aggregate: {n: count(*), worst: max(delay)}
+  top:
+    from: by_carrier
+    top: {k: 2, by: n, per: [window_start]}
+sinks:
+  out: {from: top, file: {path: out.ndjson, format: json}}
+";
+
+fn house() -> House {
+    let house = House::new();
+    house.write("job.yaml", JOB);
+    house.write("flights.csv", &flights(3_000));
+    house
+}
+
+#[test]
+fn a_job_runs_to_its_end_and_shows_its_results() {
+    let house = house();
+    let ran = house.run(&["run", "job.yaml"]).ends_with(0);
+    let out = house.read("out.ndjson");
+    let rows: Vec<serde_json::Value> =
+        out.lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect();
+    // 3,000 minutes touch four days, each with three carriers, of which two are kept.
+    assert_eq!(rows.len() % 2, 0, "{out}");
+    let total: u64 = rows.iter().map(|row| row["n"].as_u64().expect("a count")).sum();
+    assert!((1..2_040).contains(&total), "{total}");
+    assert!(rows.iter().all(|row| row["worst"] == 49), "{out}");
+    let (stdout, stderr) = (ran.stdout(), ran.stderr());
+    assert!(stdout.contains("out (out.ndjson)"), "{stdout}");
+    assert!(stdout.contains("window_start") && stdout.contains("worst"), "{stdout}");
+    assert!(!stdout.contains("__time"), "{stdout}");
+    assert!(stderr.contains("job `delays` is done: 3,000 records"), "{stderr}");
+    assert!(stderr.contains("next:"), "{stderr}");
+}
+
+#[test]
+fn the_summary_is_json_for_scripts() {
+    let house = house();
+    let summary = house.run(&["run", "job.yaml", "--json"]).ends_with(0).summary();
+    assert_eq!(summary["type"], "summary");
+    assert_eq!(summary["end"], "done");
+    assert_eq!(summary["records"], 3_000);
+    assert_eq!(summary["dead_letters"], 0);
+    let rows = house.read("out.ndjson").lines().count();
+    assert_eq!(summary["sinks"][0]["rows"], rows);
+}
+
+#[test]
+fn the_same_bytes_whatever_the_threads() {
+    let house = house();
+    let mut outputs = Vec::new();
+    for threads in ["1", "2", "5", "2"] {
+        house.run(&["run", "job.yaml", "--quiet", "--threads", threads]).ends_with(0);
+        outputs.push(house.read("out.ndjson"));
+    }
+    assert!(!outputs[0].is_empty());
+    assert!(outputs.iter().all(|it| *it == outputs[0]));
+}
+
+#[test]
+fn values_are_set_from_the_command_line() {
+    let house = house();
+    let set = ["--set", "sinks.out.file.path=other.csv", "--set", "sinks.out.file.format=csv"];
+    let arguments: Vec<&str> = ["run", "job.yaml", "-q"].into_iter().chain(set).collect();
+    let ran = house.run(&arguments).ends_with(0);
+    assert_eq!((ran.stdout(), ran.stderr()), (String::new(), String::new()));
+    let header = house.read("other.csv");
+    assert_eq!(header.lines().next(), Some("carrier,window_start,window_end,n,worst"));
+}
+
+#[test]
+fn results_on_standard_output_stand_alone() {
+    let house = house();
+    let job = JOB.replace("file: {path: out.ndjson, format: json}", "stdout: {}");
+    house.write("job.yaml", &job);
+    for more in [&[][..], &["--json"][..]] {
+        let arguments: Vec<&str> = ["run", "job.yaml"].iter().chain(more).copied().collect();
+        let ran = house.run(&arguments).ends_with(0);
+        let stdout = ran.stdout();
+        assert!(!stdout.is_empty());
+        for line in stdout.lines() {
+            let row: serde_json::Value = serde_json::from_str(line).expect("only rows");
+            assert!(row["carrier"].is_string(), "{line}");
+        }
+        assert!(!ran.stderr().is_empty());
+    }
+}
+
+#[test]
+fn bad_records_become_dead_letters_and_the_job_goes_on() {
+    let house = house();
+    let mut text = flights(100);
+    text.push_str("AA,not a number,1000000000000\n");
+    text.push_str(&flights(100).replacen("carrier,delay,ts\n", "", 1));
+    house.write("flights.csv", &text);
+    let job = JOB.replace("format: csv}", "format: csv, schema: {delay: int64, ts: int64}}");
+    house.write("job.yaml", &job);
+    let arguments = ["run", "job.yaml", "--json", "--data", "data"];
+    let summary = house.run(&arguments).ends_with(0).summary();
+    assert_eq!(summary["dead_letters"], 1, "{summary}");
+    assert_eq!(summary["records"], 200, "{summary}");
+    let reason = &summary["dead_letter_reasons"][0];
+    let position = reason["position"].as_str().expect("a position");
+    assert!(position.contains("102"), "the line in the file: {reason}");
+    let letters = house.read("data/dead-letter.ndjson");
+    assert_eq!(letters.lines().count(), 1);
+    assert!(letters.contains("not a number"), "{letters}");
+
+    let sink = "sinks:\n  bad: {from: dead_letter, file: {path: bad.ndjson, format: json}}";
+    house.write("job.yaml", &job.replace("sinks:", sink));
+    let ran = house.run(&["run", "job.yaml"]).ends_with(0);
+    assert_eq!(house.read("bad.ndjson").lines().count(), 1);
+    assert!(ran.stderr().contains("dead letters"), "{}", ran.stderr());
+}
+
+#[test]
+fn a_table_is_joined_whole_before_the_stream_begins() {
+    let house = house();
+    house.write("names.csv", "code,name\nAA,American\nDL,Delta\n");
+    house.write(
+        "job.yaml",
+        "
+name: named
+sources:
+  flights: {file: {path: flights.csv, format: csv}}
+  names: {file: {path: names.csv, format: csv}}
+stages:
+  counted: {from: flights, key: [carrier], window: {global: {}}, aggregate: {n: count(*)}}
+  named:
+    join: {left: counted, table: names, on: [carrier = code], kind: left}
+    select: {carrier: carrier, name: name, n: n}
+  sorted: {from: named, top: {k: 9, by: carrier, ascending: true}}
+sinks:
+  out: {from: sorted, file: {path: out.csv, format: csv}}
+",
+    );
+    house.run(&["run", "job.yaml", "-q"]).ends_with(0);
+    let out = house.read("out.csv");
+    assert_eq!(out, "carrier,name,n\nAA,American,1000\nDL,Delta,1000\nUA,,1000\n");
+}
+
+#[test]
+fn validate_shows_the_graph_and_starts_nothing() {
+    let house = house();
+    let ran = house.run(&["validate", "job.yaml"]).ends_with(0);
+    let stdout = ran.stdout();
+    assert!(stdout.contains("job `delays` can run"), "{stdout}");
+    assert!(stdout.contains("by_carrier (64 slices) <- late by key"), "{stdout}");
+    assert!(!house.path("out.ndjson").exists());
+    let valid = house.run(&["validate", "job.yaml", "--json"]).ends_with(0).summary();
+    assert_eq!(valid["type"], "valid");
+    assert_eq!(valid["nodes"][0]["columns"]["carrier"], "Utf8");
+}
+
+#[test]
+fn the_schema_is_printed() {
+    let house = House::new();
+    let schema = house.run(&["job", "schema"]).ends_with(0).stdout();
+    let schema: serde_json::Value = serde_json::from_str(&schema).expect("the schema is JSON");
+    assert_eq!(schema["title"], "Tidemill job");
+}
+
+#[test]
+fn every_example_job_can_be_read() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(examples()).expect("the examples") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|it| it == "yaml") {
+            let text = std::fs::read_to_string(&path).expect("a job file");
+            let name = path.display().to_string();
+            let descriptor = tidemill_node::descriptor::parse(&text, &name)
+                .unwrap_or_else(|error| panic!("{error}"));
+            let problems =
+                tidemill_node::check::check(&descriptor.spec, &tidemill_node::Registry::default());
+            assert!(problems.is_empty(), "{name}: {problems:?}");
+            count += 1;
+        }
+    }
+    assert!(count > 0);
+}
