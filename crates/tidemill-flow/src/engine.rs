@@ -386,6 +386,8 @@ impl JobHandle {
                     .push(SinkProgress { name: node.name.clone(), rows: read(&count.rows_in) }),
             }
         }
+        // A stopped job is over too, but not finished.
+        progress.finished &= progress.sources.iter().all(|source| source.ended);
         progress
     }
 

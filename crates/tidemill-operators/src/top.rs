@@ -13,12 +13,11 @@ mod group;
 mod tests;
 
 use crate::expr::{Expr, ExprError};
-use crate::gather::{GATHERED_ROWS_MAX, Gather};
+use crate::gather::Gather;
 use crate::keys::{KeyCodec, UnknownColumn, columns, one_zero};
 use crate::lane::{Lane, Picked, Times, failed};
-use arrow_array::{Int64Array, RecordBatch};
 use arrow_row::{RowConverter, SortField};
-use arrow_schema::{DataType, Field, Schema, SchemaRef, SortOptions};
+use arrow_schema::{DataType, SchemaRef, SortOptions};
 use group::{Arrival, Groups};
 use std::{fmt, sync::Arc};
 use tidemill_flow::{
@@ -27,9 +26,6 @@ use tidemill_flow::{
 };
 use tidemill_types::job::TopSpec;
 use tidemill_types::{Micros, SliceId};
-
-/// The column that numbers the rows of a group from 1, unless the input has one of that name.
-pub const RANK_COLUMN: &str = "rank";
 
 /// Columns that tell the window of a row.
 const WINDOW_COLUMNS: [&str; 2] = ["window_start", "window_end"];
@@ -106,25 +102,15 @@ pub fn top(input: &SchemaRef, spec: &TopSpec) -> Result<Top, TopError> {
     let names_window = spec.per.iter().any(|name| WINDOW_COLUMNS.contains(&name.as_str()));
     let partition = if per.is_empty() { Partition::One } else { Partition::Key(per.clone()) };
     let factory = TopFactory {
-        schema: with_rank(input),
+        schema: Arc::clone(input),
         per,
         types,
         by,
         order,
         k: spec.k,
         windowed: names_window && input.index_of(TIME_COLUMN).is_ok(),
-        ranks: input.index_of(RANK_COLUMN).is_err(),
     };
     Ok(Top { factory: Arc::new(factory), partition })
-}
-
-fn with_rank(input: &SchemaRef) -> SchemaRef {
-    if input.index_of(RANK_COLUMN).is_ok() {
-        return Arc::clone(input);
-    }
-    let mut fields = input.fields().to_vec();
-    fields.push(Arc::new(Field::new(RANK_COLUMN, DataType::Int64, false)));
-    Arc::new(Schema::new(fields))
 }
 
 /// What orders the rows.
@@ -142,7 +128,6 @@ struct TopFactory {
     order: SortField,
     k: usize,
     windowed: bool,
-    ranks: bool,
 }
 
 impl OperatorFactory for TopFactory {
@@ -161,11 +146,7 @@ impl OperatorFactory for TopFactory {
             k: self.k,
             windowed: self.windowed,
             lane: Lane::default(),
-            ranked: Ranked {
-                schema: Arc::clone(&self.schema),
-                gather: Gather::default(),
-                ranks: self.ranks.then(Vec::new),
-            },
+            complete: Gather::default(),
         })
     }
 
@@ -186,7 +167,8 @@ struct TopOperator {
     k: usize,
     windowed: bool,
     lane: Lane,
-    ranked: Ranked,
+    /// Rows of complete groups, copied together once.
+    complete: Gather,
 }
 
 impl Operator for TopOperator {
@@ -226,10 +208,10 @@ impl Operator for TopOperator {
         }
         for slice in slices.map(SliceId) {
             let groups: &mut Groups = context.state(slice);
-            self.ranked.gather.next_slice();
-            groups.complete(limit, &mut self.ranked, output)?;
+            self.complete.next_slice();
+            groups.complete(limit, &mut self.complete, output)?;
         }
-        self.ranked.write(output)
+        write(&mut self.complete, output)
     }
 }
 
@@ -258,38 +240,9 @@ impl TopOperator {
     }
 }
 
-/// Rows of complete groups with their ranks, copied together once.
-struct Ranked {
-    schema: SchemaRef,
-    gather: Gather,
-    /// None if the input has ranks of its own.
-    ranks: Option<Vec<i64>>,
-}
-
-impl Ranked {
-    /// Adds a row that a slice holds.
-    fn push<T>(
-        &mut self,
-        held: &crate::held::Held<T>,
-        slot: u32,
-        rank: i64,
-        output: &mut Output,
-    ) -> Result<(), OperatorError> {
-        self.gather.pick_held(held, slot);
-        if let Some(ranks) = &mut self.ranks {
-            ranks.push(rank);
-        }
-        if self.gather.len() >= GATHERED_ROWS_MAX { self.write(output) } else { Ok(()) }
+fn write(complete: &mut Gather, output: &mut Output) -> Result<(), OperatorError> {
+    if let Some(batch) = complete.finish()? {
+        output.emit(batch);
     }
-
-    fn write(&mut self, output: &mut Output) -> Result<(), OperatorError> {
-        let Some(batch) = self.gather.finish()? else { return Ok(()) };
-        let mut columns = batch.columns().to_vec();
-        if let Some(ranks) = &mut self.ranks {
-            columns.push(Arc::new(Int64Array::from(std::mem::take(ranks))));
-        }
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
-        output.emit(batch.map_err(failed)?);
-        Ok(())
-    }
+    Ok(())
 }

@@ -282,7 +282,7 @@ fn a_stop_ends_at_a_cycle_boundary() {
     }
     handle.stop();
     let progress = handle.wait().expect("it stops well");
-    assert!(progress.finished);
+    assert!(!progress.finished, "its source has not ended");
     let whole = progress.cycle_committed.0 as i64 * 1_000;
     assert_eq!(by_key(&rows(&sink)), expected(whole), "every begun cycle is whole");
 }

@@ -1,6 +1,7 @@
 //! The groups of one slice, each with its best rows.
 
-use super::Ranked;
+use super::write;
+use crate::gather::{GATHERED_ROWS_MAX, Gather};
 use crate::held::{Held, PieceId};
 use arrow_array::RecordBatch;
 use hashbrown::{HashTable, hash_table::Entry};
@@ -75,7 +76,7 @@ impl Groups {
     pub(super) fn complete(
         &mut self,
         limit: Micros,
-        ranked: &mut Ranked,
+        complete: &mut Gather,
         output: &mut Output,
     ) -> Result<(), OperatorError> {
         if self.windowed {
@@ -84,14 +85,14 @@ impl Groups {
                 let Some(Reverse((end, first, hash))) = self.due.pop() else { break };
                 let is_it = |it: &Group| it.hash == hash && it.first == first && it.end == end;
                 if let Ok(found) = self.groups.find_entry(hash, is_it) {
-                    write(&mut self.held, found.remove().0, ranked, output)?;
+                    give(&mut self.held, found.remove().0, complete, output)?;
                 }
             }
         } else if limit == Micros::MAX {
             let mut groups: Vec<Group> = self.groups.drain().collect();
             groups.sort_unstable_by_key(|group| group.first);
             for group in groups {
-                write(&mut self.held, group, ranked, output)?;
+                give(&mut self.held, group, complete, output)?;
             }
         }
         if self.groups.is_empty() {
@@ -107,15 +108,18 @@ impl Groups {
     }
 }
 
-/// Writes a group's rows, the best first, and lets go of them.
-fn write(
+/// Gives a group's rows, the best first, and lets go of them.
+fn give(
     held: &mut Held<()>,
     group: Group,
-    ranked: &mut Ranked,
+    complete: &mut Gather,
     output: &mut Output,
 ) -> Result<(), OperatorError> {
-    for (rank, best) in (1..).zip(group.best.into_sorted_vec()) {
-        ranked.push(held, best.slot, rank, output)?;
+    for best in group.best.into_sorted_vec() {
+        complete.pick_held(held, best.slot);
+        if complete.len() >= GATHERED_ROWS_MAX {
+            write(complete, output)?;
+        }
         held.remove(best.slot);
     }
     Ok(())

@@ -3,10 +3,10 @@
 use super::*;
 use arrow_array::types::Int64Type;
 use arrow_array::{
-    Array, ArrayRef, Float64Array, Int32Array, StringArray, TimestampMicrosecondArray,
-    cast::AsArray,
+    Array, ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray, cast::AsArray,
 };
-use arrow_schema::TimeUnit;
+use arrow_schema::{Field, Schema, TimeUnit};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tidemill_flow::trial::Trial;
@@ -50,19 +50,16 @@ fn spec(k: usize, per: &[&str]) -> TopSpec {
     TopSpec { k, by: "v".to_owned(), ascending: false, per }
 }
 
-/// Runs the steps and the end; gives ids and ranks by cycle.
-fn run(steps: &[Step], spec: &TopSpec, slices: u32, lanes: u32) -> Vec<Vec<(i64, i64)>> {
+/// Runs the steps and the end; gives ids by cycle.
+fn run(steps: &[Step], spec: &TopSpec, slices: u32, lanes: u32) -> Vec<Vec<i64>> {
     let Top { factory, partition } = top(&schema(), spec).unwrap();
     let slices = if partition == Partition::One { 1 } else { slices };
     let mut trial = Trial::new(factory, vec![partition], slices, lanes.min(slices));
     let mut cycle = |blocks: &Vec<Vec<Row>>, watermark, ended| {
         let blocks = blocks.iter().map(|rows| batch(rows)).collect();
         let out = trial.cycle(vec![blocks], Micros(watermark), ended).unwrap();
-        let read = |batch: &RecordBatch| {
-            let ids = batch.column(0).as_primitive::<Int64Type>().clone();
-            let ranks = batch.column_by_name("rank").unwrap().as_primitive::<Int64Type>().clone();
-            (0..batch.num_rows()).map(|row| (ids.value(row), ranks.value(row))).collect::<Vec<_>>()
-        };
+        let read =
+            |batch: &RecordBatch| batch.column(0).as_primitive::<Int64Type>().values().to_vec();
         out.iter().flat_map(|(_, batch)| read(batch)).collect::<Vec<_>>()
     };
     let mut out: Vec<_> =
@@ -72,12 +69,7 @@ fn run(steps: &[Step], spec: &TopSpec, slices: u32, lanes: u32) -> Vec<Vec<(i64,
 }
 
 /// Every group's rows sorted: best value first, nulls last, then by arrival.
-fn model(
-    rows: &[Row],
-    k: usize,
-    ascending: bool,
-    group: impl Fn(&Row) -> (i64, u8),
-) -> Vec<(i64, i64)> {
+fn model(rows: &[Row], k: usize, ascending: bool, group: impl Fn(&Row) -> (i64, u8)) -> Vec<i64> {
     let mut groups: BTreeMap<(i64, u8), Vec<&Row>> = BTreeMap::new();
     for row in rows {
         groups.entry(group(row)).or_default().push(row);
@@ -90,7 +82,7 @@ fn model(
             let value = row.3.map(|v| if ascending { i64::from(v) } else { -i64::from(v) });
             (value.is_none(), value, row.0)
         });
-        out.extend(rows.iter().take(k).zip(1..).map(|(row, rank)| (row.0, rank)));
+        out.extend(rows.iter().take(k).map(|row| row.0));
     }
     out
 }
@@ -123,7 +115,7 @@ fn all(steps: &[Step]) -> Vec<Row> {
     steps.iter().flat_map(|(blocks, _)| blocks.iter().flatten().copied()).collect()
 }
 
-fn sorted(mut rows: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+fn sorted(mut rows: Vec<i64>) -> Vec<i64> {
     rows.sort_unstable();
     rows
 }
@@ -139,7 +131,7 @@ proptest! {
         // As soon as the watermark has reached the end of the window, and not before.
         let rows = all(&steps);
         for ((_, watermark), out) in steps.iter().zip(&out) {
-            let ends: Vec<i64> = out.iter().map(|(id, _)| rows[*id as usize].1 * 10 + 10).collect();
+            let ends: Vec<i64> = out.iter().map(|id| rows[*id as usize].1 * 10 + 10).collect();
             prop_assert!(ends.iter().all(|end| end <= watermark));
         }
         let before_end: usize = out[..steps.len()].iter().map(Vec::len).sum();
@@ -190,8 +182,8 @@ fn no_more_than_k_rows_of_a_group_are_held() {
             let hash = u64::from(key[0]);
             taken.take(Arrival { row, hash, key: &key, value: &value, time: *id });
         }
-        let mut ranked = Ranked { schema: schema(), gather: Gather::default(), ranks: None };
-        groups.complete(Micros::MIN, &mut ranked, &mut Output::new(1 << 10)).unwrap();
+        let mut complete = Gather::default();
+        groups.complete(Micros::MIN, &mut complete, &mut Output::new(1 << 10)).unwrap();
         assert_eq!(groups.held(), 6);
     }
 }
@@ -200,7 +192,7 @@ fn no_more_than_k_rows_of_a_group_are_held() {
 fn nan_is_the_largest_and_zeros_are_equal() {
     let input = Arc::new(Schema::new(vec![
         Field::new("x", DataType::Float64, true),
-        Field::new("rank", DataType::Utf8, false),
+        Field::new("id", DataType::Utf8, false),
     ]));
     let values = vec![Some(-0.0), Some(0.0), None, Some(f64::NAN), Some(f64::INFINITY)];
     let columns: Vec<ArrayRef> = vec![
@@ -211,7 +203,7 @@ fn nan_is_the_largest_and_zeros_are_equal() {
     for (ascending, wanted) in [(false, "deabc"), (true, "abedc")] {
         let spec = TopSpec { k: 9, by: "x".to_owned(), ascending, per: vec![] };
         let made = top(&input, &spec).unwrap();
-        assert_eq!(made.factory.outputs(), vec![Arc::clone(&input)], "`rank` is the input's own");
+        assert_eq!(made.factory.outputs(), vec![Arc::clone(&input)]);
         let mut trial = Trial::new(made.factory, vec![made.partition], 1, 1);
         let out = trial.cycle(vec![vec![batch.clone()]], Micros::MIN, true).unwrap();
         let names = out[0].1.column(1).as_string::<i32>();

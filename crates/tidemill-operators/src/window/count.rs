@@ -187,7 +187,8 @@ impl Lane {
         let window = &mut state.windows[key];
         window.records += 1;
         window.in_pane += 1;
-        let (is_full, is_due) = (window.in_pane == it.pane, window.records % it.every == 0);
+        let (is_full, is_due) =
+            (window.in_pane == it.pane, window.records.is_multiple_of(it.every));
         if is_full {
             state.end_pane(it, key)?;
         }
