@@ -32,13 +32,6 @@ def test_sliding(mill, db, keys):
         select {columns}{window('start', 6 * HOUR)}, {CALLS} from seen group by {columns} start""")
 
 
-def test_sliding_with_gaps_between_windows(mill, db):
-    rows = mill.out(f"out: {{from: flights, key: [origin], window: {{sliding: {{size: 1h, every: 3h}}}}, aggregate: {AGGREGATE}}}")
-    same(db, rows, f"""
-        select origin, {window(f'floor_to(ts, {3 * HOUR})', HOUR)}, {CALLS} from flights
-        where ts % {3 * HOUR} < {HOUR} group by origin, floor_to(ts, {3 * HOUR})""")
-
-
 @pytest.mark.parametrize("keys", [[], ["carrier"], ["origin", "dest"]], ids="-".join)
 def test_session(mill, db, keys):
     key = f"key: [{', '.join(keys)}], " if keys else ""

@@ -1,4 +1,4 @@
-//! Repository automation. The checks in [`tidy`] run as ordinary tests: `cargo test -p xtask`.
+//! Repository automation. The checks in `tidy` run as ordinary tests: `cargo test -p xtask`.
 
 #[cfg(test)]
 mod tidy;

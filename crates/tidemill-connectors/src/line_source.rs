@@ -5,7 +5,7 @@ use crate::input::Input;
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use tidemill_flow::{DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceError};
-use tidemill_types::{Cycle, Micros, Span, limits::DEAD_LETTER_BYTES_MAX};
+use tidemill_types::{Cycle, Micros, SliceId, Span, limits::DEAD_LETTER_BYTES_MAX};
 
 /// Records that are bad, and why.
 pub(crate) type BadRecords = Vec<(usize, String)>;
@@ -109,8 +109,8 @@ fn add_late(bad: &mut BadRecords, late: BadRecords, records: usize) {
     bad.sort();
 }
 
-/// A dead letter; the engine adds the name of the source.
+/// A dead letter; the engine adds the name of the source and the slice.
 pub(crate) fn letter(cycle: Cycle, position: String, reason: String, record: &[u8]) -> DeadLetter {
     let record = record[..record.len().min(DEAD_LETTER_BYTES_MAX)].to_vec();
-    DeadLetter { stage: String::new(), cycle, position, reason, record }
+    DeadLetter { stage: String::new(), cycle, slice: SliceId(0), position, reason, record }
 }

@@ -77,7 +77,7 @@ pub fn start(
     let compression = graph.compression;
     let (plan, parts) = Plan::new(graph, &options.processes)?;
     let (ledger, recorded) = open_ledger(&plan, world, options)?;
-    let opened = Opened::new(&plan, parts, &recorded, options.resume && ledger.is_some())?;
+    let opened = Opened::new(&plan, parts, &recorded)?;
     let connected = connect::all(world, &options.processes, &plan.name)?;
     let peers = Peers::new(connected.iter().map(|it| it.as_ref().map(|it| it.0.clone())).collect());
     let (job, thread) = build(plan, world, &opened, (ledger, &recorded), peers);
@@ -133,12 +133,7 @@ struct Cores {
 }
 
 impl Opened {
-    fn new(
-        plan: &Plan,
-        parts: Parts,
-        recorded: &Recorded,
-        resume: bool,
-    ) -> Result<Self, StartError> {
+    fn new(plan: &Plan, parts: Parts, recorded: &Recorded) -> Result<Self, StartError> {
         let open_error =
             |name: &str, message: String| StartError::Open { name: name.to_owned(), message };
         let mut sources = Vec::new();
@@ -153,6 +148,9 @@ impl Opened {
         }
         let mut sinks: Vec<(usize, SharedSink, Cycle)> = Vec::new();
         let ledger_last = recorded.times.last().map_or(Cycle::NONE, |(cycle, _)| *cycle);
+        // Before the first cycle is in the ledger no sink has committed any: what a sink holds then
+        // is of an earlier job, and a crash came before it was replaced.
+        let resume = ledger_last > Cycle::NONE;
         for (id, sink) in parts.sinks.into_iter().enumerate() {
             let Some(mut sink) = sink.filter(|_| plan.is_here(id)) else { continue };
             let name = &plan.nodes[id].name;

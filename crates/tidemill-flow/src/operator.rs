@@ -132,6 +132,9 @@ pub struct DeadLetter {
     pub stage: String,
     /// The cycle in which it came.
     pub cycle: Cycle,
+    /// The slice that refused it. Letters of a cycle are written by stage and slice, those of one
+    /// slice in the order in which it refused them.
+    pub slice: SliceId,
     /// Where it stood: file, byte offset and line; or slice and row.
     pub position: String,
     /// Why it was refused.
@@ -169,6 +172,7 @@ impl Context<'_> {
         self.letters.push(DeadLetter {
             stage: String::new(),
             cycle: self.cycle,
+            slice,
             position: format!("slice {slice}, row {row}"),
             reason,
             record: record[..kept].to_vec(),

@@ -5,7 +5,7 @@
 //!   refused.
 
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{DataType, Schema, SchemaRef};
+use arrow_schema::{DataType, SchemaRef};
 use datafusion_common::{DFSchema, DataFusionError, config::ConfigOptions};
 use datafusion_expr::{
     Expr as Logical, Volatility, execution_props::ExecutionProps, simplify::SimplifyContext,
@@ -17,7 +17,7 @@ use datafusion_sql::{
     sqlparser::{ast, dialect::GenericDialect, parser::Parser},
 };
 use std::sync::Arc;
-use tidemill_flow::{OperatorError, TIME_COLUMN};
+use tidemill_flow::OperatorError;
 
 mod call;
 mod functions;
@@ -105,8 +105,7 @@ impl Expr {
     pub fn compile(sql: &str, input: &SchemaRef) -> Result<Self, ExprError> {
         let parsed = parse(sql)?;
         names::check(&parsed, input)?;
-        let visible = visible(input);
-        let schema = DFSchema::try_from(visible).map_err(|error| plan_error(&error))?;
+        let schema = DFSchema::try_from(Arc::clone(input)).map_err(|error| plan_error(&error))?;
         let logical = plan(parsed, &schema)?;
         refuse_volatile(&logical)?;
         let physical = compile_physical(logical, &schema).map_err(|error| plan_error(&error))?;
@@ -155,12 +154,6 @@ impl Expr {
             .and_then(|value| value.into_array(batch.num_rows()))
             .map_err(|error| OperatorError::new(one_line(&error)))
     }
-}
-
-/// The columns that an expression may name: all but the hidden one, which is always last.
-fn visible(input: &SchemaRef) -> Schema {
-    let fields = input.fields().iter().filter(|field| field.name() != TIME_COLUMN);
-    Schema::new(fields.cloned().collect::<Vec<_>>())
 }
 
 fn plan(parsed: ast::Expr, schema: &DFSchema) -> Result<Logical, ExprError> {

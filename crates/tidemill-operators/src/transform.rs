@@ -119,10 +119,8 @@ impl Unnest {
                 place
             }
             Err(_) => {
-                // The hidden time column stays last.
-                let place = fields.len() - usize::from(input.index_of(TIME_COLUMN).is_ok());
-                fields.insert(place, field);
-                place
+                fields.push(field);
+                fields.len() - 1
             }
         };
         Ok(Self { list, element, place, schema: Arc::new(Schema::new(fields)) })

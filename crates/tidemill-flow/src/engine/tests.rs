@@ -315,6 +315,28 @@ fn a_resumed_job_writes_each_cycle_once() {
 }
 
 #[test]
+fn a_crash_before_the_first_cycle_leaves_nothing_of_the_job_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sink = Collect::default();
+    let undisturbed = run(&Setup { count: 5_000, ..SETUP });
+    let start = |resume, name: &str| {
+        let data = Some(folder.path().join(name));
+        let options = RunOptions { data, resume, ..RunOptions::default() };
+        let graph = graph(&Setup { count: 5_000, ..SETUP }, &sink);
+        let handle = start(graph, &World::real(), &options).expect("it starts");
+        handle.wait().expect("it ends well");
+    };
+    start(false, "before");
+    // The new job has its ledger, and was killed before it opened its sinks.
+    let ledger = std::fs::read(folder.path().join("before/ledger")).expect("it is there");
+    let head = 8 + u32::from_le_bytes(ledger[..4].try_into().expect("four bytes")) as usize;
+    std::fs::create_dir(folder.path().join("killed")).expect("room");
+    std::fs::write(folder.path().join("killed/ledger"), &ledger[..head]).expect("room");
+    start(true, "killed");
+    assert_eq!(rows(&sink), undisturbed);
+}
+
+#[test]
 fn a_ledger_of_another_job_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = Some(folder.path().into());

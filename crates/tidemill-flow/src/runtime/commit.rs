@@ -216,9 +216,7 @@ fn write_letters(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError>
             !is_due
         });
     }
-    due.sort_by(|(a_node, a), (b_node, b)| {
-        (a.cycle, a_node, &a.position, &a.record).cmp(&(b.cycle, b_node, &b.position, &b.record))
-    });
+    due.sort_by_key(|(node, letter)| (letter.cycle, *node, letter.slice));
     let Some(sink) = &mut thread.dead_letter else { return Ok(false) };
     let failed = |cycle, error: SinkError| job.error_of("dead_letter", cycle, error.message);
     let did = !due.is_empty();

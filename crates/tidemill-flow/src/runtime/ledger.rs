@@ -64,6 +64,9 @@ impl Ledger {
         }
         let bytes = disk.read(&path).map_err(|error| fail(error.to_string()))?;
         let (recorded, length) = read(&bytes, owner).map_err(fail)?;
+        if length == 0 {
+            return Self::create(disk, folder, &path, owner).map_err(fail);
+        }
         let mut file = disk.open_append(&path).map_err(|error| fail(error.to_string()))?;
         if length < bytes.len() as u64 {
             file.truncate(length).map_err(|error| fail(error.to_string()))?;
@@ -120,7 +123,8 @@ impl Ledger {
     }
 }
 
-/// Reads a whole ledger; gives back what it says and its length without a torn tail.
+/// Reads a whole ledger; gives back what it says and its length without a torn tail: 0 if not even
+/// the head is whole.
 fn read(bytes: &[u8], owner: &Owner) -> Result<(Recorded, u64), String> {
     let (records, length, error) = journal::read(bytes);
     if let Some(error) = error.filter(|error| !error.is_torn_tail()) {
@@ -155,9 +159,6 @@ fn read(bytes: &[u8], owner: &Owner) -> Result<(Recorded, u64), String> {
                 return Err(format!("record {index} is out of place"));
             }
         }
-    }
-    if records.is_empty() {
-        return Err("it has no head".to_owned());
     }
     Ok((recorded, length as u64))
 }

@@ -197,6 +197,7 @@ impl SourceLane {
                 read.map_err(|error| job.error_at(lane.node, cycle, error.message))?
             }
         };
+        self.letters.iter_mut().for_each(|letter| letter.slice = SliceId(lane.slices.start));
         job.add_letters(lane.node, &mut self.letters);
         let now_us = job.now_us();
         match read {

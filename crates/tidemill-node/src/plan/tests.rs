@@ -178,15 +178,15 @@ fn refuses_columns_that_are_not_there() {
         "{from: flights, select: {a: carrier, b: dely + 1}}",
         "j:8:46: error: unknown column `dely`",
     );
-    house.refuses("{from: flights, top: {k: 1, by: dely}}", "j:8:37: error: unknown column");
+    house.refuses("{from: flights, top: {k: 1, by: dely}}", "j:8:38: error: unknown column");
     house.refuses(
         "{from: flights, top: {k: 1, by: delay, per: [carier]}}",
-        "j:8:50: error: unknown column",
+        "j:8:51: error: unknown column",
     );
-    house.refuses("{from: flights, dedup: {on: [carier]}}", "j:8:34: error: unknown column");
+    house.refuses("{from: flights, dedup: {on: [carier]}}", "j:8:35: error: unknown column");
     house.refuses(
         "{join: {left: flights, table: codes, on: [carrier = cod]}}",
-        "j:8:61: error: `codes` has no column `cod`",
+        "j:8:58: error: `codes` has no column `cod`",
     );
     house.refuses(
         "{from: flights, window: {global: {}}, aggregate: {n: count(*), m: avg(dely)}}",

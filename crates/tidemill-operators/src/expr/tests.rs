@@ -2,14 +2,16 @@
 
 use super::*;
 use arrow_array::{Float64Array, Int64Array, StringArray, cast::AsArray, types::Int64Type};
-use arrow_schema::Field;
+use arrow_schema::{Field, Schema};
+use tidemill_flow::TIME_COLUMN;
 
 fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("dep_delay", DataType::Int64, true),
         Field::new("Carrier", DataType::Utf8, false),
-        Field::new("air_time", DataType::Float64, true),
+        // Behind a join, columns of the right follow it.
         Field::new(TIME_COLUMN, DataType::Int64, false),
+        Field::new("air_time", DataType::Float64, true),
     ]))
 }
 
@@ -17,8 +19,8 @@ fn batch() -> RecordBatch {
     let columns: Vec<ArrayRef> = vec![
         Arc::new(Int64Array::from(vec![Some(20), None, Some(-3)])),
         Arc::new(StringArray::from(vec!["AA", "UA", "B6"])),
-        Arc::new(Float64Array::from(vec![Some(1.5), Some(2.5), None])),
         Arc::new(Int64Array::from(vec![1, 2, 3])),
+        Arc::new(Float64Array::from(vec![Some(1.5), Some(2.5), None])),
     ];
     RecordBatch::try_new(schema(), columns).expect("columns of the schema")
 }
@@ -59,7 +61,7 @@ fn a_plain_column_is_known_as_one() {
     let column = Expr::compile("Carrier", &schema()).expect("a column");
     assert_eq!((column.as_column(), column.columns()), (Some(1), &[1][..]));
     let sum = Expr::compile("air_time + dep_delay", &schema()).expect("a sum");
-    assert_eq!((sum.as_column(), sum.columns()), (None, &[0, 2][..]));
+    assert_eq!((sum.as_column(), sum.columns()), (None, &[0, 3][..]));
     assert_eq!(sum.data_type(), &DataType::Float64);
 }
 

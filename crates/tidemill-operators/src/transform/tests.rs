@@ -78,7 +78,7 @@ fn new_columns_replace_all_but_time() {
 
 #[test]
 fn a_list_gives_one_row_an_element_and_nothing_gives_none() {
-    check(words(), None, None, &["1,a b,a,10", "1,a b,b,10", "-,c,c,20"]);
+    check(words(), None, None, &["1,a b,10,a", "1,a b,10,b", "-,c,20,c"]);
     check(words(), Some("word <> 'b'"), Some(&[("word", "word")]), &["a,10", "c,20"]);
     let replace = FlatMapSpec { name: "text".to_owned(), ..words().expect("a list") };
     check(Some(replace), None, Some(&[("text", "text")]), &["a,10", "b,10", "c,20"]);

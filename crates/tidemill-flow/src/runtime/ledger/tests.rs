@@ -54,6 +54,13 @@ fn a_tail_torn_at_any_byte_costs_the_last_cycle_only() {
 }
 
 #[test]
+fn a_torn_head_is_a_new_ledger() {
+    for length in [0, 1, 9, 20] {
+        check(|bytes| bytes.truncate(length), Ok(0));
+    }
+}
+
+#[test]
 fn damage_in_the_middle_is_refused() {
     check(|bytes| bytes[30] ^= 1, Err("corrupt record at byte"));
 }
