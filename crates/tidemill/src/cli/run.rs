@@ -193,11 +193,14 @@ fn show_tables(outcome: &Outcome<'_>, to_stderr: bool) {
 }
 
 fn what_next(file: &str) -> String {
-    format!(
-        "\nnext:\n  \
-         tidemill run {file} --threads 1          the same bytes, whatever the number of threads\n  \
-         tidemill run {file} --set KEY=VALUE      with another value, such as parallelism=1\n  \
-         tidemill validate {file}                 how the job runs: nodes, slices, columns\n  \
-         tidemill job schema                      everything that a job file may say\n"
-    )
+    let run = format!("tidemill run {file}");
+    let commands = [
+        (format!("{run} --threads 1"), "the same bytes, whatever the number of threads"),
+        (format!("{run} --set KEY=VALUE"), "with another value, such as parallelism=1"),
+        (format!("tidemill validate {file}"), "how the job runs: nodes, slices, columns"),
+        ("tidemill job schema".to_owned(), "everything that a job file may say"),
+    ];
+    let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
+    let lines = commands.map(|(command, what)| format!("  {command:width$}  {what}\n"));
+    format!("\nnext:\n{}", lines.concat())
 }
