@@ -75,6 +75,35 @@ pub trait DiskRead: Send + Sync {
     fn length(&self) -> io::Result<u64>;
 }
 
+/// A file that is written and read at any place, by any number of threads.
+pub trait PlacedFile: DiskRead {
+    /// Writes all bytes at `offset`; the file grows if it must.
+    ///
+    /// # Errors
+    /// The disk's. Some of the bytes may be in the file.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Makes the file at least `length` bytes long and reserves the space, so that a write below
+    /// `length` finds room; new bytes read as zero.
+    ///
+    /// # Errors
+    /// The disk's: [`io::ErrorKind::StorageFull`] when there is no room.
+    fn reserve(&self, length: u64) -> io::Result<()>;
+    /// Cuts the file, or makes it longer without reserving space.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn set_length(&self, length: u64) -> io::Result<()>;
+    /// Makes all writes that returned before this call survive a power cut.
+    ///
+    /// # Errors
+    /// The disk's. After an error nothing is known about what was written since the last sync,
+    /// and a later sync that succeeds says nothing about it either.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A folder's lock: it is held until this is dropped or the process ends.
+pub trait DiskLock: Send + Sync {}
+
 /// Files and folders. A missing file is [`io::ErrorKind::NotFound`].
 pub trait Disk: Send + Sync {
     /// Makes a folder and those above it.
@@ -107,6 +136,21 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// The disk's.
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+    /// Opens a file to be written at any place; made if it is not there.
+    ///
+    /// # Errors
+    /// The disk's; the folder must be there.
+    fn open_placed(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>>;
+    /// Takes the lock that a file stands for; the file is made if it is not there.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if another holds it; else the disk's.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
+    /// Removes an empty folder.
+    ///
+    /// # Errors
+    /// The disk's; what is not empty stays.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
     /// Gives a file another name in one step; a file of that name is replaced.
     ///
     /// # Errors

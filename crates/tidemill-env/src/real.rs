@@ -1,6 +1,7 @@
 //! The real clock, disk and threads: the one place that asks the operating system for them.
 
-use super::{Clock, Disk, DiskFile, DiskRead, Spawn, Thread};
+use super::{Clock, Disk, DiskFile, DiskLock, DiskRead, PlacedFile, Spawn, Thread};
+use rustix::fs::FallocateFlags;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
@@ -80,6 +81,39 @@ impl DiskRead for RealRead {
     }
 }
 
+impl PlacedFile for RealRead {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn reserve(&self, length: u64) -> io::Result<()> {
+        let now = self.0.metadata()?.len();
+        if length <= now {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), now, length - now) {
+            // A file system that cannot reserve: the write itself will say that there is no room.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => self.0.set_len(length),
+            other => Ok(other?),
+        }
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+/// The lock is the open file's: the system lets go of it when the file is closed.
+struct RealLock {
+    _file: File,
+}
+
+impl DiskLock for RealLock {}
+
 #[derive(Debug)]
 pub(crate) struct RealDisk;
 
@@ -120,6 +154,23 @@ impl Disk for RealDisk {
 
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         Ok(Box::new(RealFile(OpenOptions::new().append(true).open(path)?)))
+    }
+
+    fn open_placed(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
+        let mut how = OpenOptions::new();
+        let file = how.read(true).write(true).create(true).truncate(false).open(path)?;
+        Ok(Arc::new(RealRead(file)))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        let mut how = OpenOptions::new();
+        let file = how.read(true).write(true).create(true).truncate(false).open(path)?;
+        file.try_lock()?;
+        Ok(Box::new(RealLock { _file: file }))
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -152,3 +152,92 @@ fn both_ends_of_a_connection_talk_at_once() {
     assert_eq!(&bytes, b"ping");
     echo.join();
 }
+
+/// What every file of positioned writes must do, in an existing empty folder.
+fn placed_contract(disk: &dyn Disk, folder: &Path) {
+    let path = folder.join("placed");
+    let file = disk.open_placed(&path).unwrap();
+    file.reserve(100).unwrap();
+    assert_eq!(file.length().unwrap(), 100);
+    file.reserve(10).unwrap();
+    assert_eq!(file.length().unwrap(), 100, "space is never given back by a reservation");
+    file.write_at(3, b"abc").unwrap();
+    file.write_at(200, b"far").unwrap();
+    let mut into = [9; 6];
+    assert_eq!(file.read_at(1, &mut into).unwrap(), 6);
+    assert_eq!(&into, b"\0\0abc\0");
+    let again = disk.open_placed(&path).unwrap();
+    assert_eq!(again.length().unwrap(), 203, "a file that is there stays as it is");
+    again.set_length(4).unwrap();
+    file.sync().unwrap();
+    assert_eq!(disk.read(&path).unwrap(), b"\0\0\0a");
+
+    let lock = disk.lock(&folder.join("lock")).unwrap();
+    let second = disk.lock(&folder.join("lock")).err().expect("held");
+    assert_eq!(second.kind(), io::ErrorKind::WouldBlock);
+    drop(lock);
+    drop(disk.lock(&folder.join("lock")).unwrap());
+
+    disk.create_dir_all(&folder.join("sub")).unwrap();
+    disk.create(&folder.join("sub/file")).unwrap();
+    assert!(disk.remove_dir(&folder.join("sub")).is_err(), "it is not empty");
+    disk.remove(&folder.join("sub/file")).unwrap();
+    disk.remove_dir(&folder.join("sub")).unwrap();
+    assert!(!disk.exists(&folder.join("sub")).unwrap());
+}
+
+#[test]
+fn both_disks_write_at_any_place() {
+    let folder = tempfile::tempdir().unwrap();
+    placed_contract(&*World::real().disk, folder.path());
+    let sim = World::simulated(1);
+    sim.world.disk.create_dir_all(Path::new("/data")).unwrap();
+    placed_contract(&*sim.world.disk, Path::new("/data"));
+}
+
+#[test]
+fn a_power_cut_keeps_synced_sectors_and_any_of_the_others() {
+    let mut outcomes = std::collections::BTreeSet::new();
+    for seed in 0..64 {
+        let disk = SimDisk::new(seed);
+        let path = Path::new("f");
+        let file = disk.open_placed(path).unwrap();
+        file.write_at(0, &[1; 512]).unwrap();
+        file.sync().unwrap();
+        disk.sync_dir(Path::new("")).unwrap();
+        file.write_at(512, &[2; 1024]).unwrap();
+        disk.power_cut();
+        let left = disk.read(path).unwrap();
+        assert_eq!(left[..512], [1; 512]);
+        outcomes.insert((left.get(512).copied(), left.get(1024).copied()));
+    }
+    assert!(outcomes.contains(&(Some(0), Some(2))), "a later sector alone: {outcomes:?}");
+    assert!(outcomes.contains(&(Some(2), Some(2))), "{outcomes:?}");
+}
+
+#[test]
+fn what_a_failed_sync_gave_up_stays_lost() {
+    let disk = SimDisk::new(1);
+    let file = disk.open_placed(Path::new("f")).unwrap();
+    disk.sync_dir(Path::new("")).unwrap();
+    file.write_at(0, &[1; 512]).unwrap();
+    disk.fail_sync_after(0);
+    assert!(file.sync().is_err());
+    file.write_at(512, &[2; 512]).unwrap();
+    file.sync().unwrap();
+    disk.power_cut();
+    let left = disk.read(Path::new("f")).unwrap();
+    assert_eq!((left[0], left[512]), (0, 2));
+}
+
+#[test]
+fn a_full_disk_has_room_again_when_something_goes() {
+    let disk = SimDisk::new(1);
+    disk.put("other", &[0; 600]);
+    disk.set_capacity(1000);
+    let file = disk.open_placed(Path::new("f")).unwrap();
+    assert_eq!(file.reserve(512).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    disk.remove(Path::new("other")).unwrap();
+    file.reserve(512).unwrap();
+    assert_eq!(disk.used(), 512);
+}

@@ -8,9 +8,14 @@
 //!
 //! - A power cut keeps of unsynced bytes nothing, a part, or their length but not their content:
 //!   whatever a real file system may leave. Which one, the seed decides.
+//! - A failed sync is mean, as a real one is: what it should have made durable never will be,
+//!   even if a later sync succeeds, unless it is written again.
 //! - After a power cut, handles from before are dead: their process is.
 
-use crate::{Disk, DiskFile, DiskRead, Random};
+use crate::{Disk, DiskFile, DiskLock, DiskRead, PlacedFile, Random};
+
+mod placed;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -22,6 +27,10 @@ use std::{
 struct FileData {
     data: Vec<u8>,
     durable: Vec<u8>,
+    /// Written at any place: a power cut may keep any of its unsynced sectors.
+    placed: bool,
+    /// Sectors that a failed sync gave up.
+    dropped: BTreeSet<usize>,
 }
 
 type Names = BTreeMap<PathBuf, u64>;
@@ -38,6 +47,12 @@ struct State {
     /// Operations that still succeed before one fails.
     fail_in: Option<u64>,
     operations: u64,
+    /// Syncs of files that still succeed before one fails.
+    fail_sync_in: Option<u64>,
+    /// Bytes that all files together may have.
+    capacity: u64,
+    /// Files that are locked, and by which life.
+    locks: BTreeMap<PathBuf, u64>,
     random: Random,
 }
 
@@ -72,15 +87,17 @@ impl SimDisk {
             life: 0,
             fail_in: None,
             operations: 0,
+            fail_sync_in: None,
+            capacity: u64::MAX,
+            locks: BTreeMap::new(),
             random: Random::new(seed),
         })))
     }
 
     /// Cuts the power: what was not synced is lost, wholly or in part.
     pub fn power_cut(&self) {
-        let state = &mut *self.lock();
-        state.life += 1;
-        state.fail_in = None;
+        let state = &mut *self.state();
+        state.end_life();
         state.names = state.names_durable.clone();
         let random = &mut state.random;
         state.files.values_mut().for_each(|file| lose(file, random));
@@ -88,34 +105,34 @@ impl SimDisk {
 
     /// Kills the processes that use the disk: their handles are dead, what they wrote is there.
     pub fn kill(&self) {
-        let mut state = self.lock();
-        state.life += 1;
-        state.fail_in = None;
+        let mut state = self.state();
+        state.end_life();
     }
 
     /// After `operations` more that change the disk, one fails; the one after it works again.
     /// A failed append has written half of its bytes.
     pub fn fail_after(&self, operations: u64) {
-        self.lock().fail_in = Some(operations);
+        self.state().fail_in = Some(operations);
     }
 
     /// How many operations that change the disk were asked for so far.
     #[must_use]
     pub fn operations(&self) -> u64 {
-        self.lock().operations
+        self.state().operations
     }
 
     /// Puts a durable file there, with these bytes.
     pub fn put(&self, path: impl AsRef<Path>, bytes: &[u8]) {
-        let mut state = self.lock();
+        let mut state = self.state();
         let file = state.next_file;
         state.next_file += 1;
-        state.files.insert(file, FileData { data: bytes.to_vec(), durable: bytes.to_vec() });
+        let (data, durable) = (bytes.to_vec(), bytes.to_vec());
+        state.files.insert(file, FileData { data, durable, ..FileData::default() });
         state.names.insert(path.as_ref().to_owned(), file);
         state.names_durable.insert(path.as_ref().to_owned(), file);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().expect("no panic while held")
     }
 
@@ -126,6 +143,10 @@ impl SimDisk {
 
 /// What a power cut leaves of a file.
 fn lose(file: &mut FileData, random: &mut Random) {
+    if file.placed {
+        placed::lose(file, random);
+        return;
+    }
     let synced = file.durable.len();
     let grew = file.data.len() > synced && file.data.starts_with(&file.durable);
     if grew {
@@ -140,6 +161,14 @@ fn lose(file: &mut FileData, random: &mut Random) {
 }
 
 impl State {
+    /// The processes that use the disk end.
+    fn end_life(&mut self) {
+        self.life += 1;
+        self.fail_in = None;
+        self.fail_sync_in = None;
+        self.locks.clear();
+    }
+
     /// Counts an operation that changes the disk; an error if it is the one that must fail.
     fn operate(&mut self) -> io::Result<()> {
         self.operations += 1;
@@ -166,29 +195,29 @@ impl State {
 
 impl Disk for SimDisk {
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.lock();
+        let mut state = self.state();
         state.operate()?;
         state.folders.extend(path.ancestors().map(Path::to_owned));
         Ok(())
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        let state = self.lock();
+        let state = self.state();
         Ok(state.names.contains_key(path) || state.folders.contains(path))
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let state = self.lock();
+        let state = self.state();
         Ok(state.files[&state.find(path)?].data.clone())
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DiskRead>> {
-        let state = self.lock();
+        let state = self.state();
         Ok(Arc::new(self.handle(&state, state.find(path)?)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let mut state = self.lock();
+        let mut state = self.state();
         state.operate()?;
         if !state.folders.contains(parent(path)) {
             return Err(not_found(parent(path)));
@@ -208,12 +237,30 @@ impl Disk for SimDisk {
     }
 
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let state = self.lock();
+        let state = self.state();
         Ok(Box::new(self.handle(&state, state.find(path)?)))
     }
 
+    fn open_placed(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
+        self.place(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        self.take_lock(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.operate()?;
+        let inside = |it: &&PathBuf| it.parent() == Some(path);
+        if state.names.keys().any(|it| inside(&it)) || state.folders.iter().any(|it| inside(&it)) {
+            return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, "is not empty"));
+        }
+        if state.folders.remove(path) { Ok(()) } else { Err(not_found(path)) }
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut state = self.lock();
+        let mut state = self.state();
         state.operate()?;
         let file = state.find(from)?;
         state.names.remove(from);
@@ -222,7 +269,7 @@ impl Disk for SimDisk {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.lock();
+        let mut state = self.state();
         state.operate()?;
         state.find(path)?;
         state.names.remove(path);
@@ -230,7 +277,7 @@ impl Disk for SimDisk {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        let state = self.lock();
+        let state = self.state();
         if !state.folders.contains(path) {
             return Err(not_found(path));
         }
@@ -242,7 +289,7 @@ impl Disk for SimDisk {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let state = &mut *self.lock();
+        let state = &mut *self.state();
         state.operate()?;
         if !state.folders.contains(path) {
             return Err(not_found(path));
@@ -257,7 +304,7 @@ impl Disk for SimDisk {
 
 impl SimFile {
     fn live(&self) -> io::Result<MutexGuard<'_, State>> {
-        let state = self.disk.lock();
+        let state = self.disk.state();
         if state.life == self.life {
             Ok(state)
         } else {
@@ -270,6 +317,7 @@ impl DiskFile for SimFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.live()?;
         let outcome = state.operate();
+        state.room(bytes.len() as u64)?;
         let written = if outcome.is_ok() { bytes.len() } else { bytes.len() / 2 };
         let file = state.files.entry(self.file).or_default();
         file.data.extend_from_slice(&bytes[..written]);
@@ -277,11 +325,7 @@ impl DiskFile for SimFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        let mut state = self.live()?;
-        state.operate()?;
-        let file = state.files.entry(self.file).or_default();
-        file.durable.clone_from(&file.data);
-        Ok(())
+        self.sync_file()
     }
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {

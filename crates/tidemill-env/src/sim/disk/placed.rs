@@ -1,0 +1,234 @@
+//! Files of the simulated disk that are written at any place; its capacity, locks and damage.
+//!
+//! Invariant: a power cut keeps a synced sector as it was synced, and of an unsynced one either
+//! the old bytes or the new ones; sectors are independent of each other.
+
+use super::{FileData, SimDisk, SimFile, State};
+use crate::{DiskLock, PlacedFile, Random};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// What a power cut keeps whole, in bytes.
+const SECTOR: usize = 512;
+
+fn sectors(length: usize) -> usize {
+    length.div_ceil(SECTOR)
+}
+
+/// The bytes of one sector, short or empty at the end of the file.
+fn sector(bytes: &[u8], index: usize) -> &[u8] {
+    let start = (index * SECTOR).min(bytes.len());
+    &bytes[start..(start + SECTOR).min(bytes.len())]
+}
+
+/// Copies one sector from what was written to what is durable.
+fn keep(file: &mut FileData, index: usize) {
+    let bytes = sector(&file.data, index);
+    let start = index * SECTOR;
+    if file.durable.len() < start + bytes.len() {
+        file.durable.resize(start + bytes.len(), 0);
+    }
+    file.durable[start..start + bytes.len()].copy_from_slice(bytes);
+}
+
+/// Sectors whose durable bytes are not what readers see.
+fn unsynced(file: &FileData) -> Vec<usize> {
+    (0..sectors(file.data.len()))
+        .filter(|it| sector(&file.data, *it) != sector(&file.durable, *it))
+        .collect()
+}
+
+/// A power cut: any of the unsynced sectors may have reached the disk.
+pub(super) fn lose(file: &mut FileData, random: &mut Random) {
+    let candidates = unsynced(file);
+    let some = random.below(candidates.len() as u64 + 1) as usize;
+    let how = random.below(4);
+    for (order, index) in candidates.into_iter().enumerate() {
+        let kept = match how {
+            0 => false,
+            1 => order < some,
+            _ => random.below(2) == 0,
+        };
+        if kept && !file.dropped.contains(&index) {
+            keep(file, index);
+        }
+    }
+    if random.below(2) == 0 && file.durable.len() < file.data.len() {
+        file.durable.resize(file.data.len(), 0);
+    }
+    file.dropped.clear();
+    file.data.clone_from(&file.durable);
+}
+
+struct SimLock {
+    disk: SimDisk,
+    path: PathBuf,
+    life: u64,
+}
+
+impl DiskLock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        let mut state = self.disk.state();
+        if state.locks.get(&self.path) == Some(&self.life) {
+            state.locks.remove(&self.path);
+        }
+    }
+}
+
+impl SimDisk {
+    /// From now on all files together have at most `bytes` bytes; what is there stays.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.state().capacity = bytes;
+    }
+
+    /// Bytes of all files together.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.state().used()
+    }
+
+    /// After `syncs` more of files, one fails; the one after it works again.
+    pub fn fail_sync_after(&self, syncs: u64) {
+        self.state().fail_sync_in = Some(syncs);
+    }
+
+    /// Flips bits of a byte, as a disk that forgets does. Does nothing past the end of the file.
+    ///
+    /// # Errors
+    /// The file is not there.
+    pub fn flip(&self, path: impl AsRef<Path>, offset: u64, bits: u8) -> io::Result<()> {
+        let mut state = self.state();
+        let file = state.find(path.as_ref())?;
+        let place = usize::try_from(offset).unwrap_or(usize::MAX);
+        let file = state.files.entry(file).or_default();
+        for bytes in [&mut file.data, &mut file.durable] {
+            if let Some(byte) = bytes.get_mut(place) {
+                *byte ^= bits;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn place(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
+        let mut state = self.state();
+        let file = match state.find(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                drop(state);
+                drop(crate::Disk::create(self, path)?);
+                state = self.state();
+                state.find(path)?
+            }
+            Err(error) => return Err(error),
+        };
+        state.files.entry(file).or_default().placed = true;
+        Ok(Arc::new(self.handle(&state, file)))
+    }
+
+    pub(super) fn take_lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        let mut state = self.state();
+        let life = state.life;
+        if state.locks.contains_key(path) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        state.locks.insert(path.to_owned(), life);
+        Ok(Box::new(SimLock { disk: self.clone(), path: path.to_owned(), life }))
+    }
+}
+
+impl State {
+    fn used(&self) -> u64 {
+        self.names.values().map(|file| self.files[file].data.len() as u64).sum()
+    }
+
+    /// Whether the disk has room for so many more bytes.
+    pub(super) fn room(&self, more: u64) -> io::Result<()> {
+        let unlimited = self.capacity == u64::MAX || more == 0;
+        if unlimited || self.used().saturating_add(more) <= self.capacity {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::StorageFull, "the simulated disk is full"))
+    }
+
+    /// Counts a sync of a file; an error if it is the one that must fail.
+    fn sync_fails(&mut self) -> io::Result<()> {
+        match self.fail_sync_in {
+            Some(0) => {
+                self.fail_sync_in = None;
+                Err(io::Error::other("the sync failed, as the test asked"))
+            }
+            Some(rest) => {
+                self.fail_sync_in = Some(rest - 1);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl SimFile {
+    pub(super) fn sync_file(&self) -> io::Result<()> {
+        let mut state = self.live()?;
+        let outcome = state.operate().and_then(|()| state.sync_fails());
+        let file = state.files.entry(self.file).or_default();
+        if outcome.is_err() {
+            let lost = unsynced(file);
+            file.dropped.extend(lost);
+            return outcome;
+        }
+        if file.dropped.is_empty() {
+            file.durable.clone_from(&file.data);
+            return Ok(());
+        }
+        file.durable.resize(file.data.len(), 0);
+        let written = unsynced(file).into_iter().filter(|it| !file.dropped.contains(it));
+        written.collect::<Vec<_>>().into_iter().for_each(|it| keep(file, it));
+        Ok(())
+    }
+}
+
+impl PlacedFile for SimFile {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.live()?;
+        let outcome = state.operate();
+        let start = usize::try_from(offset).map_err(io::Error::other)?;
+        let length = state.files[&self.file].data.len();
+        state.room((start + bytes.len()).saturating_sub(length) as u64)?;
+        let written = if outcome.is_ok() { bytes.len() } else { bytes.len() / 2 };
+        let file = state.files.entry(self.file).or_default();
+        if file.data.len() < start + written {
+            file.data.resize(start + written, 0);
+        }
+        file.data[start..start + written].copy_from_slice(&bytes[..written]);
+        (start / SECTOR..sectors(start + written)).for_each(|it| {
+            file.dropped.remove(&it);
+        });
+        outcome
+    }
+
+    fn reserve(&self, length: u64) -> io::Result<()> {
+        let now = crate::DiskRead::length(self)?;
+        if length <= now {
+            return Ok(());
+        }
+        self.live()?.room(length - now)?;
+        self.set_length(length)
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        let mut state = self.live()?;
+        state.operate()?;
+        let length = usize::try_from(length).map_err(io::Error::other)?;
+        state.files.entry(self.file).or_default().data.resize(length, 0);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_file()
+    }
+}
