@@ -1,5 +1,7 @@
 """Rows one by one and rows of two inputs: expressions with nulls, lists, unions, dedup, joins."""
 
+import pytest
+
 from mill import DAY, HOUR, same
 
 
@@ -130,3 +132,17 @@ def test_table_join_with_null_keys(mill, db):
 known: {{join: {{left: flights, table: planes, on: [tailnum], kind: {kind}}}}}
 out: {{from: known, select: {{id: id, maker: manufacturer, seats: seats}}}}""", ["flights", "planes"])
         same(db, rows, f"select id, manufacturer as maker, seats from flights {kind} join planes using (tailnum)")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_partitions_bring_each_row_once(mill, db, threads):
+    stages = "\n".join(
+        f"{it}: {{from: flights, where: distance > 900, select: {{id: id}}, partition: {it}}}"
+        for it in ("one", "random", "local"))
+    stages += """
+key: {from: flights, where: distance > 900, select: {id: id}, key: [origin], partition: key}
+all: {from: flights, where: distance > 2400, select: {id: id}, slices: 3, partition: all}"""
+    results = mill.results(stages, "key one random local all", head=f"parallelism: {threads}")
+    for it in ("key", "one", "random", "local"):
+        same(db, results[it], "select id from flights where distance > 900")
+    same(db, results["all"], "select id from flights, range(3) where distance > 2400")

@@ -25,9 +25,11 @@ pairs: {join: {left: late, right: weather, on: [origin], within: 30m, kind: left
 windy: {from: pairs, select: {id: id, temp: temp, gust: wind_gust}}
 first: {from: flights, select: {id: id, carrier: carrier, dest: dest}, dedup: {on: [carrier, dest]}}
 named: {join: {left: first, table: airlines, on: [carrier], kind: left}}
+spread: {from: flights, where: distance > 900, select: {id: id, origin: origin}, partition: random}
+mixed: {from: fives, where: mean > 1, partition: random}
 whole: {from: flights, window: {global: {}}, aggregate: {n: count(*), mean: avg(arr_delay), var: var_pop(arr_delay)}}
 """
-SINKS = "top sessions fives windy named whole too_late"
+SINKS = "top sessions fives windy named spread mixed whole too_late"
 INPUTS = ("flights", "weather", "airlines")
 HEAD = "cycle: {records: 1000}"
 

@@ -3,6 +3,7 @@
 //! Each check reads every file and names all offenders at once, each with what to do. What a check
 //! decides about one text is a plain function; `tests` shows what it refuses.
 
+mod documents;
 mod rules;
 mod tests;
 mod tree;
@@ -82,6 +83,27 @@ fn third_party_crates_are_declared_once() {
         for line in rules::own_versions(&manifest) {
             offences.push(format!("{name}: `{line}`: say `.workspace = true`"));
         }
+    }
+    refuse(&offences);
+}
+
+#[test]
+fn every_permission_for_unsafe_is_used() {
+    let sources = tree::sources();
+    for name in rules::UNSAFE_ALLOWED {
+        let used = sources.get(*name).is_some_and(|text| rules::has_unsafe(text));
+        assert!(used, "{name} has no unsafe: take it off the list");
+    }
+}
+
+#[test]
+fn documents_have_one_title_and_links_that_lead_somewhere() {
+    let documents = tree::documents();
+    assert!(documents.len() > 5, "the documents were found");
+    let exists = |folder: &str, target: &str| tree::exists(folder, target);
+    let mut offences = Vec::new();
+    for (name, text) in &documents {
+        offences.extend(documents::offences(name, text, &exists));
     }
     refuse(&offences);
 }

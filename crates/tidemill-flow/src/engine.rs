@@ -193,7 +193,8 @@ fn build(
         .filter(|(id, node)| plan.is_here(*id) && matches!(node.work, Work::Source { .. }))
         .flat_map(|(id, node)| (0..node.slices).map(move |slice| (id as u32, slice)))
         .collect();
-    let sinks = opened.sinks.iter().map(|(node, sink, _)| (*node, Arc::clone(sink))).collect();
+    let sinks = opened.sinks.iter().map(|(node, sink, held)| (*node, Arc::clone(sink), *held));
+    let sinks = sinks.collect();
     let job = Job {
         sources: slices.len(),
         committer: Committer::new(slices, sinks, ledger.is_some()),
@@ -400,6 +401,8 @@ impl Drop for JobHandle {
     }
 }
 
+#[cfg(test)]
+mod backpressure_tests;
 #[cfg(test)]
 mod live_tests;
 #[cfg(test)]

@@ -18,6 +18,29 @@ use arrow_array::{
 use arrow_schema::{DataType, TimeUnit};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_inline};
 
+/// Routes each row by all that it holds, in a way that `seed` decides. Columns whose type cannot be
+/// a key do not count.
+#[must_use]
+pub fn route_by_content(payload: &Payload, slices: u32, seed: u64) -> Routing {
+    let mut hashes = match payload {
+        Payload::Arrow(batch) => {
+            let mut hashes = vec![NULL_HASH; batch.num_rows()];
+            for column in batch.columns() {
+                if check_key_type(column.data_type()).is_ok() {
+                    hash_column(column, false, &mut hashes).expect("a type that was checked");
+                }
+            }
+            hashes
+        }
+        Payload::Rows(rows) => rows.iter().map(hash_bytes).collect(),
+    };
+    hashes.iter_mut().for_each(|hash| *hash = hash_number(*hash ^ seed));
+    let slices_of_rows: Vec<u32> = hashes.iter().map(|hash| slice_of(*hash, slices)).collect();
+    let mut routing = Routing::default();
+    sort_by_slice(&slices_of_rows, slices, &mut routing);
+    routing
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -30,7 +53,8 @@ pub enum Partition {
     One,
     /// A copy to each slice.
     All,
-    /// Evenly, by a seed that replays: the rows of a block go round the slices.
+    /// Evenly, by a seed that replays: the rows of a block go round the slices. Rows of a stage
+    /// with several slices go by a hash of all their columns and the seed of the cycle.
     Random,
     /// To the slice with the number of the sending slice.
     Local,

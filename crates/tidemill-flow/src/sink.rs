@@ -40,7 +40,7 @@ pub trait Sink: Send {
     fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError>;
 
     /// Makes everything up to and including `cycle` visible, together with the number itself.
-    /// Called only once the ledger holds the cycle.
+    /// Called only once the ledger holds the cycle, and only for cycles after the last one held.
     ///
     /// # Errors
     /// The cycle could not be committed.

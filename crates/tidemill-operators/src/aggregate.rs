@@ -21,10 +21,12 @@ use tidemill_types::job::Named;
 
 mod cells;
 mod numbers;
+mod results;
 mod sides;
 
-pub(crate) use cells::{Cells, Columns, Results, Taken};
+pub(crate) use cells::{Cells, Columns, Taken};
 pub(crate) use numbers::{ArgColumn, from_ints};
+pub(crate) use results::Results;
 
 /// Why an aggregation was refused: which part of it, and what is wrong there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

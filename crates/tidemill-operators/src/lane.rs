@@ -11,7 +11,7 @@
 
 use arrow_array::types::TimestampMicrosecondType;
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, cast::AsArray};
-use arrow_select::take::take;
+use arrow_select::take::{take, take_record_batch};
 use std::{ops::Range, sync::Arc};
 use tidemill_flow::{Block, OperatorError, TIME_COLUMN};
 use tidemill_types::{Micros, SliceId};
@@ -129,6 +129,17 @@ impl<'a> Picked<'a> {
     #[inline]
     pub(crate) fn row(&self, number: usize) -> usize {
         row_at(self.rows, number)
+    }
+
+    /// The rows of a part, as a batch; not copied if they are all rows, as they stand.
+    pub(crate) fn part(&self, part: Part) -> Result<RecordBatch, OperatorError> {
+        match self.rows {
+            None => Ok(self.batch.slice(part.first, part.count)),
+            Some(rows) => {
+                let rows = UInt32Array::from(rows[part.rows()].to_vec());
+                take_record_batch(&self.batch, &rows).map_err(failed)
+            }
+        }
     }
 
     /// A column's values, by number in the lane.

@@ -3,6 +3,7 @@
 //! A block whose rows all stay goes on by reference: nothing is copied.
 
 use crate::expr::{Expr, ExprError};
+use crate::lane::{Lane, Picked};
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array, cast::AsArray};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -182,7 +183,7 @@ impl OperatorFactory for Transform {
     }
 
     fn operator(&self) -> Box<dyn Operator> {
-        Box::new(self.clone())
+        Box::new(TransformLane { transform: self.clone(), lane: Lane::default() })
     }
 
     fn state(&self, _: SliceId) -> SliceState {
@@ -224,16 +225,28 @@ fn keep(filter: &Expr, batch: RecordBatch) -> Result<RecordBatch, OperatorError>
     filter_record_batch(&batch, mask).map_err(arrow_error)
 }
 
-impl Operator for Transform {
+/// The part of a lane's rows that is worked on.
+struct TransformLane {
+    transform: Transform,
+    lane: Lane,
+}
+
+impl Operator for TransformLane {
     fn cycle(
         &mut self,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
         input: &CycleInput,
         output: &mut Output,
     ) -> Result<(), OperatorError> {
-        for block in input.port(0) {
-            output.set_slice(block.slice);
-            output.emit(self.run(block.batch())?);
+        let blocks = input.port(0);
+        self.lane.read(blocks, &context.slices);
+        let mut picked: Vec<Option<Picked<'_>>> = blocks.iter().map(|_| None).collect();
+        for part in self.lane.parts() {
+            let block = &blocks[part.block];
+            let picked =
+                picked[part.block].get_or_insert_with(|| Picked::new(block, &context.slices));
+            output.set_slice(part.slice);
+            output.emit(self.transform.run(picked.part(*part)?)?);
         }
         Ok(())
     }

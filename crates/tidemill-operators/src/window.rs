@@ -35,7 +35,7 @@ mod session;
 mod tests;
 
 /// Rows of a result that are put out together, at most.
-const ROWS_OUT_MAX: usize = 65_536;
+const ROWS_OUT_MAX: usize = 8_192;
 
 /// What a windowed stage was compiled to; shared by its lanes.
 pub(crate) struct Windowed {

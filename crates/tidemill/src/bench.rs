@@ -6,6 +6,7 @@
 mod events;
 mod measure;
 mod messages;
+mod neighbours;
 mod relay;
 mod still;
 mod window;
@@ -38,7 +39,14 @@ pub(crate) enum Bench {
     Idle(IdleArgs),
     /// A relay at a fixed rate whose threads change twice a second: the longest silence.
     Rescale(RelayArgs),
+    /// A relay at a fixed rate, alone and beside a second job that saturates a core.
+    Neighbours(RelayArgs),
 }
+
+/// Input bytes of a cycle that fits the caches on its way.
+const SMALL_CYCLE: ByteSize = ByteSize(256 << 10);
+/// Input bytes of a cycle that brings each slice rows enough, where state is larger than caches.
+const LARGE_CYCLE: ByteSize = ByteSize(1 << 20);
 
 /// What an exchange between stages goes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -66,9 +74,9 @@ struct Common {
     /// Longest time of a cycle, such as `1ms`.
     #[arg(long, default_value = "10ms")]
     cycle: Span,
-    /// Most input bytes of a cycle.
-    #[arg(long, default_value = "256KiB")]
-    cycle_bytes: ByteSize,
+    /// Most input bytes of a cycle [default: 256KiB; of windows 1MiB].
+    #[arg(long)]
+    cycle_bytes: Option<ByteSize>,
     /// Worker threads (of each process).
     #[arg(long, default_value_t = 2)]
     threads: usize,
@@ -151,8 +159,10 @@ pub(crate) struct IdleArgs {
 }
 
 impl Common {
-    fn cycle(&self) -> CycleSpec {
-        CycleSpec { time: self.cycle, bytes: self.cycle_bytes, records: u64::MAX >> 1 }
+    /// The bounds of a cycle; `bytes` is the workload's own default.
+    fn cycle(&self, bytes: ByteSize) -> CycleSpec {
+        let bytes = self.cycle_bytes.unwrap_or(bytes);
+        CycleSpec { time: self.cycle, bytes, records: u64::MAX >> 1 }
     }
 
     fn delivery(&self) -> Delivery {
@@ -171,7 +181,7 @@ impl RelayArgs {
             seconds: self.seconds,
             warmup: self.warmup,
             rate: self.rate,
-            cycle: self.common.cycle(),
+            cycle: self.common.cycle(SMALL_CYCLE),
             delivery: self.common.delivery(),
             threads: self.common.threads,
             compression: match self.compression {
@@ -212,13 +222,14 @@ pub(crate) fn run(bench: &Bench) -> Result<(), String> {
             let relay = relay::Relay { rate: Some(args.rate.unwrap_or(20_000.0)), ..args.relay() };
             (&args.common, still::rescale(&world, &relay, user())?)
         }
+        Bench::Neighbours(args) => (&args.common, run_neighbours(&world, args)?),
         Bench::Window(args) => {
             let setup = window::Window {
                 seconds: args.seconds,
                 warmup: args.warmup,
                 slices: args.slices,
                 threads: args.common.threads,
-                cycle: args.common.cycle(),
+                cycle: args.common.cycle(LARGE_CYCLE),
                 delivery: args.common.delivery(),
             };
             (&args.common, window::run(&world, &setup, &args.common.options())?)
@@ -240,7 +251,8 @@ fn run_relay(world: &World, args: &RelayArgs) -> Result<Map<String, Value>, Stri
     command.args(["bench", "relay-middle", "--address", &address]);
     command.args(["--message-bytes", &args.message_bytes.to_string()]);
     command.args(["--cycle", &args.common.cycle.to_string()]);
-    command.args(["--cycle-bytes", &args.common.cycle_bytes.to_string()]);
+    let cycle = args.common.cycle(SMALL_CYCLE);
+    command.args(["--cycle-bytes", &cycle.bytes.to_string()]);
     command.args(["--threads", &args.common.threads.to_string()]);
     let word = args.compression.to_possible_value();
     command.args(["--compression", word.as_ref().map_or("off", |it| it.get_name())]);
@@ -256,6 +268,14 @@ fn run_relay(world: &World, args: &RelayArgs) -> Result<Map<String, Value>, Stri
     report
 }
 
+/// The first job has cycles of 1 ms, the second those of the options and one worker thread.
+fn run_neighbours(world: &World, args: &RelayArgs) -> Result<Map<String, Value>, String> {
+    let greedy = relay::Relay { rate: None, threads: 1, ..args.relay() };
+    let mut quick = relay::Relay { rate: Some(args.rate.unwrap_or(20_000.0)), ..args.relay() };
+    quick.cycle.time = Span(1_000);
+    neighbours::run(world, &quick, &greedy, &user())
+}
+
 fn run_wordcount(world: &World, args: &WordcountArgs) -> Result<Map<String, Value>, String> {
     let path = &args.text;
     let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -264,7 +284,7 @@ fn run_wordcount(world: &World, args: &WordcountArgs) -> Result<Map<String, Valu
         repeats: args.repeats,
         slices: args.slices,
         threads: args.common.threads,
-        cycle: args.common.cycle(),
+        cycle: args.common.cycle(SMALL_CYCLE),
         delivery: args.common.delivery(),
     };
     wordcount::run(world, &setup, &args.common.options())

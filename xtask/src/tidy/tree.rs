@@ -46,20 +46,36 @@ pub(super) fn manifest(name: &str) -> String {
 pub(super) fn sources() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for room in ROOMS {
-        gather(&root(), room, &mut found);
+        gather(&root(), room, ".rs", &mut found);
     }
     found
 }
 
-fn gather(root: &Path, folder: &str, found: &mut BTreeMap<String, String>) {
+/// Every Markdown file by its path from the root.
+pub(super) fn documents() -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    gather(&root(), "", ".md", &mut found);
+    found
+}
+
+/// Whether a folder of the repository has this file.
+pub(super) fn exists(folder: &str, target: &str) -> bool {
+    root().join(folder).join(target).exists()
+}
+
+fn gather(root: &Path, folder: &str, ending: &str, found: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(root.join(folder)).expect("a readable folder") {
         let entry = entry.expect("a readable entry");
-        let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
+        let file = entry.file_name().to_string_lossy().into_owned();
+        let name = if folder.is_empty() { file.clone() } else { format!("{folder}/{file}") };
         if entry.path().is_dir() {
-            if !name.ends_with("/target") {
-                gather(root, &name, found);
+            // Nothing that is built, fetched or hidden.
+            if !matches!(file.as_str(), "target" | "data" | "node_modules")
+                && !file.starts_with('.')
+            {
+                gather(root, &name, ending, found);
             }
-        } else if name.ends_with(".rs") {
+        } else if name.ends_with(ending) {
             let text = fs::read_to_string(entry.path()).expect("a source is UTF-8");
             found.insert(name, text);
         }

@@ -132,6 +132,8 @@ struct Collect {
     committed: Rows,
     pending: Rows,
     last: Arc<AtomicU64>,
+    /// The last cycle when it was opened.
+    held: u64,
 }
 
 impl Sink for Collect {
@@ -141,7 +143,8 @@ impl Sink for Collect {
             self.committed.lock().expect("held briefly").clear();
             self.last.store(0, Ordering::SeqCst);
         }
-        Ok(Cycle(self.last.load(Ordering::SeqCst)))
+        self.held = self.last.load(Ordering::SeqCst);
+        Ok(Cycle(self.held))
     }
     fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
         let mut pending = self.pending.lock().expect("held briefly");
@@ -158,6 +161,7 @@ impl Sink for Collect {
         let mut committed = self.committed.lock().expect("held briefly");
         let due = pending.partition_point(|(it, _, _)| *it <= cycle.0);
         committed.extend(pending.drain(..due));
+        assert!(self.held < cycle.0, "cycle {cycle} was held already");
         self.last.store(cycle.0, Ordering::SeqCst);
         Ok(())
     }
@@ -397,4 +401,23 @@ fn a_small_credit_slows_a_link_between_processes_and_never_stops_it() {
         graph.buffer.low_watermark.0 = 0;
     };
     assert_eq!(run_apart(&SETUP, narrow), run(&SETUP));
+}
+
+#[test]
+fn a_stop_at_any_moment_leaves_whole_cycles() {
+    for pause in 0..30 {
+        let sink = Collect::default();
+        let setup = Setup { count: i64::MAX, ..SETUP };
+        let handle = start(graph(&setup, &sink), &World::real(), &RunOptions::default());
+        let handle = handle.expect("it starts");
+        while handle.progress().cycle_committed.0 < 1 {
+            std::thread::yield_now();
+        }
+        // Another moment of the cycle each time.
+        (0..pause * 70).for_each(|_| std::hint::spin_loop());
+        handle.stop();
+        let progress = handle.wait().expect("it stops well");
+        let whole = progress.cycle_committed.0 as i64 * 1_000;
+        assert_eq!(by_key(&rows(&sink)), expected(whole), "every begun cycle is whole");
+    }
 }

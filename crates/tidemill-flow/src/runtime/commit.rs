@@ -48,6 +48,9 @@ struct Inner {
 
 struct SinkState {
     sink: SharedSink,
+    /// The last cycle that it held when it was opened: no replayed cycle up to there is committed
+    /// to it again.
+    held: Cycle,
     written: Cycle,
     committed: Cycle,
 }
@@ -63,11 +66,11 @@ pub(crate) struct CommitThread {
 impl Committer {
     pub(crate) fn new(
         slices: Vec<(u32, u32)>,
-        sinks: Vec<(usize, SharedSink)>,
+        sinks: Vec<(usize, SharedSink, Cycle)>,
         has_ledger: bool,
     ) -> Self {
-        let state =
-            |(node, sink)| (node, SinkState { sink, written: Cycle::NONE, committed: Cycle::NONE });
+        let (written, committed) = (Cycle::NONE, Cycle::NONE);
+        let state = |(node, sink, held)| (node, SinkState { sink, held, written, committed });
         let sinks = sinks.into_iter().map(state).collect();
         Self {
             inner: Mutex::new(Inner { cuts: Cuts::new(slices), sinks }),
@@ -180,17 +183,20 @@ fn round(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError> {
     let mut did = !entries.is_empty();
     ledger.append(&entries).map_err(|message| job.error_of("ledger", complete, message))?;
     committer.cut.fetch_max(complete.0, Ordering::AcqRel);
-    let due: Vec<(usize, SharedSink, Cycle)> = {
+    let due: Vec<(usize, SharedSink, Cycle, Cycle)> = {
         let inner = committer.inner.lock().expect("no panic while held");
-        let due = inner.sinks.iter().map(|(node, state)| {
+        let due = inner.sinks.iter().filter_map(|(node, state)| {
             let cycle = state.written.min(complete);
-            (*node, std::sync::Arc::clone(&state.sink), cycle, state.committed)
+            let sink = || std::sync::Arc::clone(&state.sink);
+            (cycle > state.committed).then(|| (*node, sink(), cycle, state.held))
         });
-        due.filter(|it| it.2 > it.3).map(|it| (it.0, it.1, it.2)).collect()
+        due.collect()
     };
-    for (node, sink, cycle) in due {
+    for (node, sink, cycle, held) in due {
         did = true;
-        commit_sink(&sink, cycle).map_err(|error| job.error_at(node, cycle, error.message))?;
+        if cycle > held {
+            commit_sink(&sink, cycle).map_err(|error| job.error_at(node, cycle, error.message))?;
+        }
         let mut inner = committer.inner.lock().expect("no panic while held");
         inner.sinks.get_mut(&node).expect("a sink of this job").committed = cycle;
     }

@@ -48,16 +48,35 @@ impl<W: PartialEq> Credit<W> {
         }
     }
 
-    /// Takes bytes off the link; gives back those who may go on now.
+    /// Takes bytes off the link; gives back those who may go on now. Who waits is looked up
+    /// although the link may be open: another writer may have opened it since.
     pub(crate) fn release(&self, bytes: u64) -> Vec<W> {
         let before = self.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
         debug_assert!(before >= bytes, "released more than was added");
-        if before - bytes > self.low_bytes || !self.closed.load(Ordering::Acquire) {
+        if before - bytes > self.low_bytes {
             return Vec::new();
         }
         let mut waiters = self.waiters.lock().expect("no panic while held");
-        self.closed.store(false, Ordering::Release);
-        std::mem::take(&mut *waiters)
+        if self.open_if_drained() { std::mem::take(&mut *waiters) } else { Vec::new() }
+    }
+
+    /// Opens the link if no more waits on it than the low watermark; gives back whether it is
+    /// open. Only under the lock of the waiters. A writer that came between may have filled the
+    /// link meanwhile: then it stays closed, and a later release opens it.
+    fn open_if_drained(&self) -> bool {
+        if self.is_open() {
+            return true;
+        }
+        if self.waiting_bytes() > self.low_bytes {
+            return false;
+        }
+        // Reads what `add` stored, so the bytes of an `add` that closed the link are seen.
+        self.closed.swap(false, Ordering::AcqRel);
+        if self.waiting_bytes() > self.low_bytes.max(self.high_bytes.saturating_sub(1)) {
+            self.closed.store(true, Ordering::Release);
+            return false;
+        }
+        true
     }
 
     /// Whether the link takes a new cycle now.
@@ -71,10 +90,7 @@ impl<W: PartialEq> Credit<W> {
             return true;
         }
         let mut waiters = self.waiters.lock().expect("no panic while held");
-        if self.waiting_bytes() <= self.low_bytes {
-            self.closed.store(false, Ordering::Release);
-        }
-        if self.is_open() {
+        if self.open_if_drained() {
             return true;
         }
         let waiter = waiter();

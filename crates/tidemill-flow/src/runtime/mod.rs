@@ -65,8 +65,9 @@ pub(crate) fn run(job: &Arc<Job>, lane: &Arc<Lane>) {
         After::HandOver => {
             let core = slot.take().expect("it was there a moment ago");
             drop(slot);
-            job.settle(lane, after);
+            // The lane is closed last: a layout whose lanes are all closed may be dropped.
             hand_over::take(job, lane, core);
+            job.settle(lane, after);
         }
         After::Done => {
             drop(slot);

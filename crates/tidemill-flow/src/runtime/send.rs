@@ -7,9 +7,9 @@ use super::inbox::{CycleEnd, Parcel};
 use super::job::Job;
 use super::lane::Lane;
 use super::layout::Layout;
-use super::plan::rows_of;
+use super::plan::{Work, rows_of};
 use crate::block::{Block, Payload};
-use crate::partition::{Partition, route_at_random, route_by_key};
+use crate::partition::{Partition, route_at_random, route_by_content, route_by_key};
 use std::sync::{Arc, atomic::Ordering};
 use tidemill_types::SliceId;
 
@@ -74,9 +74,16 @@ impl Sender {
                 (Some(routing.map_err(|error| error.to_string())?), SliceId(0))
             }
             Partition::Random => {
-                let seed = writer.seed ^ self.sequence.rotate_left(32) ^ u64::from(slice.0);
-                let count = rows_of(&payload) as usize;
-                (Some(route_at_random(count, slices, seed)), SliceId(0))
+                let from = &writer.job.plan.nodes[writer.lane.node];
+                let routing = if from.slices == 1 || matches!(from.work, Work::Source { .. }) {
+                    let seed = writer.seed ^ self.sequence.rotate_left(32) ^ u64::from(slice.0);
+                    route_at_random(rows_of(&payload) as usize, slices, seed)
+                } else {
+                    // How rows of several slices are put into batches depends on the lanes, and
+                    // where a row goes must not.
+                    route_by_content(&payload, slices, writer.seed)
+                };
+                (Some(routing), SliceId(0))
             }
             Partition::One => (None, SliceId(0)),
             Partition::All => (None, Block::EVERY),

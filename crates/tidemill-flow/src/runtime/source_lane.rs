@@ -151,19 +151,24 @@ impl SourceLane {
         Ok(Some(After::At(job.now_us() + POLL_US)))
     }
 
-    /// Begins the cycle if it has not begun. None if it belongs to the next layout: that is
-    /// decided under the pacer's lock, where a change of threads picks its first cycle.
-    fn begin(&mut self, job: &Job, lane: &Lane, cycle: Cycle) -> Option<OpenCycle> {
-        if self.open.is_none() {
-            let wall = job.wall();
-            let mut pacer = job.pacer.lock().expect("no panic while held");
-            if lane.state.lock().expect("no panic while held").is_past() {
-                return None;
-            }
-            let time = pacer.begin(cycle, wall);
-            self.open = Some(OpenCycle { time, bytes: 0, records: 0 });
+    /// Begins the cycle if it has not begun. Not if it belongs to the next layout: that is decided
+    /// under the pacer's lock, where a change of threads picks its first cycle.
+    fn begin(&mut self, job: &Job, lane: &Lane, cycle: Cycle) -> Result<OpenCycle, After> {
+        if let Some(open) = self.open {
+            return Ok(open);
         }
-        self.open
+        let wall = job.wall();
+        let mut pacer = job.pacer.lock().expect("no panic while held");
+        if lane.state.lock().expect("no panic while held").is_past() {
+            return Err(After::HandOver);
+        }
+        // The job may have been stopped since this cycle was permitted, and have ended without it.
+        if pacer.stop_after().is_some_and(|last| cycle > last) {
+            return Err(After::Done);
+        }
+        let open = OpenCycle { time: pacer.begin(cycle, wall), bytes: 0, records: 0 };
+        self.open = Some(open);
+        Ok(open)
     }
 
     /// What may still be read for the cycle: the rest of its bounds, a buffer at most.
@@ -202,9 +207,12 @@ impl SourceLane {
         let now_us = job.now_us();
         match read {
             Read::Rows { payload, bytes } => {
-                let Some(mut open) = self.begin(job, lane, cycle) else {
-                    self.shed.keep(payload, bytes, u64::MAX);
-                    return Ok(Step::Leave(After::HandOver));
+                let mut open = match self.begin(job, lane, cycle) {
+                    Ok(open) => open,
+                    Err(after) => {
+                        self.shed.keep(payload, bytes, u64::MAX);
+                        return Ok(Step::Leave(after));
+                    }
                 };
                 let rows = super::plan::rows_of(&payload);
                 open.bytes += bytes as u64;
@@ -280,9 +288,12 @@ impl SourceLane {
         cycle: Cycle,
         ended: bool,
     ) -> Result<After, JobError> {
-        let Some(OpenCycle { time, .. }) = self.begin(job, lane, cycle) else {
-            self.shed.ended |= ended;
-            return Ok(After::HandOver);
+        let time = match self.begin(job, lane, cycle) {
+            Ok(open) => open.time,
+            Err(after) => {
+                self.shed.ended |= ended;
+                return Ok(after);
+            }
         };
         self.open = None;
         self.last_cut_us = job.now_us();

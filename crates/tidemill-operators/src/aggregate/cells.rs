@@ -7,15 +7,9 @@
 //!
 //! Rows are taken accumulator by accumulator: each loop is over one type, without a branch on it.
 
+use super::results::{Column, Results};
 use super::sides::Side;
-use super::{Accumulator, Aggregates, ArgColumn, Held, Kept, Reading, numbers};
-use arrow_array::{
-    Array, ArrayRef,
-    builder::{Float64Builder, Int64Builder, StringBuilder},
-};
-use arrow_cast::cast;
-use arrow_schema::DataType;
-use std::sync::Arc;
+use super::{Accumulator, Aggregates, ArgColumn, Held, Kept, Reading};
 use tidemill_flow::OperatorError;
 
 /// Accumulators by group.
@@ -210,54 +204,64 @@ impl Cells {
         Ok(())
     }
 
-    /// Results of these groups, in this order, to the builders of a lane.
+    /// Results of these groups, in this order, to the columns of a lane.
     pub(crate) fn read(
         &mut self,
         plan: &Aggregates,
         groups: impl Iterator<Item = usize> + Clone,
         out: &mut Results,
     ) {
-        for (column, builder) in plan.results.iter().zip(&mut out.builders) {
+        for (column, to) in plan.results.iter().zip(&mut out.columns) {
             let it = &plan.accumulators[column.accumulator];
-            for group in groups.clone() {
-                self.read_one(it, column.reading, group, builder);
+            if is_side(it.kept) {
+                read_side(&mut self.sides[it.place], column.reading, groups.clone(), to);
+            } else {
+                let words = |group: usize| &self.words[group * self.stride + it.place..];
+                read_words(column.reading, groups.clone().map(words), to);
             }
         }
     }
+}
 
-    fn read_one(&mut self, it: &Accumulator, reading: Reading, group: usize, to: &mut Builder) {
-        if is_side(it.kept) {
-            let side = &mut self.sides[it.place];
-            match (to, reading) {
-                (Builder::Int(to), _) => to.append_value(side.count(group)),
-                (Builder::Text(to), _) => to.append_option(side.text(group)),
-                (Builder::Float(to), Reading::Quantile(q)) => {
-                    to.append_option(side.quantile(group, q));
-                }
-                (Builder::Float(to), _) => to.append_null(),
-            }
-            return;
+fn read_side(
+    side: &mut Side,
+    reading: Reading,
+    groups: impl Iterator<Item = usize>,
+    to: &mut Column,
+) {
+    match (to, reading) {
+        (Column::Int(to), _) => groups.for_each(|group| to.push(side.count(group))),
+        (Column::Text(to), _) => groups.for_each(|group| to.append_option(side.text(group))),
+        (Column::Float(to), Reading::Quantile(q)) => {
+            groups.for_each(|group| to.push_option(side.quantile(group, q)));
         }
-        let words = &self.words[group * self.stride + it.place..];
-        match (to, reading) {
-            (Builder::Int(to), Reading::Count) => to.append_value(words[0] as i64),
-            (Builder::Int(to), _) => {
-                to.append_option((words[0] > 0).then(|| words[1] as i64));
+        (Column::Float(to), _) => groups.for_each(|_| to.push_option(None)),
+    }
+}
+
+/// One loop for each kind of result, so that no loop has a branch on it.
+fn read_words<'a>(
+    reading: Reading,
+    words: impl Iterator<Item = &'a [u64]> + Clone,
+    to: &mut Column,
+) {
+    match (to, reading) {
+        (Column::Int(to), Reading::Count) => to.extend(words.map(|it| Some(it[0] as i64))),
+        (Column::Int(to), _) => to.extend(words.map(|it| (it[0] > 0).then(|| it[1] as i64))),
+        (Column::Float(to), Reading::Variance { sample, root }) => {
+            let less = u64::from(sample);
+            let variance =
+                |it: &[u64]| (it[0] > less).then(|| f64::from_bits(it[2]) / (it[0] - less) as f64);
+            if root {
+                to.extend(words.map(|it| variance(it).map(f64::sqrt)));
+            } else {
+                to.extend(words.map(variance));
             }
-            (Builder::Float(to), Reading::Mean) => {
-                to.append_option((words[0] > 0).then(|| f64::from_bits(words[1])));
-            }
-            (Builder::Float(to), Reading::Variance { sample, root }) => {
-                let less = u64::from(sample);
-                let variance =
-                    (words[0] > less).then(|| f64::from_bits(words[2]) / (words[0] - less) as f64);
-                to.append_option(variance.map(|it| if root { it.sqrt() } else { it }));
-            }
-            (Builder::Float(to), _) => {
-                to.append_option((words[0] > 0).then(|| f64::from_bits(words[1])));
-            }
-            (Builder::Text(to), _) => to.append_null(),
         }
+        (Column::Float(to), _) => {
+            to.extend(words.map(|it| (it[0] > 0).then(|| f64::from_bits(it[1]))));
+        }
+        (Column::Text(to), _) => words.for_each(|_| to.append_null()),
     }
 }
 
@@ -384,45 +388,4 @@ fn merge_moments(to: &mut [u64], from: &[u64]) {
     to[1] = (mean_a + distance * b / n).to_bits();
     let m2 = f64::from_bits(to[2]) + f64::from_bits(from[2]) + distance * distance * a * b / n;
     to[2] = m2.to_bits();
-}
-
-/// Builders of the result columns.
-#[derive(Debug)]
-pub(crate) struct Results {
-    builders: Vec<Builder>,
-}
-
-#[derive(Debug)]
-enum Builder {
-    Int(Int64Builder),
-    Float(Float64Builder),
-    Text(StringBuilder),
-}
-
-impl Results {
-    pub(crate) fn new(plan: &Aggregates) -> Self {
-        let builder = |data_type: &DataType| match numbers::held(data_type) {
-            Some(Held::Float) => Builder::Float(Float64Builder::new()),
-            Some(Held::Text) => Builder::Text(StringBuilder::new()),
-            Some(Held::Int) | None => Builder::Int(Int64Builder::new()),
-        };
-        Self { builders: plan.results.iter().map(|it| builder(&it.data_type)).collect() }
-    }
-
-    /// The columns built so far, as the plan's types.
-    pub(crate) fn finish(&mut self, plan: &Aggregates) -> Result<Vec<ArrayRef>, OperatorError> {
-        let columns = self.builders.iter_mut().zip(&plan.results).map(|(builder, column)| {
-            let array: ArrayRef = match builder {
-                Builder::Int(it) => return numbers::from_ints(it.finish(), &column.data_type),
-                Builder::Float(it) => Arc::new(it.finish()),
-                Builder::Text(it) => Arc::new(it.finish()),
-            };
-            if array.data_type() == &column.data_type {
-                Ok(array)
-            } else {
-                cast(&array, &column.data_type).map_err(crate::transform::arrow_error)
-            }
-        });
-        columns.collect()
-    }
 }

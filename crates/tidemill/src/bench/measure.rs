@@ -107,6 +107,11 @@ impl Meter {
         }
     }
 
+    /// Begins the latencies anew.
+    pub(crate) fn forget_latency(&self) {
+        self.latency_us.lock().expect("no panic while held").reset();
+    }
+
     pub(crate) fn measuring(&self, on: bool) {
         self.measuring.store(on, Relaxed);
     }

@@ -67,7 +67,7 @@ impl MessagesSlice {
     /// falls behind does not hide it.
     fn stamp(&self) -> u64 {
         match self.rate {
-            Some(rate) => self.start_us + (self.sequence as f64 / rate * 1e6) as u64,
+            Some(rate) => self.start_us.saturating_add((self.sequence as f64 / rate * 1e6) as u64),
             None => self.meter.now_us(),
         }
     }
@@ -95,7 +95,8 @@ impl Source for MessagesSlice {
         let count = self.due(most);
         if count == 0 {
             let rate = self.rate.unwrap_or(1.0);
-            let next_us = self.start_us + ((self.sequence + 1) as f64 / rate * 1e6) as u64;
+            let after_us = ((self.sequence + 1) as f64 / rate * 1e6) as u64;
+            let next_us = self.start_us.saturating_add(after_us);
             return Ok(Read::Idle { until: Some(next_us.max(self.meter.now_us())) });
         }
         let mut rows = self.pool.take();

@@ -67,4 +67,41 @@ proptest! {
         });
         prop_assert_eq!(credit.waiting_bytes(), 0);
     }
+
+    /// What waits never exceeds the high watermark and one cycle of each writer, however the
+    /// threads meet: a release must not open a link that was filled meanwhile.
+    #[test]
+    fn no_writer_is_more_than_a_cycle_over(
+        writers in 1_u64..4,
+        high in 1_u64..40,
+        low in 0_u64..40,
+        bytes in 1_u64..20,
+    ) {
+        const CYCLES: u64 = 300;
+        let credit: Credit<u64> = Credit::new(high, low);
+        let most = AtomicU64::new(0);
+        let taken = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for writer in 0..writers {
+                let (credit, most) = (&credit, &most);
+                scope.spawn(move || for _ in 0..CYCLES {
+                    while !credit.may_begin(|| writer) {
+                        std::thread::yield_now();
+                    }
+                    credit.add(bytes);
+                    most.fetch_max(credit.waiting_bytes(), Ordering::Relaxed);
+                });
+            }
+            while taken.load(Ordering::Relaxed) < writers * CYCLES {
+                if credit.waiting_bytes() >= bytes {
+                    credit.release(bytes);
+                    taken.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        prop_assert!(most.into_inner() <= high + writers * bytes);
+        prop_assert!(credit.may_begin(|| 0), "what is drained takes a new cycle");
+    }
 }

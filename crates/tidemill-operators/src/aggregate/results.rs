@@ -1,0 +1,91 @@
+//! The result columns of aggregates on their way out.
+
+use super::{Aggregates, Held, numbers};
+use arrow_array::{
+    ArrayRef, ArrowPrimitiveType, PrimitiveArray,
+    builder::StringBuilder,
+    types::{Float64Type, Int64Type},
+};
+use arrow_buffer::NullBufferBuilder;
+use arrow_cast::cast;
+use arrow_schema::DataType;
+use std::sync::Arc;
+use tidemill_flow::OperatorError;
+
+/// One column a result.
+#[derive(Debug)]
+pub(crate) struct Results {
+    pub(super) columns: Vec<Column>,
+}
+
+/// A column that grows.
+#[derive(Debug)]
+pub(super) enum Column {
+    Int(Values<Int64Type>),
+    Float(Values<Float64Type>),
+    Text(StringBuilder),
+}
+
+/// Numbers, some of them null. Memory is taken for as many as come at once, not by doubling.
+#[derive(Debug)]
+pub(super) struct Values<T: ArrowPrimitiveType> {
+    values: Vec<T::Native>,
+    nulls: NullBufferBuilder,
+}
+
+impl<T: ArrowPrimitiveType> Default for Values<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), nulls: NullBufferBuilder::new(0) }
+    }
+}
+
+impl<T: ArrowPrimitiveType> Values<T> {
+    #[inline]
+    pub(super) fn push(&mut self, value: T::Native) {
+        self.values.push(value);
+        self.nulls.append_non_null();
+    }
+
+    #[inline]
+    pub(super) fn push_option(&mut self, value: Option<T::Native>) {
+        self.values.push(value.unwrap_or_default());
+        self.nulls.append(value.is_some());
+    }
+
+    pub(super) fn extend(&mut self, values: impl Iterator<Item = Option<T::Native>>) {
+        self.values.reserve(values.size_hint().0);
+        values.for_each(|value| self.push_option(value));
+    }
+
+    fn finish(&mut self) -> PrimitiveArray<T> {
+        PrimitiveArray::new(std::mem::take(&mut self.values).into(), self.nulls.finish())
+    }
+}
+
+impl Results {
+    pub(crate) fn new(plan: &Aggregates) -> Self {
+        let column = |data_type: &DataType| match numbers::held(data_type) {
+            Some(Held::Float) => Column::Float(Values::default()),
+            Some(Held::Text) => Column::Text(StringBuilder::new()),
+            Some(Held::Int) | None => Column::Int(Values::default()),
+        };
+        Self { columns: plan.results.iter().map(|it| column(&it.data_type)).collect() }
+    }
+
+    /// The columns built so far, as the plan's types.
+    pub(crate) fn finish(&mut self, plan: &Aggregates) -> Result<Vec<ArrayRef>, OperatorError> {
+        let columns = self.columns.iter_mut().zip(&plan.results).map(|(column, result)| {
+            let array: ArrayRef = match column {
+                Column::Int(it) => return numbers::from_ints(it.finish(), &result.data_type),
+                Column::Float(it) => Arc::new(it.finish()),
+                Column::Text(it) => Arc::new(it.finish()),
+            };
+            if array.data_type() == &result.data_type {
+                Ok(array)
+            } else {
+                cast(&array, &result.data_type).map_err(crate::transform::arrow_error)
+            }
+        });
+        columns.collect()
+    }
+}
