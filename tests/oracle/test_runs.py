@@ -58,7 +58,8 @@ def test_the_same_bytes_whatever_the_threads(mill):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_same_bytes_after_kills(mill, seed):
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["kill", "stop"])
+def test_the_same_bytes_after_interruptions(mill, how, seed):
     mill.write(STAGES, SINKS, INPUTS, HEAD)
     began = time.monotonic()
     mill.run("--data", "undisturbed")
@@ -66,36 +67,38 @@ def test_the_same_bytes_after_kills(mill, seed):
     expected = digests(mill)
 
     chance = random.Random(seed)
-    kills = 0
-    while kills == 0:
+    times = 0
+    while times == 0:
         clear(mill)
-        shutil.rmtree(mill.folder / "killed", ignore_errors=True)
-        kills = run_with_kills(mill, lambda: chance.uniform(0.02, 1) * seconds)
-        # A run that was too quick to be killed begins anew with less time.
+        shutil.rmtree(mill.folder / "interrupted", ignore_errors=True)
+        times = run_interrupted(mill, how, lambda: chance.uniform(0.02, 1) * seconds)
+        # A run that was too quick to be interrupted begins anew with less time.
         seconds /= 2
-    assert digests(mill) == expected, f"after {kills} kills"
+    assert digests(mill) == expected, f"after {times} interruptions"
 
 
-def run_with_kills(mill, patience):
-    """Runs the job to its end, through up to four kills; returns how many there were."""
-    kills = runs = 0
+def run_interrupted(mill, how, patience):
+    """Runs the job to its end, through up to four interruptions; returns how many there were."""
+    times = runs = 0
     while True:
         more = ["--resume"] if runs else []
         runs += 1
         process = subprocess.Popen(
-            mill.command("--quiet", "--data", "killed", *more), cwd=mill.folder,
+            mill.command("--quiet", "--data", "interrupted", *more), cwd=mill.folder,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
-            # After some kills the job is left in peace, so that the test ends.
-            output, _ = process.communicate(timeout=patience() if kills < 4 else 60)
+            # After some interruptions the job is left in peace, so that the test ends.
+            output, _ = process.communicate(timeout=patience() if times < 4 else 60)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            kills += 1
-            assert kills <= 4, f"run {runs} did not end"
+            process.send_signal(how)
+            output, _ = process.communicate(timeout=60)
+            times += 1
+            assert times <= 4, f"run {runs} did not end"
+            # A stop may come before the job listens, or when it has ended already.
+            assert process.returncode in (-how, 0, 130), f"run {runs}: exit {process.returncode}\n{output}"
             continue
         assert process.returncode == 0, f"run {runs}: exit {process.returncode}\n{output}"
-        return kills
+        return times
 
 
 BAD = [

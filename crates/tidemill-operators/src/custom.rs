@@ -48,7 +48,7 @@ pub use batch::{PerBatch, per_batch};
 pub use bytes::{PerRecordBytes, per_record_bytes};
 pub use emit::{Emit, RowWriter, Value};
 pub use keyed::{Keyed, KeyedRecord, SliceInput, SliceRows, keyed, keyed_record, per_record};
-pub use record::Record;
+pub use record::{Record, read_records};
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use std::sync::Arc;

@@ -98,11 +98,9 @@ impl Default for CycleSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BufferSpec {
-    /// An outgoing buffer is flushed when it holds this many bytes (default 256KiB).
+    /// An outgoing buffer holds at most this many bytes (default 256KiB). It leaves with the end of
+    /// its cycle, so a cycle's time is the timer.
     pub bytes: ByteSize,
-    /// … or when its first record is this old (default: the cycle's time).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timer: Option<Span>,
     /// A link takes no new cycle once this many bytes wait on it (default 16MiB).
     pub high_watermark: ByteSize,
     /// … until no more than this many bytes wait on it (default 8MiB).
@@ -113,7 +111,6 @@ impl Default for BufferSpec {
     fn default() -> Self {
         Self {
             bytes: ByteSize(256 << 10),
-            timer: None,
             high_watermark: ByteSize(16 << 20),
             low_watermark: ByteSize(8 << 20),
         }

@@ -17,12 +17,14 @@
 //! such as `"1 hour"` for a time, is reported when the job starts.
 
 mod collect;
+mod generated;
 mod source;
 mod stage;
 #[cfg(test)]
 mod tests;
 
 pub use collect::{Collected, collected};
+pub use generated::Generated;
 pub use source::{File, SourceOf};
 pub use stage::{Names, SinkOf, Stage, from, join, join_table};
 
@@ -37,7 +39,6 @@ use tidemill_node::{Descriptor, Problem, Refused, Registry};
 use tidemill_types::job::{Delivery, JobSpec, Named};
 
 /// Why a job did not run to its end.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum JobFailure {
     /// The job was refused before anything started.
@@ -55,6 +56,13 @@ impl std::fmt::Display for JobFailure {
             Self::Start(error) => error.fmt(f),
             Self::Failed(error) => error.fmt(f),
         }
+    }
+}
+
+/// The same text, because it is what `fn main() -> Result<(), JobFailure>` prints.
+impl std::fmt::Debug for JobFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
     }
 }
 
@@ -96,7 +104,8 @@ impl Job {
         }
     }
 
-    /// Adds a source: a [`File`], or a `SourceFactory` of the program in an `Arc`.
+    /// Adds a source: a [`File`], records that the program makes ([`Generated`]), or a
+    /// [`SourceFactory`](tidemill_flow::SourceFactory) of the program in an `Arc`.
     pub fn source(mut self, name: impl Into<String>, source: impl Into<SourceOf>) -> Self {
         let name = name.into();
         let source: SourceOf = source.into();

@@ -1,13 +1,22 @@
 //! Tidemill as a library: jobs in code, run on a node inside the program.
 //!
-//! Modules: [`builder`] (read this first), [`alloc`].
+//! Modules: [`builder`] (read this first), [`custom`] (operators of the program), [`arrow`],
+//! [`flow`] (sources and sinks of the program), [`alloc`]. Examples are in `examples/`.
 
 pub mod alloc;
 pub mod builder;
 
 pub use builder::{
-    Collected, File, Job, JobFailure, Names, SinkOf, SourceOf, Stage, collected, from, join,
-    join_table,
+    Collected, File, Generated, Job, JobFailure, Names, SinkOf, SourceOf, Stage, collected, from,
+    join, join_table,
 };
+pub use tidemill_flow::{self as flow, JobHandle, OperatorError, Progress};
 pub use tidemill_operators::custom;
-pub use tidemill_types::job::{Delivery, Format};
+pub use tidemill_types::job::{Delivery, Format, JoinKind, PartitionSpec};
+pub use tidemill_types::{Micros, Span};
+
+/// Apache Arrow, in the version that batches and schemas of operators and sources are made of.
+pub mod arrow {
+    pub use arrow_array as array;
+    pub use arrow_schema as schema;
+}

@@ -1,5 +1,5 @@
 //! A sink that writes rows to a stream of bytes, such as standard output. What is written cannot
-//! be taken back: after a restart the rows of uncommitted cycles, and only they, come again.
+//! be taken back or marked: a job that resumes writes all its rows there again.
 
 use super::Pending;
 use super::encode::RowEncoder;

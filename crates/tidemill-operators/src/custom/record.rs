@@ -100,6 +100,19 @@ impl<'a> Columns<'a> {
     }
 }
 
+/// Calls `each` with every record of a batch, in order, and gathers what it gives: for programs
+/// that read the results of a job.
+///
+/// # Errors
+/// The first error of `each`, such as that of a column that is not there.
+pub fn read_records<T>(
+    batch: &RecordBatch,
+    mut each: impl FnMut(&Record<'_>) -> Result<T, OperatorError>,
+) -> Result<Vec<T>, OperatorError> {
+    let columns = Columns::new(batch);
+    (0..batch.num_rows()).map(|row| each(&columns.record(row))).collect()
+}
+
 impl<'a> Record<'a> {
     /// A whole number of any width.
     ///

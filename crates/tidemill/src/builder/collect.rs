@@ -3,11 +3,17 @@
 //! Rows show only once their cycle is committed.
 
 use arrow_array::RecordBatch;
-use std::sync::{Arc, Mutex, PoisonError};
-use tidemill_flow::{Block, Sink, SinkError, TIME_COLUMN};
-use tidemill_types::Cycle;
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+use tidemill_flow::{Block, OperatorError, Payload, Sink, SinkError, TIME_COLUMN};
+use tidemill_node::preview::Preview;
+use tidemill_operators::custom::{Record, read_records};
+use tidemill_types::{Cycle, SliceId};
 
-/// The rows that a [`collected`] sink has committed.
+/// The rows that a [`collected`] sink has committed. Shown as text it is a table of all of them.
 #[derive(Clone, Debug, Default)]
 pub struct Collected(Arc<Mutex<Vec<RecordBatch>>>);
 
@@ -23,6 +29,47 @@ impl Collected {
     pub fn rows(&self) -> usize {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         held.iter().map(RecordBatch::num_rows).sum()
+    }
+
+    /// Reads every row so far, in order:
+    /// `words.read(|row| Ok((row.str("word")?.map(str::to_owned), row.i64("n")?)))`.
+    ///
+    /// # Errors
+    /// The first error of `each`: there is no such column, or it is of another type.
+    pub fn read<T>(
+        &self,
+        mut each: impl FnMut(&Record<'_>) -> Result<T, OperatorError>,
+    ) -> Result<Vec<T>, OperatorError> {
+        let mut all = Vec::new();
+        for batch in self.batches() {
+            all.extend(read_records(&batch, &mut each)?);
+        }
+        Ok(all)
+    }
+}
+
+/// A table with a head, or `no rows`.
+impl fmt::Display for Collected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let batches = self.batches();
+        let Some(first) = batches.first() else { return f.write_str("no rows") };
+        let preview = Preview::new("", "", &first.schema(), self.rows());
+        let mut keep = preview.sink(None);
+        for batch in batches {
+            let block = Block::whole(Payload::Arrow(batch), SliceId(0));
+            keep.write(Cycle::FIRST, &[Arc::new(block)]).map_err(|_| fmt::Error)?;
+        }
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_FULL_CONDENSED);
+        table.set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(&preview.columns);
+        for row in preview.rows() {
+            table.add_row(row.iter().zip(&preview.numeric).map(|(text, numeric)| {
+                let side = if *numeric { CellAlignment::Right } else { CellAlignment::Left };
+                Cell::new(text.as_deref().unwrap_or("null")).set_alignment(side)
+            }));
+        }
+        table.fmt(f)
     }
 }
 

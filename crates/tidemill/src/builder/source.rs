@@ -5,7 +5,8 @@ use tidemill_flow::SourceFactory;
 use tidemill_node::Problem;
 use tidemill_types::job::{FileSourceSpec, Format, Named, SourceSpec, TimeSpec};
 
-/// What a source of a job reads: made from a [`File`], or from a `SourceFactory` in an `Arc`.
+/// What a source of a job reads: made from a [`File`], from [`Generated`](super::Generated)
+/// records, or from a `SourceFactory` in an `Arc`.
 #[must_use]
 pub struct SourceOf {
     pub(super) spec: SourceSpec,

@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use tidemill_env::World;
 use tidemill_flow::{JobHandle, RunOptions, engine};
 use tidemill_node::plan::{PlanOptions, Planned, plan};
-use tidemill_node::{Descriptor, Registry};
+use tidemill_node::{Descriptor, Problem, Refused, Registry};
+use tidemill_types::job::Delivery;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArguments {
@@ -21,7 +22,8 @@ pub(super) struct RunArguments {
     /// The job's folder: its ledger, and its dead letters if no sink takes them.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Goes on where an earlier run with the same folder stopped.
+    /// Goes on where an earlier run with the same folder stopped. Rows on standard output come
+    /// again.
     #[arg(long, requires = "data")]
     resume: bool,
     /// Progress and summary as JSON, one object a line.
@@ -46,6 +48,12 @@ const LOOK_US_MAX: u64 = 20_000;
 pub(super) fn run(arguments: &RunArguments) -> u8 {
     let world = World::real();
     let prepared = load::load(&arguments.job).and_then(|descriptor| {
+        if arguments.resume && descriptor.spec.delivery != Delivery::ExactlyOnce {
+            let message = "a job without a ledger cannot resume";
+            let problem = Problem::new(["delivery"], message);
+            let problem = problem.expected("`exactly-once`, or a run without `--resume`");
+            return Err(Refused(vec![descriptor.locate(problem)]));
+        }
         let planned = plan(&descriptor, &options(arguments), &world, &Registry::default())?;
         Ok((descriptor, planned))
     });

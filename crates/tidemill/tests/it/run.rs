@@ -132,6 +132,16 @@ fn bad_records_become_dead_letters_and_the_job_goes_on() {
 }
 
 #[test]
+fn a_job_without_a_ledger_does_not_resume() {
+    let house = house();
+    let job = house.read("job.yaml").replace("name:", "delivery: at-least-once\nname:");
+    house.write("job.yaml", &job);
+    let ran = house.run(&["run", "job.yaml", "--data", "data", "--resume"]).ends_with(2);
+    assert!(ran.stderr().contains("a job without a ledger cannot resume"), "{}", ran.stderr());
+    assert!(ran.stderr().contains("job.yaml:"), "{}", ran.stderr());
+}
+
+#[test]
 fn a_table_is_joined_whole_before_the_stream_begins() {
     let house = house();
     house.write("names.csv", "code,name\nAA,American\nDL,Delta\n");
