@@ -15,6 +15,7 @@ const SYNCHRONOUS: &[&str] = &[
     "tidemill-types",
     "tidemill-wire",
     "tidemill-env",
+    "tidemill-log",
     "tidemill-flow",
     "tidemill-operators",
     "tidemill-connectors",

@@ -1,0 +1,283 @@
+//! Appending: a checked chunk gets its offset and goes to the end of an active group's segment.
+//!
+//! Nothing changes unless space for the chunk is reserved first: so a full disk is an error that
+//! leaves everything as it was, and the next append may succeed.
+
+use crate::{
+    chunk::{ChunkHead, stamp},
+    error::AppendError,
+    format::{ChunkRef, DATA_START, REF_BYTES, entry_bytes},
+    options::Fsync,
+    progress::OnDurable,
+    segment::Segment,
+    shared::{is_full, with_room},
+    streamlet::Streamlet,
+};
+use bytes::Bytes;
+use std::{
+    io,
+    sync::{Arc, Condvar, Mutex, PoisonError, atomic::Ordering},
+};
+
+/// The first reservation of a segment; it doubles until the segment is as long as it may be.
+const RESERVE_FIRST: u64 = 256 << 10;
+
+/// The open end of one of a streamlet's active groups.
+#[derive(Default)]
+pub(crate) struct Slot {
+    pub(crate) open: Option<Arc<Segment>>,
+    /// Maintenance rounds since the last append.
+    pub(crate) idle_rounds: u32,
+}
+
+/// What else an append says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AppendHow {
+    /// Chunks of one lane keep their order on their way to a group: the lane picks the active
+    /// group. Use the producer id, or something that stands for the connection if it has none.
+    pub lane: u64,
+    /// Stamped into the chunk. 0 on a single node.
+    pub leader_epoch: i32,
+}
+
+/// An append that has its offsets. It counts (is acknowledged, is visible) when
+/// [`Self::on_durable`] or [`Self::wait`] says so.
+#[must_use = "an append counts when `on_durable` or `wait` says so"]
+#[derive(Debug)]
+pub struct Append {
+    streamlet: Arc<Streamlet>,
+    /// Offset of the chunk's first record.
+    pub base_offset: i64,
+    /// Offset of the chunk's last record.
+    pub last_offset: i64,
+    /// The group it went to.
+    pub group: u64,
+    /// The segment in the group.
+    pub segment: u32,
+    /// Where in the segment's file its reference stands: with group and segment, its native
+    /// offset.
+    pub position: u64,
+}
+
+impl Append {
+    /// Calls back once: when the chunk counts within the stream's durability, or when it is known
+    /// that it will not. May call at once, on this thread; else a sync thread or another append's
+    /// thread calls. The callback must be quick and must not block.
+    pub fn on_durable(self, notice: OnDurable) {
+        self.streamlet.register(self.base_offset, notice);
+    }
+
+    /// Waits until the chunk counts. Blocks for ever if nobody syncs
+    /// ([`crate::LogOptions::sync_threads`] is 0).
+    ///
+    /// # Errors
+    /// It will not count: the streamlet failed, or the log was closed.
+    pub fn wait(self) -> Result<(), AppendError> {
+        let cell = Arc::new((Mutex::new(None), Condvar::new()));
+        let tell = Arc::clone(&cell);
+        self.on_durable(Box::new(move |outcome| {
+            *tell.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+            tell.1.notify_one();
+        }));
+        let mut outcome = cell.0.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(outcome) = outcome.take() {
+                return outcome;
+            }
+            outcome = cell.1.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// An error of the disk, as an append's.
+fn disk_error(error: io::Error) -> AppendError {
+    if is_full(&error) {
+        AppendError::Full(Arc::new(error))
+    } else {
+        AppendError::Disk(Arc::new(error))
+    }
+}
+
+impl Streamlet {
+    /// Appends one chunk. Its base offset and leader epoch are stamped into `chunk`, its other
+    /// bytes are stored as they are. Returns when it is written (not synced).
+    ///
+    /// Appends of one lane are stored in the order of the calls; calls of different lanes run in
+    /// parallel when the stream has several active groups.
+    ///
+    /// # Errors
+    /// The chunk is refused, there is no room, or the disk failed; see [`AppendError`] for what
+    /// that means for what was appended before.
+    pub fn append(
+        self: &Arc<Self>,
+        chunk: &mut [u8],
+        how: AppendHow,
+    ) -> Result<Append, AppendError> {
+        let mut head = ChunkHead::check(chunk)?;
+        let (max, segment_bytes) = {
+            let spec = self.stream.spec.read().unwrap_or_else(PoisonError::into_inner);
+            (spec.max_chunk_bytes.0, spec.segment_bytes.0)
+        };
+        if chunk.len() as u64 > max {
+            return Err(AppendError::TooLarge { bytes: chunk.len(), max });
+        }
+        let (slot, alone) = self.slot(how.lane);
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = self.progress().failed() {
+            return Err(error.clone());
+        }
+        if self.shared.is_closed() {
+            return Err(AppendError::Closed);
+        }
+        let need = entry_bytes(chunk.len());
+        let segment = self.room(&mut slot, need, segment_bytes).map_err(disk_error)?;
+        slot.idle_rounds = 0;
+        let count = i64::from(head.record_count);
+        let base = self.progress().take(count)?;
+        head.base_offset = base;
+        head.leader_epoch = how.leader_epoch;
+        stamp(chunk, base, how.leader_epoch);
+        match self.write(&segment, &head, chunk) {
+            Ok(position) => Ok(Append {
+                streamlet: Arc::clone(self),
+                base_offset: base,
+                last_offset: base + count - 1,
+                group: segment.key.group,
+                segment: segment.key.index,
+                position,
+            }),
+            Err(error) => Err(self.undo(&segment, base, alone, error)),
+        }
+    }
+
+    /// The slot of a lane, and whether it is the only one.
+    fn slot(&self, lane: u64) -> (Arc<Mutex<Slot>>, bool) {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let index = (lane % slots.len() as u64) as usize;
+        (Arc::clone(&slots[index]), slots.len() == 1)
+    }
+
+    /// The open segment of a slot, with reserved space for so many more bytes.
+    fn room(
+        self: &Arc<Self>,
+        slot: &mut Slot,
+        need: u64,
+        segment_bytes: u64,
+    ) -> io::Result<Arc<Segment>> {
+        let disk = &*self.shared.world.disk;
+        if let Some(segment) = &slot.open {
+            let (written, reserved, file_open) = {
+                let state = segment.state();
+                (state.written, state.reserved, state.file.is_some())
+            };
+            if written == DATA_START || written + need <= segment_bytes {
+                if written + need > reserved || !file_open {
+                    let file = segment.file(disk)?;
+                    let doubled = (reserved * 2).min(segment_bytes).max(written + need);
+                    with_room(&self.shared, || file.reserve(doubled))?;
+                    segment.state().reserved = doubled.max(reserved);
+                }
+                return Ok(Arc::clone(segment));
+            }
+        }
+        let (group, index) = match slot.open.as_ref().map(|it| it.key) {
+            Some(key) if key.index + 1 < self.shared.options.group_segments => {
+                (key.group, key.index + 1)
+            }
+            _ => (self.next_group.fetch_add(1, Ordering::SeqCst), 0),
+        };
+        let key = self.next_key(group, index);
+        let reserve = RESERVE_FIRST.min(segment_bytes).max(DATA_START + need);
+        let made = with_room(&self.shared, || {
+            self.shared.make_segment(key, self.folder(), &self.stream.name, reserve)
+        })?;
+        let made = Arc::new(made);
+        if let Some(full) = slot.open.replace(Arc::clone(&made)) {
+            self.seal(&full);
+        }
+        Ok(made)
+    }
+
+    /// A segment gets no more chunks; its seal is written once all of it is durable.
+    pub(crate) fn seal(self: &Arc<Self>, segment: &Arc<Segment>) {
+        segment.seal();
+        self.sync_soon(segment);
+    }
+
+    fn sync_soon(self: &Arc<Self>, segment: &Arc<Segment>) {
+        if segment.enqueue() {
+            self.shared.committer.push((Arc::clone(self), Arc::clone(segment)));
+        }
+    }
+
+    /// Writes a stamped chunk at the end of a segment: where its reference stands.
+    fn write(
+        self: &Arc<Self>,
+        segment: &Arc<Segment>,
+        head: &ChunkHead,
+        chunk: &[u8],
+    ) -> io::Result<u64> {
+        let (position, durable) = {
+            let state = segment.state();
+            (state.written, state.durable)
+        };
+        let reference = ChunkRef::of(head, self.shared.now_s(), durable, self.floor());
+        let mut entry = Vec::with_capacity(reference.entry_bytes() as usize);
+        entry.extend_from_slice(&reference.encode(&segment.key, position));
+        entry.extend_from_slice(chunk);
+        entry.resize(reference.entry_bytes() as usize, 0);
+        segment.file(&*self.shared.world.disk)?.write_at(position, &entry)?;
+        let entry = Bytes::from(entry);
+        let base = reference.base;
+        let bytes = entry.len() as u64;
+        let fsync = self.fsync();
+        let waits = fsync == Fsync::Always;
+        segment.wrote(reference, entry.slice(REF_BYTES..REF_BYTES + chunk.len()), waits);
+        if position == DATA_START {
+            self.add_segment(segment);
+        }
+        self.shared.memory.keep(segment, bytes);
+        match fsync {
+            Fsync::Always => self.sync_soon(segment),
+            Fsync::Every(span) => {
+                self.land([base]);
+                if segment.enqueue() {
+                    let now = self.shared.world.clock.monotonic_micros();
+                    let due = now.saturating_add(u64::try_from(span.0).unwrap_or(0));
+                    self.shared.committer.push_later(due, (Arc::clone(self), Arc::clone(segment)));
+                }
+            }
+            Fsync::Os => self.land([base]),
+        }
+        Ok(position)
+    }
+
+    /// A write failed: part of it may be in the file. If this chunk's offsets are the last taken
+    /// and no other group could use them, nothing has happened once its reference is wiped out;
+    /// else the streamlet fails.
+    fn undo(&self, segment: &Segment, base: i64, alone: bool, error: io::Error) -> AppendError {
+        let wiped = || {
+            let file = segment.file(&*self.shared.world.disk)?;
+            let position = segment.state().written;
+            file.write_at(position, &[0; REF_BYTES])
+        };
+        if alone && wiped().is_ok() && self.progress().give_back(base) {
+            return disk_error(error);
+        }
+        self.fail(&format!("write to {} failed: {error}", segment.path.display()));
+        self.progress().failed().cloned().unwrap_or_else(|| disk_error(error))
+    }
+
+    /// From now on so many groups are appended to at once. Groups beyond them end here.
+    pub(crate) fn set_active_groups(self: &Arc<Self>, count: u32) {
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let count = count.max(1) as usize;
+        let gone = if count < slots.len() { slots.split_off(count) } else { Vec::new() };
+        slots.resize_with(count, Arc::default);
+        drop(slots);
+        for slot in gone {
+            let open = slot.lock().unwrap_or_else(PoisonError::into_inner).open.take();
+            open.iter().for_each(|segment| self.seal(segment));
+        }
+    }
+}

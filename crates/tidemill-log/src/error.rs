@@ -1,0 +1,139 @@
+//! What can go wrong, one enum per operation, with what the caller needs to answer.
+
+use crate::{chunk::ChunkError, ids::SegmentKey};
+use std::{io, path::PathBuf, sync::Arc};
+
+/// Why a log or a stream could not be opened, made, changed or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The disk failed.
+    #[error("{path}: {error}")]
+    Disk {
+        /// Where.
+        path: PathBuf,
+        /// What it said.
+        error: io::Error,
+    },
+    /// Another process has this folder open.
+    #[error("{0} is in use by another process: stop it, or choose another data folder")]
+    InUse(PathBuf),
+    /// The folder's own metadata are damaged.
+    #[error("{path} is damaged: {why}. Nothing was changed; restore it from {path}.old or a copy")]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The name is not one a stream may have.
+    #[error("`{0}` cannot be the name of a stream: use 1 to 249 of a-z A-Z 0-9 . _ -")]
+    Name(String),
+    /// There is such a stream.
+    #[error("a stream `{0}` exists")]
+    Exists(String),
+    /// There is no such stream.
+    #[error("there is no stream `{0}`")]
+    Unknown(String),
+    /// A setting is out of bounds.
+    #[error("stream `{name}`: {why}")]
+    Spec {
+        /// The stream's name.
+        name: String,
+        /// What is wrong, and what is possible.
+        why: String,
+    },
+    /// An offset that the streamlet does not have.
+    #[error("offset {offset} is not in {start} to {end}")]
+    Offset {
+        /// What was asked for.
+        offset: i64,
+        /// The first offset there is.
+        start: i64,
+        /// The high watermark.
+        end: i64,
+    },
+    /// The log was closed.
+    #[error("the log is closed")]
+    Closed,
+}
+
+/// Why a chunk was not appended, or will not become durable.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum AppendError {
+    /// The bytes are no chunk.
+    #[error(transparent)]
+    Chunk(#[from] ChunkError),
+    /// The chunk is larger than the stream takes.
+    #[error("a chunk of {bytes} bytes: this stream takes at most {max}")]
+    TooLarge {
+        /// The chunk's length.
+        bytes: usize,
+        /// The stream's limit.
+        max: u64,
+    },
+    /// There is no room. Nothing changed; try again when there is.
+    #[error("no room on the disk: {0}")]
+    Full(Arc<io::Error>),
+    /// The disk failed before anything was written. Nothing changed.
+    #[error("the disk failed: {0}")]
+    Disk(Arc<io::Error>),
+    /// The disk failed while chunks of this streamlet were on their way to it. Chunks that were
+    /// not acknowledged may be there or not; the streamlet takes no more until the log is opened
+    /// again, and goes on serving what is durable.
+    #[error("this streamlet's disk failed and it takes no appends until a restart: {0}")]
+    Failed(Arc<str>),
+    /// The log was closed or the stream deleted.
+    #[error("the log is closed or the stream deleted")]
+    Closed,
+}
+
+/// Why data could not be read.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The offset is before the start or after the end.
+    #[error("offset {offset} is not in {start} to {end}")]
+    OutOfRange {
+        /// What was asked for.
+        offset: i64,
+        /// The first offset there is.
+        start: i64,
+        /// The high watermark.
+        end: i64,
+    },
+    /// Bytes on the disk are not what was written. They are not served; nothing is deleted.
+    #[error("{stream}: {key}: damaged at byte {position} of {path}; offset {offset} is not served")]
+    Corrupt {
+        /// The stream's name.
+        stream: Arc<str>,
+        /// Which segment.
+        key: SegmentKey,
+        /// Its file.
+        path: PathBuf,
+        /// Where in the file.
+        position: u64,
+        /// The first offset that cannot be served.
+        offset: i64,
+        /// From here on there are good data again, if it is known.
+        next: Option<i64>,
+    },
+    /// Data that were there are gone: a segment's file is missing or set aside.
+    #[error("{stream}: streamlet {streamlet}: offsets {from} to {next} are missing")]
+    Missing {
+        /// The stream's name.
+        stream: Arc<str>,
+        /// Which streamlet.
+        streamlet: u32,
+        /// The first missing offset.
+        from: i64,
+        /// The first offset after the gap.
+        next: i64,
+    },
+    /// The disk failed.
+    #[error("{path}: {error}")]
+    Disk {
+        /// Where.
+        path: PathBuf,
+        /// What it said.
+        error: Arc<io::Error>,
+    },
+}

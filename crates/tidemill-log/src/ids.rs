@@ -1,0 +1,101 @@
+//! Names and numbers of streams, groups and segments.
+//!
+//! Invariant: a name from outside never becomes a path; folders are named by the stream's id.
+
+use std::{fmt, path::PathBuf};
+
+/// A stream's id: 128 random bits, made when the stream is, never used again. Written as 32
+/// hexadecimal digits; it is a Kafka topic id as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub [u8; 16]);
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl StreamId {
+    /// Reads what `Display` writes.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.as_bytes();
+        if digits.len() != 32 || digits.iter().any(|it| !matches!(it, b'0'..=b'9' | b'a'..=b'f')) {
+            return None;
+        }
+        u128::from_str_radix(text, 16).ok().map(|number| Self(number.to_be_bytes()))
+    }
+}
+
+/// Which segment of which streamlet. Two files never have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SegmentKey {
+    /// The stream.
+    pub stream: StreamId,
+    /// The streamlet's number, from 0.
+    pub streamlet: u32,
+    /// The group's number in the streamlet, from 0.
+    pub group: u64,
+    /// The segment's number in the group, from 0.
+    pub index: u32,
+    /// Grows with each segment made by this log; says which life of a recycled file this is.
+    pub epoch: u64,
+}
+
+impl fmt::Display for SegmentKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "streamlet {} group {} segment {}", self.streamlet, self.group, self.index)
+    }
+}
+
+impl SegmentKey {
+    /// The name of the segment's file in the stream's folder.
+    pub(crate) fn file_name(&self) -> PathBuf {
+        PathBuf::from(format!("{:08x}-{:012x}-{:04x}.seg", self.streamlet, self.group, self.index))
+    }
+
+    /// Streamlet, group and index from a file's name.
+    pub(crate) fn parse_file_name(name: &str) -> Option<(u32, u64, u32)> {
+        let mut parts = name.strip_suffix(".seg")?.split('-');
+        let streamlet = u32::from_str_radix(parts.next()?, 16).ok()?;
+        let group = u64::from_str_radix(parts.next()?, 16).ok()?;
+        let index = u32::from_str_radix(parts.next()?, 16).ok()?;
+        parts.next().is_none().then_some((streamlet, group, index))
+    }
+}
+
+/// Whether a stream may have this name: 1 to 249 of `a-z A-Z 0-9 . _ -`, not `.` or `..`.
+#[must_use]
+pub fn is_stream_name(name: &str) -> bool {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=249).contains(&name.len()) && name != "." && name != ".." && name.bytes().all(good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_be_paths_are_refused() {
+        for good in ["a", "A.b_c-9", "...", &"x".repeat(249)] {
+            assert!(is_stream_name(good), "{good}");
+        }
+        for bad in ["", ".", "..", "a/b", "../x", "a\0", "ä", "a b", "a\n", &"x".repeat(250)] {
+            assert!(!is_stream_name(bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn ids_and_file_names_read_as_they_are_written() {
+        let stream = StreamId([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 250, 251, 252, 253, 254, 255]);
+        assert_eq!(StreamId::parse(&stream.to_string()), Some(stream));
+        assert_eq!(StreamId::parse("+0"), None);
+        assert_eq!(StreamId::parse(&"A".repeat(32)), None);
+        let key = SegmentKey { stream, streamlet: 70_000, group: 1 << 40, index: 70_000, epoch: 1 };
+        let name = key.file_name();
+        let parsed = SegmentKey::parse_file_name(name.to_str().unwrap());
+        assert_eq!(parsed, Some((70_000, 1 << 40, 70_000)));
+        assert_eq!(SegmentKey::parse_file_name("x.seg"), None);
+        assert_eq!(SegmentKey::parse_file_name("1-2-3-4.seg"), None);
+    }
+}

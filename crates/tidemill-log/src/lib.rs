@@ -1,0 +1,89 @@
+//! The log of one node: streams of streamlets, in segments on disk, served by offset.
+//!
+//! ```text
+//! Log ─▶ Stream (a topic) ─▶ Streamlet (a partition) ─▶ groups, Q of them active ─▶ segments
+//!                               ▲ append(chunk) ─▶ Append ─▶ on_durable / wait
+//!                               └ read(cursor, offset) ─▶ chunks, as they were appended
+//! ```
+//!
+//! # Use
+//!
+//! ```text
+//! let log = Log::open(&world, folder, LogOptions::default())?;
+//! let stream = log.create("orders", StreamSpec { streamlets: 4, ..Default::default() })?;
+//! let streamlet = stream.streamlet(0).expect("it has four");
+//! let append = streamlet.append(&mut chunk, AppendHow { lane: producer_id, leader_epoch: 0 })?;
+//! append.on_durable(Box::new(|outcome| answer(outcome)));      // or append.wait()?
+//!
+//! let mut cursor = ReadCursor::default();                       // one a consumer session
+//! let chunks = streamlet.read(&mut cursor, offset, ReadLimit::default())?;
+//! if chunks.chunks.is_empty() {
+//!     let interest = streamlet.on_data(offset, Box::new(wake)); // a long poll; drop it to forget
+//! }
+//! log.maintain(now)?;                                           // every few seconds
+//! log.close();
+//! ```
+//!
+//! A chunk is byte for byte a Kafka `RecordBatch` v2 ([`ChunkHead`]); the log stamps base offset and
+//! leader epoch into its head and never looks at its records. Everything here is synchronous:
+//! callbacks come from sync threads, or from the thread of the call that made them due, with no
+//! lock held; they must be quick and not block.
+//!
+//! # What counts
+//!
+//! An append is *acknowledged* and *visible* in the same moment: when the high watermark passes it,
+//! that is, when it and all before it in its streamlet count by the stream's [`Fsync`]. So what
+//! readers see is always a prefix of what was appended, and offsets have no gaps.
+//!
+//! # Invariants
+//!
+//! - What was acknowledged is never lost within the durability chosen, never changed or reordered.
+//! - After a crash a streamlet has a prefix of what was appended, all acknowledged chunks in it.
+//! - Nothing is served whose checksum, place or identity is wrong; damage is an error that names
+//!   stream, segment and byte, and what stands behind it can still be read.
+//! - Nothing is deleted because its metadata are missing: it is left alone and reported.
+//! - Memory: [`LogOptions::memory_bytes`], a block of [`LogOptions::read_ahead_bytes`] for each
+//!   cursor that reads old data, and about a kilobyte for each streamlet and segment.
+//!
+//! Nothing here reads a clock, opens a file or starts a thread but through [`tidemill_env`].
+//!
+//! Read the modules in this order: `chunk`, `format`, `segment`, `progress`, `streamlet`, `append`,
+//! `commit`, `read`, `recover`, `retention`, `log`. (`kera.txt` ch. 5 and 6, in one node.)
+
+mod append;
+mod chunk;
+mod commit;
+mod error;
+mod format;
+mod ids;
+mod log;
+mod memory;
+mod meta;
+mod options;
+mod progress;
+mod read;
+mod recover;
+mod report;
+mod retention;
+mod segment;
+mod shared;
+mod stream;
+mod streamlet;
+mod walk;
+
+pub use append::{Append, AppendHow};
+pub use chunk::{CHUNK_HEAD_BYTES, ChunkError, ChunkHead, Codec, crc32c, stamp, stamp_append_time};
+pub use error::{AppendError, LogError, ReadError};
+pub use ids::{SegmentKey, StreamId, is_stream_name};
+pub use log::Log;
+pub use options::{Fsync, LogOptions, Retention, StreamSpec};
+pub use progress::{OnData, OnDurable};
+pub use read::{Chunks, ReadCursor, ReadLimit};
+pub use report::Finding;
+pub use stream::Stream;
+pub use streamlet::{Interest, Streamlet};
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

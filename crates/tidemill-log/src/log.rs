@@ -1,0 +1,458 @@
+//! The log of one node: streams in a folder.
+//!
+//! ```text
+//! FOLDER ┬ lock           held while the log is open
+//!        ├ meta           how often it was opened
+//!        ├ streams/ID ┬ meta                name, settings, first offsets
+//!        │            └ STREAMLET-GROUP-SEGMENT.seg
+//!        ├ pool           emptied files, for reuse
+//!        └ aside          copies of what was cut off
+//! ```
+//!
+//! Invariant: a folder or file that metadata do not explain is left alone and reported.
+
+use crate::{
+    commit,
+    error::LogError,
+    ids::{SegmentKey, StreamId, is_stream_name},
+    meta::{self, LogMeta, StreamMeta},
+    options::{Fsync, LogOptions, StreamSpec},
+    recover::{self, SegmentFile},
+    report::Finding,
+    retention::{Trusted, trusted},
+    segment::Segment,
+    shared::{Shared, at},
+    stream::Stream,
+    streamlet::{StreamCore, Streamlet},
+};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+use tidemill_env::{DiskLock, Thread, World};
+use tidemill_types::Micros;
+
+type Streams = BTreeMap<String, Arc<Stream>>;
+
+struct Inner {
+    shared: Arc<Shared>,
+    streams_folder: PathBuf,
+    streams: RwLock<Streams>,
+    /// One change of streams at a time.
+    change: Mutex<()>,
+    findings: Vec<Finding>,
+    trusted: Mutex<Trusted>,
+    threads: Mutex<Vec<Box<dyn Thread>>>,
+    lock: Mutex<Option<Box<dyn DiskLock>>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+/// The log of one node. Clones share it.
+#[derive(Clone)]
+pub struct Log(Arc<Inner>);
+
+impl Log {
+    /// Opens the log in a folder, which is made if it is not there. Closed segments are not read;
+    /// what was open when the log stopped is scanned from its last mark.
+    ///
+    /// # Errors
+    /// Another process has it open, or the disk failed. What is damaged is no error: it is set
+    /// aside or reported when it is read; see [`Self::findings`].
+    pub fn open(world: &World, folder: &Path, options: LogOptions) -> Result<Self, LogError> {
+        let disk = &*world.disk;
+        let streams_folder = folder.join("streams");
+        let pool = folder.join("pool");
+        for path in [&streams_folder, &pool] {
+            disk.create_dir_all(path).map_err(at(path))?;
+        }
+        let lock_path = folder.join("lock");
+        let lock = disk.lock(&lock_path).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => LogError::InUse(folder.to_owned()),
+            _ => LogError::Disk { path: lock_path, error },
+        })?;
+        disk.sync_dir(folder).map_err(at(folder))?;
+        let mut findings = Vec::new();
+        let life = next_life(world, folder, &mut findings)?;
+        let threads = options.sync_threads;
+        let shared = Arc::new(Shared::new(world.clone(), options, pool, life)?);
+        let opening = Opening { shared: &shared, aside: folder.join("aside") };
+        let streams = opening.streams(&streams_folder, &mut findings)?;
+        let spawn = |index: usize| {
+            let shared = Arc::clone(&shared);
+            let body = Box::new(move || commit::run(&shared));
+            world.spawn.spawn(&format!("log-sync-{index}"), body)
+        };
+        let threads = (0..threads).map(spawn).collect();
+        Ok(Self(Arc::new(Inner {
+            shared: Arc::clone(&shared),
+            streams_folder,
+            streams: RwLock::new(streams),
+            change: Mutex::new(()),
+            findings,
+            trusted: Mutex::default(),
+            threads: Mutex::new(threads),
+            lock: Mutex::new(Some(lock)),
+        })))
+    }
+
+    /// What opening found that someone should look at.
+    #[must_use]
+    pub fn findings(&self) -> &[Finding] {
+        &self.0.findings
+    }
+
+    /// A stream by name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Arc<Stream>> {
+        self.streams().get(name).cloned()
+    }
+
+    /// A stream by id.
+    #[must_use]
+    pub fn get_by_id(&self, id: StreamId) -> Option<Arc<Stream>> {
+        self.streams().values().find(|it| it.id() == id).cloned()
+    }
+
+    /// All streams, by name.
+    #[must_use]
+    pub fn list(&self) -> Vec<Arc<Stream>> {
+        self.streams().values().cloned().collect()
+    }
+
+    fn streams(&self) -> std::sync::RwLockReadGuard<'_, Streams> {
+        self.0.streams.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a stream; it survives a power cut when this returns.
+    ///
+    /// # Errors
+    /// The name or a setting is impossible, the stream exists, or the disk failed.
+    pub fn create(&self, name: &str, spec: StreamSpec) -> Result<Arc<Stream>, LogError> {
+        let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check(name, &spec, 0)?;
+        if self.get(name).is_some() {
+            return Err(LogError::Exists(name.to_owned()));
+        }
+        let shared = &self.0.shared;
+        let disk = &*shared.world.disk;
+        // An epoch is never used twice, so these numbers are not either.
+        let mut random = shared.world.random(shared.next_epoch());
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&random.next().to_be_bytes());
+        id[8..].copy_from_slice(&random.next().to_be_bytes());
+        let id = StreamId(id);
+        let folder = self.0.streams_folder.join(id.to_string());
+        disk.create_dir_all(&folder).map_err(at(&folder))?;
+        disk.sync_dir(&self.0.streams_folder).map_err(at(&folder))?;
+        let core = Arc::new(StreamCore {
+            id,
+            name: Arc::from(name),
+            folder,
+            spec: RwLock::new(spec.clone()),
+            starts: Mutex::default(),
+        });
+        let stream = Stream { core, shared: Arc::clone(shared), streamlets: RwLock::default() };
+        stream.apply(spec)?;
+        let stream = Arc::new(stream);
+        let mut streams = self.0.streams.write().unwrap_or_else(PoisonError::into_inner);
+        streams.insert(name.to_owned(), Arc::clone(&stream));
+        Ok(stream)
+    }
+
+    fn check(&self, name: &str, spec: &StreamSpec, has: u32) -> Result<(), LogError> {
+        if self.0.shared.is_closed() {
+            return Err(LogError::Closed);
+        }
+        if !is_stream_name(name) {
+            return Err(LogError::Name(name.to_owned()));
+        }
+        let bad = |why| LogError::Spec { name: name.to_owned(), why };
+        if let Some(why) = spec.problem() {
+            return Err(bad(why));
+        }
+        if spec.streamlets < has {
+            return Err(bad(format!(
+                "it has {has} streamlets and cannot have {}: streamlets can only be added",
+                spec.streamlets
+            )));
+        }
+        let others: u32 = self.streams().values().map(|it| it.spec().streamlets).sum();
+        let max = self.0.shared.options.streamlets_max;
+        if others - has + spec.streamlets > max {
+            return Err(bad(format!(
+                "{} streamlets more than {others}: this log has at most {max}",
+                spec.streamlets - has
+            )));
+        }
+        Ok(())
+    }
+
+    /// Changes a stream's settings, and adds streamlets if there are more. Nothing waits for it.
+    ///
+    /// # Errors
+    /// There is no such stream, a setting is impossible, or the disk failed: then nothing changed.
+    pub fn alter(&self, name: &str, spec: StreamSpec) -> Result<Arc<Stream>, LogError> {
+        let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let stream = self.get(name).ok_or_else(|| LogError::Unknown(name.to_owned()))?;
+        self.check(name, &spec, stream.spec().streamlets)?;
+        stream.apply(spec)?;
+        Ok(stream)
+    }
+
+    /// Removes a stream and its data. Appends that wait get [`crate::AppendError::Closed`]. A
+    /// crash in the middle is taken up when the log is opened.
+    ///
+    /// # Errors
+    /// There is no such stream, or the disk failed: if its metadata could not be written, nothing
+    /// changed; else the rest is removed when the log is opened.
+    pub fn delete(&self, name: &str) -> Result<(), LogError> {
+        let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.0.shared.is_closed() {
+            return Err(LogError::Closed);
+        }
+        let stream = self.get(name).ok_or_else(|| LogError::Unknown(name.to_owned()))?;
+        let disk = &*self.0.shared.world.disk;
+        let folder = &stream.core.folder;
+        {
+            let starts = stream.core.starts.lock().unwrap_or_else(PoisonError::into_inner);
+            meta::write(disk, folder, &stream.core.meta(&starts, true))?;
+        }
+        let mut streams = self.0.streams.write().unwrap_or_else(PoisonError::into_inner);
+        streams.remove(name);
+        drop(streams);
+        let mut segments = Vec::new();
+        for streamlet in stream.streamlets() {
+            streamlet.close();
+            segments.extend(streamlet.take_all());
+        }
+        stream.give_away(&segments)?;
+        meta::remove(disk, folder).and_then(|()| remove_folder(disk, folder)).map_err(at(folder))
+    }
+
+    /// One round of retention by the machine's clock, `now`; call it every few seconds to minutes.
+    /// Says how many segments went. A clock that jumps forward is followed slowly.
+    ///
+    /// # Errors
+    /// The first that a stream met; the others had their turn.
+    pub fn maintain(&self, now: Micros) -> Result<usize, LogError> {
+        let monotonic_us = self.0.shared.world.clock.monotonic_micros();
+        let now_us = {
+            let mut state = self.0.trusted.lock().unwrap_or_else(PoisonError::into_inner);
+            trusted(&mut state, now, monotonic_us)
+        };
+        let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcomes: Vec<_> = self.list().iter().map(|it| it.maintain(now_us)).collect();
+        outcomes.into_iter().sum()
+    }
+
+    /// Syncs all that waits for it, on this thread: what sync threads do otherwise.
+    pub fn sync(&self) {
+        loop {
+            let work = self.0.shared.committer.take_all();
+            if work.is_empty() {
+                return;
+            }
+            work.iter().for_each(|(streamlet, segment)| {
+                commit::sync(&self.0.shared, streamlet, segment);
+            });
+        }
+    }
+
+    /// Bytes of appended chunks in memory, and of emptied files kept for reuse.
+    #[must_use]
+    pub fn kept_bytes(&self) -> (u64, u64) {
+        (self.0.shared.memory.bytes(), self.0.shared.pool_bytes())
+    }
+
+    /// Ends the log: takes no more appends, syncs and seals what is open, ends the threads. Opening
+    /// it again then scans nothing. Without it, opening scans the ends of what was open.
+    pub fn close(&self) {
+        let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.shared.close();
+        let streamlets: Vec<_> = self.list().iter().flat_map(|it| it.streamlets()).collect();
+        streamlets.iter().for_each(|streamlet| streamlet.seal_all());
+        let threads = {
+            let mut threads = self.0.threads.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *threads)
+        };
+        threads.into_iter().for_each(Thread::join);
+        self.sync();
+        streamlets.iter().for_each(|streamlet| streamlet.close());
+        *self.0.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl Streamlet {
+    /// Ends all open segments.
+    fn seal_all(self: &Arc<Self>) {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for slot in slots {
+            let open = slot.lock().unwrap_or_else(PoisonError::into_inner).open.take();
+            if let Some(segment) = open {
+                // Space that was reserved and not used; without this it is merely taken.
+                let written = segment.state().written;
+                let file = segment.file(&*self.shared.world.disk);
+                let _kept = file.and_then(|file| file.set_length(written));
+                self.seal(&segment);
+            }
+        }
+    }
+
+    /// Takes out all segments, the open ones too, of a streamlet that takes no more appends.
+    fn take_all(&self) -> Vec<Arc<Segment>> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let open = slots
+            .iter()
+            .filter_map(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner).open.take());
+        let open: Vec<_> = open.collect();
+        let (places, mut all): (Vec<_>, Vec<_>) =
+            self.segments().iter().map(|(place, it)| (*place, Arc::clone(it))).unzip();
+        self.remove_segments(&places);
+        let empty = |it: &Arc<Segment>| it.range().0 == it.range().1;
+        all.extend(open.into_iter().filter(empty));
+        all
+    }
+}
+
+fn remove_folder(disk: &dyn tidemill_env::Disk, folder: &Path) -> io::Result<()> {
+    match disk.remove_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        other => other,
+    }
+}
+
+/// Counts this opening. Damaged metadata are kept as `meta.old`; the clock stands in for them.
+fn next_life(world: &World, folder: &Path, findings: &mut Vec<Finding>) -> Result<u32, LogError> {
+    let disk = &*world.disk;
+    let before = match meta::read::<LogMeta>(disk, folder) {
+        Ok(meta) => meta.map_or(0, |it| it.life),
+        Err(LogError::Damaged { path, why }) => {
+            findings.push(Finding::SetAside { path, why });
+            u32::try_from(world.clock.wall_micros() / 1_000_000).unwrap_or(0)
+        }
+        Err(error) => return Err(error),
+    };
+    let life = before.saturating_add(1);
+    meta::write(disk, folder, &LogMeta { life })?;
+    Ok(life)
+}
+
+/// What opening needs.
+struct Opening<'a> {
+    shared: &'a Arc<Shared>,
+    aside: PathBuf,
+}
+
+impl Opening<'_> {
+    fn streams(&self, folder: &Path, findings: &mut Vec<Finding>) -> Result<Streams, LogError> {
+        let mut streams = Streams::new();
+        for path in self.shared.world.disk.list(folder).map_err(at(folder))? {
+            let stream = match self.stream(&path, findings) {
+                Ok(stream) => stream,
+                Err(LogError::Damaged { path, why }) => {
+                    findings.push(Finding::SetAside { path, why });
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let Some(stream) = stream else { continue };
+            let twin = streams.insert(stream.name().to_owned(), Arc::new(stream));
+            if let Some(twin) = twin {
+                let why = format!("another stream is called {} too", twin.name());
+                findings.push(Finding::SetAside { path: twin.core.folder.clone(), why });
+            }
+        }
+        Ok(streams)
+    }
+
+    /// One stream; none if there is nothing of it.
+    fn stream(
+        &self,
+        folder: &Path,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Option<Stream>, LogError> {
+        let disk = &*self.shared.world.disk;
+        let damaged = |why: &str| LogError::Damaged { path: folder.to_owned(), why: why.into() };
+        let files = disk.list(folder).map_err(|_| damaged("it is not the folder of a stream"))?;
+        let Some(meta) = meta::read::<StreamMeta>(disk, folder)? else {
+            if files.is_empty() {
+                // Making it was cut short.
+                remove_folder(disk, folder).map_err(at(folder))?;
+                return Ok(None);
+            }
+            return Err(damaged("it has files and no metadata"));
+        };
+        let id = meta.id().filter(|it| folder.file_name().is_some_and(|n| *n == *it.to_string()));
+        let id = id.ok_or_else(|| damaged("its metadata are those of another stream"))?;
+        if !is_stream_name(&meta.name) || meta.spec.problem().is_some() {
+            return Err(damaged("its metadata have impossible values"));
+        }
+        if meta.deleted {
+            self.finish_deletion(folder, &files)?;
+            return Ok(None);
+        }
+        let core = Arc::new(StreamCore {
+            id,
+            name: Arc::from(meta.name.as_str()),
+            folder: folder.to_owned(),
+            spec: RwLock::new(meta.spec.clone()),
+            starts: Mutex::new(meta.starts.clone()),
+        });
+        let streamlets = self.streamlets(&core, &files, &meta, findings)?;
+        let shared = Arc::clone(self.shared);
+        Ok(Some(Stream { core, shared, streamlets: RwLock::new(streamlets) }))
+    }
+
+    fn finish_deletion(&self, folder: &Path, files: &[PathBuf]) -> Result<(), LogError> {
+        let disk = &*self.shared.world.disk;
+        let named = |it: &&PathBuf| it.extension().is_some_and(|it| it == "seg");
+        let segments: Vec<PathBuf> = files.iter().filter(named).cloned().collect();
+        self.shared.recycle(folder, &segments).map_err(at(folder))?;
+        meta::remove(disk, folder).and_then(|()| remove_folder(disk, folder)).map_err(at(folder))
+    }
+
+    fn streamlets(
+        &self,
+        core: &Arc<StreamCore>,
+        files: &[PathBuf],
+        meta: &StreamMeta,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Vec<Arc<Streamlet>>, LogError> {
+        let mut found: BTreeMap<u32, (u64, Vec<SegmentFile>)> = BTreeMap::new();
+        for path in files {
+            let name = path.file_name().map(|it| it.to_string_lossy().into_owned());
+            let Some(name) = name.filter(|it| !it.starts_with(meta::META)) else { continue };
+            let Some(parts) = SegmentKey::parse_file_name(&name) else {
+                let why = "its name is not that of a segment".to_owned();
+                findings.push(Finding::SetAside { path: path.clone(), why });
+                continue;
+            };
+            let (next_group, files) = found.entry(parts.0).or_default();
+            *next_group = (*next_group).max(parts.1.saturating_add(1));
+            match recover::inspect(self.shared, core, path, parts)? {
+                Ok(file) => files.push(file),
+                Err(why) => findings.push(Finding::SetAside { path: path.clone(), why }),
+            }
+        }
+        let count = meta.spec.streamlets.max(found.keys().next_back().map_or(0, |it| it + 1));
+        core.spec.write().unwrap_or_else(PoisonError::into_inner).streamlets = count;
+        let fsync = meta.spec.fsync.unwrap_or(self.shared.options.fsync);
+        let always = fsync == Fsync::Always;
+        let open = |index: u32| {
+            let (next_group, files) = found.remove(&index).unwrap_or_default();
+            let start = meta.starts.get(&index).copied().unwrap_or(0);
+            let (shared, aside) = (self.shared, &self.aside);
+            let left =
+                recover::streamlet(shared, aside, files, next_group, start, always, findings)?;
+            Ok(Streamlet::new(self.shared, core, index, left))
+        };
+        (0..count).map(open).collect()
+    }
+}

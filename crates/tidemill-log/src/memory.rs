@@ -1,0 +1,49 @@
+//! Which appended bytes stay in memory: the youngest, over all streams, up to a bound.
+//!
+//! Invariant: the sum of what segments keep is at most the bound, once an append has returned.
+
+use crate::segment::Segment;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+/// The order in which kept chunks go.
+#[derive(Default)]
+struct Kept {
+    chunks: VecDeque<(Weak<Segment>, u64)>,
+    bytes: u64,
+}
+
+/// The persistence manager's memory.
+pub(crate) struct Memory {
+    bound: u64,
+    kept: Mutex<Kept>,
+}
+
+impl Memory {
+    pub(crate) fn new(bound: u64) -> Self {
+        Self { bound, kept: Mutex::default() }
+    }
+
+    /// Bytes kept now.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).bytes
+    }
+
+    /// A segment has put a chunk at the end of what it keeps. Chunks of one segment must come
+    /// here in the order in which it keeps them.
+    pub(crate) fn keep(&self, segment: &Arc<Segment>, bytes: u64) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.chunks.push_back((Arc::downgrade(segment), bytes));
+        kept.bytes += bytes;
+        let mut gone = Vec::new();
+        while kept.bytes > self.bound {
+            let Some((segment, bytes)) = kept.chunks.pop_front() else { break };
+            kept.bytes -= bytes;
+            gone.push(segment);
+        }
+        drop(kept);
+        gone.iter().filter_map(Weak::upgrade).for_each(|segment| segment.forget_oldest());
+    }
+}

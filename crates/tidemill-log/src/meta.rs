@@ -1,0 +1,166 @@
+//! Small files of metadata: one line with a checksum, then JSON. Replaced as a whole.
+//!
+//! ```text
+//! tidemill-meta 1 crc32c=0a1b2c3d
+//! { … }
+//! ```
+//!
+//! Written under a new name, synced, and renamed; the one before stays as `NAME.old`. Invariant: a
+//! damaged file is an error, never taken for an absent one.
+
+use crate::{chunk::crc32c, error::LogError, ids::StreamId, options::StreamSpec, shared::at};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+};
+use tidemill_env::Disk;
+
+/// The file of metadata in each folder that has one.
+pub(crate) const META: &str = "meta";
+const TITLE: &str = "tidemill-meta 1 crc32c=";
+
+/// What a log knows of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LogMeta {
+    /// How often the log was opened.
+    pub(crate) life: u32,
+}
+
+/// What a log knows of a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StreamMeta {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) spec: StreamSpec,
+    /// First offsets of streamlets that do not begin at 0.
+    pub(crate) starts: BTreeMap<u32, i64>,
+    /// The stream is gone; what is left of its files goes too.
+    pub(crate) deleted: bool,
+}
+
+impl StreamMeta {
+    pub(crate) fn id(&self) -> Option<StreamId> {
+        StreamId::parse(&self.id)
+    }
+}
+
+fn with(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Replaces the metadata of a folder.
+pub(crate) fn write<T: Serialize>(
+    disk: &dyn Disk,
+    folder: &Path,
+    meta: &T,
+) -> Result<(), LogError> {
+    let path = folder.join(META);
+    let new = with(&path, ".new");
+    let json = serde_json::to_vec_pretty(meta).expect("plain values can be written");
+    let mut bytes = format!("{TITLE}{:08x}\n", crc32c(&json)).into_bytes();
+    bytes.extend_from_slice(&json);
+    let put = || -> io::Result<()> {
+        let mut file = disk.create(&new)?;
+        file.append(&bytes)?;
+        file.sync()?;
+        if disk.exists(&path)? {
+            disk.rename(&path, &with(&path, ".old"))?;
+        }
+        disk.rename(&new, &path)?;
+        disk.sync_dir(folder)
+    };
+    put().map_err(at(&path))
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    let end = bytes.iter().position(|byte| *byte == b'\n').ok_or("it has no first line")?;
+    let title = std::str::from_utf8(&bytes[..end]).map_err(|_| "its first line is no text")?;
+    let said = title.strip_prefix(TITLE).ok_or("its first line is not that of such a file")?;
+    let said = u32::from_str_radix(said, 16).map_err(|_| "its checksum is no number")?;
+    let json = &bytes[end + 1..];
+    if crc32c(json) != said {
+        return Err("its checksum is wrong".into());
+    }
+    serde_json::from_slice(json).map_err(|error| format!("it cannot be read: {error}"))
+}
+
+/// Reads the metadata of a folder; none if there are none.
+pub(crate) fn read<T: DeserializeOwned>(
+    disk: &dyn Disk,
+    folder: &Path,
+) -> Result<Option<T>, LogError> {
+    let path = folder.join(META);
+    // A power cut between the renames leaves the new or the old one alone.
+    for candidate in [path.clone(), with(&path, ".new"), with(&path, ".old")] {
+        match disk.read(&candidate) {
+            Ok(bytes) => match parse(&bytes) {
+                Ok(meta) => return Ok(Some(meta)),
+                Err(_) if candidate != path => {}
+                Err(why) => return Err(LogError::Damaged { path: candidate, why }),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(at(&candidate)(error)),
+        }
+    }
+    Ok(None)
+}
+
+/// Removes the metadata of a folder.
+pub(crate) fn remove(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
+    let path = folder.join(META);
+    // The one in force goes last: while it is there, it says that the stream is deleted.
+    for path in [with(&path, ".new"), with(&path, ".old"), path] {
+        match disk.remove(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidemill_env::SimDisk;
+
+    #[test]
+    fn n4_damaged_metadata_are_never_taken_for_absent() {
+        let disk = SimDisk::new(1);
+        let folder = Path::new("");
+        assert_eq!(read::<LogMeta>(&disk, folder).unwrap(), None);
+        write(&disk, folder, &LogMeta { life: 7 }).unwrap();
+        write(&disk, folder, &LogMeta { life: 8 }).unwrap();
+        let length = disk.read(Path::new("meta")).unwrap().len() as u64;
+        for at in 0..length {
+            disk.flip("meta", at, 0x10).unwrap();
+            assert!(read::<LogMeta>(&disk, folder).is_err(), "byte {at}");
+            disk.flip("meta", at, 0x10).unwrap();
+        }
+        for cut in 0..length {
+            let bytes = disk.read(Path::new("meta")).unwrap();
+            let other = SimDisk::new(1);
+            other.put("meta", &bytes[..cut as usize]);
+            assert!(read::<LogMeta>(&other, folder).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn e1_a_power_cut_at_any_step_leaves_the_old_or_the_new() {
+        for operations in 0..8 {
+            for seed in 0..8 {
+                let disk = SimDisk::new(seed);
+                let folder = Path::new("");
+                write(&disk, folder, &LogMeta { life: 1 }).unwrap();
+                disk.fail_after(operations);
+                let outcome = write(&disk, folder, &LogMeta { life: 2 });
+                disk.power_cut();
+                let left = read::<LogMeta>(&disk, folder).unwrap().expect("never none").life;
+                assert!(left == 2 || (left == 1 && outcome.is_err()), "{operations} {seed}");
+            }
+        }
+    }
+}

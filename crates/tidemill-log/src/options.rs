@@ -1,0 +1,121 @@
+//! Settings as plain values: of a log, and of a stream in it.
+
+use serde::{Deserialize, Serialize};
+use tidemill_types::{ByteSize, Span};
+
+/// When an append counts: is acknowledged and is visible to readers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fsync {
+    /// When it is on the disk. Appends that wait share one sync (group commit). A power failure
+    /// loses nothing that was acknowledged.
+    #[default]
+    Always,
+    /// When it is written; files are synced this often. A power failure loses at most what was
+    /// acknowledged in the last such span; the end of the process loses nothing.
+    Every(Span),
+    /// When it is written; a segment is synced once, when it is full. A power failure may lose
+    /// what was acknowledged since; the end of the process loses nothing.
+    Os,
+}
+
+/// Settings of a log.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// For streams that do not say otherwise. Default: always.
+    pub fsync: Fsync,
+    /// Threads that sync files. Default 2. With 0 the log has no threads, and whoever owns it
+    /// calls [`crate::Log::sync`]: for tests and simulations.
+    pub sync_threads: usize,
+    /// Appended bytes kept in memory for readers, over all streams. Default 256 MiB.
+    pub memory_bytes: ByteSize,
+    /// How much a reader of older data reads at once. Default 256 KiB.
+    pub read_ahead_bytes: ByteSize,
+    /// Emptied segment files kept for reuse. Default 256 MiB.
+    pub recycled_bytes: ByteSize,
+    /// Segments in a group. Default 4.
+    pub group_segments: u32,
+    /// Streamlets over all streams; more are refused. Default 100,000.
+    pub streamlets_max: u32,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            fsync: Fsync::Always,
+            sync_threads: 2,
+            memory_bytes: ByteSize(256 << 20),
+            read_ahead_bytes: ByteSize(256 << 10),
+            recycled_bytes: ByteSize(256 << 20),
+            group_segments: 4,
+            streamlets_max: 100_000,
+        }
+    }
+}
+
+/// How long data stay. The start of a streamlet moves by whole segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retention {
+    /// Data go this long after they were appended (by this machine's clock, whatever timestamps
+    /// producers claim). None: never. Default 7 days.
+    pub time: Option<Span>,
+    /// The oldest data of a streamlet go when it has more bytes. None: no limit; the default.
+    pub bytes: Option<ByteSize>,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { time: Some(Span(7 * 86_400_000_000)), bytes: None }
+    }
+}
+
+/// Settings of a stream. All can be changed while it is used, but streamlets can only be added.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StreamSpec {
+    /// How many streamlets; 1 to 100,000. Default 1.
+    pub streamlets: u32,
+    /// Groups of a streamlet that are appended to at once; 1 to 64. Default 1.
+    pub active_groups: u32,
+    /// Length of a segment file; 64 KiB to 1 GiB. Default 16 MiB. A chunk that is larger than a
+    /// segment gets a segment of its own.
+    pub segment_bytes: ByteSize,
+    /// The largest chunk that is taken, to 1 GiB. Default 1 MiB and 12 bytes, as in Kafka.
+    pub max_chunk_bytes: ByteSize,
+    /// How long data stay.
+    pub retention: Retention,
+    /// When an append counts; none: as the log's options say.
+    pub fsync: Option<Fsync>,
+}
+
+impl Default for StreamSpec {
+    fn default() -> Self {
+        Self {
+            streamlets: 1,
+            active_groups: 1,
+            segment_bytes: ByteSize(16 << 20),
+            max_chunk_bytes: ByteSize((1 << 20) + 12),
+            retention: Retention::default(),
+            fsync: None,
+        }
+    }
+}
+
+impl StreamSpec {
+    /// What is wrong with these settings, if anything is.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let within = |what: &str, value: u64, low: u64, high: u64| {
+            let outside = value < low || value > high;
+            outside.then(|| format!("{what} is {value}: from {low} to {high} is possible"))
+        };
+        within("streamlets", u64::from(self.streamlets), 1, 100_000)
+            .or_else(|| within("active_groups", u64::from(self.active_groups), 1, 64))
+            .or_else(|| within("segment_bytes", self.segment_bytes.0, 64 << 10, 1 << 30))
+            .or_else(|| within("max_chunk_bytes", self.max_chunk_bytes.0, 1 << 10, 1 << 30))
+            .or_else(|| match (self.retention.time, self.fsync) {
+                (Some(Span(..0)), _) => Some("retention.time is negative".into()),
+                (_, Some(Fsync::Every(Span(..=0)))) => Some("fsync.every is not positive".into()),
+                _ => None,
+            })
+    }
+}

@@ -1,0 +1,258 @@
+//! A streamlet's counter of offsets, its high watermark, and who waits for them.
+//!
+//! ```text
+//! start ── acknowledged, visible ── high watermark ── in flight: offset taken, not landed ── next
+//! ```
+//!
+//! An append takes its offsets in one step under one lock, writes in parallel with others, and
+//! lands in any order; the watermark passes a chunk when all before it have landed. So readers
+//! see a prefix of what was appended, and an acknowledged chunk has no gap before it.
+//!
+//! Invariants: the watermark never goes back; each notice is given exactly once, and never while
+//! a lock is held here: the functions that move things return what is to be called.
+
+use crate::error::AppendError;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+/// Called once, when an append counts or never will.
+pub type OnDurable = Box<dyn FnOnce(Result<(), AppendError>) + Send>;
+/// Called once, when there are data to read.
+pub type OnData = Box<dyn FnOnce() + Send>;
+
+struct Flight {
+    base: i64,
+    last: i64,
+    landed: bool,
+    notice: Option<OnDurable>,
+}
+
+/// Offsets of one streamlet. Its owner holds the lock.
+pub(crate) struct Progress {
+    /// The first offset that readers may ask for.
+    start: i64,
+    watermark: i64,
+    next: i64,
+    flights: VecDeque<Flight>,
+    failed: Option<AppendError>,
+    readers: BTreeMap<u64, (i64, OnData)>,
+    next_reader: u64,
+}
+
+/// What is to be called once no lock is held.
+#[derive(Default)]
+#[must_use]
+pub(crate) struct Notices {
+    durable: Vec<(OnDurable, Result<(), AppendError>)>,
+    data: Vec<OnData>,
+}
+
+impl Notices {
+    pub(crate) fn give(self) {
+        self.durable.into_iter().for_each(|(notice, outcome)| notice(outcome));
+        self.data.into_iter().for_each(|notice| notice());
+    }
+}
+
+/// What a registration of a notice came to.
+pub(crate) enum Registered {
+    /// It will be called.
+    Waits,
+    /// Call it now.
+    Now(OnDurable, Result<(), AppendError>),
+}
+
+impl Progress {
+    /// All below `next` is durable.
+    pub(crate) fn new(start: i64, next: i64) -> Self {
+        Self {
+            start,
+            watermark: next,
+            next,
+            flights: VecDeque::new(),
+            failed: None,
+            readers: BTreeMap::new(),
+            next_reader: 0,
+        }
+    }
+
+    pub(crate) fn start(&self) -> i64 {
+        self.start
+    }
+
+    pub(crate) fn watermark(&self) -> i64 {
+        self.watermark
+    }
+
+    pub(crate) fn next(&self) -> i64 {
+        self.next
+    }
+
+    /// The first offset that was taken and has not landed; the next offset if all have.
+    pub(crate) fn first_in_flight(&self) -> i64 {
+        self.flights.iter().find(|it| !it.landed).map_or(self.next, |it| it.base)
+    }
+
+    pub(crate) fn failed(&self) -> Option<&AppendError> {
+        self.failed.as_ref()
+    }
+
+    /// Moves the start forward; never past the watermark, never back.
+    pub(crate) fn move_start(&mut self, to: i64) {
+        self.start = self.start.max(to.min(self.watermark));
+    }
+
+    /// Takes the offsets of a chunk: its base offset.
+    pub(crate) fn take(&mut self, offsets: i64) -> Result<i64, AppendError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let base = self.next;
+        self.next += offsets;
+        self.flights.push_back(Flight { base, last: self.next - 1, landed: false, notice: None });
+        Ok(base)
+    }
+
+    /// Gives the offsets back that were taken last. False if others were taken since.
+    pub(crate) fn give_back(&mut self, base: i64) -> bool {
+        let last = self.flights.back().is_some_and(|it| it.base == base);
+        if last {
+            self.flights.pop_back();
+            self.next = base;
+        }
+        last
+    }
+
+    fn find(&mut self, base: i64) -> Option<&mut Flight> {
+        let index = self.flights.binary_search_by_key(&base, |it| it.base).ok()?;
+        self.flights.get_mut(index)
+    }
+
+    /// Chunks count from now on, in the order of their offsets.
+    pub(crate) fn land(&mut self, bases: impl IntoIterator<Item = i64>) -> Notices {
+        for base in bases {
+            if let Some(flight) = self.find(base) {
+                flight.landed = true;
+            }
+        }
+        let mut notices = Notices::default();
+        while self.flights.front().is_some_and(|it| it.landed) {
+            let flight = self.flights.pop_front().expect("it is in front");
+            self.watermark = flight.last + 1;
+            notices.durable.extend(flight.notice.map(|it| (it, Ok(()))));
+        }
+        let watermark = self.watermark;
+        let ready = self.readers.iter().filter(|(_, (after, _))| *after < watermark);
+        let ready: Vec<u64> = ready.map(|(id, _)| *id).collect();
+        let taken = ready.iter().filter_map(|id| self.readers.remove(id));
+        notices.data.extend(taken.map(|(_, notice)| notice));
+        notices
+    }
+
+    /// Nothing lands any more: all in flight fail, and readers are told to look.
+    pub(crate) fn fail(&mut self, error: AppendError) -> Notices {
+        let mut notices = Notices::default();
+        if self.failed.is_some() {
+            return notices;
+        }
+        let flights = std::mem::take(&mut self.flights);
+        let waiting = flights.into_iter().filter_map(|it| it.notice);
+        notices.durable.extend(waiting.map(|it| (it, Err(error.clone()))));
+        notices.data.extend(std::mem::take(&mut self.readers).into_values().map(|it| it.1));
+        self.failed = Some(error);
+        notices
+    }
+
+    /// Asks for a notice about a chunk that took its offsets at `base`.
+    pub(crate) fn on_durable(&mut self, base: i64, notice: OnDurable) -> Registered {
+        if base < self.watermark {
+            return Registered::Now(notice, Ok(()));
+        }
+        if let Some(flight) = self.find(base) {
+            flight.notice = Some(notice);
+            return Registered::Waits;
+        }
+        let error = self.failed.clone().unwrap_or(AppendError::Closed);
+        Registered::Now(notice, Err(error))
+    }
+
+    /// Asks for a notice when offset `after` can be read; none is kept, and it comes back, if it
+    /// can be now or never will.
+    pub(crate) fn on_data(&mut self, after: i64, notice: OnData) -> Result<u64, OnData> {
+        if after < self.watermark || self.failed.is_some() {
+            return Err(notice);
+        }
+        self.next_reader += 1;
+        self.readers.insert(self.next_reader, (after, notice));
+        Ok(self.next_reader)
+    }
+
+    pub(crate) fn forget(&mut self, reader: u64) {
+        self.readers.remove(&reader);
+    }
+}
+
+/// An error that all waiters get.
+pub(crate) fn failure(text: &str) -> AppendError {
+    AppendError::Failed(Arc::from(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[test]
+    fn the_watermark_passes_a_chunk_when_all_before_it_landed() {
+        let mut progress = Progress::new(0, 10);
+        let bases: Vec<i64> = [2, 3, 1].iter().map(|it| progress.take(*it).unwrap()).collect();
+        assert_eq!(bases, [10, 12, 15]);
+        progress.land([15]).give();
+        assert_eq!((progress.watermark(), progress.next()), (10, 16));
+        progress.land([10]).give();
+        assert_eq!(progress.watermark(), 12);
+        progress.land([12, 12]).give();
+        assert_eq!(progress.watermark(), 16);
+    }
+
+    #[test]
+    fn each_notice_is_given_once() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let note = |what: &'static str| {
+            let seen = Arc::clone(&seen);
+            move |outcome: Result<(), AppendError>| {
+                seen.lock().unwrap().push((what, outcome.is_ok()))
+            }
+        };
+        let mut progress = Progress::new(0, 0);
+        let (first, second) = (progress.take(1).unwrap(), progress.take(1).unwrap());
+        assert!(matches!(progress.on_durable(first, Box::new(note("a"))), Registered::Waits));
+        assert!(matches!(progress.on_durable(second, Box::new(note("b"))), Registered::Waits));
+        let data = note("data");
+        assert!(progress.on_data(0, Box::new(move || data(Ok(())))).is_ok());
+        progress.land([first]).give();
+        assert_eq!(*seen.lock().unwrap(), [("a", true), ("data", true)]);
+        progress.fail(failure("gone")).give();
+        progress.fail(failure("again")).give();
+        progress.land([second]).give();
+        assert_eq!(seen.lock().unwrap()[2..], [("b", false)]);
+        assert_eq!(progress.watermark(), 1, "what failed is never visible");
+        assert!(progress.take(1).is_err());
+        assert!(matches!(
+            progress.on_durable(second, Box::new(note("late"))),
+            Registered::Now(_, Err(AppendError::Failed(_)))
+        ));
+    }
+
+    #[test]
+    fn only_the_last_offsets_can_be_given_back() {
+        let mut progress = Progress::new(0, 0);
+        let (first, second) = (progress.take(5).unwrap(), progress.take(1).unwrap());
+        assert!(!progress.give_back(first));
+        assert!(progress.give_back(second));
+        assert!(progress.give_back(first));
+        assert_eq!(progress.take(1).unwrap(), 0);
+    }
+}

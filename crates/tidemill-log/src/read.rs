@@ -1,0 +1,418 @@
+//! Reading: the groups of a streamlet merged by offset, each chunk as it was stored.
+//!
+//! A cursor has one lane per segment that overlaps its offset, and each lane remembers where it
+//! stands. Offsets have no gaps, so at every step exactly one lane has the next offset:
+//!
+//! ```text
+//! lane a: [0..4] [9..9]            next is 5: lane b has it.
+//! lane b:        [5..8] [10..12]   nobody has it: it is damaged in some lane, or missing.
+//! ```
+//!
+//! Invariants: nothing at or above the high watermark is served; nothing is served whose
+//! reference or checksum is wrong; data that are not there are an error, never skipped.
+
+use crate::{
+    error::ReadError,
+    format::{ChunkRef, DATA_START},
+    ids::StreamId,
+    segment::Segment,
+    streamlet::Streamlet,
+    walk::Walker,
+};
+use bytes::Bytes;
+use std::{
+    io,
+    ops::Bound::{Excluded, Unbounded},
+    sync::Arc,
+};
+
+/// Reads of references alone, on the way to an offset, take so many bytes at once.
+const SEEK_BYTES: u64 = 4096;
+
+/// How much to read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadLimit {
+    /// Stop before the chunks are longer than this, in bytes.
+    pub max_bytes: usize,
+    /// Take the first chunk even if it is longer than `max_bytes`.
+    pub at_least_one: bool,
+    /// Only chunks whose last offset is below this. The high watermark limits in any case.
+    pub below: i64,
+}
+
+impl Default for ReadLimit {
+    fn default() -> Self {
+        Self { max_bytes: 1 << 20, at_least_one: true, below: i64::MAX }
+    }
+}
+
+/// What a read found.
+#[derive(Clone, Debug)]
+pub struct Chunks {
+    /// Chunks in the order of their offsets, without gaps. The first may begin before the offset
+    /// that was asked for.
+    pub chunks: Vec<Bytes>,
+    /// Where to go on.
+    pub next_offset: i64,
+    /// The high watermark, before the read.
+    pub high_watermark: i64,
+    /// The first offset there is.
+    pub start_offset: i64,
+}
+
+/// What stands at a lane's place.
+enum Head {
+    /// A good chunk.
+    Good(ChunkRef, Bytes),
+    /// Something else; after it a good reference, if one was found.
+    Bad(Option<(u64, ChunkRef)>),
+}
+
+struct Lane {
+    segment: Arc<Segment>,
+    position: u64,
+    head: Option<Head>,
+    /// For what is no longer in memory.
+    walker: Option<Walker>,
+}
+
+/// Where a reader of one streamlet stopped. Going on there looks nothing up.
+#[derive(Default)]
+pub struct ReadCursor {
+    of: Option<(StreamId, u32)>,
+    next: i64,
+    lanes: Vec<Lane>,
+    /// Segments up to this one have a lane, or are behind.
+    seen: Option<(i64, u64)>,
+}
+
+impl Lane {
+    fn new(segment: Arc<Segment>) -> Self {
+        Self { segment, position: DATA_START, head: None, walker: None }
+    }
+
+    fn walker(&mut self, streamlet: &Streamlet, ahead: u64) -> io::Result<&mut Walker> {
+        if self.walker.is_none() {
+            let file = self.segment.reader(&*streamlet.shared.world.disk)?;
+            self.walker = Some(Walker::new(file, self.segment.key, ahead)?);
+        }
+        Ok(self.walker.as_mut().expect("it was just made"))
+    }
+
+    /// Goes to the chunk with this offset, or the first after it; stops at damage.
+    fn seek(&mut self, streamlet: &Streamlet, offset: i64) -> io::Result<()> {
+        if let Some(position) = self.segment.recent_place(offset) {
+            self.position = position;
+            return Ok(());
+        }
+        let (mut position, written) = (self.position, self.segment.state().written);
+        let walker = self.walker(streamlet, SEEK_BYTES)?;
+        while position < written {
+            match walker.reference(position)? {
+                Some(reference) if reference.last < offset => position += reference.entry_bytes(),
+                _ => break,
+            }
+        }
+        self.position = position;
+        self.walker = None;
+        Ok(())
+    }
+
+    /// Looks at what stands here, if there is anything.
+    fn look(&mut self, streamlet: &Streamlet) -> io::Result<()> {
+        if self.head.is_some() {
+            return Ok(());
+        }
+        let (written, position) = (self.segment.state().written, self.position);
+        if position >= written {
+            return Ok(());
+        }
+        if let Some((reference, chunk)) = self.segment.recent(position) {
+            self.walker = None;
+            self.head = Some(Head::Good(reference, chunk));
+            return Ok(());
+        }
+        let ahead = streamlet.shared.options.read_ahead_bytes.0;
+        let walker = self.walker(streamlet, ahead)?;
+        let mut entry = walker.entry(position)?;
+        if entry.is_none() {
+            // What was read ahead may be from before it was written.
+            walker.forget();
+            entry = walker.entry(position)?;
+        }
+        self.head = Some(match entry {
+            Some((reference, chunk)) => Head::Good(reference, chunk),
+            None => Head::Bad(walker.find(position + 8, written)?),
+        });
+        Ok(())
+    }
+
+    /// Moves to the next place.
+    fn go(&mut self, position: u64) {
+        self.position = position;
+        self.head = None;
+    }
+
+    /// Drops what ends before `next`. False if the lane has come to its end.
+    fn skip(&mut self, streamlet: &Streamlet, next: i64) -> io::Result<bool> {
+        loop {
+            self.look(streamlet)?;
+            match &self.head {
+                Some(Head::Good(reference, _)) if reference.last < next => {
+                    self.go(self.position + reference.entry_bytes());
+                }
+                Some(Head::Bad(Some((place, reference)))) if reference.base <= next => {
+                    self.go(*place);
+                }
+                Some(Head::Bad(None)) => return Ok(self.segment.range().1 > next),
+                Some(_) => return Ok(true),
+                None => return Ok(!self.segment.state().sealed),
+            }
+        }
+    }
+}
+
+/// Why a read stopped.
+enum Stop {
+    /// The segment's file was given away: the start has moved.
+    Retired,
+    Error(ReadError),
+}
+
+impl ReadCursor {
+    /// Makes lanes for the segments that overlap `offset`.
+    fn seek(&mut self, streamlet: &Streamlet, offset: i64) {
+        self.of = Some((streamlet.stream.id, streamlet.index));
+        self.next = offset;
+        let segments = streamlet.segments();
+        let before = segments.range(..(offset, u64::MAX));
+        self.seen = before.clone().next_back().map(|(place, _)| *place);
+        // An unsealed segment at its end may get the next offset.
+        let overlaps = |it: &Arc<Segment>| {
+            let state = it.state();
+            state.end > offset || !state.sealed
+        };
+        let overlapping = before.map(|(_, segment)| segment).filter(|it| overlaps(it));
+        self.lanes = overlapping.map(|it| Lane::new(Arc::clone(it))).collect();
+    }
+
+    /// Makes lanes for segments that begin at or before the next offset.
+    fn add_lanes(&mut self, streamlet: &Streamlet) {
+        let from = self.seen.map_or(Unbounded, Excluded);
+        let segments = streamlet.segments();
+        for (place, segment) in segments.range((from, Unbounded)) {
+            if place.0 > self.next {
+                break;
+            }
+            self.seen = Some(*place);
+            self.lanes.push(Lane::new(Arc::clone(segment)));
+        }
+    }
+
+    /// The lane that has the next offset.
+    fn find(&mut self, streamlet: &Streamlet, bound: i64) -> Result<usize, Stop> {
+        self.add_lanes(streamlet);
+        let mut index = 0;
+        while let Some(lane) = self.lanes.get_mut(index) {
+            match lane.skip(streamlet, self.next) {
+                Ok(true) => index += 1,
+                Ok(false) => drop(self.lanes.swap_remove(index)),
+                Err(_) if lane.segment.is_retired() => return Err(Stop::Retired),
+                Err(error) => return Err(Stop::Error(lost(&lane.segment, error))),
+            }
+        }
+        let next = self.next;
+        let has = |lane: &Lane| matches!(&lane.head, Some(Head::Good(it, _)) if it.base <= next);
+        if let Some(found) = self.lanes.iter().position(has) {
+            return Ok(found);
+        }
+        if self.lanes.iter().any(|lane| lane.segment.is_retired()) {
+            return Err(Stop::Retired);
+        }
+        Err(Stop::Error(self.nobody(streamlet, bound)))
+    }
+
+    /// Nobody has the next offset, though it is below the watermark: what is to be said.
+    fn nobody(&self, streamlet: &Streamlet, bound: i64) -> ReadError {
+        let bases = self.lanes.iter().filter_map(|lane| match &lane.head {
+            Some(Head::Good(reference, _) | Head::Bad(Some((_, reference)))) => {
+                Some(reference.base)
+            }
+            _ => None,
+        });
+        let from = self.seen.map_or(Unbounded, Excluded);
+        let later = streamlet.segments().range((from, Unbounded)).next().map(|(place, _)| place.0);
+        let next = bases.chain(later).min();
+        let bad = self.lanes.iter().find(|lane| matches!(lane.head, Some(Head::Bad(_))));
+        match bad {
+            Some(lane) => ReadError::Corrupt {
+                stream: Arc::clone(&streamlet.stream.name),
+                key: lane.segment.key,
+                path: lane.segment.path.clone(),
+                position: lane.position,
+                offset: self.next,
+                next,
+            },
+            None => ReadError::Missing {
+                stream: Arc::clone(&streamlet.stream.name),
+                streamlet: streamlet.index,
+                from: self.next,
+                next: next.unwrap_or(bound),
+            },
+        }
+    }
+}
+
+fn lost(segment: &Segment, error: io::Error) -> ReadError {
+    ReadError::Disk { path: segment.path.clone(), error: Arc::new(error) }
+}
+
+impl Streamlet {
+    /// Reads chunks from `offset` on. If `cursor` stopped there, it goes on; else it looks the
+    /// offset up. A new cursor is as good as any.
+    ///
+    /// At or above the high watermark there is nothing to read, and no error up to the end.
+    ///
+    /// # Errors
+    /// The offset is out of range, or what stands there is damaged, missing or unreadable. If
+    /// some chunks before that are good, they are returned first.
+    pub fn read(
+        &self,
+        cursor: &mut ReadCursor,
+        offset: i64,
+        limit: ReadLimit,
+    ) -> Result<Chunks, ReadError> {
+        loop {
+            let (start, watermark, end) = {
+                let progress = self.progress();
+                (progress.start(), progress.watermark(), progress.next())
+            };
+            if offset < start || offset > end {
+                return Err(ReadError::OutOfRange { offset, start, end: watermark });
+            }
+            let mut found = Chunks {
+                chunks: Vec::new(),
+                next_offset: offset,
+                high_watermark: watermark,
+                start_offset: start,
+            };
+            match self.read_into(cursor, &mut found, limit) {
+                Ok(()) => return Ok(found),
+                Err(Stop::Error(error)) => {
+                    *cursor = ReadCursor::default();
+                    if found.chunks.is_empty() {
+                        return Err(error);
+                    }
+                    return Ok(found);
+                }
+                Err(Stop::Retired) => *cursor = ReadCursor::default(),
+            }
+        }
+    }
+
+    fn read_into(
+        &self,
+        cursor: &mut ReadCursor,
+        found: &mut Chunks,
+        limit: ReadLimit,
+    ) -> Result<(), Stop> {
+        let bound = found.high_watermark.min(limit.below);
+        if found.next_offset >= bound {
+            return Ok(());
+        }
+        if cursor.of != Some((self.stream.id, self.index)) || cursor.next != found.next_offset {
+            cursor.seek(self, found.next_offset);
+            for lane in &mut cursor.lanes {
+                lane.seek(self, found.next_offset).map_err(|error| {
+                    if lane.segment.is_retired() {
+                        Stop::Retired
+                    } else {
+                        Stop::Error(lost(&lane.segment, error))
+                    }
+                })?;
+            }
+        }
+        let mut bytes = 0;
+        while cursor.next < bound {
+            let index = cursor.find(self, bound)?;
+            let lane = &mut cursor.lanes[index];
+            let Some(Head::Good(reference, chunk)) = &lane.head else { break };
+            let room = bytes + chunk.len() <= limit.max_bytes
+                || (limit.at_least_one && found.chunks.is_empty());
+            if reference.last >= bound || !room {
+                break;
+            }
+            bytes += chunk.len();
+            found.chunks.push(chunk.clone());
+            cursor.next = reference.last + 1;
+            found.next_offset = cursor.next;
+            lane.go(lane.position + reference.entry_bytes());
+        }
+        // A walker's block is memory that a waiting reader would hold.
+        if cursor.next >= bound {
+            cursor.lanes.iter_mut().for_each(|lane| lane.walker = None);
+        }
+        Ok(())
+    }
+
+    /// The base offset and the largest timestamp of the first visible chunk, by offset, with a
+    /// timestamp of at least `timestamp_ms`; none if there is none. Which record in the chunk it
+    /// is, the log does not know.
+    ///
+    /// # Errors
+    /// What stands there is damaged or unreadable.
+    pub fn offset_for_time(&self, timestamp_ms: i64) -> Result<Option<(i64, i64)>, ReadError> {
+        let (start, watermark) = {
+            let progress = self.progress();
+            (progress.start(), progress.watermark())
+        };
+        let segments: Vec<Arc<Segment>> = self.segments().values().cloned().collect();
+        let mut best: Option<(i64, i64)> = None;
+        for segment in segments {
+            let (first, end, latest) = {
+                let state = segment.state();
+                (state.first, state.end, state.max_timestamp_ms)
+            };
+            if best.is_some_and(|(base, _)| first > base) || first >= watermark {
+                break;
+            }
+            if end <= start || latest < timestamp_ms {
+                continue;
+            }
+            let hit = self.time_in(&segment, timestamp_ms, start);
+            let hit = match hit {
+                Err(_) if segment.is_retired() => continue,
+                other => other.map_err(|error| lost(&segment, error))?,
+            };
+            let hit = hit.filter(|(base, _)| *base < watermark);
+            best = [best, hit].into_iter().flatten().min();
+        }
+        Ok(best)
+    }
+
+    /// The first chunk of a segment with such a timestamp, from offset `start` on.
+    fn time_in(
+        &self,
+        segment: &Arc<Segment>,
+        timestamp_ms: i64,
+        start: i64,
+    ) -> io::Result<Option<(i64, i64)>> {
+        let written = segment.state().written;
+        let file = segment.reader(&*self.shared.world.disk)?;
+        let mut walker = Walker::new(file, segment.key, SEEK_BYTES)?;
+        let mut position = DATA_START;
+        while position < written {
+            // Damage is stepped over here: whoever reads there is told.
+            let found = match walker.reference(position)? {
+                Some(reference) => Some((position, reference)),
+                None => walker.find(position + 8, written)?,
+            };
+            let Some((place, reference)) = found else { break };
+            if reference.max_timestamp_ms >= timestamp_ms && reference.last >= start {
+                return Ok(Some((reference.base.max(start), reference.max_timestamp_ms)));
+            }
+            position = place + reference.entry_bytes();
+        }
+        Ok(None)
+    }
+}

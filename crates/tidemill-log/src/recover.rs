@@ -1,0 +1,288 @@
+//! Opening a streamlet's segments after a stop, clean or not.
+//!
+//! A sealed segment is trusted; reads check it. Of an open one what is above its mark is scanned:
+//!
+//! ```text
+//! head │ … mark │ good │ good │ bad │ …
+//!                              ▲ a later reference says "durable below me": damage, kept, told
+//!                              └ no later one says so: a torn tail, cut here
+//! ```
+//!
+//! Then, of all segments together, what stands behind a gap of offsets goes: it was never
+//! acknowledged, so what is left is a prefix of what was appended. A gap below the floor, which
+//! references carry, is damage instead: nothing is cut.
+//!
+//! Invariants: nothing acknowledged is cut; what is cut and was good is copied aside first; each
+//! segment found here is sealed: a new life appends to new files only.
+
+use crate::{
+    error::LogError,
+    format::{ChunkRef, DATA_START, Mark, REF_BYTES, SegmentHead},
+    ids::SegmentKey,
+    report::Finding,
+    segment::Segment,
+    shared::{Shared, at},
+    streamlet::StreamCore,
+    walk::Walker,
+};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tidemill_env::PlacedFile;
+
+mod gap;
+
+/// How much a scan reads at once.
+const SCAN_BYTES: u64 = 256 << 10;
+/// How far behind zeros a scan looks for proof of damage.
+const BEHIND_ZEROS: u64 = 64 << 10;
+
+/// What is left of a streamlet.
+pub(crate) struct Recovered {
+    pub(crate) segments: Vec<Arc<Segment>>,
+    /// Segments that are not durable to their end yet.
+    pub(crate) unsynced: Vec<Arc<Segment>>,
+    pub(crate) next_group: u64,
+    pub(crate) start: i64,
+    pub(crate) next: i64,
+}
+
+/// A segment file whose head is good.
+#[derive(Debug)]
+pub(crate) struct SegmentFile {
+    pub(crate) path: PathBuf,
+    pub(crate) key: SegmentKey,
+    pub(crate) mark: Mark,
+}
+
+/// A chunk's place in a segment.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    base: i64,
+    last: i64,
+    position: u64,
+}
+
+/// A segment, scanned.
+struct Scanned {
+    file: SegmentFile,
+    /// The mark as it must be now.
+    now: Mark,
+    /// The chunks above the mark.
+    tail: Vec<Place>,
+    floor: i64,
+    damaged: bool,
+    /// Good chunks were cut off.
+    cut: bool,
+}
+
+/// Looks at a file in a stream's folder. An error of the disk is one; anything else that is wrong
+/// with the file is a reason to set it aside.
+pub(crate) fn inspect(
+    shared: &Shared,
+    core: &StreamCore,
+    path: &Path,
+    name: (u32, u64, u32),
+) -> Result<Result<SegmentFile, String>, LogError> {
+    let file = shared.world.disk.open_read(path).map_err(at(path))?;
+    let mut block = vec![0; DATA_START as usize];
+    let mut filled = 0;
+    while filled < block.len() {
+        match file.read_at(filled as u64, &mut block[filled..]).map_err(at(path))? {
+            0 => break,
+            more => filled += more,
+        }
+    }
+    let Some(head) = SegmentHead::decode(&block) else {
+        return Ok(Err("its head cannot be read".into()));
+    };
+    let key = head.key;
+    if key.stream != core.id || (key.streamlet, key.group, key.index) != name {
+        return Ok(Err(format!("its head says it is {key} of stream {}", key.stream)));
+    }
+    let mark = Mark::decode(&block, &key).unwrap_or_else(Mark::none);
+    Ok(Ok(SegmentFile { path: path.to_owned(), key, mark }))
+}
+
+/// Opens one streamlet. `start` is what its metadata say.
+pub(crate) fn streamlet(
+    shared: &Shared,
+    aside: &Path,
+    files: Vec<SegmentFile>,
+    next_group: u64,
+    start: i64,
+    always: bool,
+    findings: &mut Vec<Finding>,
+) -> Result<Recovered, LogError> {
+    let mut scanned = Vec::with_capacity(files.len());
+    for file in files {
+        let path = file.path.clone();
+        scanned.push(scan(shared, file, findings).map_err(at(&path))?);
+    }
+    let floor = scanned.iter().map(|it| it.floor).fold(start, i64::max);
+    if let Some(gap) = gap::find(shared, &scanned, floor)? {
+        for segment in &mut scanned {
+            gap::cut(shared, aside, segment, gap, findings)?;
+        }
+    }
+    let next = scanned.iter().map(|it| it.now.end).fold(start, i64::max);
+    let mut recovered = Recovered { segments: vec![], unsynced: vec![], next_group, start, next };
+    let mut cut = Vec::new();
+    for segment in scanned {
+        let path = segment.file.path.clone();
+        let was_cut = segment.cut;
+        let kept = settle(shared, segment, always, &mut recovered).map_err(at(&path))?;
+        cut.extend(kept.filter(|_| was_cut));
+    }
+    // Only now is all of it durable, so that marks may say so.
+    let floor = if recovered.unsynced.is_empty() { next } else { floor };
+    for segment in &recovered.segments {
+        segment.mark(floor).map_err(at(&segment.path))?;
+    }
+    for segment in cut {
+        let file = segment.file(&*shared.world.disk).map_err(at(&segment.path))?;
+        file.sync().map_err(at(&segment.path))?;
+    }
+    recovered.segments.iter().filter(|it| it.state().unsynced.is_none()).for_each(|it| {
+        it.state().file = None;
+    });
+    Ok(recovered)
+}
+
+fn scan(shared: &Shared, file: SegmentFile, findings: &mut Vec<Finding>) -> io::Result<Scanned> {
+    let now = file.mark.clone();
+    let floor = now.floor;
+    let mut it = Scanned { file, now, tail: vec![], floor, damaged: false, cut: false };
+    let path = it.file.path.clone();
+    let reader = shared.world.disk.open_read(&path)?;
+    let mut walker = Walker::new(reader, it.file.key, SCAN_BYTES)?;
+    if it.now.position > walker.length() {
+        findings.push(Finding::Damaged { path: path.clone(), position: walker.length() });
+        it.damaged = true;
+        it.now.sealed = true;
+    }
+    if it.now.sealed {
+        return Ok(it);
+    }
+    loop {
+        let position = it.now.position;
+        if let Some((reference, _)) = walker.entry(position)? {
+            it.pass(&reference, position);
+            continue;
+        }
+        // Damage if some later chunk came after this place was durable.
+        let Some((place, nonzero)) = proof(&mut walker, position)? else { break };
+        let Some(place) = place else {
+            if nonzero {
+                findings.push(Finding::Torn { path, position });
+            }
+            break;
+        };
+        findings.push(Finding::Damaged { path: path.clone(), position });
+        it.damaged = true;
+        it.now.position = place;
+    }
+    Ok(it)
+}
+
+/// Where the first chunk stands after `position` that came when `position` was durable; and
+/// whether there is anything but zeros. None at the end of the file.
+fn proof(walker: &mut Walker, position: u64) -> io::Result<Option<(Option<u64>, bool)>> {
+    let probe = walker.bytes(position, 4096)?;
+    if probe.is_empty() {
+        return Ok(None);
+    }
+    let nonzero = probe.iter().any(|byte| *byte != 0);
+    let until = if nonzero { walker.length() } else { position + BEHIND_ZEROS };
+    let mut from = position + 8;
+    let mut first = None;
+    while let Some((place, reference)) = walker.find(from, until)? {
+        let first = *first.get_or_insert(place);
+        if reference.durable > position {
+            return Ok(Some((Some(first), nonzero)));
+        }
+        from = place + 8;
+    }
+    Ok(Some((None, nonzero)))
+}
+
+impl Scanned {
+    /// A good chunk stands at `position`.
+    fn pass(&mut self, reference: &ChunkRef, position: u64) {
+        let now = &mut self.now;
+        if now.first == now.end {
+            now.first = reference.base;
+        }
+        now.position = position + reference.entry_bytes();
+        now.end = reference.last + 1;
+        now.max_timestamp_ms = now.max_timestamp_ms.max(reference.max_timestamp_ms);
+        now.appended_s = now.appended_s.max(reference.appended_s);
+        self.floor = self.floor.max(reference.floor);
+        self.tail.push(Place { base: reference.base, last: reference.last, position });
+    }
+}
+
+/// Makes a segment part of the streamlet, sealed. With `always`, or if good chunks were cut off,
+/// it is durable to its end when this returns; else the sync threads see to that.
+fn settle(
+    shared: &Shared,
+    segment: Scanned,
+    always: bool,
+    recovered: &mut Recovered,
+) -> io::Result<Option<Arc<Segment>>> {
+    let Scanned { file, now, damaged, cut, .. } = segment;
+    if now.position == DATA_START && !damaged {
+        // No chunk of this life ever became durable in it.
+        let folder = file.path.parent().unwrap_or(Path::new(""));
+        shared.recycle(folder, &[file.path.clone()])?;
+        return Ok(None);
+    }
+    let settled = Arc::new(Segment::recovered(file.key, file.path.clone(), &now));
+    recovered.segments.push(Arc::clone(&settled));
+    if now == file.mark && now.sealed {
+        return Ok(Some(settled));
+    }
+    settled.seal();
+    let disk = &*shared.world.disk;
+    let placed = settled.file(disk)?;
+    if !damaged {
+        placed.set_length(now.position)?;
+    }
+    let grown = now.position > file.mark.position;
+    {
+        let mut state = settled.state();
+        state.durable = file.mark.position.min(now.position);
+        state.seal_marked = false;
+        if grown && !always && !cut {
+            state.unsynced = Some(now.first);
+            recovered.unsynced.push(Arc::clone(&settled));
+        }
+    }
+    if (grown && always) || cut {
+        rewrite(&*placed, file.mark.position, now.position)?;
+        let job = settled.begin_sync(disk)?;
+        placed.sync()?;
+        let _landed = settled.end_sync(&job);
+    }
+    Ok(Some(settled))
+}
+
+/// Writes bytes again where they stand: a sync that failed before the stop may have left pages
+/// that read as written and are not on the disk, and would not be by another sync.
+fn rewrite(file: &dyn PlacedFile, mut from: u64, to: u64) -> io::Result<()> {
+    while from < to {
+        let mut bytes = vec![0; (to - from).min(1 << 20) as usize];
+        let count = file.read_at(from, &mut bytes)?;
+        file.write_at(from, &bytes[..count])?;
+        from += (count as u64).max(1);
+    }
+    Ok(())
+}
+
+/// Wipes out the reference at `position`, so that a scan ends there for ever.
+fn wipe(shared: &Shared, path: &Path, position: u64) -> io::Result<()> {
+    let file = shared.world.disk.open_placed(path)?;
+    file.write_at(position, &[0; REF_BYTES])
+}

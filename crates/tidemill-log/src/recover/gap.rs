@@ -1,0 +1,117 @@
+//! Gaps of offsets between the segments of a streamlet, and what stands behind one.
+
+use super::{Place, Scanned, wipe};
+use crate::{
+    error::LogError,
+    format::DATA_START,
+    report::Finding,
+    shared::{Shared, at},
+    walk::Walker,
+};
+use std::{io, path::Path};
+
+/// The first offset from `floor` on that no segment has, though one has a later offset. None if
+/// there is none, or if there is damage that explains it.
+pub(super) fn find(
+    shared: &Shared,
+    segments: &[Scanned],
+    floor: i64,
+) -> Result<Option<i64>, LogError> {
+    let mut above: Vec<&Scanned> = segments.iter().filter(|it| it.now.end > floor).collect();
+    above.sort_by_key(|it| it.now.first);
+    let in_turn = above.windows(2).all(|it| it[0].now.end == it[1].now.first);
+    let begins = above.first().is_none_or(|it| it.now.first <= floor);
+    if (in_turn && begins) || segments.iter().any(|it| it.damaged) {
+        return Ok(None);
+    }
+    let mut places = Vec::new();
+    for segment in above {
+        places.extend(chunks(shared, segment, floor).map_err(at(&segment.file.path))?);
+    }
+    places.sort_by_key(|it| it.base);
+    Ok(first_gap(&places, floor))
+}
+
+/// The first offset from `from` on that is in no chunk, though a later one is.
+fn first_gap(places: &[Place], from: i64) -> Option<i64> {
+    let mut next = from;
+    for place in places {
+        if place.base > next {
+            return Some(next);
+        }
+        next = next.max(place.last + 1);
+    }
+    None
+}
+
+/// The chunks of a segment that have offsets from `from` on.
+fn chunks(shared: &Shared, segment: &Scanned, from: i64) -> io::Result<Vec<Place>> {
+    let mut places: Vec<Place> = Vec::new();
+    if segment.file.mark.end > from {
+        let reader = shared.world.disk.open_read(&segment.file.path)?;
+        let mut walker = Walker::new(reader, segment.file.key, 4096)?;
+        let mut position = DATA_START;
+        while position < segment.file.mark.position {
+            let Some(reference) = walker.reference(position)? else { break };
+            places.push(Place { base: reference.base, last: reference.last, position });
+            position += reference.entry_bytes();
+        }
+    }
+    places.extend(&segment.tail);
+    places.retain(|it| it.last >= from);
+    Ok(places)
+}
+
+/// Cuts off what a segment has from offset `gap` on, after copying it aside.
+pub(super) fn cut(
+    shared: &Shared,
+    aside: &Path,
+    segment: &mut Scanned,
+    gap: i64,
+    findings: &mut Vec<Finding>,
+) -> Result<(), LogError> {
+    if segment.now.end <= gap {
+        return Ok(());
+    }
+    let path = segment.file.path.clone();
+    let places = chunks(shared, segment, i64::MIN).map_err(at(&path))?;
+    let Some(index) = places.iter().position(|it| it.base >= gap) else { return Ok(()) };
+    let position = places[index].position;
+    let bytes = shared.world.disk.read(&path).map_err(at(&path))?;
+    let end = (segment.now.position as usize).min(bytes.len());
+    let name = path.file_name().map_or_else(String::new, |it| it.to_string_lossy().into_owned());
+    let copy = aside.join(format!("{}-{name}-{position}", segment.file.key.stream));
+    let disk = &*shared.world.disk;
+    disk.create_dir_all(aside).map_err(at(aside))?;
+    let mut file = disk.create(&copy).map_err(at(&copy))?;
+    file.append(&bytes[(position as usize).min(end)..end]).map_err(at(&copy))?;
+    file.sync().map_err(at(&copy))?;
+    disk.sync_dir(aside).map_err(at(aside))?;
+    wipe(shared, &path, position).map_err(at(&path))?;
+    let now = &mut segment.now;
+    now.position = position;
+    now.end = index.checked_sub(1).map_or(now.first, |it| places[it].last + 1);
+    now.sealed = false;
+    segment.cut = true;
+    segment.tail.retain(|it| it.base < gap);
+    findings.push(Finding::BehindGap { path, position, copy });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(ranges: &[(i64, i64)]) -> Vec<Place> {
+        ranges.iter().map(|(base, last)| Place { base: *base, last: *last, position: 0 }).collect()
+    }
+
+    #[test]
+    fn a_gap_is_what_no_chunk_has() {
+        assert_eq!(first_gap(&places(&[(0, 4), (5, 5), (6, 9)]), 0), None);
+        assert_eq!(first_gap(&places(&[(0, 4), (6, 9)]), 0), Some(5));
+        assert_eq!(first_gap(&places(&[(0, 4), (6, 9)]), 6), None);
+        assert_eq!(first_gap(&places(&[(3, 4)]), 2), Some(2));
+        assert_eq!(first_gap(&[], 2), None);
+    }
+}

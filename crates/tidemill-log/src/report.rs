@@ -1,0 +1,60 @@
+//! What opening a log found, for the operator: nothing here was deleted.
+
+use std::{fmt, path::PathBuf};
+
+/// Something found when a log was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// A file or folder is not used, because what it says of itself cannot be right. It stays
+    /// where it is.
+    SetAside {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// Bytes in the durable part of a segment are not what was written. The segment stays as it
+    /// is; reads that need the bytes get an error.
+    Damaged {
+        /// The segment's file.
+        path: PathBuf,
+        /// Where the damage begins.
+        position: u64,
+    },
+    /// The end of a segment had not become durable when the power failed, and was never
+    /// acknowledged: it was cut off.
+    Torn {
+        /// The segment's file.
+        path: PathBuf,
+        /// Where it ends now.
+        position: u64,
+    },
+    /// Chunks behind a gap that a power failure left: never acknowledged. They were copied aside
+    /// and cut off.
+    BehindGap {
+        /// The segment's file.
+        path: PathBuf,
+        /// Where it ends now.
+        position: u64,
+        /// Where the bytes are kept.
+        copy: PathBuf,
+    },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SetAside { path, why } => write!(f, "{}: set aside: {why}", path.display()),
+            Self::Damaged { path, position } => {
+                write!(f, "{}: damaged at byte {position}; kept, not served", path.display())
+            }
+            Self::Torn { path, position } => {
+                write!(f, "{}: torn tail cut at byte {position}", path.display())
+            }
+            Self::BehindGap { path, position, copy } => {
+                let (path, copy) = (path.display(), copy.display());
+                write!(f, "{path}: cut at byte {position}, behind a gap; kept in {copy}")
+            }
+        }
+    }
+}

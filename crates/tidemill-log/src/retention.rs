@@ -1,0 +1,235 @@
+//! What goes: by age, by size, by request. A streamlet's start moves forward, durably; then the
+//! sealed segments below it give their files away.
+//!
+//! Invariants: only sealed segments below the watermark go; the new start is on the disk before a
+//! file goes; a clock that jumps forward alone deletes nothing.
+
+use crate::{
+    error::LogError,
+    meta,
+    segment::{Commit, Segment},
+    shared::at,
+    stream::Stream,
+    streamlet::Streamlet,
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+};
+use tidemill_types::Micros;
+
+/// Rounds of maintenance without an append after which an open file is closed.
+const IDLE_ROUNDS: u32 = 2;
+
+/// The time of day, as far as it can be believed: it does not run ahead of the monotonic clock by
+/// more than an eighth.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Trusted {
+    last: Option<(i64, u64)>,
+}
+
+impl Trusted {
+    /// The time to act upon, when the clocks say this.
+    pub(crate) fn now(&mut self, wall_us: i64, monotonic_us: u64) -> i64 {
+        let trusted = match self.last {
+            None => wall_us,
+            Some((last, then)) => {
+                let passed = monotonic_us.saturating_sub(then);
+                let most = i64::try_from(passed + passed / 8).unwrap_or(i64::MAX);
+                wall_us.min(last.saturating_add(most))
+            }
+        };
+        self.last = Some((trusted, monotonic_us));
+        trusted
+    }
+}
+
+/// A segment as retention sees it.
+#[derive(Clone, Copy, Debug)]
+struct Aged {
+    end: i64,
+    bytes: u64,
+    appended_s: u32,
+    /// Sealed, durable and below the watermark.
+    may_go: bool,
+}
+
+/// The start after what is too old or too much has gone: segments go in the order of their ends.
+fn new_start(segments: &[Aged], cutoff_s: Option<i64>, bytes_max: Option<u64>) -> Option<i64> {
+    let mut bytes: u64 = segments.iter().map(|it| it.bytes).sum();
+    let mut start = None;
+    for segment in segments {
+        let old = cutoff_s.is_some_and(|it| i64::from(segment.appended_s) < it);
+        let much = bytes_max.is_some_and(|it| bytes - segment.bytes >= it);
+        if !segment.may_go || !(old || much) {
+            break;
+        }
+        bytes -= segment.bytes;
+        start = Some(segment.end);
+    }
+    start
+}
+
+impl Streamlet {
+    fn aged(&self) -> Vec<Aged> {
+        let watermark = self.progress().watermark();
+        let see = |segment: &Arc<Segment>| {
+            let state = segment.state();
+            Aged {
+                end: state.end,
+                bytes: state.written,
+                appended_s: state.appended_s,
+                may_go: state.sealed && state.unsynced.is_none() && state.end <= watermark,
+            }
+        };
+        let mut aged: Vec<Aged> = self.segments().values().map(see).collect();
+        aged.sort_by_key(|it| it.end);
+        aged
+    }
+
+    /// Ends open segments that nobody has appended to since `cutoff_s`, and closes idle files.
+    fn tend(self: &Arc<Self>, cutoff_s: Option<i64>) {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for slot in slots {
+            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(segment) = slot.open.clone() else { continue };
+            let (old, idle) = {
+                let state = segment.state();
+                let appended_s = i64::from(state.appended_s);
+                let empty = state.first == state.end;
+                (!empty && cutoff_s.is_some_and(|it| appended_s < it), state.commit == Commit::Idle)
+            };
+            slot.idle_rounds = slot.idle_rounds.saturating_add(1);
+            if old {
+                slot.open = None;
+                self.seal(&segment);
+            } else if idle && slot.idle_rounds > IDLE_ROUNDS {
+                segment.state().file = None;
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// One round of retention: how many segments went.
+    pub(crate) fn maintain(&self, now_us: i64) -> Result<usize, LogError> {
+        let spec = self.spec();
+        let cutoff_s = spec.retention.time.map(|it| now_us.saturating_sub(it.0) / 1_000_000);
+        let bytes_max = spec.retention.bytes.map(|it| it.0);
+        let mut starts = BTreeMap::new();
+        for streamlet in self.streamlets() {
+            streamlet.tend(cutoff_s);
+            if let Some(start) = new_start(&streamlet.aged(), cutoff_s, bytes_max) {
+                starts.insert(streamlet.index(), start);
+            }
+        }
+        self.move_starts(starts)
+    }
+
+    /// Removes the records below `before`: the new start, which is that offset.
+    ///
+    /// # Errors
+    /// The offset is above the high watermark, or the disk failed.
+    pub fn delete_records(&self, streamlet: &Streamlet, before: i64) -> Result<i64, LogError> {
+        let (start, end) = (streamlet.start_offset(), streamlet.high_watermark());
+        if before > end || before < 0 {
+            return Err(LogError::Offset { offset: before, start, end });
+        }
+        self.move_starts(BTreeMap::from([(streamlet.index(), before)]))?;
+        Ok(streamlet.start_offset())
+    }
+
+    /// Moves starts forward, and gives away the files below: how many.
+    fn move_starts(&self, to: BTreeMap<u32, i64>) -> Result<usize, LogError> {
+        if to.is_empty() {
+            return Ok(0);
+        }
+        {
+            let mut starts = self.core.starts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut moved = starts.clone();
+            for (index, start) in &to {
+                let entry = moved.entry(*index).or_insert(0);
+                *entry = (*entry).max(*start);
+            }
+            if *starts != moved {
+                let meta = self.core.meta(&moved, false);
+                meta::write(&*self.shared.world.disk, &self.core.folder, &meta)?;
+                *starts = moved;
+            }
+        }
+        let mut gone = Vec::new();
+        for (index, start) in to {
+            let Some(streamlet) = self.streamlet(index) else { continue };
+            streamlet.progress().move_start(start);
+            gone.extend(streamlet.drop_below_start());
+        }
+        self.give_away(&gone)
+    }
+
+    /// Gives the files of segments away that no reader finds any more.
+    pub(crate) fn give_away(&self, segments: &[Arc<Segment>]) -> Result<usize, LogError> {
+        if segments.is_empty() {
+            return Ok(0);
+        }
+        segments.iter().for_each(|segment| segment.retire());
+        let paths: Vec<_> = segments.iter().map(|segment| segment.path.clone()).collect();
+        self.shared.recycle(&self.core.folder, &paths).map_err(at(&self.core.folder))?;
+        Ok(paths.len())
+    }
+}
+
+impl Streamlet {
+    /// Takes segments out that are sealed, durable and wholly below the start.
+    pub(crate) fn drop_below_start(&self) -> Vec<Arc<Segment>> {
+        let start = self.progress().start();
+        let below = |segment: &Arc<Segment>| {
+            let state = segment.state();
+            state.sealed && state.unsynced.is_none() && state.end <= start
+        };
+        let segments: Vec<_> = self
+            .segments()
+            .iter()
+            .filter(|(_, segment)| below(segment))
+            .map(|(place, segment)| (*place, Arc::clone(segment)))
+            .collect();
+        let places: Vec<_> = segments.iter().map(|(place, _)| *place).collect();
+        self.remove_segments(&places);
+        segments.into_iter().map(|(_, segment)| segment).collect()
+    }
+}
+
+/// The time to act upon, when the caller says it is `now`.
+pub(crate) fn trusted(trusted: &mut Trusted, now: Micros, monotonic_us: u64) -> i64 {
+    trusted.now(now.0, monotonic_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn aged(end: i64, appended_s: u32, may_go: bool) -> Aged {
+        Aged { end, bytes: 100, appended_s, may_go }
+    }
+
+    #[test]
+    fn segments_go_from_the_oldest_on_and_stop_at_one_that_must_stay() {
+        let all = [aged(10, 1, true), aged(20, 2, true), aged(30, 3, true), aged(40, 4, false)];
+        assert_eq!(new_start(&all, Some(3), None), Some(20));
+        assert_eq!(new_start(&all, Some(9), None), Some(30), "the open one stays");
+        assert_eq!(new_start(&all, Some(1), None), None);
+        assert_eq!(new_start(&all, None, Some(200)), Some(20));
+        assert_eq!(new_start(&all, None, Some(201)), Some(10));
+        assert_eq!(new_start(&all, None, None), None);
+        assert_eq!(new_start(&[aged(5, 1, false), aged(9, 1, true)], Some(9), None), None);
+    }
+
+    #[test]
+    fn row_13_a_forward_jump_of_the_clock_is_not_believed() {
+        let mut trusted = Trusted::default();
+        assert_eq!(trusted.now(1_000, 0), 1_000);
+        assert_eq!(trusted.now(1_080, 80), 1_080);
+        let day = 86_400_000_000;
+        assert_eq!(trusted.now(day, 160), 1_170);
+        assert_eq!(trusted.now(500, 240), 500, "backward is believed");
+    }
+}

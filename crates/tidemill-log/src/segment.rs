@@ -1,0 +1,298 @@
+//! A segment: one file of chunks, appended to until it is sealed.
+//!
+//! ```text
+//! head │ durable ……………… │ written, not yet synced … │ reserved, never written
+//!      └ mark says so      └ kept in memory while there is room
+//! ```
+//!
+//! Invariants: bytes below `written` never change; a sealed segment never grows; after a failed
+//! sync the file is never synced again as if nothing had happened.
+
+use crate::{
+    format::{ChunkRef, Mark},
+    ids::SegmentKey,
+};
+use bytes::Bytes;
+use std::{
+    collections::VecDeque,
+    io,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tidemill_env::{Disk, DiskRead, PlacedFile};
+
+/// Where a segment is on its way through the sync threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Commit {
+    /// Nowhere.
+    Idle,
+    /// In the queue.
+    Queued,
+    /// A thread syncs it; what came since is not covered.
+    Syncing,
+    /// As `Syncing`, and it must go into the queue again.
+    Again,
+}
+
+/// A chunk kept in memory.
+pub(crate) struct Recent {
+    pub(crate) position: u64,
+    pub(crate) reference: ChunkRef,
+    pub(crate) chunk: Bytes,
+}
+
+/// What changes while a segment is appended to.
+pub(crate) struct SegmentState {
+    pub(crate) file: Option<Arc<dyn PlacedFile>>,
+    /// Chunks stand below this place.
+    pub(crate) written: u64,
+    /// All below this place is durable.
+    pub(crate) durable: u64,
+    /// Space is reserved below this place.
+    pub(crate) reserved: u64,
+    /// Base offset of the first chunk; equal to `end` if there is none.
+    pub(crate) first: i64,
+    /// The offset after the last chunk.
+    pub(crate) end: i64,
+    /// `end`, of what is durable.
+    pub(crate) durable_end: i64,
+    pub(crate) max_timestamp_ms: i64,
+    pub(crate) appended_s: u32,
+    pub(crate) sealed: bool,
+    /// The mark on the disk says that it is sealed.
+    pub(crate) seal_marked: bool,
+    pub(crate) marks: u64,
+    /// The file's name survives a power cut.
+    pub(crate) name_durable: bool,
+    pub(crate) commit: Commit,
+    /// Chunks that wait for a sync: where they end, and their base offset.
+    pub(crate) waiting: VecDeque<(u64, i64)>,
+    /// The first offset that no sync has covered; none if all is durable.
+    pub(crate) unsynced: Option<i64>,
+    recent: VecDeque<Recent>,
+}
+
+/// One file of chunks.
+pub(crate) struct Segment {
+    pub(crate) key: SegmentKey,
+    pub(crate) path: PathBuf,
+    /// Its file was given away: what is read from it now is another's.
+    retired: AtomicBool,
+    state: Mutex<SegmentState>,
+}
+
+/// What a sync is about to cover.
+pub(crate) struct SyncJob {
+    pub(crate) file: Arc<dyn PlacedFile>,
+    written: u64,
+    end: i64,
+    pub(crate) name_durable: bool,
+}
+
+/// What a sync has covered.
+pub(crate) struct Synced {
+    /// Base offsets of the chunks that are durable now.
+    pub(crate) landed: Vec<i64>,
+    /// More was written meanwhile: sync again.
+    pub(crate) again: bool,
+}
+
+impl Segment {
+    /// A segment whose file was just made, empty but for its head.
+    pub(crate) fn fresh(key: SegmentKey, path: PathBuf, file: Arc<dyn PlacedFile>) -> Self {
+        let segment = Self::recovered(key, path, &Mark::none());
+        {
+            let mut state = segment.state();
+            state.file = Some(file);
+            state.name_durable = false;
+        }
+        segment
+    }
+
+    /// A segment as its last mark describes it.
+    pub(crate) fn recovered(key: SegmentKey, path: PathBuf, mark: &Mark) -> Self {
+        let state = SegmentState {
+            file: None,
+            written: mark.position,
+            durable: mark.position,
+            reserved: 0,
+            first: mark.first,
+            end: mark.end,
+            durable_end: mark.end,
+            max_timestamp_ms: mark.max_timestamp_ms,
+            appended_s: mark.appended_s,
+            sealed: mark.sealed,
+            seal_marked: mark.sealed,
+            marks: mark.sequence,
+            name_durable: true,
+            commit: Commit::Idle,
+            waiting: VecDeque::new(),
+            unsynced: None,
+            recent: VecDeque::new(),
+        };
+        Self { key, path, retired: AtomicBool::new(false), state: Mutex::new(state) }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, SegmentState> {
+        // A panic elsewhere leaves plain numbers behind; each is set in one step.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file, opened if it is not.
+    pub(crate) fn file(&self, disk: &dyn Disk) -> io::Result<Arc<dyn PlacedFile>> {
+        let mut state = self.state();
+        if let Some(file) = &state.file {
+            return Ok(Arc::clone(file));
+        }
+        if !disk.exists(&self.path)? {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let file = disk.open_placed(&self.path)?;
+        state.file = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// The file, for reading.
+    pub(crate) fn reader(&self, disk: &dyn Disk) -> io::Result<Arc<dyn DiskRead>> {
+        disk.open_read(&self.path)
+    }
+
+    /// A chunk stands in the file now; it is kept in memory as well.
+    pub(crate) fn wrote(&self, reference: ChunkRef, chunk: Bytes, waits: bool) {
+        let mut state = self.state();
+        let position = state.written;
+        if state.first == state.end {
+            state.first = reference.base;
+        }
+        state.written += reference.entry_bytes();
+        state.end = reference.last + 1;
+        state.max_timestamp_ms = state.max_timestamp_ms.max(reference.max_timestamp_ms);
+        state.appended_s = state.appended_s.max(reference.appended_s);
+        state.unsynced.get_or_insert(reference.base);
+        if waits {
+            let written = state.written;
+            state.waiting.push_back((written, reference.base));
+        }
+        state.recent.push_back(Recent { position, reference, chunk });
+    }
+
+    /// The oldest chunk kept in memory goes.
+    pub(crate) fn forget_oldest(&self) {
+        self.state().recent.pop_front();
+    }
+
+    /// As [`Self::forget_oldest`]; false if nothing was kept.
+    #[cfg(test)]
+    pub(crate) fn forget_one(&self) -> bool {
+        self.state().recent.pop_front().is_some()
+    }
+
+    /// The chunk at this place, if it is kept in memory.
+    pub(crate) fn recent(&self, position: u64) -> Option<(ChunkRef, Bytes)> {
+        let state = self.state();
+        let index = state.recent.binary_search_by_key(&position, |it| it.position).ok()?;
+        let recent = &state.recent[index];
+        Some((recent.reference.clone(), recent.chunk.clone()))
+    }
+
+    /// Where the chunk with this offset, or the first after it, stands, if it is in memory.
+    pub(crate) fn recent_place(&self, offset: i64) -> Option<u64> {
+        let state = self.state();
+        let index = state.recent.partition_point(|it| it.reference.last < offset);
+        // The first one kept may not be the first one that qualifies.
+        let sure = index > 0 || state.recent.front().is_some_and(|it| it.reference.base <= offset);
+        sure.then(|| state.recent.get(index).map_or(state.written, |it| it.position))
+    }
+
+    /// Puts the segment on its way to a sync. True if it must go into the queue.
+    pub(crate) fn enqueue(&self) -> bool {
+        let mut state = self.state();
+        let (next, queue) = match state.commit {
+            Commit::Idle => (Commit::Queued, true),
+            Commit::Queued => (Commit::Queued, false),
+            Commit::Syncing | Commit::Again => (Commit::Again, false),
+        };
+        state.commit = next;
+        queue
+    }
+
+    /// What a sync that starts now will cover.
+    pub(crate) fn begin_sync(&self, disk: &dyn Disk) -> io::Result<SyncJob> {
+        let file = self.file(disk)?;
+        let mut state = self.state();
+        state.commit = Commit::Syncing;
+        let name_durable = state.name_durable;
+        Ok(SyncJob { file, written: state.written, end: state.end, name_durable })
+    }
+
+    /// A sync succeeded.
+    pub(crate) fn end_sync(&self, job: &SyncJob) -> Synced {
+        let mut state = self.state();
+        state.durable = state.durable.max(job.written);
+        state.durable_end = state.durable_end.max(job.end);
+        state.name_durable = true;
+        if state.written == job.written {
+            state.unsynced = None;
+        } else if state.unsynced.is_some_and(|it| it < job.end) {
+            state.unsynced = Some(job.end);
+        }
+        let covered = state.waiting.partition_point(|(end, _)| *end <= job.written);
+        let landed = state.waiting.drain(..covered).map(|(_, base)| base).collect();
+        let again = state.commit == Commit::Again;
+        state.commit = if again { Commit::Queued } else { Commit::Idle };
+        Synced { landed, again }
+    }
+
+    /// Writes down how far the segment is durable, if that is news. It costs no sync: it rides
+    /// on the next one, and after the end of the process alone it is there anyway.
+    pub(crate) fn mark(&self, floor: i64) -> io::Result<()> {
+        let mut state = self.state();
+        let complete = state.sealed && state.durable == state.written;
+        if state.seal_marked || state.file.is_none() {
+            return Ok(());
+        }
+        state.marks += 1;
+        let mark = Mark {
+            sequence: state.marks,
+            position: state.durable,
+            first: state.first,
+            end: state.durable_end,
+            max_timestamp_ms: state.max_timestamp_ms,
+            appended_s: state.appended_s,
+            floor,
+            sealed: complete,
+        };
+        let (at, bytes) = mark.encode(&self.key);
+        state.seal_marked = complete;
+        match &state.file {
+            Some(file) => file.write_at(at, &bytes),
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing is appended any more.
+    pub(crate) fn seal(&self) {
+        self.state().sealed = true;
+    }
+
+    /// The file is given away.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::SeqCst);
+        let mut state = self.state();
+        state.recent.clear();
+        state.file = None;
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::SeqCst)
+    }
+
+    /// First offset and the one after the last.
+    pub(crate) fn range(&self) -> (i64, i64) {
+        let state = self.state();
+        (state.first, state.end)
+    }
+}

@@ -1,0 +1,216 @@
+//! What all streams of a log share: the world, the settings, the memory, the queue of syncs, the
+//! pool of emptied files, and the counter of epochs.
+//!
+//! Invariant: a file is in the pool only after its old name is durably gone.
+
+use crate::{
+    commit::Committer, error::LogError, format::SegmentHead, ids::SegmentKey, memory::Memory,
+    options::LogOptions, segment::Segment,
+};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+use tidemill_env::{PlacedFile, World};
+
+/// Emptied segment files: path and length.
+#[derive(Default)]
+struct Pool {
+    files: Vec<(PathBuf, u64)>,
+    bytes: u64,
+}
+
+pub(crate) struct Shared {
+    pub(crate) world: World,
+    pub(crate) options: LogOptions,
+    pub(crate) memory: Memory,
+    pub(crate) committer: Committer,
+    pool_folder: PathBuf,
+    pool: Mutex<Pool>,
+    /// The next segment's epoch. Its upper half is the log's life, so it never repeats.
+    epoch: AtomicU64,
+    closed: AtomicBool,
+}
+
+/// An error with the path where it happened.
+pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> LogError {
+    let path = path.to_owned();
+    move |error| LogError::Disk { path: path.clone(), error }
+}
+
+impl Shared {
+    /// The pool's folder is there.
+    pub(crate) fn new(
+        world: World,
+        options: LogOptions,
+        pool_folder: PathBuf,
+        life: u32,
+    ) -> Result<Self, LogError> {
+        let memory = Memory::new(options.memory_bytes.0);
+        let shared = Self {
+            world,
+            options,
+            memory,
+            committer: Committer::default(),
+            pool_folder,
+            pool: Mutex::default(),
+            epoch: AtomicU64::new(u64::from(life) << 32),
+            closed: AtomicBool::new(false),
+        };
+        shared.fill_pool()?;
+        Ok(shared)
+    }
+
+    fn fill_pool(&self) -> Result<(), LogError> {
+        let disk = &*self.world.disk;
+        for path in disk.list(&self.pool_folder).map_err(at(&self.pool_folder))? {
+            let length = disk.open_read(&path).and_then(|it| it.length()).map_err(at(&path))?;
+            self.put_into_pool(path, length);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.committer.close();
+    }
+
+    pub(crate) fn next_epoch(&self) -> u64 {
+        self.epoch.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// Now, in seconds since 1970.
+    pub(crate) fn now_s(&self) -> u32 {
+        u32::try_from(self.world.clock.wall_micros() / 1_000_000).unwrap_or(0)
+    }
+
+    fn put_into_pool(&self, path: PathBuf, length: u64) {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if length > 0 && pool.bytes + length <= self.options.recycled_bytes.0 {
+            pool.bytes += length;
+            pool.files.push((path, length));
+            return;
+        }
+        drop(pool);
+        // What cannot be removed is found again when the log is opened.
+        let _left = self.world.disk.remove(&path);
+    }
+
+    /// Gives up an emptied file of the pool to make room on the disk. False if there is none.
+    pub(crate) fn shrink_pool(&self) -> bool {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((path, length)) = pool.files.pop() else { return false };
+        pool.bytes -= length;
+        drop(pool);
+        self.world.disk.remove(&path).is_ok()
+    }
+
+    /// Bytes of the pool's files.
+    pub(crate) fn pool_bytes(&self) -> u64 {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner).bytes
+    }
+
+    /// Makes a segment's file, from the pool if it can, with its head in it.
+    pub(crate) fn make_segment(
+        &self,
+        key: SegmentKey,
+        folder: &Path,
+        name: &str,
+        reserve: u64,
+    ) -> io::Result<Segment> {
+        let disk = &*self.world.disk;
+        let path = folder.join(key.file_name());
+        let recycled = {
+            let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+            let taken = pool.files.pop();
+            pool.bytes -= taken.as_ref().map_or(0, |(_, length)| *length);
+            taken
+        };
+        let file = match recycled {
+            Some((from, _)) => {
+                let file = disk.open_placed(&from)?;
+                self.write_head(&*file, key, name, reserve)?;
+                disk.rename(&from, &path)?;
+                file
+            }
+            None => {
+                let file = disk.open_placed(&path)?;
+                let outcome = self.write_head(&*file, key, name, reserve);
+                if outcome.is_err() {
+                    let _left = disk.remove(&path);
+                }
+                outcome?;
+                file
+            }
+        };
+        let length = file.length()?;
+        let segment = Segment::fresh(key, path, file);
+        segment.state().reserved = length;
+        Ok(segment)
+    }
+
+    fn write_head(
+        &self,
+        file: &dyn PlacedFile,
+        key: SegmentKey,
+        name: &str,
+        reserve: u64,
+    ) -> io::Result<()> {
+        let created_us = self.world.clock.wall_micros();
+        file.reserve(reserve)?;
+        file.write_at(0, &SegmentHead { key, created_us, name: name.to_owned() }.block())
+    }
+
+    /// Makes names in a stream's folder, and those that left the pool, survive a power cut.
+    pub(crate) fn sync_names(&self, folder: &Path) -> io::Result<()> {
+        self.world.disk.sync_dir(folder)?;
+        self.world.disk.sync_dir(&self.pool_folder)
+    }
+
+    /// Takes the files of retired segments of one folder into the pool, or removes them. Their
+    /// old names are durably gone when this returns.
+    pub(crate) fn recycle(&self, folder: &Path, paths: &[PathBuf]) -> io::Result<()> {
+        let disk = &*self.world.disk;
+        let mut emptied = Vec::new();
+        for path in paths {
+            let to = self.pool_folder.join(format!("{:016x}", self.next_epoch()));
+            let length = match disk.open_read(path).and_then(|it| it.length()) {
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            disk.rename(path, &to)?;
+            emptied.push((to, length));
+        }
+        disk.sync_dir(&self.pool_folder)?;
+        disk.sync_dir(folder)?;
+        emptied.into_iter().for_each(|(path, length)| self.put_into_pool(path, length));
+        Ok(())
+    }
+}
+
+/// Runs an operation that needs room; while there is none, emptied files are given up for it.
+pub(crate) fn with_room<T>(
+    shared: &Arc<Shared>,
+    mut operation: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    loop {
+        match operation() {
+            Err(error) if is_full(&error) && shared.shrink_pool() => {}
+            other => return other,
+        }
+    }
+}
+
+/// Whether an error says that there is no room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}

@@ -1,0 +1,78 @@
+//! A stream: its streamlets under one name.
+
+use crate::{
+    error::LogError,
+    ids::StreamId,
+    meta,
+    options::StreamSpec,
+    recover::Recovered,
+    shared::Shared,
+    streamlet::{StreamCore, Streamlet},
+};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Streamlets under a name.
+pub struct Stream {
+    pub(crate) core: Arc<StreamCore>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) streamlets: RwLock<Vec<Arc<Streamlet>>>,
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stream({} {})", self.core.name, self.core.id)
+    }
+}
+
+impl Stream {
+    /// The id, which no other stream ever has.
+    #[must_use]
+    pub fn id(&self) -> StreamId {
+        self.core.id
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.core.name
+    }
+
+    /// The settings, now.
+    #[must_use]
+    pub fn spec(&self) -> StreamSpec {
+        self.core.spec()
+    }
+
+    /// A streamlet by its number.
+    #[must_use]
+    pub fn streamlet(&self, index: u32) -> Option<Arc<Streamlet>> {
+        let streamlets = self.streamlets.read().unwrap_or_else(PoisonError::into_inner);
+        streamlets.get(index as usize).cloned()
+    }
+
+    /// All streamlets, by number.
+    #[must_use]
+    pub fn streamlets(&self) -> Vec<Arc<Streamlet>> {
+        self.streamlets.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Writes these settings down, then uses them.
+    pub(crate) fn apply(&self, spec: StreamSpec) -> Result<(), LogError> {
+        let disk = &*self.shared.world.disk;
+        {
+            let starts = self.core.starts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut meta = self.core.meta(&starts, false);
+            meta.spec = spec.clone();
+            meta::write(disk, &self.core.folder, &meta)?;
+            *self.core.spec.write().unwrap_or_else(PoisonError::into_inner) = spec.clone();
+        }
+        let mut streamlets = self.streamlets.write().unwrap_or_else(PoisonError::into_inner);
+        for index in streamlets.len() as u32..spec.streamlets {
+            let empty =
+                Recovered { segments: vec![], unsynced: vec![], next_group: 0, start: 0, next: 0 };
+            streamlets.push(Streamlet::new(&self.shared, &self.core, index, empty));
+        }
+        streamlets.iter().for_each(|it| it.set_active_groups(spec.active_groups));
+        Ok(())
+    }
+}

@@ -1,0 +1,277 @@
+//! A streamlet: an ordered run of groups, several of them appended to at once, with one counter
+//! of offsets. To a Kafka client it is one partition.
+//!
+//! ```text
+//! append ─ lane mod Q ─▶ slot 0 ▶ group 4: ▣ ▣ ▢        each ▣ a sealed segment, ▢ the open one
+//!                        slot 1 ▶ group 5: ▣ ▢
+//! ```
+//!
+//! Lock order: slot, then segment or progress; no lock is held while a notice is given. The
+//! offset is taken under the slot's lock, so offsets grow along each segment.
+
+use crate::{
+    append::Slot,
+    error::AppendError,
+    ids::SegmentKey,
+    meta::StreamMeta,
+    options::{Fsync, StreamSpec},
+    progress::{Notices, OnData, OnDurable, Progress, Registered, failure},
+    segment::Segment,
+    shared::Shared,
+};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+    },
+};
+
+/// What the streamlets of a stream share.
+pub(crate) struct StreamCore {
+    pub(crate) id: crate::ids::StreamId,
+    pub(crate) name: Arc<str>,
+    pub(crate) folder: PathBuf,
+    pub(crate) spec: RwLock<StreamSpec>,
+    /// First offsets of streamlets, as the metadata have them. Whoever holds it may write them.
+    pub(crate) starts: Mutex<BTreeMap<u32, i64>>,
+}
+
+impl StreamCore {
+    /// The metadata with these first offsets.
+    pub(crate) fn meta(&self, starts: &BTreeMap<u32, i64>, deleted: bool) -> StreamMeta {
+        let (id, name) = (self.id.to_string(), self.name.to_string());
+        StreamMeta { id, name, spec: self.spec(), starts: starts.clone(), deleted }
+    }
+
+    pub(crate) fn spec(&self) -> StreamSpec {
+        self.spec.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Segments by their first offset, then by epoch.
+pub(crate) type Segments = BTreeMap<(i64, u64), Arc<Segment>>;
+
+/// An ordered run of groups with one counter of offsets.
+pub struct Streamlet {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) stream: Arc<StreamCore>,
+    pub(crate) index: u32,
+    pub(crate) slots: RwLock<Vec<Arc<Mutex<Slot>>>>,
+    pub(crate) next_group: AtomicU64,
+    /// All segments that have a chunk.
+    segments: RwLock<Segments>,
+    /// Segments that are not durable to their end.
+    unsynced: Mutex<Vec<Arc<Segment>>>,
+    progress: Mutex<Progress>,
+    /// Everything below is durable: what chunk references tell a recovery.
+    floor: AtomicI64,
+    failed: AtomicBool,
+}
+
+impl std::fmt::Debug for Streamlet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Streamlet({} {})", self.stream.name, self.index)
+    }
+}
+
+/// A reader that waits for data; it is forgotten when this is dropped.
+#[must_use = "the notice is forgotten when this is dropped"]
+pub struct Interest {
+    streamlet: Weak<Streamlet>,
+    reader: Option<u64>,
+}
+
+impl Drop for Interest {
+    fn drop(&mut self) {
+        if let (Some(streamlet), Some(reader)) = (self.streamlet.upgrade(), self.reader) {
+            streamlet.progress().forget(reader);
+        }
+    }
+}
+
+impl Streamlet {
+    /// A streamlet with these segments; offsets go on at `next`.
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        stream: &Arc<StreamCore>,
+        index: u32,
+        recovered: crate::recover::Recovered,
+    ) -> Arc<Self> {
+        let place = |segment: Arc<Segment>| ((segment.range().0, segment.key.epoch), segment);
+        let unsynced = recovered.unsynced;
+        let durable = unsynced.iter().map(|it| it.range().0).fold(recovered.next, i64::min);
+        let streamlet = Self {
+            shared: Arc::clone(shared),
+            stream: Arc::clone(stream),
+            index,
+            slots: RwLock::default(),
+            next_group: AtomicU64::new(recovered.next_group),
+            segments: RwLock::new(recovered.segments.into_iter().map(place).collect()),
+            unsynced: Mutex::new(unsynced.clone()),
+            progress: Mutex::new(Progress::new(recovered.start, recovered.next)),
+            floor: AtomicI64::new(durable),
+            failed: AtomicBool::new(false),
+        };
+        let streamlet = Arc::new(streamlet);
+        streamlet.set_active_groups(stream.spec().active_groups);
+        unsynced.iter().for_each(|segment| streamlet.seal(segment));
+        streamlet
+    }
+
+    /// The streamlet's number in its stream, from 0.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The stream's name.
+    #[must_use]
+    pub fn stream_name(&self) -> &str {
+        &self.stream.name
+    }
+
+    /// The first offset that can be read.
+    #[must_use]
+    pub fn start_offset(&self) -> i64 {
+        self.progress().start()
+    }
+
+    /// The offset after the last that can be read: all below is acknowledged, within the
+    /// durability chosen.
+    #[must_use]
+    pub fn high_watermark(&self) -> i64 {
+        self.progress().watermark()
+    }
+
+    /// The offset that the next record will have.
+    #[must_use]
+    pub fn end_offset(&self) -> i64 {
+        self.progress().next()
+    }
+
+    /// Bytes of its segments' chunks on the disk.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.segments().values().map(|it| it.state().written).sum()
+    }
+
+    /// How many segments have data.
+    #[must_use]
+    pub fn segment_count(&self) -> usize {
+        self.segments().len()
+    }
+
+    /// Why it takes no appends, if it does not.
+    #[must_use]
+    pub fn failure(&self) -> Option<AppendError> {
+        self.progress().failed().cloned()
+    }
+
+    /// Calls back once when the record at `offset` can be read, when the streamlet fails, or when
+    /// its stream is deleted: look again then. Called at once if it can be read now. Dropping what
+    /// is returned forgets the call. The callback must be quick and must not block.
+    pub fn on_data(self: &Arc<Self>, offset: i64, notice: OnData) -> Interest {
+        let registered = self.progress().on_data(offset, notice);
+        let reader = match registered {
+            Ok(reader) => Some(reader),
+            Err(notice) => {
+                notice();
+                None
+            }
+        };
+        Interest { streamlet: Arc::downgrade(self), reader }
+    }
+
+    pub(crate) fn register(&self, base: i64, notice: OnDurable) {
+        let registered = self.progress().on_durable(base, notice);
+        if let Registered::Now(notice, outcome) = registered {
+            notice(outcome);
+        }
+    }
+
+    pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.stream.folder
+    }
+
+    pub(crate) fn is_failed(&self) -> bool {
+        self.failed.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn fsync(&self) -> Fsync {
+        let spec = self.stream.spec.read().unwrap_or_else(PoisonError::into_inner);
+        spec.fsync.unwrap_or(self.shared.options.fsync)
+    }
+
+    pub(crate) fn segments(&self) -> std::sync::RwLockReadGuard<'_, Segments> {
+        self.segments.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Chunks count from now on.
+    pub(crate) fn land(&self, bases: impl IntoIterator<Item = i64>) {
+        let notices: Notices = self.progress().land(bases);
+        notices.give();
+    }
+
+    /// Takes no more appends; all that wait get the error.
+    pub(crate) fn fail(&self, why: &str) {
+        self.end(failure(why));
+    }
+
+    /// As [`Self::fail`], because the log is closed or the stream deleted.
+    pub(crate) fn close(&self) {
+        self.end(AppendError::Closed);
+    }
+
+    fn end(&self, error: AppendError) {
+        self.failed.store(true, Ordering::SeqCst);
+        let notices = self.progress().fail(error);
+        notices.give();
+    }
+
+    /// What chunk references may say is durable, of the whole streamlet.
+    pub(crate) fn floor(&self) -> i64 {
+        self.floor.load(Ordering::SeqCst)
+    }
+
+    /// Works out the floor anew: the first offset that is not durable, or may not be.
+    pub(crate) fn update_floor(&self) {
+        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+        // In flight is more than what is written: whoever took an offset after this look has one
+        // that is not below `next`.
+        let mut floor = self.progress().first_in_flight();
+        unsynced.retain(|segment| {
+            let state = segment.state();
+            floor = floor.min(state.unsynced.unwrap_or(i64::MAX));
+            !state.sealed || state.unsynced.is_some()
+        });
+        self.floor.fetch_max(floor, Ordering::SeqCst);
+    }
+
+    /// A segment got its first chunk.
+    pub(crate) fn add_segment(&self, segment: &Arc<Segment>) {
+        let place = (segment.range().0, segment.key.epoch);
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        segments.insert(place, Arc::clone(segment));
+        drop(segments);
+        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+        unsynced.push(Arc::clone(segment));
+    }
+
+    pub(crate) fn remove_segments(&self, places: &[(i64, u64)]) {
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        places.iter().for_each(|place| {
+            segments.remove(place);
+        });
+    }
+
+    pub(crate) fn next_key(&self, group: u64, index: u32) -> SegmentKey {
+        let (stream, streamlet) = (self.stream.id, self.index);
+        SegmentKey { stream, streamlet, group, index, epoch: self.shared.next_epoch() }
+    }
+}

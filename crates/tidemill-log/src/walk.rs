@@ -1,0 +1,115 @@
+//! Walks over the chunks in a segment's file, and believes nothing it reads.
+//!
+//! Invariants: what it returns has been checked, reference and chunk; it reads at most the file,
+//! and holds one block of it.
+
+use crate::{
+    format::{ChunkRef, REF_BYTES},
+    ids::SegmentKey,
+};
+use bytes::Bytes;
+use std::{io, sync::Arc};
+use tidemill_env::DiskRead;
+
+/// Reads a segment's file block by block.
+pub(crate) struct Walker {
+    file: Arc<dyn DiskRead>,
+    key: SegmentKey,
+    /// The file's length when it was opened, and as far as it was looked at again.
+    length: u64,
+    ahead: usize,
+    block_start: u64,
+    block: Bytes,
+}
+
+impl Walker {
+    /// Reads `ahead` bytes at once.
+    pub(crate) fn new(file: Arc<dyn DiskRead>, key: SegmentKey, ahead: u64) -> io::Result<Self> {
+        let length = file.length()?;
+        let ahead = usize::try_from(ahead.clamp(4096, 1 << 30)).unwrap_or(4096);
+        Ok(Self { file, key, length, ahead, block_start: 0, block: Bytes::new() })
+    }
+
+    /// Length of the file.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Bytes of the file; fewer at its end.
+    pub(crate) fn bytes(&mut self, position: u64, count: usize) -> io::Result<Bytes> {
+        let end = position.saturating_add(count as u64);
+        let block_end = self.block_start + self.block.len() as u64;
+        if position < self.block_start || end > block_end {
+            if end > self.length {
+                self.length = self.file.length()?;
+            }
+            let want = (count.max(self.ahead) as u64).min(self.length.saturating_sub(position));
+            let mut block = vec![0; usize::try_from(want).map_err(io::Error::other)?];
+            let mut filled = 0;
+            while filled < block.len() {
+                match self.file.read_at(position + filled as u64, &mut block[filled..])? {
+                    0 => break,
+                    more => filled += more,
+                }
+            }
+            block.truncate(filled);
+            self.block_start = position;
+            self.block = Bytes::from(block);
+        }
+        let from = (position - self.block_start) as usize;
+        let to = (from + count).min(self.block.len());
+        Ok(self.block.slice(from..to))
+    }
+
+    /// Forgets what was read: the file may have changed since.
+    pub(crate) fn forget(&mut self) {
+        self.block = Bytes::new();
+    }
+
+    /// The reference at this place, if a good one is there.
+    pub(crate) fn reference(&mut self, position: u64) -> io::Result<Option<ChunkRef>> {
+        let bytes = self.bytes(position, REF_BYTES)?;
+        Ok(ChunkRef::decode(&bytes, &self.key, position))
+    }
+
+    /// The chunk of a good reference, if it is the one that was written.
+    pub(crate) fn chunk(
+        &mut self,
+        position: u64,
+        reference: &ChunkRef,
+    ) -> io::Result<Option<Bytes>> {
+        let start = position + REF_BYTES as u64;
+        let chunk = self.bytes(start, reference.bytes as usize)?;
+        Ok((chunk.len() == reference.bytes as usize && reference.accepts(&chunk)).then_some(chunk))
+    }
+
+    /// Reference and chunk at this place, if both are good.
+    pub(crate) fn entry(&mut self, position: u64) -> io::Result<Option<(ChunkRef, Bytes)>> {
+        let Some(reference) = self.reference(position)? else { return Ok(None) };
+        let chunk = self.chunk(position, &reference)?;
+        Ok(chunk.map(|chunk| (reference, chunk)))
+    }
+
+    /// The next good reference at or after `from`, below `until`: references stand at multiples
+    /// of 8.
+    pub(crate) fn find(&mut self, from: u64, until: u64) -> io::Result<Option<(u64, ChunkRef)>> {
+        let mut position = from.next_multiple_of(8);
+        let until = until.min(self.length);
+        while position + REF_BYTES as u64 <= until {
+            let rest = usize::try_from(until - position).unwrap_or(usize::MAX);
+            let window = self.bytes(position, rest.min(64 << 10))?;
+            if window.len() < REF_BYTES {
+                return Ok(None);
+            }
+            let last = window.len() - REF_BYTES;
+            for at in (0..=last).step_by(8) {
+                let place = position + at as u64;
+                if let Some(found) = ChunkRef::decode(&window[at..], &self.key, place) {
+                    return Ok(Some((place, found)));
+                }
+            }
+            position += (last / 8 + 1) as u64 * 8;
+        }
+        Ok(None)
+    }
+}
