@@ -35,7 +35,7 @@ pub(crate) const MARKS: [usize; 2] = [512, 1024];
 const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"TMsegm\x00\x01");
 const HEAD_FIXED: usize = 64;
 const MARK_MAGIC: u32 = u32::from_le_bytes(*b"TMmk");
-const MARK_BYTES: usize = 64;
+const MARK_BYTES: usize = 72;
 const REF_MAGIC: u32 = u32::from_le_bytes(*b"TMcr");
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -135,6 +135,8 @@ pub(crate) struct Mark {
     pub(crate) first: i64,
     /// The offset after the last durable chunk.
     pub(crate) end: i64,
+    /// How many of the offsets from `first` to `end` are in this segment.
+    pub(crate) offsets: i64,
     /// Largest timestamp of a chunk, in milliseconds.
     pub(crate) max_timestamp_ms: i64,
     /// When the last chunk came, in seconds since 1970.
@@ -158,6 +160,7 @@ impl Mark {
         out[40..48].copy_from_slice(&self.max_timestamp_ms.to_le_bytes());
         out[48..52].copy_from_slice(&self.appended_s.to_le_bytes());
         out[52..60].copy_from_slice(&self.floor.to_le_bytes());
+        out[60..68].copy_from_slice(&self.offsets.to_le_bytes());
         let crc = key.checksum(0, &out[..MARK_BYTES - 4]);
         out[MARK_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
         (MARKS[(self.sequence % 2) as usize] as u64, out)
@@ -184,6 +187,7 @@ impl Mark {
             max_timestamp_ms: i64_at(bytes, 40),
             appended_s: u32_at(bytes, 48),
             floor: i64_at(bytes, 52),
+            offsets: i64_at(bytes, 60),
         })
     }
 
@@ -194,6 +198,7 @@ impl Mark {
             position: DATA_START,
             first: 0,
             end: 0,
+            offsets: 0,
             max_timestamp_ms: -1,
             appended_s: 0,
             floor: i64::MIN,

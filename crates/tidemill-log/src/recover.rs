@@ -138,7 +138,7 @@ pub(crate) fn streamlet(
     }
     // Only now is all of it durable, so that marks may say so.
     let floor = if recovered.unsynced.is_empty() { next } else { floor };
-    for segment in &recovered.segments {
+    for segment in recovered.segments.iter().filter(|it| it.state().unsynced.is_none()) {
         segment.mark(floor).map_err(at(&segment.path))?;
     }
     for segment in cut {
@@ -217,6 +217,7 @@ impl Scanned {
         }
         now.position = position + reference.entry_bytes();
         now.end = reference.last + 1;
+        now.offsets += reference.last + 1 - reference.base;
         now.max_timestamp_ms = now.max_timestamp_ms.max(reference.max_timestamp_ms);
         now.appended_s = now.appended_s.max(reference.appended_s);
         self.floor = self.floor.max(reference.floor);
@@ -255,8 +256,12 @@ fn settle(
         let mut state = settled.state();
         state.durable = file.mark.position.min(now.position);
         state.seal_marked = false;
+        // Its first sync may never have come.
+        state.name_durable = !grown;
         if grown && !always && !cut {
             state.unsynced = Some(now.first);
+            state.durable_end = file.mark.end;
+            state.durable_offsets = file.mark.offsets;
             recovered.unsynced.push(Arc::clone(&settled));
         }
     }
@@ -264,6 +269,7 @@ fn settle(
         rewrite(&*placed, file.mark.position, now.position)?;
         let job = settled.begin_sync(disk)?;
         placed.sync()?;
+        shared.sync_names(file.path.parent().unwrap_or(Path::new("")))?;
         let _landed = settled.end_sync(&job);
     }
     Ok(Some(settled))

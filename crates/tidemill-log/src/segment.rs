@@ -59,6 +59,9 @@ pub(crate) struct SegmentState {
     pub(crate) end: i64,
     /// `end`, of what is durable.
     pub(crate) durable_end: i64,
+    /// How many offsets from `first` to `end` are here; and of what is durable.
+    pub(crate) offsets: i64,
+    pub(crate) durable_offsets: i64,
     pub(crate) max_timestamp_ms: i64,
     pub(crate) appended_s: u32,
     pub(crate) sealed: bool,
@@ -89,6 +92,7 @@ pub(crate) struct SyncJob {
     pub(crate) file: Arc<dyn PlacedFile>,
     written: u64,
     end: i64,
+    offsets: i64,
     pub(crate) name_durable: bool,
 }
 
@@ -122,6 +126,8 @@ impl Segment {
             first: mark.first,
             end: mark.end,
             durable_end: mark.end,
+            offsets: mark.offsets,
+            durable_offsets: mark.offsets,
             max_timestamp_ms: mark.max_timestamp_ms,
             appended_s: mark.appended_s,
             sealed: mark.sealed,
@@ -169,6 +175,7 @@ impl Segment {
         }
         state.written += reference.entry_bytes();
         state.end = reference.last + 1;
+        state.offsets += reference.last + 1 - reference.base;
         state.max_timestamp_ms = state.max_timestamp_ms.max(reference.max_timestamp_ms);
         state.appended_s = state.appended_s.max(reference.appended_s);
         state.unsynced.get_or_insert(reference.base);
@@ -225,7 +232,8 @@ impl Segment {
         let mut state = self.state();
         state.commit = Commit::Syncing;
         let name_durable = state.name_durable;
-        Ok(SyncJob { file, written: state.written, end: state.end, name_durable })
+        let (written, end, offsets) = (state.written, state.end, state.offsets);
+        Ok(SyncJob { file, written, end, offsets, name_durable })
     }
 
     /// A sync succeeded.
@@ -233,6 +241,7 @@ impl Segment {
         let mut state = self.state();
         state.durable = state.durable.max(job.written);
         state.durable_end = state.durable_end.max(job.end);
+        state.durable_offsets = state.durable_offsets.max(job.offsets);
         state.name_durable = true;
         if state.written == job.written {
             state.unsynced = None;
@@ -260,6 +269,7 @@ impl Segment {
             position: state.durable,
             first: state.first,
             end: state.durable_end,
+            offsets: state.durable_offsets,
             max_timestamp_ms: state.max_timestamp_ms,
             appended_s: state.appended_s,
             floor,

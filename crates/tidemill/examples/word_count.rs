@@ -22,14 +22,18 @@ pub(crate) struct Options {
 }
 
 /// Letters, digits and apostrophes make words; everything else parts them.
-const WORDS: &str = "string_to_array(regexp_replace(lower(text), '[^[:alnum:]'']+', ' ', 'g'), ' ')";
+const WORDS: &str =
+    r"string_to_array(regexp_replace(lower(text), '[^\p{L}\p{N}'']+', ' ', 'g'), ' ')";
 
 /// The job, and where its rows are found: `word`, `n`.
 pub(crate) fn job(options: &Options) -> (Job, Collected) {
     let (sink, rows) = collected();
     let job = Job::new("word_count")
         .source("lines", File::text(&options.path))
-        .stage("words", from("lines").flat_map(WORDS, "word").filter("word <> ''").select([("word", "word")]))
+        .stage(
+            "words",
+            from("lines").flat_map(WORDS, "word").filter("word <> ''").select([("word", "word")]),
+        )
         .stage("counts", from("words").key(["word"]).global().aggregate([("n", "count(*)")]))
         .stage("top", from("counts").top(options.top, "n").select([("word", "word"), ("n", "n")]))
         .sink("out", from("top").to(sink));

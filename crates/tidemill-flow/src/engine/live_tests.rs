@@ -132,7 +132,7 @@ impl Sink for Tell {
 }
 
 /// source → stage of four slices → sink
-fn graph(factory: Arc<Fed>, partition: Partition, sink: Tell) -> JobGraph {
+fn graph(factory: Arc<dyn SourceFactory>, partition: Partition, sink: Tell) -> JobGraph {
     let mut graph = JobGraph::new("live");
     graph.workers = 2;
     graph.cycle = CycleSpec { time: Span(2_000), ..CycleSpec::default() };
@@ -203,6 +203,44 @@ fn a_job_without_data_has_no_cycles_but_a_heartbeat() {
         std::thread::yield_now();
     }
     assert_eq!(handle.progress().cycle_cut, Cycle(1), "one heartbeat says that it is idle");
+    handle.stop();
+    handle.wait().expect("it stops well");
+}
+
+/// A source that never has anything, and says so for ever.
+struct Silent;
+
+impl SourceFactory for Silent {
+    fn schema(&self) -> SchemaRef {
+        rows_schema()
+    }
+    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+        Ok(Box::new(Self))
+    }
+    fn live(&self) -> bool {
+        true
+    }
+}
+
+impl Source for Silent {
+    fn read(&mut self, _: &ReadRequest, _: &mut Vec<DeadLetter>) -> Result<Read, SourceError> {
+        Ok(Read::Idle { until: Some(u64::MAX) })
+    }
+    fn position(&self) -> Position {
+        Position(0)
+    }
+    fn watermark(&self) -> Micros {
+        Micros::MIN
+    }
+}
+
+#[test]
+fn a_source_that_wants_to_be_left_alone_has_a_heartbeat_too() {
+    let (to, _from) = mpsc::channel();
+    let handle = run(graph(Arc::new(Silent), Partition::One, Tell { to, gate: None }));
+    while handle.progress().cycle_cut == Cycle::NONE {
+        std::thread::yield_now();
+    }
     handle.stop();
     handle.wait().expect("it stops well");
 }

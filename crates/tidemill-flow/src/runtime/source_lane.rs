@@ -270,7 +270,12 @@ impl SourceLane {
                 self.idle = idle;
                 Step::Cut { ended: false }
             }
-            None => Step::Leave(After::At(wait.max(cut_us))),
+            None => {
+                // However long the source wants to be left alone, the heartbeat comes in time.
+                let heartbeat_us =
+                    if self.idle { u64::MAX } else { self.last_row_us + IDLE_AFTER_US };
+                Step::Leave(After::At(wait.min(heartbeat_us).max(cut_us)))
+            }
         }
     }
 

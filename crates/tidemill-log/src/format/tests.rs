@@ -40,6 +40,7 @@ fn the_later_mark_counts_and_a_torn_one_does_not() {
         max_timestamp_ms: 3,
         appended_s: 4,
         floor: 5,
+        offsets: 1,
         sealed: sequence == 8,
     };
     for sequence in [7, 8] {

@@ -19,7 +19,9 @@ pub(super) fn find(
 ) -> Result<Option<i64>, LogError> {
     let mut above: Vec<&Scanned> = segments.iter().filter(|it| it.now.end > floor).collect();
     above.sort_by_key(|it| it.now.first);
-    let in_turn = above.windows(2).all(|it| it[0].now.end == it[1].now.first);
+    let whole = |it: &&&Scanned| it.now.offsets == it.now.end - it.now.first;
+    let in_turn = above.windows(2).all(|it| it[0].now.end == it[1].now.first)
+        && above.iter().filter(whole).count() == above.len();
     let begins = above.first().is_none_or(|it| it.now.first <= floor);
     if (in_turn && begins) || segments.iter().any(|it| it.damaged) {
         return Ok(None);
@@ -90,9 +92,12 @@ pub(super) fn cut(
     wipe(shared, &path, position).map_err(at(&path))?;
     let now = &mut segment.now;
     now.position = position;
+    now.first = now.first.min(gap);
     now.end = index.checked_sub(1).map_or(now.first, |it| places[it].last + 1);
     now.sealed = false;
     segment.cut = true;
+    let kept = places[..index].iter();
+    segment.now.offsets = kept.map(|it| it.last + 1 - it.base).sum();
     segment.tail.retain(|it| it.base < gap);
     findings.push(Finding::BehindGap { path, position, copy });
     Ok(())

@@ -1,1 +1,307 @@
-//! Crashes.
+//! Stops of every kind, at any moment: what was acknowledged is there, and what is there is a
+//! prefix of what was appended.
+
+use super::*;
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Append { lane: u64, bytes: usize },
+    Sync,
+    Groups(u32),
+    DeleteBefore(u8),
+    Maintain,
+    /// The next-but-so-many operation of the disk fails.
+    Fail(u64),
+    PowerCut,
+    Kill,
+    Close,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        12 => (0..4u64, 0..6000usize).prop_map(|(lane, bytes)| Step::Append { lane, bytes }),
+        4 => Just(Step::Sync),
+        1 => (1..5u32).prop_map(Step::Groups),
+        1 => any::<u8>().prop_map(Step::DeleteBefore),
+        1 => Just(Step::Maintain),
+        1 => (0..12u64).prop_map(Step::Fail),
+        2 => Just(Step::PowerCut),
+        1 => Just(Step::Kill),
+        1 => Just(Step::Close),
+    ];
+    proptest::collection::vec(step, 1..120)
+}
+
+/// What the outside knows.
+#[derive(Default)]
+struct Model {
+    /// Every value that was ever given to each offset.
+    tried: Vec<Vec<Vec<u8>>>,
+    /// Offsets whose append was acknowledged, and the value.
+    acknowledged: Arc<Mutex<Vec<(i64, Vec<u8>)>>>,
+    /// What readers saw.
+    seen: Vec<(i64, Vec<u8>)>,
+    start: i64,
+    counter: u32,
+}
+
+impl Model {
+    fn append(&mut self, streamlet: &Arc<Streamlet>, lane: u64, bytes: usize) {
+        self.counter += 1;
+        let mut text = format!("{} ", self.counter).into_bytes();
+        text.resize(text.len() + bytes, b'z');
+        let how = AppendHow { lane, leader_epoch: 0 };
+        let Ok(append) = streamlet.append(&mut batch_with(&text), how) else { return };
+        let offset = append.base_offset;
+        self.tried.resize_with(self.tried.len().max(offset as usize + 1), Vec::new);
+        self.tried[offset as usize].push(text.clone());
+        let acknowledged = Arc::clone(&self.acknowledged);
+        append.on_durable(Box::new(move |outcome| {
+            if outcome.is_ok() {
+                acknowledged.lock().unwrap().push((offset, text));
+            }
+        }));
+    }
+
+    /// Reads all and compares.
+    fn check(&mut self, streamlet: &Streamlet, all_acknowledged: bool) {
+        let start = streamlet.start_offset();
+        assert!(start <= self.start.max(start));
+        let found = values(streamlet);
+        let end = start + found.len() as i64;
+        assert_eq!(end, streamlet.high_watermark(), "no gap");
+        let at = |offset: i64| found.get((offset - start) as usize);
+        for (offset, value) in found.iter().enumerate() {
+            assert!(self.tried[offset + start as usize].contains(value), "it was appended there");
+        }
+        if all_acknowledged {
+            for (offset, value) in self.acknowledged.lock().unwrap().iter() {
+                assert!(*offset < start || at(*offset) == Some(value), "lost offset {offset}");
+            }
+            for (offset, value) in &self.seen {
+                assert!(*offset < start || at(*offset) == Some(value), "{offset} was served");
+            }
+        }
+        let places = (start..end).zip(found);
+        self.seen = places.collect();
+    }
+}
+
+/// Opens the log; an operation that the test makes fail may be one of opening's.
+fn reopen(sim: &SimWorld) -> (Log, Arc<Streamlet>) {
+    let log = Log::open(&sim.world, Path::new(FOLDER), by_hand());
+    let log = log.unwrap_or_else(|_| open(sim));
+    let streamlet = log.get("s").expect("it was made").streamlet(0).unwrap();
+    (log, streamlet)
+}
+
+fn run(seed: u64, fsync: Fsync, steps: &[Step]) {
+    let sim = World::simulated(seed);
+    let spec = StreamSpec { fsync: Some(fsync), active_groups: 2, ..spec() };
+    let (mut log, mut streamlet) = started(&sim, spec.clone());
+    let mut model = Model::default();
+    let lossless = fsync == Fsync::Always;
+    for step in steps {
+        let mut powered = true;
+        match step {
+            Step::Append { lane, bytes } => model.append(&streamlet, *lane, *bytes),
+            Step::Sync => log.sync(),
+            Step::Groups(active_groups) => {
+                let _failed = log.alter("s", StreamSpec { active_groups: *active_groups, ..spec.clone() });
+            }
+            Step::DeleteBefore(part) => {
+                let (start, end) = (streamlet.start_offset(), streamlet.high_watermark());
+                let before = start + (end - start) * i64::from(*part) / 600;
+                let _failed = log.get("s").unwrap().delete_records(&streamlet, before);
+                model.start = streamlet.start_offset();
+            }
+            Step::Maintain => {
+                let _failed = log.maintain(Micros(sim.world.clock.wall_micros()));
+            }
+            Step::Fail(operations) => sim.disk.fail_after(*operations),
+            Step::PowerCut | Step::Kill | Step::Close => {
+                match step {
+                    Step::Close => log.close(),
+                    Step::Kill => sim.disk.kill(),
+                    _ => {
+                        sim.disk.power_cut();
+                        powered = false;
+                    }
+                }
+                (log, streamlet) = reopen(&sim);
+                let kept = lossless || powered;
+                model.check(&streamlet, kept);
+                if !kept {
+                    // What was lost is forgotten; what is there now counts from now on.
+                    *model.acknowledged.lock().unwrap() = model.seen.clone();
+                }
+                continue;
+            }
+        }
+        model.check(&streamlet, true);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn n1_n2_row_17_nothing_acknowledged_is_lost_with_fsync_always(
+        seed in any::<u64>(), steps in steps(),
+    ) {
+        run(seed, Fsync::Always, &steps);
+    }
+
+    #[test]
+    fn row_4_row_18_other_modes_lose_at_power_failure_only_and_keep_a_prefix(
+        seed in any::<u64>(), steps in steps(), every in any::<bool>(),
+    ) {
+        run(seed, if every { Fsync::Every(Span(10_000)) } else { Fsync::Os }, &steps);
+    }
+}
+
+#[test]
+fn row_19_a_tail_torn_at_any_byte_keeps_all_before_it() {
+    for cut in 0..300 {
+        let sim = World::simulated(1);
+        let (log, streamlet) = started(&sim, spec());
+        put(&streamlet, b"first").unwrap().on_durable(Box::new(|it| it.unwrap()));
+        log.sync();
+        let path = segment_files(&sim)[0].clone();
+        let append = put(&streamlet, &[7; 150]).unwrap();
+        let position = append.position;
+        drop(append);
+        sim.disk.kill();
+        // Garbage from some byte of the last chunk on.
+        for at in cut..300 {
+            sim.disk.flip(&path, position + at, 0xa5).unwrap();
+        }
+        for _ in 0..2 {
+            let (log, streamlet) = reopened(&sim);
+            let whole = cut >= 64 + 68 + 150;
+            assert_eq!(values(&streamlet).len(), if whole { 2 } else { 1 }, "cut at {cut}");
+            put(&streamlet, b"next").unwrap().on_durable(Box::new(|it| it.unwrap()));
+            log.sync();
+            assert_eq!(values(&streamlet).last().unwrap(), b"next");
+            log.get("s").unwrap().delete_records(&streamlet, 0).unwrap();
+            drop(log);
+            sim.disk.kill();
+            let (log, streamlet) = reopened(&sim);
+            let end = streamlet.high_watermark();
+            assert_eq!(end, if whole { 3 } else { 2 });
+            drop(log);
+            sim.disk.kill();
+            break;
+        }
+    }
+}
+
+#[test]
+fn row_15_a_failed_sync_is_an_error_for_producers_and_the_file_is_never_called_good() {
+    let sim = World::simulated(5);
+    let (log, streamlet) = started(&sim, StreamSpec { active_groups: 2, ..spec() });
+    put(&streamlet, b"good").unwrap().on_durable(Box::new(|it| it.unwrap()));
+    log.sync();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    for text in [b"a", b"b"] {
+        let told = Arc::clone(&told);
+        put(&streamlet, text).unwrap().on_durable(Box::new(move |it| told.lock().unwrap().push(it)));
+    }
+    sim.disk.fail_sync_after(0);
+    log.sync();
+    assert_eq!(told.lock().unwrap().len(), 2);
+    assert!(told.lock().unwrap().iter().all(|it| matches!(it, Err(AppendError::Failed(_)))));
+    assert!(matches!(put(&streamlet, b"c"), Err(AppendError::Failed(_))));
+    log.sync();
+    assert_eq!(values(&streamlet), [b"good"], "what is durable is served");
+    assert!(streamlet.failure().is_some());
+    drop(log);
+    sim.disk.kill();
+    // A restart finds what the failed sync left in memory, and makes it durable before serving it.
+    let (log, streamlet) = reopened(&sim);
+    let found = values(&streamlet);
+    assert!(put(&streamlet, b"d").is_ok());
+    log.sync();
+    drop(log);
+    sim.disk.power_cut();
+    let (_log, streamlet) = reopened(&sim);
+    assert_eq!(values(&streamlet)[..found.len()], found[..]);
+}
+
+#[test]
+fn n7_row_14_a_full_disk_refuses_and_goes_on_when_there_is_room() {
+    let sim = World::simulated(2);
+    let (log, streamlet) = started(&sim, spec());
+    let fill = |streamlet: &Arc<Streamlet>| {
+        for _ in 0..1000 {
+            match put(streamlet, &[1; 5000]) {
+                Ok(append) => append.on_durable(Box::new(|it| it.unwrap())),
+                Err(error) => return error,
+            }
+            log.sync();
+        }
+        panic!("the disk is never full");
+    };
+    sim.disk.set_capacity(sim.disk.used() + (1 << 20));
+    assert!(matches!(fill(&streamlet), AppendError::Full(_)));
+    let before = values(&streamlet);
+    assert!(before.len() > 100);
+    assert!(matches!(put(&streamlet, &[1; 5000]), Err(AppendError::Full(_))), "and again");
+    assert_eq!(values(&streamlet), before, "reads work");
+    // Restarted while it is full: nothing is wiped out.
+    sim.disk.kill();
+    let log = Log::open(&sim.world, Path::new(FOLDER), by_hand());
+    if let Ok(log) = log {
+        assert_eq!(values(&log.get("s").unwrap().streamlet(0).unwrap()), before);
+    }
+    sim.disk.kill();
+    sim.disk.set_capacity(u64::MAX);
+    let (log, streamlet) = reopened(&sim);
+    assert_eq!(values(&streamlet), before);
+    put(&streamlet, b"room").unwrap().on_durable(Box::new(|it| it.unwrap()));
+    log.sync();
+    assert_eq!(values(&streamlet).len(), before.len() + 1);
+}
+
+#[test]
+fn row_14_deleting_makes_room() {
+    let sim = World::simulated(2);
+    let (log, streamlet) = started(&sim, spec());
+    sim.disk.set_capacity(sim.disk.used() + (1 << 20));
+    while let Ok(append) = put(&streamlet, &[1; 5000]) {
+        append.on_durable(Box::new(|it| it.unwrap()));
+        log.sync();
+    }
+    let stream = log.get("s").unwrap();
+    // The metadata need a little room of their own.
+    sim.disk.set_capacity(sim.disk.used() + 2000);
+    stream.delete_records(&streamlet, streamlet.high_watermark() / 2).unwrap();
+    for _ in 0..20 {
+        put(&streamlet, &[1; 5000]).unwrap().on_durable(Box::new(|it| it.unwrap()));
+        log.sync();
+    }
+}
+
+#[test]
+fn r9_the_watermark_and_the_start_do_not_go_back_over_a_restart() {
+    for seed in 0..40 {
+        let sim = World::simulated(seed);
+        let (log, streamlet) = started(&sim, StreamSpec { active_groups: 3, ..spec() });
+        for index in 0..40u64 {
+            let how = AppendHow { lane: index, leader_epoch: 0 };
+            let append = streamlet.append(&mut batch_with(&[0; 4000]), how).unwrap();
+            append.on_durable(Box::new(|_| ()));
+            if index % 7 == 3 {
+                log.sync();
+            }
+        }
+        log.get("s").unwrap().delete_records(&streamlet, 17).unwrap();
+        let (start, watermark) = (streamlet.start_offset(), streamlet.high_watermark());
+        sim.disk.power_cut();
+        let (_log, streamlet) = reopened(&sim);
+        assert_eq!(streamlet.start_offset(), start);
+        assert!(streamlet.high_watermark() >= watermark);
+        assert_eq!(streamlet.end_offset(), streamlet.high_watermark());
+    }
+}

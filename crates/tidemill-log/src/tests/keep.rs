@@ -1,1 +1,156 @@
-//! Retention.
+//! What goes and what stays; recycled files; crashes in the middle of it.
+
+use super::*;
+
+const DAY: i64 = 86_400_000_000;
+
+fn fill(log: &Log, streamlet: &Arc<Streamlet>, count: usize) {
+    for index in 0..count {
+        let how = AppendHow { lane: index as u64, leader_epoch: 0 };
+        let append = streamlet.append(&mut batch_with(&[3; 5000]), how).unwrap();
+        append.on_durable(Box::new(|it| it.unwrap()));
+    }
+    log.sync();
+}
+
+fn now(sim: &SimWorld) -> Micros {
+    Micros(sim.world.clock.wall_micros())
+}
+
+#[test]
+fn old_data_go_after_their_time_and_idle_ends_too() {
+    let sim = World::simulated(1);
+    let (log, streamlet) = started(&sim, StreamSpec { active_groups: 2, ..spec() });
+    fill(&log, &streamlet, 50);
+    assert_eq!(log.maintain(now(&sim)).unwrap(), 0);
+    sim.clock.advance((6 * DAY) as u64);
+    fill(&log, &streamlet, 30);
+    assert_eq!(log.maintain(now(&sim)).unwrap(), 0);
+    sim.clock.advance((2 * DAY) as u64);
+    assert!(log.maintain(now(&sim)).unwrap() >= 3);
+    let start = streamlet.start_offset();
+    assert!((30..=50).contains(&start), "{start}");
+    assert_eq!(values(&streamlet).len() as i64, 80 - start);
+    assert!(streamlet.read(&mut ReadCursor::default(), start - 1, ReadLimit::default()).is_err());
+    sim.clock.advance((8 * DAY) as u64);
+    log.maintain(now(&sim)).unwrap();
+    log.sync();
+    log.maintain(now(&sim)).unwrap();
+    assert_eq!((streamlet.start_offset(), streamlet.segment_count()), (80, 0));
+    drop(log);
+    sim.disk.power_cut();
+    let (log, streamlet) = reopened(&sim);
+    assert_eq!((streamlet.start_offset(), streamlet.end_offset()), (80, 80), "offsets go on");
+    fill(&log, &streamlet, 1);
+    assert_eq!(streamlet.high_watermark(), 81);
+}
+
+#[test]
+fn row_13_a_clock_that_jumps_forward_deletes_nothing() {
+    let sim = World::simulated(1);
+    let (log, streamlet) = started(&sim, spec());
+    fill(&log, &streamlet, 40);
+    log.maintain(now(&sim)).unwrap();
+    sim.clock.jump_wall(30 * DAY);
+    sim.clock.advance(60_000_000);
+    assert_eq!(log.maintain(now(&sim)).unwrap(), 0);
+    assert_eq!(streamlet.start_offset(), 0);
+}
+
+#[test]
+fn the_largest_size_is_kept_and_emptied_files_are_used_again() {
+    let sim = World::simulated(1);
+    let bytes = Some(ByteSize(200_000));
+    let retention = Retention { time: None, bytes };
+    let (log, streamlet) = started(&sim, StreamSpec { retention, ..spec() });
+    for _ in 0..30 {
+        fill(&log, &streamlet, 10);
+        log.maintain(now(&sim)).unwrap();
+        assert!(streamlet.bytes() >= 200_000 || streamlet.start_offset() == 0);
+        assert!(streamlet.bytes() < 350_000);
+    }
+    assert!(streamlet.start_offset() > 200);
+    assert!(log.kept_bytes().1 > 0, "files wait for reuse");
+    assert!(sim.disk.used() < 1_000_000, "files are used again: {}", sim.disk.used());
+    assert_eq!(values(&streamlet).len() as i64, 300 - streamlet.start_offset());
+}
+
+#[test]
+fn row_38_a_reader_of_a_recycled_file_never_sees_its_new_bytes() {
+    let sim = World::simulated(1);
+    let (log, streamlet) = started(&sim, spec());
+    fill(&log, &streamlet, 40);
+    for segment in streamlet.segments().values() {
+        while segment.forget_one() {}
+    }
+    let mut cursor = ReadCursor::default();
+    let one = ReadLimit { max_bytes: 1, ..ReadLimit::default() };
+    assert_eq!(streamlet.read(&mut cursor, 0, one).unwrap().next_offset, 1);
+    let stream = log.get("s").unwrap();
+    assert_eq!(stream.delete_records(&streamlet, 30).unwrap(), 30);
+    // Others fill the emptied files.
+    let other = log.create("other", spec()).unwrap().streamlet(0).unwrap();
+    fill(&log, &other, 40);
+    assert_eq!(log.kept_bytes().1, 0);
+    let out = streamlet.read(&mut cursor, 1, one);
+    assert!(matches!(out, Err(ReadError::OutOfRange { start: 30, .. })), "{out:?}");
+    assert_eq!(values(&streamlet).len(), 10);
+    assert!(matches!(stream.delete_records(&streamlet, 41), Err(LogError::Offset { .. })));
+    assert_eq!(stream.delete_records(&streamlet, 5).unwrap(), 30, "never back");
+}
+
+#[test]
+fn row_38_a_stop_at_any_step_of_retention_and_recycling_loses_nothing_that_should_stay() {
+    for step in 0..40 {
+        for cut in [true, false] {
+            let sim = World::simulated(step);
+            let (log, streamlet) = started(&sim, spec());
+            fill(&log, &streamlet, 60);
+            sim.disk.fail_after(step);
+            let _failed = log.get("s").unwrap().delete_records(&streamlet, 30);
+            let made = log.create("other", spec()).ok().and_then(|it| it.streamlet(0));
+            let acknowledged = Arc::new(Mutex::new(0));
+            for _ in 0..20 {
+                let Some(other) = &made else { break };
+                let count = Arc::clone(&acknowledged);
+                if let Ok(append) = put(other, &[9; 5000]) {
+                    append.on_durable(Box::new(move |it| {
+                        *count.lock().unwrap() += usize::from(it.is_ok());
+                    }));
+                }
+            }
+            log.sync();
+            if cut { sim.disk.power_cut() } else { sim.disk.kill() }
+            let (log, streamlet) = reopened(&sim);
+            assert!(streamlet.start_offset() <= 30 && streamlet.high_watermark() == 60);
+            assert!(values(&streamlet).iter().all(|it| *it == [3; 5000]));
+            let other = log.get("other").and_then(|it| it.streamlet(0));
+            let left = other.map_or(vec![], |it| values(&it));
+            assert!(left.len() >= *acknowledged.lock().unwrap());
+            assert!(left.iter().all(|it| *it == [9; 5000]));
+        }
+    }
+}
+
+#[test]
+fn row_38_a_stop_at_any_step_of_a_deletion_removes_all_or_nothing() {
+    for step in 0..14 {
+        for cut in [true, false] {
+            let sim = World::simulated(step);
+            let (log, streamlet) = started(&sim, spec());
+            fill(&log, &streamlet, 40);
+            sim.disk.fail_after(step);
+            let outcome = log.delete("s");
+            if cut { sim.disk.power_cut() } else { sim.disk.kill() }
+            let log = open(&sim);
+            match log.get("s") {
+                Some(stream) => {
+                    assert!(outcome.is_err());
+                    assert_eq!(values(&stream.streamlet(0).unwrap()).len(), 40);
+                }
+                None => assert!(segment_files(&sim).is_empty(), "step {step}"),
+            }
+            assert!(log.findings().is_empty(), "step {step}: {:?}", log.findings());
+        }
+    }
+}

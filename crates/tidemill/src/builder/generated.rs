@@ -5,7 +5,8 @@
 
 use super::source::SourceOf;
 use arrow_array::{
-    Array, ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray, cast::AsArray,
+    Array, ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray,
+    cast::AsArray,
     types::{Int64Type, TimestampMicrosecondType},
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
@@ -60,11 +61,17 @@ impl Generated {
             Ok(DataType::Int64 | DataType::Timestamp(TimeUnit::Microsecond, _)) => {}
             Ok(other) => problem(
                 "field",
-                format!("`{field}` is of type {other}, which is not a time: make it a timestamp in microseconds, or whole milliseconds"),
+                format!(
+                    "`{field}` is of type {other}, which is not a time: make it a timestamp in microseconds, or whole milliseconds"
+                ),
             ),
             Err(_) => {
-                let columns: Vec<&str> = self.schema.fields().iter().map(|it| it.name().as_str()).collect();
-                problem("field", format!("there is no column `{field}`, only {}", columns.join(", ")));
+                let columns: Vec<&str> =
+                    self.schema.fields().iter().map(|it| it.name().as_str()).collect();
+                problem(
+                    "field",
+                    format!("there is no column `{field}`, only {}", columns.join(", ")),
+                );
             }
         }
         match lateness.parse() {

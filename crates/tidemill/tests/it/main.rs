@@ -1,5 +1,6 @@
 //! The binary from the outside: arguments, files, output, exit codes, signals.
 
+mod examples;
 mod house;
 mod refused;
 mod run;
