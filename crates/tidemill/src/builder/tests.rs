@@ -1,5 +1,7 @@
 //! A job in code is the same job as in a file, and runs.
 
+mod generated;
+
 use super::*;
 use arrow_array::{cast::AsArray, types::Int64Type};
 use tidemill_types::job::{Format, JoinKind, PartitionSpec};
