@@ -27,8 +27,14 @@ use tidemill_flow::{
 use crate::aggregate::ArgColumn;
 use crate::keys::one_zero;
 
+mod int_table;
 #[cfg(test)]
 mod tests;
+
+use int_table::IntTable;
+
+/// Rows whose keys are looked up together.
+const LOOKED_UP_AT_ONCE: usize = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
@@ -132,7 +138,7 @@ impl KeyPlan {
 #[derive(Debug)]
 pub(crate) struct Groups {
     form: Form,
-    ints: HashTable<(i64, u32)>,
+    ints: IntTable,
     bytes: HashTable<(u64, u32)>,
     /// Keys by group.
     int_keys: Vec<i64>,
@@ -153,7 +159,7 @@ impl Groups {
     pub(crate) fn new(plan: &KeyPlan) -> Self {
         Self {
             form: plan.form,
-            ints: HashTable::new(),
+            ints: IntTable::new(),
             bytes: HashTable::new(),
             int_keys: Vec::new(),
             byte_keys: Vec::new(),
@@ -195,16 +201,12 @@ impl Groups {
     #[inline]
     fn int_group(&mut self, key: i64, hash: u64) -> u32 {
         let Self { ints, int_keys, count, .. } = self;
-        let turned_hash = turned(hash);
-        if let Some((_, group)) = ints.find(turned_hash, |(held, _)| *held == key) {
-            return *group;
+        // All rows of a slice share the top bits; the table looks at the others.
+        let group = ints.get_or_insert((key, hash), *count, |held| hash_number(held as u64));
+        if group == *count {
+            int_keys.push(key);
+            *count += 1;
         }
-        let group = *count;
-        ints.insert_unique(turned_hash, (key, group), |(held, _)| {
-            turned(hash_number(*held as u64))
-        });
-        int_keys.push(key);
-        *count += 1;
         group
     }
 
@@ -254,10 +256,13 @@ impl Groups {
         match keys {
             BlockKeys::Int(ints) if ints.null_count() == 0 => {
                 let values = ints.values();
-                groups.extend(rows.iter().map(|row| {
-                    let row = *row as usize;
-                    self.int_group(values[row], hashes[row])
-                }));
+                for rows in rows.chunks(LOOKED_UP_AT_ONCE) {
+                    self.ints.warm(rows.iter().map(|row| hashes[*row as usize]));
+                    groups.extend(rows.iter().map(|row| {
+                        let row = *row as usize;
+                        self.int_group(values[row], hashes[row])
+                    }));
+                }
             }
             keys => groups.extend(rows.iter().map(|row| self.group(keys, hashes, *row as usize))),
         }

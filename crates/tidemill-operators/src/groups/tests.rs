@@ -69,3 +69,24 @@ proptest! {
         prop_assert_eq!(read, seen.iter().map(|it| it.1.clone()).collect::<Vec<_>>());
     }
 }
+
+proptest! {
+    #[test]
+    fn the_table_is_a_map_in_every_round(
+        rounds in prop::collection::vec(prop::collection::vec(-40_i64..40, 0..120), 1..6),
+        spread in prop::sample::select(vec![1_u64, 1 << 60, 0x9e37_79b9_7f4a_7c15]),
+    ) {
+        let mut table = IntTable::new();
+        let hash = |key: i64| (key as u64).wrapping_mul(spread);
+        for keys in rounds {
+            let mut held = std::collections::BTreeMap::new();
+            for key in keys {
+                table.warm([hash(key)].into_iter());
+                let next = held.len() as u32;
+                let group = table.get_or_insert((key, hash(key)), next, hash);
+                prop_assert_eq!(group, *held.entry(key).or_insert(next));
+            }
+            table.clear();
+        }
+    }
+}
