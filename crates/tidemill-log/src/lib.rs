@@ -45,6 +45,9 @@
 //! - Memory: [`LogOptions::memory_bytes`], a block of [`LogOptions::read_ahead_bytes`] for each
 //!   cursor that reads old data, and about a kilobyte for each streamlet and segment.
 //!
+//! A segment's journal is a [`tidemill_env::PlacedFile`]: positioned writes, whose errors come back
+//! as values. Another journal (a memory map, say) is another implementation of that trait.
+//!
 //! Nothing here reads a clock, opens a file or starts a thread but through [`tidemill_env`].
 //!
 //! Read the modules in this order: `chunk`, `format`, `segment`, `progress`, `streamlet`, `append`,

@@ -30,7 +30,6 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tidemill_env::PlacedFile;
 
 mod gap;
 
@@ -158,7 +157,8 @@ fn scan(shared: &Shared, file: SegmentFile, findings: &mut Vec<Finding>) -> io::
     let path = it.file.path.clone();
     let reader = shared.world.disk.open_read(&path)?;
     let mut walker = Walker::new(reader, it.file.key, SCAN_BYTES)?;
-    if it.now.position > walker.length() {
+    // Without a mark nothing ever was durable in it.
+    if it.now.sequence > 0 && it.now.position > walker.length() {
         findings.push(Finding::Damaged { path: path.clone(), position: walker.length() });
         it.damaged = true;
         it.now.sealed = true;
@@ -258,6 +258,7 @@ fn settle(
         state.seal_marked = false;
         // Its first sync may never have come.
         state.name_durable = !grown;
+        state.doubtful = grown;
         if grown && !always && !cut {
             state.unsynced = Some(now.first);
             state.durable_end = file.mark.end;
@@ -266,25 +267,12 @@ fn settle(
         }
     }
     if (grown && always) || cut {
-        rewrite(&*placed, file.mark.position, now.position)?;
         let job = settled.begin_sync(disk)?;
         placed.sync()?;
         shared.sync_names(file.path.parent().unwrap_or(Path::new("")))?;
         let _landed = settled.end_sync(&job);
     }
     Ok(Some(settled))
-}
-
-/// Writes bytes again where they stand: a sync that failed before the stop may have left pages
-/// that read as written and are not on the disk, and would not be by another sync.
-fn rewrite(file: &dyn PlacedFile, mut from: u64, to: u64) -> io::Result<()> {
-    while from < to {
-        let mut bytes = vec![0; (to - from).min(1 << 20) as usize];
-        let count = file.read_at(from, &mut bytes)?;
-        file.write_at(from, &bytes[..count])?;
-        from += (count as u64).max(1);
-    }
-    Ok(())
 }
 
 /// Wipes out the reference at `position`, so that a scan ends there for ever.

@@ -9,7 +9,7 @@
 //! sync the file is never synced again as if nothing had happened.
 
 use crate::{
-    format::{ChunkRef, Mark},
+    format::{ChunkRef, DATA_START, Mark},
     ids::SegmentKey,
 };
 use bytes::Bytes;
@@ -70,6 +70,9 @@ pub(crate) struct SegmentState {
     pub(crate) marks: u64,
     /// The file's name survives a power cut.
     pub(crate) name_durable: bool,
+    /// A sync that failed in an earlier life may have left pages that read as written and are not
+    /// on the disk, and would not be by another sync: they must be written again first.
+    pub(crate) doubtful: bool,
     pub(crate) commit: Commit,
     /// Chunks that wait for a sync: where they end, and their base offset.
     pub(crate) waiting: VecDeque<(u64, i64)>,
@@ -134,6 +137,7 @@ impl Segment {
             seal_marked: mark.sealed,
             marks: mark.sequence,
             name_durable: true,
+            doubtful: false,
             commit: Commit::Idle,
             waiting: VecDeque::new(),
             unsynced: None,
@@ -231,6 +235,11 @@ impl Segment {
         let file = self.file(disk)?;
         let mut state = self.state();
         state.commit = Commit::Syncing;
+        if state.doubtful {
+            rewrite(&*file, 0, DATA_START)?;
+            rewrite(&*file, state.durable, state.written)?;
+            state.doubtful = false;
+        }
         let name_durable = state.name_durable;
         let (written, end, offsets) = (state.written, state.end, state.offsets);
         Ok(SyncJob { file, written, end, offsets, name_durable })
@@ -305,4 +314,15 @@ impl Segment {
         let state = self.state();
         (state.first, state.end)
     }
+}
+
+/// Writes bytes again where they stand.
+fn rewrite(file: &dyn PlacedFile, mut from: u64, to: u64) -> io::Result<()> {
+    while from < to {
+        let mut bytes = vec![0; (to - from).min(1 << 20) as usize];
+        let count = file.read_at(from, &mut bytes)?;
+        file.write_at(from, &bytes[..count])?;
+        from += (count as u64).max(1);
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! What all streams of a log share: the world, the settings, the memory, the queue of syncs, the
 //! pool of emptied files, and the counter of epochs.
 //!
-//! Invariant: a file is in the pool only after its old name is durably gone.
+//! Invariant: a file is used again only after its old name is durably gone.
 
 use crate::{
     commit::Committer, error::LogError, format::SegmentHead, ids::SegmentKey, memory::Memory,
@@ -61,15 +61,16 @@ impl Shared {
             epoch: AtomicU64::new(u64::from(life) << 32),
             closed: AtomicBool::new(false),
         };
-        shared.fill_pool()?;
+        shared.empty_pool()?;
         Ok(shared)
     }
 
-    fn fill_pool(&self) -> Result<(), LogError> {
+    /// Files of an earlier life are not used again: after a power cut in the middle of a renaming
+    /// one of them may be a segment as well, under its other name.
+    fn empty_pool(&self) -> Result<(), LogError> {
         let disk = &*self.world.disk;
         for path in disk.list(&self.pool_folder).map_err(at(&self.pool_folder))? {
-            let length = disk.open_read(&path).and_then(|it| it.length()).map_err(at(&path))?;
-            self.put_into_pool(path, length);
+            disk.remove(&path).map_err(at(&path))?;
         }
         Ok(())
     }

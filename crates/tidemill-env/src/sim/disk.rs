@@ -232,7 +232,9 @@ impl Disk for SimDisk {
             }
             Err(error) => return Err(error),
         };
-        state.files.entry(file).or_default().data.clear();
+        let emptied = state.files.entry(file).or_default();
+        emptied.data.clear();
+        emptied.dropped.clear();
         Ok(Box::new(self.handle(&state, file)))
     }
 
@@ -320,7 +322,9 @@ impl DiskFile for SimFile {
         state.room(bytes.len() as u64)?;
         let written = if outcome.is_ok() { bytes.len() } else { bytes.len() / 2 };
         let file = state.files.entry(self.file).or_default();
+        let start = file.data.len();
         file.data.extend_from_slice(&bytes[..written]);
+        placed::written(file, start, written);
         outcome
     }
 

@@ -120,7 +120,11 @@ fn row_38_a_stop_at_any_step_of_retention_and_recycling_loses_nothing_that_shoul
                 }
             }
             log.sync();
-            if cut { sim.disk.power_cut() } else { sim.disk.kill() }
+            if cut {
+                sim.disk.power_cut()
+            } else {
+                sim.disk.kill()
+            }
             let (log, streamlet) = reopened(&sim);
             assert!(streamlet.start_offset() <= 30 && streamlet.high_watermark() == 60);
             assert!(values(&streamlet).iter().all(|it| *it == [3; 5000]));
@@ -141,7 +145,11 @@ fn row_38_a_stop_at_any_step_of_a_deletion_removes_all_or_nothing() {
             fill(&log, &streamlet, 40);
             sim.disk.fail_after(step);
             let outcome = log.delete("s");
-            if cut { sim.disk.power_cut() } else { sim.disk.kill() }
+            if cut {
+                sim.disk.power_cut()
+            } else {
+                sim.disk.kill()
+            }
             let log = open(&sim);
             match log.get("s") {
                 Some(stream) => {

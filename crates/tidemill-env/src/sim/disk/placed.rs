@@ -63,6 +63,13 @@ pub(super) fn lose(file: &mut FileData, random: &mut Random) {
     file.data.clone_from(&file.durable);
 }
 
+/// Bytes were written: their sectors are as good as new.
+pub(super) fn written(file: &mut FileData, start: usize, count: usize) {
+    (start / SECTOR..sectors(start + count)).for_each(|it| {
+        file.dropped.remove(&it);
+    });
+}
+
 struct SimLock {
     disk: SimDisk,
     path: PathBuf,
@@ -205,9 +212,7 @@ impl PlacedFile for SimFile {
             file.data.resize(start + written, 0);
         }
         file.data[start..start + written].copy_from_slice(&bytes[..written]);
-        (start / SECTOR..sectors(start + written)).for_each(|it| {
-            file.dropped.remove(&it);
-        });
+        self::written(file, start, written);
         outcome
     }
 
