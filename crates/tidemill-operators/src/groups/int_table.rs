@@ -1,0 +1,95 @@
+//! A hash table from 64-bit keys to group numbers, for tables that are larger than the caches.
+//!
+//! - Open addressing with linear probing: a look-up is one cache line nearly always.
+//! - The slots of many keys are asked for before any is compared ([`IntTable::warm`]), so that
+//!   their cache misses happen at once and not one after the other, each behind a branch that
+//!   could not be foretold.
+//! - Emptying costs nothing: a slot of an earlier round counts as free.
+
+/// A key and its group, if `round` is the table's.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    key: i64,
+    group: u32,
+    round: u32,
+}
+
+/// Keys and their groups. No group is removed but with all others.
+#[derive(Debug)]
+pub(super) struct IntTable {
+    /// A power of two of them.
+    slots: Vec<Slot>,
+    held: usize,
+    /// Never 0, which is the round of a slot that was never used.
+    round: u32,
+}
+
+/// Slots of the smallest table.
+const SLOTS_MIN: usize = 16;
+
+impl IntTable {
+    pub(super) fn new() -> Self {
+        Self { slots: Vec::new(), held: 0, round: 1 }
+    }
+
+    /// Forgets all keys; memory is kept.
+    pub(super) fn clear(&mut self) {
+        self.held = 0;
+        self.round = self.round.checked_add(1).unwrap_or_else(|| {
+            self.slots.fill(Slot::default());
+            1
+        });
+    }
+
+    /// Brings the slots of these hashes into the cache.
+    #[inline]
+    pub(super) fn warm(&self, hashes: impl Iterator<Item = u64>) {
+        if !self.slots.is_empty() {
+            let mask = self.slots.len() - 1;
+            let groups = hashes.map(|hash| self.slots[hash as usize & mask].group);
+            std::hint::black_box(groups.fold(0, |all, group| all ^ group));
+        }
+    }
+
+    /// The group of a key. A new key gets `next`, and `hash_of` says the hash of a key held.
+    #[inline]
+    pub(super) fn get_or_insert(
+        &mut self,
+        (key, hash): (i64, u64),
+        next: u32,
+        hash_of: impl Fn(i64) -> u64,
+    ) -> u32 {
+        // At most three quarters are taken, so that there is a free slot behind every key.
+        if (self.held + 1) * 4 > self.slots.len() * 3 {
+            self.grow(hash_of);
+        }
+        let mask = self.slots.len() - 1;
+        let mut at = hash as usize & mask;
+        loop {
+            let slot = &mut self.slots[at];
+            if slot.round != self.round {
+                *slot = Slot { key, group: next, round: self.round };
+                self.held += 1;
+                return next;
+            }
+            if slot.key == key {
+                return slot.group;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, hash_of: impl Fn(i64) -> u64) {
+        let size = (self.slots.len() * 2).max(SLOTS_MIN);
+        let before = std::mem::replace(&mut self.slots, vec![Slot::default(); size]);
+        let mask = size - 1;
+        for slot in before.into_iter().filter(|slot| slot.round == self.round) {
+            let mut at = hash_of(slot.key) as usize & mask;
+            while self.slots[at].round == self.round {
+                at = (at + 1) & mask;
+            }
+            self.slots[at] = slot;
+        }
+    }
+}
