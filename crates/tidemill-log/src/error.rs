@@ -52,8 +52,8 @@ pub enum LogError {
         /// The high watermark.
         end: i64,
     },
-    /// The log was closed.
-    #[error("the log is closed")]
+    /// The log was closed or the stream deleted.
+    #[error("the log is closed or the stream deleted")]
     Closed,
 }
 

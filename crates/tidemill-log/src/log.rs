@@ -29,7 +29,10 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use tidemill_env::{DiskLock, Thread, World};
 use tidemill_types::Micros;
@@ -157,6 +160,7 @@ impl Log {
             folder,
             spec: RwLock::new(spec.clone()),
             starts: Mutex::default(),
+            deleted: AtomicBool::new(false),
         });
         let stream = Stream { core, shared: Arc::clone(shared), streamlets: RwLock::default() };
         stream.apply(spec)?;
@@ -223,6 +227,7 @@ impl Log {
         {
             let starts = stream.core.starts.lock().unwrap_or_else(PoisonError::into_inner);
             meta::write(disk, folder, &stream.core.meta(&starts, true))?;
+            stream.core.deleted.store(true, Ordering::SeqCst);
         }
         let mut streams = self.0.streams.write().unwrap_or_else(PoisonError::into_inner);
         streams.remove(name);
@@ -398,12 +403,16 @@ impl Opening<'_> {
             self.finish_deletion(folder, &files)?;
             return Ok(None);
         }
+        // What was read may have been renamed and not synced when the process ended: from here on
+        // it must not change any more.
+        disk.sync_dir(folder).map_err(at(folder))?;
         let core = Arc::new(StreamCore {
             id,
             name: Arc::from(meta.name.as_str()),
             folder: folder.to_owned(),
             spec: RwLock::new(meta.spec.clone()),
             starts: Mutex::new(meta.starts.clone()),
+            deleted: AtomicBool::new(false),
         });
         let streamlets = self.streamlets(&core, &files, &meta, findings)?;
         let shared = Arc::clone(self.shared);

@@ -14,7 +14,7 @@ use crate::{
 };
 use std::{
     collections::BTreeMap,
-    sync::{Arc, PoisonError},
+    sync::{Arc, PoisonError, atomic::Ordering},
 };
 use tidemill_types::Micros;
 
@@ -129,7 +129,7 @@ impl Stream {
     /// Removes the records below `before`: the new start, which is that offset.
     ///
     /// # Errors
-    /// The offset is above the high watermark, or the disk failed.
+    /// The offset is above the high watermark, the stream was deleted, or the disk failed.
     pub fn delete_records(&self, streamlet: &Streamlet, before: i64) -> Result<i64, LogError> {
         let (start, end) = (streamlet.start_offset(), streamlet.high_watermark());
         if before > end || before < 0 {
@@ -146,6 +146,9 @@ impl Stream {
         }
         {
             let mut starts = self.core.starts.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.core.deleted.load(Ordering::SeqCst) {
+                return Err(LogError::Closed);
+            }
             let mut moved = starts.clone();
             for (index, start) in &to {
                 let entry = moved.entry(*index).or_insert(0);

@@ -34,8 +34,10 @@ pub(crate) struct StreamCore {
     pub(crate) name: Arc<str>,
     pub(crate) folder: PathBuf,
     pub(crate) spec: RwLock<StreamSpec>,
-    /// First offsets of streamlets, as the metadata have them. Whoever holds it may write them.
+    /// First offsets of streamlets, as the metadata have them. Whoever holds it may write the
+    /// metadata, unless the stream was deleted.
     pub(crate) starts: Mutex<BTreeMap<u32, i64>>,
+    pub(crate) deleted: AtomicBool,
 }
 
 impl StreamCore {

@@ -283,6 +283,8 @@ fn streams_are_made_changed_and_removed() {
     assert_eq!(*told.lock().unwrap(), 1, "who waits is told");
     assert!(matches!(put(&stream.streamlet(4).unwrap(), b"x"), Err(AppendError::Closed)));
     assert!(log.get("a").is_none() && segment_files(&sim).is_empty());
+    let late = stream.delete_records(&stream.streamlet(4).unwrap(), 1);
+    assert!(matches!(late, Err(LogError::Closed)), "it does not come back to life");
     log.create("a", spec()).unwrap();
     assert_ne!(log.get("a").unwrap().id(), id);
     log.close();

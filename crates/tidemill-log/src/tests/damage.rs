@@ -99,7 +99,7 @@ fn row_20_damage_in_an_open_segment_is_not_a_torn_tail() {
     }
     sim.disk.flip(&path, positions[4] + 70, 1).unwrap();
     let (log, streamlet) = reopened(&sim);
-    assert!(matches!(&log.findings()[..], [Finding::Damaged { .. }]), "{:?}", log.findings());
+    assert!(matches!(log.findings(), [Finding::Damaged { .. }]), "{:?}", log.findings());
     assert_eq!(streamlet.high_watermark(), 8);
     let (count, errors) = readable(&streamlet, &all);
     assert_eq!((count, errors.len()), (7, 1));
@@ -113,7 +113,7 @@ fn n3_a_truncated_segment_keeps_its_offsets_taken() {
         let bytes = sim.disk.read(&path).unwrap();
         sim.disk.put(&path, &bytes[..keep]);
         let (log, streamlet) = reopened(&sim);
-        assert!(matches!(&log.findings()[..], [Finding::Damaged { .. }]));
+        assert!(matches!(log.findings(), [Finding::Damaged { .. }]));
         let (count, errors) = readable(&streamlet, &all);
         assert!(count < 60 && !errors.is_empty());
         assert!(put(&streamlet, b"new").unwrap().base_offset >= 60);
@@ -175,7 +175,7 @@ fn n4_a_stream_without_good_metadata_is_set_aside_and_nothing_is_deleted() {
             _ => sim.disk.flip(Path::new(FOLDER).join("meta"), 40, 1).unwrap(),
         }
         let log = open(&sim);
-        assert!(matches!(&log.findings()[..], [Finding::SetAside { .. }]), "{:?}", log.findings());
+        assert!(matches!(log.findings(), [Finding::SetAside { .. }]), "{:?}", log.findings());
         assert_eq!(segment_files(&sim), files);
         assert_eq!(log.get("s").is_some(), how == 3, "the log's own metadata can be made anew");
         log.create("other", spec()).unwrap();
