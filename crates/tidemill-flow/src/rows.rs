@@ -28,6 +28,14 @@ impl RowsPool {
         Arc::new(Self { free: ArrayQueue::new(count.max(1)) })
     }
 
+    /// Rows that hold whatever used memory holds, to be filled from a frame: what is written over
+    /// at once need not be zeroed first. [`Rows::checked`] must follow.
+    #[must_use]
+    pub fn take_as_it_is(self: &Arc<Self>) -> Rows {
+        let (offsets, bytes) = self.free.pop().unwrap_or_default();
+        Rows { offsets, bytes, home: Some(Arc::clone(self)) }
+    }
+
     /// Empty rows, in used memory where there is some.
     #[must_use]
     pub fn take(self: &Arc<Self>) -> Rows {

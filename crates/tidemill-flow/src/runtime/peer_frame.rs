@@ -10,7 +10,7 @@ use arrow_array::{RecordBatch, UInt32Array};
 use arrow_ipc::{reader::StreamReader, writer::StreamWriter};
 use arrow_select::take::take_record_batch;
 use std::{
-    io::{IoSlice, Read, Write},
+    io::{BufReader, BufWriter, IoSlice, Read, Write},
     sync::Arc,
 };
 use tidemill_types::{Micros, SliceId, job::CompressionSpec};
@@ -28,17 +28,22 @@ pub(crate) enum Incoming {
     Bye,
 }
 
+/// What is smaller goes through a buffer, so that a call of the system serves several frames.
+const BUFFER_BYTES: usize = 32 << 10;
+
 /// Writes frames.
 pub(crate) struct FrameWriter {
-    out: Box<dyn Write + Send>,
+    out: BufWriter<Box<dyn Write + Send>>,
     compressor: Compressor,
+    counts: Vec<u32>,
     scratch: Vec<u8>,
 }
 
 /// Reads frames.
 pub(crate) struct FrameReader {
-    from: Box<dyn Read + Send>,
+    from: BufReader<Box<dyn Read + Send>>,
     pool: Arc<RowsPool>,
+    counts: Vec<u32>,
     body: Vec<u8>,
     plain: Vec<u8>,
 }
@@ -63,7 +68,8 @@ fn small(length: usize) -> std::io::Result<u32> {
 impl FrameWriter {
     pub(crate) fn new(out: Box<dyn Write + Send>) -> Self {
         let compressor = Compressor::new(CompressionSpec::Off);
-        Self { out, compressor, scratch: Vec::new() }
+        let out = BufWriter::with_capacity(BUFFER_BYTES, out);
+        Self { out, compressor, counts: Vec::new(), scratch: Vec::new() }
     }
 
     pub(crate) fn compress(&mut self, policy: CompressionSpec) {
@@ -108,7 +114,8 @@ impl FrameWriter {
         block: &Block,
         slices: std::ops::Range<u32>,
     ) -> std::io::Result<()> {
-        let mut counts: Vec<u32> = Vec::new();
+        let mut counts = std::mem::take(&mut self.counts);
+        counts.clear();
         let taken = block.routing.as_ref().map(|routing| {
             let starts = &routing.starts[slices.start as usize..=slices.end as usize];
             counts.extend(starts.windows(2).map(|pair| pair[1] - pair[0]));
@@ -119,7 +126,7 @@ impl FrameWriter {
             // Which slice the whole block belongs to: a slice of the reading node, or every one.
             counts.push(block.slice.0);
         }
-        match (&block.payload, taken) {
+        let written = match (&block.payload, taken) {
             (Payload::Rows(rows), None) => self.write_rows(head, &counts, rows),
             (Payload::Rows(rows), Some(order)) => {
                 let mut mine = Rows::default();
@@ -132,7 +139,9 @@ impl FrameWriter {
                 let mine = take_record_batch(batch, &order).map_err(std::io::Error::other)?;
                 self.write_batch(head, &counts, &mine)
             }
-        }
+        };
+        self.counts = counts;
+        written
     }
 
     fn write_rows(
@@ -176,21 +185,29 @@ impl FrameWriter {
                 head.packed = true;
                 head.body = small(packed.len())?;
                 head.body_crc = checksum(&[packed]);
-                return write_all(&mut *self.out, &head.encode(), &[packed]);
+                return write_all(&mut self.out, &head.encode(), &[packed]);
             }
         }
         head.body = head.plain;
         head.body_crc = checksum(pieces);
-        write_all(&mut *self.out, &head.encode(), pieces)
+        write_all(&mut self.out, &head.encode(), pieces)
     }
 }
 
+/// Pieces of a body, at most.
+const PIECES_MAX: usize = 3;
+
 /// Writes head and pieces with as few calls as the socket allows.
 fn write_all(out: &mut dyn Write, head: &[u8], pieces: &[&[u8]]) -> std::io::Result<()> {
-    let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(pieces.len() + 1);
-    slices.push(IoSlice::new(head));
-    slices.extend(pieces.iter().filter(|piece| !piece.is_empty()).map(|it| IoSlice::new(it)));
-    let mut rest = &mut slices[..];
+    let mut slices = [IoSlice::new(&[]); PIECES_MAX + 1];
+    slices[0] = IoSlice::new(head);
+    let pieces = pieces.iter().filter(|piece| !piece.is_empty());
+    let mut count = 1;
+    for (slice, piece) in slices[1..].iter_mut().zip(pieces) {
+        *slice = IoSlice::new(piece);
+        count += 1;
+    }
+    let mut rest = &mut slices[..count];
     while !rest.is_empty() {
         match out.write_vectored(rest) {
             Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
@@ -204,7 +221,14 @@ fn write_all(out: &mut dyn Write, head: &[u8], pieces: &[&[u8]]) -> std::io::Res
 
 impl FrameReader {
     pub(crate) fn new(from: Box<dyn Read + Send>) -> Self {
-        Self { from, pool: RowsPool::new(256), body: Vec::new(), plain: Vec::new() }
+        let from = BufReader::with_capacity(BUFFER_BYTES, from);
+        Self {
+            from,
+            pool: RowsPool::new(256),
+            counts: Vec::new(),
+            body: Vec::new(),
+            plain: Vec::new(),
+        }
     }
 
     /// Reads one frame.
@@ -260,52 +284,49 @@ impl FrameReader {
         }
         let counts = head.slices.max(1) as usize * 4;
         let is_rows = head.payload == PayloadKind::Rows;
-        let (counts, payload) = if is_rows && !head.packed {
+        let payload = if is_rows && !head.packed {
             self.read_rows(head, counts)?
         } else {
             self.read_body(head)?;
             let (counts, rest) = self.plain.split_at_checked(counts).ok_or("a block is short")?;
-            let payload = if is_rows {
+            self.counts.clear();
+            self.counts.extend(numbers(counts));
+            if is_rows {
                 Payload::Rows(rows_from(&self.pool, head.rows as usize, rest)?)
             } else {
                 Payload::Arrow(batch_from(rest)?)
-            };
-            (numbers(counts), payload)
+            }
         };
-        routed(job, head, (counts, payload), &link.partition)
+        routed(job, head, (&self.counts, payload), &link.partition)
     }
 
-    /// Reads byte records straight into pooled memory.
-    fn read_rows(
-        &mut self,
-        head: &FrameHead,
-        counts_bytes: usize,
-    ) -> Result<(Vec<u32>, Payload), String> {
+    /// Reads counts, and byte records straight into pooled memory.
+    fn read_rows(&mut self, head: &FrameHead, counts_bytes: usize) -> Result<Payload, String> {
         let cut_off = |error: std::io::Error| format!("a frame was cut off: {error}");
-        let mut counts = vec![0_u32; counts_bytes / 4];
+        self.counts.resize(counts_bytes / 4, 0);
         let offsets_bytes = (head.rows as usize + 1) * 4;
         let values_bytes = (head.body as usize)
             .checked_sub(counts_bytes + offsets_bytes)
             .ok_or("a block is short")?;
-        let mut rows = self.pool.take();
+        let mut rows = self.pool.take_as_it_is();
         let (offsets, values) = rows.parts_mut();
         offsets.resize(head.rows as usize + 1, 0);
         values.resize(values_bytes, 0);
-        self.from.read_exact(counts.as_mut_bytes()).map_err(cut_off)?;
+        self.from.read_exact(self.counts.as_mut_bytes()).map_err(cut_off)?;
         self.from.read_exact(offsets.as_mut_bytes()).map_err(cut_off)?;
         self.from.read_exact(values).map_err(cut_off)?;
-        if checksum(&[counts.as_bytes(), offsets.as_bytes(), values]) != head.body_crc {
+        if checksum(&[self.counts.as_bytes(), offsets.as_bytes(), values]) != head.body_crc {
             return Err("the body of a frame is damaged".to_owned());
         }
         if !rows.checked() {
             return Err("the offsets of a block make no sense".to_owned());
         }
-        Ok((counts, Payload::Rows(rows)))
+        Ok(Payload::Rows(rows))
     }
 }
 
-fn numbers(bytes: &[u8]) -> Vec<u32> {
-    bytes.chunks_exact(4).map(|it| u32::from_le_bytes([it[0], it[1], it[2], it[3]])).collect()
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    bytes.chunks_exact(4).map(|it| u32::from_le_bytes([it[0], it[1], it[2], it[3]]))
 }
 
 fn end_of(head: &FrameHead, body: &[u8]) -> Result<CycleEnd, String> {
@@ -325,7 +346,7 @@ fn rows_from(pool: &Arc<RowsPool>, count: usize, bytes: &[u8]) -> Result<Rows, S
     let mut rows = pool.take();
     let (row_offsets, row_values) = rows.parts_mut();
     row_offsets.clear();
-    row_offsets.extend(numbers(offsets).into_iter().map(|it| it as i32));
+    row_offsets.extend(numbers(offsets).map(|it| it as i32));
     row_values.extend_from_slice(values);
     if rows.checked() { Ok(rows) } else { Err("the offsets of a block make no sense".to_owned()) }
 }
@@ -341,7 +362,7 @@ fn batch_from(bytes: &[u8]) -> Result<RecordBatch, String> {
 fn routed(
     job: &Job,
     head: &FrameHead,
-    (counts, payload): (Vec<u32>, Payload),
+    (counts, payload): (&[u32], Payload),
     partition: &Partition,
 ) -> Result<Block, String> {
     let rows = super::plan::rows_of(&payload);

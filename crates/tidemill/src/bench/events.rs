@@ -7,7 +7,7 @@ use arrow_array::{
 };
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 use tidemill_flow::{
     DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceError, SourceFactory,
     TIME_COLUMN,
@@ -33,9 +33,15 @@ struct EventsSlice {
     next: u64,
     last_us: i64,
     schema: SchemaRef,
-    payload: Buffer,
+    payload: Vec<u8>,
+    /// Payloads of earlier batches, the oldest first: their memory is used again once they are
+    /// let go.
+    earlier: VecDeque<Buffer>,
     zone: Arc<str>,
 }
+
+/// Payloads that are kept, at most.
+const EARLIER_MAX: usize = 64;
 
 impl Events {
     pub(crate) fn new(slices: u32) -> Self {
@@ -65,17 +71,30 @@ impl SourceFactory for Events {
             next: u64::from(slice),
             last_us: i64::MIN,
             schema: Arc::clone(&self.schema),
-            payload: Buffer::from(vec![1_u8; PAYLOAD_BYTES]),
+            payload: vec![1_u8; PAYLOAD_BYTES],
+            earlier: VecDeque::new(),
             zone: "UTC".into(),
         }))
     }
 }
 
 impl EventsSlice {
+    /// Memory for a payload: that of the oldest one if nobody reads it any more.
+    fn memory(&mut self, bytes: usize) -> Vec<u8> {
+        let oldest = self.earlier.pop_front_if(|oldest| oldest.strong_count() == 1);
+        match oldest.map(Buffer::into_vec::<u8>) {
+            Some(Ok(mut memory)) => {
+                memory.clear();
+                memory
+            }
+            Some(Err(_)) | None => Vec::with_capacity(bytes),
+        }
+    }
+
     fn batch(&mut self, count: usize) -> RecordBatch {
         let (mut keys, mut values) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut times = Vec::with_capacity(count);
-        let mut payload = Vec::with_capacity(count * PAYLOAD_BYTES);
+        let mut payload = self.memory(count * PAYLOAD_BYTES);
         for _ in 0..count {
             let random = mix(self.next);
             keys.push(((random >> 1) % KEYS) as i64);
@@ -85,8 +104,11 @@ impl EventsSlice {
             self.next += self.step;
         }
         self.last_us = times.last().copied().unwrap_or(self.last_us);
-        let payload =
-            FixedSizeBinaryArray::new(PAYLOAD_BYTES as i32, Buffer::from_vec(payload), None);
+        let payload = Buffer::from_vec(payload);
+        if self.earlier.len() < EARLIER_MAX {
+            self.earlier.push_back(payload.clone());
+        }
+        let payload = FixedSizeBinaryArray::new(PAYLOAD_BYTES as i32, payload, None);
         let times = TimestampMicrosecondArray::from(times).with_timezone(Arc::clone(&self.zone));
         let columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from(keys)),
