@@ -48,6 +48,8 @@ def best_peer(engines):
 def markdown(summary, session):
     """The table, with what its columns mean."""
     lines = [
+        "# Tidemill and its peers",
+        "",
         f"Session {session}. Medians of rounds in which the engines took turns on one machine.",
         "",
         "`CPU` is CPU time of all the engine's processes per message, word or event; `CPU / best peer` is",
