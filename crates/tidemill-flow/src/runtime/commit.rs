@@ -19,7 +19,7 @@ use crate::sink::{Sink, SinkError};
 use std::{
     collections::BTreeMap,
     sync::{
-        Condvar, Mutex,
+        Condvar, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -92,8 +92,7 @@ impl Committer {
         let mut inner = self.inner.lock().expect("no panic while held");
         if self.has_ledger {
             inner.cuts.add(cycle, time, cut);
-            drop(inner);
-            self.bell.notify_one();
+            self.ring(inner);
         } else {
             inner.cuts.note(cycle, cut);
             self.cut.fetch_max(inner.cuts.complete().0, Ordering::AcqRel);
@@ -112,8 +111,7 @@ impl Committer {
         let state = inner.sinks.get_mut(&node).expect("a sink of this job");
         state.written = cycle;
         if self.has_ledger {
-            drop(inner);
-            self.bell.notify_one();
+            self.ring(inner);
             return Ok(());
         }
         let sink = std::sync::Arc::clone(&state.sink);
@@ -124,10 +122,20 @@ impl Committer {
         let all = inner.committed();
         drop(inner);
         job.commit_reached(all);
-        if ended || job.dead_letters.load(Ordering::Relaxed) > 0 {
+        // This may have been the last cycle of a job that stops: the thread ends such a job.
+        let stops = || job.pacer.lock().expect("no panic while held").stop_after().is_some();
+        if ended || job.dead_letters.load(Ordering::Relaxed) > 0 || stops() {
             self.wake();
         }
         Ok(())
+    }
+
+    /// Wakes the thread, or has it look once more before it sleeps: it may be between its last
+    /// look and its sleep.
+    fn ring(&self, inner: MutexGuard<'_, Inner>) {
+        self.rung.store(true, Ordering::Release);
+        drop(inner);
+        self.bell.notify_one();
     }
 
     fn wait(&self) {

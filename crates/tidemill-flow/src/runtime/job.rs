@@ -177,6 +177,20 @@ impl Job {
         layout.lanes[lane.node].iter().any(|other| next_of(other) > mine)
     }
 
+    /// Pokes the lanes of the same node if a link is closed: one that found it closed, and nobody
+    /// ahead of it, may go on now that `lane` is ahead. No reader could wake it, as the link
+    /// drains only once its cycle has come.
+    pub(crate) fn poke_those_behind(&self, lane: &Lane) {
+        let mut links = self.plan.nodes[lane.node].links_out.iter().flatten();
+        if links.all(|link| self.plan.links[*link].credit.is_open()) {
+            return;
+        }
+        let layout = self.layout(lane.layout);
+        for other in layout.lanes[lane.node].iter().filter(|it| it.index != lane.index) {
+            self.poke(other);
+        }
+    }
+
     /// Whether `cycle` may begin, as far as the cycles under way go; if not, `lane` is poked when
     /// the sinks have caught up.
     pub(crate) fn may_begin(&self, cycle: Cycle, lane: &Arc<Lane>) -> bool {

@@ -81,6 +81,7 @@ impl StageLane {
         };
         let watermark = self.watermark.minus(held_back);
         self.send(job, lane, CycleEnd { cycle, time, watermark, ended })?;
+        job.poke_those_behind(lane);
         self.free(job, lane, slot);
         let count = &job.plan.nodes[lane.node].count;
         count.busy_us.fetch_add(job.now_us() - start_us, Ordering::Relaxed);
