@@ -12,6 +12,7 @@ use crate::runtime::{
     layout::Layout,
     ledger::{Ledger, Owner, Recorded},
     pacer::Pacer,
+    panic_message,
     peer::{self, Peer, Peers},
     plan::{Parts, Plan, Work},
     sink_lane::{SharedSink, SinkLane},
@@ -20,6 +21,7 @@ use crate::runtime::{
     worker::{self, WorkerQueue},
 };
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     sync::{
         Arc, Mutex, RwLock,
@@ -246,8 +248,19 @@ fn open_lanes(job: &Arc<Job>, layout: &Layout, cores: Cores) {
 
 impl JobHandle {
     fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) {
+        let (job, part) = (Arc::clone(&self.job), name.to_owned());
+        // What the user brings is guarded where it is called. Should the engine itself panic, the
+        // job fails; it must not hang.
+        let guarded = move || {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
+                let cycle = Cycle(job.committed.load(Ordering::Acquire));
+                let mut error = job.error_of(&part, cycle, panic_message(&*panic));
+                error.panicked = true;
+                job.fail(error);
+            }
+        };
         let name = format!("{}-{name}", self.job.plan.name);
-        let thread = self.job.world.spawn.spawn(&name, Box::new(body));
+        let thread = self.job.world.spawn.spawn(&name, Box::new(guarded));
         self.threads.lock().expect("no panic while held").push(thread);
     }
 

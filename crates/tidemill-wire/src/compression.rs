@@ -52,27 +52,29 @@ impl Compressor {
         if self.policy != CompressionSpec::Always && self.sample_ratio(bytes) > limit {
             return None;
         }
-        self.fill(bytes);
-        let ratio = self.scratch.len() as f64 / bytes.len().max(1) as f64;
-        (ratio <= limit).then_some(&self.scratch[..])
+        let length = self.fill(bytes);
+        let ratio = length as f64 / bytes.len().max(1) as f64;
+        (ratio <= limit).then_some(&self.scratch[..length])
     }
 
-    fn fill(&mut self, bytes: &[u8]) {
-        self.scratch.resize(lz4_flex::block::get_maximum_output_size(bytes.len()), 0);
+    /// Compresses into `scratch`, which never shrinks, so that it is zeroed but once.
+    fn fill(&mut self, bytes: &[u8]) -> usize {
+        let most = lz4_flex::block::get_maximum_output_size(bytes.len());
+        if self.scratch.len() < most {
+            self.scratch.resize(most, 0);
+        }
         let length = lz4_flex::block::compress_into(bytes, &mut self.scratch);
-        self.scratch.truncate(length.expect("the largest output fits"));
+        length.expect("the largest output fits")
     }
 
     fn sample_ratio(&mut self, bytes: &[u8]) -> f64 {
         if bytes.len() <= 4 * SAMPLE_PIECE_BYTES {
-            self.fill(bytes);
-            return self.scratch.len() as f64 / bytes.len().max(1) as f64;
+            return self.fill(bytes) as f64 / bytes.len().max(1) as f64;
         }
         let last = bytes.len() - SAMPLE_PIECE_BYTES;
         let mut packed = 0;
         for start in [0, last / 2, last] {
-            self.fill(&bytes[start..start + SAMPLE_PIECE_BYTES]);
-            packed += self.scratch.len();
+            packed += self.fill(&bytes[start..start + SAMPLE_PIECE_BYTES]);
         }
         packed as f64 / (3 * SAMPLE_PIECE_BYTES) as f64
     }

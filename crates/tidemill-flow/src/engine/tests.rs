@@ -276,6 +276,38 @@ fn a_panic_names_stage_slice_cycle_and_record() {
 }
 
 #[test]
+fn a_sink_that_panics_as_it_commits_fails_the_job() {
+    struct Panics;
+    impl Sink for Panics {
+        fn open(&mut self, _: bool) -> Result<Cycle, SinkError> {
+            Ok(Cycle::NONE)
+        }
+        fn write(&mut self, _: Cycle, _: &[Arc<Block>]) -> Result<(), SinkError> {
+            Ok(())
+        }
+        fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
+            assert!(cycle < Cycle(3), "a sink that panics");
+            Ok(())
+        }
+        fn close(&mut self) -> Result<(), SinkError> {
+            Ok(())
+        }
+    }
+    for with_ledger in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut graph = graph(&SETUP, &Collect::default());
+        let node = graph.nodes.last_mut().expect("the sink");
+        node.kind = NodeKind::Sink { sink: Box::new(Panics) };
+        let data = with_ledger.then(|| folder.path().into());
+        let options = RunOptions { data, ..RunOptions::default() };
+        let handle = start(graph, &World::real(), &options).expect("it starts");
+        let error = handle.wait().expect_err("it fails");
+        assert_eq!(error.node, "out", "{error}");
+        assert!(error.message.contains("a sink that panics"), "{error}");
+    }
+}
+
+#[test]
 fn a_stop_ends_at_a_cycle_boundary() {
     let sink = Collect::default();
     let setup = Setup { count: i64::MAX, ..SETUP };

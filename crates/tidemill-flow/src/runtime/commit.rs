@@ -18,6 +18,7 @@ use crate::error::JobError;
 use crate::sink::{Sink, SinkError};
 use std::{
     collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Condvar, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -156,7 +157,10 @@ impl Inner {
 fn commit_sink(sink: &SharedSink, cycle: Cycle) -> Result<(), SinkError> {
     // A poisoned sink is one that panicked; the job has failed already.
     let mut sink = sink.lock().map_err(|_| SinkError::new("the sink panicked before"))?;
-    sink.commit(cycle)
+    let outcome = catch_unwind(AssertUnwindSafe(|| sink.commit(cycle)));
+    outcome.unwrap_or_else(|panic| {
+        Err(SinkError::new(format!("it panicked: {}", super::panic_message(&*panic))))
+    })
 }
 
 /// The thread: goes on until the job is over.

@@ -37,6 +37,8 @@ pub(crate) struct FrameWriter {
     compressor: Compressor,
     counts: Vec<u32>,
     scratch: Vec<u8>,
+    /// A body in one piece, to be compressed.
+    whole: Vec<u8>,
 }
 
 /// Reads frames.
@@ -69,7 +71,7 @@ impl FrameWriter {
     pub(crate) fn new(out: Box<dyn Write + Send>) -> Self {
         let compressor = Compressor::new(CompressionSpec::Off);
         let out = BufWriter::with_capacity(BUFFER_BYTES, out);
-        Self { out, compressor, counts: Vec::new(), scratch: Vec::new() }
+        Self { out, compressor, counts: Vec::new(), scratch: Vec::new(), whole: Vec::new() }
     }
 
     pub(crate) fn compress(&mut self, policy: CompressionSpec) {
@@ -180,8 +182,9 @@ impl FrameWriter {
         let plain: usize = pieces.iter().map(|piece| piece.len()).sum();
         head.plain = small(plain)?;
         if head.kind == FrameKind::Block && !self.compressor.is_off() {
-            let whole = pieces.concat();
-            if let Some(packed) = self.compressor.compress(&whole) {
+            self.whole.clear();
+            pieces.iter().for_each(|piece| self.whole.extend_from_slice(piece));
+            if let Some(packed) = self.compressor.compress(&self.whole) {
                 head.packed = true;
                 head.body = small(packed.len())?;
                 head.body_crc = checksum(&[packed]);

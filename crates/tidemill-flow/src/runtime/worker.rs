@@ -36,8 +36,8 @@ struct Inner {
 pub(crate) enum Next {
     /// A lane to run.
     Run(Arc<Lane>),
-    /// Timers that are due: poke these.
-    Due(Vec<Arc<Lane>>),
+    /// A timer is due: poke this lane.
+    Due(Arc<Lane>),
     /// Nothing until this time.
     Sleep(u64),
 }
@@ -78,13 +78,8 @@ impl WorkerQueue {
     /// What to do now.
     pub(crate) fn next(&self, now_us: u64) -> Next {
         let mut inner = self.inner.lock().expect("no panic while held");
-        if inner.timers.iter().any(|(due_us, _)| *due_us <= now_us) {
-            let (due, later) = std::mem::take(&mut inner.timers)
-                .into_iter()
-                .partition(|(due_us, _)| *due_us <= now_us);
-            inner.timers = later;
-            let due: Vec<(u64, Arc<Lane>)> = due;
-            return Next::Due(due.into_iter().map(|(_, lane)| lane).collect());
+        if let Some(due) = inner.timers.iter().position(|(due_us, _)| *due_us <= now_us) {
+            return Next::Due(inner.timers.remove(due).1);
         }
         let oldest = (0..inner.ready.len()).min_by_key(|index| {
             let (cycle, lane) = &inner.ready[*index];
@@ -116,7 +111,7 @@ pub(crate) fn work(job: &Arc<Job>, queue: &WorkerQueue) {
     while !job.over.load(Ordering::Acquire) {
         match queue.next(job.now_us()) {
             Next::Run(lane) => super::run(job, &lane),
-            Next::Due(lanes) => lanes.iter().for_each(|lane| job.poke(lane)),
+            Next::Due(lane) => job.poke(&lane),
             Next::Sleep(until_us) => queue.sleep(until_us.saturating_sub(job.now_us())),
         }
     }

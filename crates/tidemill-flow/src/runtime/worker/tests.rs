@@ -30,7 +30,7 @@ fn drain(queue: &WorkerQueue, now_us: u64) -> (Vec<u32>, String) {
     loop {
         match queue.next(now_us) {
             Next::Run(lane) => ranks.push(lane.rank),
-            Next::Due(lanes) => ranks.extend(lanes.iter().map(|lane| 100 + lane.rank)),
+            Next::Due(lane) => ranks.push(100 + lane.rank),
             Next::Sleep(until_us) => return (ranks, format!("until {until_us}")),
         }
     }
