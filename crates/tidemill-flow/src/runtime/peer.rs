@@ -223,7 +223,9 @@ fn receive(
 ) -> Result<(), String> {
     match frame {
         Incoming::Block { address, block, share } => {
-            parcels_of(waiting, address).push((Arc::new(block), share));
+            let Block { payload, routing, slice } = block;
+            let block = job.blocks.take(payload, routing, slice);
+            parcels_of(waiting, address).push((block, share));
             Ok(())
         }
         Incoming::End { address, end } => {
