@@ -15,31 +15,39 @@ pub struct Rows {
     home: Option<Arc<RowsPool>>,
 }
 
-/// Memory of finished [`Rows`], kept for the next.
+/// Memory of finished [`Rows`], kept for the next. What has rested longest is used first, and only
+/// if enough rests: memory that another core has just read is still in that core's caches, and
+/// writing it again at once costs more than all the rest of a relay.
 #[derive(Debug)]
 pub struct RowsPool {
     free: ArrayQueue<(Vec<i32>, Vec<u8>)>,
+    resting: usize,
 }
 
 impl RowsPool {
-    /// A pool that keeps up to `count` pieces of memory.
+    /// A pool that keeps up to `count` pieces of memory, a quarter of them at rest.
     #[must_use]
     pub fn new(count: usize) -> Arc<Self> {
-        Arc::new(Self { free: ArrayQueue::new(count.max(1)) })
+        Arc::new(Self { free: ArrayQueue::new(count.max(1)), resting: count / 4 })
+    }
+
+    fn pop(&self) -> (Vec<i32>, Vec<u8>) {
+        let rested = self.free.len() > self.resting;
+        rested.then(|| self.free.pop()).flatten().unwrap_or_default()
     }
 
     /// Rows that hold whatever used memory holds, to be filled from a frame: what is written over
     /// at once need not be zeroed first. [`Rows::checked`] must follow.
     #[must_use]
     pub fn take_as_it_is(self: &Arc<Self>) -> Rows {
-        let (offsets, bytes) = self.free.pop().unwrap_or_default();
+        let (offsets, bytes) = self.pop();
         Rows { offsets, bytes, home: Some(Arc::clone(self)) }
     }
 
     /// Empty rows, in used memory where there is some.
     #[must_use]
     pub fn take(self: &Arc<Self>) -> Rows {
-        let (mut offsets, mut bytes) = self.free.pop().unwrap_or_default();
+        let (mut offsets, mut bytes) = self.pop();
         offsets.clear();
         bytes.clear();
         offsets.push(0);

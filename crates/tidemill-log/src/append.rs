@@ -8,7 +8,7 @@ use crate::{
     error::AppendError,
     format::{ChunkRef, DATA_START, REF_BYTES, entry_bytes},
     options::Fsync,
-    progress::OnDurable,
+    progress::{Notices, OnDurable},
     segment::Segment,
     shared::{is_full, with_room},
     streamlet::Streamlet,
@@ -137,16 +137,30 @@ impl Streamlet {
         head.base_offset = base;
         head.leader_epoch = how.leader_epoch;
         stamp(chunk, base, how.leader_epoch);
-        match self.write(&segment, &head, chunk) {
-            Ok(position) => Ok(Append {
-                streamlet: Arc::clone(self),
-                base_offset: base,
-                last_offset: base + count - 1,
-                group: segment.key.group,
-                segment: segment.key.index,
-                position,
-            }),
+        let outcome = match self.write(&segment, &head, chunk) {
+            Ok(written) => Ok(written),
             Err(error) => Err(self.undo(&segment, base, alone, error)),
+        };
+        // Nobody is called back while the lane is locked: a callback may append to it.
+        drop(slot);
+        match outcome {
+            Ok((position, counts)) => {
+                if counts {
+                    self.land([base]);
+                }
+                Ok(Append {
+                    streamlet: Arc::clone(self),
+                    base_offset: base,
+                    last_offset: base + count - 1,
+                    group: segment.key.group,
+                    segment: segment.key.index,
+                    position,
+                })
+            }
+            Err((error, notices)) => {
+                notices.into_iter().for_each(Notices::give);
+                Err(error)
+            }
         }
     }
 
@@ -210,13 +224,14 @@ impl Streamlet {
         }
     }
 
-    /// Writes a stamped chunk at the end of a segment: where its reference stands.
+    /// Writes a stamped chunk at the end of a segment: where its reference stands, and whether the
+    /// chunk counts as soon as that is done.
     fn write(
         self: &Arc<Self>,
         segment: &Arc<Segment>,
         head: &ChunkHead,
         chunk: &[u8],
-    ) -> io::Result<u64> {
+    ) -> io::Result<(u64, bool)> {
         let (position, durable) = {
             let state = segment.state();
             (state.written, state.durable)
@@ -228,7 +243,6 @@ impl Streamlet {
         entry.resize(reference.entry_bytes() as usize, 0);
         segment.file(&*self.shared.world.disk)?.write_at(position, &entry)?;
         let entry = Bytes::from(entry);
-        let base = reference.base;
         let bytes = entry.len() as u64;
         let fsync = self.fsync();
         let waits = fsync == Fsync::Always;
@@ -240,32 +254,38 @@ impl Streamlet {
         match fsync {
             Fsync::Always => self.sync_soon(segment),
             Fsync::Every(span) => {
-                self.land([base]);
                 if segment.enqueue() {
-                    let now = self.shared.world.clock.monotonic_micros();
-                    let due = now.saturating_add(u64::try_from(span.0).unwrap_or(0));
-                    self.shared.committer.push_later(due, (Arc::clone(self), Arc::clone(segment)));
+                    let work = (Arc::clone(self), Arc::clone(segment));
+                    self.shared.sync_after(span, work);
                 }
             }
-            Fsync::Os => self.land([base]),
+            Fsync::Os => {}
         }
-        Ok(position)
+        Ok((position, !waits))
     }
 
     /// A write failed: part of it may be in the file. If this chunk's offsets are the last taken
     /// and no other group could use them, nothing has happened once its reference is wiped out;
     /// else the streamlet fails.
-    fn undo(&self, segment: &Segment, base: i64, alone: bool, error: io::Error) -> AppendError {
+    fn undo(
+        &self,
+        segment: &Segment,
+        base: i64,
+        alone: bool,
+        error: io::Error,
+    ) -> (AppendError, Option<Notices>) {
         let wiped = || {
             let file = segment.file(&*self.shared.world.disk)?;
             let position = segment.state().written;
             file.write_at(position, &[0; REF_BYTES])
         };
         if alone && wiped().is_ok() && self.progress().give_back(base) {
-            return disk_error(error);
+            return (disk_error(error), None);
         }
-        self.fail(&format!("write to {} failed: {error}", segment.path.display()));
-        self.progress().failed().cloned().unwrap_or_else(|| disk_error(error))
+        let why = format!("write to {} failed: {error}", segment.path.display());
+        let notices = self.fail_later(&why);
+        let error = self.progress().failed().cloned().unwrap_or_else(|| disk_error(error));
+        (error, Some(notices))
     }
 
     /// From now on so many groups are appended to at once. Groups beyond them end here.

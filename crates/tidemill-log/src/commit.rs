@@ -9,7 +9,7 @@
 //! A segment is in the queue once and with one thread at a time; what is appended during a sync
 //! shares the next one. Invariant: a file whose sync failed is not synced again.
 
-use crate::{segment::Segment, shared::Shared, streamlet::Streamlet};
+use crate::{options::Fsync, segment::Segment, shared::Shared, streamlet::Streamlet};
 use std::{
     collections::VecDeque,
     io,
@@ -131,7 +131,11 @@ pub(crate) fn sync(shared: &Shared, streamlet: &Arc<Streamlet>, segment: &Arc<Se
     streamlet.land(synced.landed);
     streamlet.update_floor();
     if synced.again {
-        shared.committer.push((Arc::clone(streamlet), Arc::clone(segment)));
+        let work = (Arc::clone(streamlet), Arc::clone(segment));
+        match streamlet.fsync() {
+            Fsync::Every(span) => shared.sync_after(span, work),
+            Fsync::Always | Fsync::Os => shared.committer.push(work),
+        }
         return;
     }
     // Nothing depends on this write: without the mark a recovery reads a little more.

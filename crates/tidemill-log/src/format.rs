@@ -62,7 +62,7 @@ pub(crate) struct SegmentHead {
     pub(crate) key: SegmentKey,
     /// When the file was made this segment, in microseconds since 1970.
     pub(crate) created_us: i64,
-    /// The stream's name when the file was made: metadata can be rebuilt from it.
+    /// The stream's name when the file was made: what a person needs to find its place again.
     pub(crate) name: String,
 }
 

@@ -27,7 +27,7 @@
 //! A chunk is byte for byte a Kafka `RecordBatch` v2 ([`ChunkHead`]); the log stamps base offset and
 //! leader epoch into its head and never looks at its records. Everything here is synchronous:
 //! callbacks come from sync threads, or from the thread of the call that made them due, with no
-//! lock held; they must be quick and not block.
+//! lock held that an append or a read takes; they must be quick and not block.
 //!
 //! # What counts
 //!
@@ -42,8 +42,9 @@
 //! - Nothing is served whose checksum, place or identity is wrong; damage is an error that names
 //!   stream, segment and byte, and what stands behind it can still be read.
 //! - Nothing is deleted because its metadata are missing: it is left alone and reported.
-//! - Memory: [`LogOptions::memory_bytes`], a block of [`LogOptions::read_ahead_bytes`] for each
-//!   cursor that reads old data, and about a kilobyte for each streamlet and segment.
+//! - Memory: [`LogOptions::memory_bytes`], a block of [`LogOptions::read_ahead_bytes`] (or a chunk,
+//!   if that is longer) for each segment that a cursor is reading from the disk, and about a
+//!   kilobyte for each streamlet and segment.
 //!
 //! A segment's journal is a [`tidemill_env::PlacedFile`]: positioned writes, whose errors come back
 //! as values. Another journal (a memory map, say) is another implementation of that trait.

@@ -59,7 +59,8 @@ pub struct Retention {
     /// Data go this long after they were appended (by this machine's clock, whatever timestamps
     /// producers claim). None: never. Default 7 days.
     pub time: Option<Span>,
-    /// The oldest data of a streamlet go when it has more bytes. None: no limit; the default.
+    /// The oldest segment of a streamlet goes when the others have this many bytes or more: that
+    /// much is always kept. None: no limit; the default.
     pub bytes: Option<ByteSize>,
 }
 

@@ -126,7 +126,9 @@ pub(crate) fn streamlet(
             gap::cut(shared, aside, segment, gap, findings)?;
         }
     }
-    let next = scanned.iter().map(|it| it.now.end).fold(start, i64::max);
+    // Never below the floor: if the newest segment is lost as a whole, offsets that others say are
+    // durable are not given out again.
+    let next = scanned.iter().map(|it| it.now.end).fold(floor, i64::max);
     let mut recovered = Recovered { segments: vec![], unsynced: vec![], next_group, start, next };
     let mut cut = Vec::new();
     for segment in scanned {

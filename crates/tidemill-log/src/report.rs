@@ -13,8 +13,8 @@ pub enum Finding {
         /// Why.
         why: String,
     },
-    /// Bytes in the durable part of a segment are not what was written. The segment stays as it
-    /// is; reads that need the bytes get an error.
+    /// Bytes in the durable part of a segment are not what was written. They stay as they are, and
+    /// reads that need them get an error. Told when the segment is opened the first time.
     Damaged {
         /// The segment's file.
         path: PathBuf,

@@ -4,8 +4,13 @@
 //! Invariant: a file is used again only after its old name is durably gone.
 
 use crate::{
-    commit::Committer, error::LogError, format::SegmentHead, ids::SegmentKey, memory::Memory,
-    options::LogOptions, segment::Segment,
+    commit::{Committer, Work},
+    error::LogError,
+    format::SegmentHead,
+    ids::SegmentKey,
+    memory::Memory,
+    options::LogOptions,
+    segment::Segment,
 };
 use std::{
     io,
@@ -16,6 +21,7 @@ use std::{
     },
 };
 use tidemill_env::{PlacedFile, World};
+use tidemill_types::Span;
 
 /// Emptied segment files: path and length.
 #[derive(Default)]
@@ -137,10 +143,16 @@ impl Shared {
         };
         let file = match recycled {
             Some((from, _)) => {
-                let file = disk.open_placed(&from)?;
-                self.write_head(&*file, key, name, reserve)?;
-                disk.rename(&from, &path)?;
-                file
+                let made = disk.open_placed(&from).and_then(|file| {
+                    self.write_head(&*file, key, name, reserve)?;
+                    disk.rename(&from, &path)?;
+                    Ok(file)
+                });
+                if made.is_err() {
+                    // The pool does not count it any more.
+                    let _left = disk.remove(&from);
+                }
+                made?
             }
             None => {
                 let file = disk.open_placed(&path)?;
@@ -156,6 +168,13 @@ impl Shared {
         let segment = Segment::fresh(key, path, file);
         segment.state().reserved = length;
         Ok(segment)
+    }
+
+    /// Has a segment synced in so long.
+    pub(crate) fn sync_after(&self, span: Span, work: Work) {
+        let now = self.world.clock.monotonic_micros();
+        let due = now.saturating_add(u64::try_from(span.0).unwrap_or(0));
+        self.committer.push_later(due, work);
     }
 
     fn write_head(

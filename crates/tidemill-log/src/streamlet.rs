@@ -153,7 +153,7 @@ impl Streamlet {
         self.progress().next()
     }
 
-    /// Bytes of its segments' chunks on the disk.
+    /// Bytes of its segments on the disk: heads, references, chunks and padding.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.segments().values().map(|it| it.state().written).sum()
@@ -222,18 +222,23 @@ impl Streamlet {
 
     /// Takes no more appends; all that wait get the error.
     pub(crate) fn fail(&self, why: &str) {
-        self.end(failure(why));
+        self.fail_later(why).give();
+    }
+
+    /// As [`Self::fail`]; whoever waits is told by what is given back.
+    #[must_use]
+    pub(crate) fn fail_later(&self, why: &str) -> Notices {
+        self.end(failure(why))
     }
 
     /// As [`Self::fail`], because the log is closed or the stream deleted.
     pub(crate) fn close(&self) {
-        self.end(AppendError::Closed);
+        self.end(AppendError::Closed).give();
     }
 
-    fn end(&self, error: AppendError) {
+    fn end(&self, error: AppendError) -> Notices {
         self.failed.store(true, Ordering::SeqCst);
-        let notices = self.progress().fail(error);
-        notices.give();
+        self.progress().fail(error)
     }
 
     /// What chunk references may say is durable, of the whole streamlet.
