@@ -226,7 +226,6 @@ impl Streamlet {
     }
 
     /// As [`Self::fail`]; whoever waits is told by what is given back.
-    #[must_use]
     pub(crate) fn fail_later(&self, why: &str) -> Notices {
         self.end(failure(why))
     }
