@@ -22,7 +22,7 @@ use rapidhash::v3::{RapidSecrets, rapidhash_v3_inline};
 /// a key do not count.
 #[must_use]
 pub fn route_by_content(payload: &Payload, slices: u32, seed: u64) -> Routing {
-    let mut hashes = match payload {
+    let hashes = match payload {
         Payload::Arrow(batch) => {
             let mut hashes = vec![NULL_HASH; batch.num_rows()];
             for column in batch.columns() {
@@ -34,11 +34,7 @@ pub fn route_by_content(payload: &Payload, slices: u32, seed: u64) -> Routing {
         }
         Payload::Rows(rows) => rows.iter().map(hash_bytes).collect(),
     };
-    hashes.iter_mut().for_each(|hash| *hash = hash_number(*hash ^ seed));
-    let slices_of_rows: Vec<u32> = hashes.iter().map(|hash| slice_of(*hash, slices)).collect();
-    let mut routing = Routing::default();
-    sort_by_slice(&slices_of_rows, slices, &mut routing);
-    routing
+    routing_of(hashes.iter().map(|hash| slice_of(hash_number(*hash ^ seed), slices)), slices)
 }
 
 #[cfg(test)]
@@ -246,21 +242,22 @@ pub fn route_by_key(
         Payload::Arrow(batch) => hash_columns(batch, columns)?,
         Payload::Rows(rows) => rows.iter().map(hash_bytes).collect(),
     };
+    let routing = routing_of(hashes.iter().map(|hash| slice_of(*hash, slices)), slices);
+    Ok(Routing { hashes, ..routing })
+}
+
+/// The routing of rows whose slices are given.
+fn routing_of(slices_of_rows: impl Iterator<Item = u32>, slices: u32) -> Routing {
+    let slices_of_rows: Vec<u32> = slices_of_rows.collect();
     let mut routing = Routing::default();
-    let slices_of_rows: Vec<u32> = hashes.iter().map(|hash| slice_of(*hash, slices)).collect();
     sort_by_slice(&slices_of_rows, slices, &mut routing);
-    routing.hashes = hashes;
-    Ok(routing)
+    routing
 }
 
 /// Routes `count` rows round the slices, starting at a slice that `seed` decides.
 #[must_use]
 pub fn route_at_random(count: usize, slices: u32, seed: u64) -> Routing {
     let first = slice_of(hash_number(seed), slices);
-    let slices_of_rows: Vec<u32> = (0..count)
-        .map(|row| ((row as u64 + u64::from(first)) % u64::from(slices)) as u32)
-        .collect();
-    let mut routing = Routing::default();
-    sort_by_slice(&slices_of_rows, slices, &mut routing);
-    routing
+    let slice = |row| ((row as u64 + u64::from(first)) % u64::from(slices)) as u32;
+    routing_of((0..count).map(slice), slices)
 }

@@ -225,7 +225,7 @@ fn keep(filter: &Expr, batch: RecordBatch) -> Result<RecordBatch, OperatorError>
     filter_record_batch(&batch, mask).map_err(arrow_error)
 }
 
-/// The part of a lane's rows that is worked on.
+/// A lane of the stage.
 struct TransformLane {
     transform: Transform,
     lane: Lane,

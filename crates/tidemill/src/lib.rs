@@ -1,10 +1,11 @@
 //! Tidemill as a library: jobs in code, run on a node inside the program.
 //!
 //! Modules: [`builder`] (read this first), [`custom`] (operators of the program), [`arrow`],
-//! [`flow`] (sources and sinks of the program), [`alloc`]. Examples are in `examples/`.
+//! [`flow`] (sources and sinks of the program), [`table`], [`alloc`]. Examples are in `examples/`.
 
 pub mod alloc;
 pub mod builder;
+pub mod table;
 
 pub use builder::{
     Collected, File, Generated, Job, JobFailure, Names, SinkOf, SourceOf, Stage, collected, from,

@@ -160,6 +160,13 @@ fn lose(file: &mut FileData, random: &mut Random) {
     file.data.clone_from(&file.durable);
 }
 
+/// Counts down to the operation that must fail; whether this is the one.
+fn is_the_one(left: &mut Option<u64>) -> bool {
+    let is_it = *left == Some(0);
+    *left = left.and_then(|left| left.checked_sub(1));
+    is_it
+}
+
 impl State {
     /// The processes that use the disk end.
     fn end_life(&mut self) {
@@ -172,17 +179,10 @@ impl State {
     /// Counts an operation that changes the disk; an error if it is the one that must fail.
     fn operate(&mut self) -> io::Result<()> {
         self.operations += 1;
-        match self.fail_in {
-            Some(0) => {
-                self.fail_in = None;
-                Err(io::Error::other("the disk failed, as the test asked"))
-            }
-            Some(rest) => {
-                self.fail_in = Some(rest - 1);
-                Ok(())
-            }
-            None => Ok(()),
+        if is_the_one(&mut self.fail_in) {
+            return Err(io::Error::other("the disk failed, as the test asked"));
         }
+        Ok(())
     }
 
     fn find(&self, path: &Path) -> io::Result<u64> {

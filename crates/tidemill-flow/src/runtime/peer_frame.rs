@@ -202,6 +202,7 @@ const PIECES_MAX: usize = 3;
 
 /// Writes head and pieces with as few calls as the socket allows.
 fn write_all(out: &mut dyn Write, head: &[u8], pieces: &[&[u8]]) -> std::io::Result<()> {
+    assert!(pieces.len() <= PIECES_MAX, "no body is in more pieces");
     let mut slices = [IoSlice::new(&[]); PIECES_MAX + 1];
     slices[0] = IoSlice::new(head);
     let pieces = pieces.iter().filter(|piece| !piece.is_empty());

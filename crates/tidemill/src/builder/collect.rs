@@ -2,8 +2,8 @@
 //!
 //! Rows show only once their cycle is committed.
 
+use crate::table::grid;
 use arrow_array::RecordBatch;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use std::{
     fmt,
     sync::{Arc, Mutex, PoisonError},
@@ -59,17 +59,10 @@ impl fmt::Display for Collected {
             let block = Block::whole(Payload::Arrow(batch), SliceId(0));
             keep.write(Cycle::FIRST, &[Arc::new(block)]).map_err(|_| fmt::Error)?;
         }
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_FULL_CONDENSED);
-        table.set_content_arrangement(ContentArrangement::Disabled);
-        table.set_header(&preview.columns);
-        for row in preview.rows() {
-            table.add_row(row.iter().zip(&preview.numeric).map(|(text, numeric)| {
-                let side = if *numeric { CellAlignment::Right } else { CellAlignment::Left };
-                Cell::new(text.as_deref().unwrap_or("null")).set_alignment(side)
-            }));
-        }
-        table.fmt(f)
+        let text = |cell: &Option<String>| cell.as_deref().unwrap_or("null").to_owned();
+        let rows: Vec<Vec<String>> =
+            preview.rows().iter().map(|row| row.iter().map(text).collect()).collect();
+        f.write_str(&grid(&preview.columns, &preview.numeric, &rows))
     }
 }
 

@@ -1,7 +1,8 @@
 //! The first rows of a sink as a table for a person: one line a row, columns that fit.
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::Table;
 use std::fmt::Write;
+use tidemill::table::grid;
 use tidemill_node::preview::Preview;
 
 /// Width of a table where there is no terminal to ask, in characters.
@@ -11,24 +12,14 @@ const CELL_CHARS_MAX: usize = 32;
 
 /// A table with a line above that says what it shows.
 pub(super) fn render(preview: &Preview, rows_total: u64) -> String {
-    let mut table = Table::new();
-    let width = table.width().map_or(WIDTH, usize::from);
+    let width = Table::new().width().map_or(WIDTH, usize::from);
     let rows: Vec<Vec<String>> = preview
         .rows()
         .iter()
         .map(|row| row.iter().map(|cell| cut(cell.as_deref().unwrap_or("null"))).collect())
         .collect();
     let fitting = columns_that_fit(&preview.columns, &rows, width);
-    table.load_style(presets::UTF8_FULL_CONDENSED);
-    table.set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(preview.columns.iter().take(fitting).map(|name| cut(name)));
-    for row in &rows {
-        let cells = row.iter().zip(&preview.numeric).take(fitting).map(|(text, numeric)| {
-            let alignment = if *numeric { CellAlignment::Right } else { CellAlignment::Left };
-            Cell::new(text).set_alignment(alignment)
-        });
-        table.add_row(cells);
-    }
+    let names: Vec<String> = preview.columns.iter().take(fitting).map(|it| cut(it)).collect();
     let shown = rows.len() as u64;
     let mut text = format!("{} ({}): ", preview.sink, preview.place);
     // Writing to a string cannot fail.
@@ -42,7 +33,7 @@ pub(super) fn render(preview: &Preview, rows_total: u64) -> String {
         let _ = write!(text, ", without {}", hidden.join(", "));
     }
     if shown > 0 {
-        let _ = write!(text, "\n{table}");
+        let _ = write!(text, "\n{}", grid(&names, &preview.numeric[..fitting], &rows));
     }
     text
 }

@@ -3,7 +3,7 @@
 //! Invariant: a power cut keeps a synced sector as it was synced, and of an unsynced one either
 //! the old bytes or the new ones; sectors are independent of each other.
 
-use super::{FileData, SimDisk, SimFile, State};
+use super::{FileData, SimDisk, SimFile, State, is_the_one};
 use crate::{DiskLock, PlacedFile, Random};
 use std::{
     io,
@@ -164,17 +164,10 @@ impl State {
 
     /// Counts a sync of a file; an error if it is the one that must fail.
     fn sync_fails(&mut self) -> io::Result<()> {
-        match self.fail_sync_in {
-            Some(0) => {
-                self.fail_sync_in = None;
-                Err(io::Error::other("the sync failed, as the test asked"))
-            }
-            Some(rest) => {
-                self.fail_sync_in = Some(rest - 1);
-                Ok(())
-            }
-            None => Ok(()),
+        if is_the_one(&mut self.fail_sync_in) {
+            return Err(io::Error::other("the sync failed, as the test asked"));
         }
+        Ok(())
     }
 }
 

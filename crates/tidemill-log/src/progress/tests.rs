@@ -1,0 +1,54 @@
+//! The watermark passes what landed, in order, and nothing else.
+
+use super::*;
+use std::sync::Mutex;
+
+#[test]
+fn the_watermark_passes_a_chunk_when_all_before_it_landed() {
+    let mut progress = Progress::new(0, 10);
+    let bases: Vec<i64> = [2, 3, 1].iter().map(|it| progress.take(*it).unwrap()).collect();
+    assert_eq!(bases, [10, 12, 15]);
+    progress.land([15]).give();
+    assert_eq!((progress.watermark(), progress.next()), (10, 16));
+    progress.land([10]).give();
+    assert_eq!(progress.watermark(), 12);
+    progress.land([12, 12]).give();
+    assert_eq!(progress.watermark(), 16);
+}
+
+#[test]
+fn each_notice_is_given_once() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let note = |what: &'static str| {
+        let seen = Arc::clone(&seen);
+        move |outcome: Result<(), AppendError>| seen.lock().unwrap().push((what, outcome.is_ok()))
+    };
+    let mut progress = Progress::new(0, 0);
+    let (first, second) = (progress.take(1).unwrap(), progress.take(1).unwrap());
+    assert!(matches!(progress.on_durable(first, Box::new(note("a"))), Registered::Waits));
+    assert!(matches!(progress.on_durable(second, Box::new(note("b"))), Registered::Waits));
+    let data = note("data");
+    assert!(progress.on_data(0, Box::new(move || data(Ok(())))).is_ok());
+    progress.land([first]).give();
+    assert_eq!(*seen.lock().unwrap(), [("a", true), ("data", true)]);
+    progress.fail(failure("gone")).give();
+    progress.fail(failure("again")).give();
+    progress.land([second]).give();
+    assert_eq!(seen.lock().unwrap()[2..], [("b", false)]);
+    assert_eq!(progress.watermark(), 1, "what failed is never visible");
+    assert!(progress.take(1).is_err());
+    assert!(matches!(
+        progress.on_durable(second, Box::new(note("late"))),
+        Registered::Now(_, Err(AppendError::Failed(_)))
+    ));
+}
+
+#[test]
+fn only_the_last_offsets_can_be_given_back() {
+    let mut progress = Progress::new(0, 0);
+    let (first, second) = (progress.take(5).unwrap(), progress.take(1).unwrap());
+    assert!(!progress.give_back(first));
+    assert!(progress.give_back(second));
+    assert!(progress.give_back(first));
+    assert_eq!(progress.take(1).unwrap(), 0);
+}
