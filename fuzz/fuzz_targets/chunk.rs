@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use tidemill_log::{ChunkHead, stamp, stamp_append_time};
+use tidemill_wire::chunk::{ChunkHead, stamp, stamp_append_time};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let read = ChunkHead::read(bytes);

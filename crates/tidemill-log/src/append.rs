@@ -4,7 +4,6 @@
 //! leaves everything as it was, and the next append may succeed.
 
 use crate::{
-    chunk::{ChunkHead, stamp},
     error::AppendError,
     format::{ChunkRef, DATA_START, REF_BYTES, entry_bytes},
     options::Fsync,
@@ -18,6 +17,7 @@ use std::{
     io,
     sync::{Arc, Condvar, Mutex, PoisonError, atomic::Ordering},
 };
+use tidemill_wire::chunk::{ChunkHead, stamp};
 
 /// The first reservation of a segment; it doubles until the segment is as long as it may be.
 const RESERVE_FIRST: u64 = 256 << 10;

@@ -1,7 +1,8 @@
 //! What can go wrong, one enum per operation, with what the caller needs to answer.
 
-use crate::{chunk::ChunkError, ids::SegmentKey};
+use crate::ids::SegmentKey;
 use std::{io, path::PathBuf, sync::Arc};
+use tidemill_wire::chunk::ChunkError;
 
 /// Why a log or a stream could not be opened, made, changed or removed.
 #[derive(Debug, thiserror::Error)]

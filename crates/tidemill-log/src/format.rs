@@ -14,14 +14,12 @@
 //!
 //! Invariants: no bytes make a reader panic; an epoch is never used twice in a log.
 
-use crate::{
-    chunk::{ChunkHead, crc32c},
-    ids::{SegmentKey, StreamId},
-};
+use crate::ids::{SegmentKey, StreamId};
 use crc_fast::{CrcAlgorithm, Digest};
 
 #[cfg(test)]
 mod tests;
+use tidemill_wire::chunk::{ChunkHead, crc32c};
 
 /// Where the first reference stands.
 pub(crate) const DATA_START: u64 = 4096;
@@ -289,7 +287,7 @@ impl ChunkRef {
 
     /// Whether a chunk is the one this reference was written for.
     pub(crate) fn accepts(&self, chunk: &[u8]) -> bool {
-        crate::chunk::verify(chunk).is_ok_and(|head| {
+        tidemill_wire::chunk::verify(chunk).is_ok_and(|head| {
             head.bytes == self.bytes as usize
                 && head.crc == self.crc
                 && head.base_offset == self.base

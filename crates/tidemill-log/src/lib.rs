@@ -55,7 +55,6 @@
 //! `commit`, `read`, `recover`, `retention`, `log`. (`kera.txt` ch. 5 and 6, in one node.)
 
 mod append;
-mod chunk;
 mod commit;
 mod error;
 mod format;
@@ -76,7 +75,6 @@ mod streamlet;
 mod walk;
 
 pub use append::{Append, AppendHow};
-pub use chunk::{CHUNK_HEAD_BYTES, ChunkError, ChunkHead, Codec, crc32c, stamp, stamp_append_time};
 pub use error::{AppendError, LogError, ReadError};
 pub use ids::{SegmentKey, StreamId, is_stream_name};
 pub use log::Log;
@@ -86,6 +84,9 @@ pub use read::{Chunks, ReadCursor, ReadLimit};
 pub use report::Finding;
 pub use stream::Stream;
 pub use streamlet::{Interest, Streamlet};
+pub use tidemill_wire::chunk::{
+    CHUNK_HEAD_BYTES, ChunkError, ChunkHead, Codec, crc32c, stamp, stamp_append_time,
+};
 
 #[cfg(test)]
 mod testing;

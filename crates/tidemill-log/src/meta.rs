@@ -8,7 +8,7 @@
 //! Written under a new name, synced, and renamed; the one before stays as `NAME.old`. Invariant: a
 //! damaged file is an error, never taken for an absent one.
 
-use crate::{chunk::crc32c, error::LogError, ids::StreamId, options::StreamSpec, shared::at};
+use crate::{error::LogError, ids::StreamId, options::StreamSpec, shared::at};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     collections::BTreeMap,
@@ -16,6 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tidemill_env::Disk;
+use tidemill_wire::chunk::crc32c;
 
 /// The file of metadata in each folder that has one.
 pub(crate) const META: &str = "meta";

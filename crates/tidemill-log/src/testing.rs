@@ -1,6 +1,6 @@
 //! Chunks for tests.
 
-use crate::chunk::crc32c;
+use tidemill_wire::chunk::crc32c;
 
 /// A chunk to be made.
 #[derive(Clone, Debug)]

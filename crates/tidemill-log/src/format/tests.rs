@@ -81,7 +81,7 @@ fn a_reference_accepts_its_own_chunk_alone() {
     assert!(reference().accepts(&chunk));
     assert!(!reference().accepts(&batch(5)));
     let mut stamped = chunk.clone();
-    crate::chunk::stamp(&mut stamped, 1, -1);
+    tidemill_wire::chunk::stamp(&mut stamped, 1, -1);
     assert!(!reference().accepts(&stamped), "the chunk's checksum does not see this, ours does");
     assert!(!reference().accepts(&chunk[..70]));
 }

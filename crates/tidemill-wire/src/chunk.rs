@@ -16,6 +16,8 @@
 use crc_fast::CrcAlgorithm;
 
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 
 /// Length of the head in bytes.
@@ -284,7 +286,10 @@ pub fn stamp_append_time(chunk: &mut [u8], now_ms: i64) {
 }
 
 /// Whether a stored chunk is the one its reference tells of: head and checksum.
-pub(crate) fn verify(chunk: &[u8]) -> Result<ChunkHead, ChunkError> {
+///
+/// # Errors
+/// Its head or its checksum is not.
+pub fn verify(chunk: &[u8]) -> Result<ChunkHead, ChunkError> {
     let head = ChunkHead::read(chunk)?;
     let is = crc32c(&chunk[CRC_FROM..head.bytes]);
     if is != head.crc {

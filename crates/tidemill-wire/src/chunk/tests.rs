@@ -1,7 +1,7 @@
 //! What a head must say, and that nothing else gets in.
 
 use super::*;
-use crate::testing::{Batch, batch};
+use crate::chunk::testing::{Batch, batch};
 use proptest::prelude::*;
 
 #[test]

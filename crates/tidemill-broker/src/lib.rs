@@ -1,0 +1,1 @@
+//! The broker of one node: the log, served in the Kafka protocol.

@@ -1,0 +1,47 @@
+//! Chunks for tests.
+
+use crate::chunk::crc32c;
+
+/// A chunk to be made.
+#[derive(Clone, Debug)]
+pub(crate) struct Batch {
+    pub(crate) records: i32,
+    pub(crate) producer: i64,
+    pub(crate) epoch: i16,
+    pub(crate) sequence: i32,
+    pub(crate) timestamp_ms: i64,
+    /// Stands in the first record; the others are empty.
+    pub(crate) value: Vec<u8>,
+}
+
+impl Batch {
+    pub(crate) fn of(records: i32) -> Self {
+        Self { records, producer: -1, epoch: -1, sequence: -1, timestamp_ms: 0, value: Vec::new() }
+    }
+
+    /// The bytes. The records are only as long as they must be: the log does not look at them.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; 61];
+        bytes.extend_from_slice(&vec![0; self.records as usize * 7]);
+        bytes.extend_from_slice(&self.value);
+        let length = (bytes.len() - 12) as i32;
+        bytes[8..12].copy_from_slice(&length.to_be_bytes());
+        bytes[12..16].copy_from_slice(&(-1i32).to_be_bytes());
+        bytes[16] = 2;
+        bytes[23..27].copy_from_slice(&(self.records - 1).to_be_bytes());
+        bytes[27..35].copy_from_slice(&self.timestamp_ms.to_be_bytes());
+        bytes[35..43].copy_from_slice(&self.timestamp_ms.to_be_bytes());
+        bytes[43..51].copy_from_slice(&self.producer.to_be_bytes());
+        bytes[51..53].copy_from_slice(&self.epoch.to_be_bytes());
+        bytes[53..57].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes[57..61].copy_from_slice(&self.records.to_be_bytes());
+        let crc = crc32c(&bytes[21..]);
+        bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+        bytes
+    }
+}
+
+/// A chunk with so many records of no producer.
+pub(crate) fn batch(records: i32) -> Vec<u8> {
+    Batch::of(records).bytes()
+}
