@@ -17,7 +17,8 @@ use std::{
     io,
     sync::{Arc, Condvar, Mutex, PoisonError, atomic::Ordering},
 };
-use tidemill_wire::chunk::{ChunkHead, stamp};
+use tidemill_env::PlacedFile;
+use tidemill_wire::chunk::{ChunkError, ChunkHead, stamp};
 
 /// The first reservation of a segment; it doubles until the segment is as long as it may be.
 const RESERVE_FIRST: u64 = 256 << 10;
@@ -64,7 +65,7 @@ impl Append {
     /// that it will not. May call at once, on this thread; else a sync thread or another append's
     /// thread calls. The callback must be quick and must not block.
     pub fn on_durable(self, notice: OnDurable) {
-        self.streamlet.register(self.base_offset, notice);
+        self.streamlet.on_visible(self.base_offset, notice);
     }
 
     /// Waits until the chunk counts. Blocks for ever if nobody syncs
@@ -98,9 +99,19 @@ fn disk_error(error: io::Error) -> AppendError {
     }
 }
 
+/// Where the next chunk of a group goes.
+struct Room {
+    segment: Arc<Segment>,
+    file: Arc<dyn PlacedFile>,
+    position: u64,
+    /// All below this place of the segment is durable.
+    durable: u64,
+}
+
 impl Streamlet {
-    /// Appends one chunk. Its base offset and leader epoch are stamped into `chunk`, its other
-    /// bytes are stored as they are. Returns when it is written (not synced).
+    /// Appends one chunk, which is checked first. What is stored is a copy with base offset and
+    /// leader epoch stamped in; the other bytes are as they are. Returns when it is written (not
+    /// synced).
     ///
     /// Appends of one lane are stored in the order of the calls; calls of different lanes run in
     /// parallel when the stream has several active groups.
@@ -108,43 +119,52 @@ impl Streamlet {
     /// # Errors
     /// The chunk is refused, there is no room, or the disk failed; see [`AppendError`] for what
     /// that means for what was appended before.
-    pub fn append(
+    pub fn append(self: &Arc<Self>, chunk: &[u8], how: AppendHow) -> Result<Append, AppendError> {
+        let head = ChunkHead::check(chunk)?;
+        self.append_checked(&head, chunk, how)
+    }
+
+    /// As [`Self::append`], for a chunk that was checked: `head` is what [`ChunkHead::check`] said
+    /// of these same bytes. The checksum is not computed again; if the bytes are others, readers
+    /// will be told that they are damaged.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub fn append_checked(
         self: &Arc<Self>,
-        chunk: &mut [u8],
+        head: &ChunkHead,
+        chunk: &[u8],
         how: AppendHow,
     ) -> Result<Append, AppendError> {
-        let mut head = ChunkHead::check(chunk)?;
-        let (max, segment_bytes) = {
-            let spec = self.stream.spec.read().unwrap_or_else(PoisonError::into_inner);
-            (spec.max_chunk_bytes.0, spec.segment_bytes.0)
-        };
+        if chunk.len() != head.bytes {
+            return Err(ChunkError::Short { have: chunk.len(), want: head.bytes }.into());
+        }
+        let max = self.stream.limits.max_chunk_bytes();
         if chunk.len() as u64 > max {
             return Err(AppendError::TooLarge { bytes: chunk.len(), max });
         }
         let (slot, alone) = self.slot(how.lane);
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(error) = self.progress().failed() {
-            return Err(error.clone());
+        if self.is_failed()
+            && let Some(error) = self.failure()
+        {
+            return Err(error);
         }
         if self.shared.is_closed() {
             return Err(AppendError::Closed);
         }
-        let need = entry_bytes(chunk.len());
-        let segment = self.room(&mut slot, need, segment_bytes).map_err(disk_error)?;
+        let room = self.room(&mut slot, entry_bytes(chunk.len())).map_err(disk_error)?;
         slot.idle_rounds = 0;
         let count = i64::from(head.record_count);
         let base = self.progress().take(count)?;
-        head.base_offset = base;
-        head.leader_epoch = how.leader_epoch;
-        stamp(chunk, base, how.leader_epoch);
-        let outcome = match self.write(&segment, &head, chunk) {
-            Ok(written) => Ok(written),
-            Err(error) => Err(self.undo(&segment, base, alone, error)),
+        let outcome = match self.write(&room, head, base, chunk, how) {
+            Ok(counts) => Ok(counts),
+            Err(error) => Err(self.undo(&room, base, alone, error)),
         };
         // Nobody is called back while the lane is locked: a callback may append to it.
         drop(slot);
         match outcome {
-            Ok((position, counts)) => {
+            Ok(counts) => {
                 if counts {
                     self.land([base]);
                 }
@@ -152,9 +172,9 @@ impl Streamlet {
                     streamlet: Arc::clone(self),
                     base_offset: base,
                     last_offset: base + count - 1,
-                    group: segment.key.group,
-                    segment: segment.key.index,
-                    position,
+                    group: room.segment.key.group,
+                    segment: room.segment.key.index,
+                    position: room.position,
                 })
             }
             Err((error, notices)) => {
@@ -171,27 +191,26 @@ impl Streamlet {
         (Arc::clone(&slots[index]), slots.len() == 1)
     }
 
-    /// The open segment of a slot, with reserved space for so many more bytes.
-    fn room(
-        self: &Arc<Self>,
-        slot: &mut Slot,
-        need: u64,
-        segment_bytes: u64,
-    ) -> io::Result<Arc<Segment>> {
+    /// The end of a slot's open segment, with reserved space for so many more bytes.
+    fn room(self: &Arc<Self>, slot: &mut Slot, need: u64) -> io::Result<Room> {
         let disk = &*self.shared.world.disk;
+        let segment_bytes = self.stream.limits.segment_bytes();
         if let Some(segment) = &slot.open {
-            let (written, reserved, file_open) = {
+            let (position, durable, reserved, file) = {
                 let state = segment.state();
-                (state.written, state.reserved, state.file.is_some())
+                (state.written, state.durable, state.reserved, state.file.clone())
             };
-            if written == DATA_START || written + need <= segment_bytes {
-                if written + need > reserved || !file_open {
-                    let file = segment.file(disk)?;
-                    let doubled = (reserved * 2).min(segment_bytes).max(written + need);
-                    with_room(&self.shared, || file.reserve(doubled))?;
-                    segment.state().reserved = doubled.max(reserved);
+            let end = position + need;
+            if position == DATA_START || end <= segment_bytes {
+                let segment = Arc::clone(segment);
+                if let Some(file) = file.filter(|_| end <= reserved) {
+                    return Ok(Room { segment, file, position, durable });
                 }
-                return Ok(Arc::clone(segment));
+                let file = segment.file(disk)?;
+                let doubled = (reserved * 2).min(segment_bytes).max(end);
+                with_room(&self.shared, || file.reserve(doubled))?;
+                segment.state().reserved = doubled.max(reserved);
+                return Ok(Room { segment, file, position, durable });
             }
         }
         let (group, index) = match slot.open.as_ref().map(|it| it.key) {
@@ -209,7 +228,8 @@ impl Streamlet {
         if let Some(full) = slot.open.replace(Arc::clone(&made)) {
             self.seal(&full);
         }
-        Ok(made)
+        let file = made.file(disk)?;
+        Ok(Room { segment: made, file, position: DATA_START, durable: DATA_START })
     }
 
     /// A segment gets no more chunks; its seal is written once all of it is durable.
@@ -224,44 +244,43 @@ impl Streamlet {
         }
     }
 
-    /// Writes a stamped chunk at the end of a segment: where its reference stands, and whether the
-    /// chunk counts as soon as that is done.
+    /// Writes a chunk, stamped, at the end of a segment: whether it counts as soon as that is
+    /// done.
     fn write(
         self: &Arc<Self>,
-        segment: &Arc<Segment>,
+        room: &Room,
         head: &ChunkHead,
+        base: i64,
         chunk: &[u8],
-    ) -> io::Result<(u64, bool)> {
-        let (position, durable) = {
-            let state = segment.state();
-            (state.written, state.durable)
-        };
-        let reference = ChunkRef::of(head, self.shared.now_s(), durable, self.floor());
-        let mut entry = Vec::with_capacity(reference.entry_bytes() as usize);
-        entry.extend_from_slice(&reference.encode(&segment.key, position));
+        how: AppendHow,
+    ) -> io::Result<bool> {
+        let Room { segment, position, .. } = room;
+        let mut reference = ChunkRef::of(head, self.shared.now_s(), room.durable, self.floor());
+        reference.place(base, how.leader_epoch);
+        let bytes = reference.entry_bytes();
+        // The copy that is stamped is the one that is written, and the one that stays in memory.
+        let mut entry = Vec::with_capacity(bytes as usize);
+        entry.extend_from_slice(&reference.encode(&segment.key, *position));
         entry.extend_from_slice(chunk);
-        entry.resize(reference.entry_bytes() as usize, 0);
-        segment.file(&*self.shared.world.disk)?.write_at(position, &entry)?;
-        let entry = Bytes::from(entry);
-        let bytes = entry.len() as u64;
+        stamp(&mut entry[REF_BYTES..], base, how.leader_epoch);
+        entry.resize(bytes as usize, 0);
+        room.file.write_at(*position, &entry)?;
+        let chunk = Bytes::from(entry).slice(REF_BYTES..REF_BYTES + chunk.len());
         let fsync = self.fsync();
         let waits = fsync == Fsync::Always;
-        segment.wrote(reference, entry.slice(REF_BYTES..REF_BYTES + chunk.len()), waits);
-        if position == DATA_START {
+        let queue = segment.wrote(reference, chunk, waits, fsync != Fsync::Os);
+        if *position == DATA_START {
             self.add_segment(segment);
         }
         self.shared.memory.keep(segment, bytes);
-        match fsync {
-            Fsync::Always => self.sync_soon(segment),
-            Fsync::Every(span) => {
-                if segment.enqueue() {
-                    let work = (Arc::clone(self), Arc::clone(segment));
-                    self.shared.sync_after(span, work);
-                }
+        if queue {
+            let work = (Arc::clone(self), Arc::clone(segment));
+            match fsync {
+                Fsync::Every(span) => self.shared.sync_after(span, work),
+                Fsync::Always | Fsync::Os => self.shared.committer.push(work),
             }
-            Fsync::Os => {}
         }
-        Ok((position, !waits))
+        Ok(!waits)
     }
 
     /// A write failed: part of it may be in the file. If this chunk's offsets are the last taken
@@ -269,20 +288,16 @@ impl Streamlet {
     /// else the streamlet fails.
     fn undo(
         &self,
-        segment: &Segment,
+        room: &Room,
         base: i64,
         alone: bool,
         error: io::Error,
     ) -> (AppendError, Option<Notices>) {
-        let wiped = || {
-            let file = segment.file(&*self.shared.world.disk)?;
-            let position = segment.state().written;
-            file.write_at(position, &[0; REF_BYTES])
-        };
+        let wiped = || room.file.write_at(room.position, &[0; REF_BYTES]);
         if alone && wiped().is_ok() && self.progress().give_back(base) {
             return (disk_error(error), None);
         }
-        let why = format!("write to {} failed: {error}", segment.path.display());
+        let why = format!("write to {} failed: {error}", room.segment.path.display());
         let notices = self.fail_later(&why);
         let error = self.progress().failed().cloned().unwrap_or_else(|| disk_error(error));
         (error, Some(notices))

@@ -15,7 +15,6 @@
 //! Invariants: no bytes make a reader panic; an epoch is never used twice in a log.
 
 use crate::ids::{SegmentKey, StreamId};
-use crc_fast::{CrcAlgorithm, Digest};
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +33,8 @@ const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"TMsegm\x00\x01");
 const HEAD_FIXED: usize = 64;
 const MARK_MAGIC: u32 = u32::from_le_bytes(*b"TMmk");
 const MARK_BYTES: usize = 72;
+/// Who and where, which checksums cover too.
+const PLACE_BYTES: usize = 48;
 const REF_MAGIC: u32 = u32::from_le_bytes(*b"TMcr");
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -226,7 +227,7 @@ pub(crate) struct ChunkRef {
 }
 
 impl ChunkRef {
-    /// The reference of a checked and stamped chunk.
+    /// The reference of a checked chunk, with the offset and epoch that its head has.
     pub(crate) fn of(head: &ChunkHead, appended_s: u32, durable: u64, floor: i64) -> Self {
         Self {
             bytes: head.bytes as u32,
@@ -239,6 +240,13 @@ impl ChunkRef {
             durable,
             floor,
         }
+    }
+
+    /// The log's own base offset and leader epoch.
+    pub(crate) fn place(&mut self, base: i64, leader_epoch: i32) {
+        self.last = base + (self.last - self.base);
+        self.base = base;
+        self.leader_epoch = leader_epoch;
     }
 
     pub(crate) fn encode(&self, key: &SegmentKey, position: u64) -> [u8; REF_BYTES] {
@@ -303,18 +311,18 @@ pub(crate) fn entry_bytes(chunk: usize) -> u64 {
 }
 
 impl SegmentKey {
-    /// CRC-32C over who and where, then the bytes.
+    /// CRC-32C over who and where, then the bytes: at most a mark's.
     fn checksum(&self, position: u64, bytes: &[u8]) -> u32 {
-        let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
-        let mut place = [0; 48];
-        place[..16].copy_from_slice(&self.stream.0);
-        place[16..20].copy_from_slice(&self.streamlet.to_le_bytes());
-        place[20..24].copy_from_slice(&self.index.to_le_bytes());
-        place[24..32].copy_from_slice(&self.group.to_le_bytes());
-        place[32..40].copy_from_slice(&self.epoch.to_le_bytes());
-        place[40..].copy_from_slice(&position.to_le_bytes());
-        digest.update(&place);
-        digest.update(bytes);
-        digest.finalize() as u32
+        // One pass over one piece: this is done for each chunk that comes or goes.
+        let mut covered = [0; PLACE_BYTES + MARK_BYTES];
+        covered[..16].copy_from_slice(&self.stream.0);
+        covered[16..20].copy_from_slice(&self.streamlet.to_le_bytes());
+        covered[20..24].copy_from_slice(&self.index.to_le_bytes());
+        covered[24..32].copy_from_slice(&self.group.to_le_bytes());
+        covered[32..40].copy_from_slice(&self.epoch.to_le_bytes());
+        covered[40..PLACE_BYTES].copy_from_slice(&position.to_le_bytes());
+        let end = PLACE_BYTES + bytes.len();
+        covered[PLACE_BYTES..end].copy_from_slice(bytes);
+        crc32c(&covered[..end])
     }
 }

@@ -12,7 +12,7 @@
 //! let log = Log::open(&world, folder, LogOptions::default())?;
 //! let stream = log.create("orders", StreamSpec { streamlets: 4, ..Default::default() })?;
 //! let streamlet = stream.streamlet(0).expect("it has four");
-//! let append = streamlet.append(&mut chunk, AppendHow { lane: producer_id, leader_epoch: 0 })?;
+//! let append = streamlet.append(&chunk, AppendHow { lane: producer_id, leader_epoch: 0 })?;
 //! append.on_durable(Box::new(|outcome| answer(outcome)));      // or append.wait()?
 //!
 //! let mut cursor = ReadCursor::default();                       // one a consumer session

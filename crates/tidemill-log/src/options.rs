@@ -1,6 +1,7 @@
 //! Settings as plain values: of a log, and of a stream in it.
 
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use tidemill_types::{ByteSize, Span};
 
 /// When an append counts: is acknowledged and is visible to readers.
@@ -118,5 +119,59 @@ impl StreamSpec {
                 (_, Some(Fsync::Every(Span(..=0)))) => Some("fsync.every is not positive".into()),
                 _ => None,
             })
+    }
+}
+
+/// What each append needs of a stream's settings, without a lock. A change is seen piece by piece.
+pub(crate) struct Limits {
+    max_chunk_bytes: AtomicU64,
+    segment_bytes: AtomicU64,
+    /// Microseconds between syncs; or one of the three below.
+    fsync: AtomicI64,
+}
+
+const ALWAYS: i64 = 0;
+const OS: i64 = -1;
+const AS_THE_LOG: i64 = -2;
+
+impl Limits {
+    pub(crate) fn of(spec: &StreamSpec) -> Self {
+        let limits = Self {
+            max_chunk_bytes: AtomicU64::new(0),
+            segment_bytes: AtomicU64::new(0),
+            fsync: AtomicI64::new(0),
+        };
+        limits.set(spec);
+        limits
+    }
+
+    pub(crate) fn set(&self, spec: &StreamSpec) {
+        self.max_chunk_bytes.store(spec.max_chunk_bytes.0, Relaxed);
+        self.segment_bytes.store(spec.segment_bytes.0, Relaxed);
+        let fsync = match spec.fsync {
+            None => AS_THE_LOG,
+            Some(Fsync::Os) => OS,
+            Some(Fsync::Always) => ALWAYS,
+            Some(Fsync::Every(span)) => span.0.max(1),
+        };
+        self.fsync.store(fsync, Relaxed);
+    }
+
+    pub(crate) fn max_chunk_bytes(&self) -> u64 {
+        self.max_chunk_bytes.load(Relaxed)
+    }
+
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.segment_bytes.load(Relaxed)
+    }
+
+    /// None: as the log's options say.
+    pub(crate) fn fsync(&self) -> Option<Fsync> {
+        match self.fsync.load(Relaxed) {
+            AS_THE_LOG => None,
+            OS => Some(Fsync::Os),
+            ALWAYS => Some(Fsync::Always),
+            span_us => Some(Fsync::Every(Span(span_us))),
+        }
     }
 }

@@ -8,6 +8,9 @@
 //! lands in any order; the watermark passes a chunk when all before it have landed. So readers
 //! see a prefix of what was appended, and an acknowledged chunk has no gap before it.
 //!
+//! Any number of notices may wait for one offset: each has a place of its own, in the order in
+//! which they came.
+//!
 //! Invariants: the watermark never goes back; each notice is given exactly once, and never while
 //! a lock is held here: the functions that move things return what is to be called.
 
@@ -26,8 +29,12 @@ struct Flight {
     base: i64,
     last: i64,
     landed: bool,
+    /// The first that asked. Others are in [`Progress::waiters`].
     notice: Option<OnDurable>,
 }
+
+/// A place in a queue that is ordered by offset, then by who came first.
+pub(crate) type Turn = (i64, u64);
 
 /// Offsets of one streamlet. Its owner holds the lock.
 pub(crate) struct Progress {
@@ -37,8 +44,10 @@ pub(crate) struct Progress {
     next: i64,
     flights: VecDeque<Flight>,
     failed: Option<AppendError>,
-    readers: BTreeMap<u64, (i64, OnData)>,
-    next_reader: u64,
+    /// Who waits for the watermark to pass an offset, beside the notices of flights.
+    waiters: BTreeMap<Turn, OnDurable>,
+    readers: BTreeMap<Turn, OnData>,
+    next_turn: u64,
 }
 
 /// What is to be called once no lock is held.
@@ -73,8 +82,9 @@ impl Progress {
             next,
             flights: VecDeque::new(),
             failed: None,
+            waiters: BTreeMap::new(),
             readers: BTreeMap::new(),
-            next_reader: 0,
+            next_turn: 0,
         }
     }
 
@@ -142,12 +152,10 @@ impl Progress {
             let flight = self.flights.pop_front().expect("it is in front");
             self.watermark = flight.last + 1;
             notices.durable.extend(flight.notice.map(|it| (it, Ok(()))));
+            let waited = due(&mut self.waiters, self.watermark);
+            notices.durable.extend(waited.map(|it| (it, Ok(()))));
         }
-        let watermark = self.watermark;
-        let ready = self.readers.iter().filter(|(_, (after, _))| *after < watermark);
-        let ready: Vec<u64> = ready.map(|(id, _)| *id).collect();
-        let taken = ready.iter().filter_map(|id| self.readers.remove(id));
-        notices.data.extend(taken.map(|(_, notice)| notice));
+        notices.data.extend(due(&mut self.readers, self.watermark));
         notices
     }
 
@@ -158,40 +166,59 @@ impl Progress {
             return notices;
         }
         let flights = std::mem::take(&mut self.flights);
-        let waiting = flights.into_iter().filter_map(|it| it.notice);
+        let first = flights.into_iter().filter_map(|it| it.notice);
+        let waiting = first.chain(std::mem::take(&mut self.waiters).into_values());
         notices.durable.extend(waiting.map(|it| (it, Err(error.clone()))));
-        notices.data.extend(std::mem::take(&mut self.readers).into_values().map(|it| it.1));
+        notices.data.extend(std::mem::take(&mut self.readers).into_values());
         self.failed = Some(error);
         notices
     }
 
-    /// Asks for a notice about a chunk that took its offsets at `base`.
-    pub(crate) fn on_durable(&mut self, base: i64, notice: OnDurable) -> Registered {
-        if base < self.watermark {
+    /// Asks for a notice when the watermark has passed `offset`.
+    pub(crate) fn on_visible(&mut self, offset: i64, notice: OnDurable) -> Registered {
+        if offset < self.watermark {
             return Registered::Now(notice, Ok(()));
         }
-        if let Some(flight) = self.find(base) {
-            flight.notice = Some(notice);
-            return Registered::Waits;
+        if let Some(error) = &self.failed {
+            return Registered::Now(notice, Err(error.clone()));
         }
-        let error = self.failed.clone().unwrap_or(AppendError::Closed);
-        Registered::Now(notice, Err(error))
+        match self.find(offset) {
+            Some(flight) if flight.notice.is_none() => flight.notice = Some(notice),
+            _ => {
+                let turn = self.turn(offset);
+                self.waiters.insert(turn, notice);
+            }
+        }
+        Registered::Waits
+    }
+
+    fn turn(&mut self, offset: i64) -> Turn {
+        self.next_turn += 1;
+        (offset, self.next_turn)
     }
 
     /// Asks for a notice when offset `after` can be read; none is kept, and it comes back, if it
     /// can be now or never will.
-    pub(crate) fn on_data(&mut self, after: i64, notice: OnData) -> Result<u64, OnData> {
+    pub(crate) fn on_data(&mut self, after: i64, notice: OnData) -> Result<Turn, OnData> {
         if after < self.watermark || self.failed.is_some() {
             return Err(notice);
         }
-        self.next_reader += 1;
-        self.readers.insert(self.next_reader, (after, notice));
-        Ok(self.next_reader)
+        let turn = self.turn(after);
+        self.readers.insert(turn, notice);
+        Ok(turn)
     }
 
-    pub(crate) fn forget(&mut self, reader: u64) {
+    pub(crate) fn forget(&mut self, reader: Turn) {
         self.readers.remove(&reader);
     }
+}
+
+/// Takes out what waits for an offset below `watermark`. Costs nothing if nobody does.
+fn due<T>(waiting: &mut BTreeMap<Turn, T>, watermark: i64) -> impl Iterator<Item = T> {
+    std::iter::from_fn(move || {
+        let first = waiting.first_entry().filter(|it| it.key().0 < watermark)?;
+        Some(first.remove())
+    })
 }
 
 /// An error that all waiters get.

@@ -211,7 +211,22 @@ impl ReadCursor {
 
     /// The lane that has the next offset.
     fn find(&mut self, streamlet: &Streamlet, bound: i64) -> Result<usize, Stop> {
+        // Segments that came since matter only once the lanes there are do not have it.
+        if let Some(found) = self.look(streamlet)? {
+            return Ok(found);
+        }
         self.add_lanes(streamlet);
+        if let Some(found) = self.look(streamlet)? {
+            return Ok(found);
+        }
+        if self.lanes.iter().any(|lane| lane.segment.is_retired()) {
+            return Err(Stop::Retired);
+        }
+        Err(Stop::Error(self.nobody(streamlet, bound)))
+    }
+
+    /// Brings all lanes to the next offset and drops those that have ended: the lane that has it.
+    fn look(&mut self, streamlet: &Streamlet) -> Result<Option<usize>, Stop> {
         let mut index = 0;
         while let Some(lane) = self.lanes.get_mut(index) {
             match lane.skip(streamlet, self.next) {
@@ -223,13 +238,7 @@ impl ReadCursor {
         }
         let next = self.next;
         let has = |lane: &Lane| matches!(&lane.head, Some(Head::Good(it, _)) if it.base <= next);
-        if let Some(found) = self.lanes.iter().position(has) {
-            return Ok(found);
-        }
-        if self.lanes.iter().any(|lane| lane.segment.is_retired()) {
-            return Err(Stop::Retired);
-        }
-        Err(Stop::Error(self.nobody(streamlet, bound)))
+        Ok(self.lanes.iter().position(has))
     }
 
     /// Nobody has the next offset, though it is below the watermark: what is to be said.
@@ -345,8 +354,17 @@ impl Streamlet {
             bytes += chunk.len();
             found.chunks.push(chunk.clone());
             cursor.next = reference.last + 1;
-            found.next_offset = cursor.next;
             lane.go(lane.position + reference.entry_bytes());
+            // While its chunks follow each other, no other lane needs to be looked at.
+            let most = limit.max_bytes.saturating_sub(bytes);
+            let run = lane.segment.recent_run(lane.position, cursor.next, bound, most);
+            if let Some(run) = run {
+                bytes += run.bytes;
+                cursor.next = run.next;
+                found.chunks.extend(run.chunks);
+                lane.go(run.position);
+            }
+            found.next_offset = cursor.next;
         }
         // A walker's block is memory that a waiting reader would hold.
         if cursor.next >= bound {

@@ -44,6 +44,15 @@ pub(crate) struct Recent {
     pub(crate) chunk: Bytes,
 }
 
+/// Chunks that follow each other.
+pub(crate) struct Run {
+    pub(crate) chunks: Vec<Bytes>,
+    pub(crate) bytes: usize,
+    /// The offset after them, and where the next one stands.
+    pub(crate) next: i64,
+    pub(crate) position: u64,
+}
+
 /// What changes while a segment is appended to.
 pub(crate) struct SegmentState {
     pub(crate) file: Option<Arc<dyn PlacedFile>>,
@@ -105,6 +114,18 @@ pub(crate) struct Synced {
     pub(crate) landed: Vec<i64>,
     /// More was written meanwhile: sync again.
     pub(crate) again: bool,
+}
+
+impl SegmentState {
+    fn enqueue(&mut self) -> bool {
+        let (next, queue) = match self.commit {
+            Commit::Idle => (Commit::Queued, true),
+            Commit::Queued => (Commit::Queued, false),
+            Commit::Syncing | Commit::Again => (Commit::Again, false),
+        };
+        self.commit = next;
+        queue
+    }
 }
 
 impl Segment {
@@ -170,8 +191,9 @@ impl Segment {
         disk.open_read(&self.path)
     }
 
-    /// A chunk stands in the file now; it is kept in memory as well.
-    pub(crate) fn wrote(&self, reference: ChunkRef, chunk: Bytes, waits: bool) {
+    /// A chunk stands in the file now; it is kept in memory as well. With `sync` the segment is
+    /// put on its way to one, as by [`Self::enqueue`]: true if it must go into the queue.
+    pub(crate) fn wrote(&self, reference: ChunkRef, chunk: Bytes, waits: bool, sync: bool) -> bool {
         let mut state = self.state();
         let position = state.written;
         if state.first == state.end {
@@ -188,6 +210,7 @@ impl Segment {
             state.waiting.push_back((written, reference.base));
         }
         state.recent.push_back(Recent { position, reference, chunk });
+        sync && state.enqueue()
     }
 
     /// The oldest chunk kept in memory goes.
@@ -209,6 +232,31 @@ impl Segment {
         Some((recent.reference.clone(), recent.chunk.clone()))
     }
 
+    /// The chunks from `position` on that follow each other without a gap, from offset `next` up
+    /// to `below`, as far as they are in memory and not longer than `max_bytes` together.
+    pub(crate) fn recent_run(
+        &self,
+        position: u64,
+        next: i64,
+        below: i64,
+        max_bytes: usize,
+    ) -> Option<Run> {
+        let state = self.state();
+        let first = state.recent.binary_search_by_key(&position, |it| it.position).ok()?;
+        let mut run = Run { chunks: Vec::new(), bytes: 0, next, position };
+        for recent in state.recent.range(first..) {
+            let (reference, bytes) = (&recent.reference, run.bytes + recent.chunk.len());
+            if reference.base != run.next || reference.last >= below || bytes > max_bytes {
+                break;
+            }
+            run.chunks.push(recent.chunk.clone());
+            run.bytes = bytes;
+            run.next = reference.last + 1;
+            run.position = recent.position + reference.entry_bytes();
+        }
+        (!run.chunks.is_empty()).then_some(run)
+    }
+
     /// Where the chunk with this offset, or the first after it, stands, if it is in memory.
     pub(crate) fn recent_place(&self, offset: i64) -> Option<u64> {
         let state = self.state();
@@ -220,14 +268,7 @@ impl Segment {
 
     /// Puts the segment on its way to a sync. True if it must go into the queue.
     pub(crate) fn enqueue(&self) -> bool {
-        let mut state = self.state();
-        let (next, queue) = match state.commit {
-            Commit::Idle => (Commit::Queued, true),
-            Commit::Queued => (Commit::Queued, false),
-            Commit::Syncing | Commit::Again => (Commit::Again, false),
-        };
-        state.commit = next;
-        queue
+        self.state().enqueue()
     }
 
     /// What a sync that starts now will cover.

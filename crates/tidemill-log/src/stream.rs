@@ -64,7 +64,7 @@ impl Stream {
             let mut meta = self.core.meta(&starts, false);
             meta.spec = spec.clone();
             meta::write(disk, &self.core.folder, &meta)?;
-            *self.core.spec.write().unwrap_or_else(PoisonError::into_inner) = spec.clone();
+            self.core.set_spec(spec.clone());
         }
         let mut streamlets = self.streamlets.write().unwrap_or_else(PoisonError::into_inner);
         for index in streamlets.len() as u32..spec.streamlets {

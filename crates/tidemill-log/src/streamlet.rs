@@ -14,8 +14,8 @@ use crate::{
     error::AppendError,
     ids::SegmentKey,
     meta::StreamMeta,
-    options::{Fsync, StreamSpec},
-    progress::{Notices, OnData, OnDurable, Progress, Registered, failure},
+    options::{Fsync, Limits, StreamSpec},
+    progress::{Notices, OnData, OnDurable, Progress, Registered, Turn, failure},
     segment::Segment,
     shared::Shared,
 };
@@ -34,6 +34,8 @@ pub(crate) struct StreamCore {
     pub(crate) name: Arc<str>,
     pub(crate) folder: PathBuf,
     pub(crate) spec: RwLock<StreamSpec>,
+    /// What each append looks at, of `spec`.
+    pub(crate) limits: Limits,
     /// First offsets of streamlets, as the metadata have them. Whoever holds it may write the
     /// metadata, unless the stream was deleted.
     pub(crate) starts: Mutex<BTreeMap<u32, i64>>,
@@ -49,6 +51,11 @@ impl StreamCore {
 
     pub(crate) fn spec(&self) -> StreamSpec {
         self.spec.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_spec(&self, spec: StreamSpec) {
+        self.limits.set(&spec);
+        *self.spec.write().unwrap_or_else(PoisonError::into_inner) = spec;
     }
 }
 
@@ -82,7 +89,7 @@ impl std::fmt::Debug for Streamlet {
 #[must_use = "the notice is forgotten when this is dropped"]
 pub struct Interest {
     streamlet: Weak<Streamlet>,
-    reader: Option<u64>,
+    reader: Option<Turn>,
 }
 
 impl Drop for Interest {
@@ -186,8 +193,15 @@ impl Streamlet {
         Interest { streamlet: Arc::downgrade(self), reader }
     }
 
-    pub(crate) fn register(&self, base: i64, notice: OnDurable) {
-        let registered = self.progress().on_durable(base, notice);
+    /// Calls back once: when the record at `offset`, whose append took its offsets earlier, counts
+    /// and is visible, or when it is known that it will not. Any number of callers may wait for
+    /// one offset, beside the append's own [`crate::Append::on_durable`]: a repeated append waits
+    /// for the first one so. For an offset that nobody took yet it waits for that too.
+    ///
+    /// Called at once, on this thread, if that is known now. The callback must be quick and must
+    /// not block.
+    pub fn on_visible(&self, offset: i64, notice: OnDurable) {
+        let registered = self.progress().on_visible(offset, notice);
         if let Registered::Now(notice, outcome) = registered {
             notice(outcome);
         }
@@ -206,8 +220,7 @@ impl Streamlet {
     }
 
     pub(crate) fn fsync(&self) -> Fsync {
-        let spec = self.stream.spec.read().unwrap_or_else(PoisonError::into_inner);
-        spec.fsync.unwrap_or(self.shared.options.fsync)
+        self.stream.limits.fsync().unwrap_or(self.shared.options.fsync)
     }
 
     pub(crate) fn segments(&self) -> std::sync::RwLockReadGuard<'_, Segments> {

@@ -42,7 +42,7 @@ fn reopened(sim: &SimWorld) -> (Log, Arc<Streamlet>) {
 }
 
 fn put(streamlet: &Arc<Streamlet>, value: &[u8]) -> Result<Append, AppendError> {
-    streamlet.append(&mut batch_with(value), AppendHow::default())
+    streamlet.append(&batch_with(value), AppendHow::default())
 }
 
 /// All visible chunks from an offset on, by reads of at most `max_bytes`.
@@ -114,7 +114,7 @@ fn chunks_of_many_records_are_found_by_any_of_their_offsets() {
     let mut bases = Vec::new();
     for count in (1..60).map(|it| it * 7 % 50 + 1) {
         let made = streamlet.append(
-            &mut Batch { value: vec![1; 3000], ..Batch::of(count) }.bytes(),
+            &Batch { value: vec![1; 3000], ..Batch::of(count) }.bytes(),
             AppendHow { leader_epoch: 5, ..AppendHow::default() },
         );
         let made = made.unwrap();
@@ -161,7 +161,7 @@ fn several_groups_are_one_run_of_offsets_whatever_their_number() {
         for lane in 0..6 {
             let text = format!("{round}-{lane}-{}", "x".repeat(400)).into_bytes();
             let how = AppendHow { lane, leader_epoch: 0 };
-            let append = streamlet.append(&mut batch_with(&text), how).unwrap();
+            let append = streamlet.append(&batch_with(&text), how).unwrap();
             assert_eq!(append.base_offset, wanted.len() as i64);
             wanted.push(text);
         }
@@ -194,7 +194,7 @@ fn threads_append_and_wait_and_readers_are_woken() {
                 for index in 0..100 {
                     let text = format!("{lane} {index} {}", "y".repeat(300));
                     let how = AppendHow { lane, leader_epoch: 0 };
-                    let append = streamlet.append(&mut batch_with(text.as_bytes()), how).unwrap();
+                    let append = streamlet.append(&batch_with(text.as_bytes()), how).unwrap();
                     let offset = append.base_offset;
                     if index % 10 == 9 {
                         append.wait().unwrap();
@@ -297,11 +297,11 @@ fn streams_are_made_changed_and_removed() {
 fn chunks_over_the_limit_and_lies_are_refused_and_change_nothing() {
     let sim = World::simulated(1);
     let (log, streamlet) = started(&sim, StreamSpec { max_chunk_bytes: ByteSize(1024), ..spec() });
-    let big = streamlet.append(&mut batch_with(&[0; 1024]), AppendHow::default());
+    let big = streamlet.append(&batch_with(&[0; 1024]), AppendHow::default());
     assert!(matches!(big, Err(AppendError::TooLarge { max: 1024, .. })));
     let mut lie = batch_with(b"x");
     lie[68] ^= 1;
-    let lie = streamlet.append(&mut lie, AppendHow::default());
+    let lie = streamlet.append(&lie, AppendHow::default());
     assert!(matches!(lie, Err(AppendError::Chunk(ChunkError::Crc { .. }))));
     assert_eq!(streamlet.end_offset(), 0);
     let larger = ByteSize(300 << 10);
@@ -321,7 +321,7 @@ fn times_are_found_by_chunk() {
     for index in 0..200i64 {
         let made = Batch { timestamp_ms: index * 10, value: vec![0; 900], ..Batch::of(2) };
         let how = AppendHow { lane: index as u64, leader_epoch: 0 };
-        streamlet.append(&mut made.bytes(), how).unwrap().on_durable(Box::new(|it| it.unwrap()));
+        streamlet.append(&made.bytes(), how).unwrap().on_durable(Box::new(|it| it.unwrap()));
     }
     assert_eq!(streamlet.offset_for_time(0).unwrap(), None, "nothing is visible yet");
     log.sync();
@@ -331,4 +331,45 @@ fn times_are_found_by_chunk() {
     assert_eq!(streamlet.offset_for_time(1991).unwrap(), None);
     log.get("s").unwrap().delete_records(&streamlet, 101).unwrap();
     assert_eq!(streamlet.offset_for_time(0).unwrap(), Some((101, 500)));
+}
+
+#[test]
+fn a_repeated_append_waits_for_the_first_one() {
+    let sim = World::simulated(1);
+    let (log, streamlet) = started(&sim, spec());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let note = |what: &'static str| -> OnDurable {
+        let told = Arc::clone(&told);
+        Box::new(move |it| told.lock().unwrap().push((what, it.is_ok())))
+    };
+    let chunk = Batch { value: vec![5; 10], ..Batch::of(3) }.bytes();
+    let head = ChunkHead::check(&chunk).unwrap();
+    let how = AppendHow { leader_epoch: 7, ..AppendHow::default() };
+    let first = streamlet.append_checked(&head, &chunk, how).unwrap();
+    // The retry comes before the first answer's notice is asked for, and once more after it.
+    streamlet.on_visible(first.last_offset, note("retry"));
+    first.on_durable(note("first"));
+    streamlet.on_visible(0, note("again"));
+    assert!(told.lock().unwrap().is_empty());
+    log.sync();
+    let mut seen = told.lock().unwrap().clone();
+    seen.sort_unstable();
+    assert_eq!(seen, [("again", true), ("first", true), ("retry", true)]);
+    streamlet.on_visible(2, note("late"));
+    assert_eq!(told.lock().unwrap().len(), 4, "it is visible already");
+    // The caller's bytes are as they were; the stored ones have offset and epoch.
+    assert_eq!(ChunkHead::check(&chunk).unwrap(), head);
+    put(&streamlet, b"next").unwrap().on_durable(Box::new(|it| it.unwrap()));
+    log.sync();
+    let stored = read_all(&streamlet, 0, 1 << 20).unwrap();
+    let stored = ChunkHead::check(&stored[0]).unwrap();
+    assert_eq!((stored.base_offset, stored.last_offset(), stored.leader_epoch), (0, 2, 7));
+    let short = streamlet.append_checked(&head, &chunk[..70], how);
+    assert!(matches!(short, Err(AppendError::Chunk(ChunkError::Short { .. }))));
+    // What the disk gives up, all who wait are told of.
+    put(&streamlet, b"lost").unwrap().on_durable(note("lost"));
+    streamlet.on_visible(4, note("lost too"));
+    sim.disk.fail_sync_after(0);
+    log.sync();
+    assert_eq!(told.lock().unwrap()[4..], [("lost", false), ("lost too", false)]);
 }

@@ -25,8 +25,8 @@ fn each_notice_is_given_once() {
     };
     let mut progress = Progress::new(0, 0);
     let (first, second) = (progress.take(1).unwrap(), progress.take(1).unwrap());
-    assert!(matches!(progress.on_durable(first, Box::new(note("a"))), Registered::Waits));
-    assert!(matches!(progress.on_durable(second, Box::new(note("b"))), Registered::Waits));
+    assert!(matches!(progress.on_visible(first, Box::new(note("a"))), Registered::Waits));
+    assert!(matches!(progress.on_visible(second, Box::new(note("b"))), Registered::Waits));
     let data = note("data");
     assert!(progress.on_data(0, Box::new(move || data(Ok(())))).is_ok());
     progress.land([first]).give();
@@ -38,7 +38,7 @@ fn each_notice_is_given_once() {
     assert_eq!(progress.watermark(), 1, "what failed is never visible");
     assert!(progress.take(1).is_err());
     assert!(matches!(
-        progress.on_durable(second, Box::new(note("late"))),
+        progress.on_visible(second, Box::new(note("late"))),
         Registered::Now(_, Err(AppendError::Failed(_)))
     ));
 }
@@ -51,4 +51,30 @@ fn only_the_last_offsets_can_be_given_back() {
     assert!(progress.give_back(second));
     assert!(progress.give_back(first));
     assert_eq!(progress.take(1).unwrap(), 0);
+}
+
+#[test]
+fn several_wait_for_one_offset_and_each_is_told_once() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let note = |what: &'static str| {
+        let seen = Arc::clone(&seen);
+        Box::new(move |outcome: Result<(), AppendError>| {
+            seen.lock().unwrap().push((what, outcome.is_ok()));
+        })
+    };
+    let mut progress = Progress::new(0, 0);
+    let (first, second) = (progress.take(3).unwrap(), progress.take(1).unwrap());
+    for (offset, what) in
+        [(second, "d"), (first, "a"), (first, "b"), (first + 2, "c"), (second, "e"), (9, "f")]
+    {
+        assert!(matches!(progress.on_visible(offset, note(what)), Registered::Waits), "{what}");
+    }
+    assert!(progress.on_data(first + 1, Box::new(|| ())).is_ok());
+    progress.land([first]).give();
+    assert_eq!(*seen.lock().unwrap(), [("a", true), ("b", true), ("c", true)]);
+    assert!(matches!(progress.on_visible(first + 1, note("now")), Registered::Now(_, Ok(()))));
+    progress.land([second]).give();
+    assert_eq!(seen.lock().unwrap()[3..], [("d", true), ("e", true)]);
+    progress.fail(failure("gone")).give();
+    assert_eq!(seen.lock().unwrap()[5..], [("f", false)], "what nobody took is never visible");
 }

@@ -64,7 +64,7 @@ impl Model {
         self.tried.resize_with(self.tried.len().max(offset as usize + 1), Vec::new);
         self.tried[offset as usize].push(text.clone());
         // One that failed may be found after a restart all the same.
-        let Ok(append) = streamlet.append(&mut batch_with(&text), how) else { return };
+        let Ok(append) = streamlet.append(&batch_with(&text), how) else { return };
         assert_eq!(append.base_offset, offset);
         let acknowledged = Arc::clone(&self.acknowledged);
         append.on_durable(Box::new(move |outcome| {
@@ -302,7 +302,7 @@ fn r9_the_watermark_and_the_start_do_not_go_back_over_a_restart() {
         let (log, streamlet) = started(&sim, StreamSpec { active_groups: 3, ..spec() });
         for index in 0..40u64 {
             let how = AppendHow { lane: index, leader_epoch: 0 };
-            let append = streamlet.append(&mut batch_with(&[0; 4000]), how).unwrap();
+            let append = streamlet.append(&batch_with(&[0; 4000]), how).unwrap();
             append.on_durable(Box::new(|_| ()));
             if index % 7 == 3 {
                 log.sync();
