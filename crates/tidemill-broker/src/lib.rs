@@ -1,1 +1,39 @@
 //! The broker of one node: the log, served in the Kafka protocol.
+//!
+//! ```text
+//! socket ─▶ connection ─▶ api ─▶ handler ─▶ topic, partition ─▶ tidemill-log
+//!             │ frames in, answers out in order        │ what a Kafka partition is beyond
+//!             └ one task a connection                  └ a streamlet: producers, transactions
+//! ```
+//!
+//! A topic is a stream of the log, a partition one of its streamlets, a record batch a chunk; a
+//! topic's id is the stream's. Decisions are synchronous functions (groups, transactions,
+//! producers); the tasks around them wait for sockets, timers and the log's notices.
+//!
+//! Invariants:
+//!
+//! - Answers leave a connection in the order of its requests. Appends of one connection happen in
+//!   that order too, whether or not the earlier ones are durable yet.
+//! - Whatever a client sends costs at most [`Limits`] of memory, and its own connection at worst.
+//! - `UNKNOWN_SERVER_ERROR` is never an answer: each failure has the protocol's own code.
+//! - Nothing here decides by a clock but timeouts of groups and transactions.
+//!
+//! Read the modules in this order: `settings`, `server`, `connection`, `api`, `handler`, `topic`,
+//! `partition`, `session`.
+
+mod answer;
+mod api;
+mod broker;
+mod connection;
+mod fetch_answer;
+mod frame;
+mod handler;
+mod partition;
+mod server;
+mod session;
+mod settings;
+mod topic;
+
+pub use broker::{Broker, BrokerError};
+pub use server::Server;
+pub use settings::{BrokerSettings, Limits};

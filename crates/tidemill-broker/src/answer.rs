@@ -1,0 +1,66 @@
+//! An answer on its way to a client: bytes of ours, and chunks that are sent as the log has them.
+
+use bytes::{Bytes, BytesMut};
+use std::{future::Future, io, io::IoSlice, pin::Pin};
+use tidemill_wire::kafka::{Message, MessageError, RequestHead, end_frame};
+use tokio::{io::AsyncWriteExt, net::tcp::OwnedWriteHalf};
+
+/// Slices that one write to a socket takes.
+const SLICES_MAX: usize = 64;
+
+/// A frame, in pieces.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) parts: Vec<Bytes>,
+}
+
+/// What a request came to.
+pub(crate) enum Begun {
+    /// Here is the answer.
+    Now(Answer),
+    /// It comes later; the connection may begin the next request. None: there is no answer.
+    Later(Pin<Box<dyn Future<Output = Result<Option<Answer>, MessageError>> + Send>>),
+    /// No answer is wanted.
+    Silent,
+    /// No answer is wanted, but the client must notice that something went wrong.
+    HangUp,
+}
+
+impl Answer {
+    /// A response without chunks.
+    pub(crate) fn of<M: Message>(head: &RequestHead, response: &M) -> Result<Self, MessageError> {
+        let mut frame = head.begin_response(256);
+        response.write(&mut frame, head.version)?;
+        Ok(Self::whole(frame))
+    }
+
+    /// A frame but for its length.
+    pub(crate) fn whole(mut frame: BytesMut) -> Self {
+        end_frame(&mut frame, 0).expect("responses without chunks are short");
+        Self { parts: vec![frame.freeze()] }
+    }
+
+    /// Writes it all.
+    pub(crate) async fn send(self, socket: &mut OwnedWriteHalf) -> io::Result<()> {
+        let mut parts = self.parts.as_slice();
+        let mut done = 0;
+        while !parts.is_empty() {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = parts.len().min(SLICES_MAX);
+            for (slice, part) in slices.iter_mut().zip(parts) {
+                *slice = IoSlice::new(part);
+            }
+            slices[0] = IoSlice::new(&parts[0][done..]);
+            let written = socket.write_vectored(&slices[..count]).await?;
+            if written == 0 && slices[..count].iter().any(|it| !it.is_empty()) {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            done += written;
+            while parts.first().is_some_and(|it| done >= it.len()) {
+                done -= parts[0].len();
+                parts = &parts[1..];
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! Which requests are answered, in which versions, and by whom.
+
+use crate::{
+    Broker,
+    answer::{Answer, Begun},
+    connection::Caller,
+    handler::{self, fetch::Fetching},
+};
+use bytes::Bytes;
+use std::{future::Future, sync::Arc};
+use tidemill_wire::kafka::{
+    ApiKey, ErrorCode, MessageError, Request, RequestHead, known_versions,
+    message::{ApiVersion, ApiVersionsResponseData},
+};
+
+/// What a handler knows beside its request.
+pub(crate) struct Context<'a> {
+    pub(crate) broker: &'a Arc<Broker>,
+    pub(crate) caller: &'a Caller,
+    pub(crate) head: &'a RequestHead,
+}
+
+impl Context<'_> {
+    pub(crate) fn version(&self) -> i16 {
+        self.head.version
+    }
+}
+
+/// Requests that are answered: key, oldest and newest version.
+pub(crate) fn supported() -> impl Iterator<Item = (ApiKey, i16, i16)> {
+    SUPPORTED.iter().map(|(key, newest)| {
+        let known = known_versions(*key);
+        (*key, *known.start(), newest.unwrap_or(*known.end()))
+    })
+}
+
+/// With the newest version that is answered, if that is not the newest one known.
+const SUPPORTED: &[(ApiKey, Option<i16>)] = &[
+    (ApiKey::Produce, None),
+    (ApiKey::Fetch, None),
+    (ApiKey::ListOffsets, Some(9)),
+    (ApiKey::Metadata, None),
+    (ApiKey::ApiVersions, Some(4)),
+];
+
+/// Begins a request.
+///
+/// # Errors
+/// It cannot be read: the connection is closed.
+pub(crate) async fn begin(
+    broker: &Arc<Broker>,
+    caller: &Caller,
+    fetching: &mut Fetching,
+    head: &RequestHead,
+    body: Bytes,
+) -> Result<Begun, MessageError> {
+    let context = Context { broker, caller, head };
+    let context = &context;
+    let Some(key) = supported()
+        .find(|(key, from, to)| *key as i16 == head.key && (*from..=*to).contains(&head.version))
+        .map(|(key, ..)| key)
+    else {
+        return unsupported(head);
+    };
+    match key {
+        ApiKey::Produce => handler::produce::begin(context, body),
+        ApiKey::Fetch => handler::fetch::begin(context, fetching, body).await,
+        ApiKey::ListOffsets => plain(context, body, handler::list_offsets::answer).await,
+        ApiKey::Metadata => plain(context, body, handler::metadata::answer).await,
+        ApiKey::ApiVersions => Ok(Begun::Now(Answer::of(head, &versions(ErrorCode::None))?)),
+        _ => unsupported(head),
+    }
+}
+
+/// A request that one function answers.
+async fn plain<'a, R, F>(
+    context: &'a Context<'a>,
+    mut body: Bytes,
+    answer: impl FnOnce(&'a Context<'a>, R) -> F,
+) -> Result<Begun, MessageError>
+where
+    R: Request,
+    F: Future<Output = R::Response>,
+{
+    let request = R::read(&mut body, context.version())?;
+    let response = answer(context, request).await;
+    Ok(Begun::Now(Answer::of(context.head, &response)?))
+}
+
+fn versions(error: ErrorCode) -> ApiVersionsResponseData {
+    let version = |(key, from, to): (ApiKey, i16, i16)| ApiVersion {
+        api_key: key as i16,
+        min_version: from,
+        max_version: to,
+        ..ApiVersion::default()
+    };
+    ApiVersionsResponseData {
+        error_code: error.code(),
+        api_keys: supported().map(version).collect(),
+        ..ApiVersionsResponseData::default()
+    }
+}
+
+/// A question for versions in a version that is not known is answered in the oldest one (KIP-511);
+/// any other request that is not supported has no answer that its client could read, so its
+/// connection is closed, as Kafka does it.
+fn unsupported(head: &RequestHead) -> Result<Begun, MessageError> {
+    if head.key == ApiKey::ApiVersions as i16 {
+        let oldest = RequestHead { version: 0, ..head.clone() };
+        return Ok(Begun::Now(Answer::of(&oldest, &versions(ErrorCode::UnsupportedVersion))?));
+    }
+    // Reading a version that is not known says so.
+    let never = ApiVersionsResponseData::read(&mut Bytes::new(), i16::MAX);
+    Err(never.err().expect("there is no such version").into())
+}

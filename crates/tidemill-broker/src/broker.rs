@@ -1,0 +1,134 @@
+//! What all connections share.
+
+use crate::{
+    frame::Budget,
+    session::Sessions,
+    settings::BrokerSettings,
+    topic::{Topic, Topics},
+};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicI32, AtomicU64, Ordering},
+    },
+};
+use tidemill_env::World;
+use tidemill_log::{Log, LogError, StreamSpec};
+
+/// The broker of one node.
+pub struct Broker {
+    pub(crate) world: World,
+    pub(crate) log: Arc<Log>,
+    pub(crate) settings: BrokerSettings,
+    pub(crate) topics: Topics,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) counts: Counts,
+    pub(crate) sessions: Sessions,
+    next_session: AtomicI32,
+    address: OnceLock<SocketAddr>,
+}
+
+impl std::fmt::Debug for Broker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Broker({:?})", self.address)
+    }
+}
+
+/// What happened since the broker was made.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) connections: AtomicU64,
+    pub(crate) connections_refused: AtomicU64,
+    pub(crate) connections_hostile: AtomicU64,
+    pub(crate) produced_bytes: AtomicU64,
+    pub(crate) produced_records: AtomicU64,
+    pub(crate) fetched_bytes: AtomicU64,
+}
+
+/// Why a broker does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+impl Broker {
+    /// A broker for a log; [`crate::Server::start`] lets it take connections.
+    ///
+    /// # Errors
+    /// Its own metadata cannot be opened.
+    pub fn open(
+        world: &World,
+        log: Arc<Log>,
+        settings: BrokerSettings,
+    ) -> Result<Arc<Self>, BrokerError> {
+        let budget = usize::try_from(settings.limits.requests_bytes.0).unwrap_or(usize::MAX);
+        Ok(Arc::new(Self {
+            world: world.clone(),
+            log,
+            topics: Topics::default(),
+            budget: Budget::new(budget),
+            counts: Counts::default(),
+            sessions: Sessions::default(),
+            next_session: AtomicI32::new(1),
+            address: OnceLock::new(),
+            settings,
+        }))
+    }
+
+    pub(crate) fn listens_at(&self, address: SocketAddr) {
+        let _once = self.address.set(address);
+    }
+
+    /// What clients are told to connect to.
+    pub(crate) fn advertised(&self) -> (String, u16) {
+        if let Some(advertised) = &self.settings.advertised {
+            return advertised.clone();
+        }
+        let address = self.address.get().copied().unwrap_or(self.settings.listen);
+        (address.ip().to_string(), address.port())
+    }
+
+    /// An id that no fetch session has.
+    pub(crate) fn new_session_id(&self) -> i32 {
+        loop {
+            let id = self.next_session.fetch_add(1, Ordering::Relaxed) & i32::MAX;
+            if id != 0 && !self.sessions.has(id) {
+                return id;
+            }
+        }
+    }
+
+    /// The cluster's id, as clients are told.
+    pub(crate) fn cluster_id(&self) -> &str {
+        &self.settings.cluster_id
+    }
+
+    pub(crate) fn topic(&self, name: &str) -> Option<Arc<Topic>> {
+        self.topics.get(&self.log, name)
+    }
+
+    /// The topic of a name; made, if it is not there and clients may make topics.
+    pub(crate) fn topic_or_new(&self, name: &str) -> Result<Arc<Topic>, LogError> {
+        if let Some(topic) = self.topic(name) {
+            return Ok(topic);
+        }
+        if !self.settings.auto_create {
+            return Err(LogError::Unknown(name.to_owned()));
+        }
+        let spec = StreamSpec { streamlets: self.settings.partitions, ..StreamSpec::default() };
+        match self.log.create(name, spec) {
+            Ok(_) | Err(LogError::Exists(_)) => {}
+            Err(error) => return Err(error),
+        }
+        self.topic(name).ok_or_else(|| LogError::Unknown(name.to_owned()))
+    }
+}

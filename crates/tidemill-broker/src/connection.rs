@@ -1,0 +1,208 @@
+//! One connection: requests are read and begun in order, answers leave in that order.
+//!
+//! ```text
+//! frames ─▶ begin ─▶ waiting: answers that are not there yet, oldest first ─▶ socket
+//! ```
+//!
+//! One task does both sides. A produce request is begun (its chunks are appended) as soon as it is
+//! read, and its answer waits for durability; the next request is read meanwhile, so that several
+//! share one sync. All other requests are answered before the next is begun, as Kafka does it.
+//! While a client does not take its answers nothing more is read from it.
+
+use crate::{
+    Broker,
+    answer::{Answer, Begun},
+    api,
+    frame::{Charge, FrameError, Frames},
+    handler::fetch::Fetching,
+    server::asked,
+};
+use std::{
+    collections::VecDeque,
+    future::Future,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tidemill_wire::kafka::{MessageError, RequestHead};
+use tokio::{
+    net::{TcpStream, tcp::OwnedWriteHalf},
+    sync::watch,
+    time::timeout,
+};
+
+/// Who asks, as handlers see it.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    /// Where from.
+    pub(crate) peer: SocketAddr,
+    /// A number of the connection, never used twice in a process.
+    pub(crate) id: u64,
+}
+
+type Waiting = Pin<Box<dyn Future<Output = Result<Option<Answer>, MessageError>> + Send>>;
+
+/// Why a connection ends, if not by the client's own will.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error("the client closed")]
+    Closed,
+    #[error("the node stops")]
+    Stopped,
+    #[error("a request that wants no answer was refused")]
+    Refused,
+    #[error("no request for long")]
+    Idle,
+    #[error("an answer was not taken after {0} ms")]
+    Slow(u64),
+    #[error("{0}")]
+    Frame(FrameError),
+    #[error("request {key} version {version} of `{client}` cannot be read: {error}")]
+    Request { key: i16, version: i16, client: String, error: MessageError },
+    #[error("the head of a request cannot be read: {0}")]
+    Head(MessageError),
+    #[error("an answer cannot be written: {0}")]
+    Answer(MessageError),
+    #[error("{0}")]
+    Socket(#[from] std::io::Error),
+}
+
+impl From<FrameError> for End {
+    fn from(error: FrameError) -> Self {
+        match error {
+            FrameError::Closed => Self::Closed,
+            FrameError::Idle(_) => Self::Idle,
+            other => Self::Frame(other),
+        }
+    }
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve(
+    broker: Arc<Broker>,
+    socket: TcpStream,
+    peer: SocketAddr,
+    stopped: watch::Receiver<bool>,
+) {
+    broker.counts.connections.fetch_add(1, Ordering::Relaxed);
+    let caller = Caller { peer, id: NEXT_ID.fetch_add(1, Ordering::Relaxed) };
+    let (reading, writing) = socket.into_split();
+    let limits = &broker.settings.limits;
+    let frames = Frames::new(reading, &broker.budget, limits);
+    let mut connection = Connection {
+        broker: Arc::clone(&broker),
+        caller,
+        frames,
+        socket: writing,
+        waiting: VecDeque::new(),
+        fetching: Fetching::default(),
+    };
+    let end = connection.run(stopped).await;
+    broker.counts.connections.fetch_sub(1, Ordering::Relaxed);
+    match end {
+        End::Closed | End::Stopped | End::Idle => {
+            tracing::debug!(%peer, "connection ended: {end}");
+        }
+        End::Socket(_) => tracing::info!(%peer, "connection lost: {end}"),
+        _ => {
+            broker.counts.connections_hostile.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(%peer, "connection closed: {end}");
+        }
+    }
+}
+
+struct Connection {
+    broker: Arc<Broker>,
+    caller: Caller,
+    frames: Frames,
+    socket: OwnedWriteHalf,
+    /// Answers that are waited for, and what their requests are charged with.
+    waiting: VecDeque<(Waiting, Charge)>,
+    fetching: Fetching,
+}
+
+impl Connection {
+    async fn run(&mut self, mut stopped: watch::Receiver<bool>) -> End {
+        loop {
+            match self.step(&mut stopped).await {
+                Ok(()) => {}
+                Err(End::Stopped) => {
+                    let rest = async { while let Ok(true) = self.answer_next().await {} };
+                    let _late = timeout(Duration::from_secs(2), rest).await;
+                    return End::Stopped;
+                }
+                Err(end) => return end,
+            }
+        }
+    }
+
+    /// Reads a request and begins it, or sends the answer that is due.
+    async fn step(&mut self, stopped: &mut watch::Receiver<bool>) -> Result<(), End> {
+        let room = self.waiting.len() < self.broker.settings.limits.in_flight;
+        let next = self.frames.next();
+        let (mut body, charge) = match self.waiting.front_mut() {
+            Some((answer, _)) => tokio::select! {
+                biased;
+                answer = answer => {
+                    self.waiting.pop_front();
+                    return self.send(answer.map_err(End::Answer)?).await;
+                }
+                frame = next, if room => frame?,
+                () = asked(stopped) => return Err(End::Stopped),
+            },
+            None => tokio::select! {
+                biased;
+                frame = next => frame?,
+                () = asked(stopped) => return Err(End::Stopped),
+            },
+        };
+        let head = RequestHead::read(&mut body).map_err(End::Head)?;
+        let begun = tokio::select! {
+            begun = api::begin(&self.broker, &self.caller, &mut self.fetching, &head, body) => begun,
+            () = asked(stopped) => return Err(End::Stopped),
+        };
+        match begun {
+            Ok(Begun::Silent) => Ok(()),
+            Ok(Begun::HangUp) => Err(End::Refused),
+            Ok(Begun::Now(answer)) => {
+                while self.answer_next().await? {}
+                self.send(Some(answer)).await
+            }
+            Ok(Begun::Later(answer)) => {
+                self.waiting.push_back((answer, charge));
+                Ok(())
+            }
+            Err(error) => Err(End::Request {
+                key: head.key,
+                version: head.version,
+                client: head
+                    .client_id
+                    .map_or_else(String::new, |it| it.as_str().escape_debug().take(100).collect()),
+                error,
+            }),
+        }
+    }
+
+    /// Waits for the oldest answer and sends it. False: none is waited for.
+    async fn answer_next(&mut self) -> Result<bool, End> {
+        let Some((answer, _charge)) = self.waiting.pop_front() else { return Ok(false) };
+        let answer = answer.await.map_err(End::Answer)?;
+        self.send(answer).await?;
+        Ok(true)
+    }
+
+    async fn send(&mut self, answer: Option<Answer>) -> Result<(), End> {
+        let Some(answer) = answer else { return Ok(()) };
+        let patience_ms = self.broker.settings.limits.transfer_ms;
+        match timeout(Duration::from_millis(patience_ms), answer.send(&mut self.socket)).await {
+            Ok(sent) => Ok(sent?),
+            Err(_) => Err(End::Slow(patience_ms)),
+        }
+    }
+}

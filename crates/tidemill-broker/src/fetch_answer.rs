@@ -1,0 +1,210 @@
+//! A fetch answer as it is sent: the heads are ours, the chunks are the log's own bytes.
+//!
+//! ```text
+//! [frame head, response head, session, topic, partition, records length] [chunk] [chunk] [tags, partition …]
+//! ```
+//!
+//! A generated writer would copy every chunk into its buffer. The layout here is that of
+//! `FetchResponse.json`, versions 4 to 18; a test reads it with the generated reader.
+
+use crate::answer::Answer;
+use bytes::{BufMut, Bytes, BytesMut};
+use tidemill_wire::kafka::{ErrorCode, KafkaString, KafkaUuid, RequestHead, end_frame};
+
+#[cfg(test)]
+mod tests;
+
+/// Chunks shorter than this are copied beside the heads: one more slice would cost more.
+const COPIED_BYTES: usize = 2048;
+
+/// A transaction whose records a reader of committed records leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Aborted {
+    pub(crate) producer_id: i64,
+    pub(crate) first_offset: i64,
+}
+
+/// What a partition has to say.
+#[derive(Clone, Debug)]
+pub(crate) struct PartitionAnswer {
+    pub(crate) index: i32,
+    pub(crate) error: ErrorCode,
+    pub(crate) high_watermark: i64,
+    pub(crate) last_stable_offset: i64,
+    pub(crate) log_start_offset: i64,
+    /// None for readers of uncommitted records.
+    pub(crate) aborted: Option<Vec<Aborted>>,
+    pub(crate) chunks: Vec<Bytes>,
+}
+
+impl PartitionAnswer {
+    pub(crate) fn failed(index: i32, error: ErrorCode) -> Self {
+        Self {
+            index,
+            error,
+            high_watermark: -1,
+            last_stable_offset: -1,
+            log_start_offset: -1,
+            aborted: None,
+            chunks: Vec::new(),
+        }
+    }
+
+    /// Bytes of records.
+    pub(crate) fn bytes(&self) -> usize {
+        self.chunks.iter().map(Bytes::len).sum()
+    }
+}
+
+/// Partitions of one topic.
+#[derive(Clone, Debug)]
+pub(crate) struct TopicAnswer {
+    pub(crate) name: KafkaString,
+    pub(crate) id: KafkaUuid,
+    pub(crate) partitions: Vec<PartitionAnswer>,
+}
+
+/// An answer to a fetch. None: it is longer than a frame can be.
+pub(crate) fn answer(
+    head: &RequestHead,
+    error: ErrorCode,
+    session_id: i32,
+    topics: Vec<TopicAnswer>,
+) -> Option<Answer> {
+    let partitions: usize = topics.iter().map(|it| it.partitions.len()).sum();
+    let small = topics.iter().flat_map(|it| &it.partitions).flat_map(|it| &it.chunks);
+    let copied: usize = small.map(Bytes::len).filter(|it| *it < COPIED_BYTES).sum();
+    let mut writer = Writer {
+        version: head.version,
+        flexible: head.version >= 12,
+        buffer: head.begin_response(64 + partitions * 64 + copied),
+        parts: Vec::new(),
+        sent: 0,
+    };
+    writer.whole(error, session_id, topics);
+    writer.end()
+}
+
+struct Writer {
+    version: i16,
+    /// Compact lengths and tagged fields.
+    flexible: bool,
+    buffer: BytesMut,
+    parts: Vec<Bytes>,
+    /// Bytes of `parts`.
+    sent: usize,
+}
+
+impl Writer {
+    fn whole(&mut self, error: ErrorCode, session_id: i32, topics: Vec<TopicAnswer>) {
+        self.buffer.put_i32(0);
+        if self.version >= 7 {
+            self.buffer.put_i16(error.code());
+            self.buffer.put_i32(session_id);
+        }
+        self.count(topics.len());
+        for topic in topics {
+            if self.version >= 13 {
+                self.buffer.put_slice(&topic.id.to_bytes());
+            } else if self.flexible {
+                self.count(topic.name.len());
+                self.buffer.put_slice(topic.name.as_bytes());
+            } else {
+                self.buffer.put_i16(i16::try_from(topic.name.len()).unwrap_or(i16::MAX));
+                self.buffer.put_slice(topic.name.as_bytes());
+            }
+            self.count(topic.partitions.len());
+            for partition in topic.partitions {
+                self.partition(partition);
+            }
+            self.no_tags();
+        }
+        self.no_tags();
+    }
+
+    fn partition(&mut self, partition: PartitionAnswer) {
+        self.buffer.put_i32(partition.index);
+        self.buffer.put_i16(partition.error.code());
+        self.buffer.put_i64(partition.high_watermark);
+        self.buffer.put_i64(partition.last_stable_offset);
+        if self.version >= 5 {
+            self.buffer.put_i64(partition.log_start_offset);
+        }
+        match &partition.aborted {
+            None if self.flexible => self.buffer.put_u8(0),
+            None => self.buffer.put_i32(-1),
+            Some(aborted) => {
+                self.count(aborted.len());
+                for one in aborted {
+                    self.buffer.put_i64(one.producer_id);
+                    self.buffer.put_i64(one.first_offset);
+                    self.no_tags();
+                }
+            }
+        }
+        if self.version >= 11 {
+            // Read from the leader.
+            self.buffer.put_i32(-1);
+        }
+        self.count(partition.bytes());
+        for chunk in partition.chunks {
+            if chunk.len() < COPIED_BYTES {
+                self.buffer.put_slice(&chunk);
+            } else {
+                self.flush();
+                self.sent += chunk.len();
+                self.parts.push(chunk);
+            }
+        }
+        self.no_tags();
+    }
+
+    /// A length: of an array, or of bytes. Both have the same form.
+    fn count(&mut self, count: usize) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX >> 1);
+        if !self.flexible {
+            self.buffer.put_u32(count);
+            return;
+        }
+        let mut rest = count + 1;
+        while rest >= 0x80 {
+            self.buffer.put_u8((rest & 0x7f) as u8 | 0x80);
+            rest >>= 7;
+        }
+        self.buffer.put_u8(rest as u8);
+    }
+
+    fn no_tags(&mut self) {
+        if self.flexible {
+            self.buffer.put_u8(0);
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.buffer.is_empty() {
+            return;
+        }
+        // The first part stays open: the frame's length is written into it at the end.
+        if self.parts.is_empty() {
+            self.parts.push(Bytes::new());
+        }
+        let part = self.buffer.split().freeze();
+        self.sent += part.len();
+        self.parts.push(part);
+    }
+
+    fn end(mut self) -> Option<Answer> {
+        if self.parts.is_empty() {
+            end_frame(&mut self.buffer, 0)?;
+            return Some(Answer { parts: vec![self.buffer.freeze()] });
+        }
+        self.flush();
+        let first = std::mem::take(&mut self.parts[1]);
+        let rest = self.sent - first.len();
+        let mut first = first.try_into_mut().unwrap_or_else(|it| BytesMut::from(&it[..]));
+        end_frame(&mut first, rest)?;
+        self.parts[0] = first.freeze();
+        self.parts.remove(1);
+        Some(Answer { parts: self.parts })
+    }
+}

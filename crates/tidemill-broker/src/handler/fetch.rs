@@ -1,0 +1,171 @@
+//! Fetch: what is there at once, or what comes in time.
+
+use crate::{
+    answer::{Answer, Begun},
+    api::Context,
+    fetch_answer::answer,
+    session::{Asked, Found, Place, Room, Session},
+    topic::Topic,
+};
+use bytes::Bytes;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use tidemill_wire::kafka::{
+    ErrorCode, KafkaString, KafkaUuid, MessageError,
+    message::{FetchRequestData, fetch_request::FetchPartition},
+};
+use tokio::time::{Instant, timeout_at};
+
+/// The epoch of a request without a session, or that ends its session.
+const FINAL_EPOCH: i32 = -1;
+/// The epoch of a request that asks for a new session.
+const INITIAL_EPOCH: i32 = 0;
+/// Longest wait of a fetch that has nothing to say.
+const WAIT_MS_MAX: u64 = 600_000;
+
+/// What a connection remembers between fetches without a session.
+#[derive(Default)]
+pub(crate) struct Fetching {
+    plain: Session,
+}
+
+/// Answers a fetch.
+pub(crate) async fn begin(
+    context: &Context<'_>,
+    fetching: &mut Fetching,
+    mut body: Bytes,
+) -> Result<Begun, MessageError> {
+    let mut request = FetchRequestData::read(&mut body, context.version())?;
+    if context.version() < 7 {
+        request.session_epoch = FINAL_EPOCH;
+    }
+    let how = How::of(context, &request);
+    let broker = context.broker;
+    let now_ms = broker.world.clock.monotonic_micros() / 1000;
+    let (id, epoch) = (request.session_id, request.session_epoch);
+    let (error, session_id, topics) = match epoch {
+        FINAL_EPOCH => {
+            broker.sessions.remove(id);
+            let topics = whole(context, &mut fetching.plain, request, &how).await;
+            (ErrorCode::None, 0, topics)
+        }
+        INITIAL_EPOCH => {
+            broker.sessions.remove(id);
+            let mut session = Session::default();
+            let topics = whole(context, &mut session, request, &how).await;
+            let id = broker.new_session_id();
+            let max = broker.settings.limits.fetch_sessions;
+            let kept = session.len() > 0 && broker.sessions.add(id, session, now_ms, max).is_some();
+            (ErrorCode::None, if kept { id } else { 0 }, topics)
+        }
+        _ => match broker.sessions.next(id, epoch, now_ms) {
+            Err(error) => (error, 0, Vec::new()),
+            Ok(session) => {
+                let mut session = session.lock().await;
+                ask(context, &mut session, &request);
+                for topic in &request.forgotten_topics_data {
+                    for partition in &topic.partitions {
+                        session.forget(&place(context, &topic.topic, topic.topic_id, *partition));
+                    }
+                }
+                session.set_committed(how.committed);
+                let found = wait(&mut session, &how).await;
+                (ErrorCode::None, id, session.tell(found, false))
+            }
+        },
+    };
+    let bytes: usize = topics.iter().flat_map(|it| &it.partitions).map(|it| it.bytes()).sum();
+    let counts = &broker.counts;
+    counts.fetched_bytes.fetch_add(bytes as u64, std::sync::atomic::Ordering::Relaxed);
+    let answer = answer(context.head, error, session_id, topics);
+    Ok(Begun::Now(answer.unwrap_or_else(Answer::default)))
+}
+
+/// How long to wait, and for how much.
+struct How {
+    committed: bool,
+    min_bytes: usize,
+    room: Room,
+    end: Instant,
+}
+
+impl How {
+    fn of(context: &Context<'_>, request: &FetchRequestData) -> Self {
+        let most = usize::try_from(context.broker.settings.limits.fetch_bytes.0);
+        let asked = usize::try_from(request.max_bytes).unwrap_or(0);
+        let wait_ms = u64::try_from(request.max_wait_ms).unwrap_or(0).min(WAIT_MS_MAX);
+        Self {
+            committed: request.isolation_level == 1,
+            min_bytes: usize::try_from(request.min_bytes).unwrap_or(0),
+            room: Room { bytes: asked.min(most.unwrap_or(usize::MAX)) },
+            end: Instant::now() + Duration::from_millis(wait_ms),
+        }
+    }
+}
+
+/// A request that names all partitions it wants.
+async fn whole(
+    context: &Context<'_>,
+    session: &mut Session,
+    request: FetchRequestData,
+    how: &How,
+) -> Vec<crate::fetch_answer::TopicAnswer> {
+    let places = ask(context, session, &request);
+    session.keep(&places);
+    session.set_committed(how.committed);
+    let mut found = wait(session, how).await;
+    session.fill(&mut found);
+    session.tell(found, true)
+}
+
+fn place(context: &Context<'_>, name: &KafkaString, id: KafkaUuid, partition: i32) -> Place {
+    if context.version() >= 13 {
+        (id, KafkaString::from_static(""), partition)
+    } else {
+        (KafkaUuid::ZERO, name.clone(), partition)
+    }
+}
+
+/// Takes over what a request asks for: the partitions it names.
+fn ask(
+    context: &Context<'_>,
+    session: &mut Session,
+    request: &FetchRequestData,
+) -> BTreeSet<([u8; 16], Vec<u8>, i32)> {
+    let broker = context.broker;
+    let by_id = context.version() >= 13;
+    let mut places = BTreeSet::new();
+    for asked in &request.topics {
+        let topic: Result<Arc<Topic>, ErrorCode> = if by_id {
+            broker.topics.get_by_id(&broker.log, asked.topic_id).ok_or(ErrorCode::UnknownTopicId)
+        } else {
+            broker.topic(asked.topic.as_str()).ok_or(ErrorCode::UnknownTopicOrPartition)
+        };
+        for partition in &asked.partitions {
+            let place = place(context, &asked.topic, asked.topic_id, partition.partition);
+            places.insert(Session::key_of(&place));
+            session.ask(place, asked_of(partition), topic.as_deref().map_err(|it| *it));
+        }
+    }
+    places
+}
+
+fn asked_of(partition: &FetchPartition) -> Asked {
+    Asked {
+        offset: partition.fetch_offset,
+        max_bytes: usize::try_from(partition.partition_max_bytes).unwrap_or(0),
+        leader_epoch: partition.current_leader_epoch,
+    }
+}
+
+/// Looks until there is enough, something failed, or the time is up.
+async fn wait(session: &mut Session, how: &How) -> Found {
+    let wake = session.wake();
+    let mut found = session.look(how.room, Found::default());
+    while found.bytes < how.min_bytes && !found.failed && session.len() > 0 {
+        if timeout_at(how.end, wake.notify.notified()).await.is_err() {
+            break;
+        }
+        found = session.look(how.room, found);
+    }
+    found
+}

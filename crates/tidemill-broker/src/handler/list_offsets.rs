@@ -1,0 +1,71 @@
+//! Offsets by timestamp: the first, the last, and those between.
+
+use crate::{api::Context, partition::Partition};
+use tidemill_wire::kafka::{
+    ErrorCode,
+    message::{
+        ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequestData,
+        ListOffsetsResponseData, ListOffsetsTopicResponse,
+    },
+};
+
+/// The end: the high watermark, or the last stable offset.
+const LATEST: i64 = -1;
+/// The first offset there is.
+const EARLIEST: i64 = -2;
+/// The record with the largest timestamp. (KIP-734.)
+const MAX_TIMESTAMP: i64 = -3;
+/// The first offset on this node's own disk. (KIP-405.)
+const EARLIEST_LOCAL: i64 = -4;
+/// The last offset that was moved to an object store. (KIP-1005.)
+const LATEST_TIERED: i64 = -5;
+
+/// Answers for each partition.
+pub(crate) async fn answer(
+    context: &Context<'_>,
+    request: ListOffsetsRequestData,
+) -> ListOffsetsResponseData {
+    let committed = request.isolation_level == 1;
+    let topics = request.topics.into_iter().map(|asked| {
+        let topic = context.broker.topic(asked.name.as_str());
+        let one = |it: ListOffsetsPartition| {
+            let partition = topic.as_ref().and_then(|topic| topic.partition(it.partition_index));
+            let outcome = match partition {
+                Some(partition) => offset(&partition, it.timestamp, committed),
+                None => Err(ErrorCode::UnknownTopicOrPartition),
+            };
+            answered(it.partition_index, outcome)
+        };
+        let partitions = asked.partitions.into_iter().map(one).collect();
+        ListOffsetsTopicResponse { name: asked.name, partitions, ..Default::default() }
+    });
+    let topics = topics.collect();
+    ListOffsetsResponseData { topics, ..ListOffsetsResponseData::default() }
+}
+
+/// Offset and its timestamp in milliseconds; -1 where there is none.
+fn offset(partition: &Partition, timestamp: i64, committed: bool) -> Result<(i64, i64), ErrorCode> {
+    let streamlet = &partition.streamlet;
+    let end = if committed { partition.last_stable_offset() } else { streamlet.high_watermark() };
+    match timestamp {
+        LATEST => Ok((end, -1)),
+        EARLIEST | EARLIEST_LOCAL => Ok((streamlet.start_offset(), -1)),
+        LATEST_TIERED => Ok((-1, -1)),
+        MAX_TIMESTAMP => partition.max_timestamp(end),
+        0.. => partition.offset_for_time(timestamp, end),
+        _ => Err(ErrorCode::InvalidRequest),
+    }
+}
+
+fn answered(index: i32, outcome: Result<(i64, i64), ErrorCode>) -> ListOffsetsPartitionResponse {
+    let error = outcome.as_ref().err().copied().unwrap_or(ErrorCode::None);
+    let (offset, timestamp) = outcome.unwrap_or((-1, -1));
+    ListOffsetsPartitionResponse {
+        partition_index: index,
+        error_code: error.code(),
+        timestamp,
+        offset,
+        leader_epoch: if offset >= 0 { 0 } else { -1 },
+        ..ListOffsetsPartitionResponse::default()
+    }
+}

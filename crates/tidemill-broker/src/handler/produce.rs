@@ -1,0 +1,230 @@
+//! Produce: chunks are checked, appended, and acknowledged when they count.
+//!
+//! Appending is synchronous and happens in the order of requests; what is waited for is
+//! durability, so several requests of a connection share one sync.
+
+use crate::{
+    answer::{Answer, Begun},
+    api::Context,
+    partition::{Appended, Refusal},
+};
+use bytes::Bytes;
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tidemill_log::AppendError;
+use tidemill_wire::kafka::{
+    ErrorCode, KafkaString, MessageError, RequestHead,
+    message::{
+        PartitionProduceData, PartitionProduceResponse, ProduceRequestData, ProduceResponseData,
+        TopicProduceResponse,
+    },
+    text,
+};
+use tokio::sync::oneshot;
+
+/// An acknowledgement means that all in-sync replicas have it; here: that it is durable.
+const ACKS_ALL: i16 = -1;
+
+/// Begins a produce request: when this returns, its chunks are appended.
+pub(crate) fn begin(context: &Context<'_>, mut body: Bytes) -> Result<Begun, MessageError> {
+    let request = ProduceRequestData::read(&mut body, context.version())?;
+    let acks = request.acks;
+    if !(ACKS_ALL..=1).contains(&acks) {
+        let refused = |_: &PartitionProduceData| Err(Refusal::of(ErrorCode::InvalidRequiredAcks));
+        let response = Response::new(request, refused).plain();
+        return Ok(Begun::Now(Answer::of(context.head, &response)?));
+    }
+    let mut appends = Vec::new();
+    let timeout_ms = u64::try_from(request.timeout_ms).unwrap_or(0);
+    let transactional = request.transactional_id.clone();
+    let response = Response::append(context, request, transactional.as_ref(), &mut appends);
+    match acks {
+        0 if response.has_errors() => Ok(Begun::HangUp),
+        0 => Ok(Begun::Silent),
+        1 => Ok(Begun::Now(Answer::of(context.head, &response.plain())?)),
+        _ => {
+            let (pending, done) = Pending::of(appends);
+            if pending.remaining.load(Ordering::Acquire) == 0 {
+                let response = response.with(&pending);
+                return Ok(Begun::Now(Answer::of(context.head, &response)?));
+            }
+            let head = context.head.clone();
+            Ok(Begun::Later(Box::pin(later(head, response, pending, done, timeout_ms))))
+        }
+    }
+}
+
+async fn later(
+    head: RequestHead,
+    response: Response,
+    pending: Arc<Pending>,
+    done: oneshot::Receiver<()>,
+    timeout_ms: u64,
+) -> Result<Option<Answer>, MessageError> {
+    let _late = tokio::time::timeout(Duration::from_millis(timeout_ms), done).await;
+    Answer::of(&head, &response.with(&pending)).map(Some)
+}
+
+/// Where an append's outcome goes in the response: topic and partition, by position.
+type Place = (usize, usize);
+
+/// Appends that must count before a request is answered.
+struct Pending {
+    remaining: AtomicUsize,
+    /// With none for those that are not known yet.
+    outcomes: Mutex<Vec<(Place, Option<Result<(), AppendError>>)>>,
+    done: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+impl Pending {
+    fn of(appends: Vec<(Place, Appended)>) -> (Arc<Self>, oneshot::Receiver<()>) {
+        let (done, waits) = oneshot::channel();
+        let pending = Arc::new(Self {
+            remaining: AtomicUsize::new(appends.len()),
+            outcomes: Mutex::new(appends.iter().map(|(place, _)| (*place, None)).collect()),
+            done: Mutex::new(Some(done)),
+        });
+        for (index, (_, append)) in appends.into_iter().enumerate() {
+            let pending = Arc::clone(&pending);
+            append.on_durable(Box::new(move |outcome| pending.land(index, outcome)));
+        }
+        (pending, waits)
+    }
+
+    fn land(&self, index: usize, outcome: Result<(), AppendError>) {
+        {
+            let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+            outcomes[index].1 = Some(outcome);
+        }
+        if self.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let done = self.done.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(done) = done {
+                let _gone = done.send(());
+            }
+        }
+    }
+}
+
+/// A response that lacks only what is not durable yet.
+struct Response(Vec<TopicProduceResponse>);
+
+impl Response {
+    fn new(
+        request: ProduceRequestData,
+        mut one: impl FnMut(&PartitionProduceData) -> Result<(), Refusal>,
+    ) -> Self {
+        let topics = request.topic_data.into_iter().map(|topic| {
+            let partition = |it: PartitionProduceData| match one(&it) {
+                Ok(()) => appended(it.index, -1, -1),
+                Err(refusal) => refused(it.index, refusal),
+            };
+            TopicProduceResponse {
+                partition_responses: topic.partition_data.into_iter().map(partition).collect(),
+                name: topic.name,
+                topic_id: topic.topic_id,
+                ..TopicProduceResponse::default()
+            }
+        });
+        Self(topics.collect())
+    }
+
+    /// Appends all chunks of a request.
+    fn append(
+        context: &Context<'_>,
+        request: ProduceRequestData,
+        transactional: Option<&KafkaString>,
+        appends: &mut Vec<(Place, Appended)>,
+    ) -> Self {
+        let broker = context.broker;
+        let by_id = context.version() >= 13;
+        let mut topics = Vec::with_capacity(request.topic_data.len());
+        for (topic_at, asked) in request.topic_data.into_iter().enumerate() {
+            let topic = if by_id {
+                broker.topics.get_by_id(&broker.log, asked.topic_id)
+            } else {
+                broker.topic(asked.name.as_str())
+            };
+            let missing =
+                if by_id { ErrorCode::UnknownTopicId } else { ErrorCode::UnknownTopicOrPartition };
+            let mut partitions = Vec::with_capacity(asked.partition_data.len());
+            for (at, part) in asked.partition_data.into_iter().enumerate() {
+                let partition = topic.as_ref().and_then(|topic| topic.partition(part.index));
+                let outcome = match partition {
+                    None => Err(Refusal::of(missing)),
+                    Some(partition) => {
+                        let chunk = part.records.unwrap_or_default();
+                        let outcome = partition.append(context, &chunk, transactional);
+                        outcome.map(|it| (it, partition.streamlet.start_offset()))
+                    }
+                };
+                partitions.push(match outcome {
+                    Err(refusal) => refused(part.index, refusal),
+                    Ok((append, start)) => {
+                        let answer = appended(part.index, append.base_offset(), start);
+                        appends.push(((topic_at, at), append));
+                        answer
+                    }
+                });
+            }
+            topics.push(TopicProduceResponse {
+                name: asked.name,
+                topic_id: asked.topic_id,
+                partition_responses: partitions,
+                ..TopicProduceResponse::default()
+            });
+        }
+        Self(topics)
+    }
+
+    fn has_errors(&self) -> bool {
+        let mut partitions = self.0.iter().flat_map(|it| &it.partition_responses);
+        partitions.any(|it| it.error_code != 0)
+    }
+
+    fn plain(self) -> ProduceResponseData {
+        ProduceResponseData { responses: self.0, ..ProduceResponseData::default() }
+    }
+
+    /// With what became of the appends; those that are not known are late.
+    fn with(mut self, pending: &Pending) -> ProduceResponseData {
+        let outcomes = pending.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        for ((topic, partition), outcome) in outcomes.iter() {
+            let refusal = match outcome {
+                Some(Ok(())) => continue,
+                Some(Err(error)) => Refusal::from(error.clone()),
+                None => Refusal::of(ErrorCode::RequestTimedOut),
+            };
+            let answer = &mut self.0[*topic].partition_responses[*partition];
+            *answer = refused(answer.index, refusal);
+        }
+        drop(outcomes);
+        self.plain()
+    }
+}
+
+fn appended(index: i32, base_offset: i64, log_start_offset: i64) -> PartitionProduceResponse {
+    PartitionProduceResponse {
+        index,
+        base_offset,
+        log_append_time_ms: -1,
+        log_start_offset,
+        ..PartitionProduceResponse::default()
+    }
+}
+
+fn refused(index: i32, refusal: Refusal) -> PartitionProduceResponse {
+    PartitionProduceResponse {
+        index,
+        error_code: refusal.code.code(),
+        base_offset: -1,
+        log_append_time_ms: -1,
+        log_start_offset: -1,
+        error_message: refusal.message.map(|it| text(&it)),
+        ..PartitionProduceResponse::default()
+    }
+}

@@ -1,0 +1,159 @@
+//! What a Kafka partition is beyond a streamlet: the checks of a broker, and its producers.
+
+use crate::{api::Context, fetch_answer::Aborted};
+use bytes::Bytes;
+use std::sync::{Arc, atomic::Ordering};
+use tidemill_log::{Append, AppendError, AppendHow, Interest, OnData, OnDurable, Streamlet};
+use tidemill_wire::{
+    chunk::{ChunkError, ChunkHead},
+    kafka::{ErrorCode, KafkaString},
+};
+
+/// A partition: a streamlet, and what the broker knows of its producers.
+pub(crate) struct Partition {
+    pub(crate) streamlet: Arc<Streamlet>,
+}
+
+/// Why a chunk was not appended, as the protocol says it.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: ErrorCode,
+    /// What newer clients are told beside the code.
+    pub(crate) message: Option<String>,
+}
+
+/// What an append came to.
+pub(crate) enum Appended {
+    /// It has its offsets.
+    New(Append),
+}
+
+/// A reader that waits; it is forgotten when this is dropped.
+pub(crate) struct Readable {
+    _log: Option<Interest>,
+}
+
+impl Refusal {
+    pub(crate) fn of(code: ErrorCode) -> Self {
+        Self { code, message: None }
+    }
+
+    fn with(code: ErrorCode, why: &impl ToString) -> Self {
+        Self { code, message: Some(why.to_string()) }
+    }
+}
+
+impl From<AppendError> for Refusal {
+    fn from(error: AppendError) -> Self {
+        let code = match &error {
+            AppendError::Chunk(error) => return error.into(),
+            AppendError::TooLarge { .. } => ErrorCode::MessageTooLarge,
+            AppendError::Full(_) | AppendError::Disk(_) | AppendError::Failed(_) => {
+                tracing::warn!(%error, "an append failed");
+                ErrorCode::KafkaStorageError
+            }
+            AppendError::Closed => ErrorCode::NotLeaderOrFollower,
+        };
+        Self::with(code, &error)
+    }
+}
+
+impl From<&ChunkError> for Refusal {
+    fn from(error: &ChunkError) -> Self {
+        let code = match error {
+            ChunkError::Short { .. } | ChunkError::Length(_) | ChunkError::Crc { .. } => {
+                ErrorCode::CorruptMessage
+            }
+            ChunkError::Codec(_) => ErrorCode::UnsupportedCompressionType,
+            ChunkError::Magic(_)
+            | ChunkError::Trailing(_)
+            | ChunkError::Count { .. }
+            | ChunkError::Producer { .. } => ErrorCode::InvalidRecord,
+        };
+        Self::with(code, error)
+    }
+}
+
+impl Appended {
+    pub(crate) fn base_offset(&self) -> i64 {
+        match self {
+            Self::New(append) => append.base_offset,
+        }
+    }
+
+    /// Calls back when it counts.
+    pub(crate) fn on_durable(self, notice: OnDurable) {
+        match self {
+            Self::New(append) => append.on_durable(notice),
+        }
+    }
+}
+
+impl Partition {
+    pub(crate) fn new(streamlet: Arc<Streamlet>) -> Self {
+        Self { streamlet }
+    }
+
+    /// Checks a chunk that a client sent and appends it.
+    pub(crate) fn append(
+        &self,
+        context: &Context<'_>,
+        chunk: &Bytes,
+        _transactional: Option<&KafkaString>,
+    ) -> Result<Appended, Refusal> {
+        if chunk.is_empty() {
+            return Err(Refusal::with(ErrorCode::InvalidRecord, &"there are no records"));
+        }
+        let head = ChunkHead::check(chunk).map_err(|error| Refusal::from(&error))?;
+        if head.is_control() {
+            let why = "clients cannot write control batches";
+            return Err(Refusal::with(ErrorCode::InvalidRecord, &why));
+        }
+        let lane = u64::try_from(head.producer_id).unwrap_or(context.caller.id);
+        let counts = &context.broker.counts;
+        counts.produced_bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        let records = u64::try_from(head.record_count).unwrap_or(0);
+        counts.produced_records.fetch_add(records, Ordering::Relaxed);
+        let how = AppendHow { lane, leader_epoch: 0 };
+        Ok(Appended::New(self.streamlet.append_checked(&head, chunk, how)?))
+    }
+
+    /// The offset after the last that readers of committed records may see: that of the first
+    /// record of the oldest open transaction, or the high watermark. (KIP-98.)
+    pub(crate) fn last_stable_offset(&self) -> i64 {
+        self.streamlet.high_watermark()
+    }
+
+    /// Calls back once when there may be something to read at `offset`: an acknowledged record, or
+    /// one below the last stable offset. May call at once. Dropping what is returned forgets it.
+    pub(crate) fn on_readable(&self, offset: i64, _committed: bool, notice: OnData) -> Readable {
+        Readable { _log: Some(self.streamlet.on_data(offset, notice)) }
+    }
+
+    /// Aborted transactions with records from `from` up to, not including, `to`.
+    pub(crate) fn aborted(&self, _from: i64, _to: i64) -> Vec<Aborted> {
+        Vec::new()
+    }
+
+    /// The first offset whose record has this time or a later one, and its time, in milliseconds;
+    /// -1 and -1 if there is none below `end`.
+    pub(crate) fn offset_for_time(
+        &self,
+        timestamp_ms: i64,
+        end: i64,
+    ) -> Result<(i64, i64), ErrorCode> {
+        match self.streamlet.offset_for_time(timestamp_ms) {
+            Ok(Some(found)) if found.0 < end => Ok(found),
+            Ok(_) => Ok((-1, -1)),
+            Err(error) => {
+                tracing::warn!(%error, "no offset for a timestamp");
+                Err(ErrorCode::KafkaStorageError)
+            }
+        }
+    }
+
+    /// The offset of the record with the largest time, and that time. (KIP-734.)
+    pub(crate) fn max_timestamp(&self, _end: i64) -> Result<(i64, i64), ErrorCode> {
+        Ok((-1, -1))
+    }
+}

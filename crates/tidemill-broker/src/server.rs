@@ -1,0 +1,103 @@
+//! Accepting connections, and ending them all.
+
+use crate::{Broker, BrokerError, connection};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::{JoinHandle, JoinSet},
+};
+
+/// A broker that takes connections. Dropping it without [`Self::stop`] leaves it running.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    accepting: JoinHandle<()>,
+}
+
+impl Server {
+    /// Binds the address of the broker's settings and takes connections, in a tokio runtime.
+    ///
+    /// # Errors
+    /// The address cannot be listened on.
+    pub async fn start(broker: Arc<Broker>) -> Result<Self, BrokerError> {
+        let listen = broker.settings.listen;
+        let refused = |error| BrokerError::Listen { address: listen, error };
+        let listener = TcpListener::bind(listen).await.map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        broker.listens_at(address);
+        let (stop, stopped) = watch::channel(false);
+        let accepting = tokio::spawn(accept(broker, listener, stopped));
+        Ok(Self { address, stop, accepting })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no more connections, lets requests that are being answered end, and closes them.
+    pub async fn stop(self) {
+        let _nobody = self.stop.send(true);
+        let _ended = self.accepting.await;
+    }
+}
+
+/// Waits until the broker is told to stop.
+pub(crate) async fn asked(stopped: &mut watch::Receiver<bool>) {
+    // Without a sender nobody can say it any more.
+    let _said_or_gone = stopped.wait_for(|it| *it).await;
+}
+
+async fn accept(broker: Arc<Broker>, listener: TcpListener, stopped: watch::Receiver<bool>) {
+    let mut stop = stopped.clone();
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = asked(&mut stop) => break,
+            accepted = listener.accept() => match accepted {
+                Ok((socket, peer)) => {
+                    if connections.len() >= broker.settings.limits.connections {
+                        broker.counts.connections_refused.fetch_add(1, Ordering::Relaxed);
+                        drop(socket);
+                    } else {
+                        begin(&broker, socket, peer, &mut connections, &stopped);
+                    }
+                }
+                Err(error) => rest(&error).await,
+            },
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+        }
+    }
+    drop(listener);
+    let all = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(Duration::from_secs(3), all).await.is_err() {
+        tracing::warn!("connections that did not end in 3 s are cut");
+        connections.shutdown().await;
+    }
+}
+
+fn begin(
+    broker: &Arc<Broker>,
+    socket: TcpStream,
+    peer: SocketAddr,
+    connections: &mut JoinSet<()>,
+    stopped: &watch::Receiver<bool>,
+) {
+    let _best_effort = socket.set_nodelay(true);
+    connections.spawn(connection::serve(Arc::clone(broker), socket, peer, stopped.clone()));
+}
+
+/// Out of file descriptors, most likely: the next try may do.
+async fn rest(error: &io::Error) {
+    tracing::warn!(%error, "a connection could not be accepted");
+    tokio::time::sleep(Duration::from_millis(50)).await;
+}

@@ -1,0 +1,379 @@
+//! Fetch sessions: which partitions a client reads, where it is, and which have something new.
+//!
+//! ```text
+//! slots: a partition each ── interest ─▶ log       waits until there is something to read
+//!          ▲ due: to be looked at     ◀─ wake ──   then the slot is due
+//! ```
+//!
+//! A fetch looks at the slots that are due and at no others: with a thousand partitions of which
+//! three have data, three are read. A session outlives its requests (KIP-227), and so do its
+//! interests and its places in the log. A client without sessions has one per connection, which
+//! its every request replaces in part.
+//!
+//! Invariant: a slot that is not due has an interest that has not fired, or an error that only
+//! another request can mend.
+
+use crate::{
+    fetch_answer::{PartitionAnswer, TopicAnswer},
+    partition::{Partition, Readable},
+    topic::Topic,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
+};
+use tidemill_log::{ReadCursor, ReadError, ReadLimit};
+use tidemill_wire::kafka::{ErrorCode, KafkaString, KafkaUuid};
+use tokio::sync::Notify;
+
+#[cfg(test)]
+mod tests;
+
+/// Slots whose partitions have something new, and whoever waits for that.
+#[derive(Debug, Default)]
+pub(crate) struct Wake {
+    due: Mutex<Vec<u32>>,
+    pub(crate) notify: Notify,
+}
+
+impl Wake {
+    fn ring(&self, slot: u32) {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
+        self.notify.notify_one();
+    }
+
+    fn take(&self) -> Vec<u32> {
+        std::mem::take(&mut self.due.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// How one partition is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) offset: i64,
+    pub(crate) max_bytes: usize,
+    pub(crate) leader_epoch: i32,
+}
+
+/// A partition in a session.
+pub(crate) type Place = (KafkaUuid, KafkaString, i32);
+
+struct Slot {
+    place: Place,
+    asked: Asked,
+    partition: Result<Arc<Partition>, ErrorCode>,
+    cursor: ReadCursor,
+    interest: Option<Readable>,
+    is_due: bool,
+    /// High watermark, last stable offset and start, as the client was last told.
+    told: Option<(i64, i64, i64)>,
+}
+
+/// One client's partitions.
+#[derive(Default)]
+pub(crate) struct Session {
+    slots: BTreeMap<u32, Slot>,
+    places: BTreeMap<([u8; 16], Vec<u8>, i32), u32>,
+    next_slot: u32,
+    due: VecDeque<u32>,
+    wake: Arc<Wake>,
+    committed: bool,
+}
+
+/// How much an answer may hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub(crate) bytes: usize,
+}
+
+/// What a look at the slots that are due came to.
+#[derive(Default)]
+pub(crate) struct Found {
+    slots: Vec<(u32, PartitionAnswer)>,
+    /// Bytes of records.
+    pub(crate) bytes: usize,
+    /// A partition has an error to tell.
+    pub(crate) failed: bool,
+}
+
+fn key(place: &Place) -> ([u8; 16], Vec<u8>, i32) {
+    (place.0.to_bytes(), place.1.as_bytes().to_vec(), place.2)
+}
+
+impl Session {
+    pub(crate) fn wake(&self) -> Arc<Wake> {
+        Arc::clone(&self.wake)
+    }
+
+    /// How many partitions it has.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Readers of committed records wait for other things than others.
+    pub(crate) fn set_committed(&mut self, committed: bool) {
+        if self.committed != committed {
+            self.committed = committed;
+            let all: Vec<u32> = self.slots.keys().copied().collect();
+            all.into_iter().for_each(|id| self.make_due(id));
+        }
+    }
+
+    /// Adds a partition, or asks for another place of one that is there.
+    pub(crate) fn ask(&mut self, place: Place, asked: Asked, topic: Result<&Topic, ErrorCode>) {
+        let partition = topic
+            .and_then(|topic| topic.partition(place.2).ok_or(ErrorCode::UnknownTopicOrPartition));
+        let id = *self.places.entry(key(&place)).or_insert_with(|| {
+            self.next_slot += 1;
+            self.next_slot
+        });
+        match self.slots.get_mut(&id) {
+            Some(slot) => {
+                slot.asked = asked;
+                slot.partition = partition;
+            }
+            None => {
+                let slot = Slot {
+                    place,
+                    asked,
+                    partition,
+                    cursor: ReadCursor::default(),
+                    interest: None,
+                    is_due: false,
+                    told: None,
+                };
+                self.slots.insert(id, slot);
+            }
+        }
+        self.make_due(id);
+    }
+
+    /// Drops partitions that a client no longer reads.
+    pub(crate) fn forget(&mut self, place: &Place) {
+        if let Some(id) = self.places.remove(&key(place)) {
+            self.slots.remove(&id);
+        }
+    }
+
+    /// Drops all partitions but these.
+    pub(crate) fn keep(&mut self, places: &BTreeSet<([u8; 16], Vec<u8>, i32)>) {
+        let gone = self.places.iter().filter(|(place, _)| !places.contains(*place));
+        let gone: Vec<_> = gone.map(|(place, id)| (place.clone(), *id)).collect();
+        for (place, id) in gone {
+            self.places.remove(&place);
+            self.slots.remove(&id);
+        }
+    }
+
+    /// A place as [`Self::keep`] takes it.
+    pub(crate) fn key_of(place: &Place) -> ([u8; 16], Vec<u8>, i32) {
+        key(place)
+    }
+
+    fn make_due(&mut self, id: u32) {
+        if let Some(slot) = self.slots.get_mut(&id)
+            && !slot.is_due
+        {
+            slot.is_due = true;
+            slot.interest = None;
+            self.due.push_back(id);
+        }
+    }
+
+    /// Reads what is due, as far as there is room. What was found before is read again, so that
+    /// an answer that waited for more has it in one piece.
+    pub(crate) fn look(&mut self, room: Room, before: Found) -> Found {
+        for (id, _) in before.slots.iter().rev() {
+            if let Some(slot) = self.slots.get_mut(id)
+                && !slot.is_due
+            {
+                slot.is_due = true;
+                self.due.push_front(*id);
+            }
+        }
+        for id in self.wake.take() {
+            self.make_due(id);
+        }
+        let mut found = Found::default();
+        let mut later = Vec::new();
+        while let Some(id) = self.due.pop_front() {
+            if found.bytes >= room.bytes && found.bytes > 0 {
+                self.due.push_front(id);
+                break;
+            }
+            let wake = &self.wake;
+            let Some(slot) = self.slots.get_mut(&id) else { continue };
+            slot.is_due = false;
+            let answer = slot.read(room.bytes - found.bytes, found.bytes == 0, self.committed);
+            let (bytes, failed) = (answer.bytes(), answer.error != ErrorCode::None);
+            if bytes > 0 {
+                // There may be more, and the client will come back for it.
+                later.push(id);
+            } else if !failed && slot.wait(id, wake, self.committed) {
+                later.push(id);
+            }
+            found.bytes += bytes;
+            found.failed |= failed;
+            found.slots.push((id, answer));
+        }
+        for id in later {
+            self.make_due(id);
+        }
+        found
+    }
+
+    /// The answer: all that was found, or only what the client does not know yet.
+    pub(crate) fn tell(&mut self, found: Found, all: bool) -> Vec<TopicAnswer> {
+        let mut topics: Vec<TopicAnswer> = Vec::new();
+        for (id, answer) in found.slots {
+            let Some(slot) = self.slots.get_mut(&id) else { continue };
+            let now = (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset);
+            let news = slot.told != Some(now) || answer.error != ErrorCode::None;
+            if !all && !news && answer.chunks.is_empty() {
+                continue;
+            }
+            slot.told = Some(now);
+            match topics.last_mut() {
+                Some(last) if last.id == slot.place.0 && last.name == slot.place.1 => {
+                    last.partitions.push(answer);
+                }
+                _ => topics.push(TopicAnswer {
+                    name: slot.place.1.clone(),
+                    id: slot.place.0,
+                    partitions: vec![answer],
+                }),
+            }
+        }
+        topics
+    }
+
+    /// Answers for slots that were not looked at, as a client without sessions expects them.
+    pub(crate) fn fill(&self, found: &mut Found) {
+        let have: BTreeSet<u32> = found.slots.iter().map(|(id, _)| *id).collect();
+        for (id, slot) in &self.slots {
+            if !have.contains(id) {
+                found.slots.push((*id, slot.nothing(self.committed)));
+            }
+        }
+    }
+}
+
+impl Slot {
+    /// An answer without records.
+    fn nothing(&self, committed: bool) -> PartitionAnswer {
+        match &self.partition {
+            Err(error) => PartitionAnswer::failed(self.place.2, *error),
+            Ok(partition) => PartitionAnswer {
+                index: self.place.2,
+                error: ErrorCode::None,
+                high_watermark: partition.streamlet.high_watermark(),
+                last_stable_offset: partition.last_stable_offset(),
+                log_start_offset: partition.streamlet.start_offset(),
+                aborted: committed.then(Vec::new),
+                chunks: Vec::new(),
+            },
+        }
+    }
+
+    fn read(&mut self, bytes: usize, at_least_one: bool, committed: bool) -> PartitionAnswer {
+        let mut answer = self.nothing(committed);
+        let Ok(partition) = &self.partition else { return answer };
+        if self.asked.leader_epoch > 0 {
+            answer.error = ErrorCode::UnknownLeaderEpoch;
+            return answer;
+        }
+        let below = if committed { answer.last_stable_offset } else { i64::MAX };
+        let max_bytes = bytes.min(self.asked.max_bytes);
+        let limit = ReadLimit { max_bytes, at_least_one, below };
+        match partition.streamlet.read(&mut self.cursor, self.asked.offset, limit) {
+            Ok(read) => {
+                answer.high_watermark = read.high_watermark;
+                answer.log_start_offset = read.start_offset;
+                if committed && !read.chunks.is_empty() {
+                    let aborted = partition.aborted(self.asked.offset, read.next_offset);
+                    answer.aborted = Some(aborted);
+                }
+                answer.chunks = read.chunks;
+            }
+            Err(error) => {
+                answer.error = match &error {
+                    ReadError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+                    ReadError::Corrupt { .. } => ErrorCode::CorruptMessage,
+                    ReadError::Missing { .. } | ReadError::Disk { .. } => {
+                        ErrorCode::KafkaStorageError
+                    }
+                };
+                if answer.error != ErrorCode::OffsetOutOfRange {
+                    tracing::error!(%error, "data cannot be served");
+                }
+            }
+        }
+        answer
+    }
+
+    /// Waits for something to read. True: there is something already.
+    fn wait(&mut self, id: u32, wake: &Arc<Wake>, committed: bool) -> bool {
+        let Ok(partition) = &self.partition else { return false };
+        let wake = Arc::clone(wake);
+        let notice = Box::new(move || wake.ring(id));
+        self.interest = Some(partition.on_readable(self.asked.offset, committed, notice));
+        false
+    }
+}
+
+/// Sessions by their ids.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    all: Mutex<BTreeMap<i32, Kept>>,
+}
+
+struct Kept {
+    session: Arc<tokio::sync::Mutex<Session>>,
+    /// The epoch that the next request must have.
+    epoch: i32,
+    used_ms: u64,
+}
+
+/// A session may be thrown out for another after this long without a request.
+const EVICT_AFTER_MS: u64 = 120_000;
+
+impl Sessions {
+    /// Keeps a session. None: there is no room.
+    pub(crate) fn add(&self, id: i32, session: Session, now_ms: u64, max: usize) -> Option<()> {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= max {
+            let oldest =
+                all.iter().min_by_key(|(_, it)| it.used_ms).map(|(id, it)| (*id, it.used_ms));
+            let (oldest, _) = oldest.filter(|(_, used)| used + EVICT_AFTER_MS < now_ms)?;
+            all.remove(&oldest);
+        }
+        let session = Arc::new(tokio::sync::Mutex::new(session));
+        all.insert(id, Kept { session, epoch: 1, used_ms: now_ms });
+        Some(())
+    }
+
+    pub(crate) fn has(&self, id: i32) -> bool {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&id)
+    }
+
+    pub(crate) fn remove(&self, id: i32) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+
+    /// The session of a request with this epoch; the next one must have the next.
+    pub(crate) fn next(
+        &self,
+        id: i32,
+        epoch: i32,
+        now_ms: u64,
+    ) -> Result<Arc<tokio::sync::Mutex<Session>>, ErrorCode> {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = all.get_mut(&id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
+        if kept.epoch != epoch {
+            return Err(ErrorCode::InvalidFetchSessionEpoch);
+        }
+        kept.epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
+        kept.used_ms = now_ms;
+        Ok(Arc::clone(&kept.session))
+    }
+}

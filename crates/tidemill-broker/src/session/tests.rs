@@ -1,0 +1,1 @@
+//! Sessions wake for what is new, and read nothing else.

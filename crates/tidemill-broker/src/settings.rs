@@ -1,0 +1,85 @@
+//! Settings of a broker, as plain values. Kafka's names for them are in the documentation of each.
+
+use std::net::SocketAddr;
+use tidemill_types::ByteSize;
+
+/// Settings of a broker.
+#[derive(Clone, Debug)]
+pub struct BrokerSettings {
+    /// Where to listen; port 0 takes a free one. (`listeners`.)
+    pub listen: SocketAddr,
+    /// What clients are told to connect to; none: where the broker listens.
+    /// (`advertised.listeners`.)
+    pub advertised: Option<(String, u16)>,
+    /// This node. (`node.id`.) Default 1.
+    pub node_id: i32,
+    /// The cluster, as clients are told; the same for the life of its data. (`cluster.id`.)
+    pub cluster_id: String,
+    /// A client that asks for a topic that is not there makes it. (`auto.create.topics.enable`.)
+    /// Default true.
+    pub auto_create: bool,
+    /// Partitions of topics that do not say how many. (`num.partitions`.) Default 1.
+    pub partitions: u32,
+    /// Whether the records in each batch are looked at before it is stored, not its head and
+    /// checksum alone; compressed ones are inflated for it. Default true.
+    pub check_records: bool,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// Bounds on what clients can make a broker do.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections at once; one more is closed at once. Default 16,000. (`max.connections`.)
+    pub connections: usize,
+    /// A request's bytes. Default 100 MiB. (`socket.request.max.bytes`.)
+    pub request_bytes: ByteSize,
+    /// Bytes of all requests that are being received or answered. Default 256 MiB.
+    /// (`queued.max.request.bytes`.)
+    pub requests_bytes: ByteSize,
+    /// Requests of a connection that wait for their answer. Default 32.
+    pub in_flight: usize,
+    /// Bytes of one answer to a fetch. Default 55 MiB. (`fetch.max.bytes`.)
+    pub fetch_bytes: ByteSize,
+    /// A request must be whole this long after its first byte, in milliseconds, and an answer
+    /// taken. Default 30,000.
+    pub transfer_ms: u64,
+    /// A connection without requests is closed after this long, in milliseconds. Default 600,000.
+    /// (`connections.max.idle.ms`.)
+    pub idle_ms: u64,
+    /// Fetch sessions. Default 10,000. (`max.incremental.fetch.session.cache.slots`.)
+    pub fetch_sessions: usize,
+    /// Bytes a compressed batch may have when it is inflated. Default 256 MiB.
+    pub inflated_bytes: ByteSize,
+}
+
+impl Default for BrokerSettings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 9092)),
+            advertised: None,
+            node_id: 1,
+            cluster_id: "tidemill".to_owned(),
+            auto_create: true,
+            partitions: 1,
+            check_records: true,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 16_000,
+            request_bytes: ByteSize(100 << 20),
+            requests_bytes: ByteSize(256 << 20),
+            in_flight: 32,
+            fetch_bytes: ByteSize(55 << 20),
+            transfer_ms: 30_000,
+            idle_ms: 600_000,
+            fetch_sessions: 10_000,
+            inflated_bytes: ByteSize(256 << 20),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Topics: the log's streams, with what a broker knows beside them.
+
+use crate::partition::Partition;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+use tidemill_log::{Log, Stream, StreamId};
+use tidemill_wire::kafka::KafkaUuid;
+
+/// A topic.
+pub(crate) struct Topic {
+    pub(crate) stream: Arc<Stream>,
+    /// By number; as many as were asked for so far, at most.
+    partitions: RwLock<Vec<Arc<Partition>>>,
+}
+
+impl Topic {
+    fn new(stream: Arc<Stream>) -> Self {
+        Self { stream, partitions: RwLock::default() }
+    }
+
+    /// A partition, if the topic has it.
+    pub(crate) fn partition(&self, index: i32) -> Option<Arc<Partition>> {
+        let index = usize::try_from(index).ok()?;
+        let partitions = self.partitions.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(partition) = partitions.get(index) {
+            return Some(Arc::clone(partition));
+        }
+        drop(partitions);
+        let mut partitions = self.partitions.write().unwrap_or_else(PoisonError::into_inner);
+        for next in partitions.len()..=index {
+            let streamlet = self.stream.streamlet(u32::try_from(next).ok()?)?;
+            partitions.push(Arc::new(Partition::new(streamlet)));
+        }
+        partitions.get(index).cloned()
+    }
+
+    pub(crate) fn partition_count(&self) -> i32 {
+        i32::try_from(self.stream.spec().streamlets).unwrap_or(i32::MAX)
+    }
+
+    /// The topic's id in the protocol: the stream's.
+    pub(crate) fn id(&self) -> KafkaUuid {
+        uuid_of(self.stream.id())
+    }
+}
+
+/// A stream's id as the protocol has it.
+pub(crate) fn uuid_of(id: StreamId) -> KafkaUuid {
+    let number = u128::from_be_bytes(id.0);
+    KafkaUuid::from_parts((number >> 64) as u64, number as u64)
+}
+
+/// The stream id that a topic id stands for.
+pub(crate) fn stream_id_of(id: KafkaUuid) -> StreamId {
+    StreamId(id.to_bytes())
+}
+
+/// All topics that were asked for.
+#[derive(Default)]
+pub(crate) struct Topics {
+    names: RwLock<BTreeMap<String, Arc<Topic>>>,
+    ids: RwLock<BTreeMap<StreamId, Arc<Topic>>>,
+}
+
+impl Topics {
+    /// The topic of a name, if the log has its stream.
+    pub(crate) fn get(&self, log: &Log, name: &str) -> Option<Arc<Topic>> {
+        let known = self.names.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        known.or_else(|| log.get(name).map(|stream| self.add(stream)))
+    }
+
+    /// The topic of an id, if the log has its stream.
+    pub(crate) fn get_by_id(&self, log: &Log, id: KafkaUuid) -> Option<Arc<Topic>> {
+        let id = stream_id_of(id);
+        let known = self.ids.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+        known.or_else(|| log.get_by_id(id).map(|stream| self.add(stream)))
+    }
+
+    fn add(&self, stream: Arc<Stream>) -> Arc<Topic> {
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        let known = names.get(stream.name()).filter(|it| it.stream.id() == stream.id());
+        if let Some(topic) = known {
+            return Arc::clone(topic);
+        }
+        let topic = Arc::new(Topic::new(Arc::clone(&stream)));
+        let mut ids = self.ids.write().unwrap_or_else(PoisonError::into_inner);
+        ids.insert(stream.id(), Arc::clone(&topic));
+        names.insert(stream.name().to_owned(), Arc::clone(&topic));
+        topic
+    }
+
+    /// Forgets a topic whose stream was deleted.
+    pub(crate) fn forget(&self, name: &str) {
+        let gone = self.names.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        if let Some(gone) = gone {
+            let mut ids = self.ids.write().unwrap_or_else(PoisonError::into_inner);
+            ids.remove(&gone.stream.id());
+        }
+    }
+}
