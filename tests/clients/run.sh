@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Unmodified Kafka clients against a real broker.
+# usage: tests/clients/run.sh [--broker tidemill|kafka] [pytest arguments]
+#   TIDEMILL_BIN      the binary under test (default: a debug build of this checkout)
+#   TIDEMILL_CLIENTS  the Python environment (default: target/clients-venv)
+#   PEERS_HOME        where the other clients, and Kafka for --broker kafka, are kept (default: ~/.cache/peers)
+# Installs what is not there: confluent-kafka, kafka-python (pip), franz-go (go), kafka-clients (mvn), kcat (apt, if root).
+set -euo pipefail
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+cd "$here/../.."
+export PEERS_HOME="${PEERS_HOME:-$HOME/.cache/peers}"
+home="$PEERS_HOME/clients"
+mkdir -p "$home/bin" "$home/java"
+
+packages=()
+command -v kcat >/dev/null || packages+=(kcat)
+command -v javac >/dev/null || packages+=(openjdk-17-jdk-headless)
+command -v mvn >/dev/null || packages+=(maven)
+command -v go >/dev/null || packages+=(golang-go)
+if [ ${#packages[@]} -gt 0 ]; then
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "tests/clients: please install ${packages[*]}" >&2; exit 1; }
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${packages[@]}" >/dev/null
+fi
+
+venv="${TIDEMILL_CLIENTS:-target/clients-venv}"
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+if ! cmp -s "$here/requirements.txt" "$venv/.requirements"; then
+  "$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$here/requirements.txt"
+  cp "$here/requirements.txt" "$venv/.requirements"
+fi
+
+(cd "$here/go" && go build -o "$home/bin/franz-agent" .)
+
+if ! cmp -s "$here/java/pom.xml" "$home/java/pom.xml"; then
+  rm -rf "$home/java/libs"
+  mvn -q -B -f "$here/java/pom.xml" dependency:copy-dependencies -DincludeScope=runtime "-DoutputDirectory=$home/java/libs"
+  cp "$here/java/pom.xml" "$home/java/pom.xml"
+fi
+if [ ! -e "$home/java/classes/Agent.class" ] || [ -n "$(find "$here/java/src" -newer "$home/java/classes/Agent.class")" ]; then
+  rm -rf "$home/java/classes" && mkdir -p "$home/java/classes"
+  javac -nowarn -encoding UTF-8 -d "$home/java/classes" -cp "$home/java/libs/*" "$here"/java/src/*.java
+fi
+
+if [ -z "${TIDEMILL_BIN:-}" ] && [[ " $* " != *" kafka "* ]]; then
+  cargo build --locked -p tidemill
+  TIDEMILL_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/tidemill"
+fi
+export TIDEMILL_BIN="${TIDEMILL_BIN:-}"
+exec "$venv/bin/python" -m pytest -q -p no:cacheprovider -c "$here/pytest.ini" "$@" "$here"
