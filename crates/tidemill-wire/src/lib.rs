@@ -1,6 +1,6 @@
 //! Every byte that is stored or sent: encodings, their versions, and the policy of compression.
 //!
-//! Read in this order: [`chunk`], [`kafka`], [`journal`], [`ledger`], [`link`], [`compression`], [`mark`].
+//! Read in this order: [`chunk`], [`records`], [`kafka`], [`journal`], [`ledger`], [`link`], [`compression`], [`mark`].
 //!
 //! Invariants: no bytes from outside panic or make a reader allocate more than a stated limit; an
 //! encoding that was ever written is read for ever.
@@ -12,3 +12,4 @@ pub mod kafka;
 pub mod ledger;
 pub mod link;
 pub mod mark;
+pub mod records;

@@ -1,0 +1,98 @@
+//! The records inside a chunk: reading, checking and making them.
+//!
+//! ```text
+//!          ┌──────────────────────── length bytes ────────────────────────┐
+//! │ length │ attributes │ timestamp │ offset │ key │ value │ headers: n, then n of        │
+//! │ varint │ u8, 0      │  delta    │ delta  │     │       │ key length, key, value       │
+//!                         varlong     varint   each: length varint, -1 for none, bytes
+//! ```
+//!
+//! A varint is the number in zigzag (0, -1, 1, -2 … become 0, 1, 2, 3 …), then seven bits a byte,
+//! lowest first, the top bit set in all but the last: at most five bytes, a varlong ten. The first
+//! delta is to the base timestamp of the head, the second to its base offset. If the head names a
+//! codec, all records together are one compressed stream.
+//!
+//! Read in this order: [`Record`] and how it is parsed (`record`), [`Records`] (`reader`),
+//! [`inflate()`] with the four codecs (`inflate`, `codec`), [`check_records`] (`check`).
+//!
+//! Invariants: no bytes panic; nothing is allocated because a length claims it, and inflating
+//! never holds more than its limit; what [`check_records`] accepts, [`Records`] reads without error.
+
+mod check;
+mod codec;
+mod inflate;
+mod reader;
+mod record;
+mod varint;
+
+pub use check::{RecordsLimit, RecordsSeen, check_records};
+pub use inflate::inflate;
+pub use reader::Records;
+pub use record::{Fault, Header, Headers, Record};
+
+use crate::chunk::Codec;
+
+/// Why the records of a chunk are not taken. In brackets the error that Kafka has for it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordsError {
+    /// A record does not read (2, `CORRUPT_MESSAGE`).
+    #[error("record {record} is damaged: {fault}")]
+    Damaged {
+        /// Which record, counted from 0.
+        record: u32,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+    /// The compressed stream does not inflate (2, `CORRUPT_MESSAGE`).
+    #[error("the {codec:?} stream of records is damaged: {why}")]
+    Packed {
+        /// The codec of the stream.
+        codec: Codec,
+        /// What the codec said.
+        why: String,
+    },
+    /// The records inflate to more than the limit (10, `MESSAGE_TOO_LARGE`).
+    #[error("the records inflate to more than {limit_bytes} bytes")]
+    TooLarge {
+        /// The limit that they exceed.
+        limit_bytes: usize,
+    },
+    /// A record is longer than the limit (10, `MESSAGE_TOO_LARGE`).
+    #[error("record {record} has {bytes} bytes, over the limit of {limit_bytes}")]
+    RecordTooLarge {
+        /// Which record, counted from 0.
+        record: u32,
+        /// How long it says it is.
+        bytes: usize,
+        /// The limit that it exceeds.
+        limit_bytes: usize,
+    },
+    /// There are fewer records than the head says (87, `INVALID_RECORD`).
+    #[error("the head says {said} records, and there are {found}")]
+    Miscounted {
+        /// What the head says.
+        said: i32,
+        /// How many there are.
+        found: u32,
+    },
+    /// There are bytes after the last record that the head counts (87, `INVALID_RECORD`).
+    #[error("bytes follow the last of {said} records")]
+    Trailing {
+        /// Records, as the head says.
+        said: i32,
+    },
+    /// The offset deltas are not 0, 1, 2 and so on (87, `INVALID_RECORD`).
+    #[error("record {record} has offset delta {delta}")]
+    OutOfOrder {
+        /// Which record, counted from 0.
+        record: u32,
+        /// The delta that it has.
+        delta: i32,
+    },
+    /// The head has flags that a producer may not set, or that nobody knows (87, `INVALID_RECORD`).
+    #[error("attributes {0:#06x} are not those of a producer's chunk")]
+    Attributes(i16),
+    /// The compression is not known (76, `UNSUPPORTED_COMPRESSION_TYPE`).
+    #[error("compression {0} is not known: none, gzip, snappy, lz4 and zstd are")]
+    Codec(i16),
+}

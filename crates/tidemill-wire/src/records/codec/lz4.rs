@@ -1,0 +1,159 @@
+//! LZ4 frames (the LZ4 frame format 1.6), around the blocks of `lz4_flex`.
+//!
+//! ```text
+//! │ magic u32 │ FLG │ BD │ content size u64, if FLG says │ HC │ blocks … │ 0 u32 │ checksum u32, if
+//! block: length u32, top bit if it is not compressed │ bytes │ checksum u32, if FLG says
+//! ```
+//!
+//! The numbers are little-endian. The frame is read here and not by `lz4_flex`, so that blocks
+//! inflate straight to where they are wanted, and so that no memory is taken for a block size that
+//! is only claimed.
+
+use super::{Unfit, damaged};
+use crate::records::inflate::Output;
+use lz4_flex::block::{DecompressError, decompress_into_with_dict};
+use std::hash::Hasher;
+use twox_hash::XxHash32;
+
+const MAGIC: [u8; 4] = 0x184d_2204_u32.to_le_bytes();
+/// The first of the sixteen magic numbers of frames to be skipped.
+const MAGIC_SKIP: u32 = 0x184d_2a50;
+/// How far back a block may reach into those before it.
+pub(crate) const HISTORY_BYTES: usize = 64 * 1024;
+
+/// What a frame's head says.
+struct Frame {
+    is_linked: bool,
+    has_block_checksums: bool,
+    has_checksum: bool,
+    content_bytes: Option<u64>,
+    block_bytes_max: usize,
+}
+
+fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Result<&'a [u8; N], Unfit> {
+    let (taken, rest) = bytes.split_first_chunk().ok_or_else(|| damaged("it is cut short"))?;
+    *bytes = rest;
+    Ok(taken)
+}
+
+fn take_bytes<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8], Unfit> {
+    let (taken, rest) = bytes.split_at_checked(length).ok_or_else(|| damaged("it is cut short"))?;
+    *bytes = rest;
+    Ok(taken)
+}
+
+impl Frame {
+    /// Reads what follows the magic number.
+    fn take(bytes: &mut &[u8]) -> Result<Self, Unfit> {
+        let head = *bytes;
+        let [flags, sizes] = *take(bytes)?;
+        if flags >> 6 != 1 || flags & 0b10 != 0 || sizes & 0b1000_1111 != 0 {
+            return Err(damaged("the head has a version or flags that nobody knows"));
+        }
+        if flags & 1 != 0 {
+            return Err(damaged("it needs a dictionary"));
+        }
+        let block_bytes_max = match sizes >> 4 {
+            size @ 4..=7 => 1 << (8 + 2 * size),
+            _ => return Err(damaged("the head has a block size that nobody knows")),
+        };
+        let content_bytes = match flags & 0b1000 {
+            0 => None,
+            _ => Some(u64::from_le_bytes(*take(bytes)?)),
+        };
+        let hashed = &head[..head.len() - bytes.len()];
+        let [checksum] = *take(bytes)?;
+        if checksum != (XxHash32::oneshot(0, hashed) >> 8) as u8 {
+            return Err(damaged("the checksum of the head is wrong"));
+        }
+        Ok(Self {
+            is_linked: flags & 0b10_0000 == 0,
+            has_block_checksums: flags & 0b1_0000 != 0,
+            has_checksum: flags & 0b100 != 0,
+            content_bytes,
+            block_bytes_max,
+        })
+    }
+
+    /// Inflates the frame's blocks and checks what follows them.
+    fn inflate(&self, bytes: &mut &[u8], output: &mut Output<'_>) -> Result<(), Unfit> {
+        let from = output.total();
+        let mut hash = XxHash32::with_seed(0);
+        loop {
+            let said = u32::from_le_bytes(*take(bytes)?);
+            let length = (said & !(1 << 31)) as usize;
+            if said == 0 {
+                break;
+            }
+            let block = take_bytes(bytes, length)?;
+            if self.has_block_checksums {
+                check(u32::from_le_bytes(*take(bytes)?), XxHash32::oneshot(0, block))?;
+            }
+            let length = match said >> 31 {
+                0 => self.inflate_block(block, output.total() - from, output)?,
+                _ => self.copy_block(block, output)?,
+            };
+            if self.has_checksum {
+                hash.write(output.fresh(length));
+            }
+            output.wrote(length)?;
+        }
+        if self.has_checksum {
+            check(u32::from_le_bytes(*take(bytes)?), hash.finish_32())?;
+        }
+        match self.content_bytes {
+            Some(said) if said != (output.total() - from) as u64 => {
+                Err(damaged("the content is not as long as the head says"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn copy_block(&self, block: &[u8], output: &mut Output<'_>) -> Result<usize, Unfit> {
+        if block.len() > self.block_bytes_max {
+            return Err(damaged("a block is longer than the head says"));
+        }
+        output.expect(block.len())?;
+        output.room(block.len())[..block.len()].copy_from_slice(block);
+        Ok(block.len())
+    }
+
+    /// Inflates a block, of a frame that has become `frame_bytes` before it.
+    fn inflate_block(
+        &self,
+        block: &[u8],
+        frame_bytes: usize,
+        output: &mut Output<'_>,
+    ) -> Result<usize, Unfit> {
+        // No byte of a block becomes more than 255.
+        let most = block.len().saturating_mul(255).min(self.block_bytes_max);
+        let history_bytes = if self.is_linked { frame_bytes.min(HISTORY_BYTES) } else { 0 };
+        let (history, room) = output.room_after(history_bytes, most);
+        let is_whole = room.len() == most;
+        match decompress_into_with_dict(block, room, history) {
+            Err(DecompressError::OutputTooSmall { .. }) if !is_whole => Err(output.over().into()),
+            other => other.map_err(damaged),
+        }
+    }
+}
+
+fn check(said: u32, is: u32) -> Result<(), Unfit> {
+    if said == is { Ok(()) } else { Err(damaged("a checksum is wrong")) }
+}
+
+/// Inflates frames until the bytes end.
+pub(crate) fn inflate(packed: &[u8], output: &mut Output<'_>) -> Result<(), Unfit> {
+    let mut rest = packed;
+    while !rest.is_empty() {
+        let magic = *take(&mut rest)?;
+        if magic == MAGIC {
+            Frame::take(&mut rest)?.inflate(&mut rest, output)?;
+        } else if u32::from_le_bytes(magic) & !0xf == MAGIC_SKIP {
+            let length = u32::from_le_bytes(*take(&mut rest)?) as usize;
+            take_bytes(&mut rest, length)?;
+        } else {
+            return Err(damaged("it does not begin as a frame does"));
+        }
+    }
+    Ok(())
+}

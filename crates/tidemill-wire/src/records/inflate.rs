@@ -1,0 +1,187 @@
+//! Inflating the records of a chunk, never beyond a limit.
+//!
+//! ```text
+//! codec ─▶ Output: │ seen │ not seen by the walk │ room ──▶   kept whole: what `inflate` returns
+//!                  └───── dropped when there is enough ─┘     walked: what `check_records` looks at
+//! ```
+//!
+//! Invariants: an output that is kept has at most the limit and one byte, and grows by doubling; an
+//! output that is walked holds a few pieces and one record, whatever the limit is. What a stream
+//! says about its length is used to refuse it, never to take memory for it.
+
+use super::{
+    RecordsError,
+    check::Walk,
+    codec::{Unfit, gzip, lz4, snappy, zstd},
+};
+use crate::chunk::{ChunkHead, Codec};
+use std::cell::RefCell;
+
+#[cfg(test)]
+mod tests;
+
+/// A walked output drops what it does not need any more once it is this long.
+const DROP_BYTES: usize = 128 * 1024;
+/// A buffer for walking that is longer than this is not kept.
+const KEPT_BYTES_MAX: usize = 1024 * 1024;
+
+/// What each thread keeps from chunk to chunk: at most 5 MiB.
+#[derive(Default)]
+struct Kept {
+    zstd: zstd::Kept,
+    walked: Vec<u8>,
+}
+
+thread_local! {
+    static KEPT: RefCell<Kept> = RefCell::default();
+}
+
+/// Where a codec writes to.
+pub(super) struct Output<'a> {
+    bytes: &'a mut Vec<u8>,
+    /// What of `bytes` is written.
+    used: usize,
+    /// Everything that was ever written.
+    total: usize,
+    limit_bytes: usize,
+    walk: Option<&'a mut Walk>,
+    /// What of `bytes` the walk has done.
+    walked: usize,
+}
+
+impl Output<'_> {
+    /// Whether all of it is kept, as opposed to looked at.
+    pub(super) fn is_kept(&self) -> bool {
+        self.walk.is_none()
+    }
+
+    /// Everything that was written.
+    pub(super) fn total(&self) -> usize {
+        self.total
+    }
+
+    /// The error that the limit is reached.
+    pub(super) fn over(&self) -> RecordsError {
+        RecordsError::TooLarge { limit_bytes: self.limit_bytes }
+    }
+
+    /// Refuses the stream if so many more bytes are over the limit.
+    pub(super) fn expect(&self, bytes: usize) -> Result<(), RecordsError> {
+        if bytes > self.limit_bytes - self.total { Err(self.over()) } else { Ok(()) }
+    }
+
+    /// Room for `want` bytes, or for one byte more than the limit permits if that is less: so there
+    /// is always some, and who fills it up is found out.
+    pub(super) fn room(&mut self, want: usize) -> &mut [u8] {
+        self.room_after(0, want).1
+    }
+
+    /// As [`Self::room`], with the last `history` bytes that were written.
+    pub(super) fn room_after(&mut self, history: usize, want: usize) -> (&[u8], &mut [u8]) {
+        let most = (self.limit_bytes - self.total).saturating_add(1);
+        let end = self.used + want.min(most);
+        let have = self.bytes.len();
+        if have < end {
+            let grown = end.max(have.saturating_mul(2).min(self.used.saturating_add(most)));
+            self.bytes.reserve_exact(grown - have);
+            self.bytes.resize(grown, 0);
+        }
+        let (before, room) = self.bytes[..end].split_at_mut(self.used);
+        (&before[self.used - history..], room)
+    }
+
+    /// What was just put into the room.
+    pub(super) fn fresh(&self, bytes: usize) -> &[u8] {
+        &self.bytes[self.used..self.used + bytes]
+    }
+
+    /// Takes what was put into the room.
+    pub(super) fn wrote(&mut self, bytes: usize) -> Result<(), RecordsError> {
+        self.expect(bytes)?;
+        self.used += bytes;
+        self.total += bytes;
+        let Some(walk) = &mut self.walk else { return Ok(()) };
+        self.walked += walk.feed(&self.bytes[self.walked..self.used])?;
+        let drop = self.walked.min(self.used.saturating_sub(lz4::HISTORY_BYTES));
+        if drop >= DROP_BYTES {
+            self.bytes.copy_within(drop..self.used, 0);
+            self.used -= drop;
+            self.walked -= drop;
+        }
+        Ok(())
+    }
+}
+
+fn run(
+    codec: Codec,
+    packed: &[u8],
+    output: &mut Output<'_>,
+    zstd: &mut zstd::Kept,
+) -> Result<(), RecordsError> {
+    let done = match codec {
+        Codec::None => Err(Unfit::Damaged("it is not compressed".to_owned())),
+        Codec::Gzip => gzip::inflate(packed, output),
+        Codec::Snappy => snappy::inflate(packed, output),
+        Codec::Lz4 => lz4::inflate(packed, output),
+        Codec::Zstd => zstd::inflate(packed, output, zstd),
+    };
+    match done {
+        Ok(()) => Ok(()),
+        Err(Unfit::Damaged(why)) => Err(RecordsError::Packed { codec, why }),
+        Err(Unfit::Refused(error)) => Err(error),
+    }
+}
+
+/// The records of a chunk as they are without compression.
+///
+/// `body` are the bytes of the chunk after its head; if they are not compressed they are returned
+/// as they are. Else they are inflated into `scratch`, which never shrinks here, so that a caller
+/// who keeps it pays for its memory but once. It becomes at most `limit_bytes` and one byte long.
+/// Each thread keeps a Zstandard decompressor of at most 4 MiB.
+///
+/// # Errors
+/// The codec is not known, the stream is damaged, or it inflates to more than the limit.
+pub fn inflate<'a>(
+    head: &ChunkHead,
+    body: &'a [u8],
+    limit_bytes: usize,
+    scratch: &'a mut Vec<u8>,
+) -> Result<&'a [u8], RecordsError> {
+    let codec = codec(head)?;
+    if codec == Codec::None {
+        return Ok(body);
+    }
+    let mut output =
+        Output { bytes: scratch, used: 0, total: 0, limit_bytes, walk: None, walked: 0 };
+    let mut kept = KEPT.take();
+    let done = run(codec, body, &mut output, &mut kept.zstd);
+    KEPT.set(kept);
+    let length = output.total;
+    done.map(|()| &scratch[..length])
+}
+
+/// Inflates a body and walks the records in it without keeping them. Returns how long they are, and
+/// how many bytes at their end are no whole record.
+pub(super) fn walk(
+    codec: Codec,
+    body: &[u8],
+    limit_bytes: usize,
+    walk: &mut Walk,
+) -> Result<(usize, usize), RecordsError> {
+    let mut kept = KEPT.take();
+    let (mut bytes, walk) = (std::mem::take(&mut kept.walked), Some(walk));
+    let mut output = Output { bytes: &mut bytes, used: 0, total: 0, limit_bytes, walk, walked: 0 };
+    let done = run(codec, body, &mut output, &mut kept.zstd);
+    let lengths = (output.total, output.used - output.walked);
+    kept.zstd.trim();
+    if bytes.len() <= KEPT_BYTES_MAX {
+        kept.walked = bytes;
+    }
+    KEPT.set(kept);
+    done.map(|()| lengths)
+}
+
+/// The codec that a head names.
+pub(super) fn codec(head: &ChunkHead) -> Result<Codec, RecordsError> {
+    head.codec().map_err(|_| RecordsError::Codec(head.attributes & 7))
+}
