@@ -1,7 +1,10 @@
 //! Settings as plain values: of a log, and of a stream in it.
 
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+};
 use tidemill_types::{ByteSize, Span};
 
 /// When an append counts: is acknowledged and is visible to readers.
@@ -88,6 +91,8 @@ pub struct StreamSpec {
     pub retention: Retention,
     /// When an append counts; none: as the log's options say.
     pub fsync: Option<Fsync>,
+    /// Settings of those who serve the log, by name; the log keeps them and does not look at them.
+    pub settings: BTreeMap<String, String>,
 }
 
 impl Default for StreamSpec {
@@ -99,6 +104,7 @@ impl Default for StreamSpec {
             max_chunk_bytes: ByteSize((1 << 20) + 12),
             retention: Retention::default(),
             fsync: None,
+            settings: BTreeMap::new(),
         }
     }
 }
