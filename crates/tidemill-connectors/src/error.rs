@@ -69,9 +69,9 @@ impl ConnectorError {
         Self { kind: ConnectorErrorKind::Unwritable, message }
     }
 
-    /// A column that the file does not have.
+    /// A column that the source does not have.
     pub(crate) fn no_column<'a>(
-        path: &Path,
+        subject: &str,
         place: SchemaPlace,
         field: &str,
         columns: impl Iterator<Item = &'a str> + Clone,
@@ -80,11 +80,8 @@ impl ConnectorError {
         let shown: Vec<&str> = columns.take(40).collect();
         let expected = format!("one of the columns {}", shown.join(", "));
         let hint = nearest.as_ref().map_or(String::new(), |it| format!("; did you mean `{it}`?"));
-        let message = format!(
-            "`{}` has no column `{field}`{hint} It has: {}",
-            path.display(),
-            shown.join(", ")
-        );
+        let message =
+            format!("`{subject}` has no column `{field}`{hint} It has: {}", shown.join(", "));
         let field = field.to_owned();
         Self { kind: ConnectorErrorKind::Schema { place, field, expected, nearest }, message }
     }

@@ -2,34 +2,27 @@
 
 use crate::arrow_file::ArrowBatches;
 use crate::batch_source::{self, BatchSource, Batches};
-use crate::column_type::{self, moment_type};
-use crate::columns::{COLUMNS_MAX, Columns, Shape};
-use crate::csv::{self, CsvDecoder};
-use crate::error::{ConnectorError, ConnectorErrorKind, SchemaPlace};
+use crate::columns::{COLUMNS_MAX, Shape};
+use crate::csv;
+use crate::error::ConnectorError;
+use crate::found::{Found, SAMPLE_BYTES_MAX, SAMPLE_RECORDS, Sample, decoder};
 use crate::frame::Framing;
 use crate::guess::Guesses;
-use crate::influx::{InfluxDecoder, InfluxGuesses};
+use crate::influx::InfluxGuesses;
 use crate::input::{Input, READ_AHEAD_BYTES};
-use crate::json::{self, JsonDecoder};
-use crate::line_source::{Decode, LineSource};
+use crate::line_source::LineSource;
 use crate::parquet_file::ParquetBatches;
-use crate::text::{self, TextDecoder};
-use arrow_schema::{DataType, Field, SchemaRef};
+use arrow_schema::{Field, SchemaRef};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
 use tidemill_env::{Disk, DiskRead, World};
-use tidemill_flow::{Source, SourceError, SourceFactory, TIME_COLUMN};
+use tidemill_flow::{Source, SourceError, SourceFactory};
 use tidemill_types::{
     Span,
     job::{FileSourceSpec, Format, TimeSpec},
 };
-
-/// Records that decide the types of columns, if the job does not say how many.
-const SAMPLE_RECORDS: usize = 10_000;
-/// Most bytes that are looked at for that.
-const SAMPLE_BYTES_MAX: u64 = 64 << 20;
 
 /// A file, read once from its start to its end, as one slice.
 ///
@@ -44,17 +37,6 @@ pub struct FileSource {
     total: Option<u64>,
     shape: Shape,
     lateness: Span,
-}
-
-/// What was found in a file's head.
-struct Found {
-    shape: Shape,
-    data: (u64, u64),
-    total: Option<u64>,
-    /// Whether records may have columns that the head did not show.
-    open: bool,
-    /// Whether there was no record to look at.
-    empty: bool,
 }
 
 impl FileSource {
@@ -83,14 +65,7 @@ impl FileSource {
             Format::Parquet => find_parquet(file, size).map_err(unreadable)?,
             format => find_lines(file, size, format, sample).map_err(unreadable)?,
         };
-        apply_schema(path, spec, &mut found)?;
-        if let Some(time) = time {
-            apply_time(path, spec.format, time, &mut found)?;
-        }
-        if found.shape.fields.iter().any(|field| field.name() == TIME_COLUMN) {
-            let message = format!("it has a column `{TIME_COLUMN}`, a name that is reserved");
-            return Err(unreadable(message));
-        }
+        found.apply(&path.display().to_string(), spec.format, &spec.schema, time)?;
         Ok(Arc::new(Self {
             disk: Arc::clone(&world.disk),
             path: path.to_owned(),
@@ -109,15 +84,6 @@ impl FileSource {
             Format::Json => Framing::Json,
             Format::Influx => Framing::Influx,
             _ => Framing::Text,
-        }
-    }
-
-    fn decoder(&self) -> Box<dyn Decode> {
-        match self.format {
-            Format::Csv => Box::new(CsvDecoder::new(&self.shape)),
-            Format::Json => Box::new(JsonDecoder::new(&self.shape)),
-            Format::Influx => Box::new(InfluxDecoder::new(&self.shape)),
-            _ => Box::new(TextDecoder(Columns::new(&self.shape))),
         }
     }
 
@@ -153,7 +119,12 @@ impl SourceFactory for FileSource {
             _ => {
                 let mut input = Input::new(file, self.framing(), self.size);
                 input.seek(self.data.0, self.data.1);
-                Ok(Box::new(LineSource::new(path, input, self.decoder(), self.lateness)))
+                Ok(Box::new(LineSource::new(
+                    path,
+                    input,
+                    decoder(self.format, &self.shape),
+                    self.lateness,
+                )))
             }
         }
     }
@@ -182,43 +153,6 @@ fn find_parquet(file: Arc<dyn DiskRead>, size: u64) -> Result<Found, String> {
     let shape = Shape { fields: plain_fields(&batches.schema()), time: None };
     let total = Some(batches.records());
     Ok(Found { shape, data: (0, 0), total, open: false, empty: false })
-}
-
-/// What the sample has shown, by format.
-enum Sample {
-    Text,
-    Json(Guesses),
-    Csv(Vec<String>, Guesses),
-    Influx(InfluxGuesses),
-}
-
-impl Sample {
-    fn add(&mut self, record: &[u8]) -> Result<(), String> {
-        let overflowed = match self {
-            Self::Text => false,
-            Self::Json(guesses) => {
-                json::guess_line(record, guesses);
-                guesses.overflowed()
-            }
-            Self::Csv(names, guesses) => {
-                csv::guess_line(record, names, guesses);
-                guesses.overflowed()
-            }
-            Self::Influx(guesses) => {
-                guesses.add_line(record);
-                guesses.overflowed()
-            }
-        };
-        if overflowed { Err(format!("it has more than {COLUMNS_MAX} columns")) } else { Ok(()) }
-    }
-
-    fn shape(self) -> Shape {
-        match self {
-            Self::Text => text::shape(),
-            Self::Json(guesses) | Self::Csv(_, guesses) => guesses.shape(),
-            Self::Influx(guesses) => guesses.shape(),
-        }
-    }
 }
 
 fn find_lines(
@@ -273,73 +207,6 @@ fn read_header(input: &mut Input) -> Result<Vec<String>, String> {
             return Ok(names);
         }
     }
-}
-
-/// Gives columns the types that the job names.
-fn apply_schema(
-    path: &Path,
-    spec: &FileSourceSpec,
-    found: &mut Found,
-) -> Result<(), ConnectorError> {
-    for (name, type_name) in &spec.schema {
-        let data_type = column_type::parse(type_name).map_err(|nearest| {
-            let hint =
-                nearest.as_ref().map_or(String::new(), |it| format!("; did you mean `{it}`?"));
-            let expected = column_type::TYPE_NAMES.to_owned();
-            let message = format!(
-                "`{type_name}`, the type of column `{name}`, is no type{hint} Types are {expected}"
-            );
-            let (field, place) = (name.clone(), SchemaPlace::Type);
-            let kind = ConnectorErrorKind::Schema { place, field, expected, nearest };
-            ConnectorError { kind, message }
-        })?;
-        let fields = &mut found.shape.fields;
-        match fields.iter().position(|field| field.name() == name) {
-            Some(index) => fields[index] = Field::new(name, data_type, true),
-            None if found.open => fields.push(Field::new(name, data_type, true)),
-            None => {
-                let columns = fields.iter().map(|field| field.name().as_str());
-                return Err(ConnectorError::no_column(path, SchemaPlace::Column, name, columns));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Makes the column that the job names event time.
-fn apply_time(
-    path: &Path,
-    format: Format,
-    time: &TimeSpec,
-    found: &mut Found,
-) -> Result<(), ConnectorError> {
-    let fields = &mut found.shape.fields;
-    if found.open && found.empty && fields.iter().all(|field| *field.name() != time.field) {
-        fields.push(Field::new(&time.field, moment_type(), true));
-    }
-    let Some(index) = fields.iter().position(|field| *field.name() == time.field) else {
-        let columns = fields.iter().map(|field| field.name().as_str());
-        return Err(ConnectorError::no_column(path, SchemaPlace::Time, &time.field, columns));
-    };
-    let data_type = fields[index].data_type();
-    let fits = match format {
-        Format::Arrow | Format::Parquet => batch_source::can_be_time(data_type),
-        _ => !matches!(data_type, DataType::Boolean | DataType::List(_) | DataType::Struct(_)),
-    };
-    if !fits {
-        let expected = "a column of times: ISO 8601 text, or epoch milliseconds".to_owned();
-        let name = &time.field;
-        let message = format!(
-            "column `{name}` of `{}` cannot be event time; it takes {expected}",
-            path.display()
-        );
-        let (field, place) = (name.clone(), SchemaPlace::Time);
-        let kind = ConnectorErrorKind::Schema { place, field, expected, nearest: None };
-        return Err(ConnectorError { kind, message });
-    }
-    fields[index] = batch_source::time_field(&fields[index]);
-    found.shape.time = Some(index);
-    Ok(())
 }
 
 #[cfg(test)]

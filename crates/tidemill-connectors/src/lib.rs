@@ -19,6 +19,7 @@ mod columns;
 mod csv;
 mod error;
 mod file_source;
+mod found;
 mod frame;
 mod guess;
 mod influx;

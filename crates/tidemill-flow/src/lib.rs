@@ -38,4 +38,4 @@ pub use partition::Partition;
 pub use progress::{Progress, SinkProgress, SourceProgress, StageProgress};
 pub use rows::{Rows, RowsPool};
 pub use sink::{Sink, SinkError};
-pub use source::{Position, Read, ReadRequest, Source, SourceError, SourceFactory};
+pub use source::{Position, Read, ReadRequest, Source, SourceError, SourceFactory, SourceWaker};

@@ -4,6 +4,7 @@ use crate::block::Payload;
 use crate::operator::DeadLetter;
 use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use tidemill_types::{Cycle, Micros};
 
 /// A place in a source: a byte offset, a record number, whatever the source counts. Only the
@@ -76,14 +77,19 @@ pub enum Read {
         bytes: usize,
     },
     /// Nothing now; ask again when there may be more: at that moment, or when the source's
-    /// waker was called.
+    /// [`SourceWaker`] was called.
     Idle {
-        /// When to ask again, as a time of the environment's monotonic clock, in microseconds.
+        /// When to ask again, as a time of the environment's monotonic clock, in microseconds;
+        /// [`u64::MAX`] if only the waker can tell. None: in a millisecond.
         until: Option<u64>,
     },
     /// Nothing more, ever.
     End,
 }
+
+/// Tells the engine that a source has something to read again. It may be called from any thread,
+/// any number of times, also when nothing waits for it.
+pub type SourceWaker = Arc<dyn Fn() + Send + Sync>;
 
 /// One slice of a source. It reads; the engine cuts what it reads into cycles.
 pub trait Source: Send {
@@ -99,6 +105,12 @@ pub trait Source: Send {
 
     /// Where the source stands: after every record read so far.
     fn position(&self) -> Position;
+
+    /// Takes the waker that counts from now on; called before the first read, and again when
+    /// another thread takes the slice over. A source that has none is asked by the clock.
+    fn wake_by(&mut self, waker: SourceWaker) {
+        drop(waker);
+    }
 
     /// The watermark after the records read so far; [`Micros::MIN`] if there is no event time.
     fn watermark(&self) -> Micros;

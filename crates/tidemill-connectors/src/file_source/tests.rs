@@ -1,6 +1,10 @@
 //! Files in, batches and dead letters out.
 
 use super::*;
+use crate::column_type::moment_type;
+use crate::error::{ConnectorErrorKind, SchemaPlace};
+use arrow_schema::DataType;
+use tidemill_flow::TIME_COLUMN;
 use arrow_array::{
     RecordBatch,
     cast::AsArray,

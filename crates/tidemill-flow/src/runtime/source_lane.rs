@@ -42,6 +42,8 @@ pub(crate) struct SourceLane {
     last_row_us: u64,
     last_cut_us: u64,
     idle: bool,
+    /// The layout whose lane the source wakes.
+    wakes: Option<u64>,
 }
 
 /// A cycle that has been begun and not cut.
@@ -78,6 +80,7 @@ impl SourceLane {
             last_row_us: 0,
             last_cut_us: 0,
             idle: false,
+            wakes: None,
         }
     }
 
@@ -86,6 +89,15 @@ impl SourceLane {
     /// # Errors
     /// The source's.
     pub(crate) fn run(&mut self, job: &Arc<Job>, lane: &Arc<Lane>) -> Result<After, JobError> {
+        if self.wakes != Some(lane.layout) {
+            self.wakes = Some(lane.layout);
+            let (job, lane) = (Arc::downgrade(job), Arc::downgrade(lane));
+            self.source.wake_by(Arc::new(move || {
+                if let (Some(job), Some(lane)) = (job.upgrade(), lane.upgrade()) {
+                    job.poke(&lane);
+                }
+            }));
+        }
         let cycle = lane.state.lock().expect("no panic while held").source_next;
         let start_us = job.now_us();
         let after = self.run_cycle(job, lane, cycle)?;

@@ -1,0 +1,179 @@
+//! The columns of records: guessed from a sample, then made to fit what the job says.
+//!
+//! ```text
+//! records ─▶ Sample ─▶ Found: names, types ─▶ schema of the job ─▶ event time ─▶ Shape
+//! ```
+
+use crate::batch_source;
+use crate::column_type::{self, moment_type};
+use crate::columns::{COLUMNS_MAX, Columns, Shape};
+use crate::csv::{self, CsvDecoder};
+use crate::error::{ConnectorError, ConnectorErrorKind, SchemaPlace};
+use crate::guess::Guesses;
+use crate::influx::{InfluxDecoder, InfluxGuesses};
+use crate::json::{self, JsonDecoder};
+use crate::line_source::Decode;
+use crate::text::{self, TextDecoder};
+use arrow_schema::{DataType, Field};
+use tidemill_flow::TIME_COLUMN;
+use tidemill_types::job::{Format, Named, TimeSpec};
+
+/// Records that decide the types of columns, if the job does not say how many.
+pub(crate) const SAMPLE_RECORDS: usize = 10_000;
+/// Most bytes that are looked at for that.
+pub(crate) const SAMPLE_BYTES_MAX: u64 = 64 << 20;
+
+/// What was found in the first records.
+pub(crate) struct Found {
+    /// Columns and their types.
+    pub(crate) shape: Shape,
+    /// A file: where its records begin, and the number of that line.
+    pub(crate) data: (u64, u64),
+    /// How much there is to read, if that is known.
+    pub(crate) total: Option<u64>,
+    /// Whether records may have columns that the head did not show.
+    pub(crate) open: bool,
+    /// Whether there was no record to look at.
+    pub(crate) empty: bool,
+}
+
+impl Found {
+    /// Gives columns the types that the job names, and finds event time. `subject` is what has the
+    /// columns, for messages.
+    ///
+    /// # Errors
+    /// There is no such column or type, or it cannot be event time.
+    pub(crate) fn apply(
+        &mut self,
+        subject: &str,
+        format: Format,
+        schema: &Named<String>,
+        time: Option<&TimeSpec>,
+    ) -> Result<(), ConnectorError> {
+        apply_schema(subject, schema, self)?;
+        if let Some(time) = time {
+            apply_time(subject, format, time, self)?;
+        }
+        if self.shape.fields.iter().any(|field| field.name() == TIME_COLUMN) {
+            let message = format!(
+                "`{subject}` cannot be read: it has a column `{TIME_COLUMN}`, a name that is reserved"
+            );
+            return Err(ConnectorError { kind: ConnectorErrorKind::Unreadable, message });
+        }
+        Ok(())
+    }
+}
+
+/// A decoder of single records in a format, but for those that come in batches.
+pub(crate) fn decoder(format: Format, shape: &Shape) -> Box<dyn Decode> {
+    match format {
+        Format::Csv => Box::new(CsvDecoder::new(shape)),
+        Format::Json => Box::new(JsonDecoder::new(shape)),
+        Format::Influx => Box::new(InfluxDecoder::new(shape)),
+        _ => Box::new(TextDecoder(Columns::new(shape))),
+    }
+}
+
+/// What the sample has shown, by format.
+pub(crate) enum Sample {
+    Text,
+    Json(Guesses),
+    Csv(Vec<String>, Guesses),
+    Influx(InfluxGuesses),
+}
+
+impl Sample {
+    /// Takes a record of the sample.
+    pub(crate) fn add(&mut self, record: &[u8]) -> Result<(), String> {
+        let overflowed = match self {
+            Self::Text => false,
+            Self::Json(guesses) => {
+                json::guess_line(record, guesses);
+                guesses.overflowed()
+            }
+            Self::Csv(names, guesses) => {
+                csv::guess_line(record, names, guesses);
+                guesses.overflowed()
+            }
+            Self::Influx(guesses) => {
+                guesses.add_line(record);
+                guesses.overflowed()
+            }
+        };
+        if overflowed { Err(format!("it has more than {COLUMNS_MAX} columns")) } else { Ok(()) }
+    }
+
+    /// The columns that were seen.
+    pub(crate) fn shape(self) -> Shape {
+        match self {
+            Self::Text => text::shape(),
+            Self::Json(guesses) | Self::Csv(_, guesses) => guesses.shape(),
+            Self::Influx(guesses) => guesses.shape(),
+        }
+    }
+}
+
+/// Gives columns the types that the job names.
+fn apply_schema(
+    subject: &str,
+    schema: &Named<String>,
+    found: &mut Found,
+) -> Result<(), ConnectorError> {
+    for (name, type_name) in schema {
+        let data_type = column_type::parse(type_name).map_err(|nearest| {
+            let hint =
+                nearest.as_ref().map_or(String::new(), |it| format!("; did you mean `{it}`?"));
+            let expected = column_type::TYPE_NAMES.to_owned();
+            let message = format!(
+                "`{type_name}`, the type of column `{name}`, is no type{hint} Types are {expected}"
+            );
+            let (field, place) = (name.clone(), SchemaPlace::Type);
+            let kind = ConnectorErrorKind::Schema { place, field, expected, nearest };
+            ConnectorError { kind, message }
+        })?;
+        let fields = &mut found.shape.fields;
+        match fields.iter().position(|field| field.name() == name) {
+            Some(index) => fields[index] = Field::new(name, data_type, true),
+            None if found.open => fields.push(Field::new(name, data_type, true)),
+            None => {
+                let columns = fields.iter().map(|field| field.name().as_str());
+                return Err(ConnectorError::no_column(subject, SchemaPlace::Column, name, columns));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes the column that the job names event time.
+fn apply_time(
+    subject: &str,
+    format: Format,
+    time: &TimeSpec,
+    found: &mut Found,
+) -> Result<(), ConnectorError> {
+    let fields = &mut found.shape.fields;
+    if found.open && found.empty && fields.iter().all(|field| *field.name() != time.field) {
+        fields.push(Field::new(&time.field, moment_type(), true));
+    }
+    let Some(index) = fields.iter().position(|field| *field.name() == time.field) else {
+        let columns = fields.iter().map(|field| field.name().as_str());
+        return Err(ConnectorError::no_column(subject, SchemaPlace::Time, &time.field, columns));
+    };
+    let data_type = fields[index].data_type();
+    let fits = match format {
+        Format::Arrow | Format::Parquet => batch_source::can_be_time(data_type),
+        _ => !matches!(data_type, DataType::Boolean | DataType::List(_) | DataType::Struct(_)),
+    };
+    if !fits {
+        let expected = "a column of times: ISO 8601 text, or epoch milliseconds".to_owned();
+        let name = &time.field;
+        let message =
+            format!("column `{name}` of `{subject}` cannot be event time; it takes {expected}");
+        let (field, place) = (name.clone(), SchemaPlace::Time);
+        let kind = ConnectorErrorKind::Schema { place, field, expected, nearest: None };
+        return Err(ConnectorError { kind, message });
+    }
+    fields[index] = batch_source::time_field(&fields[index]);
+    found.shape.time = Some(index);
+    Ok(())
+}
