@@ -105,6 +105,12 @@ impl Log {
         })))
     }
 
+    /// The settings it was opened with.
+    #[must_use]
+    pub fn options(&self) -> &LogOptions {
+        &self.0.shared.options
+    }
+
     /// What opening found that someone should look at.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
