@@ -101,6 +101,19 @@ pub trait PlacedFile: DiskRead {
     fn sync(&self) -> io::Result<()>;
 }
 
+/// The file system that a folder is on, opened to be synced as a whole.
+pub trait FileSystem: Send + Sync {
+    /// Makes all that was written to any of its files before this call survive a power cut, and
+    /// all names with it. Other users' files are synced too: it takes as long as that takes.
+    ///
+    /// # Errors
+    /// The disk's, of whatever file: an error is told once for each handle, from when it was
+    /// opened. After one nothing is known about any file that was written and not synced by
+    /// itself since, and this handle must not be used again: it has told of an error that may
+    /// concern files of which nobody asked yet.
+    fn sync(&self) -> io::Result<()>;
+}
+
 /// A folder's lock: it is held until this is dropped or the process ends.
 pub trait DiskLock: Send + Sync {}
 
@@ -141,6 +154,12 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// The disk's; the folder must be there.
     fn open_placed(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>>;
+    /// The file system of a folder. Files that are to be synced through it must be written after
+    /// this call.
+    ///
+    /// # Errors
+    /// The disk's; [`io::ErrorKind::Unsupported`] where such a sync does not tell of errors.
+    fn file_system(&self, folder: &Path) -> io::Result<Arc<dyn FileSystem>>;
     /// Takes the lock that a file stands for; the file is made if it is not there.
     ///
     /// # Errors

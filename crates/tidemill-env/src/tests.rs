@@ -172,6 +172,12 @@ fn placed_contract(disk: &dyn Disk, folder: &Path) {
     file.sync().unwrap();
     assert_eq!(disk.read(&path).unwrap(), b"\0\0\0a");
 
+    let whole = disk.file_system(folder).unwrap();
+    again.write_at(0, b"synced").unwrap();
+    whole.sync().unwrap();
+    assert_eq!(disk.read(&path).unwrap(), b"synced");
+    assert!(disk.file_system(&folder.join("none")).is_err());
+
     let lock = disk.lock(&folder.join("lock")).unwrap();
     let second = disk.lock(&folder.join("lock")).err().expect("held");
     assert_eq!(second.kind(), io::ErrorKind::WouldBlock);
@@ -240,4 +246,51 @@ fn a_full_disk_has_room_again_when_something_goes() {
     disk.remove(Path::new("other")).unwrap();
     file.reserve(512).unwrap();
     assert_eq!(disk.used(), 512);
+}
+
+#[test]
+fn one_sync_makes_all_files_and_names_durable() {
+    let disk = SimDisk::new(1);
+    let whole = disk.file_system(Path::new("")).unwrap();
+    let write = |name: &str, byte| {
+        disk.open_placed(Path::new(name)).unwrap().write_at(0, &[byte; 700]).unwrap();
+    };
+    write("a", 1);
+    write("b", 2);
+    whole.sync().unwrap();
+    write("c", 3);
+    disk.power_cut();
+    assert_eq!(disk.read(Path::new("a")).unwrap(), [1; 700]);
+    assert_eq!(disk.read(Path::new("b")).unwrap(), [2; 700]);
+    assert!(!disk.exists(Path::new("c")).unwrap());
+    assert!(whole.sync().is_err(), "the process that opened it is dead");
+}
+
+#[test]
+fn a_failed_sync_of_all_files_is_told_again_by_those_that_lost_something() {
+    let mut told = 0;
+    for seed in 0..32 {
+        let disk = SimDisk::new(seed);
+        let whole = disk.file_system(Path::new("")).unwrap();
+        let files: Vec<_> = ["a", "b", "c"]
+            .iter()
+            .map(|name| {
+                let file = disk.open_placed(Path::new(name)).unwrap();
+                file.write_at(0, &[7; 512]).unwrap();
+                (name, file)
+            })
+            .collect();
+        disk.sync_dir(Path::new("")).unwrap();
+        disk.fail_sync_after(0);
+        assert!(whole.sync().is_err());
+        let outcomes: Vec<_> = files.iter().map(|(name, file)| (name, file.sync())).collect();
+        assert!(files.iter().all(|(_, file)| file.sync().is_ok()), "told once");
+        disk.power_cut();
+        for (name, outcome) in outcomes {
+            let kept = disk.read(Path::new(name)).unwrap() == [7; 512];
+            assert_eq!(outcome.is_ok(), kept, "{name}: an error for what is lost, and no other");
+            told += usize::from(!kept);
+        }
+    }
+    assert!((10..90).contains(&told), "{told}");
 }

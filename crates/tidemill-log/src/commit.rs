@@ -7,15 +7,25 @@
 //! ```
 //!
 //! A segment is in the queue once and with one thread at a time; what is appended during a sync
-//! shares the next one. Invariant: a file whose sync failed is not synced again.
+//! shares the next one. When many segments wait, one sync of the file system serves them all
+//! (`together`). Invariant: a file whose sync failed is not synced again.
 
-use crate::{options::Fsync, segment::Segment, shared::Shared, streamlet::Streamlet};
+use crate::{
+    options::Fsync,
+    segment::{Segment, SyncJob},
+    shared::Shared,
+    streamlet::Streamlet,
+};
 use std::{
     collections::VecDeque,
     io,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+
+mod together;
+
+pub(crate) use together::Together;
 
 /// A segment with something to sync, and whose it is.
 pub(crate) type Work = (Arc<Streamlet>, Arc<Segment>);
@@ -72,17 +82,27 @@ impl Committer {
         all
     }
 
-    /// The next segment to sync; none when the log is closed and nothing is left.
-    fn next(&self, shared: &Shared) -> Option<Work> {
+    /// The next segments to sync: one, or many that are better synced together. None when the log
+    /// is closed and nothing is left.
+    fn next(&self, shared: &Shared) -> Option<Vec<Work>> {
         let mut queue = self.queue();
         loop {
+            let count = queue.now.len();
+            if count > 1 && shared.together.is_better_for(count) {
+                return Some(queue.now.drain(..).collect());
+            }
             if let Some(work) = queue.now.pop_front() {
-                return Some(work);
+                return Some(vec![work]);
             }
             let now = shared.world.clock.monotonic_micros();
-            let due = queue.later.iter().position(|(due, _)| *due <= now || queue.closed);
-            if let Some((_, work)) = due.and_then(|at| queue.later.remove(at)) {
-                return Some(work);
+            let closed = queue.closed;
+            let due = |it: &(u64, Work)| it.0 <= now || closed;
+            if queue.later.iter().any(due) {
+                let (ready, later) = std::mem::take(&mut queue.later).into_iter().partition(due);
+                queue.later = later;
+                let ready: VecDeque<_> = ready;
+                queue.now = ready.into_iter().map(|(_, work)| work).collect();
+                continue;
             }
             if queue.closed {
                 return None;
@@ -99,40 +119,96 @@ impl Committer {
 
 /// What a sync thread does until the log is closed.
 pub(crate) fn run(shared: &Shared) {
-    while let Some((streamlet, segment)) = shared.committer.next(shared) {
-        sync(shared, &streamlet, &segment);
+    while let Some(round) = shared.committer.next(shared) {
+        sync(shared, round);
     }
 }
 
-/// Syncs one segment, lets its chunks land, and says so in its mark.
-pub(crate) fn sync(shared: &Shared, streamlet: &Arc<Streamlet>, segment: &Arc<Segment>) {
-    if streamlet.is_failed() || segment.is_retired() {
-        return;
+/// Syncs all these segments, together if that is better.
+pub(crate) fn sync(shared: &Shared, round: Vec<Work>) {
+    let round: Vec<Work> = round
+        .into_iter()
+        .filter(|(streamlet, segment)| !streamlet.is_failed() && !segment.is_retired())
+        .collect();
+    if round.len() > 1 && shared.together.is_better_for(round.len()) {
+        sync_together(shared, round);
+    } else {
+        round.into_iter().for_each(|work| sync_one(shared, work));
     }
-    let disk = &*shared.world.disk;
-    let outcome = segment.begin_sync(disk).and_then(|job| {
-        job.file.sync()?;
-        if !job.name_durable {
-            shared.sync_names(streamlet.folder())?;
-        }
-        Ok(job)
-    });
-    let job = match outcome {
-        Ok(job) => job,
-        // Its stream was deleted meanwhile.
-        Err(error) if error.kind() == io::ErrorKind::NotFound && segment.is_retired() => return,
-        Err(error) => {
-            let path = segment.path.display();
-            streamlet.fail(&format!("sync of {path} failed: {error}"));
-            return;
-        }
+}
+
+fn sync_one(shared: &Shared, work: Work) {
+    match work.1.begin_sync(&*shared.world.disk) {
+        Ok(job) => sync_alone(shared, work, &job),
+        Err(error) => refused(&work.0, &work.1, &error),
+    }
+}
+
+fn sync_alone(shared: &Shared, (streamlet, segment): Work, job: &SyncJob) {
+    let began_us = shared.world.clock.monotonic_micros();
+    let names = |()| {
+        if job.name_durable { Ok(()) } else { shared.sync_names(streamlet.folder()) }
     };
-    let synced = segment.end_sync(&job);
+    match job.file.sync().and_then(names) {
+        Ok(()) => {
+            shared.together.one_took(shared.world.clock.monotonic_micros() - began_us);
+            land(shared, streamlet, segment, job);
+        }
+        Err(error) => refused(&streamlet, &segment, &error),
+    }
+}
+
+/// One sync of the file system for all. If it fails, all of them have failed: which file it was
+/// about is not said.
+fn sync_together(shared: &Shared, round: Vec<Work>) {
+    let disk = &*shared.world.disk;
+    let began_us = shared.world.clock.monotonic_micros();
+    let mut jobs: Vec<(Work, SyncJob)> = Vec::with_capacity(round.len());
+    for work in round {
+        match work.1.begin_sync(disk) {
+            Ok(job) => jobs.push((work, job)),
+            Err(error) => refused(&work.0, &work.1, &error),
+        }
+    }
+    // The sync of the last file by itself is for file systems that write all and leave what is in
+    // the drive's own cache there; that of a file never does.
+    let last = jobs.last().map(|(_, job)| Arc::clone(&job.file));
+    let Some(outcome) = shared.together.sync() else {
+        jobs.into_iter().for_each(|(work, job)| sync_alone(shared, work, &job));
+        return;
+    };
+    match outcome.and_then(|()| last.map_or(Ok(()), |file| file.sync())) {
+        Ok(()) => {
+            shared.together.all_took(shared.world.clock.monotonic_micros() - began_us);
+            for ((streamlet, segment), job) in jobs {
+                land(shared, streamlet, segment, &job);
+            }
+        }
+        Err(error) => {
+            for ((streamlet, segment), _) in jobs {
+                refused(&streamlet, &segment, &error);
+            }
+        }
+    }
+}
+
+/// A sync failed: so has the streamlet, unless it is no longer there.
+fn refused(streamlet: &Streamlet, segment: &Segment, error: &io::Error) {
+    let deleted = error.kind() == io::ErrorKind::NotFound && segment.is_retired();
+    if !deleted {
+        streamlet.fail(&format!("sync of {} failed: {error}", segment.path.display()));
+    }
+}
+
+/// A sync has covered a segment: lets its chunks land, and says so in its mark.
+fn land(shared: &Shared, streamlet: Arc<Streamlet>, segment: Arc<Segment>, job: &SyncJob) {
+    let synced = segment.end_sync(job);
     streamlet.land(synced.landed);
     streamlet.update_floor();
     if synced.again {
-        let work = (Arc::clone(streamlet), Arc::clone(segment));
-        match streamlet.fsync() {
+        let fsync = streamlet.fsync();
+        let work = (streamlet, segment);
+        match fsync {
             Fsync::Every(span) => shared.sync_after(span, work),
             Fsync::Always | Fsync::Os => shared.committer.push(work),
         }

@@ -271,9 +271,7 @@ impl Log {
             if work.is_empty() {
                 return;
             }
-            work.iter().for_each(|(streamlet, segment)| {
-                commit::sync(&self.0.shared, streamlet, segment);
-            });
+            commit::sync(&self.0.shared, work);
         }
     }
 

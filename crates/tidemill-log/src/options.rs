@@ -31,6 +31,10 @@ pub struct LogOptions {
     /// Threads that sync files. Default 2. With 0 the log has no threads, and whoever owns it
     /// calls [`crate::Log::sync`]: for tests and simulations.
     pub sync_threads: usize,
+    /// From so many segments on that wait for a sync, they are synced by one call for the whole
+    /// file system, if that is faster. It writes what other programs left unsynced on it, too.
+    /// Default 4; 0: never.
+    pub sync_together_min: usize,
     /// Appended bytes kept in memory for readers, over all streams. Default 256 MiB.
     pub memory_bytes: ByteSize,
     /// How much a reader of older data reads at once. Default 256 KiB.
@@ -48,6 +52,7 @@ impl Default for LogOptions {
         Self {
             fsync: Fsync::Always,
             sync_threads: 2,
+            sync_together_min: 4,
             memory_bytes: ByteSize(256 << 20),
             read_ahead_bytes: ByteSize(256 << 10),
             recycled_bytes: ByteSize(256 << 20),

@@ -277,6 +277,8 @@ impl Segment {
         let mut state = self.state();
         state.commit = Commit::Syncing;
         if state.doubtful {
+            // It may still have to tell of that failure. What is in doubt is written after this.
+            let _of_an_earlier_life = file.sync();
             rewrite(&*file, 0, DATA_START)?;
             rewrite(&*file, state.durable, state.written)?;
             state.doubtful = false;

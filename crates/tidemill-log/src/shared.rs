@@ -4,7 +4,7 @@
 //! Invariant: a file is used again only after its old name is durably gone.
 
 use crate::{
-    commit::{Committer, Work},
+    commit::{Committer, Together, Work},
     error::LogError,
     format::SegmentHead,
     ids::SegmentKey,
@@ -35,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) options: LogOptions,
     pub(crate) memory: Memory,
     pub(crate) committer: Committer,
+    pub(crate) together: Together,
     pool_folder: PathBuf,
     pool: Mutex<Pool>,
     /// The next segment's epoch. Its upper half is the log's life, so it never repeats.
@@ -57,11 +58,20 @@ impl Shared {
         life: u32,
     ) -> Result<Self, LogError> {
         let memory = Memory::new(options.memory_bytes.0);
+        // Opened before anything is written, so that it tells of every error since.
+        let file_system = match world.disk.file_system(&pool_folder) {
+            Ok(file_system) => Some(file_system),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => None,
+            Err(error) => return Err(at(&pool_folder)(error)),
+        };
+        let (min, threads) = (options.sync_together_min, options.sync_threads);
+        let together = Together::new(file_system, min, threads);
         let shared = Self {
             world,
             options,
             memory,
             committer: Committer::default(),
+            together,
             pool_folder,
             pool: Mutex::default(),
             epoch: AtomicU64::new(u64::from(life) << 32),

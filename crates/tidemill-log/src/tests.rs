@@ -16,7 +16,12 @@ const FOLDER: &str = "/log";
 
 /// Without threads: the test says when to sync.
 fn by_hand() -> LogOptions {
-    LogOptions { sync_threads: 0, read_ahead_bytes: ByteSize(8192), ..LogOptions::default() }
+    LogOptions {
+        sync_threads: 0,
+        sync_together_min: 2,
+        read_ahead_bytes: ByteSize(8192),
+        ..LogOptions::default()
+    }
 }
 
 fn open(sim: &SimWorld) -> Log {

@@ -9,10 +9,11 @@
 //! - A power cut keeps of unsynced bytes nothing, a part, or their length but not their content:
 //!   whatever a real file system may leave. Which one, the seed decides.
 //! - A failed sync is mean, as a real one is: what it should have made durable never will be,
-//!   even if a later sync succeeds, unless it is written again.
+//!   even if a later sync succeeds, unless it is written again. One of the whole file system that
+//!   fails does that to some of the files, and each of them fails its own next sync, once.
 //! - After a power cut, handles from before are dead: their process is.
 
-use crate::{Disk, DiskFile, DiskLock, DiskRead, PlacedFile, Random};
+use crate::{Disk, DiskFile, DiskLock, DiskRead, FileSystem, PlacedFile, Random};
 
 mod placed;
 
@@ -31,6 +32,8 @@ struct FileData {
     placed: bool,
     /// Sectors that a failed sync gave up.
     dropped: BTreeSet<usize>,
+    /// A sync of the whole file system failed because of this file: its own next one fails too.
+    untold: bool,
 }
 
 type Names = BTreeMap<PathBuf, u64>;
@@ -245,6 +248,14 @@ impl Disk for SimDisk {
 
     fn open_placed(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
         self.place(path)
+    }
+
+    fn file_system(&self, folder: &Path) -> io::Result<Arc<dyn FileSystem>> {
+        let state = self.state();
+        if !state.folders.contains(folder) {
+            return Err(not_found(folder));
+        }
+        Ok(Arc::new(self.handle(&state, u64::MAX)))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {

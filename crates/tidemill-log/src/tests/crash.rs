@@ -108,6 +108,7 @@ fn reopen(sim: &SimWorld) -> (Log, Arc<Streamlet>) {
     (log, streamlet)
 }
 
+/// With two groups, of which both may wait for one sync.
 fn run(seed: u64, fsync: Fsync, steps: &[Step]) {
     let sim = World::simulated(seed);
     let spec = StreamSpec { fsync: Some(fsync), active_groups: 2, ..spec() };
@@ -239,6 +240,66 @@ fn row_15_a_failed_sync_is_an_error_for_producers_and_the_file_is_never_called_g
     sim.disk.power_cut();
     let (_log, streamlet) = reopened(&sim);
     assert_eq!(values(&streamlet)[..found.len()], found[..]);
+}
+
+#[test]
+fn row_15_a_failed_sync_of_many_files_fails_all_that_waited_and_asks_the_others_one_by_one() {
+    let mut fine = 0;
+    for seed in 0..32 {
+        let sim = World::simulated(seed);
+        let log = open(&sim);
+        let stream = log.create("s", StreamSpec { streamlets: 6, ..spec() }).unwrap();
+        let idle = log.create("os", StreamSpec { fsync: Some(Fsync::Os), ..spec() }).unwrap();
+        let idle = idle.streamlet(0).unwrap();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let append = |streamlet: &Arc<Streamlet>, text: &[u8]| {
+            let (told, index) = (Arc::clone(&told), streamlet.index());
+            let note = move |it: Result<(), AppendError>| {
+                told.lock().unwrap().push((index, it.is_ok()));
+            };
+            put(streamlet, text).unwrap().on_durable(Box::new(note));
+        };
+        stream.streamlets().iter().for_each(|it| append(it, b"good"));
+        let operations = sim.disk.operations();
+        log.sync();
+        // Six marks, one sync for all, and one of a file for the sake of the drive.
+        assert_eq!(sim.disk.operations(), operations + 8);
+        assert_eq!(std::mem::take(&mut *told.lock().unwrap()).len(), 6);
+        stream.streamlets()[..4].iter().for_each(|it| append(it, b"lost"));
+        put(&idle, &[1; 40_000]).unwrap().on_durable(Box::new(|it| it.unwrap()));
+        sim.disk.fail_sync_after(0);
+        log.sync();
+        let wanted: Vec<_> = (0..4).map(|index| (index, false)).collect();
+        assert_eq!(std::mem::take(&mut *told.lock().unwrap()), wanted);
+        stream.streamlets()[4..].iter().for_each(|it| append(it, b"later"));
+        log.sync();
+        // Their marks were not synced then: one that was lost is told.
+        let told = told.lock().unwrap().clone();
+        assert_eq!((told.len(), told[0].0, told[1].0), (2, 4, 5));
+        fine += told.iter().filter(|it| it.1).count();
+        for streamlet in &stream.streamlets()[..4] {
+            assert_eq!(values(streamlet), [b"good"]);
+            assert!(put(streamlet, b"x").is_err());
+        }
+        // One that nobody had asked about then: when its segment is full, what it lost is told.
+        for _ in 0..2 {
+            let _full = put(&idle, &[2; 40_000]);
+        }
+        log.sync();
+        let failed = idle.failure().is_some();
+        sim.disk.power_cut();
+        let log = open(&sim);
+        let left = values(&log.get("os").unwrap().streamlet(0).unwrap());
+        assert!(failed || left.starts_with(&[vec![1; 40_000]]), "a full segment is durable");
+        let stream = log.get("s").unwrap();
+        for streamlet in stream.streamlets() {
+            let left = values(&streamlet);
+            assert_eq!(left[0], b"good");
+            let durable = told.contains(&(streamlet.index(), true));
+            assert!(!durable || left[1] == b"later");
+        }
+    }
+    assert!(fine > 10, "{fine}");
 }
 
 #[test]

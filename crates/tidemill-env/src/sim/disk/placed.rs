@@ -4,7 +4,7 @@
 //! the old bytes or the new ones; sectors are independent of each other.
 
 use super::{FileData, SimDisk, SimFile, State, is_the_one};
-use crate::{DiskLock, PlacedFile, Random};
+use crate::{DiskLock, FileSystem, PlacedFile, Random};
 use std::{
     io,
     path::{Path, PathBuf},
@@ -60,6 +60,7 @@ pub(super) fn lose(file: &mut FileData, random: &mut Random) {
         file.durable.resize(file.data.len(), 0);
     }
     file.dropped.clear();
+    file.untold = false;
     file.data.clone_from(&file.durable);
 }
 
@@ -171,24 +172,55 @@ impl State {
     }
 }
 
+/// A sync of one file succeeded.
+fn synced(file: &mut FileData) {
+    if file.dropped.is_empty() {
+        file.durable.clone_from(&file.data);
+        return;
+    }
+    file.durable.resize(file.data.len(), 0);
+    let written = unsynced(file).into_iter().filter(|it| !file.dropped.contains(it));
+    written.collect::<Vec<_>>().into_iter().for_each(|it| keep(file, it));
+}
+
+/// A sync of one file failed: what it should have made durable never will be.
+fn gave_up(file: &mut FileData) {
+    let lost = unsynced(file);
+    file.dropped.extend(lost);
+}
+
 impl SimFile {
     pub(super) fn sync_file(&self) -> io::Result<()> {
         let mut state = self.live()?;
-        let outcome = state.operate().and_then(|()| state.sync_fails());
+        let mut outcome = state.operate().and_then(|()| state.sync_fails());
         let file = state.files.entry(self.file).or_default();
-        if outcome.is_err() {
-            let lost = unsynced(file);
-            file.dropped.extend(lost);
-            return outcome;
+        if std::mem::take(&mut file.untold) {
+            outcome = Err(io::Error::other("a sync of the whole file system failed before"));
         }
-        if file.dropped.is_empty() {
-            file.durable.clone_from(&file.data);
-            return Ok(());
+        match outcome {
+            Ok(()) => synced(file),
+            Err(_) => gave_up(file),
         }
-        file.durable.resize(file.data.len(), 0);
-        let written = unsynced(file).into_iter().filter(|it| !file.dropped.contains(it));
-        written.collect::<Vec<_>>().into_iter().for_each(|it| keep(file, it));
-        Ok(())
+        outcome
+    }
+}
+
+impl FileSystem for SimFile {
+    fn sync(&self) -> io::Result<()> {
+        let state = &mut *self.live()?;
+        let outcome = state.operate().and_then(|()| state.sync_fails());
+        for file in state.files.values_mut() {
+            if outcome.is_err() && state.random.below(2) == 0 {
+                file.untold |= !unsynced(file).is_empty();
+                gave_up(file);
+            } else {
+                synced(file);
+            }
+        }
+        if outcome.is_ok() {
+            state.names_durable.clone_from(&state.names);
+        }
+        outcome
     }
 }
 
