@@ -28,20 +28,26 @@ const BEFORE_LENGTH: usize = 12;
 const CRC_FROM: usize = 21;
 /// The fewest bytes a record can have: its length, attributes, two deltas, key, value, headers.
 const RECORD_BYTES_MIN: u64 = 7;
+/// The flag of an append's timestamps in the attributes.
+const LOG_APPEND_TIME: i16 = 0x08;
+/// The flag of a transaction's records in the attributes.
+pub(crate) const TRANSACTIONAL: i16 = 0x10;
+/// The flag of a marker in the attributes.
+pub(crate) const CONTROL: i16 = 0x20;
 
-/// How the records of a chunk are compressed.
+/// How the records of a chunk are compressed. The numbers are those in the attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
     /// Not at all.
-    None,
+    None = 0,
     /// gzip.
-    Gzip,
+    Gzip = 1,
     /// Snappy, in Xerial's framing or plain.
-    Snappy,
+    Snappy = 2,
     /// LZ4 frames.
-    Lz4,
+    Lz4 = 3,
     /// Zstandard.
-    Zstd,
+    Zstd = 4,
 }
 
 /// The head of a chunk, as plain numbers.
@@ -243,19 +249,19 @@ impl ChunkHead {
     /// Whether timestamps are those of the append, not the producer's.
     #[must_use]
     pub fn is_log_append_time(&self) -> bool {
-        self.attributes & 0x08 != 0
+        self.attributes & LOG_APPEND_TIME != 0
     }
 
     /// Whether the records are of a transaction.
     #[must_use]
     pub fn is_transactional(&self) -> bool {
-        self.attributes & 0x10 != 0
+        self.attributes & TRANSACTIONAL != 0
     }
 
     /// Whether the one record is a transaction's marker.
     #[must_use]
     pub fn is_control(&self) -> bool {
-        self.attributes & 0x20 != 0
+        self.attributes & CONTROL != 0
     }
 
     /// Offset of the last record.
@@ -263,6 +269,27 @@ impl ChunkHead {
     pub fn last_offset(&self) -> i64 {
         self.base_offset.saturating_add(i64::from(self.last_offset_delta))
     }
+}
+
+/// Writes a head over the first bytes of `chunk`, whose records stand after them, and sets length and
+/// checksum to those of the bytes. Bytes too short for a head stay as they are.
+pub fn seal(chunk: &mut [u8], head: &ChunkHead) {
+    let length = chunk.len().saturating_sub(BEFORE_LENGTH);
+    let Some(room) = chunk.first_chunk_mut::<CHUNK_HEAD_BYTES>() else { return };
+    room[..8].copy_from_slice(&head.base_offset.to_be_bytes());
+    room[8..12].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+    room[12..16].copy_from_slice(&head.leader_epoch.to_be_bytes());
+    room[16] = 2;
+    room[21..23].copy_from_slice(&head.attributes.to_be_bytes());
+    room[23..27].copy_from_slice(&head.last_offset_delta.to_be_bytes());
+    room[27..35].copy_from_slice(&head.base_timestamp_ms.to_be_bytes());
+    room[35..43].copy_from_slice(&head.max_timestamp_ms.to_be_bytes());
+    room[43..51].copy_from_slice(&head.producer_id.to_be_bytes());
+    room[51..53].copy_from_slice(&head.producer_epoch.to_be_bytes());
+    room[53..57].copy_from_slice(&head.base_sequence.to_be_bytes());
+    room[57..61].copy_from_slice(&head.record_count.to_be_bytes());
+    let crc = crc32c(&chunk[CRC_FROM..]);
+    chunk[17..21].copy_from_slice(&crc.to_be_bytes());
 }
 
 /// Writes the log's base offset and leader epoch into a chunk; the CRC does not cover them.
@@ -278,8 +305,18 @@ pub fn stamp(chunk: &mut [u8], base_offset: i64, leader_epoch: i32) {
 /// the CRC: what a stream with append timestamps does to each chunk. The chunk was checked before.
 pub fn stamp_append_time(chunk: &mut [u8], now_ms: i64) {
     if chunk.len() >= CHUNK_HEAD_BYTES {
-        chunk[22] |= 0x08;
+        chunk[22] |= LOG_APPEND_TIME as u8;
         chunk[35..43].copy_from_slice(&now_ms.to_be_bytes());
+        let crc = crc32c(&chunk[CRC_FROM..]);
+        chunk[17..21].copy_from_slice(&crc.to_be_bytes());
+    }
+}
+
+/// Sets the largest timestamp to what it is, `latest_ms`, and mends the CRC: for a chunk whose
+/// producer said another. The chunk was checked before.
+pub fn stamp_max_time(chunk: &mut [u8], latest_ms: i64) {
+    if chunk.len() >= CHUNK_HEAD_BYTES {
+        chunk[35..43].copy_from_slice(&latest_ms.to_be_bytes());
         let crc = crc32c(&chunk[CRC_FROM..]);
         chunk[17..21].copy_from_slice(&crc.to_be_bytes());
     }

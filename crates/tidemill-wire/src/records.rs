@@ -13,20 +13,27 @@
 //! codec, all records together are one compressed stream.
 //!
 //! Read in this order: [`Record`] and how it is parsed (`record`), [`Records`] (`reader`),
-//! [`inflate()`] with the four codecs (`inflate`, `codec`), [`check_records`] (`check`).
+//! [`inflate()`] with the four codecs (`inflate`, `codec`), [`check_records`] (`check`),
+//! [`ChunkBuilder`] (`builder`), [`control_marker`] (`marker`).
 //!
 //! Invariants: no bytes panic; nothing is allocated because a length claims it, and inflating
 //! never holds more than its limit; what [`check_records`] accepts, [`Records`] reads without error.
 
+mod builder;
 mod check;
 mod codec;
 mod inflate;
+mod marker;
 mod reader;
 mod record;
+#[cfg(test)]
+mod testing;
 mod varint;
 
+pub use builder::{ChunkBuilder, Compression, Origin, RecordRefused};
 pub use check::{RecordsLimit, RecordsSeen, check_records};
 pub use inflate::inflate;
+pub use marker::{Marker, control_marker, read_control};
 pub use reader::Records;
 pub use record::{Fault, Header, Headers, Record};
 

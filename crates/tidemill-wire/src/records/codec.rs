@@ -13,6 +13,8 @@ pub(super) mod lz4;
 pub(super) mod snappy;
 pub(super) mod zstd;
 
+use crate::chunk::Codec;
+
 /// Why a stream does not inflate.
 #[derive(Debug)]
 pub(super) enum Unfit {
@@ -31,4 +33,36 @@ impl From<super::RecordsError> for Unfit {
 /// A stream that is damaged.
 pub(super) fn damaged(why: impl ToString) -> Unfit {
     Unfit::Damaged(why.to_string())
+}
+
+/// A compressor of one codec, with its tables.
+pub(super) enum Deflater {
+    Gzip(Box<gzip::Deflater>),
+    Snappy(Box<snappy::Deflater>),
+    Lz4(Box<lz4::Deflater>),
+    Zstd(zstd::Deflater),
+}
+
+impl Deflater {
+    /// A compressor of this codec, if it is one. A level that it does not have becomes the nearest
+    /// one; Snappy and LZ4 have no levels.
+    pub(super) fn new(codec: Codec, level: Option<i32>) -> Option<Self> {
+        match codec {
+            Codec::None => None,
+            Codec::Gzip => Some(Self::Gzip(Box::new(gzip::Deflater::new(level)))),
+            Codec::Snappy => Some(Self::Snappy(Box::default())),
+            Codec::Lz4 => Some(Self::Lz4(Box::default())),
+            Codec::Zstd => Some(Self::Zstd(zstd::Deflater::new(level))),
+        }
+    }
+
+    /// Appends the compressed form of these bytes, or says that it cannot.
+    pub(super) fn deflate(&mut self, plain: &[u8], into: &mut Vec<u8>) -> Option<()> {
+        match self {
+            Self::Gzip(deflater) => deflater.deflate(plain, into),
+            Self::Snappy(deflater) => deflater.deflate(plain, into),
+            Self::Lz4(deflater) => deflater.deflate(plain, into),
+            Self::Zstd(deflater) => deflater.deflate(plain, into),
+        }
+    }
 }

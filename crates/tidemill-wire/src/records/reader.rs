@@ -32,6 +32,12 @@ impl<'a> Records<'a> {
         }
     }
 
+    /// The bytes of the records that were not asked for yet.
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     fn is_at_end(&self) -> bool {
         i64::from(self.found) >= i64::from(self.said)
     }

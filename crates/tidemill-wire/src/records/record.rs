@@ -90,7 +90,7 @@ fn take_field<'a>(bytes: &mut &'a [u8], fault: Fault) -> Result<Option<&'a [u8]>
 
 /// The length of the record that `bytes` begin with, and the bytes after the length.
 #[inline(always)]
-pub(super) fn take_length<'a>(bytes: &mut &'a [u8]) -> Result<usize, Fault> {
+pub(super) fn take_length(bytes: &mut &[u8]) -> Result<usize, Fault> {
     match take_i32(bytes) {
         Ok(length) => usize::try_from(length).map_err(|_| Fault::Length),
         Err(NoVarint::Cut) => Err(Fault::Cut),
@@ -121,7 +121,7 @@ pub(super) fn take_record<'a>(
     let key = take_field(&mut body, Fault::Key)?;
     let value = take_field(&mut body, Fault::Value)?;
     let headers = match body {
-        [0] => Headers::default(),
+        [0] => Headers::NONE,
         _ => take_headers(body)?,
     };
     *bytes = rest;
@@ -145,6 +145,9 @@ fn take_headers(mut bytes: &[u8]) -> Result<Headers<'_>, Fault> {
 }
 
 impl<'a> Headers<'a> {
+    /// No headers.
+    pub const NONE: Self = Self { bytes: &[], left: 0 };
+
     /// How many are left.
     #[must_use]
     pub fn len(&self) -> usize {

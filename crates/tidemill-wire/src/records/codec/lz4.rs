@@ -11,7 +11,10 @@
 
 use super::{Unfit, damaged};
 use crate::records::inflate::Output;
-use lz4_flex::block::{DecompressError, decompress_into_with_dict};
+use lz4_flex::block::{
+    CompressTable, DecompressError, compress_into_with_table, decompress_into_with_dict,
+    get_maximum_output_size,
+};
 use std::hash::Hasher;
 use twox_hash::XxHash32;
 
@@ -20,6 +23,13 @@ const MAGIC: [u8; 4] = 0x184d_2204_u32.to_le_bytes();
 const MAGIC_SKIP: u32 = 0x184d_2a50;
 /// How far back a block may reach into those before it.
 pub(crate) const HISTORY_BYTES: usize = 64 * 1024;
+
+/// Version 1, blocks not linked, no checksums; blocks of at most 64 KiB.
+const FLAGS: [u8; 2] = [0x60, 0x40];
+/// Bytes of a block that we write, before it is compressed.
+const BLOCK_BYTES: usize = 64 * 1024;
+/// The top bit of a block's length: the block is not compressed.
+const PLAIN: u32 = 1 << 31;
 
 /// What a frame's head says.
 struct Frame {
@@ -81,7 +91,7 @@ impl Frame {
         let mut hash = XxHash32::with_seed(0);
         loop {
             let said = u32::from_le_bytes(*take(bytes)?);
-            let length = (said & !(1 << 31)) as usize;
+            let length = (said & !PLAIN) as usize;
             if said == 0 {
                 break;
             }
@@ -89,7 +99,7 @@ impl Frame {
             if self.has_block_checksums {
                 check(u32::from_le_bytes(*take(bytes)?), XxHash32::oneshot(0, block))?;
             }
-            let length = match said >> 31 {
+            let length = match said & PLAIN {
                 0 => self.inflate_block(block, output.total() - from, output)?,
                 _ => self.copy_block(block, output)?,
             };
@@ -156,4 +166,38 @@ pub(crate) fn inflate(packed: &[u8], output: &mut Output<'_>) -> Result<(), Unfi
         }
     }
     Ok(())
+}
+
+/// Makes frames. Its table, 16 KiB, is kept.
+pub(crate) struct Deflater(CompressTable);
+
+impl Default for Deflater {
+    fn default() -> Self {
+        Self(CompressTable::large())
+    }
+}
+
+impl Deflater {
+    /// Appends these bytes as a frame, or says that it cannot.
+    pub(crate) fn deflate(&mut self, plain: &[u8], into: &mut Vec<u8>) -> Option<()> {
+        into.extend_from_slice(&MAGIC);
+        into.extend_from_slice(&FLAGS);
+        into.push((XxHash32::oneshot(0, &FLAGS) >> 8) as u8);
+        for block in plain.chunks(BLOCK_BYTES) {
+            let at = into.len();
+            let from = at + size_of::<u32>();
+            into.resize(from + get_maximum_output_size(block.len()), 0);
+            let length = compress_into_with_table(block, &mut into[from..], &mut self.0).ok()?;
+            let mut said = u32::try_from(length).ok()?;
+            into.truncate(from + length);
+            if length >= block.len() {
+                into.truncate(from);
+                into.extend_from_slice(block);
+                said = u32::try_from(block.len()).ok()? | PLAIN;
+            }
+            into[at..from].copy_from_slice(&said.to_le_bytes());
+        }
+        into.extend_from_slice(&0_u32.to_le_bytes());
+        Some(())
+    }
 }

@@ -9,11 +9,15 @@
 
 use super::{Unfit, damaged};
 use crate::records::inflate::Output;
-use snap::raw::{Decoder, decompress_len};
+use snap::raw::{Decoder, Encoder, decompress_len, max_compress_len};
 
 const MAGIC: &[u8] = b"\x82SNAPPY\x00";
 /// Magic and two versions.
 const HEAD_BYTES: usize = 16;
+/// The version and the oldest one that can read it.
+const VERSIONS: [u8; 8] = [0, 0, 0, 1, 0, 0, 0, 1];
+/// Bytes of a block before it is compressed: as the Java library makes them.
+const BLOCK_BYTES: usize = 32 * 1024;
 
 /// Inflates either form.
 pub(crate) fn inflate(packed: &[u8], output: &mut Output<'_>) -> Result<(), Unfit> {
@@ -47,4 +51,30 @@ fn inflate_block(block: &[u8], output: &mut Output<'_>) -> Result<(), Unfit> {
     let room = output.room(length);
     let length = Decoder::new().decompress(block, room).map_err(damaged)?;
     Ok(output.wrote(length)?)
+}
+
+/// Makes frames. Its tables, 32 KiB, are kept.
+pub(crate) struct Deflater(Encoder);
+
+impl Default for Deflater {
+    fn default() -> Self {
+        Self(Encoder::new())
+    }
+}
+
+impl Deflater {
+    /// Appends these bytes as frames, or says that it cannot.
+    pub(crate) fn deflate(&mut self, plain: &[u8], into: &mut Vec<u8>) -> Option<()> {
+        into.extend_from_slice(MAGIC);
+        into.extend_from_slice(&VERSIONS);
+        for block in plain.chunks(BLOCK_BYTES) {
+            let at = into.len();
+            let from = at + size_of::<u32>();
+            into.resize(from + max_compress_len(block.len()), 0);
+            let length = self.0.compress(block, &mut into[from..]).ok()?;
+            into[at..from].copy_from_slice(&u32::try_from(length).ok()?.to_be_bytes());
+            into.truncate(from + length);
+        }
+        Some(())
+    }
 }

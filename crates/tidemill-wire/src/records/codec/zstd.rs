@@ -7,8 +7,8 @@
 use super::{Unfit, damaged};
 use crate::records::inflate::Output;
 use ::zstd::zstd_safe::{
-    DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, get_error_name, get_frame_content_size,
-    zstd_sys::ZSTD_ErrorCode,
+    CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, compress_bound,
+    get_error_name, get_frame_content_size, zstd_sys::ZSTD_ErrorCode,
 };
 
 /// The largest window of a stream: 8 MiB, that of level 19.
@@ -19,6 +19,11 @@ const PIECE_BYTES: usize = 256 * 1024;
 const KEPT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How much longer than its packed bytes a frame is at first believed to become.
 const RATIO_BELIEVED: usize = 32;
+
+/// Levels that are of use: below 1 lies what LZ4 does better.
+const LEVELS: std::ops::RangeInclusive<i32> = 1..=22;
+/// The level if none is asked for: that of the Java client.
+const LEVEL: i32 = 3;
 
 /// A decompressor, made when it is first needed and kept for the next chunk.
 #[derive(Default)]
@@ -123,5 +128,30 @@ fn inflate_stream(
                 return Err(damaged("it is cut short"));
             }
         }
+    }
+}
+
+/// Makes frames. Its tables, about 1 MiB at level 3, are kept.
+pub(crate) struct Deflater {
+    context: Option<CCtx<'static>>,
+    level: i32,
+}
+
+impl Deflater {
+    /// A deflater of this level, or of the next one that there is.
+    pub(crate) fn new(level: Option<i32>) -> Self {
+        let level = level.unwrap_or(LEVEL).clamp(*LEVELS.start(), *LEVELS.end());
+        Self { context: CCtx::try_create(), level }
+    }
+
+    /// Appends a frame of these bytes, or says that it cannot.
+    pub(crate) fn deflate(&mut self, plain: &[u8], into: &mut Vec<u8>) -> Option<()> {
+        let context = self.context.as_mut()?;
+        context.set_parameter(CParameter::CompressionLevel(self.level)).ok()?;
+        let at = into.len();
+        into.resize(at + compress_bound(plain.len()), 0);
+        let length = context.compress2(&mut into[at..], plain).ok()?;
+        into.truncate(at + length);
+        Some(())
     }
 }
