@@ -1,1 +1,61 @@
-//! The native client: producer, consumer, admin, over the Kafka protocol.
+//! The native client: producer, consumer and admin, over the Kafka protocol.
+//!
+//! ```text
+//!  Client ┬ admin()    ─▶ Admin      streams, settings, offsets, groups: one call, one answer
+//!         ├ producer() ─▶ Producer   records ─▶ chunks ─▶ requests, in order, several under way
+//!         └ consumer() ─▶ Consumer   chunks, the next fetched while the current is processed
+//!
+//!  Admin, Producer, Consumer ─▶ Cluster: who leads what, a connection a node ─▶ Connection
+//! ```
+//!
+//! It speaks to nodes of Tidemill and to Apache Kafka from 2.1 on. A stream is what Kafka calls a
+//! topic, a streamlet a partition of it, and a chunk a record batch.
+//!
+//! # Threads
+//!
+//! Nobody is async here. A connection has two threads, one that writes and one that reads; a
+//! producer and a consumer have one more each, which decides. A thread of the caller waits only
+//! where it says so, and never past the deadline that it gives.
+//!
+//! # Invariants
+//!
+//! - Every request has a deadline, also when the other side says nothing, or does not read.
+//! - No bytes from outside panic, or take memory by a length that they claim; what waits to be
+//!   sent, and what was fetched and not yet taken, is bounded.
+//! - Nothing here reads a clock, opens a socket, starts a thread or draws a random number but
+//!   through [`tidemill_env::World`].
+//!
+//! Read the modules in this order: `error`, `options`, `backoff`, `connection`, `cluster`,
+//! [`admin`].
+
+pub mod admin;
+mod backoff;
+mod cluster;
+mod connection;
+mod error;
+mod options;
+
+pub use admin::Admin;
+pub use error::{CallError, Refusal};
+pub use options::{ClientOptions, Security};
+#[cfg(test)]
+mod testing;
+
+pub use tidemill_wire::kafka::ErrorCode;
+
+use tidemill_env::World;
+
+/// Where a cluster is, and how to talk to it. Cheap to clone; it holds no connection.
+#[derive(Clone)]
+pub struct Client {
+    world: World,
+    options: ClientOptions,
+}
+
+impl Client {
+    /// A client of the cluster that `options` name. Nothing is connected yet.
+    #[must_use]
+    pub fn new(world: &World, options: ClientOptions) -> Self {
+        Self { world: world.clone(), options }
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{Shutdown, TcpListener, TcpStream},
+    net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs},
     sync::Arc,
     time::Duration,
 };
@@ -15,10 +15,11 @@ pub trait Net: Send + Sync {
     /// The address cannot be taken.
     fn listen(&self, address: &str) -> io::Result<Box<dyn Listener>>;
 
-    /// Connects to an address; gives up after `timeout`.
+    /// Connects to an address such as `127.0.0.1:9092` or `localhost:9092`; a name is looked up
+    /// first, and each of its addresses is tried for `timeout` at most.
     ///
     /// # Errors
-    /// Nobody answers there.
+    /// Nobody answers there: the error is that of the last address tried.
     fn connect(&self, address: &str, timeout: Duration) -> io::Result<Connection>;
 }
 
@@ -72,10 +73,14 @@ impl Net for RealNet {
     }
 
     fn connect(&self, address: &str, timeout: Duration) -> io::Result<Connection> {
-        let address = address
-            .parse()
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, format!("{error}")))?;
-        connection(TcpStream::connect_timeout(&address, timeout)?)
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in address.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, timeout) {
+                Ok(stream) => return connection(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
     }
 }
 

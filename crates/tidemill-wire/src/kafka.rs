@@ -26,6 +26,9 @@ use kacrab_protocol::{
 };
 
 mod messages;
+mod produce;
+
+pub use produce::{Produce, ProduceStream, produce_frame};
 
 #[cfg(test)]
 mod tests;

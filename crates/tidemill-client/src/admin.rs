@@ -1,0 +1,167 @@
+//! Admin: streams, their settings and offsets, and consumer groups. Every call waits for its answer.
+//!
+//! Questions are asked again when a node is not ready or has just lost what it led, for as long as
+//! [`ClientOptions::request_timeout`]; changes are sent once, because an answer that does not come
+//! does not say whether they were made.
+//!
+//! [`ClientOptions::request_timeout`]: crate::ClientOptions::request_timeout
+
+use crate::{
+    CallError, Client, Refusal,
+    cluster::{Cluster, Metadata, request},
+    connection::Connection,
+    options::micros,
+};
+use std::{sync::Arc, time::Duration};
+use tidemill_wire::kafka::{ErrorCode, Request, message::MetadataRequestData};
+
+mod groups;
+pub(crate) mod offsets;
+mod records;
+mod settings;
+mod streams;
+
+pub use groups::{Group, GroupOffset, GroupSummary, Member};
+pub use offsets::{Offset, OffsetAt};
+pub use settings::{Setting, SettingSource};
+pub use streams::{NewStream, StreamDescription, StreamSummary, StreamletDescription};
+
+#[cfg(test)]
+mod tests;
+
+/// Why something could not be asked or changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AdminError {
+    /// No node could be asked, or none answered.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A node refused.
+    #[error("{what}: {refusal}")]
+    Refused {
+        /// What it was about, such as "stream `orders`".
+        what: String,
+        /// What the node said.
+        refusal: Refusal,
+    },
+}
+
+impl AdminError {
+    /// What the node said, if one did.
+    #[must_use]
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Refused { refusal, .. } => Some(refusal.code),
+            Self::Call(_) => None,
+        }
+    }
+
+    /// Whether the same may well be answered a little later, or by another node.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Call(error) => matches!(error, CallError::Lost { .. }),
+            Self::Refused { refusal, .. } => refusal.code.is_retriable(),
+        }
+    }
+}
+
+/// What a refusal is about.
+pub(crate) fn about(what: impl Into<String>) -> impl FnOnce(Refusal) -> AdminError {
+    move |refusal| AdminError::Refused { what: what.into(), refusal }
+}
+
+/// A stream, as errors name it.
+pub(crate) fn stream(name: &str) -> String {
+    format!("stream `{name}`")
+}
+
+/// A streamlet, as errors name it.
+pub(crate) fn streamlet(name: &str, index: i32) -> String {
+    format!("stream `{name}` streamlet {index}")
+}
+
+/// See the module. It has connections of its own, opened when they are needed.
+#[derive(Clone)]
+pub struct Admin {
+    cluster: Cluster,
+}
+
+impl Client {
+    /// An admin of this client's cluster.
+    #[must_use]
+    pub fn admin(&self) -> Admin {
+        Admin { cluster: Cluster::new(&self.world, &self.options) }
+    }
+}
+
+impl Admin {
+    pub(crate) fn of(cluster: &Cluster) -> Self {
+        Self { cluster: cluster.clone() }
+    }
+
+    /// When a call that begins now gives up.
+    pub(crate) fn deadline_us(&self) -> u64 {
+        self.cluster.now_us().saturating_add(micros(self.cluster.options().request_timeout))
+    }
+
+    /// A connection to any node.
+    fn any(&self) -> Result<Connection, CallError> {
+        let patience_us = micros(self.cluster.options().connect_timeout);
+        self.cluster.wait_any(self.cluster.now_us().saturating_add(patience_us))
+    }
+
+    /// A connection to a node of the metadata.
+    pub(crate) fn node(&self, id: i32) -> Result<Connection, CallError> {
+        let patience_us = micros(self.cluster.options().connect_timeout);
+        self.cluster.wait_node(id, self.cluster.now_us().saturating_add(patience_us))
+    }
+
+    /// A connection to the node that makes changes.
+    fn controller(&self) -> Result<Connection, AdminError> {
+        let metadata = self.metadata(Some(&[]))?;
+        Ok(match metadata.controller.filter(|it| metadata.nodes.contains_key(it)) {
+            Some(id) => self.node(id)?,
+            None => self.any()?,
+        })
+    }
+
+    /// Asks any node.
+    fn ask<R: Request>(&self, request: &R) -> Result<R::Response, AdminError> {
+        self.again(|| Ok(self.any()?.call(request, Duration::ZERO)?))
+    }
+
+    /// Does what may be done more than once, until it comes to something that lasts, or time is up.
+    pub(crate) fn again<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, AdminError>,
+    ) -> Result<T, AdminError> {
+        let deadline_us = self.deadline_us();
+        let mut failures = 0;
+        loop {
+            let error = match attempt() {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            failures += 1;
+            let rest =
+                crate::backoff::rest_us(failures, self.cluster.options(), self.cluster.random());
+            if !error.is_passing() || self.cluster.now_us().saturating_add(rest) >= deadline_us {
+                return Err(error);
+            }
+            self.cluster.world().clock.sleep_micros(rest);
+        }
+    }
+
+    /// New metadata of some streams, or of all.
+    pub(crate) fn metadata(&self, streams: Option<&[&str]>) -> Result<Arc<Metadata>, AdminError> {
+        let request = match streams {
+            Some(names) => request(Some(&mut names.iter().copied())),
+            None => request(None),
+        };
+        let answer = self.ask::<MetadataRequestData>(&request)?;
+        let now_us = self.cluster.now_us();
+        let metadata = Metadata::read(&answer, &self.cluster.metadata(), now_us);
+        self.cluster.take_metadata(metadata);
+        let listed = Metadata::read(&answer, &Metadata::default(), now_us);
+        Ok(Arc::new(listed))
+    }
+}

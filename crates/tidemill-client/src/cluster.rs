@@ -1,0 +1,444 @@
+//! A cluster as a client sees it: a connection to each node it needs, and who leads what.
+//!
+//! ```text
+//! tend ─▶ overdue requests end their connection
+//!      ─▶ ended connections rest (backoff), then may be opened again
+//!      ─▶ metadata that are wanted are asked for, of any node that answers
+//! ```
+//!
+//! Nothing here waits but [`Cluster::wait_any`], [`Cluster::wait_node`] and what is built on them.
+//! A producer and a consumer call [`Cluster::tend`] from their own thread and are woken through
+//! [`Cluster::on_change`]; admin calls tend while it waits.
+//!
+//! Invariants: at most one connection a node and cluster; a node that fails is left alone for a
+//! while that grows; what waits gives up when all it could ask have failed since it began.
+
+use crate::{
+    backoff::rest_us,
+    connection::{Asking, Buffers, Connection},
+    error::CallError,
+    options::{ClientOptions, micros},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Condvar, Mutex, MutexGuard, Weak},
+    time::Duration,
+};
+use tidemill_env::{Random, World};
+use tidemill_wire::kafka::{ApiKey, message::MetadataRequestData};
+
+mod metadata;
+mod slot;
+
+pub(crate) use metadata::{Metadata, StreamMeta, StreamletMeta, request};
+use slot::Slot;
+
+#[cfg(test)]
+mod tests;
+
+/// Streams for which metadata are kept up to date.
+type Wanted = BTreeSet<String>;
+
+/// See the module. Clones are the same cluster.
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    world: World,
+    options: ClientOptions,
+    buffers: Arc<Buffers>,
+    state: Mutex<State>,
+    changed: Condvar,
+    on_change: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
+}
+
+struct State {
+    seeds: Vec<Slot>,
+    nodes: BTreeMap<i32, Slot>,
+    metadata: Arc<Metadata>,
+    wanted: Wanted,
+    refresh: Refresh,
+    /// Grows with each change that somebody may wait for.
+    version: u64,
+    random: Random,
+    closed: bool,
+}
+
+/// How far the next metadata are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refresh {
+    /// Nobody wants any.
+    Idle,
+    /// Somebody does, but not before this moment.
+    Wanted { not_before_us: u64 },
+    /// They are asked for.
+    UnderWay,
+}
+
+/// What is known about the way to a node.
+pub(crate) enum Way {
+    /// Requests can be sent.
+    Ready(Connection),
+    /// It is being connected to.
+    Opening,
+    /// It has failed; it is left alone until this moment.
+    Resting {
+        /// On the monotonic clock.
+        until_us: u64,
+        /// How it failed.
+        error: CallError,
+    },
+    /// The metadata do not name such a node.
+    Unknown,
+}
+
+impl Cluster {
+    pub(crate) fn new(world: &World, options: &ClientOptions) -> Self {
+        let seeds = options.bootstrap.iter().map(|it| Slot::new(it.clone())).collect();
+        // Two clients of one world draw different numbers.
+        let purpose = world.clock.monotonic_micros();
+        let state = State {
+            seeds,
+            nodes: BTreeMap::new(),
+            metadata: Arc::default(),
+            wanted: BTreeSet::new(),
+            refresh: Refresh::Idle,
+            version: 0,
+            random: world.random(purpose),
+            closed: false,
+        };
+        Self {
+            inner: Arc::new(Inner {
+                world: world.clone(),
+                options: options.clone(),
+                buffers: Arc::default(),
+                state: Mutex::new(state),
+                changed: Condvar::new(),
+                on_change: Mutex::new(None),
+            }),
+        }
+    }
+
+    pub(crate) fn world(&self) -> &World {
+        &self.inner.world
+    }
+
+    pub(crate) fn options(&self) -> &ClientOptions {
+        &self.inner.options
+    }
+
+    pub(crate) fn buffers(&self) -> &Arc<Buffers> {
+        &self.inner.buffers
+    }
+
+    pub(crate) fn now_us(&self) -> u64 {
+        self.inner.world.clock.monotonic_micros()
+    }
+
+    /// Calls this, from any thread, when a connection is ready or lost and when metadata are new.
+    pub(crate) fn on_change(&self, call: Arc<dyn Fn() + Send + Sync>) {
+        *self.inner.on_change.lock().expect("no panic while held") = Some(call);
+    }
+
+    /// The newest metadata.
+    pub(crate) fn metadata(&self) -> Arc<Metadata> {
+        Arc::clone(&self.inner.lock().metadata)
+    }
+
+    /// Draws a random number.
+    pub(crate) fn random(&self) -> u64 {
+        self.inner.lock().random.next()
+    }
+
+    /// Keeps metadata of a stream from now on, and asks for them.
+    pub(crate) fn want(&self, stream: &str) {
+        let mut state = self.inner.lock();
+        if state.wanted.insert(stream.to_owned()) {
+            state.refresh_soon(0);
+        }
+    }
+
+    /// Asks for new metadata at the next [`Self::tend`], or a little later if they were just asked
+    /// for.
+    pub(crate) fn refresh(&self) {
+        let now_us = self.now_us();
+        let mut state = self.inner.lock();
+        let rest_us = micros(self.inner.options.backoff);
+        let not_before_us = match state.metadata.at_us {
+            0 => now_us,
+            at_us => at_us.saturating_add(rest_us),
+        };
+        state.refresh_soon(not_before_us);
+    }
+
+    /// The way to a node; begins to connect if that is possible.
+    pub(crate) fn way_to(&self, node: i32, now_us: u64) -> Way {
+        let mut state = self.inner.lock();
+        if state.closed {
+            return Way::Unknown;
+        }
+        self.inner.look_after(&mut state, now_us);
+        match state.nodes.get_mut(&node) {
+            Some(slot) => slot.way(now_us, |address| self.open(address)),
+            None => Way::Unknown,
+        }
+    }
+
+    /// The way to any node, the ones of the metadata first.
+    pub(crate) fn way_to_any(&self, now_us: u64) -> Way {
+        let mut state = self.inner.lock();
+        if state.closed {
+            return Way::Unknown;
+        }
+        self.inner.look_after(&mut state, now_us);
+        let mut slots: Vec<&mut Slot> = state.slots().collect();
+        if let Some(ready) = slots.iter().find_map(|slot| slot.ready()) {
+            return Way::Ready(ready);
+        }
+        if slots.iter().any(|slot| slot.is_opening()) {
+            return Way::Opening;
+        }
+        // The one that has rested longest.
+        slots.sort_by_key(|slot| slot.rests_until_us());
+        match slots.first_mut() {
+            Some(slot) => slot.way(now_us, |address| self.open(address)),
+            None => Way::Unknown,
+        }
+    }
+
+    fn open(&self, address: &str) -> Connection {
+        let inner = Arc::downgrade(&self.inner);
+        let changed = Arc::new(move || Inner::tell(&inner));
+        let Inner { world, options, buffers, .. } = &*self.inner;
+        Connection::open(world, address, options, buffers, changed)
+    }
+
+    /// See the module. Says when it wants to be called again.
+    pub(crate) fn tend(&self, now_us: u64) -> Option<u64> {
+        let connections: Vec<Connection> =
+            self.inner.lock().slots().filter_map(|slot| slot.connection().cloned()).collect();
+        // Not under the lock: what ends a connection calls back.
+        let overdue_us = connections.iter().filter_map(|it| it.expire(now_us)).min();
+        let mut state = self.inner.lock();
+        self.inner.look_after(&mut state, now_us);
+        let refresh_us = match state.refresh {
+            Refresh::Wanted { not_before_us } if not_before_us <= now_us => {
+                drop(state);
+                self.ask_metadata(now_us)
+            }
+            Refresh::Wanted { not_before_us } => Some(not_before_us),
+            Refresh::Idle | Refresh::UnderWay => None,
+        };
+        [overdue_us, refresh_us].into_iter().flatten().min()
+    }
+
+    /// Asks any node for the metadata that are wanted. Says when to try again.
+    fn ask_metadata(&self, now_us: u64) -> Option<u64> {
+        let connection = match self.way_to_any(now_us) {
+            Way::Ready(connection) => connection,
+            Way::Resting { until_us, .. } => return Some(until_us),
+            Way::Opening | Way::Unknown => return None,
+        };
+        let Ok(version) = connection.version(ApiKey::Metadata) else { return None };
+        let wanted = {
+            let mut state = self.inner.lock();
+            if state.refresh == Refresh::UnderWay {
+                return None;
+            }
+            state.refresh = Refresh::UnderWay;
+            state.wanted.clone()
+        };
+        let request = request(Some(&mut wanted.iter().map(String::as_str)));
+        let deadline_us = now_us.saturating_add(micros(self.inner.options.request_timeout));
+        let inner = Arc::downgrade(&self.inner);
+        let asked = connection.clone();
+        let then = Box::new(move |answer| {
+            let answer: Result<_, CallError> = answer;
+            let read = answer
+                .and_then(|content| asked.read_answer::<MetadataRequestData>(version, content));
+            let Some(inner) = inner.upgrade() else { return };
+            let now_us = inner.world.clock.monotonic_micros();
+            let mut state = inner.lock();
+            match read {
+                Ok(answer) => {
+                    let metadata = Metadata::read(&answer, &state.metadata, now_us);
+                    let gone = state.take_metadata(metadata);
+                    // Streams that came to be wanted meanwhile are not in it.
+                    if state.wanted.iter().any(|it| !wanted.contains(it)) {
+                        state.refresh_soon(0);
+                    }
+                    drop(state);
+                    end_all(gone);
+                }
+                Err(error) => {
+                    let rest = micros(inner.options.backoff);
+                    state.refresh = Refresh::Wanted { not_before_us: now_us.saturating_add(rest) };
+                    drop(state);
+                    if matches!(error, CallError::BadAnswer { .. }) {
+                        asked.end(error);
+                    }
+                }
+            }
+            Inner::tell(&Arc::downgrade(&inner));
+        });
+        connection.send(&request, &Asking::answered(version, deadline_us), then);
+        None
+    }
+
+    /// A connection to a node, as soon as there is one.
+    ///
+    /// # Errors
+    /// It could not be reached since this call began, or the deadline has passed.
+    pub(crate) fn wait_node(&self, node: i32, deadline_us: u64) -> Result<Connection, CallError> {
+        self.wait(
+            deadline_us,
+            |now_us| self.way_to(node, now_us),
+            |state| state.nodes.get(&node).into_iter().collect(),
+        )
+    }
+
+    /// A connection to any node, as soon as there is one.
+    ///
+    /// # Errors
+    /// None could be reached since this call began, or the deadline has passed.
+    pub(crate) fn wait_any(&self, deadline_us: u64) -> Result<Connection, CallError> {
+        self.wait(
+            deadline_us,
+            |now_us| self.way_to_any(now_us),
+            |state| state.seeds.iter().chain(state.nodes.values()).collect(),
+        )
+    }
+
+    fn wait(
+        &self,
+        deadline_us: u64,
+        way: impl Fn(u64) -> Way,
+        candidates: impl Fn(&State) -> Vec<&Slot>,
+    ) -> Result<Connection, CallError> {
+        let began_us = self.now_us();
+        loop {
+            let version = self.inner.lock().version;
+            let now_us = self.now_us();
+            let next_us = self.tend(now_us);
+            let (error, until_us) = match way(now_us) {
+                Way::Ready(connection) => return Ok(connection),
+                Way::Opening => (None, deadline_us),
+                Way::Resting { until_us, error } => (Some(error), until_us),
+                Way::Unknown => (Some(self.nobody()), deadline_us),
+            };
+            let state = self.inner.lock();
+            let all = candidates(&state);
+            let all_failed = all.iter().all(|slot| slot.failed_since(began_us));
+            if let Some(error) = error.filter(|_| all_failed) {
+                return Err(error);
+            }
+            if now_us >= deadline_us {
+                return Err(self.nobody());
+            }
+            let until_us = until_us.min(deadline_us).min(next_us.unwrap_or(u64::MAX));
+            let wait = Duration::from_micros(until_us.saturating_sub(now_us).max(1000));
+            if state.version == version {
+                drop(self.inner.changed.wait_timeout(state, wait).expect("no panic while held"));
+            }
+        }
+    }
+
+    fn nobody(&self) -> CallError {
+        CallError::Unreachable {
+            address: self.inner.options.bootstrap.join(","),
+            reason: "nobody answered in time".to_owned(),
+        }
+    }
+
+    /// Learns of a node that metadata have not named yet: a coordinator.
+    pub(crate) fn learn(&self, id: i32, host: &str, port: i32) {
+        if let Ok(port) = u16::try_from(port) {
+            let mut state = self.inner.lock();
+            state.nodes.entry(id).or_insert_with(|| Slot::new(metadata::address(host, port)));
+        }
+    }
+
+    /// Takes metadata that somebody asked for by itself.
+    pub(crate) fn take_metadata(&self, metadata: Metadata) {
+        let gone = self.inner.lock().take_metadata(metadata);
+        end_all(gone);
+        Inner::tell(&Arc::downgrade(&self.inner));
+    }
+
+    /// Ends all connections; none is opened any more.
+    pub(crate) fn close(&self) {
+        let connections: Vec<Connection> = {
+            let mut state = self.inner.lock();
+            state.closed = true;
+            state.slots().filter_map(Slot::take).collect()
+        };
+        end_all(connections);
+    }
+}
+
+fn end_all(connections: Vec<Connection>) {
+    connections.iter().for_each(|it| it.end(CallError::Closed));
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().expect("no panic while held");
+        end_all(state.slots().filter_map(Slot::take).collect());
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while held")
+    }
+
+    /// Something has changed.
+    fn tell(inner: &Weak<Self>) {
+        let Some(inner) = inner.upgrade() else { return };
+        inner.lock().version += 1;
+        inner.changed.notify_all();
+        let call = inner.on_change.lock().expect("no panic while held").clone();
+        if let Some(call) = call {
+            call();
+        }
+    }
+
+    /// Lets nodes whose connections have ended rest.
+    fn look_after(&self, state: &mut State, now_us: u64) {
+        let State { seeds, nodes, random, .. } = state;
+        for slot in seeds.iter_mut().chain(nodes.values_mut()) {
+            slot.look_after(now_us, |failures| rest_us(failures, &self.options, random.next()));
+        }
+    }
+}
+
+impl State {
+    fn slots(&mut self) -> impl Iterator<Item = &mut Slot> {
+        self.nodes.values_mut().chain(self.seeds.iter_mut())
+    }
+
+    fn refresh_soon(&mut self, not_before_us: u64) {
+        self.refresh = match self.refresh {
+            Refresh::Idle => Refresh::Wanted { not_before_us },
+            Refresh::Wanted { not_before_us: before } => {
+                Refresh::Wanted { not_before_us: before.min(not_before_us) }
+            }
+            Refresh::UnderWay => Refresh::UnderWay,
+        };
+    }
+
+    /// Returns connections to nodes that are not there any more, or elsewhere: to be ended without
+    /// the lock.
+    fn take_metadata(&mut self, metadata: Metadata) -> Vec<Connection> {
+        self.refresh = Refresh::Idle;
+        let mut before = std::mem::take(&mut self.nodes);
+        for (id, address) in &metadata.nodes {
+            let slot = before.remove(id).filter(|slot| slot.address() == address);
+            self.nodes.insert(*id, slot.unwrap_or_else(|| Slot::new(address.clone())));
+        }
+        self.metadata = Arc::new(metadata);
+        before.into_values().filter_map(|mut slot| slot.take()).collect()
+    }
+}

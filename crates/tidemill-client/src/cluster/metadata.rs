@@ -1,0 +1,142 @@
+//! Who is in the cluster and who leads what, as of the last answer.
+//!
+//! Invariants: numbers of streamlets from outside are bounded; what an answer does not speak of
+//! stays as it was.
+
+use std::collections::BTreeMap;
+use tidemill_wire::kafka::{
+    ErrorCode, KafkaString, KafkaUuid,
+    message::{
+        MetadataRequestData, MetadataResponseData, metadata_request::MetadataRequestTopic,
+        metadata_response::MetadataResponseTopic,
+    },
+    text,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// Streamlets of a stream, at most; further ones are not seen.
+const STREAMLETS_MAX: i32 = 1_000_000;
+
+/// A cluster at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Metadata {
+    /// Addresses of the nodes, by id.
+    pub(crate) nodes: BTreeMap<i32, String>,
+    /// The node that makes changes.
+    pub(crate) controller: Option<i32>,
+    /// Streams that were asked for, by name.
+    pub(crate) streams: BTreeMap<String, StreamMeta>,
+    /// When the answer came, on the monotonic clock; 0 if none has.
+    pub(crate) at_us: u64,
+}
+
+/// A stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StreamMeta {
+    /// What the node said about it.
+    pub(crate) code: ErrorCode,
+    /// Its id; zero if the node does not know ids.
+    pub(crate) id: KafkaUuid,
+    /// Whether it is the cluster's own.
+    pub(crate) internal: bool,
+    /// By their numbers. There may be gaps while a stream is being made.
+    pub(crate) streamlets: BTreeMap<i32, StreamletMeta>,
+}
+
+/// A streamlet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StreamletMeta {
+    /// The node that takes and serves its records; none while there is none.
+    pub(crate) leader: Option<i32>,
+    pub(crate) leader_epoch: i32,
+    pub(crate) replicas: Vec<i32>,
+    pub(crate) in_sync: Vec<i32>,
+}
+
+impl StreamMeta {
+    /// How many streamlets there are: one more than the highest number.
+    pub(crate) fn streamlet_count(&self) -> i32 {
+        self.streamlets.last_key_value().map_or(0, |(index, _)| index + 1)
+    }
+}
+
+/// A request for some streams, or for all.
+pub(crate) fn request(streams: Option<&mut dyn Iterator<Item = &str>>) -> MetadataRequestData {
+    let row = |name: &str| MetadataRequestTopic::default().with_name(Some(text(name)));
+    MetadataRequestData::default()
+        .with_topics(streams.map(|it| it.map(row).collect()))
+        .with_allow_auto_topic_creation(false)
+}
+
+impl Metadata {
+    /// What an answer says, over what was known before.
+    pub(crate) fn read(answer: &MetadataResponseData, before: &Self, now_us: u64) -> Self {
+        let nodes = answer.brokers.iter().filter_map(|it| {
+            let port = u16::try_from(it.port).ok()?;
+            Some((it.node_id, address(it.host.as_str(), port)))
+        });
+        let mut streams = before.streams.clone();
+        for topic in &answer.topics {
+            let Some(name) = topic.name.as_ref().map(KafkaString::as_str) else { continue };
+            let meta = StreamMeta::read(topic);
+            match streams.get_mut(name) {
+                // A stream of which the leaders cannot be told for a moment has its streamlets yet.
+                Some(known) if meta.code.is_error() && meta.code.is_retriable() => {
+                    known.code = meta.code;
+                    if meta.code == ErrorCode::UnknownTopicOrPartition {
+                        known.streamlets.clear();
+                    }
+                }
+                _ => {
+                    streams.insert(name.to_owned(), meta);
+                }
+            }
+        }
+        let controller = (answer.controller_id >= 0).then_some(answer.controller_id);
+        Self { nodes: nodes.collect(), controller, streams, at_us: now_us.max(1) }
+    }
+
+    /// The name of the stream with an id.
+    pub(crate) fn name_of(&self, id: KafkaUuid) -> Option<&str> {
+        self.streams.iter().find(|(_, it)| it.id == id).map(|(name, _)| name.as_str())
+    }
+
+    /// The leader of a streamlet.
+    pub(crate) fn leader(&self, stream: &str, streamlet: i32) -> Option<i32> {
+        self.streams.get(stream)?.streamlets.get(&streamlet)?.leader
+    }
+}
+
+impl StreamMeta {
+    fn read(topic: &MetadataResponseTopic) -> Self {
+        let known = |it: &i32| (0..STREAMLETS_MAX).contains(it);
+        let streamlets = topic.partitions.iter().filter(|it| known(&it.partition_index));
+        Self {
+            code: ErrorCode::from(topic.error_code),
+            id: topic.topic_id,
+            internal: topic.is_internal,
+            streamlets: streamlets
+                .map(|it| {
+                    let meta = StreamletMeta {
+                        leader: (it.leader_id >= 0).then_some(it.leader_id),
+                        leader_epoch: it.leader_epoch,
+                        replicas: it.replica_nodes.clone(),
+                        in_sync: it.isr_nodes.clone(),
+                    };
+                    (it.partition_index, meta)
+                })
+                .collect(),
+        }
+    }
+}
+
+/// A host and a port as an address; a host with colons is an IPv6 address.
+pub(super) fn address(host: &str, port: u16) -> String {
+    if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}

@@ -1,0 +1,113 @@
+//! Which node is asked, and when it is given up.
+
+use super::*;
+use crate::testing::{FakeNode, Reply, versions_answer};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tidemill_wire::kafka::{
+    message::{
+        MetadataResponseData,
+        metadata_response::{
+            MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+        },
+    },
+    text,
+};
+
+/// A node that says it leads streamlet 0 of `events`.
+fn node() -> FakeNode {
+    let address = Arc::new(Mutex::new(String::new()));
+    let said = Arc::clone(&address);
+    let node = FakeNode::start(move |head, _| match ApiKey::from_i16(head.key) {
+        Some(ApiKey::ApiVersions) => versions_answer(head),
+        _ => {
+            let (host, port) = {
+                let address = said.lock().unwrap();
+                let (host, port) = address.rsplit_once(':').unwrap();
+                (text(host), port.parse().unwrap())
+            };
+            let partition = MetadataResponsePartition::default().with_leader_id(3);
+            let topic = MetadataResponseTopic::default().with_name(Some(text("events")));
+            let broker = MetadataResponseBroker::default().with_node_id(3);
+            let answer = MetadataResponseData::default()
+                .with_brokers(vec![broker.with_host(host).with_port(port)])
+                .with_topics(vec![topic.with_partitions(vec![partition])]);
+            Reply::message(head, &answer)
+        }
+    });
+    *address.lock().unwrap() = node.address().to_owned();
+    node
+}
+
+fn quick(bootstrap: &str) -> ClientOptions {
+    ClientOptions {
+        connect_timeout: Duration::from_millis(500),
+        backoff: Duration::from_millis(1),
+        backoff_max: Duration::from_millis(5),
+        ..ClientOptions::at(bootstrap)
+    }
+}
+
+fn soon(cluster: &Cluster) -> u64 {
+    cluster.now_us() + 20_000_000
+}
+
+#[test]
+fn metadata_come_and_lead_to_the_leader() {
+    let node = node();
+    let cluster = Cluster::new(&World::real(), &quick(node.address()));
+    assert!(matches!(cluster.way_to(3, 0), Way::Unknown));
+    cluster.want("events");
+    let deadline = soon(&cluster);
+    while cluster.metadata().leader("events", 0).is_none() {
+        cluster.wait_any(deadline).unwrap();
+        cluster.tend(cluster.now_us());
+        assert!(cluster.now_us() < deadline);
+    }
+    assert_eq!(cluster.metadata().leader("events", 0), Some(3));
+    let connection = cluster.wait_node(3, deadline).unwrap();
+    assert_eq!(connection.address(), node.address());
+}
+
+#[test]
+fn the_second_address_helps_when_nobody_is_at_the_first() {
+    let (gone, node) = (node(), node());
+    let addresses = format!("{},{}", gone.address(), node.address());
+    drop(gone);
+    let cluster = Cluster::new(&World::real(), &quick(&addresses));
+    let connection = cluster.wait_any(soon(&cluster)).unwrap();
+    assert_eq!(connection.address(), node.address());
+}
+
+#[test]
+fn when_nobody_answers_it_is_said_at_once() {
+    let gone = node();
+    let options = quick(gone.address());
+    drop(gone);
+    let cluster = Cluster::new(&World::real(), &options);
+    for _ in 0..3 {
+        let error = cluster.wait_any(u64::MAX).err().unwrap();
+        assert!(matches!(error, CallError::Unreachable { .. }), "{error:?}");
+    }
+    let none = Cluster::new(&World::real(), &quick(""));
+    assert!(none.wait_any(u64::MAX).is_err());
+}
+
+#[test]
+fn a_lost_connection_is_opened_again() {
+    let node = node();
+    let cluster = Cluster::new(&World::real(), &quick(node.address()));
+    let changes = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&changes);
+    cluster.on_change(Arc::new(move || drop(counted.fetch_add(1, Ordering::SeqCst))));
+    let first = cluster.wait_any(soon(&cluster)).unwrap();
+    node.hang_up();
+    while first.ended().is_none() {
+        cluster.world().clock.sleep_micros(1000);
+    }
+    let second = cluster.wait_any(soon(&cluster)).unwrap();
+    assert!(!second.is(&first));
+    assert!(changes.load(Ordering::SeqCst) >= 2, "ready and lost are told");
+    cluster.close();
+    assert_eq!(second.ended(), Some(CallError::Closed));
+    assert!(matches!(cluster.way_to_any(0), Way::Unknown));
+}

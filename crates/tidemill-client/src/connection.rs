@@ -1,0 +1,189 @@
+//! One connection to a node: requests go out one behind the other, answers come back to whoever asked.
+//!
+//! ```text
+//! send ─▶ queue ─▶ writer thread ─▶ socket ─▶ node
+//!   └▶ pending: id, deadline, `then` ◀─ reader thread ◀─ socket ◀┘
+//! ```
+//!
+//! - [`Connection::open`] returns at once; the writer thread connects and asks for the versions.
+//! - [`Connection::send`] does not wait for the other side: what could be long is written by the
+//!   writer thread. `then` is called once, with the answer or with why there is none, from the
+//!   reader thread or from whoever ended the connection, with no lock held.
+//! - Nobody here looks at the clock by itself: whoever waits calls [`Connection::expire`], and a
+//!   connection with an overdue request is ended, because what follows on it would be late too.
+//!
+//! Encryption and authentication will stand in `connecting.rs`, between connecting and the first
+//! request.
+
+use crate::{
+    error::CallError,
+    options::{ClientOptions, micros},
+};
+use bytes::Bytes;
+use std::{
+    sync::{Arc, Condvar, Mutex},
+    time::Duration,
+};
+use tidemill_env::World;
+use tidemill_wire::kafka::{ApiKey, KafkaString, Message, MessageError, Request, request_frame};
+
+mod connecting;
+mod reading;
+mod shared;
+mod versions;
+mod writing;
+
+pub(crate) use reading::Buffers;
+pub(crate) use shared::{Asking, Changed, Outgoing, Then};
+use shared::{Phase, Shared};
+
+#[cfg(test)]
+mod tests;
+
+/// A connection. Clones are the same one; it ends when it is closed, or with its last clone.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    handle: Arc<Handle>,
+}
+
+/// Ends the connection when nobody has it any more; its threads hold only `Shared`.
+struct Handle(Arc<Shared>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.end(CallError::Closed);
+    }
+}
+
+impl Connection {
+    /// Begins to connect; `changed` is called when that has come to an end, and when the connection
+    /// has.
+    pub(crate) fn open(
+        world: &World,
+        address: &str,
+        options: &ClientOptions,
+        buffers: &Arc<Buffers>,
+        changed: Changed,
+    ) -> Self {
+        let shared = Arc::new(Shared::new(world, address, options, buffers, changed));
+        let thread = Arc::clone(&shared);
+        let body = Box::new(move || connecting::run(&thread));
+        drop(world.spawn.spawn("client-write", body));
+        Self { handle: Arc::new(Handle(shared)) }
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.handle.0
+    }
+
+    /// The other end.
+    pub(crate) fn address(&self) -> &str {
+        &self.shared().address
+    }
+
+    /// Whether both are the same connection.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.handle, &other.handle)
+    }
+
+    /// Whether requests can be sent.
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self.shared().lock().phase, Phase::Ready(_))
+    }
+
+    /// Why it has ended, if it has.
+    pub(crate) fn ended(&self) -> Option<CallError> {
+        match &self.shared().lock().phase {
+            Phase::Ended(error) => Some(error.clone()),
+            _ => None,
+        }
+    }
+
+    /// The version in which a request is written to this node.
+    pub(crate) fn version(&self, api: ApiKey) -> Result<i16, CallError> {
+        match &self.shared().lock().phase {
+            Phase::Ready(versions) => versions.pick(api, self.address()),
+            Phase::Connecting => Err(CallError::BadRequest("not connected yet".to_owned())),
+            Phase::Ended(error) => Err(error.clone()),
+        }
+    }
+
+    /// Sends a request; `then` gets the answer's content. What keeps it from being sent is given to
+    /// `then` as well.
+    pub(crate) fn send<R: Request>(&self, request: &R, asking: &Asking, then: Then) {
+        let write = |version, id, client: &KafkaString| {
+            let frame = request_frame(request, version, id, client)?;
+            Ok(vec![frame.freeze()])
+        };
+        self.shared().send(R::KEY, asking, write, then);
+    }
+
+    /// As [`Self::send`], for a request that `write` gives as a whole frame in pieces.
+    pub(crate) fn send_pieces(
+        &self,
+        api: ApiKey,
+        asking: &Asking,
+        write: impl FnOnce(i16, i32, &KafkaString) -> Result<Outgoing, MessageError>,
+        then: Then,
+    ) {
+        self.shared().send(api, asking, write, then);
+    }
+
+    /// Sends a request and waits for the answer, as long as [`ClientOptions::request_timeout`] and
+    /// `wait`, which is the time that the node was asked to take.
+    pub(crate) fn call<R: Request>(
+        &self,
+        request: &R,
+        wait: Duration,
+    ) -> Result<R::Response, CallError> {
+        let shared = self.shared();
+        let version = self.version(R::KEY)?;
+        let now_us = shared.world.clock.monotonic_micros();
+        let patience_us = micros(shared.options.request_timeout.saturating_add(wait));
+        let deadline_us = now_us.saturating_add(patience_us);
+        let slot = Arc::new((Mutex::new(None), Condvar::new()));
+        let filled = Arc::clone(&slot);
+        let then = Box::new(move |answer| {
+            *filled.0.lock().expect("no panic while held") = Some(answer);
+            filled.1.notify_one();
+        });
+        self.send(request, &Asking::answered(version, deadline_us), then);
+        let mut answer = slot.0.lock().expect("no panic while held");
+        loop {
+            if let Some(answer) = answer.take() {
+                return self.read_answer::<R>(version, answer?);
+            }
+            let now_us = shared.world.clock.monotonic_micros();
+            if now_us >= deadline_us {
+                drop(answer);
+                self.expire(now_us);
+                answer = slot.0.lock().expect("no panic while held");
+                continue;
+            }
+            let wait = Duration::from_micros(deadline_us - now_us);
+            answer = slot.1.wait_timeout(answer, wait).expect("no panic while held").0;
+        }
+    }
+
+    /// Reads an answer's content.
+    pub(crate) fn read_answer<R: Request>(
+        &self,
+        version: i16,
+        mut content: Bytes,
+    ) -> Result<R::Response, CallError> {
+        R::Response::read(&mut content, version).map_err(|error| CallError::BadAnswer {
+            address: self.address().to_owned(),
+            reason: format!("{:?}: {error}", R::KEY),
+        })
+    }
+
+    /// Ends the connection if an answer is overdue; else says when the next one will be.
+    pub(crate) fn expire(&self, now_us: u64) -> Option<u64> {
+        self.shared().expire(now_us)
+    }
+
+    /// Ends the connection; what was under way gets the error.
+    pub(crate) fn end(&self, error: CallError) {
+        self.shared().end(error);
+    }
+}

@@ -1,0 +1,301 @@
+//! What the threads of a connection share: its phase, what is to be written, what is to be answered.
+
+use super::reading::Buffers;
+use super::versions::Versions;
+use crate::{error::CallError, options::ClientOptions};
+use bytes::Bytes;
+use std::{
+    collections::VecDeque,
+    io::Write,
+    sync::{Arc, Condvar, Mutex, MutexGuard},
+};
+use tidemill_env::World;
+use tidemill_wire::kafka::{self, ApiKey, KafkaString, MessageError};
+
+/// Requests of a connection that may be under way at once.
+const PENDING_MAX: usize = 4096;
+/// As long as all that is not answered has fewer bytes than this, it fits into the socket's buffer,
+/// and whoever sends can write by itself without ever being held up by the other side. It saves a
+/// change of threads.
+const DIRECT_BYTES_MAX: usize = 16 << 10;
+
+/// What is done with an answer: its content behind the head.
+pub(crate) type Then = Box<dyn FnOnce(Result<Bytes, CallError>) + Send>;
+
+/// Called when a connection becomes ready and when it ends.
+pub(crate) type Changed = Arc<dyn Fn() + Send + Sync>;
+
+/// A request as a whole frame, in pieces that need not be copied together.
+pub(crate) type Outgoing = Vec<Bytes>;
+
+/// What is said about a request beside the request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    /// The version to write it in.
+    pub(crate) version: i16,
+    /// When the answer is no longer waited for, on the monotonic clock.
+    pub(crate) deadline_us: u64,
+    /// Bytes that the answer may have beyond [`ClientOptions::answer_bytes_max`].
+    pub(crate) more_bytes: usize,
+    /// Whether there will be an answer. Without one, `then` is called once the request stands in
+    /// the queue.
+    pub(crate) answer: bool,
+}
+
+impl Asking {
+    /// A request whose answer has no more bytes than most.
+    pub(crate) fn answered(version: i16, deadline_us: u64) -> Self {
+        Self { version, deadline_us, more_bytes: 0, answer: true }
+    }
+}
+
+/// See the module.
+pub(super) struct Shared {
+    pub(super) address: String,
+    client_id: KafkaString,
+    pub(super) world: World,
+    pub(super) options: ClientOptions,
+    pub(super) changed: Changed,
+    pub(super) buffers: Arc<Buffers>,
+    state: Mutex<State>,
+    /// Rings when there is something for the writer thread.
+    bell: Condvar,
+    /// Taken only by whoever has set [`State::writing`].
+    pub(super) writer: Mutex<Option<Box<dyn Write + Send>>>,
+}
+
+pub(super) struct State {
+    pub(super) phase: Phase,
+    queue: VecDeque<Outgoing>,
+    /// Somebody writes to the socket.
+    writing: bool,
+    pending: VecDeque<Pending>,
+    pending_bytes: usize,
+    next_correlation_id: i32,
+    pub(super) closer: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+/// How far a connection is.
+pub(super) enum Phase {
+    Connecting,
+    Ready(Arc<Versions>),
+    Ended(CallError),
+}
+
+/// A request whose answer has not come.
+pub(super) struct Pending {
+    correlation_id: i32,
+    pub(super) api: ApiKey,
+    pub(super) version: i16,
+    bytes: usize,
+    sent_us: u64,
+    deadline_us: u64,
+    pub(super) answer_bytes_max: usize,
+    pub(super) then: Then,
+}
+
+impl Shared {
+    pub(super) fn new(
+        world: &World,
+        address: &str,
+        options: &ClientOptions,
+        buffers: &Arc<Buffers>,
+        changed: Changed,
+    ) -> Self {
+        Self {
+            address: address.to_owned(),
+            client_id: kafka::text(&options.client_id),
+            world: world.clone(),
+            options: options.clone(),
+            changed,
+            buffers: Arc::clone(buffers),
+            state: Mutex::new(State {
+                phase: Phase::Connecting,
+                queue: VecDeque::new(),
+                writing: false,
+                pending: VecDeque::new(),
+                pending_bytes: 0,
+                next_correlation_id: 0,
+                closer: None,
+            }),
+            bell: Condvar::new(),
+            writer: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while held")
+    }
+
+    /// See [`super::Connection::send_pieces`].
+    pub(super) fn send(
+        &self,
+        api: ApiKey,
+        asking: &Asking,
+        write: impl FnOnce(i16, i32, &KafkaString) -> Result<Outgoing, MessageError>,
+        then: Then,
+    ) {
+        let mut state = self.lock();
+        let id = state.next_correlation_id;
+        let pieces = match state.refusal() {
+            Some(error) => Err(error),
+            None => write(asking.version, id, &self.client_id)
+                .map_err(|error| CallError::BadRequest(error.to_string())),
+        };
+        let pieces = match pieces {
+            Ok(pieces) => pieces,
+            Err(error) => {
+                drop(state);
+                return then(Err(error));
+            }
+        };
+        state.next_correlation_id = id.checked_add(1).unwrap_or(0);
+        let bytes: usize = pieces.iter().map(Bytes::len).sum();
+        let direct = asking.answer
+            && state.queue.is_empty()
+            && !state.writing
+            && matches!(state.phase, Phase::Ready(_))
+            && state.pending_bytes.saturating_add(bytes) <= DIRECT_BYTES_MAX;
+        let mut unanswered = Some(then);
+        if asking.answer {
+            state.pending_bytes += bytes;
+            state.pending.push_back(Pending {
+                correlation_id: id,
+                api,
+                version: asking.version,
+                bytes,
+                sent_us: self.world.clock.monotonic_micros(),
+                deadline_us: asking.deadline_us,
+                answer_bytes_max: self.options.answer_bytes_max.saturating_add(asking.more_bytes),
+                then: unanswered.take().expect("nobody has taken it"),
+            });
+        }
+        if direct {
+            state.writing = true;
+            drop(state);
+            self.write(&[pieces]);
+        } else {
+            state.queue.push_back(pieces);
+            drop(state);
+            self.bell.notify_one();
+        }
+        if let Some(then) = unanswered {
+            then(Ok(Bytes::new()));
+        }
+    }
+
+    /// Writes frames; the caller has set [`State::writing`].
+    pub(super) fn write(&self, frames: &[Outgoing]) {
+        let mut writer = self.writer.lock().expect("no panic while held");
+        let outcome = match writer.as_mut() {
+            Some(writer) => super::writing::write_all(writer.as_mut(), frames),
+            None => Ok(()),
+        };
+        drop(writer);
+        match outcome {
+            Ok(()) => {
+                let mut state = self.lock();
+                state.writing = false;
+                let more = !state.queue.is_empty();
+                drop(state);
+                if more {
+                    self.bell.notify_one();
+                }
+            }
+            Err(error) => self.end(self.lost(&error)),
+        }
+    }
+
+    /// Everything that waits to be written; waits itself if that is nothing. False: the connection
+    /// has ended. [`State::writing`] is set.
+    pub(super) fn take_queue(&self, taken: &mut Vec<Outgoing>) -> bool {
+        let mut state = self.lock();
+        loop {
+            if matches!(state.phase, Phase::Ended(_)) {
+                return false;
+            }
+            if !state.queue.is_empty() && !state.writing {
+                state.writing = true;
+                taken.extend(state.queue.drain(..));
+                return true;
+            }
+            state = self.bell.wait(state).expect("no panic while held");
+        }
+    }
+
+    /// How many bytes the answer with this correlation id may have; none: nobody waits for it.
+    pub(super) fn answer_bytes_max(&self, correlation_id: i32) -> Option<usize> {
+        let state = self.lock();
+        let pending = state.pending.iter().find(|it| it.correlation_id == correlation_id);
+        pending.map(|it| it.answer_bytes_max)
+    }
+
+    /// The request that this correlation id answers.
+    pub(super) fn take_pending(&self, correlation_id: i32) -> Option<Pending> {
+        let mut state = self.lock();
+        let index = state.pending.iter().position(|it| it.correlation_id == correlation_id)?;
+        let pending = state.pending.remove(index)?;
+        state.pending_bytes -= pending.bytes;
+        Some(pending)
+    }
+
+    /// See [`super::Connection::expire`].
+    pub(super) fn expire(&self, now_us: u64) -> Option<u64> {
+        let state = self.lock();
+        let first = state.pending.iter().min_by_key(|it| it.deadline_us)?;
+        if first.deadline_us > now_us {
+            return Some(first.deadline_us);
+        }
+        let error = CallError::TimedOut {
+            address: self.address.clone(),
+            api: first.api,
+            after_ms: now_us.saturating_sub(first.sent_us) / 1000,
+        };
+        drop(state);
+        self.end(error);
+        None
+    }
+
+    pub(super) fn lost(&self, reason: impl ToString) -> CallError {
+        CallError::Lost { address: self.address.clone(), reason: reason.to_string() }
+    }
+
+    pub(super) fn bad_answer(&self, reason: impl ToString) -> CallError {
+        CallError::BadAnswer { address: self.address.clone(), reason: reason.to_string() }
+    }
+
+    /// Ends the connection, once: the socket is closed and every request that waits gets the error.
+    pub(super) fn end(&self, error: CallError) {
+        let mut state = self.lock();
+        if matches!(state.phase, Phase::Ended(_)) {
+            return;
+        }
+        tracing::debug!(address = %self.address, %error, "a connection has ended");
+        state.phase = Phase::Ended(error.clone());
+        let pending = std::mem::take(&mut state.pending);
+        state.queue.clear();
+        let closer = state.closer.take();
+        drop(state);
+        self.bell.notify_all();
+        if let Some(close) = closer {
+            close();
+        }
+        for it in pending {
+            (it.then)(Err(error.clone()));
+        }
+        (self.changed)();
+    }
+}
+
+impl State {
+    /// Why nothing can be sent.
+    fn refusal(&self) -> Option<CallError> {
+        match &self.phase {
+            Phase::Ended(error) => Some(error.clone()),
+            _ if self.pending.len() >= PENDING_MAX => {
+                Some(CallError::BadRequest(format!("{PENDING_MAX} requests are under way")))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What can go wrong between this client and a node: no answer, or an answer that refuses.
+
+use tidemill_wire::kafka::{ApiKey, ErrorCode, KafkaString};
+
+/// Why a request got no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// Nobody takes connections there.
+    #[error(
+        "no node at {address}: {reason}; start one with `tidemill serve --kafka-listen {address}`, \
+         or name another address"
+    )]
+    Unreachable {
+        /// Where it was tried.
+        address: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// The connection ended before the answer came. What was asked may have been done.
+    #[error("the connection to {address} was lost: {reason}")]
+    Lost {
+        /// The other end.
+        address: String,
+        /// How it ended.
+        reason: String,
+    },
+    /// No answer came in time. What was asked may have been done.
+    #[error("{address} did not answer {api:?} within {after_ms} ms")]
+    TimedOut {
+        /// Who was asked.
+        address: String,
+        /// What was asked.
+        api: ApiKey,
+        /// How long the answer was waited for.
+        after_ms: u64,
+    },
+    /// The node does not know the request, or in no version that is known here.
+    #[error("{address} does not take {api:?} in a version known here ({ours}; it takes {theirs})")]
+    Unsupported {
+        /// Who was asked.
+        address: String,
+        /// What was asked.
+        api: ApiKey,
+        /// Versions known here.
+        ours: String,
+        /// Versions known there.
+        theirs: String,
+    },
+    /// What came back is no answer of the protocol: whoever listens there is no node.
+    #[error("{address} sent what is no answer: {reason}; is it a node's Kafka address?")]
+    BadAnswer {
+        /// Who sent it.
+        address: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The request cannot be written.
+    #[error("the request cannot be written: {0}")]
+    BadRequest(String),
+    /// This side was closed.
+    #[error("the client is closed")]
+    Closed,
+}
+
+/// An error code that a node answered with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}", explain(*.code), .message.as_deref().map(|it| format!(" ({it})")).unwrap_or_default())]
+pub struct Refusal {
+    /// The protocol's code.
+    pub code: ErrorCode,
+    /// What the node said beside it.
+    pub message: Option<String>,
+}
+
+impl Refusal {
+    /// None if the code says that all is well.
+    pub(crate) fn of(code: i16, message: Option<&KafkaString>) -> Option<Self> {
+        let code = ErrorCode::from(code);
+        let message = message.map(KafkaString::as_str).filter(|it| !it.is_empty());
+        code.is_error().then(|| Self { code, message: message.map(str::to_owned) })
+    }
+
+    /// As [`Self::of`], for `?`.
+    pub(crate) fn check(code: i16, message: Option<&KafkaString>) -> Result<(), Self> {
+        Self::of(code, message).map_or(Ok(()), Err)
+    }
+}
+
+/// An error code in words.
+fn explain(code: ErrorCode) -> String {
+    let words = match code {
+        ErrorCode::UnknownTopicOrPartition | ErrorCode::UnknownTopicId => {
+            "there is no such stream or streamlet"
+        }
+        ErrorCode::TopicAlreadyExists => "a stream of this name exists",
+        ErrorCode::InvalidTopicException => {
+            "the name is not possible: 1 to 249 of a-z A-Z 0-9 . _ -"
+        }
+        ErrorCode::InvalidPartitions => "the number of streamlets is not possible",
+        ErrorCode::InvalidReplicationFactor => "the number of replicas is not possible",
+        ErrorCode::InvalidConfig => "a setting is not possible",
+        ErrorCode::InvalidRequest => "the node refused the request",
+        ErrorCode::PolicyViolation => "a policy of the cluster forbids it",
+        ErrorCode::NotController => "the node does not lead the cluster",
+        ErrorCode::NotLeaderOrFollower => "the node does not lead the streamlet",
+        ErrorCode::LeaderNotAvailable => "the streamlet has no leader at the moment",
+        ErrorCode::MessageTooLarge => {
+            "the chunk is larger than the stream takes: raise its `max.message.bytes`, or send \
+             smaller batches"
+        }
+        ErrorCode::RecordListTooLarge => "the chunk is larger than a segment of the stream",
+        ErrorCode::OffsetOutOfRange => "the offset is not in the streamlet",
+        ErrorCode::CorruptMessage => "the chunk was damaged on its way, or in the log",
+        ErrorCode::KafkaStorageError => "the node cannot use its disk",
+        ErrorCode::NotEnoughReplicas | ErrorCode::NotEnoughReplicasAfterAppend => {
+            "there are fewer replicas than the stream asks for"
+        }
+        ErrorCode::TopicAuthorizationFailed
+        | ErrorCode::GroupAuthorizationFailed
+        | ErrorCode::ClusterAuthorizationFailed
+        | ErrorCode::TransactionalIdAuthorizationFailed => "this client may not do that",
+        ErrorCode::UnsupportedVersion => "the node does not know the request in this version",
+        ErrorCode::UnsupportedCompressionType => "the node does not take this compression",
+        ErrorCode::InvalidRecord => "the node refused a record",
+        ErrorCode::RequestTimedOut => "the node could not do it in time",
+        ErrorCode::GroupIdNotFound => "there is no such group",
+        ErrorCode::NonEmptyGroup => "the group has members",
+        ErrorCode::IllegalGeneration | ErrorCode::UnknownMemberId => {
+            "the group has gone on without this member"
+        }
+        ErrorCode::RebalanceInProgress => "the group is dealing out its streamlets anew",
+        ErrorCode::CoordinatorNotAvailable | ErrorCode::CoordinatorLoadInProgress => {
+            "the group's coordinator is not ready"
+        }
+        ErrorCode::ThrottlingQuotaExceeded => "too many changes at once",
+        ErrorCode::UnknownServerError => "the node failed at it",
+        _ => return format!("{code:?}"),
+    };
+    format!("{words} [{code:?}]")
+}
+
+#[cfg(test)]
+mod tests;
