@@ -49,6 +49,7 @@ pub(crate) struct Counts {
 
 /// Why a broker does not start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BrokerError {
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {error}")]

@@ -1,4 +1,4 @@
-//! The node: reads a job, checks it, plans it as a graph, runs it.
+//! The node: reads a job, checks it, plans it as a graph, runs it; and serves the log.
 //!
 //! ```text
 //! text ─▶ descriptor ─▶ check ─▶ plan ─▶ graph of the engine
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Read in this order: [`diagnostic`], [`descriptor`], [`registry`], [`check`], [`plan`],
-//! [`preview`], [`schema`].
+//! [`preview`], [`schema`]; apart from those, [`serve`].
 //!
 //! Invariant: a job that is refused was not started: no file was written, no thread was made.
 
@@ -17,6 +17,7 @@ pub mod plan;
 pub mod preview;
 pub mod registry;
 pub mod schema;
+pub mod serve;
 
 pub use descriptor::Descriptor;
 pub use diagnostic::{Diagnostic, Problem, Refused};

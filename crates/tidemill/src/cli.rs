@@ -4,6 +4,7 @@ mod load;
 mod outcome;
 mod progress;
 mod run;
+mod serve;
 mod signals;
 mod table;
 mod validate;
@@ -35,6 +36,8 @@ enum Command {
     Run(run::RunArguments),
     /// Checks a job and shows how it would run; starts nothing.
     Validate(validate::ValidateArguments),
+    /// Runs a node: streams on disk, served to Kafka clients and over HTTP.
+    Serve(serve::ServeArguments),
     /// About jobs in general.
     #[command(subcommand)]
     Job(JobCommand),
@@ -77,6 +80,7 @@ pub(crate) fn main() -> ExitCode {
     ExitCode::from(match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Validate(arguments) => validate::validate(&arguments),
+        Command::Serve(arguments) => serve::serve(&arguments),
         Command::Job(JobCommand::Schema) => print_all(&job_schema_text()),
         Command::Bench(bench) => match crate::bench::run(&bench) {
             Ok(()) => DONE,

@@ -1,0 +1,19 @@
+//! A node that serves: the log, its broker and its HTTP side, started and stopped together.
+//!
+//! ```text
+//! settings ─▶ listen ─▶ log ─▶ cluster id ─▶ broker ─▶ Kafka server, HTTP server ─▶ ready
+//! stop ─▶ HTTP server, Kafka server (requests under way end) ─▶ log closed
+//! ```
+//!
+//! Read in this order: [`settings`], [`node`], `identity`, `http`.
+//!
+//! Invariant: a node that does not start has told nobody that it is there, and leaves the data
+//! folder as it found it, or as a clean stop leaves it.
+
+pub mod http;
+mod identity;
+pub mod node;
+pub mod settings;
+
+pub use node::{Node, Ready, ServeError, Stop, run};
+pub use settings::ServeSettings;

@@ -1,0 +1,274 @@
+//! Starting and stopping a node.
+//!
+//! Invariant: what can be known without touching the data folder is refused first: addresses.
+
+use super::{http::Http, identity, settings::ServeSettings};
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tidemill_broker::{Broker, BrokerError, Server};
+use tidemill_env::World;
+use tidemill_log::{Log, LogError};
+use tokio::{net::TcpListener, runtime, sync::watch};
+
+/// Why a node does not start. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// An address that other machines reach, without leave.
+    #[error(
+        "{0} can be reached from other machines, and there is no authentication yet: anybody there \
+         could read, write and delete. Listen on 127.0.0.1, or say --insecure if the network itself \
+         keeps others out"
+    )]
+    Insecure(SocketAddr),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address} ({option}): {error}{}", listen_advice(.error))]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// The option that says so.
+        option: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Another process serves this data folder.
+    #[error(
+        "the data folder {0} is in use by another process: stop that one, or choose another folder \
+         with --data"
+    )]
+    InUse(PathBuf),
+    /// The log does not open.
+    #[error("the data folder {folder}: {error}{}", log_advice(.error))]
+    Log {
+        /// The data folder.
+        folder: PathBuf,
+        /// What is wrong.
+        error: LogError,
+    },
+    /// A file of the node itself.
+    #[error("{path}: {error}{}", disk_advice(.error))]
+    Disk {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        error: io::Error,
+    },
+    /// The broker's own data do not open.
+    #[error(transparent)]
+    Broker(BrokerError),
+    /// The threads of the node cannot be started.
+    #[error("threads cannot be started: {0}. Raise the limit of processes (ulimit -u)")]
+    Threads(io::Error),
+    /// Something that cannot be: a thread that opens or closes the log panicked.
+    #[error("a part of the node panicked: {0}")]
+    Panicked(String),
+}
+
+fn listen_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            ". Another process listens there: stop it, or choose another port (0 takes a free one)"
+        }
+        io::ErrorKind::AddrNotAvailable => ". This machine does not have that address",
+        io::ErrorKind::PermissionDenied => ". Ports below 1024 are for the superuser",
+        _ => "",
+    }
+}
+
+fn disk_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            ". Choose a folder with --data that this user may write"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            ". Make room there, or choose another folder with --data"
+        }
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            ". It must be a folder, or not be there yet: choose another with --data"
+        }
+        _ => "",
+    }
+}
+
+fn log_advice(error: &LogError) -> &'static str {
+    match error {
+        LogError::Disk { error, .. } => disk_advice(error),
+        _ => "",
+    }
+}
+
+/// Where a node answers.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// The Kafka protocol.
+    pub kafka: SocketAddr,
+    /// HTTP.
+    pub http: SocketAddr,
+}
+
+/// Tells a node to stop; clones tell the same node.
+#[derive(Clone, Debug)]
+pub struct Stop(watch::Sender<bool>);
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self(watch::channel(false).0)
+    }
+}
+
+impl Stop {
+    /// Tells it.
+    pub fn now(&self) {
+        self.0.send_replace(true);
+    }
+
+    async fn asked(&self) {
+        let mut said = self.0.subscribe();
+        let _said_or_gone = said.wait_for(|it| *it).await;
+    }
+}
+
+/// A node that serves. It must be stopped by [`Self::stop`]: dropping it leaves the log open.
+pub struct Node {
+    kafka: Server,
+    http: Http,
+    log: Arc<Log>,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Node({:?})", self.ready())
+    }
+}
+
+/// The log, closed again unless it is taken out.
+struct OpenLog(Option<Arc<Log>>);
+
+impl Drop for OpenLog {
+    fn drop(&mut self) {
+        if let Some(log) = self.0.take() {
+            log.close();
+        }
+    }
+}
+
+/// Serves until it is told to stop, on threads of its own. `ready` is called once, when both
+/// servers answer.
+///
+/// # Errors
+/// The node does not start.
+pub fn run(
+    world: &World,
+    settings: ServeSettings,
+    stop: &Stop,
+    ready: impl FnOnce(&Ready),
+) -> Result<(), ServeError> {
+    let mut threads = runtime::Builder::new_multi_thread();
+    threads.enable_all().thread_name("serve");
+    if let Some(count) = settings.threads {
+        threads.worker_threads(count.get());
+    }
+    let threads = threads.build().map_err(ServeError::Threads)?;
+    let outcome = threads.block_on(async {
+        let node = Node::start(world, settings).await?;
+        ready(&node.ready());
+        stop.asked().await;
+        node.stop().await
+    });
+    // Whatever still runs has nothing to lose: the log is closed.
+    threads.shutdown_background();
+    outcome
+}
+
+impl Node {
+    /// Opens the data folder and takes connections, in a tokio runtime.
+    ///
+    /// # Errors
+    /// The node does not start; nothing is left running.
+    pub async fn start(world: &World, settings: ServeSettings) -> Result<Self, ServeError> {
+        let listen = settings.broker.listen;
+        for address in [listen, settings.http_listen] {
+            if !address.ip().is_loopback() && !settings.insecure {
+                return Err(ServeError::Insecure(address));
+            }
+        }
+        let http = bind(settings.http_listen, "--http-listen").await?;
+        let (log, cluster_id) = {
+            let (world, data) = (world.clone(), settings.data.clone());
+            let (options, wanted) = (settings.log.clone(), settings.cluster_id.clone());
+            blocking(move || open(&world, &data, options, wanted.as_deref())).await??
+        };
+        for finding in log.findings() {
+            tracing::warn!("found when the log was opened: {finding}");
+        }
+        let mut open = OpenLog(Some(Arc::clone(&log)));
+        let mut broker = settings.broker.clone();
+        broker.cluster_id = cluster_id;
+        let broker = Broker::open(world, Arc::clone(&log), broker).map_err(ServeError::Broker)?;
+        let kafka = Server::start(Arc::clone(&broker)).await.map_err(|error| match error {
+            BrokerError::Listen { address, error } => {
+                ServeError::Listen { address, option: "--kafka-listen", error }
+            }
+            other => ServeError::Broker(other),
+        })?;
+        open.0 = None;
+        let http = Http::start(http).map_err(|error| ServeError::Listen {
+            address: settings.http_listen,
+            option: "--http-listen",
+            error,
+        })?;
+        Ok(Self { kafka, http, log })
+    }
+
+    /// Where it answers.
+    #[must_use]
+    pub fn ready(&self) -> Ready {
+        Ready { kafka: self.kafka.address(), http: self.http.address() }
+    }
+
+    /// Takes no more connections, lets what is being answered end, closes the log.
+    ///
+    /// # Errors
+    /// A part of the node panicked.
+    pub async fn stop(self) -> Result<(), ServeError> {
+        let Self { kafka, http, log } = self;
+        tokio::join!(kafka.stop(), http.stop());
+        blocking(move || log.close()).await
+    }
+}
+
+/// Does what blocks on a thread that may.
+async fn blocking<T: Send + 'static>(
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ServeError> {
+    let panicked = |error: tokio::task::JoinError| ServeError::Panicked(error.to_string());
+    tokio::task::spawn_blocking(body).await.map_err(panicked)
+}
+
+async fn bind(address: SocketAddr, option: &'static str) -> Result<TcpListener, ServeError> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|error| ServeError::Listen { address, option, error })
+}
+
+/// Opens what is in the data folder. The log's lock is the lock of all of it.
+fn open(
+    world: &World,
+    data: &Path,
+    options: tidemill_log::LogOptions,
+    wanted: Option<&str>,
+) -> Result<(Arc<Log>, String), ServeError> {
+    let log = Log::open(world, &data.join("log"), options).map_err(|error| match error {
+        LogError::InUse(_) => ServeError::InUse(data.to_owned()),
+        error => ServeError::Log { folder: data.to_owned(), error },
+    })?;
+    match identity::cluster_id(world, data, wanted) {
+        Ok(id) => Ok((Arc::new(log), id)),
+        Err(error) => {
+            log.close();
+            Err(ServeError::Disk { path: data.join("cluster.json"), error })
+        }
+    }
+}
