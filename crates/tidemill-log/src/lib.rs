@@ -59,6 +59,7 @@ mod commit;
 mod error;
 mod format;
 mod ids;
+mod latest;
 mod log;
 mod memory;
 mod meta;

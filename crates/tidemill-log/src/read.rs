@@ -272,7 +272,7 @@ impl ReadCursor {
     }
 }
 
-fn lost(segment: &Segment, error: io::Error) -> ReadError {
+pub(crate) fn lost(segment: &Segment, error: io::Error) -> ReadError {
     ReadError::Disk { path: segment.path.clone(), error: Arc::new(error) }
 }
 
