@@ -136,7 +136,7 @@ class Producer:
         return lambda **ask: self.agent.ask(op, id=self.id, **ask)
 
     def close(self):
-        self.agent.ask("close_producer", id=self.id)
+        self.agent.ask("close_producer", 20, id=self.id)
 
 
 class Consumer:
@@ -158,14 +158,15 @@ class Consumer:
     def assignment(self):
         return sorted(tuple(it) for it in self.agent.ask("assignment", id=self.id))
 
-    def commit(self):
-        self.agent.ask("commit", id=self.id)
+    def commit(self, wait=True):
+        """Without waiting only with librdkafka, where it would wait for a rebalance that needs a poll."""
+        self.agent.ask("commit", id=self.id, wait=wait)
 
     def committed(self, *partitions):
         return self.agent.ask("committed", id=self.id, partitions=[list(it) for it in partitions])
 
     def close(self):
-        self.agent.ask("close_consumer", id=self.id)
+        self.agent.ask("close_consumer", 20, id=self.id)
 
 
 def record(value, key=None, partition=0, timestamp=None, headers=()):

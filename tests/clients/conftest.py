@@ -118,6 +118,8 @@ def open_clients():
             except agents.Failed:
                 # What is left open is fenced or gone; the test has said so.
                 pass
+            except TimeoutError:
+                it.agent.kill()
 
 
 @pytest.fixture

@@ -130,6 +130,9 @@ class Librdkafka:
         from confluent_kafka import KafkaException, TopicPartition
 
         offsets = [TopicPartition(topic, number, offset) for (topic, number), offset in self.next[ask["id"]].items()]
+        if not ask.get("wait", True):
+            self.clients[ask["id"]].commit(offsets=offsets, asynchronous=True)
+            return
         for it in self.clients[ask["id"]].commit(offsets=offsets, asynchronous=False):
             if it.error:
                 raise KafkaException(it.error)

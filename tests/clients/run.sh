@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Unmodified Kafka clients against a real broker.
-# usage: tests/clients/run.sh [--broker tidemill|kafka] [pytest arguments]
+# usage: tests/clients/run.sh [--broker tidemill|kafka] [pytest arguments, such as test_admin.py or -m groups]
 #   TIDEMILL_BIN      the binary under test (default: a debug build of this checkout)
 #   TIDEMILL_CLIENTS  the Python environment (default: target/clients-venv)
 #   PEERS_HOME        where the other clients, and Kafka for --broker kafka, are kept (default: ~/.cache/peers)
@@ -45,5 +45,7 @@ if [ -z "${TIDEMILL_BIN:-}" ] && [[ " $* " != *" kafka "* ]]; then
   cargo build --locked -p tidemill
   TIDEMILL_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/tidemill"
 fi
-export TIDEMILL_BIN="${TIDEMILL_BIN:-}"
-exec "$venv/bin/python" -m pytest -q -p no:cacheprovider -c "$here/pytest.ini" "$@" "$here"
+export TIDEMILL_BIN="$(realpath -m "${TIDEMILL_BIN:-none}")"
+python="$(cd "$venv/bin" && pwd)/python"
+cd "$here"
+exec "$python" -m pytest -q -p no:cacheprovider "$@"

@@ -9,15 +9,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 // assignment is what a group has given to a consumer, as its callbacks say.
 type assignment struct {
-	lock sync.Mutex
-	held map[string]map[int32]bool
+	group string
+	lock  sync.Mutex
+	held  map[string]map[int32]bool
 }
 
-func newAssignment() *assignment { return &assignment{held: map[string]map[int32]bool{}} }
+func newAssignment(group string) *assignment {
+	return &assignment{group: group, held: map[string]map[int32]bool{}}
+}
 
 func (a *assignment) change(partitions map[string][]int32, have bool) {
 	a.lock.Lock()
@@ -55,7 +59,7 @@ func pair(raw json.RawMessage) (topic string, partition int32) {
 
 func consuming(it *ask, seen *assignment) []kgo.Opt {
 	opts := []kgo.Opt{kgo.SeedBrokers(it.Bootstrap), kgo.FetchMaxWait(500 * time.Millisecond), kgo.FetchMaxBytes(50 << 20),
-		kgo.FetchMaxPartitionBytes(20 << 20), kgo.MetadataMinAge(250 * time.Millisecond)}
+		kgo.FetchMaxPartitionBytes(20 << 20), kgo.MetadataMinAge(250 * time.Millisecond), kgo.MetadataMaxAge(time.Second)}
 	if it.Isolation == "read_committed" {
 		opts = append(opts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	}
@@ -114,34 +118,33 @@ func commit(ctx context.Context, client *kgo.Client) error {
 	return failed
 }
 
-func committed(ctx context.Context, client *kgo.Client, it *ask) (any, error) {
-	found := []int64{}
-	group, _ := client.GroupMetadata()
+// committed asks the broker in an older version, which names topics rather than giving their ids.
+func committed(ctx context.Context, group string, it *ask) (any, error) {
+	versions := kversion.Stable()
+	versions.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 7)
+	asking, err := kgo.NewClient(kgo.SeedBrokers(it.Bootstrap), kgo.MaxVersions(versions))
+	if err != nil {
+		return nil, err
+	}
+	defer asking.Close()
 	request := kmsg.NewPtrOffsetFetchRequest()
 	request.Group = group
-	request.Topics = []kmsg.OffsetFetchRequestTopic{}
 	for _, raw := range it.Partitions {
 		topic, number := pair(raw)
 		request.Topics = append(request.Topics, kmsg.OffsetFetchRequestTopic{Topic: topic, Partitions: []int32{number}})
 	}
-	answer, err := request.RequestWith(ctx, client)
+	answer, err := request.RequestWith(ctx, asking)
 	if err != nil {
 		return nil, err
 	}
 	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
 		return nil, err
 	}
-	for _, raw := range it.Partitions {
-		name, number := pair(raw)
-		offset := int64(-1)
-		for _, topic := range answer.Topics {
-			for _, partition := range topic.Partitions {
-				if topic.Topic == name && partition.Partition == number {
-					offset = partition.Offset
-				}
-			}
+	found := []int64{}
+	for _, topic := range answer.Topics {
+		for _, partition := range topic.Partitions {
+			found = append(found, partition.Offset)
 		}
-		found = append(found, offset)
 	}
 	return found, nil
 }
@@ -149,7 +152,7 @@ func committed(ctx context.Context, client *kgo.Client, it *ask) (any, error) {
 // transform reads a topic in a group and writes each record to another, a transaction for each poll; aborts those named.
 func transform(ctx context.Context, it *ask) (any, error) {
 	it.Isolation, it.Topics = "read_committed", []string{it.Source}
-	opts := append(producing(it), consuming(it, newAssignment())...)
+	opts := append(producing(it), consuming(it, newAssignment(it.Group))...)
 	session, err := kgo.NewGroupTransactSession(append(opts, kgo.RequireStableFetchOffsets())...)
 	if err != nil {
 		return nil, err

@@ -117,7 +117,7 @@ func handle(it *ask) (any, error) {
 	case "send":
 		return send(ctx, client, it), nil
 	case "consumer":
-		seen := newAssignment()
+		seen := newAssignment(it.Group)
 		made, err := kgo.NewClient(consuming(it, seen)...)
 		clients[it.ID], assigned[it.ID] = made, seen
 		if err == nil && it.Assign != nil && it.From == "latest" {
@@ -134,7 +134,7 @@ func handle(it *ask) (any, error) {
 	case "commit":
 		return nil, commit(ctx, client)
 	case "committed":
-		return committed(ctx, client, it)
+		return committed(ctx, assigned[it.ID].group, it)
 	case "close_producer":
 		client.Close()
 		return nil, nil
@@ -228,7 +228,9 @@ func poll(client *kgo.Client, it *ask) (any, error) {
 	for {
 		fetches := client.PollFetches(ctx)
 		for _, err := range fetches.Errors() {
-			if !errors.Is(err.Err, context.DeadlineExceeded) {
+			// What is no answer of the broker passes by itself: the client dials and joins again.
+			var known *kerr.Error
+			if errors.As(err.Err, &known) && !known.Retriable && known.Code != kerr.RebalanceInProgress.Code && known.Code != kerr.UnknownMemberID.Code {
 				return nil, err.Err
 			}
 		}
