@@ -19,7 +19,7 @@
 //! - Nothing here decides by a clock but timeouts of groups and transactions.
 //!
 //! Read the modules in this order: `settings`, `server`, `connection`, `api`, `handler`, `topic`,
-//! `partition`, `session`.
+//! `topic_settings`, `partition`, `intake`, `session`.
 
 mod answer;
 mod api;
@@ -27,12 +27,16 @@ mod broker;
 mod connection;
 mod fetch_answer;
 mod frame;
+mod fsync;
 mod handler;
+mod intake;
 mod partition;
+mod record_time;
 mod server;
 mod session;
 mod settings;
 mod topic;
+mod topic_settings;
 
 pub use broker::{Broker, BrokerError};
 pub use server::Server;

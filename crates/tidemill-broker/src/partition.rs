@@ -1,17 +1,21 @@
 //! What a Kafka partition is beyond a streamlet: the checks of a broker, and its producers.
 
-use crate::{api::Context, fetch_answer::Aborted};
+use crate::{api::Context, fetch_answer::Aborted, intake, record_time, topic::Live};
 use bytes::Bytes;
 use std::sync::{Arc, atomic::Ordering};
-use tidemill_log::{Append, AppendError, AppendHow, Interest, OnData, OnDurable, Streamlet};
+use tidemill_log::{
+    Append, AppendError, AppendHow, Interest, OnData, OnDurable, ReadError, Streamlet,
+};
 use tidemill_wire::{
-    chunk::{ChunkError, ChunkHead},
+    chunk::ChunkError,
     kafka::{ErrorCode, KafkaString},
 };
 
 /// A partition: a streamlet, and what the broker knows of its producers.
 pub(crate) struct Partition {
     pub(crate) streamlet: Arc<Streamlet>,
+    /// What its topic knows now.
+    pub(crate) live: Arc<Live>,
 }
 
 /// Why a chunk was not appended, as the protocol says it.
@@ -24,8 +28,9 @@ pub(crate) struct Refusal {
 
 /// What an append came to.
 pub(crate) enum Appended {
-    /// It has its offsets.
-    New(Append),
+    /// It has its offsets, and its records the time of the append in milliseconds, if that is
+    /// what its topic gives them.
+    New(Append, Option<i64>),
 }
 
 /// A reader that waits; it is forgotten when this is dropped.
@@ -38,7 +43,7 @@ impl Refusal {
         Self { code, message: None }
     }
 
-    fn with(code: ErrorCode, why: &impl ToString) -> Self {
+    pub(crate) fn with(code: ErrorCode, why: &impl ToString) -> Self {
         Self { code, message: Some(why.to_string()) }
     }
 }
@@ -77,21 +82,28 @@ impl From<&ChunkError> for Refusal {
 impl Appended {
     pub(crate) fn base_offset(&self) -> i64 {
         match self {
-            Self::New(append) => append.base_offset,
+            Self::New(append, _) => append.base_offset,
+        }
+    }
+
+    /// The timestamp that the records got from the broker, in milliseconds; -1 if none.
+    pub(crate) fn append_time_ms(&self) -> i64 {
+        match self {
+            Self::New(_, time_ms) => time_ms.unwrap_or(-1),
         }
     }
 
     /// Calls back when it counts.
     pub(crate) fn on_durable(self, notice: OnDurable) {
         match self {
-            Self::New(append) => append.on_durable(notice),
+            Self::New(append, _) => append.on_durable(notice),
         }
     }
 }
 
 impl Partition {
-    pub(crate) fn new(streamlet: Arc<Streamlet>) -> Self {
-        Self { streamlet }
+    pub(crate) fn new(streamlet: Arc<Streamlet>, live: Arc<Live>) -> Self {
+        Self { streamlet, live }
     }
 
     /// Checks a chunk that a client sent and appends it.
@@ -101,21 +113,16 @@ impl Partition {
         chunk: &Bytes,
         _transactional: Option<&KafkaString>,
     ) -> Result<Appended, Refusal> {
-        if chunk.is_empty() {
-            return Err(Refusal::with(ErrorCode::InvalidRecord, &"there are no records"));
-        }
-        let head = ChunkHead::check(chunk).map_err(|error| Refusal::from(&error))?;
-        if head.is_control() {
-            let why = "clients cannot write control batches";
-            return Err(Refusal::with(ErrorCode::InvalidRecord, &why));
-        }
+        let taken = intake::take(context.broker, &self.live, chunk, context.version())?;
+        let (head, chunk) = (&taken.head, &taken.chunk);
         let lane = u64::try_from(head.producer_id).unwrap_or(context.caller.id);
         let counts = &context.broker.counts;
         counts.produced_bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
         let records = u64::try_from(head.record_count).unwrap_or(0);
         counts.produced_records.fetch_add(records, Ordering::Relaxed);
         let how = AppendHow { lane, leader_epoch: 0 };
-        Ok(Appended::New(self.streamlet.append_checked(&head, chunk, how)?))
+        let append = self.streamlet.append_checked(head, chunk, how)?;
+        Ok(Appended::New(append, taken.append_time_ms))
     }
 
     /// The offset after the last that readers of committed records may see: that of the first
@@ -135,25 +142,30 @@ impl Partition {
         Vec::new()
     }
 
-    /// The first offset whose record has this time or a later one, and its time, in milliseconds;
-    /// -1 and -1 if there is none below `end`.
+    /// The first record, by offset, with this time or a later one, in milliseconds, below `end`:
+    /// its offset and its time; -1 and -1 if there is none.
     pub(crate) fn offset_for_time(
         &self,
         timestamp_ms: i64,
         end: i64,
     ) -> Result<(i64, i64), ErrorCode> {
-        match self.streamlet.offset_for_time(timestamp_ms) {
-            Ok(Some(found)) if found.0 < end => Ok(found),
-            Ok(_) => Ok((-1, -1)),
-            Err(error) => {
-                tracing::warn!(%error, "no offset for a timestamp");
-                Err(ErrorCode::KafkaStorageError)
-            }
-        }
+        self.said(record_time::first_from(&self.streamlet, timestamp_ms, end))
     }
 
-    /// The offset of the record with the largest time, and that time. (KIP-734.)
-    pub(crate) fn max_timestamp(&self, _end: i64) -> Result<(i64, i64), ErrorCode> {
-        Ok((-1, -1))
+    /// The first record with the largest time below `end`: its offset and its time; -1 and -1 if
+    /// there are no records. (KIP-734.)
+    pub(crate) fn max_timestamp(&self, end: i64) -> Result<(i64, i64), ErrorCode> {
+        self.said(record_time::latest(&self.streamlet, end))
+    }
+
+    fn said(&self, found: Result<Option<(i64, i64)>, ReadError>) -> Result<(i64, i64), ErrorCode> {
+        found.map(|it| it.unwrap_or((-1, -1))).map_err(|error| {
+            tracing::error!(topic = self.streamlet.stream_name(), %error, "no record for a time");
+            if matches!(error, ReadError::Corrupt { .. }) {
+                ErrorCode::CorruptMessage
+            } else {
+                ErrorCode::KafkaStorageError
+            }
+        })
     }
 }

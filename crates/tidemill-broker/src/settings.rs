@@ -1,6 +1,7 @@
 //! Settings of a broker, as plain values. Kafka's names for them are in the documentation of each.
 
 use std::net::SocketAddr;
+use tidemill_log::StreamSpec;
 use tidemill_types::ByteSize;
 
 /// Settings of a broker.
@@ -20,6 +21,9 @@ pub struct BrokerSettings {
     pub auto_create: bool,
     /// Partitions of topics that do not say how many. (`num.partitions`.) Default 1.
     pub partitions: u32,
+    /// All other settings of topics that do not say otherwise. (`log.retention.ms`,
+    /// `log.segment.bytes`, `message.max.bytes` …) Its own settings by name are not looked at.
+    pub topic_defaults: StreamSpec,
     /// Whether the records in each batch are looked at before it is stored, not its head and
     /// checksum alone; compressed ones are inflated for it. Default true.
     pub check_records: bool,
@@ -62,6 +66,7 @@ impl Default for BrokerSettings {
             cluster_id: "tidemill".to_owned(),
             auto_create: true,
             partitions: 1,
+            topic_defaults: StreamSpec::default(),
             check_records: true,
             limits: Limits::default(),
         }

@@ -1,11 +1,14 @@
 //! Topics: the log's streams, with what a broker knows beside them.
 
-use crate::partition::Partition;
+use crate::{partition::Partition, topic_settings};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
-use tidemill_log::{Log, Stream, StreamId};
+use tidemill_log::{Log, Stream, StreamId, StreamSpec};
 use tidemill_wire::kafka::KafkaUuid;
 
 /// A topic.
@@ -13,11 +16,41 @@ pub(crate) struct Topic {
     pub(crate) stream: Arc<Stream>,
     /// By number; as many as were asked for so far, at most.
     partitions: RwLock<Vec<Arc<Partition>>>,
+    live: Arc<Live>,
+}
+
+/// What each request needs of a topic's settings, without a lock, and whether there is still a
+/// topic.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    /// Records have the time of their append.
+    pub(crate) append_time: AtomicBool,
+    pub(crate) max_chunk_bytes: AtomicU64,
+    /// It was deleted.
+    pub(crate) gone: AtomicBool,
+}
+
+impl Live {
+    pub(crate) fn set(&self, spec: &StreamSpec) {
+        self.append_time.store(topic_settings::has_append_time(spec), Ordering::Relaxed);
+        self.max_chunk_bytes.store(spec.max_chunk_bytes.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
 }
 
 impl Topic {
     fn new(stream: Arc<Stream>) -> Self {
-        Self { stream, partitions: RwLock::default() }
+        let live = Arc::new(Live::default());
+        live.set(&stream.spec());
+        Self { stream, partitions: RwLock::default(), live }
+    }
+
+    /// Its stream's settings were changed.
+    pub(crate) fn changed(&self) {
+        self.live.set(&self.stream.spec());
     }
 
     /// A partition, if the topic has it.
@@ -31,7 +64,7 @@ impl Topic {
         let mut partitions = self.partitions.write().unwrap_or_else(PoisonError::into_inner);
         for next in partitions.len()..=index {
             let streamlet = self.stream.streamlet(u32::try_from(next).ok()?)?;
-            partitions.push(Arc::new(Partition::new(streamlet)));
+            partitions.push(Arc::new(Partition::new(streamlet, Arc::clone(&self.live))));
         }
         partitions.get(index).cloned()
     }
@@ -95,6 +128,7 @@ impl Topics {
     pub(crate) fn forget(&self, name: &str) {
         let gone = self.names.write().unwrap_or_else(PoisonError::into_inner).remove(name);
         if let Some(gone) = gone {
+            gone.live.gone.store(true, Ordering::Release);
             let mut ids = self.ids.write().unwrap_or_else(PoisonError::into_inner);
             ids.remove(&gone.stream.id());
         }

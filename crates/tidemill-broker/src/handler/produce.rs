@@ -120,7 +120,7 @@ impl Response {
     ) -> Self {
         let topics = request.topic_data.into_iter().map(|topic| {
             let partition = |it: PartitionProduceData| match one(&it) {
-                Ok(()) => appended(it.index, -1, -1),
+                Ok(()) => appended(it.index, -1, -1, -1),
                 Err(refusal) => refused(it.index, refusal),
             };
             TopicProduceResponse {
@@ -165,7 +165,8 @@ impl Response {
                 partitions.push(match outcome {
                     Err(refusal) => refused(part.index, refusal),
                     Ok((append, start)) => {
-                        let answer = appended(part.index, append.base_offset(), start);
+                        let (base, time_ms) = (append.base_offset(), append.append_time_ms());
+                        let answer = appended(part.index, base, time_ms, start);
                         appends.push(((topic_at, at), append));
                         answer
                     }
@@ -207,11 +208,16 @@ impl Response {
     }
 }
 
-fn appended(index: i32, base_offset: i64, log_start_offset: i64) -> PartitionProduceResponse {
+fn appended(
+    index: i32,
+    base_offset: i64,
+    log_append_time_ms: i64,
+    log_start_offset: i64,
+) -> PartitionProduceResponse {
     PartitionProduceResponse {
         index,
         base_offset,
-        log_append_time_ms: -1,
+        log_append_time_ms,
         log_start_offset,
         ..PartitionProduceResponse::default()
     }
