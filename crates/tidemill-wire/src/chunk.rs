@@ -322,16 +322,6 @@ pub fn stamp_max_time(chunk: &mut [u8], latest_ms: i64) {
     }
 }
 
-/// Sets the largest timestamp to what it is, `latest_ms`, and mends the CRC: for a chunk whose
-/// producer said another. The chunk was checked before.
-pub fn stamp_max_time(chunk: &mut [u8], latest_ms: i64) {
-    if chunk.len() >= CHUNK_HEAD_BYTES {
-        chunk[35..43].copy_from_slice(&latest_ms.to_be_bytes());
-        let crc = crc32c(&chunk[CRC_FROM..]);
-        chunk[17..21].copy_from_slice(&crc.to_be_bytes());
-    }
-}
-
 /// Whether a stored chunk is the one its reference tells of: head and checksum.
 ///
 /// # Errors
