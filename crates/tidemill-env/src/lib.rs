@@ -114,6 +114,15 @@ pub trait FileSystem: Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
+/// How much a file system can hold, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// All of it.
+    pub total_bytes: u64,
+    /// What this process may still take.
+    pub free_bytes: u64,
+}
+
 /// A folder's lock: it is held until this is dropped or the process ends.
 pub trait DiskLock: Send + Sync {}
 
@@ -160,6 +169,11 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// The disk's; [`io::ErrorKind::Unsupported`] where such a sync does not tell of errors.
     fn file_system(&self, folder: &Path) -> io::Result<Arc<dyn FileSystem>>;
+    /// How much the file system of a folder can hold.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn space(&self, folder: &Path) -> io::Result<Space>;
     /// Takes the lock that a file stands for; the file is made if it is not there.
     ///
     /// # Errors

@@ -1,6 +1,8 @@
 //! The real clock, disk and threads: the one place that asks the operating system for them.
 
-use super::{Clock, Disk, DiskFile, DiskLock, DiskRead, FileSystem, PlacedFile, Spawn, Thread};
+use super::{
+    Clock, Disk, DiskFile, DiskLock, DiskRead, FileSystem, PlacedFile, Space, Spawn, Thread,
+};
 use rustix::fs::FallocateFlags;
 use std::{
     fs::{self, File, OpenOptions},
@@ -192,6 +194,12 @@ impl Disk for RealDisk {
             return Err(io::ErrorKind::Unsupported.into());
         }
         Ok(Arc::new(RealFileSystem(folder)))
+    }
+
+    fn space(&self, folder: &Path) -> io::Result<Space> {
+        let stat = rustix::fs::statvfs(self::folder(folder))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+        Ok(Space { total_bytes: bytes(stat.f_blocks), free_bytes: bytes(stat.f_bavail) })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {

@@ -294,3 +294,15 @@ fn a_failed_sync_of_all_files_is_told_again_by_those_that_lost_something() {
     }
     assert!((10..90).contains(&told), "{told}");
 }
+
+#[test]
+fn a_disk_says_how_much_it_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let space = World::real().disk.space(folder.path()).unwrap();
+    assert!(space.total_bytes > 0 && space.free_bytes <= space.total_bytes, "{space:?}");
+    let disk = SimDisk::new(1);
+    disk.set_capacity(1000);
+    disk.put("a", &[0; 300]);
+    let space = disk.space(Path::new("")).unwrap();
+    assert_eq!((space.total_bytes, space.free_bytes), (1000, 700));
+}

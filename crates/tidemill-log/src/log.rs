@@ -41,6 +41,7 @@ type Streams = BTreeMap<String, Arc<Stream>>;
 
 struct Inner {
     shared: Arc<Shared>,
+    folder: PathBuf,
     streams_folder: PathBuf,
     streams: RwLock<Streams>,
     /// One change of streams at a time.
@@ -95,6 +96,7 @@ impl Log {
         let threads = (0..threads).map(spawn).collect();
         Ok(Self(Arc::new(Inner {
             shared: Arc::clone(&shared),
+            folder: folder.to_owned(),
             streams_folder,
             streams: RwLock::new(streams),
             change: Mutex::new(()),
@@ -109,6 +111,12 @@ impl Log {
     #[must_use]
     pub fn options(&self) -> &LogOptions {
         &self.0.shared.options
+    }
+
+    /// The folder it is in.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.0.folder
     }
 
     /// What opening found that someone should look at.

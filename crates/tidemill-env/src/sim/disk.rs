@@ -13,7 +13,7 @@
 //!   fails does that to some of the files, and each of them fails its own next sync, once.
 //! - After a power cut, handles from before are dead: their process is.
 
-use crate::{Disk, DiskFile, DiskLock, DiskRead, FileSystem, PlacedFile, Random};
+use crate::{Disk, DiskFile, DiskLock, DiskRead, FileSystem, PlacedFile, Random, Space};
 
 mod placed;
 
@@ -256,6 +256,11 @@ impl Disk for SimDisk {
             return Err(not_found(folder));
         }
         Ok(Arc::new(self.handle(&state, u64::MAX)))
+    }
+
+    fn space(&self, _folder: &Path) -> io::Result<Space> {
+        let total_bytes = self.state().capacity;
+        Ok(Space { total_bytes, free_bytes: total_bytes.saturating_sub(self.used()) })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
