@@ -30,8 +30,10 @@ mod moment;
 mod number;
 mod parquet_file;
 mod sink;
+mod stream;
 mod text;
 
 pub use error::{ConnectorError, ConnectorErrorKind, SchemaPlace};
 pub use file_source::FileSource;
 pub use sink::{BlackholeSink, FileSink, StdoutSink, WriterSink};
+pub use stream::{StreamSink, StreamSource, StreamSourceSpec};

@@ -102,7 +102,7 @@ impl Source for LineSource {
 }
 
 /// Adds bad records that are counted among those that were taken, `bad` being the others.
-fn add_late(bad: &mut BadRecords, late: BadRecords, records: usize) {
+pub(crate) fn add_late(bad: &mut BadRecords, late: BadRecords, records: usize) {
     let refused = |index: &usize| bad.binary_search_by_key(index, |(it, _)| *it).is_err();
     let taken: Vec<usize> = (0..records).filter(refused).collect();
     bad.extend(late.into_iter().map(|(row, reason)| (taken[row], reason)));

@@ -4,16 +4,16 @@
 //! can wait is the engine's bound. The hidden time column is left out everywhere.
 
 mod blackhole;
-mod cell;
+pub(crate) mod cell;
 mod columnar;
-mod encode;
+pub(crate) mod encode;
 mod file;
 mod marks;
-mod stream;
+mod writer;
 
 pub use blackhole::BlackholeSink;
 pub use file::FileSink;
-pub use stream::{StdoutSink, WriterSink};
+pub use writer::{StdoutSink, WriterSink};
 
 use arrow_schema::{Schema, SchemaRef};
 use std::sync::Arc;

@@ -11,7 +11,7 @@ pub(crate) use graph::{sources_of, streamed};
 
 use crate::diagnostic::Problem;
 use crate::registry::Registry;
-use tidemill_types::job::{CompressionSpec, DEAD_LETTER, JobSpec, SinkSpec};
+use tidemill_types::job::{CompressionSpec, DEAD_LETTER, JobSpec, SinkSpec, SourceSpec};
 use tidemill_types::limits::{SLICES_MAX, STAGES_MAX, WORKERS_MAX};
 
 /// Longest name of a job, source, stage or sink, in bytes.
@@ -126,21 +126,58 @@ fn sources(spec: &JobSpec, registry: &Registry, problems: &mut Vec<Problem>) {
     for (name, source) in &spec.sources {
         let path = ["sources", name.as_str()];
         let custom = registry.source(name).is_some();
-        if source.file.is_none() && !custom {
-            let problem = Problem::new(path, format!("the source `{name}` reads nothing"));
-            problems.push(problem.at_name().expected("`file: {path: ..., format: ...}`"));
-        }
-        if source.file.is_some() && custom {
-            let message = format!("`{name}` is a file and a source of the program");
-            problems.push(Problem::new(path, message).at_name().expected("one of them"));
-        }
-        if source.file.as_ref().is_some_and(|file| file.sample == Some(0)) {
-            let problem = Problem::new([path[0], path[1], "file", "sample"], "it is zero");
-            problems.push(problem.expected("a number of records"));
-        }
+        source_kind(source, custom, path, problems);
         if source.time.as_ref().is_some_and(|time| time.lateness.0 < 0) {
             let problem = Problem::new([path[0], path[1], "time", "lateness"], "it is negative");
             problems.push(problem.expected("a time such as `1h`"));
+        }
+    }
+}
+
+/// That a source is of one kind, and has no parts of another.
+fn source_kind(source: &SourceSpec, custom: bool, path: [&str; 2], problems: &mut Vec<Problem>) {
+    let name = path[1];
+    let mut kinds = Vec::new();
+    kinds.extend(source.file.is_some().then_some("a file"));
+    kinds.extend(source.stream.is_some().then_some("a stream"));
+    kinds.extend(custom.then_some("a source of the program"));
+    let expected = "`file: {path: ..., format: ...}`, or `stream: ...` and `format: ...`";
+    match kinds.as_slice() {
+        [] => {
+            let problem = Problem::new(path, format!("the source `{name}` reads nothing"));
+            problems.push(problem.at_name().expected(expected));
+        }
+        [_] => {}
+        several => {
+            let message = format!("`{name}` is {}", several.join(" and "));
+            problems.push(Problem::new(path, message).at_name().expected("one of them"));
+        }
+    }
+    if source.stream.is_some() && source.format.is_none() {
+        let problem = Problem::new(path, format!("the stream of `{name}` has no format"));
+        problems.push(problem.at_name().expected("`format: json`, `csv`, `text` or `influx`"));
+    }
+    let mut zero = |key: &[&str], is_zero: bool| {
+        if is_zero {
+            let problem = Problem::new(path.iter().chain(key).copied(), "it is zero");
+            problems.push(problem.expected("a number of records"));
+        }
+    };
+    zero(&["file", "sample"], source.file.as_ref().is_some_and(|it| it.sample == Some(0)));
+    zero(&["sample"], source.sample == Some(0));
+    if source.stream.is_none() {
+        let parts = [
+            ("format", source.format.is_some()),
+            ("schema", !source.schema.is_empty()),
+            ("sample", source.sample.is_some()),
+            ("start", source.start.is_some()),
+            ("until", source.until.is_some()),
+            ("meta", source.meta.is_some()),
+        ];
+        for (part, _) in parts.iter().filter(|(_, there)| *there) {
+            let message = format!("`{part}` belongs to a `stream`, and `{name}` reads none");
+            let problem = Problem::new([path[0], path[1], part], message);
+            problems.push(problem.expected("a `stream`, or the same part under `file`"));
         }
     }
 }
@@ -170,16 +207,11 @@ fn sinks(spec: &JobSpec, registry: &Registry, problems: &mut Vec<Problem>) {
         .collect();
     for (name, sink) in &spec.sinks {
         let path = ["sinks", name.as_str()];
-        let expected = "one of `file: {path: ..., format: ...}`, `stdout: {}`, `blackhole: {}`";
+        let expected = "one of `file: {path: ..., format: ...}`, `stream: ...`, `stdout: {}`, `blackhole: {}`";
         match (kinds(sink).as_slice(), registry.sink(name).is_some()) {
             ([], false) => {
                 let problem = Problem::new(path, format!("the sink `{name}` writes nowhere"));
                 problems.push(problem.at_name().expected(expected));
-            }
-            (["stream"], false) => {
-                let message = "a `stream` sink needs a node with a log, and this one has none";
-                problems
-                    .push(Problem::new([path[0], path[1], "stream"], message).expected(expected));
             }
             ([_], false) | ([], true) => {}
             (kinds, _) => {

@@ -22,14 +22,18 @@ use crate::preview::Preview;
 use crate::registry::Registry;
 use arrow_schema::SchemaRef;
 use indexmap::IndexMap;
-use std::path::{Path, PathBuf};
-use tidemill_connectors::FileSource;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tidemill_connectors::{FileSource, StreamSource, StreamSourceSpec};
 use tidemill_env::World;
-use tidemill_flow::{JobGraph, Link, NodeId, NodeKind, Partition};
-use tidemill_types::job::JobSpec;
+use tidemill_flow::{JobGraph, Link, NodeId, NodeKind, Partition, SourceFactory};
+use tidemill_log::Log;
+use tidemill_types::job::{JobSpec, SourceSpec};
 
 /// What a plan needs to know besides the job.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct PlanOptions {
     /// The folder that relative paths of the job begin in.
     pub base_dir: PathBuf,
@@ -39,6 +43,8 @@ pub struct PlanOptions {
     pub preview_rows: usize,
     /// Worker threads, in place of the job's `parallelism`.
     pub threads: Option<usize>,
+    /// The node's log, for streams.
+    pub log: Option<Arc<Log>>,
 }
 
 /// A job that is ready to start.
@@ -160,12 +166,45 @@ impl<'a> Planner<'a> {
                         }
                     }
                 }
-                (None, None) => continue,
+                (None, None) => match self.stream_source(name, source) {
+                    Ok(Some(source)) => source,
+                    Ok(None) => continue,
+                    Err(problem) => {
+                        self.problem(problem);
+                        continue;
+                    }
+                },
             };
             let schema = factory.schema();
             let preload = !streamed.contains(&name.as_str());
             let node = self.graph.add(name, NodeKind::Source { factory, preload });
             self.name(name, node, 0, schema);
+        }
+    }
+
+    /// A stream of the node's log; none if the source names none, which was said before.
+    fn stream_source(
+        &self,
+        name: &str,
+        source: &SourceSpec,
+    ) -> Result<Option<Arc<dyn SourceFactory>>, Problem> {
+        let (Some(stream), Some(format)) = (&source.stream, source.format) else {
+            return Ok(None);
+        };
+        let place = ["sources", name, "stream"];
+        let Some(log) = &self.options.log else { return Err(no_log(place)) };
+        let spec = StreamSourceSpec {
+            format,
+            schema: source.schema.clone(),
+            sample: source.sample,
+            start: source.start.unwrap_or_default(),
+            until: source.until.unwrap_or_default(),
+            meta: source.meta.clone().unwrap_or_default(),
+            time: source.time.clone(),
+        };
+        match StreamSource::new(log, stream, spec) {
+            Ok(source) => Ok(Some(source)),
+            Err(error) => Err(operators::stream_problem(name, &error)),
         }
     }
 
@@ -203,6 +242,14 @@ impl<'a> Planner<'a> {
         }
         Some(union)
     }
+}
+
+/// A stream where there is no log.
+pub(super) fn no_log<'a>(path: impl IntoIterator<Item = &'a str>) -> Problem {
+    let message = "a stream is in a node's log, and there is none here";
+    Problem::new(path, message).expected(
+        "`tidemill job submit` to a node that serves, or `tidemill run --data` with a node's folder",
+    )
 }
 
 /// How two schemas differ, in words; none if they do not.

@@ -15,7 +15,7 @@ pub use stage::{
     PartitionSpec, SlidingWindow, StageSpec, TopSpec, WindowSpec,
 };
 
-use crate::units::{ByteSize, Span};
+use crate::units::{ByteSize, Micros, Span};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -133,16 +133,83 @@ pub enum CompressionSpec {
     },
 }
 
-/// Where records come from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Where records come from: exactly one of the kinds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceSpec {
     /// Records of a file, read once from its start to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileSourceSpec>,
+    /// Records of a stream of the node's log, by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<String>,
+    /// How the values of a stream's records are read: `json`, `csv` (one line each), `text` or
+    /// `influx`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<Format>,
+    /// Types of a stream's columns by name. Columns that are not named here are found from its
+    /// first records.
+    #[serde(default, skip_serializing_if = "Named::is_empty")]
+    pub schema: Named<String>,
+    /// How many records of a stream decide the types of columns (default 10,000).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<usize>,
+    /// Where reading a stream begins: `earliest` (the default), `latest`, or a time: the first
+    /// record that is not older.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<StartSpec>,
+    /// Where reading a stream ends: `never` (the default), or `latest`: at the end that it has when
+    /// the job starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<UntilSpec>,
+    /// Columns for what a stream's records have beside their value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<MetaSpec>,
     /// Event time of the records; needed by windows over time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<TimeSpec>,
+}
+
+/// Where reading a stream begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[schemars(with = "custom::StartForm")]
+pub enum StartSpec {
+    /// At its first record.
+    #[default]
+    Earliest,
+    /// Behind its last record.
+    Latest,
+    /// At the first record with this time or a later one.
+    Time(Micros),
+}
+
+/// Where reading a stream ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum UntilSpec {
+    /// It goes on with what comes.
+    #[default]
+    Never,
+    /// At the end that it has when the job starts.
+    Latest,
+}
+
+/// Names of columns for what a record has beside its value; what has no name is no column.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MetaSpec {
+    /// The record's key, as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The record's timestamp; it can be event time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<String>,
+    /// The streamlet that it is in, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streamlet: Option<String>,
+    /// Its offset in the streamlet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<String>,
 }
 
 /// Records of a file.
@@ -204,9 +271,9 @@ pub struct SinkSpec {
     /// Standard output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<StdoutSpec>,
-    /// A stream of the log, by name.
+    /// A stream of the node's log, by name, or with how it is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stream: Option<String>,
+    pub stream: Option<StreamSinkSpec>,
     /// Rows are counted and dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blackhole: Option<EmptySpec>,
@@ -220,6 +287,21 @@ pub struct FileSinkSpec {
     pub path: String,
     /// How rows are written.
     pub format: Format,
+}
+
+/// A stream that a job writes. In a file: its name, or a table.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(with = "custom::StreamSinkForm")]
+pub struct StreamSinkSpec {
+    /// The stream's name; it is made if it is not there.
+    pub name: String,
+    /// How values are written: `json` (the default), `csv` (without a header) or `text`.
+    pub format: Format,
+    /// Columns whose values are the record's key and choose its streamlet. Without them records
+    /// have no key and go to the streamlets in turn, a cycle's rows at a time.
+    pub key: Vec<String>,
+    /// Streamlets, if the stream is made (default 1).
+    pub streamlets: u32,
 }
 
 /// How rows are written to standard output.

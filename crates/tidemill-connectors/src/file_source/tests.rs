@@ -3,13 +3,13 @@
 use super::*;
 use crate::column_type::moment_type;
 use crate::error::{ConnectorErrorKind, SchemaPlace};
-use arrow_schema::DataType;
-use tidemill_flow::TIME_COLUMN;
 use arrow_array::{
     RecordBatch,
     cast::AsArray,
     types::{Float64Type, Int64Type, TimestampMicrosecondType},
 };
+use arrow_schema::DataType;
+use tidemill_flow::TIME_COLUMN;
 
 use tidemill_env::{SimWorld, World};
 use tidemill_flow::{DeadLetter, Payload, Position, Read, ReadRequest};

@@ -14,14 +14,14 @@ use arrow_schema::{ArrowError, DataType, TimeUnit};
 use std::io::Write;
 
 /// A column of moments, with the number of its units in a second.
-pub(super) struct Moments<'a> {
+pub(crate) struct Moments<'a> {
     values: &'a [i64],
     per_second: i64,
 }
 
 impl<'a> Moments<'a> {
     /// The moments of a column, if it holds any.
-    pub(super) fn of(column: &'a dyn Array) -> Option<Self> {
+    pub(crate) fn of(column: &'a dyn Array) -> Option<Self> {
         let DataType::Timestamp(unit, _) = column.data_type() else { return None };
         let (values, per_second): (&[i64], i64) = match unit {
             TimeUnit::Second => (column.as_primitive::<TimestampSecondType>().values(), 1),
@@ -39,13 +39,13 @@ impl<'a> Moments<'a> {
     }
 
     /// Appends a moment as RFC 3339.
-    pub(super) fn write(&self, row: usize, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, row: usize, out: &mut Vec<u8>) {
         moment::write(self.values[row], self.per_second, out);
     }
 }
 
 /// A column whose values can be written as text.
-pub(super) struct Cell<'a> {
+pub(crate) struct Cell<'a> {
     column: &'a ArrayRef,
     kind: Kind<'a>,
 }
@@ -59,7 +59,7 @@ enum Kind<'a> {
 }
 
 impl<'a> Cell<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         column: &'a ArrayRef,
         options: &FormatOptions<'a>,
     ) -> Result<Self, ArrowError> {
@@ -75,12 +75,12 @@ impl<'a> Cell<'a> {
         Ok(Self { column, kind })
     }
 
-    pub(super) fn is_null(&self, row: usize) -> bool {
+    pub(crate) fn is_null(&self, row: usize) -> bool {
         self.column.is_null(row)
     }
 
     /// Appends the text of a value that is not null.
-    pub(super) fn write(&self, row: usize, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, row: usize, out: &mut Vec<u8>) {
         match &self.kind {
             Kind::Text(values) => out.extend_from_slice(values.value(row).as_bytes()),
             Kind::Bytes(values) => out.extend_from_slice(values.value(row)),

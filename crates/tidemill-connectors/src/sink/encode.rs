@@ -22,7 +22,7 @@ use tidemill_types::job::Format;
 
 /// Writes rows in one of the formats that a file can grow in.
 #[derive(Debug)]
-pub(super) struct RowEncoder {
+pub(crate) struct RowEncoder {
     format: RowFormat,
     schema: SchemaRef,
 }
@@ -36,7 +36,7 @@ enum RowFormat {
 
 impl RowEncoder {
     /// An encoder of a format; `place` is where it writes, for messages.
-    pub(super) fn new(
+    pub(crate) fn new(
         place: &Path,
         format: Format,
         schema: SchemaRef,
@@ -54,7 +54,7 @@ impl RowEncoder {
     }
 
     /// Appends what stands before the first row.
-    pub(super) fn header(&self, out: &mut Vec<u8>) {
+    pub(crate) fn header(&self, out: &mut Vec<u8>) {
         let RowFormat::Csv = self.format else { return };
         for (nth, index) in shown(&self.schema).into_iter().enumerate() {
             if nth > 0 {
@@ -66,7 +66,7 @@ impl RowEncoder {
     }
 
     /// Appends the rows of blocks.
-    pub(super) fn blocks(
+    pub(crate) fn blocks(
         &self,
         blocks: &[Arc<Block>],
         out: &mut Vec<u8>,

@@ -119,28 +119,43 @@ pub(super) fn top_problem(
     }
 }
 
+/// What is wrong with a file that is a source.
 pub(super) fn source_problem(source: &str, error: &ConnectorError) -> Problem {
-    let of_file = |fields: &[&str]| {
-        let path = ["sources", source, "file"].into_iter().chain(fields.iter().copied());
-        Problem::new(path, error.message.clone())
+    let file = ["sources", source, "file"];
+    column_problem(source, "the file", &file, &[file[0], file[1], file[2], "path"], error)
+}
+
+/// What is wrong with a stream that is a source.
+pub(super) fn stream_problem(source: &str, error: &ConnectorError) -> Problem {
+    let place = ["sources", source];
+    column_problem(source, "the stream", &place, &[place[0], place[1], "stream"], error)
+}
+
+/// `parent` has the part `schema`; what is no column's fault is said at `whole`.
+fn column_problem(
+    source: &str,
+    what: &str,
+    parent: &[&str],
+    whole: &[&str],
+    error: &ConnectorError,
+) -> Problem {
+    let at = |path: &[&str]| Problem::new(path.iter().copied(), error.message.clone());
+    let ConnectorErrorKind::Schema { place, field, expected, nearest } = &error.kind else {
+        return at(whole);
     };
-    match &error.kind {
-        ConnectorErrorKind::Schema { place, field, expected, nearest } => {
-            let problem = match place {
-                SchemaPlace::Column => Problem {
-                    message: format!("the file has no column `{field}`"),
-                    ..of_file(&["schema", field]).at_name()
-                },
-                SchemaPlace::Type => of_file(&["schema", field]),
-                SchemaPlace::Time => {
-                    let message = format!("the file has no column `{field}`");
-                    Problem::new(["sources", source, "time", "field"], message)
-                }
-            };
-            Problem { expected: Some(expected.clone()), nearest: nearest.clone(), ..problem }
+    let of_column = [parent, &["schema", field.as_str()][..]].concat();
+    let problem = match place {
+        SchemaPlace::Column => {
+            let message = format!("{what} has no column `{field}`");
+            Problem { message, ..at(&of_column).at_name() }
         }
-        _ => of_file(&["path"]),
-    }
+        SchemaPlace::Type => at(&of_column),
+        SchemaPlace::Time => {
+            let message = format!("{what} has no column `{field}`");
+            Problem::new(["sources", source, "time", "field"], message)
+        }
+    };
+    Problem { expected: Some(expected.clone()), nearest: nearest.clone(), ..problem }
 }
 
 pub(super) fn sink_problem(sink: &str, kind: &str, error: &ConnectorError) -> Problem {

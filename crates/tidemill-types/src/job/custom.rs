@@ -1,7 +1,7 @@
 //! Fields of a job file that have a short form and a long form.
 
-use super::{CompressionSpec, CycleSpec};
-use crate::units::{ByteSize, Span};
+use super::{CompressionSpec, CycleSpec, Format, StartSpec, StreamSinkSpec};
+use crate::units::{ByteSize, Micros, Span};
 use schemars::JsonSchema;
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -167,5 +167,124 @@ impl Serialize for CompressionSpec {
                 CompressionTable { selective: coefficient }.serialize(serializer)
             }
         }
+    }
+}
+
+/// `earliest`, `latest`, an RFC 3339 time, or milliseconds since 1970.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its JSON Schema is used")]
+pub(super) enum StartForm {
+    Text(String),
+    Millis(i64),
+}
+
+struct StartVisitor;
+
+impl de::Visitor<'_> for StartVisitor {
+    type Value = StartSpec;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("`earliest`, `latest`, a time such as 2026-01-31T12:00:00Z, or milliseconds")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<StartSpec, E> {
+        match text {
+            "earliest" => Ok(StartSpec::Earliest),
+            "latest" => Ok(StartSpec::Latest),
+            _ => {
+                let time: jiff::Timestamp =
+                    text.parse().map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))?;
+                Ok(StartSpec::Time(Micros(time.as_microsecond())))
+            }
+        }
+    }
+
+    fn visit_i64<E: de::Error>(self, millis: i64) -> Result<StartSpec, E> {
+        let micros = millis.checked_mul(1000).map(Micros).map(StartSpec::Time);
+        micros.ok_or_else(|| E::invalid_value(de::Unexpected::Signed(millis), &self))
+    }
+
+    fn visit_u64<E: de::Error>(self, millis: u64) -> Result<StartSpec, E> {
+        match i64::try_from(millis) {
+            Ok(millis) => self.visit_i64(millis),
+            Err(_) => Err(E::invalid_value(de::Unexpected::Unsigned(millis), &self)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for StartSpec {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        d.deserialize_any(StartVisitor)
+    }
+}
+
+impl Serialize for StartSpec {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Earliest => s.serialize_str("earliest"),
+            Self::Latest => s.serialize_str("latest"),
+            Self::Time(time) => match jiff::Timestamp::from_microsecond(time.0) {
+                Ok(time) => s.collect_str(&time),
+                Err(_) => s.serialize_i64(time.0 / 1000),
+            },
+        }
+    }
+}
+
+/// The long form of a `stream` sink.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StreamSinkTable {
+    name: String,
+    #[serde(default = "json")]
+    format: Format,
+    #[serde(default)]
+    key: Vec<String>,
+    #[serde(default = "one")]
+    streamlets: u32,
+}
+
+fn json() -> Format {
+    Format::Json
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// `stream: NAME` or `stream: {name: NAME, format: json, key: [column], streamlets: 4}`.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its JSON Schema is used")]
+pub(super) enum StreamSinkForm {
+    Name(String),
+    Table(StreamSinkTable),
+}
+
+struct StreamSinkVisitor;
+
+impl<'de> de::Visitor<'de> for StreamSinkVisitor {
+    type Value = StreamSinkSpec;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a stream, or a table of `name`, `format`, `key` and `streamlets`")
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<StreamSinkSpec, E> {
+        let (name, format, streamlets) = (name.to_owned(), json(), one());
+        Ok(StreamSinkSpec { name, format, key: Vec::new(), streamlets })
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<StreamSinkSpec, A::Error> {
+        let table = StreamSinkTable::deserialize(MapAccessDeserializer::new(map))?;
+        let StreamSinkTable { name, format, key, streamlets } = table;
+        Ok(StreamSinkSpec { name, format, key, streamlets })
+    }
+}
+
+impl<'de> Deserialize<'de> for StreamSinkSpec {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        d.deserialize_any(StreamSinkVisitor)
     }
 }

@@ -73,13 +73,13 @@ impl File {
 impl From<File> for SourceOf {
     fn from(file: File) -> Self {
         let File { file, time, problems } = file;
-        Self { spec: SourceSpec { file: Some(file), time }, factory: None, problems }
+        Self { spec: SourceSpec { file: Some(file), time, ..SourceSpec::default() }, factory: None, problems }
     }
 }
 
 impl From<Arc<dyn SourceFactory>> for SourceOf {
     fn from(factory: Arc<dyn SourceFactory>) -> Self {
-        let spec = SourceSpec { file: None, time: None };
+        let spec = SourceSpec::default();
         Self { spec, factory: Some(factory), problems: Vec::new() }
     }
 }

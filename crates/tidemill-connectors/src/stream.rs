@@ -1,0 +1,16 @@
+//! Streams of this process's log as sources and sinks.
+//!
+//! ```text
+//! streamlet ─▶ chunks in memory ─▶ records ─▶ json │ csv │ text │ influx ─▶ batch, meta columns
+//! blocks ─▶ rows as text ─▶ chunks, marked with their cycle ─▶ streamlet
+//! ```
+//!
+//! Nothing goes over a socket, and a chunk is read where the log has it (KerA ch. 5, locality).
+
+mod meta;
+mod note;
+mod sink;
+mod source;
+
+pub use sink::StreamSink;
+pub use source::{StreamSource, StreamSourceSpec};

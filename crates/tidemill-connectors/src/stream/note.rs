@@ -1,0 +1,63 @@
+//! Where a stream sink begins to look for its own chunks when its job resumes.
+
+use serde::{Deserialize, Serialize};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+use tidemill_env::World;
+
+/// Offsets by streamlet, below which all chunks of the run are of cycles that were held.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Note {
+    /// Which run of the job wrote the chunks.
+    pub(super) run: u64,
+    /// The last cycle that was whole.
+    pub(super) held: u64,
+    pub(super) offsets: Vec<i64>,
+}
+
+/// The file of the note.
+pub(super) struct Notes {
+    world: World,
+    path: PathBuf,
+}
+
+impl Notes {
+    pub(super) fn new(world: &World, path: &Path) -> Self {
+        Self { world: world.clone(), path: path.to_owned() }
+    }
+
+    /// The note; none if there is no file.
+    pub(super) fn read(&self) -> io::Result<Option<Note>> {
+        let bytes = match self.world.disk.read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let note = serde_json::from_slice(&bytes).map_err(|error| {
+            io::Error::other(format!(
+                "{} is damaged: {error}; without it the job cannot know what it wrote",
+                self.path.display()
+            ))
+        })?;
+        Ok(Some(note))
+    }
+
+    /// Replaces the note in one step that outlives a power cut.
+    pub(super) fn write(&self, note: &Note) -> io::Result<()> {
+        let disk = &*self.world.disk;
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        disk.create_dir_all(folder)?;
+        let mut fresh = self.path.as_os_str().to_owned();
+        fresh.push(".new");
+        let fresh = PathBuf::from(fresh);
+        let bytes = serde_json::to_vec(note).map_err(io::Error::other)?;
+        let mut file = disk.create(&fresh)?;
+        file.append(&bytes)?;
+        file.sync()?;
+        drop(file);
+        disk.rename(&fresh, &self.path)?;
+        disk.sync_dir(folder)
+    }
+}

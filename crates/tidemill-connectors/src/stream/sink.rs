@@ -1,0 +1,461 @@
+//! A stream as a sink: rows become records, and each chunk says which cycle it is of.
+//!
+//! ```text
+//! commit(c): rows of each cycle up to c ─▶ chunks by streamlet ─▶ append all ─▶ wait till durable
+//!                                           │ first record's header `tidemill`:
+//!                                           └ run, cycle, part, and the cycle that was held before
+//! ```
+//!
+//! A job that resumes reads the headers of its own chunks, from the offsets that it noted last,
+//! and so knows what is there: all cycles up to the last one held are whole, and of later ones
+//! each streamlet has a first part, which the replay leaves out. As a replay makes the same rows in
+//! the same parts, a reader sees every row once. The notes are only where to begin looking.
+//!
+//! Invariant: where a chunk ends depends on the rows alone, not on the clock.
+
+use super::note::{Note, Notes};
+use crate::error::{ConnectorError, ConnectorErrorKind};
+use crate::sink::{cell::Cell, encode::RowEncoder};
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMicrosecondType;
+use arrow_cast::display::FormatOptions;
+use arrow_schema::SchemaRef;
+use std::{
+    path::Path,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+};
+use tidemill_env::World;
+use tidemill_flow::{Block, Sink, SinkError, TIME_COLUMN};
+use tidemill_log::{
+    AppendError, AppendHow, Log, LogError, ReadCursor, ReadLimit, Stream, StreamSpec, Streamlet,
+    is_stream_name,
+};
+use tidemill_types::{
+    Cycle,
+    job::{Format, StreamSinkSpec},
+};
+use tidemill_wire::{
+    chunk::ChunkHead,
+    partitioner::streamlet_of,
+    records::{ChunkBuilder, Compression, Header, Records},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// The header that says which cycle a chunk is of.
+const MARK: &[u8] = b"tidemill";
+/// Keys and values of a chunk, in bytes; one record may be longer.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Records of a chunk.
+const CHUNK_RECORDS: usize = 4_096;
+/// Offsets are noted anew after so many chunks, when no part of a cycle is beyond them: that many are looked at when a job resumes.
+const CHUNKS_TO_NOTE: u64 = 1_024;
+
+/// What a chunk says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    run: u64,
+    cycle: Cycle,
+    part: u32,
+    held: Cycle,
+}
+
+impl Mark {
+    fn bytes(self) -> [u8; 28] {
+        let mut bytes = [0; 28];
+        bytes[..8].copy_from_slice(&self.run.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.cycle.0.to_be_bytes());
+        bytes[16..20].copy_from_slice(&self.part.to_be_bytes());
+        bytes[20..].copy_from_slice(&self.held.0.to_be_bytes());
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; 28] = bytes.try_into().ok()?;
+        let number = |at: usize| bytes[at..at + 8].try_into().map(u64::from_be_bytes);
+        Some(Self {
+            run: number(0).ok()?,
+            cycle: Cycle(number(8).ok()?),
+            part: u32::from_be_bytes(bytes[16..20].try_into().ok()?),
+            held: Cycle(number(20).ok()?),
+        })
+    }
+
+    /// The mark of a chunk, if it has one.
+    fn of(chunk: &[u8]) -> Option<Self> {
+        let head = ChunkHead::read(chunk).ok()?;
+        let plain = &chunk[tidemill_wire::chunk::CHUNK_HEAD_BYTES..head.bytes];
+        let first = Records::new(&head, plain).next()?.ok()?;
+        Self::read(first.headers.last(MARK)?.value?)
+    }
+}
+
+/// One row on its way.
+struct Row {
+    key: Option<std::ops::Range<usize>>,
+    value: std::ops::Range<usize>,
+    timestamp_ms: Option<i64>,
+}
+
+/// Rows of cycles that are not committed.
+struct Pending {
+    cycle: Cycle,
+    bytes: Vec<u8>,
+    rows: Vec<Row>,
+}
+
+/// Writes rows to a stream of this process's log.
+pub struct StreamSink {
+    world: World,
+    log: Arc<Log>,
+    spec: StreamSinkSpec,
+    /// Once it is open.
+    stream: Option<Arc<Stream>>,
+    encoder: RowEncoder,
+    key: Vec<usize>,
+    notes: Option<Notes>,
+    run: u64,
+    held: Cycle,
+    /// By streamlet: the last part that is there of a cycle after the one held.
+    there: Vec<Option<(Cycle, u32)>>,
+    pending: Vec<Pending>,
+    chunks_since_note: u64,
+    builder: ChunkBuilder,
+}
+
+impl StreamSink {
+    /// A sink that writes rows of `schema`. The stream is made when the job starts, if it is not
+    /// there. With `notes`, a file of the job's folder, a job that resumes leaves out what is there
+    /// already.
+    ///
+    /// # Errors
+    /// The name or the format (not `json` or `text`) is impossible, or a key column is not there.
+    #[expect(clippy::new_ret_no_self, reason = "the engine takes any sink")]
+    pub fn new(
+        world: &World,
+        log: &Arc<Log>,
+        spec: &StreamSinkSpec,
+        schema: SchemaRef,
+        notes: Option<&Path>,
+    ) -> Result<Box<dyn Sink>, ConnectorError> {
+        let name = &spec.name;
+        let refused = |message: String| ConnectorError {
+            kind: ConnectorErrorKind::Unwritable,
+            message: format!("stream `{name}`: {message}"),
+        };
+        if !is_stream_name(name) {
+            return Err(refused("a name has 1 to 249 of a-z A-Z 0-9 . _ -".to_owned()));
+        }
+        if !matches!(spec.format, Format::Json | Format::Text) {
+            return Err(refused("its format must be json or text".to_owned()));
+        }
+        let column = |wanted: &String| {
+            schema.index_of(wanted).map_err(|_| {
+                let names = schema.fields().iter().map(|it| it.name().as_str());
+                let names: Vec<&str> = names.filter(|it| *it != TIME_COLUMN).collect();
+                refused(format!("there is no column `{wanted}`; it has: {}", names.join(", ")))
+            })
+        };
+        let key = spec.key.iter().map(column).collect::<Result<Vec<_>, _>>()?;
+        let encoder = RowEncoder::new(Path::new(name), spec.format, Arc::clone(&schema))?;
+        Ok(Box::new(Self {
+            world: world.clone(),
+            log: Arc::clone(log),
+            spec: spec.clone(),
+            stream: None,
+            there: Vec::new(),
+            encoder,
+            key,
+            notes: notes.map(|path| Notes::new(world, path)),
+            run: 0,
+            held: Cycle::NONE,
+            pending: Vec::new(),
+            chunks_since_note: 0,
+            builder: ChunkBuilder::new(Compression::NONE),
+        }))
+    }
+
+    fn failed(&self, error: impl std::fmt::Display) -> SinkError {
+        SinkError::new(format!("stream `{}` cannot be written: {error}", self.spec.name))
+    }
+
+    fn streamlets(&self) -> Vec<Arc<Streamlet>> {
+        self.stream.as_ref().map_or_else(Vec::new, |it| it.streamlets())
+    }
+
+    /// The stream; made, if it is not there.
+    fn find_or_make(&self) -> Result<Arc<Stream>, LogError> {
+        let name = &self.spec.name;
+        if let Some(stream) = self.log.get(name) {
+            return Ok(stream);
+        }
+        let made = StreamSpec { streamlets: self.spec.streamlets, ..StreamSpec::default() };
+        match self.log.create(name, made) {
+            Err(LogError::Exists(_)) => {
+                self.log.get(name).ok_or_else(|| LogError::Unknown(name.clone()))
+            }
+            other => other,
+        }
+    }
+
+    fn note(&mut self) -> Result<(), SinkError> {
+        let Some(notes) = &self.notes else { return Ok(()) };
+        let offsets = self.streamlets().iter().map(|it| it.end_offset()).collect();
+        let note = Note { run: self.run, held: self.held.0, offsets };
+        notes.write(&note).map_err(|error| self.failed(error))?;
+        self.chunks_since_note = 0;
+        Ok(())
+    }
+
+    /// What an earlier life of the job left: looks at all chunks since the note.
+    fn look(&mut self, note: &Note) -> Result<(), SinkError> {
+        self.held = Cycle(note.held);
+        let mut last = vec![None; self.there.len()];
+        for streamlet in self.streamlets() {
+            let index = streamlet.index() as usize;
+            let noted = note.offsets.get(index).copied().unwrap_or(0);
+            let mut offset = noted.max(streamlet.start_offset());
+            let mut cursor = ReadCursor::default();
+            loop {
+                let read = streamlet.read(&mut cursor, offset, ReadLimit::default());
+                let read = read.map_err(|error| self.failed(error))?;
+                if read.chunks.is_empty() {
+                    break;
+                }
+                offset = read.next_offset;
+                let marks = read.chunks.iter().filter_map(|it| Mark::of(it));
+                for mark in marks.filter(|it| it.run == self.run) {
+                    self.held = self.held.max(mark.held);
+                    last[index] = last[index].max(Some((mark.cycle, mark.part)));
+                }
+            }
+        }
+        let held = self.held;
+        self.there = last.into_iter().map(|it| it.filter(|(cycle, _)| *cycle > held)).collect();
+        Ok(())
+    }
+
+    /// Cuts the rows of a cycle into chunks and appends those that are not there.
+    fn append(&mut self, pending: &Pending, waits: &Arc<Waits>) -> Result<(), SinkError> {
+        let streamlets = self.streamlets();
+        let count = u32::try_from(self.there.len()).unwrap_or(1).max(1);
+        let mut by_streamlet: Vec<Vec<&Row>> = vec![Vec::new(); count as usize];
+        for row in &pending.rows {
+            let streamlet = match &row.key {
+                Some(key) => streamlet_of(&pending.bytes[key.clone()], count),
+                None => (pending.cycle.0 % u64::from(count)) as u32,
+            };
+            by_streamlet[streamlet as usize].push(row);
+        }
+        let now_ms = self.world.clock.wall_micros().div_euclid(1000);
+        for (streamlet, rows) in streamlets.iter().zip(by_streamlet) {
+            let mut rows = &rows[..];
+            let mut part = 0;
+            while !rows.is_empty() {
+                let fits = chunk_rows(rows);
+                let place = Some((pending.cycle, part));
+                if self.there[streamlet.index() as usize] < place {
+                    let mark = Mark { run: self.run, cycle: pending.cycle, part, held: self.held };
+                    self.append_chunk(
+                        streamlet,
+                        &pending.bytes,
+                        &rows[..fits],
+                        mark,
+                        now_ms,
+                        waits,
+                    )?;
+                }
+                (rows, part) = (&rows[fits..], part + 1);
+            }
+        }
+        Ok(())
+    }
+
+    fn append_chunk(
+        &mut self,
+        streamlet: &Arc<Streamlet>,
+        bytes: &[u8],
+        rows: &[&Row],
+        mark: Mark,
+        now_ms: i64,
+        waits: &Arc<Waits>,
+    ) -> Result<(), SinkError> {
+        let mark = mark.bytes();
+        let marks = [Header { key: MARK, value: Some(&mark) }];
+        for (index, row) in rows.iter().enumerate() {
+            let key = row.key.clone().map(|it| &bytes[it]);
+            let value = Some(&bytes[row.value.clone()]);
+            let first = self.notes.is_some() && index == 0;
+            let headers = if first { &marks[..] } else { &[] };
+            let timestamp_ms = row.timestamp_ms.unwrap_or(now_ms);
+            let added = self.builder.append(timestamp_ms, key, value, headers.iter().copied());
+            added.map_err(|error| self.failed(error))?;
+        }
+        let Some(chunk) = self.builder.finish() else { return Ok(()) };
+        // One lane: the chunks of a job keep their order.
+        let how = AppendHow { lane: self.run, leader_epoch: 0 };
+        let append = streamlet.append(&chunk, how).map_err(|error| self.failed(error))?;
+        waits.begin();
+        let waits = Arc::clone(waits);
+        append.on_durable(Box::new(move |outcome| waits.end(outcome)));
+        self.builder.give_back(chunk);
+        self.chunks_since_note += 1;
+        Ok(())
+    }
+}
+
+/// How many of these rows are one chunk.
+fn chunk_rows(rows: &[&Row]) -> usize {
+    let mut bytes = 0;
+    let fits = rows.iter().take(CHUNK_RECORDS).take_while(|row| {
+        bytes += row.value.len() + row.key.as_ref().map_or(0, ExactSizeIterator::len);
+        bytes <= CHUNK_BYTES
+    });
+    fits.count().max(1)
+}
+
+/// Appends that are not durable yet.
+#[derive(Default)]
+struct Waits {
+    state: Mutex<(usize, Option<AppendError>)>,
+    bell: Condvar,
+}
+
+impl Waits {
+    fn begin(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
+    }
+
+    fn end(&self, outcome: Result<(), AppendError>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 -= 1;
+        if let Err(error) = outcome {
+            state.1.get_or_insert(error);
+        }
+        drop(state);
+        self.bell.notify_all();
+    }
+
+    fn all(&self) -> Result<(), AppendError> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.bell.wait_while(state, |it| it.0 > 0);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        state.1.take().map_or(Ok(()), Err)
+    }
+}
+
+/// Times of the rows, in milliseconds.
+fn times(batch: &RecordBatch) -> Option<Vec<i64>> {
+    let times = batch.column_by_name(TIME_COLUMN)?;
+    let times = times.as_primitive_opt::<TimestampMicrosecondType>()?;
+    Some(times.values().iter().map(|it| it.div_euclid(1000)).collect())
+}
+
+impl Sink for StreamSink {
+    fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
+        let stream = self.find_or_make().map_err(|error| self.failed(error))?;
+        self.there = vec![None; stream.streamlets().len()];
+        self.stream = Some(stream);
+        let note = match &self.notes {
+            Some(notes) if resume => notes.read().map_err(|error| self.failed(error))?,
+            _ => None,
+        };
+        match note {
+            Some(note) => {
+                self.run = note.run;
+                self.look(&note)?;
+            }
+            None => {
+                // What an earlier job wrote stays: a stream is added to.
+                let now = self.world.clock.wall_micros().unsigned_abs();
+                self.run = self.world.random(now).next();
+            }
+        }
+        if self.there.iter().all(Option::is_none) {
+            self.note()?;
+        }
+        Ok(self.held)
+    }
+
+    fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
+        let mut pending = Pending { cycle, bytes: Vec::new(), rows: Vec::new() };
+        for block in blocks.iter().filter(|block| !block.is_empty()) {
+            let batch = block.batch();
+            let start = pending.bytes.len();
+            self.encoder
+                .blocks(std::slice::from_ref(block), &mut pending.bytes)
+                .map_err(|error| self.failed(error))?;
+            let times = times(&batch);
+            let keys = keys(&batch, &self.key).map_err(|error| self.failed(error))?;
+            let ends: Vec<usize> = memchr::memchr_iter(b'\n', &pending.bytes[start..]).collect();
+            debug_assert_eq!(ends.len(), batch.num_rows(), "a row is a line");
+            let mut from = start;
+            for (row, end) in ends.into_iter().enumerate() {
+                let value = from..start + end;
+                from = start + end + 1;
+                let key = keys.as_ref().map(|keys| {
+                    let at = pending.bytes.len();
+                    pending.bytes.extend_from_slice(keys.get(row).map_or(&[][..], Vec::as_slice));
+                    at..pending.bytes.len()
+                });
+                let timestamp_ms = times.as_ref().and_then(|it| it.get(row).copied());
+                pending.rows.push(Row { key, value, timestamp_ms });
+            }
+        }
+        self.pending.push(pending);
+        Ok(())
+    }
+
+    fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
+        let count = self.pending.partition_point(|it| it.cycle <= cycle);
+        let ready: Vec<Pending> = self.pending.drain(..count).collect();
+        let waits = Arc::new(Waits::default());
+        for pending in &ready {
+            self.append(pending, &waits)?;
+        }
+        waits.all().map_err(|error| self.failed(error))?;
+        self.held = cycle;
+        self.there.fill(None);
+        if self.chunks_since_note >= CHUNKS_TO_NOTE {
+            self.note()?;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), SinkError> {
+        if self.there.iter().all(Option::is_none) {
+            self.note()?;
+        }
+        Ok(())
+    }
+}
+
+/// Keys of rows: a column's text, or a JSON list of several.
+fn keys(
+    batch: &RecordBatch,
+    columns: &[usize],
+) -> Result<Option<Vec<Vec<u8>>>, arrow_schema::ArrowError> {
+    if columns.is_empty() {
+        return Ok(None);
+    }
+    let options = FormatOptions::default().with_display_error(true);
+    let cells = columns.iter().map(|index| Cell::new(batch.column(*index), &options));
+    let cells = cells.collect::<Result<Vec<_>, _>>()?;
+    let text = |cell: &Cell<'_>, row: usize| {
+        let mut text = Vec::new();
+        if !cell.is_null(row) {
+            cell.write(row, &mut text);
+        }
+        text
+    };
+    let key = |row: usize| match cells.as_slice() {
+        [one] => text(one, row),
+        several => {
+            let texts = several.iter().map(|it| String::from_utf8_lossy(&text(it, row)).into());
+            serde_json::Value::Array(texts.collect()).to_string().into_bytes()
+        }
+    };
+    Ok(Some((0..batch.num_rows()).map(key).collect()))
+}
