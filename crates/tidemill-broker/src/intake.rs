@@ -6,14 +6,14 @@
 //!
 //! Cheap checks come first: a chunk over its topic's limit is refused before it is inflated.
 
-use crate::{Broker, partition::Refusal, topic::Live};
+use crate::{Broker, refusal::Refusal, topic::Live};
 use bytes::Bytes;
 use std::sync::atomic::Ordering;
 use tidemill_log::AppendError;
 use tidemill_wire::{
     chunk::{ChunkHead, Codec, stamp_append_time, stamp_max_time},
     kafka::ErrorCode,
-    records::{RecordsError, RecordsLimit, check_records},
+    records::{RecordsLimit, check_records},
 };
 
 #[cfg(test)]
@@ -89,21 +89,4 @@ fn stamped(chunk: &Bytes, head: &mut ChunkHead, stamp: impl FnOnce(&mut [u8])) -
         *head = now;
     }
     Bytes::from(bytes)
-}
-
-impl From<&RecordsError> for Refusal {
-    fn from(error: &RecordsError) -> Self {
-        let code = match error {
-            RecordsError::Damaged { .. } | RecordsError::Packed { .. } => ErrorCode::CorruptMessage,
-            RecordsError::TooLarge { .. } | RecordsError::RecordTooLarge { .. } => {
-                ErrorCode::MessageTooLarge
-            }
-            RecordsError::Miscounted { .. }
-            | RecordsError::Trailing { .. }
-            | RecordsError::OutOfOrder { .. }
-            | RecordsError::Attributes(_) => ErrorCode::InvalidRecord,
-            RecordsError::Codec(_) => ErrorCode::UnsupportedCompressionType,
-        };
-        Self::with(code, error)
-    }
 }

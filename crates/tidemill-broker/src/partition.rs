@@ -1,29 +1,18 @@
 //! What a Kafka partition is beyond a streamlet: the checks of a broker, and its producers.
 
-use crate::{api::Context, fetch_answer::Aborted, intake, record_time, topic::Live};
+use crate::{
+    api::Context, fetch_answer::Aborted, intake, record_time, refusal::Refusal, topic::Live,
+};
 use bytes::Bytes;
 use std::sync::{Arc, atomic::Ordering};
-use tidemill_log::{
-    Append, AppendError, AppendHow, Interest, OnData, OnDurable, ReadError, Streamlet,
-};
-use tidemill_wire::{
-    chunk::ChunkError,
-    kafka::{ErrorCode, KafkaString},
-};
+use tidemill_log::{Append, AppendHow, Interest, OnData, OnDurable, ReadError, Streamlet};
+use tidemill_wire::kafka::{ErrorCode, KafkaString};
 
 /// A partition: a streamlet, and what the broker knows of its producers.
 pub(crate) struct Partition {
     pub(crate) streamlet: Arc<Streamlet>,
     /// What its topic knows now.
     pub(crate) live: Arc<Live>,
-}
-
-/// Why a chunk was not appended, as the protocol says it.
-#[derive(Debug)]
-pub(crate) struct Refusal {
-    pub(crate) code: ErrorCode,
-    /// What newer clients are told beside the code.
-    pub(crate) message: Option<String>,
 }
 
 /// What an append came to.
@@ -36,47 +25,6 @@ pub(crate) enum Appended {
 /// A reader that waits; it is forgotten when this is dropped.
 pub(crate) struct Readable {
     _log: Option<Interest>,
-}
-
-impl Refusal {
-    pub(crate) fn of(code: ErrorCode) -> Self {
-        Self { code, message: None }
-    }
-
-    pub(crate) fn with(code: ErrorCode, why: &impl ToString) -> Self {
-        Self { code, message: Some(why.to_string()) }
-    }
-}
-
-impl From<AppendError> for Refusal {
-    fn from(error: AppendError) -> Self {
-        let code = match &error {
-            AppendError::Chunk(error) => return error.into(),
-            AppendError::TooLarge { .. } => ErrorCode::MessageTooLarge,
-            AppendError::Full(_) | AppendError::Disk(_) | AppendError::Failed(_) => {
-                tracing::warn!(%error, "an append failed");
-                ErrorCode::KafkaStorageError
-            }
-            AppendError::Closed => ErrorCode::NotLeaderOrFollower,
-        };
-        Self::with(code, &error)
-    }
-}
-
-impl From<&ChunkError> for Refusal {
-    fn from(error: &ChunkError) -> Self {
-        let code = match error {
-            ChunkError::Short { .. } | ChunkError::Length(_) | ChunkError::Crc { .. } => {
-                ErrorCode::CorruptMessage
-            }
-            ChunkError::Codec(_) => ErrorCode::UnsupportedCompressionType,
-            ChunkError::Magic(_)
-            | ChunkError::Trailing(_)
-            | ChunkError::Count { .. }
-            | ChunkError::Producer { .. } => ErrorCode::InvalidRecord,
-        };
-        Self::with(code, error)
-    }
 }
 
 impl Appended {

@@ -6,7 +6,8 @@
 use crate::{
     answer::{Answer, Begun},
     api::Context,
-    partition::{Appended, Refusal},
+    partition::Appended,
+    refusal::Refusal,
 };
 use bytes::Bytes;
 use std::{
@@ -23,7 +24,6 @@ use tidemill_wire::kafka::{
         PartitionProduceData, PartitionProduceResponse, ProduceRequestData, ProduceResponseData,
         TopicProduceResponse,
     },
-    text,
 };
 use tokio::sync::oneshot;
 
@@ -121,7 +121,7 @@ impl Response {
         let topics = request.topic_data.into_iter().map(|topic| {
             let partition = |it: PartitionProduceData| match one(&it) {
                 Ok(()) => appended(it.index, -1, -1, -1),
-                Err(refusal) => refused(it.index, refusal),
+                Err(refusal) => refused(it.index, &refusal),
             };
             TopicProduceResponse {
                 partition_responses: topic.partition_data.into_iter().map(partition).collect(),
@@ -163,7 +163,7 @@ impl Response {
                     }
                 };
                 partitions.push(match outcome {
-                    Err(refusal) => refused(part.index, refusal),
+                    Err(refusal) => refused(part.index, &refusal),
                     Ok((append, start)) => {
                         let (base, time_ms) = (append.base_offset(), append.append_time_ms());
                         let answer = appended(part.index, base, time_ms, start);
@@ -201,7 +201,7 @@ impl Response {
                 None => Refusal::of(ErrorCode::RequestTimedOut),
             };
             let answer = &mut self.0[*topic].partition_responses[*partition];
-            *answer = refused(answer.index, refusal);
+            *answer = refused(answer.index, &refusal);
         }
         drop(outcomes);
         self.plain()
@@ -223,14 +223,14 @@ fn appended(
     }
 }
 
-fn refused(index: i32, refusal: Refusal) -> PartitionProduceResponse {
+fn refused(index: i32, refusal: &Refusal) -> PartitionProduceResponse {
     PartitionProduceResponse {
         index,
         error_code: refusal.code.code(),
         base_offset: -1,
         log_append_time_ms: -1,
         log_start_offset: -1,
-        error_message: refusal.message.map(|it| text(&it)),
+        error_message: refusal.reason(),
         ..PartitionProduceResponse::default()
     }
 }

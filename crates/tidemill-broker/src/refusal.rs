@@ -1,0 +1,106 @@
+//! What a client is told when something is not done: the protocol's code, and why.
+//!
+//! Invariant: no failure is `UNKNOWN_SERVER_ERROR`; each has a code that tells a client what to do.
+
+use tidemill_log::{AppendError, LogError};
+use tidemill_wire::{
+    chunk::ChunkError,
+    kafka::{ErrorCode, KafkaString, text},
+    records::RecordsError,
+};
+
+/// Longest reason that is sent, in characters: it may quote what the client sent.
+const REASON_CHARS_MAX: usize = 1_000;
+
+/// Why something was not done, as the protocol says it.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: ErrorCode,
+    /// What newer clients are told beside the code.
+    pub(crate) message: Option<String>,
+}
+
+impl Refusal {
+    pub(crate) fn of(code: ErrorCode) -> Self {
+        Self { code, message: None }
+    }
+
+    pub(crate) fn with(code: ErrorCode, why: &impl ToString) -> Self {
+        Self { code, message: Some(why.to_string()) }
+    }
+
+    /// The reason, as it is sent.
+    pub(crate) fn reason(&self) -> Option<KafkaString> {
+        let short = |it: &String| text(&it.chars().take(REASON_CHARS_MAX).collect::<String>());
+        self.message.as_ref().map(short)
+    }
+}
+
+impl From<AppendError> for Refusal {
+    fn from(error: AppendError) -> Self {
+        let code = match &error {
+            AppendError::Chunk(error) => return error.into(),
+            AppendError::TooLarge { .. } => ErrorCode::MessageTooLarge,
+            AppendError::Full(_) | AppendError::Disk(_) | AppendError::Failed(_) => {
+                tracing::warn!(%error, "an append failed");
+                ErrorCode::KafkaStorageError
+            }
+            AppendError::Closed => ErrorCode::NotLeaderOrFollower,
+        };
+        Self::with(code, &error)
+    }
+}
+
+impl From<&ChunkError> for Refusal {
+    fn from(error: &ChunkError) -> Self {
+        let code = match error {
+            ChunkError::Short { .. } | ChunkError::Length(_) | ChunkError::Crc { .. } => {
+                ErrorCode::CorruptMessage
+            }
+            ChunkError::Codec(_) => ErrorCode::UnsupportedCompressionType,
+            ChunkError::Magic(_)
+            | ChunkError::Trailing(_)
+            | ChunkError::Count { .. }
+            | ChunkError::Producer { .. } => ErrorCode::InvalidRecord,
+        };
+        Self::with(code, error)
+    }
+}
+
+impl From<&RecordsError> for Refusal {
+    fn from(error: &RecordsError) -> Self {
+        let code = match error {
+            RecordsError::Damaged { .. } | RecordsError::Packed { .. } => ErrorCode::CorruptMessage,
+            RecordsError::TooLarge { .. } | RecordsError::RecordTooLarge { .. } => {
+                ErrorCode::MessageTooLarge
+            }
+            RecordsError::Miscounted { .. }
+            | RecordsError::Trailing { .. }
+            | RecordsError::OutOfOrder { .. }
+            | RecordsError::Attributes(_) => ErrorCode::InvalidRecord,
+            RecordsError::Codec(_) => ErrorCode::UnsupportedCompressionType,
+        };
+        Self::with(code, error)
+    }
+}
+
+/// Changes of topics.
+impl From<LogError> for Refusal {
+    fn from(error: LogError) -> Self {
+        let code = match &error {
+            LogError::Name(_) => ErrorCode::InvalidTopicException,
+            LogError::Exists(_) => ErrorCode::TopicAlreadyExists,
+            LogError::Unknown(_) => ErrorCode::UnknownTopicOrPartition,
+            // Settings were checked before, by name: what is left is how many partitions.
+            LogError::Spec { .. } => ErrorCode::InvalidPartitions,
+            LogError::Offset { .. } => ErrorCode::OffsetOutOfRange,
+            // It stops; whoever takes its place will answer.
+            LogError::Closed => ErrorCode::NotController,
+            LogError::Disk { .. } | LogError::Damaged { .. } | LogError::InUse(_) => {
+                tracing::error!(%error, "topics could not be changed");
+                ErrorCode::KafkaStorageError
+            }
+        };
+        Self::with(code, &error)
+    }
+}
