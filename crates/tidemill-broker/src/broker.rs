@@ -4,11 +4,13 @@ use crate::{
     frame::Budget,
     session::Sessions,
     settings::BrokerSettings,
+    store::{Store, StoreError},
     topic::{Topic, Topics},
 };
 use std::{
     io,
     net::SocketAddr,
+    path::Path,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicI32, AtomicU64, Ordering},
@@ -26,6 +28,7 @@ pub struct Broker {
     pub(crate) budget: Arc<Budget>,
     pub(crate) counts: Counts,
     pub(crate) sessions: Sessions,
+    pub(crate) store: Store,
     next_session: AtomicI32,
     address: OnceLock<SocketAddr>,
 }
@@ -59,18 +62,35 @@ pub enum BrokerError {
         /// Why not.
         error: io::Error,
     },
+    /// The broker's metadata cannot be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
+/// The broker's own metadata, in its data folder.
+const STORE_FILE: &str = "broker.redb";
+
 impl Broker {
-    /// A broker for a log; [`crate::Server::start`] lets it take connections.
+    /// A broker for a log; [`crate::Server::start`] lets it take connections. Its own metadata
+    /// (group offsets, producers, transactions) are the file `broker.redb` in `folder`, which must
+    /// be there; the file is made if it is not. Blocks while it reads that file.
     ///
     /// # Errors
-    /// Its own metadata cannot be opened.
+    /// Its metadata are damaged, in use, or cannot be read; nothing was changed in them.
     pub fn open(
         world: &World,
         log: Arc<Log>,
+        folder: &Path,
         settings: BrokerSettings,
     ) -> Result<Arc<Self>, BrokerError> {
+        let file = folder.join(STORE_FILE);
+        if !log.list().is_empty() && !world.disk.exists(&file).unwrap_or(true) {
+            tracing::warn!(
+                file = %file.display(),
+                "not there, though there are streams: groups start without committed offsets"
+            );
+        }
+        let store = Store::open(world, &file)?;
         let budget = usize::try_from(settings.limits.requests_bytes.0).unwrap_or(usize::MAX);
         Ok(Arc::new(Self {
             world: world.clone(),
@@ -81,8 +101,15 @@ impl Broker {
             sessions: Sessions::default(),
             next_session: AtomicI32::new(1),
             address: OnceLock::new(),
+            store,
             settings,
         }))
+    }
+
+    /// Commits what waits and closes the broker's metadata; what is asked for later is refused.
+    /// Before that [`crate::Server::stop`] ends the connections. Blocks.
+    pub fn close(&self) {
+        self.store.close();
     }
 
     pub(crate) fn listens_at(&self, address: SocketAddr) {

@@ -36,10 +36,12 @@ mod refusal;
 mod server;
 mod session;
 mod settings;
+mod store;
 mod topic;
 mod topic_settings;
 
 pub use broker::{Broker, BrokerError};
 pub use server::Server;
 pub use settings::{BrokerSettings, Limits};
+pub use store::StoreError;
 pub use store::StoreError;

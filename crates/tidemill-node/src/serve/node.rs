@@ -135,6 +135,7 @@ impl Stop {
 pub struct Node {
     kafka: Server,
     http: Http,
+    broker: Arc<Broker>,
     log: Arc<Log>,
 }
 
@@ -207,7 +208,11 @@ impl Node {
         let mut open = OpenLog(Some(Arc::clone(&log)));
         let mut broker = settings.broker.clone();
         broker.cluster_id = cluster_id;
-        let broker = Broker::open(world, Arc::clone(&log), broker).map_err(ServeError::Broker)?;
+        let broker = {
+            let (world, log, data) = (world.clone(), Arc::clone(&log), settings.data.clone());
+            blocking(move || Broker::open(&world, log, &data, broker)).await?
+        };
+        let broker = broker.map_err(ServeError::Broker)?;
         let kafka = Server::start(Arc::clone(&broker)).await.map_err(|error| match error {
             BrokerError::Listen { address, error } => {
                 ServeError::Listen { address, option: "--kafka-listen", error }
@@ -220,7 +225,7 @@ impl Node {
             option: "--http-listen",
             error,
         })?;
-        Ok(Self { kafka, http, log })
+        Ok(Self { kafka, http, broker, log })
     }
 
     /// Where it answers.
@@ -234,9 +239,13 @@ impl Node {
     /// # Errors
     /// A part of the node panicked.
     pub async fn stop(self) -> Result<(), ServeError> {
-        let Self { kafka, http, log } = self;
+        let Self { kafka, http, broker, log } = self;
         tokio::join!(kafka.stop(), http.stop());
-        blocking(move || log.close()).await
+        blocking(move || {
+            broker.close();
+            log.close();
+        })
+        .await
     }
 }
 

@@ -1,0 +1,350 @@
+//! The broker's durable metadata beside the log: group offsets, groups, producers, transactions.
+//!
+//! ```text
+//! commit(batch) ─▶ queue ─▶ one thread: all batches that wait ─▶ one redb transaction
+//!      ▲                                                              │
+//!      └───────────────────── durable, or why not ◀───────────────────┘
+//! get, scan ─▶ what was committed
+//! ```
+//!
+//! Tables are a closed list, keys and values are bytes, whose forms are in `tidemill-wire`. The file
+//! is a redb database over [`tidemill_env::Disk`] ([`backend`]); beside each value stands a
+//! checksum over table, key and value.
+//!
+//! Invariants:
+//!
+//! - A batch is applied wholly or not at all, and batches in the order in which they were handed in.
+//! - What was committed is there after a power cut; what was refused is not, unless the store has
+//!   failed: then only the next start knows.
+//! - After a failed sync nothing is committed any more, until the process starts again: nobody
+//!   knows what the disk has. Any other error of the disk, a full one say, costs the batches that
+//!   met it and no others.
+//! - A damaged file is refused as it is, and nothing is deleted.
+//!
+//! The whole file is read and checked when it is opened, so keep small things in it.
+
+mod backend;
+mod database;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use database::Database;
+use std::{
+    future::Future,
+    io,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, RwLock, mpsc},
+};
+use tidemill_env::{Thread, World};
+use tokio::sync::oneshot;
+use writer::{Request, Writer};
+
+/// Bytes that one batch may have.
+const BATCH_BYTES_MAX: usize = 64 << 20;
+/// Bytes that a key may have: names of clients are shorter than 32 KiB each.
+const KEY_BYTES_MAX: usize = 128 << 10;
+
+/// What is kept. The names are in the file: they never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Table {
+    /// What the broker knows of itself.
+    Settings,
+    /// What partitions remember of their producers. ([`tidemill_wire::producers`].)
+    Producers,
+    /// Aborted transactions of partitions. ([`tidemill_wire::producers`].)
+    Aborted,
+    /// Transactions by their transactional ids. ([`tidemill_wire::transactions`].)
+    Transactions,
+    /// Consumer groups.
+    Groups,
+    /// Offsets that groups committed.
+    Offsets,
+    /// Offsets that open transactions hold for groups.
+    PendingOffsets,
+}
+
+impl Table {
+    const ALL: [Self; 7] = [
+        Self::Settings,
+        Self::Producers,
+        Self::Aborted,
+        Self::Transactions,
+        Self::Groups,
+        Self::Offsets,
+        Self::PendingOffsets,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Settings => "settings",
+            Self::Producers => "producers",
+            Self::Aborted => "aborted",
+            Self::Transactions => "transactions",
+            Self::Groups => "groups",
+            Self::Offsets => "offsets",
+            Self::PendingOffsets => "pending-offsets",
+        }
+    }
+}
+
+/// Why the store does not do something.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The file's bytes are not what was written.
+    #[error(
+        "{} is damaged: {why}. Nothing was changed in it. Put back a copy of it, or move it away: \
+         the broker then starts without committed group offsets, producer ids and open \
+         transactions; the streams themselves are not in this file", file.display()
+    )]
+    Damaged {
+        /// Which file.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Another process has the file.
+    #[error("{} is in use by another process", file.display())]
+    InUse {
+        /// Which file.
+        file: PathBuf,
+    },
+    /// The disk refused; what was asked for did not happen, and may be asked for again.
+    #[error("{}: {why}", file.display())]
+    Disk {
+        /// Which file.
+        file: PathBuf,
+        /// What the disk said.
+        why: String,
+        /// There is no room.
+        full: bool,
+    },
+    /// The store takes no more commits until the process starts again.
+    #[error("{} takes no more changes until the node is started again: {why}", file.display())]
+    Failed {
+        /// Which file.
+        file: PathBuf,
+        /// What happened.
+        why: String,
+    },
+    /// The batch is larger than a batch may be.
+    #[error("a batch of {bytes} bytes is too large")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+    },
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// Changes that happen together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Batch {
+    changes: Vec<Change>,
+    bytes: usize,
+    too_long: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Change {
+    table: Table,
+    key: Vec<u8>,
+    /// None: it is removed.
+    value: Option<Vec<u8>>,
+}
+
+impl Batch {
+    /// Sets a value.
+    pub(crate) fn put(&mut self, table: Table, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
+        self.add(Change { table, key: key.into(), value: Some(value.into()) });
+    }
+
+    /// Removes a value, if it is there.
+    pub(crate) fn delete(&mut self, table: Table, key: impl Into<Vec<u8>>) {
+        self.add(Change { table, key: key.into(), value: None });
+    }
+
+    /// Adds the changes of another, after those that are here.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.too_long |= other.too_long;
+        self.changes.extend(other.changes);
+    }
+
+    /// Whether there is nothing in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    fn add(&mut self, change: Change) {
+        self.bytes += change.key.len() + change.value.as_ref().map_or(0, Vec::len);
+        self.too_long |= change.key.len() > KEY_BYTES_MAX;
+        self.changes.push(change);
+    }
+}
+
+/// Called once, when a batch is durable, or with the reason why it is not there. It runs on the
+/// store's thread: it must be quick.
+pub(crate) type OnCommitted = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+
+/// What the store and its thread share.
+struct Shared {
+    world: World,
+    file: PathBuf,
+    /// Why nothing is committed any more.
+    failed: RwLock<Option<StoreError>>,
+    /// None while it cannot be opened again after an error, and after the end.
+    database: RwLock<Option<Database>>,
+}
+
+/// The metadata file of a broker. Dropping it commits what waits and closes the file.
+pub(crate) struct Store {
+    shared: Arc<Shared>,
+    /// None once it is closed.
+    queue: Mutex<Option<mpsc::Sender<Request>>>,
+    thread: Mutex<Option<Box<dyn Thread>>>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Store({})", self.shared.file.display())
+    }
+}
+
+impl Store {
+    /// Opens the file, which is made if it is not there; its folder must be there. All of it is
+    /// read and checked.
+    ///
+    /// # Errors
+    /// It is damaged, in use, or the disk refuses.
+    pub(crate) fn open(world: &World, file: &Path) -> Result<Self, StoreError> {
+        let database = Database::open(world, file)?;
+        let shared = Arc::new(Shared {
+            world: world.clone(),
+            file: file.to_owned(),
+            failed: RwLock::new(None),
+            database: RwLock::new(Some(database)),
+        });
+        let (queue, requests) = mpsc::channel();
+        let writer = Writer::new(Arc::clone(&shared), requests);
+        let thread = world.spawn.spawn("broker-store", Box::new(move || writer.run()));
+        Ok(Self { shared, queue: Mutex::new(Some(queue)), thread: Mutex::new(Some(thread)) })
+    }
+
+    /// A value.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.shared.read(|database| database.get(table, key))
+    }
+
+    /// Visits all keys that begin with `prefix`, in their order, as of one moment, until the
+    /// visitor breaks.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(crate) fn scan(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        self.shared.read(|database| database.scan(table, prefix, &mut visit))
+    }
+
+    /// Commits a batch. It is handed in when this is called, not when the future is polled first;
+    /// dropping the future does not take it back.
+    ///
+    /// The future's errors: the batch is not there; or, with [`StoreError::Failed`], nobody knows.
+    pub(crate) fn commit(
+        &self,
+        batch: Batch,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
+        let (done, waits) = oneshot::channel();
+        let notice = move |outcome| {
+            let _nobody_waits = done.send(outcome);
+        };
+        self.commit_then(batch, Box::new(notice));
+        async move { waits.await.unwrap_or(Err(StoreError::Closed)) }
+    }
+
+    /// Commits a batch and waits for it. Not for async code.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub(crate) fn commit_blocking(&self, batch: Batch) -> Result<(), StoreError> {
+        let (done, waits) = mpsc::sync_channel(1);
+        let notice = move |outcome| {
+            let _nobody_waits = done.send(outcome);
+        };
+        self.commit_then(batch, Box::new(notice));
+        waits.recv().unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Commits a batch and calls back. May call at once, on this thread, if the batch is refused.
+    pub(crate) fn commit_then(&self, batch: Batch, notice: OnCommitted) {
+        if batch.bytes > BATCH_BYTES_MAX || batch.too_long {
+            return notice(Err(StoreError::TooLarge { bytes: batch.bytes }));
+        }
+        if let Some(error) = self.shared.failure() {
+            return notice(Err(error));
+        }
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = match &*queue {
+            Some(queue) => queue.send(Request { batch, notice }).err().map(|it| it.0),
+            None => Some(Request { batch, notice }),
+        };
+        drop(queue);
+        if let Some(request) = refused {
+            (request.notice)(Err(StoreError::Closed));
+        }
+    }
+
+    /// Why nothing is committed any more; none while all is well.
+    pub(crate) fn failure(&self) -> Option<StoreError> {
+        self.shared.failure()
+    }
+
+    /// Commits what waits and closes the file. Later commits are refused.
+    pub(crate) fn close(&self) {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(queue);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            thread.join();
+        }
+        self.shared.database.write().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    fn failure(&self) -> Option<StoreError> {
+        self.failed.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn read<T>(
+        &self,
+        read: impl FnOnce(&Database) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        match &*database {
+            Some(database) => read(database),
+            None => Err(self.failure().unwrap_or(StoreError::Closed)),
+        }
+    }
+}
+
+/// What the disk said, as an error of the store.
+fn disk_error(file: &Path, error: &io::Error) -> StoreError {
+    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    StoreError::Disk { file: file.to_owned(), why: error.to_string(), full }
+}
