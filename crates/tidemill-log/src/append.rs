@@ -15,7 +15,7 @@ use crate::{
 use bytes::Bytes;
 use std::{
     io,
-    sync::{Arc, Condvar, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, Condvar, Mutex, PoisonError},
 };
 use tidemill_env::PlacedFile;
 use tidemill_wire::chunk::{ChunkError, ChunkHead, stamp};
@@ -29,6 +29,8 @@ pub(crate) struct Slot {
     pub(crate) open: Option<Arc<Segment>>,
     /// Maintenance rounds since the last append.
     pub(crate) idle_rounds: u32,
+    /// There are fewer active groups now, and this is none of them.
+    retired: bool,
 }
 
 /// What else an append says.
@@ -143,8 +145,15 @@ impl Streamlet {
         if chunk.len() as u64 > max {
             return Err(AppendError::TooLarge { bytes: chunk.len(), max });
         }
-        let (slot, alone) = self.slot(how.lane);
-        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut slot_of_lane, mut alone) = self.slot(how.lane);
+        let mut slot = loop {
+            let slot = slot_of_lane.lock().unwrap_or_else(PoisonError::into_inner);
+            if !slot.retired {
+                break slot;
+            }
+            drop(slot);
+            (slot_of_lane, alone) = self.slot(how.lane);
+        };
         if self.is_failed()
             && let Some(error) = self.failure()
         {
@@ -217,7 +226,7 @@ impl Streamlet {
             Some(key) if key.index + 1 < self.shared.options.group_segments => {
                 (key.group, key.index + 1)
             }
-            _ => (self.next_group.fetch_add(1, Ordering::SeqCst), 0),
+            _ => (self.new_group(), 0),
         };
         let key = self.next_key(group, index);
         let reserve = RESERVE_FIRST.min(segment_bytes).max(DATA_START + need);
@@ -311,7 +320,11 @@ impl Streamlet {
         slots.resize_with(count, Arc::default);
         drop(slots);
         for slot in gone {
-            let open = slot.lock().unwrap_or_else(PoisonError::into_inner).open.take();
+            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            // Who has this slot in hand must look for its lane again.
+            slot.retired = true;
+            let open = slot.open.take();
+            drop(slot);
             open.iter().for_each(|segment| self.seal(segment));
         }
     }

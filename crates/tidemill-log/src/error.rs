@@ -88,6 +88,17 @@ pub enum AppendError {
     Closed,
 }
 
+/// Why groups could not be taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GroupError {
+    /// A streamlet knows so many applications, and no more.
+    #[error("{0} applications read this streamlet by groups: no more can")]
+    TooMany(usize),
+    /// Consumers of the application hold groups.
+    #[error("consumers of this application hold {0} groups: let them go first")]
+    Held(usize),
+}
+
 /// Why data could not be read.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {

@@ -58,6 +58,7 @@ mod append;
 mod commit;
 mod error;
 mod format;
+mod groups;
 mod ids;
 mod latest;
 mod log;
@@ -76,7 +77,8 @@ mod streamlet;
 mod walk;
 
 pub use append::{Append, AppendHow};
-pub use error::{AppendError, LogError, ReadError};
+pub use error::{AppendError, GroupError, LogError, ReadError};
+pub use groups::{GroupChunks, GroupCursor, GroupProgress};
 pub use ids::{SegmentKey, StreamId, is_stream_name};
 pub use log::Log;
 pub use options::{Fsync, LogOptions, Retention, StreamSpec};

@@ -12,11 +12,7 @@
 //! reference or checksum is wrong; data that are not there are an error, never skipped.
 
 use crate::{
-    error::ReadError,
-    format::{ChunkRef, DATA_START},
-    ids::StreamId,
-    segment::Segment,
-    streamlet::Streamlet,
+    error::ReadError, format::DATA_START, ids::StreamId, segment::Segment, streamlet::Streamlet,
     walk::Walker,
 };
 use bytes::Bytes;
@@ -26,8 +22,10 @@ use std::{
     sync::Arc,
 };
 
-/// Reads of references alone, on the way to an offset, take so many bytes at once.
-const SEEK_BYTES: u64 = 4096;
+mod lane;
+
+use lane::SEEK_BYTES;
+pub(crate) use lane::{Head, Lane};
 
 /// How much to read.
 #[derive(Clone, Copy, Debug)]
@@ -60,22 +58,6 @@ pub struct Chunks {
     pub start_offset: i64,
 }
 
-/// What stands at a lane's place.
-enum Head {
-    /// A good chunk.
-    Good(ChunkRef, Bytes),
-    /// Something else; after it a good reference, if one was found.
-    Bad(Option<(u64, ChunkRef)>),
-}
-
-struct Lane {
-    segment: Arc<Segment>,
-    position: u64,
-    head: Option<Head>,
-    /// For what is no longer in memory.
-    walker: Option<Walker>,
-}
-
 /// Where a reader of one streamlet stopped. Going on there looks nothing up.
 #[derive(Default)]
 pub struct ReadCursor {
@@ -84,92 +66,6 @@ pub struct ReadCursor {
     lanes: Vec<Lane>,
     /// Segments up to this one have a lane, or are behind.
     seen: Option<(i64, u64)>,
-}
-
-impl Lane {
-    fn new(segment: Arc<Segment>) -> Self {
-        Self { segment, position: DATA_START, head: None, walker: None }
-    }
-
-    fn walker(&mut self, streamlet: &Streamlet, ahead: u64) -> io::Result<&mut Walker> {
-        if self.walker.is_none() {
-            let file = self.segment.reader(&*streamlet.shared.world.disk)?;
-            self.walker = Some(Walker::new(file, self.segment.key, ahead)?);
-        }
-        Ok(self.walker.as_mut().expect("it was just made"))
-    }
-
-    /// Goes to the chunk with this offset, or the first after it; stops at damage.
-    fn seek(&mut self, streamlet: &Streamlet, offset: i64) -> io::Result<()> {
-        if let Some(position) = self.segment.recent_place(offset) {
-            self.position = position;
-            return Ok(());
-        }
-        let (mut position, written) = (self.position, self.segment.state().written);
-        let walker = self.walker(streamlet, SEEK_BYTES)?;
-        while position < written {
-            match walker.reference(position)? {
-                Some(reference) if reference.last < offset => position += reference.entry_bytes(),
-                _ => break,
-            }
-        }
-        self.position = position;
-        self.walker = None;
-        Ok(())
-    }
-
-    /// Looks at what stands here, if there is anything.
-    fn look(&mut self, streamlet: &Streamlet) -> io::Result<()> {
-        if self.head.is_some() {
-            return Ok(());
-        }
-        let (written, position) = (self.segment.state().written, self.position);
-        if position >= written {
-            return Ok(());
-        }
-        if let Some((reference, chunk)) = self.segment.recent(position) {
-            self.walker = None;
-            self.head = Some(Head::Good(reference, chunk));
-            return Ok(());
-        }
-        let ahead = streamlet.shared.options.read_ahead_bytes.0;
-        let walker = self.walker(streamlet, ahead)?;
-        let mut entry = walker.entry(position)?;
-        if entry.is_none() {
-            // What was read ahead may be from before it was written.
-            walker.forget();
-            entry = walker.entry(position)?;
-        }
-        self.head = Some(match entry {
-            Some((reference, chunk)) => Head::Good(reference, chunk),
-            None => Head::Bad(walker.find(position + 8, written)?),
-        });
-        Ok(())
-    }
-
-    /// Moves to the next place.
-    fn go(&mut self, position: u64) {
-        self.position = position;
-        self.head = None;
-    }
-
-    /// Drops what ends before `next`. False if the lane has come to its end.
-    fn skip(&mut self, streamlet: &Streamlet, next: i64) -> io::Result<bool> {
-        loop {
-            self.look(streamlet)?;
-            match &self.head {
-                Some(Head::Good(reference, _)) if reference.last < next => {
-                    self.go(self.position + reference.entry_bytes());
-                }
-                Some(Head::Bad(Some((place, reference)))) if reference.base <= next => {
-                    self.go(*place);
-                }
-                Some(Head::Bad(None)) => return Ok(self.segment.range().1 > next),
-                Some(_) => return Ok(true),
-                None => return Ok(!self.segment.state().sealed),
-            }
-        }
-    }
 }
 
 /// Why a read stopped.

@@ -12,6 +12,7 @@
 use crate::{
     append::Slot,
     error::AppendError,
+    groups::Applications,
     ids::SegmentKey,
     meta::StreamMeta,
     options::{Fsync, Limits, StreamSpec},
@@ -68,7 +69,7 @@ pub struct Streamlet {
     pub(crate) stream: Arc<StreamCore>,
     pub(crate) index: u32,
     pub(crate) slots: RwLock<Vec<Arc<Mutex<Slot>>>>,
-    pub(crate) next_group: AtomicU64,
+    next_group: AtomicU64,
     /// All segments that have a chunk.
     segments: RwLock<Segments>,
     /// Segments that are not durable to their end.
@@ -77,6 +78,8 @@ pub struct Streamlet {
     /// Everything below is durable: what chunk references tell a recovery.
     floor: AtomicI64,
     failed: AtomicBool,
+    /// Who reads it by groups, and how far.
+    pub(crate) applications: Mutex<Applications>,
 }
 
 impl std::fmt::Debug for Streamlet {
@@ -122,6 +125,7 @@ impl Streamlet {
             progress: Mutex::new(Progress::new(recovered.start, recovered.next)),
             floor: AtomicI64::new(durable),
             failed: AtomicBool::new(false),
+            applications: Mutex::default(),
         };
         let streamlet = Arc::new(streamlet);
         streamlet.set_active_groups(stream.spec().active_groups);
@@ -287,6 +291,16 @@ impl Streamlet {
         places.iter().for_each(|place| {
             segments.remove(place);
         });
+    }
+
+    /// The number of a group that is about to be made.
+    pub(crate) fn new_group(&self) -> u64 {
+        self.next_group.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// All groups that were made, or are being made, are below.
+    pub(crate) fn next_group(&self) -> u64 {
+        self.next_group.load(Ordering::SeqCst)
     }
 
     pub(crate) fn next_key(&self, group: u64, index: u32) -> SegmentKey {

@@ -1,0 +1,216 @@
+//! A consumer's hold on one group, and its place in it.
+
+use crate::{
+    error::ReadError,
+    read::{Head, Lane, ReadLimit, lost},
+    segment::Segment,
+    streamlet::Streamlet,
+};
+use bytes::Bytes;
+use std::sync::{Arc, PoisonError};
+
+/// What a read of a group found.
+#[derive(Clone, Debug)]
+pub struct GroupChunks {
+    /// Chunks in the order in which the group has them: offsets grow, with gaps where other groups
+    /// have chunks. The first may begin before the offset from which the group was taken up.
+    pub chunks: Vec<Bytes>,
+    /// Nothing follows, ever: acknowledge the group and take another.
+    pub ended: bool,
+}
+
+/// A group that a consumer has taken. Dropping it lets the group go; another consumer gets it then,
+/// from where it was last acknowledged.
+pub struct GroupCursor {
+    streamlet: Arc<Streamlet>,
+    application: Arc<str>,
+    group: u64,
+    /// The segment that is read.
+    lane: Option<Lane>,
+    /// The last segment that was read to its end, and the offset after it.
+    behind: Option<(u32, i64)>,
+    /// Chunks that end below this are behind.
+    next: i64,
+    ended: bool,
+}
+
+impl std::fmt::Debug for GroupCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "GroupCursor({:?} group {} from {})", self.streamlet, self.group, self.next)
+    }
+}
+
+impl Drop for GroupCursor {
+    fn drop(&mut self) {
+        self.applications(|it| it.give_back(&self.application, self.group));
+    }
+}
+
+impl GroupCursor {
+    pub(super) fn new(
+        streamlet: &Arc<Streamlet>,
+        application: &Arc<str>,
+        group: u64,
+        next: i64,
+    ) -> Self {
+        Self {
+            streamlet: Arc::clone(streamlet),
+            application: Arc::clone(application),
+            group,
+            lane: None,
+            behind: None,
+            next,
+            ended: false,
+        }
+    }
+
+    fn applications<T>(&self, act: impl FnOnce(&mut super::Applications) -> T) -> T {
+        act(&mut self.streamlet.applications.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The group's number in its streamlet.
+    #[must_use]
+    pub fn group(&self) -> u64 {
+        self.group
+    }
+
+    /// The streamlet.
+    #[must_use]
+    pub fn streamlet(&self) -> &Arc<Streamlet> {
+        &self.streamlet
+    }
+
+    /// Says that all chunks read so far are done with: they do not come again. Returns whether the
+    /// group is read to its end; drop the cursor then.
+    pub fn acknowledge(&mut self) -> bool {
+        let (group, next, ended) = (self.group, self.next, self.ended);
+        self.applications(|it| it.acknowledge(&self.application, group, next, ended));
+        ended
+    }
+
+    /// Goes on at the first chunk of the group that ends at `offset` or after it: past what a read
+    /// said is damaged or missing. Never back.
+    pub fn skip_to(&mut self, offset: i64) {
+        self.next = self.next.max(offset);
+    }
+
+    /// Reads the next visible chunks of the group; `limit.below` counts too. No chunks and not
+    /// ended: the rest is not there yet; [`Streamlet::on_data`] at the high watermark tells.
+    ///
+    /// # Errors
+    /// What stands there is damaged, missing or unreadable, or went by retention
+    /// ([`ReadError::OutOfRange`], once; the next read goes on at the start). Chunks that are good
+    /// before that are returned first. [`Self::skip_to`] goes past it.
+    pub fn read(&mut self, limit: ReadLimit) -> Result<GroupChunks, ReadError> {
+        let mut found = GroupChunks { chunks: Vec::new(), ended: false };
+        match self.read_into(&mut found.chunks, limit) {
+            Ok(()) => found.ended = self.ended,
+            Err(error) if found.chunks.is_empty() => return Err(error),
+            Err(_) => {}
+        }
+        Ok(found)
+    }
+
+    fn read_into(&mut self, found: &mut Vec<Bytes>, limit: ReadLimit) -> Result<(), ReadError> {
+        let (start, watermark) = {
+            let progress = self.streamlet.progress();
+            (progress.start(), progress.watermark())
+        };
+        let mut bytes = 0;
+        while !self.ended {
+            let Some(lane) = &mut self.lane else {
+                if !self.next_segment(start)? {
+                    break;
+                }
+                continue;
+            };
+            // Looked at first: of a sealed segment, what is there is all that will be.
+            let sealed = lane.segment.state().sealed;
+            if let Err(error) = lane.skip(&self.streamlet, self.next.max(start)) {
+                return Err(self.unreadable(start, watermark, error));
+            }
+            match &lane.head {
+                Some(Head::Good(reference, chunk)) => {
+                    let room = bytes + chunk.len() <= limit.max_bytes
+                        || (limit.at_least_one && found.is_empty());
+                    if reference.last >= watermark.min(limit.below) || !room {
+                        break;
+                    }
+                    bytes += chunk.len();
+                    found.push(chunk.clone());
+                    self.next = reference.last + 1;
+                    lane.go(lane.position + reference.entry_bytes());
+                }
+                Some(Head::Bad(later)) => {
+                    let end = lane.segment.range().1;
+                    let next = later.as_ref().map_or(end, |(_, reference)| reference.base);
+                    if next > self.next.max(start) {
+                        return Err(self.corrupt(next));
+                    }
+                    self.leave();
+                }
+                None if sealed => self.leave(),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// The segment is read to its end.
+    fn leave(&mut self) {
+        if let Some(lane) = self.lane.take() {
+            self.behind = Some((lane.segment.key.index, lane.segment.range().1));
+        }
+    }
+
+    /// Goes to the next segment of the group; false if there is none. Sets `ended`.
+    fn next_segment(&mut self, start: i64) -> Result<bool, ReadError> {
+        // Asked first: a complete group has all its segments already.
+        let complete = self.streamlet.is_complete(self.group);
+        let from = self.behind.map_or(0, |(index, _)| index + 1);
+        let of_group = |it: &&Arc<Segment>| it.key.group == self.group && it.key.index >= from;
+        let segment = {
+            let segments = self.streamlet.segments();
+            segments.values().filter(of_group).min_by_key(|it| it.key.index).cloned()
+        };
+        let Some(segment) = segment else {
+            self.ended = complete;
+            return Ok(false);
+        };
+        let (first, _) = segment.range();
+        let expected = self.behind.map_or(0, |(_, end)| end);
+        // Segments that retention took from the front of the group are not missed.
+        if segment.key.index != from && self.next.max(start) <= expected {
+            return Err(ReadError::Missing {
+                stream: Arc::clone(&self.streamlet.stream.name),
+                streamlet: self.streamlet.index,
+                from: expected,
+                next: first,
+            });
+        }
+        self.lane = Some(Lane::new(segment));
+        Ok(true)
+    }
+
+    fn corrupt(&self, next: i64) -> ReadError {
+        let lane = self.lane.as_ref().expect("it is being read");
+        ReadError::Corrupt {
+            stream: Arc::clone(&self.streamlet.stream.name),
+            key: lane.segment.key,
+            path: lane.segment.path.clone(),
+            position: lane.position,
+            offset: self.next,
+            next: Some(next),
+        }
+    }
+
+    fn unreadable(&mut self, start: i64, end: i64, error: std::io::Error) -> ReadError {
+        let lane = self.lane.take().expect("it is being read");
+        if !lane.segment.is_retired() {
+            return lost(&lane.segment, error);
+        }
+        let start = self.streamlet.start_offset().max(start);
+        let offset = std::mem::replace(&mut self.next, start);
+        ReadError::OutOfRange { offset, start, end }
+    }
+}
