@@ -16,8 +16,6 @@
 use crc_fast::CrcAlgorithm;
 
 #[cfg(test)]
-mod testing;
-#[cfg(test)]
 mod tests;
 
 /// Length of the head in bytes.

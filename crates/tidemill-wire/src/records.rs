@@ -27,7 +27,9 @@ mod marker;
 mod reader;
 mod record;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 mod varint;
 
 pub use builder::{ChunkBuilder, Compression, Origin, RecordRefused};

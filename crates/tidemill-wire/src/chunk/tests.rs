@@ -1,13 +1,30 @@
 //! What a head must say, and that nothing else gets in.
 
 use super::*;
-use crate::chunk::testing::{Batch, batch};
+use crate::records::{
+    ChunkBuilder, Compression, Headers, Origin,
+    testing::{Owned, build},
+};
 use proptest::prelude::*;
+
+/// A chunk with so many empty records of no producer.
+fn batch(records: usize) -> Vec<u8> {
+    build(Compression::NONE, &vec![Owned::value(b""); records])
+}
 
 #[test]
 fn a_good_chunk_reads_as_it_was_made() {
-    let made = Batch { producer: 7, epoch: 3, sequence: 40, timestamp_ms: 1234, ..Batch::of(5) };
-    let mut bytes = made.bytes();
+    let mut builder = ChunkBuilder::new(Compression::NONE);
+    builder.set_origin(Origin {
+        producer_id: 7,
+        producer_epoch: 3,
+        base_sequence: 40,
+        is_transactional: false,
+    });
+    for index in 0..5 {
+        assert_eq!(builder.append(1234, None, None, Headers::NONE), Ok(index));
+    }
+    let mut bytes = builder.finish().unwrap();
     let head = ChunkHead::check(&bytes).unwrap();
     assert_eq!((head.record_count, head.last_offset_delta), (5, 4));
     assert_eq!((head.producer_id, head.producer_epoch, head.base_sequence), (7, 3, 40));
@@ -78,7 +95,7 @@ proptest! {
 
     #[test]
     fn one_flipped_bit_behind_the_stamp_is_seen(place in 16usize..200, bit in 0u8..8) {
-        let mut bytes = Batch { value: vec![7; 150], ..Batch::of(1) }.bytes();
+        let mut bytes = build(Compression::NONE, &[Owned::value(&[7; 150])]);
         let place = place.min(bytes.len() - 1);
         bytes[place] ^= 1 << bit;
         prop_assert!(ChunkHead::check(&bytes).is_err());

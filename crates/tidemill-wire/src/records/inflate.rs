@@ -79,7 +79,7 @@ impl Output<'_> {
     /// As [`Self::room`], with the last `history` bytes that were written.
     pub(super) fn room_after(&mut self, history: usize, want: usize) -> (&[u8], &mut [u8]) {
         let most = (self.limit_bytes - self.total).saturating_add(1);
-        let end = self.used + want.min(most);
+        let end = self.used.saturating_add(want.min(most));
         let have = self.bytes.len();
         if have < end {
             let grown = end.max(have.saturating_mul(2).min(self.used.saturating_add(most)));

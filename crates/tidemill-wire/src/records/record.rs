@@ -160,9 +160,9 @@ impl<'a> Headers<'a> {
         self.left == 0
     }
 
-    /// The value of the last header with this key: what Kafka's `lastHeader` gives.
+    /// The last header with this key, which is the one that counts where one is wanted.
     #[must_use]
-    pub fn last(self, key: &[u8]) -> Option<Header<'a>> {
+    pub fn last_of(self, key: &[u8]) -> Option<Header<'a>> {
         self.filter(|header| header.key == key).last()
     }
 }

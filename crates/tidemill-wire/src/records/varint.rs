@@ -2,6 +2,9 @@
 //!
 //! A number that is longer than it need be is read; one with bits beyond its type is not.
 
+#[cfg(test)]
+mod tests;
+
 /// Most bytes of a number of 32 bits.
 const I32_BYTES_MAX: usize = 5;
 /// Most bytes of a number of 64 bits.

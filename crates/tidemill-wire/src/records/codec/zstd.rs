@@ -20,6 +20,8 @@ const KEPT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How much longer than its packed bytes a frame is at first believed to become.
 const RATIO_BELIEVED: usize = 32;
 
+/// The most by which a frame is longer than its packed bytes: a block of four bytes is 128 KiB.
+const RATIO_MOST: usize = 32 * 1024;
 /// Levels that are of use: below 1 lies what LZ4 does better.
 const LEVELS: std::ops::RangeInclusive<i32> = 1..=22;
 /// The level if none is asked for: that of the Java client.
@@ -96,6 +98,9 @@ fn inflate_whole(
             Err(code) if is_too_small(code) => {
                 if length < want {
                     return Err(output.over().into());
+                }
+                if length / RATIO_MOST > packed.len() {
+                    return Err(named(code));
                 }
                 want = want.max(PIECE_BYTES).saturating_mul(4);
             }
