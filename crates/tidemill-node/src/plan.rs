@@ -47,6 +47,18 @@ pub struct PlanOptions {
     pub log: Option<Arc<Log>>,
 }
 
+impl std::fmt::Debug for PlanOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PlanOptions")
+            .field("base_dir", &self.base_dir)
+            .field("data", &self.data)
+            .field("preview_rows", &self.preview_rows)
+            .field("threads", &self.threads)
+            .field("log", &self.log.is_some())
+            .finish()
+    }
+}
+
 /// A job that is ready to start.
 #[derive(Debug)]
 pub struct Planned {

@@ -88,7 +88,7 @@ impl Mark {
         let head = ChunkHead::read(chunk).ok()?;
         let plain = &chunk[tidemill_wire::chunk::CHUNK_HEAD_BYTES..head.bytes];
         let first = Records::new(&head, plain).next()?.ok()?;
-        Self::read(first.headers.last(MARK)?.value?)
+        Self::read(first.headers.into_iter().find(|it| it.key == MARK)?.value?)
     }
 }
 

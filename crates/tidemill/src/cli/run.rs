@@ -8,9 +8,10 @@ use super::outcome::{End, Outcome};
 use super::progress::{Display, Moment, print_json};
 use super::signals::StopFlag;
 use super::{DONE, FAILED, JobArguments, REFUSED, STOPPED, load, print_all, table};
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 use tidemill_env::World;
 use tidemill_flow::{JobHandle, RunOptions, engine};
+use tidemill_log::{Log, LogOptions};
 use tidemill_node::plan::{PlanOptions, Planned, plan};
 use tidemill_node::{Descriptor, Problem, Refused, Registry};
 use tidemill_types::job::Delivery;
@@ -19,7 +20,8 @@ use tidemill_types::job::Delivery;
 pub(super) struct RunArguments {
     #[command(flatten)]
     job: JobArguments,
-    /// The job's folder: its ledger, and its dead letters if no sink takes them.
+    /// The job's folder: its ledger, its dead letters if no sink takes them, and in `log` the
+    /// streams that it reads and writes. A node's folder, if that node is not running.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Goes on where an earlier run with the same folder stopped. Rows on standard output come
@@ -54,10 +56,12 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
             let problem = problem.expected("`exactly-once`, or a run without `--resume`");
             return Err(Refused(vec![descriptor.locate(problem)]));
         }
-        let planned = plan(&descriptor, &options(arguments), &world, &Registry::default())?;
-        Ok((descriptor, planned))
+        let log = open_log(arguments, &descriptor, &world)?;
+        let options = PlanOptions { log: log.clone(), ..options(arguments) };
+        let planned = plan(&descriptor, &options, &world, &Registry::default())?;
+        Ok((descriptor, planned, log))
     });
-    let (descriptor, planned) = match prepared {
+    let (descriptor, planned, log) = match prepared {
         Ok(prepared) => prepared,
         Err(refused) => {
             load::show_refusal(&refused, arguments.json);
@@ -94,6 +98,9 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     let stopped = watch(&handle, &world, &stop, &mut display, start);
     display.clear();
     let result = handle.wait();
+    if let Some(log) = log {
+        log.close();
+    }
     let progress = handle.progress();
     let end = match result {
         Err(error) => End::Failed(error.to_string()),
@@ -112,6 +119,30 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     show(arguments, &descriptor, &outcome, to_stderr)
 }
 
+/// The log in the job's folder, if the job has streams.
+fn open_log(
+    arguments: &RunArguments,
+    descriptor: &Descriptor,
+    world: &World,
+) -> Result<Option<Arc<Log>>, Refused> {
+    let spec = &descriptor.spec;
+    let source = spec.sources.iter().find(|(_, it)| it.stream.is_some());
+    let sink = spec.sinks.iter().find(|(_, it)| it.stream.is_some());
+    let path = match (source, sink) {
+        (Some((name, _)), _) => ["sources", name, "stream"],
+        (None, Some((name, _))) => ["sinks", name, "stream"],
+        (None, None) => return Ok(None),
+    };
+    let Some(data) = &arguments.data else { return Ok(None) };
+    match Log::open(world, &data.join("log"), LogOptions::default()) {
+        Ok(log) => Ok(Some(Arc::new(log))),
+        Err(error) => {
+            let problem = Problem::new(path, format!("the log cannot be opened: {error}"));
+            Err(Refused(vec![descriptor.locate(problem)]))
+        }
+    }
+}
+
 fn options(arguments: &RunArguments) -> PlanOptions {
     PlanOptions {
         base_dir: load::base_dir(&arguments.job),
@@ -122,6 +153,7 @@ fn options(arguments: &RunArguments) -> PlanOptions {
             arguments.preview.min(PREVIEW_ROWS_MAX)
         },
         threads: arguments.threads.map(usize::from),
+        log: None,
     }
 }
 

@@ -1,1 +1,144 @@
-//! x
+//! What a job wrote to a stream is there once, wherever it was cut off.
+
+use super::*;
+use arrow_array::{ArrayRef, Int64Array, StringArray};
+use proptest::prelude::*;
+use std::path::PathBuf;
+use tidemill_env::{Disk, SimWorld};
+use tidemill_flow::Payload;
+use tidemill_log::{Fsync, LogOptions};
+use tidemill_types::SliceId;
+
+fn log(sim: &SimWorld) -> Arc<Log> {
+    // Without threads: a written chunk counts at once.
+    let options = LogOptions { fsync: Fsync::Os, sync_threads: 0, ..LogOptions::default() };
+    Arc::new(Log::open(&sim.world, Path::new("/log"), options).unwrap())
+}
+
+fn rows(cycle: u64, count: i64) -> Vec<Arc<Block>> {
+    let numbers = (0..count).map(|it| cycle as i64 * 1000 + it);
+    let keys = (0..count).map(|it| format!("k{}", it % 5));
+    let batch = RecordBatch::try_from_iter([
+        ("n", Arc::new(Int64Array::from_iter_values(numbers)) as ArrayRef),
+        ("k", Arc::new(StringArray::from_iter_values(keys)) as ArrayRef),
+    ]);
+    vec![Arc::new(Block::whole(Payload::Arrow(batch.unwrap()), SliceId(0)))]
+}
+
+fn spec(streamlets: u32) -> StreamSinkSpec {
+    StreamSinkSpec {
+        name: "out".to_owned(),
+        format: Format::Json,
+        key: vec!["k".to_owned()],
+        streamlets,
+    }
+}
+
+fn sink(sim: &SimWorld, log: &Arc<Log>, streamlets: u32) -> Box<dyn Sink> {
+    let schema = rows(1, 1)[0].batch().schema();
+    let notes = PathBuf::from("/job/sink-out.json");
+    StreamSink::new(&sim.world, log, &spec(streamlets), schema, Some(&notes)).unwrap()
+}
+
+/// All records of the stream: streamlet, key, value.
+fn records(log: &Log) -> Vec<(u32, String, String)> {
+    let text = |it: Option<&[u8]>| String::from_utf8(it.unwrap().to_vec()).unwrap();
+    let mut all = Vec::new();
+    let streamlets = log.get("out").map_or_else(Vec::new, |it| it.streamlets());
+    for streamlet in streamlets {
+        let (mut cursor, mut offset) = (ReadCursor::default(), 0);
+        loop {
+            let read = streamlet.read(&mut cursor, offset, ReadLimit::default()).unwrap();
+            if read.chunks.is_empty() {
+                break;
+            }
+            offset = read.next_offset;
+            for chunk in &read.chunks {
+                let head = ChunkHead::check(chunk).unwrap();
+                for record in Records::new(&head, &chunk[61..]) {
+                    let record = record.unwrap();
+                    all.push((streamlet.index(), text(record.key), text(record.value)));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Runs a sink from the cycle after the one it holds to `to`, `counts` rows a cycle.
+fn run(sink: &mut dyn Sink, resume: bool, counts: &[i64]) -> Result<(), SinkError> {
+    let held = sink.open(resume)?;
+    for cycle in held.0 + 1..=counts.len() as u64 {
+        sink.write(Cycle(cycle), &rows(cycle, counts[cycle as usize - 1]))?;
+        // Some commits are of two cycles.
+        if cycle % 3 != 1 || cycle == counts.len() as u64 {
+            sink.commit(Cycle(cycle))?;
+        }
+    }
+    sink.close()
+}
+
+#[test]
+fn rows_are_records_with_keys_where_kafka_clients_look_for_them() {
+    let sim = World::simulated(1);
+    let log = log(&sim);
+    run(&mut *sink(&sim, &log, 4), false, &[10, 0, 3]).unwrap();
+    let all = records(&log);
+    assert_eq!(all.len(), 13);
+    assert_eq!(all.iter().filter(|it| it.2 == r#"{"n":1007,"k":"k2"}"#).count(), 1);
+    for (streamlet, key, value) in all {
+        assert_eq!(streamlet, streamlet_of(key.as_bytes(), 4));
+        assert!(value.contains(&format!(r#""k":"{key}""#)));
+    }
+}
+
+#[test]
+fn a_stream_that_cannot_be_written_so_is_refused_before_it_is_made() {
+    let sim = World::simulated(1);
+    let log = log(&sim);
+    let schema = rows(1, 1)[0].batch().schema();
+    let refused = |spec: StreamSinkSpec| {
+        let sink = StreamSink::new(&sim.world, &log, &spec, Arc::clone(&schema), None);
+        sink.err().expect("it is impossible").message
+    };
+    assert!(refused(StreamSinkSpec { name: "../x".into(), ..spec(1) }).contains("a name has"));
+    assert!(
+        refused(StreamSinkSpec { format: Format::Parquet, ..spec(1) }).contains("json or text")
+    );
+    let message = refused(StreamSinkSpec { key: vec!["nn".into()], ..spec(1) });
+    assert!(message.contains("`nn`; it has: n, k"), "{message}");
+    assert!(log.list().is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// The disk fails at some operation, the process ends, and the job resumes: the records are
+    /// those of a run that nothing disturbed.
+    #[test]
+    fn a_job_that_is_cut_off_and_resumes_writes_each_row_once(
+        counts in proptest::collection::vec(prop_oneof![Just(0i64), 1i64..20, 4000i64..5000], 1..12),
+        cuts in proptest::collection::vec(1u64..60, 1..4),
+        streamlets in 1u32..4,
+    ) {
+        let calm = World::simulated(1);
+        let calm_log = log(&calm);
+        run(&mut *sink(&calm, &calm_log, streamlets), false, &counts).unwrap();
+
+        let sim = World::simulated(2);
+        let mut resume = false;
+        for cut in cuts {
+            let log = log(&sim);
+            sim.disk.fail_after(cut);
+            let done = run(&mut *sink(&sim, &log, streamlets), resume, &counts);
+            sim.disk.kill();
+            // The engine resumes a job only if it got so far that its sinks were opened.
+            resume = sim.disk.exists(Path::new("/job/sink-out.json")).unwrap();
+            if done.is_ok() {
+                break;
+            }
+        }
+        let last = log(&sim);
+        run(&mut *sink(&sim, &last, streamlets), resume, &counts).unwrap();
+        prop_assert_eq!(records(&last), records(&calm_log));
+    }
+}

@@ -1,1 +1,192 @@
-//! x
+//! Records of a stream become rows; what is no record becomes a letter; cuts may be anywhere.
+
+use super::*;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, TimestampMicrosecondType};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tidemill_env::{SimWorld, World};
+use tidemill_log::{AppendHow, Fsync, LogOptions, StreamSpec};
+use tidemill_types::Cycle;
+use tidemill_wire::chunk::Codec;
+use tidemill_wire::records::{ChunkBuilder, Compression, Header, control_marker};
+
+fn log(sim: &SimWorld) -> Log {
+    let options = LogOptions { fsync: Fsync::Os, sync_threads: 0, ..LogOptions::default() };
+    Log::open(&sim.world, Path::new("/log"), options).unwrap()
+}
+
+fn put(streamlet: &Arc<Streamlet>, compression: Compression, values: &[&str]) {
+    let mut builder = ChunkBuilder::new(compression);
+    for (index, value) in values.iter().enumerate() {
+        let key = format!("k{index}");
+        let none: [Header<'_>; 0] = [];
+        let value = (*value != "-").then_some(value.as_bytes());
+        builder.append(1000 + index as i64, Some(key.as_bytes()), value, none.into_iter()).unwrap();
+    }
+    let chunk = builder.finish().unwrap();
+    streamlet.append(&chunk, AppendHow::default()).unwrap().wait().unwrap();
+}
+
+fn spec(format: Format) -> StreamSourceSpec {
+    StreamSourceSpec {
+        format,
+        schema: Named::new(),
+        sample: None,
+        start: StartSpec::Earliest,
+        until: UntilSpec::Latest,
+        meta: MetaSpec::default(),
+        time: None,
+    }
+}
+
+fn request(records: usize, until: Option<i64>) -> ReadRequest {
+    let until = until.map(|it| Position(it as u64));
+    ReadRequest { cycle: Cycle(1), bytes: 1 << 20, records, until }
+}
+
+/// Reads to the end, so many records at a time: the batches, and the dead letters.
+fn read_all(source: &mut dyn Source, records: usize) -> (Vec<RecordBatch>, Vec<DeadLetter>) {
+    let (mut batches, mut letters) = (Vec::new(), Vec::new());
+    loop {
+        match source.read(&request(records, None), &mut letters).unwrap() {
+            Read::Rows { payload: Payload::Arrow(batch), .. } => batches.push(batch),
+            Read::End => return (batches, letters),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn numbers(batches: &[RecordBatch]) -> Vec<i64> {
+    let of = |it: &RecordBatch| it["n"].as_primitive::<Int64Type>().values().to_vec();
+    batches.iter().flat_map(of).collect()
+}
+
+#[test]
+fn values_are_rows_and_what_is_none_is_a_letter() {
+    let sim = World::simulated(1);
+    let log = log(&sim);
+    let streamlet = log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
+    put(&streamlet, Compression::NONE, &[r#"{"n":1}"#, "nonsense", r#"{"n":2}"#]);
+    let marker = control_marker(7, 0, true, 0, 5);
+    streamlet.append(&marker, AppendHow::default()).unwrap().wait().unwrap();
+    let lz4 = Compression { codec: Codec::Lz4, level: None };
+    put(&streamlet, lz4, &[r#"{"n":3}"#, "-", r#"{"n":4}"#]);
+    for records in [1, 2, 3, 100] {
+        let source = StreamSource::new(&log, "s", spec(Format::Json)).unwrap();
+        assert_eq!(source.total(), Some(7));
+        let (batches, letters) = read_all(&mut *source.open(0).unwrap(), records);
+        assert_eq!(numbers(&batches), [1, 2, 3, 4], "{records} at a time");
+        let told: Vec<_> = letters.iter().map(|it| it.position.as_str()).collect();
+        assert_eq!(told, ["s streamlet 0, offset 1", "s streamlet 0, offset 5"]);
+        assert_eq!(letters[0].record, b"nonsense");
+        assert_eq!(letters[1].reason, "it has no value");
+    }
+}
+
+#[test]
+fn a_replay_cuts_where_the_ledger_says() {
+    let sim = World::simulated(1);
+    let log = log(&sim);
+    let streamlet = log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
+    let values: Vec<String> = (0..10).map(|it| format!(r#"{{"n":{it}}}"#)).collect();
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    put(&streamlet, Compression::NONE, &values);
+    put(&streamlet, Compression::NONE, &values);
+    let source = StreamSource::new(&log, "s", spec(Format::Json)).unwrap();
+    let mut slice = source.open(0).unwrap();
+    let mut letters = Vec::new();
+    for (until, rows) in [(3, 3), (13, 10), (14, 1)] {
+        let mut seen = 0;
+        while slice.position() < Position(until) {
+            match slice.read(&request(100, Some(until as i64)), &mut letters).unwrap() {
+                Read::Rows { payload: Payload::Arrow(batch), .. } => seen += batch.num_rows(),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((slice.position(), seen), (Position(until), rows));
+        let more = slice.read(&request(100, Some(until as i64)), &mut letters).unwrap();
+        assert!(matches!(more, Read::Idle { .. }), "{more:?}");
+    }
+}
+
+#[test]
+fn what_stands_beside_a_value_can_be_columns_and_event_time() {
+    let sim = World::simulated(1);
+    let log = log(&sim);
+    let stream = log.create("s", StreamSpec { streamlets: 2, ..StreamSpec::default() }).unwrap();
+    put(&stream.streamlet(1).unwrap(), Compression::NONE, &["a", "b"]);
+    let name = |it: &str| Some(it.to_owned());
+    let meta = MetaSpec {
+        key: name("key"),
+        timestamp: name("at"),
+        streamlet: name("part"),
+        offset: name("offset"),
+    };
+    let time = Some(TimeSpec { field: "at".to_owned(), lateness: Span(1_000) });
+    let source =
+        StreamSource::new(&log, "s", StreamSourceSpec { meta, time, ..spec(Format::Text) });
+    let source = source.unwrap();
+    let mut slice = source.open(1).unwrap();
+    let (batches, letters) = read_all(&mut *slice, 10);
+    assert!(letters.is_empty());
+    let batch = &batches[0];
+    assert_eq!(batch.schema(), source.schema());
+    assert_eq!(batch["key"].as_string::<i32>().value(1), "k1");
+    assert_eq!(batch["part"].as_primitive::<Int64Type>().values(), &[1, 1]);
+    assert_eq!(batch["offset"].as_primitive::<Int64Type>().values(), &[0, 1]);
+    let times = batch[TIME_COLUMN].as_primitive::<TimestampMicrosecondType>();
+    assert_eq!(times.values(), &[1_000_000, 1_001_000]);
+    assert_eq!(slice.watermark(), Micros(1_000_000));
+    let (none, _) = read_all(&mut *source.open(0).unwrap(), 10);
+    assert!(none.is_empty());
+}
+
+#[test]
+fn a_source_that_waits_is_woken_by_a_record() {
+    let sim = World::simulated(1);
+    let log = log(&sim);
+    let streamlet = log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
+    put(&streamlet, Compression::NONE, &["old"]);
+    let never = StreamSourceSpec {
+        until: UntilSpec::Never,
+        start: StartSpec::Latest,
+        ..spec(Format::Text)
+    };
+    let source = StreamSource::new(&log, "s", never).unwrap();
+    assert!(source.live());
+    let mut slice = source.open(0).unwrap();
+    let woken = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&woken);
+    slice.wake_by(Arc::new(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    }));
+    let mut letters = Vec::new();
+    for _ in 0..3 {
+        let idle = slice.read(&request(10, None), &mut letters).unwrap();
+        assert!(matches!(idle, Read::Idle { until: Some(u64::MAX) }), "{idle:?}");
+    }
+    assert_eq!(woken.load(Ordering::SeqCst), 0);
+    put(&streamlet, Compression::NONE, &["new"]);
+    assert_eq!(woken.load(Ordering::SeqCst), 1);
+    let rows = slice.read(&request(10, None), &mut letters).unwrap();
+    assert!(matches!(rows, Read::Rows { payload: Payload::Arrow(it), .. } if it.num_rows() == 1));
+}
+
+#[test]
+fn a_stream_without_columns_is_refused_with_what_to_do() {
+    let sim = World::simulated(1);
+    let log = log(&sim);
+    log.create("s", StreamSpec::default()).unwrap();
+    let refused = |name: &str, spec: StreamSourceSpec| {
+        StreamSource::new(&log, name, spec).err().expect("it is impossible").message
+    };
+    assert!(refused("t", spec(Format::Json)).contains("there is no stream `t`"));
+    assert!(refused("s", spec(Format::Json)).contains("under `schema`"));
+    assert!(refused("s", spec(Format::Csv)).contains("under `schema`"));
+    assert!(refused("s", spec(Format::Parquet)).contains("its format must be one"));
+    let schema = Named::from([("n".to_owned(), "bigint".to_owned())]);
+    assert!(
+        StreamSource::new(&log, "s", StreamSourceSpec { schema, ..spec(Format::Json) }).is_ok()
+    );
+}
