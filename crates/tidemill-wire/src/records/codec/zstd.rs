@@ -46,9 +46,14 @@ impl Kept {
 
     /// Gives back memory that a stream with a large window took.
     pub(crate) fn trim(&mut self) {
-        if self.0.as_ref().is_some_and(|kept| kept.sizeof() > KEPT_BYTES_MAX) {
+        if self.bytes() > KEPT_BYTES_MAX {
             self.0 = None;
         }
+    }
+
+    /// How much memory it has.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, DCtx::sizeof)
     }
 }
 
