@@ -6,6 +6,7 @@ import uuid
 import pytest
 
 import agents
+import wire
 from brokers import KINDS, wait
 
 
@@ -129,14 +130,15 @@ def name():
 
 
 @pytest.fixture
-def topic(agent, name):
+def topic(agent, name, broker):
     """topic(partitions, **config) makes one and gives its name; names of settings have _ for the dot."""
     java = agent("java")
 
     def make(partitions=1, **config):
         made = name()
         java.ask("create_topic", topic=made, partitions=partitions, config={it.replace("_", "."): str(value) for it, value in config.items()})
-        wait(lambda: made in java.ask("topics"), 10, "the topic is listed")
+        with wire.Connection(broker.address) as connection:
+            wait(lambda: wire.all_served(connection, made, partitions), 10, "the topic is served")
         return made
 
     return make

@@ -67,6 +67,8 @@ class Librdkafka:
                 found[i] = self.failure(error)
             if i % 1000 == 999:
                 producer.poll(0)
+        if not ask.get("wait", True):
+            return None
         left = producer.flush(70)
         assert not left, f"{left} records neither delivered nor failed"
         return found
@@ -234,6 +236,8 @@ class KafkaPython:
                 sent.append(producer.send(ask["topic"], data(it["value"]), data(it["key"]), headers, it["partition"], it.get("timestamp")))
             except Exception as error:
                 sent.append(error)
+        if not ask.get("wait", True):
+            return None
         producer.flush(60)
         for it in sent:
             try:

@@ -5,6 +5,7 @@ Requests are built and answers read with the classes of kafka-python, which come
 import gzip
 import socket
 import struct
+import time
 
 import cramjam
 import lz4.frame
@@ -22,6 +23,8 @@ from kafka.protocol.producer import (
 
 CODEC_BITS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 TRANSACTIONAL = 1 << 4
+# COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS: ask again.
+NOT_YET = (14, 15, 16, 51)
 
 
 def varint(value):
@@ -65,7 +68,8 @@ def batch(values, codec="none", producer=(-1, -1, -1), attributes=0, **lies):
     records = b"".join(record(i, it) if isinstance(it, (bytes, type(None))) else it(i) for i, it in enumerate(values))
     payload = lies.get("payload", compress(codec, records))
     count = lies.get("count", len(values))
-    first = lies.get("first_time", 1_700_000_000_000)
+    # Of today: a broker forgets producers whose last record is old.
+    first = lies.get("first_time", int(time.time() * 1000))
     after_crc = struct.pack(
         ">hiqqqhii", attributes | CODEC_BITS[codec], lies.get("last_offset_delta", len(values) - 1), first, lies.get("max_time", first), *producer, count) + payload
     crc = lies.get("crc", crc32c(after_crc))
@@ -159,9 +163,13 @@ def produce(connection, topic, data, **more):
 
 
 def init_producer(connection, transactional_id=None, timeout_ms=60_000, version=4, producer=(-1, -1)):
-    """(error code, producer id, epoch)"""
-    answer = connection.call(InitProducerIdRequest[version](
-        transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, producer_id=producer[0], producer_epoch=producer[1]))
+    """(error code, producer id, epoch), when the coordinator has loaded and is done with what was before."""
+    for _ in range(200):
+        answer = connection.call(InitProducerIdRequest[version](
+            transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, producer_id=producer[0], producer_epoch=producer[1]))
+        if answer.error_code not in NOT_YET:
+            break
+        time.sleep(0.05)
     return answer.error_code, answer.producer_id, answer.producer_epoch
 
 
@@ -184,6 +192,14 @@ def list_offset(connection, topic, timestamp=-1, partition=0, isolation=0, versi
         ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)])]
     found = connection.call(ListOffsetsRequest[version](replica_id=-1, isolation_level=isolation, topics=topics)).topics[0].partitions[0]
     return found.error_code, found.offset
+
+
+def all_served(connection, topic, partitions):
+    """Whether every partition of a new topic can be asked about."""
+    kind = ListOffsetsRequest.ListOffsetsTopic
+    asked = [kind.ListOffsetsPartition(partition_index=i, current_leader_epoch=-1, timestamp=-1) for i in range(partitions)]
+    answer = connection.call(ListOffsetsRequest[6](replica_id=-1, isolation_level=0, topics=[kind(name=topic, partitions=asked)]))
+    return all(it.error_code == 0 for it in answer.topics[0].partitions)
 
 
 def fetch(connection, topic, offset=0, partition=0, isolation=0, version=11, max_wait_ms=0, max_bytes=50_000_000):

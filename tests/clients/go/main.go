@@ -52,6 +52,7 @@ type ask struct {
 	From            string            `json:"from"`
 	Count           int               `json:"count"`
 	Ms              int               `json:"ms"`
+	Wait            *bool             `json:"wait"`
 	Source          string            `json:"source"`
 	Target          string            `json:"target"`
 	Abort           []int             `json:"abort"`
@@ -115,6 +116,10 @@ func handle(it *ask) (any, error) {
 		}
 		return nil, client.EndTransaction(ctx, kgo.TryAbort)
 	case "send":
+		if it.Wait != nil && !*it.Wait {
+			// It is on its way when this request has long been answered.
+			ctx = context.Background()
+		}
 		return send(ctx, client, it), nil
 	case "consumer":
 		seen := newAssignment(it.Group)
@@ -216,6 +221,9 @@ func send(ctx context.Context, client *kgo.Client, it *ask) any {
 				found[i] = []any{r.Partition, r.Offset, r.Timestamp.UnixMilli()}
 			}
 		})
+	}
+	if it.Wait != nil && !*it.Wait {
+		return nil
 	}
 	client.Flush(ctx)
 	return found

@@ -129,6 +129,7 @@ public class Agent {
       }
       try { sent.add(producer.send(made)); } catch (RuntimeException error) { sent.add(CompletableFuture.failedFuture(error)); }
     }
+    if (ask.has("wait") && !ask.get("wait").getAsBoolean()) return null;
     producer.flush();
     for (Future<RecordMetadata> it : sent) {
       try {
