@@ -41,6 +41,18 @@ const SUPPORTED: &[(ApiKey, Option<i16>)] = &[
     (ApiKey::ListOffsets, Some(9)),
     (ApiKey::Metadata, None),
     (ApiKey::ApiVersions, Some(4)),
+    (ApiKey::CreateTopics, None),
+    (ApiKey::DeleteTopics, None),
+    (ApiKey::DeleteRecords, None),
+    (ApiKey::OffsetForLeaderEpoch, None),
+    (ApiKey::DescribeConfigs, None),
+    (ApiKey::AlterConfigs, None),
+    (ApiKey::DescribeLogDirs, None),
+    (ApiKey::CreatePartitions, None),
+    (ApiKey::IncrementalAlterConfigs, None),
+    (ApiKey::DescribeCluster, None),
+    (ApiKey::ListConfigResources, None),
+    (ApiKey::DescribeTopicPartitions, None),
 ];
 
 /// Begins a request.
@@ -67,6 +79,22 @@ pub(crate) async fn begin(
         ApiKey::Fetch => handler::fetch::begin(context, fetching, body).await,
         ApiKey::ListOffsets => plain(context, body, handler::list_offsets::answer).await,
         ApiKey::Metadata => plain(context, body, handler::metadata::answer).await,
+        ApiKey::CreateTopics => plain(context, body, handler::topics::create).await,
+        ApiKey::DeleteTopics => plain(context, body, handler::topics::delete).await,
+        ApiKey::DeleteRecords => plain(context, body, handler::records::delete).await,
+        ApiKey::OffsetForLeaderEpoch => plain(context, body, handler::records::epoch_ends).await,
+        ApiKey::DescribeConfigs => plain(context, body, handler::configs::describe).await,
+        ApiKey::AlterConfigs => plain(context, body, handler::configs::alter).await,
+        ApiKey::DescribeLogDirs => plain(context, body, handler::log_dirs::describe).await,
+        ApiKey::CreatePartitions => plain(context, body, handler::partitions::create).await,
+        ApiKey::IncrementalAlterConfigs => {
+            plain(context, body, handler::configs::alter_incrementally).await
+        }
+        ApiKey::DescribeCluster => plain(context, body, handler::cluster::describe).await,
+        ApiKey::ListConfigResources => plain(context, body, handler::configs::list).await,
+        ApiKey::DescribeTopicPartitions => {
+            plain(context, body, handler::partitions::describe).await
+        }
         ApiKey::ApiVersions => Ok(Begun::Now(Answer::of(head, &versions(ErrorCode::None))?)),
         _ => unsupported(head),
     }

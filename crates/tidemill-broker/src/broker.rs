@@ -6,6 +6,7 @@ use crate::{
     settings::BrokerSettings,
     store::{Store, StoreError},
     topic::{Topic, Topics},
+    topic_settings::Defaults,
 };
 use std::{
     io,
@@ -140,6 +141,11 @@ impl Broker {
         &self.settings.cluster_id
     }
 
+    /// What topics have that do not say otherwise.
+    pub(crate) fn defaults(&self) -> Defaults {
+        Defaults::of(&self.settings, self.log.options().fsync)
+    }
+
     pub(crate) fn topic(&self, name: &str) -> Option<Arc<Topic>> {
         self.topics.get(&self.log, name)
     }
@@ -152,7 +158,8 @@ impl Broker {
         if !self.settings.auto_create {
             return Err(LogError::Unknown(name.to_owned()));
         }
-        let spec = StreamSpec { streamlets: self.settings.partitions, ..StreamSpec::default() };
+        let defaults = self.settings.topic_defaults.clone();
+        let spec = StreamSpec { streamlets: self.settings.partitions, ..defaults };
         match self.log.create(name, spec) {
             Ok(_) | Err(LogError::Exists(_)) => {}
             Err(error) => return Err(error),

@@ -1,6 +1,13 @@
 //! Who answers which request.
 
+pub(crate) mod blocking;
+pub(crate) mod cluster;
+pub(crate) mod configs;
 pub(crate) mod fetch;
 pub(crate) mod list_offsets;
+pub(crate) mod log_dirs;
 pub(crate) mod metadata;
+pub(crate) mod partitions;
 pub(crate) mod produce;
+pub(crate) mod records;
+pub(crate) mod topics;

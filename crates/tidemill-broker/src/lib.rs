@@ -24,6 +24,7 @@
 mod answer;
 mod api;
 mod broker;
+mod broker_settings;
 mod connection;
 mod fetch_answer;
 mod frame;

@@ -4,7 +4,7 @@ use crate::{partition::Partition, topic_settings};
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -93,11 +93,18 @@ pub(crate) fn stream_id_of(id: KafkaUuid) -> StreamId {
 /// All topics that were asked for.
 #[derive(Default)]
 pub(crate) struct Topics {
+    /// Whoever reads settings to write them back, or deletes a topic that was looked at.
+    change: Mutex<()>,
     names: RwLock<BTreeMap<String, Arc<Topic>>>,
     ids: RwLock<BTreeMap<StreamId, Arc<Topic>>>,
 }
 
 impl Topics {
+    /// One change of topics that depends on what they were before, at a time.
+    pub(crate) fn change(&self) -> MutexGuard<'_, ()> {
+        self.change.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The topic of a name, if the log has its stream.
     pub(crate) fn get(&self, log: &Log, name: &str) -> Option<Arc<Topic>> {
         let known = self.names.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();

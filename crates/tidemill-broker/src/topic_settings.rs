@@ -340,9 +340,17 @@ impl Defaults {
         Self { spec: settings.topic_defaults.clone(), fsync }
     }
 
+    /// Where nothing is said at all.
+    pub(crate) fn built_in() -> Self {
+        Self { spec: StreamSpec::default(), fsync: Fsync::default() }
+    }
+
     /// A setting's value where no topic says otherwise.
     pub(crate) fn value(&self, setting: &TopicSetting) -> String {
-        self.value_in(setting, &self.spec)
+        match setting.place {
+            Used { default, .. } | Kept { default, .. } => default.to_owned(),
+            Field { .. } | Only { .. } => self.value_in(setting, &self.spec),
+        }
     }
 
     /// A setting's value in a topic.

@@ -1,0 +1,233 @@
+//! Settings are changed: all of a topic's at once, or some of them.
+//!
+//! Invariant: a resource is changed as a whole or not at all, and durably before the answer.
+
+use super::{OF_BROKER, OF_TOPIC, is_this, no_settings, topic_spec};
+use crate::{
+    Broker,
+    api::Context,
+    handler::{blocking, topics::twice},
+    refusal::Refusal,
+    topic_settings::{Kind, Texts, find},
+};
+use std::sync::Arc;
+use tidemill_wire::kafka::{
+    ErrorCode, KafkaString,
+    message::{
+        AlterConfigsRequestData, AlterConfigsResponseData, IncrementalAlterConfigsRequestData,
+        IncrementalAlterConfigsResponseData, alter_configs_response,
+        incremental_alter_configs_response,
+    },
+};
+
+/// What is done with a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Set,
+    Delete,
+    /// Adds to a list.
+    Append,
+    /// Takes from a list.
+    Subtract,
+}
+
+struct Change {
+    name: KafkaString,
+    /// None: not known.
+    operation: Option<Operation>,
+    value: Option<KafkaString>,
+}
+
+/// What is to be changed of one resource.
+struct Asked {
+    kind: i8,
+    name: KafkaString,
+    changes: Vec<Change>,
+    /// What was set before and is not named is set no more.
+    replaces: bool,
+}
+
+/// Gives topics the settings that are named, and no others.
+pub(crate) async fn alter(
+    context: &Context<'_>,
+    request: AlterConfigsRequestData,
+) -> AlterConfigsResponseData {
+    let resources = request.resources.into_iter().map(|resource| {
+        let change = |it: tidemill_wire::kafka::message::alter_configs_request::AlterableConfig| {
+            Change { name: it.name, operation: Some(Operation::Set), value: it.value }
+        };
+        Asked {
+            kind: resource.resource_type,
+            name: resource.resource_name,
+            changes: resource.configs.into_iter().map(change).collect(),
+            replaces: true,
+        }
+    });
+    let outcomes = change_all(context, resources.collect(), request.validate_only).await;
+    let answer = |(asked, refusal): (Asked, Option<Refusal>)| {
+        alter_configs_response::AlterConfigsResourceResponse {
+            error_code: refusal.as_ref().map_or(0, |it| it.code.code()),
+            error_message: refusal.and_then(|it| it.reason()),
+            resource_type: asked.kind,
+            resource_name: asked.name,
+            ..Default::default()
+        }
+    };
+    let responses = outcomes.into_iter().map(answer).collect();
+    AlterConfigsResponseData { responses, ..AlterConfigsResponseData::default() }
+}
+
+/// Changes the settings that are named. (KIP-339.)
+pub(crate) async fn alter_incrementally(
+    context: &Context<'_>,
+    request: IncrementalAlterConfigsRequestData,
+) -> IncrementalAlterConfigsResponseData {
+    use tidemill_wire::kafka::message::incremental_alter_configs_request::AlterableConfig;
+    let resources = request.resources.into_iter().map(|resource| {
+        let change = |it: AlterableConfig| {
+            let operation = match it.config_operation {
+                0 => Some(Operation::Set),
+                1 => Some(Operation::Delete),
+                2 => Some(Operation::Append),
+                3 => Some(Operation::Subtract),
+                _ => None,
+            };
+            Change { name: it.name, operation, value: it.value }
+        };
+        Asked {
+            kind: resource.resource_type,
+            name: resource.resource_name,
+            changes: resource.configs.into_iter().map(change).collect(),
+            replaces: false,
+        }
+    });
+    let outcomes = change_all(context, resources.collect(), request.validate_only).await;
+    let answer = |(asked, refusal): (Asked, Option<Refusal>)| {
+        incremental_alter_configs_response::AlterConfigsResourceResponse {
+            error_code: refusal.as_ref().map_or(0, |it| it.code.code()),
+            error_message: refusal.and_then(|it| it.reason()),
+            resource_type: asked.kind,
+            resource_name: asked.name,
+            ..Default::default()
+        }
+    };
+    let responses = outcomes.into_iter().map(answer).collect();
+    IncrementalAlterConfigsResponseData { responses, ..Default::default() }
+}
+
+async fn change_all(
+    context: &Context<'_>,
+    resources: Vec<Asked>,
+    validate_only: bool,
+) -> Vec<(Asked, Option<Refusal>)> {
+    let broker = Arc::clone(context.broker);
+    let work = move || {
+        let twice = twice(resources.iter().map(|it| (it.kind, it.name.as_bytes().to_vec())));
+        let one = |asked: Asked| {
+            let outcome = if twice.contains(&(asked.kind, asked.name.as_bytes().to_vec())) {
+                let why = "the request names this resource more than once";
+                Err(Refusal::with(ErrorCode::InvalidRequest, &why))
+            } else {
+                change(&broker, &asked, validate_only)
+            };
+            (asked, outcome.err())
+        };
+        resources.into_iter().map(one).collect()
+    };
+    blocking::run(work).await
+}
+
+fn change(broker: &Broker, asked: &Asked, validate_only: bool) -> Result<(), Refusal> {
+    let name = asked.name.as_str();
+    match asked.kind {
+        OF_TOPIC => change_topic(broker, asked, validate_only),
+        OF_BROKER => {
+            is_this(broker, name)?;
+            if asked.changes.is_empty() {
+                return Ok(());
+            }
+            let why = "settings of the broker cannot be changed while it runs: say them when the \
+                       node is started";
+            Err(Refusal::with(ErrorCode::InvalidRequest, &why))
+        }
+        other => Err(no_settings(other)),
+    }
+}
+
+fn change_topic(broker: &Broker, asked: &Asked, validate_only: bool) -> Result<(), Refusal> {
+    let name = asked.name.as_str();
+    let repeated = twice(asked.changes.iter().map(|it| it.name.as_bytes()));
+    if !repeated.is_empty() {
+        let why = "the request names a setting more than once";
+        return Err(Refusal::with(ErrorCode::InvalidRequest, &why));
+    }
+    let _one = broker.topics.change();
+    let old = topic_spec(broker, name)?;
+    let defaults = broker.defaults();
+    let mut texts = if asked.replaces { Texts::new() } else { defaults.overrides(&old) };
+    for change in &asked.changes {
+        let now = || {
+            let setting = find(change.name.as_str())?;
+            Some(texts.get(setting.name).cloned().unwrap_or_else(|| defaults.value(setting)))
+        };
+        match changed(change, now)? {
+            Some(value) => texts.insert(change.name.as_str().to_owned(), value),
+            None => texts.remove(change.name.as_str()),
+        };
+    }
+    let bad = |error| Refusal::with(ErrorCode::InvalidConfig, &error);
+    let spec = defaults.change(&old, texts).map_err(bad)?;
+    if validate_only || spec == old {
+        return Ok(());
+    }
+    broker.log.alter(name, spec)?;
+    if let Some(topic) = broker.topic(name) {
+        topic.changed();
+    }
+    tracing::info!(topic = name, "settings of a topic changed");
+    Ok(())
+}
+
+/// A setting's text after a change; none if it is said no more. `now` is its text before.
+fn changed(
+    change: &Change,
+    now: impl FnOnce() -> Option<String>,
+) -> Result<Option<String>, Refusal> {
+    let name = change.name.as_str();
+    let setting = find(name).ok_or_else(|| {
+        let why = format!("{}: no topic has a setting of this name", name.escape_debug());
+        Refusal::with(ErrorCode::InvalidConfig, &why)
+    })?;
+    let value = || match &change.value {
+        Some(value) => Ok(value.as_str().trim().to_owned()),
+        None => {
+            let why = format!("{name}: it has no value");
+            Err(Refusal::with(ErrorCode::InvalidRequest, &why))
+        }
+    };
+    match change.operation {
+        Some(Operation::Set) => value().map(Some),
+        Some(Operation::Delete) => Ok(None),
+        Some(operation) if setting.kind == Kind::List => {
+            let now = now().unwrap_or_default();
+            let value = value()?;
+            let items = |it: &str| -> Vec<String> {
+                it.split(',').map(str::trim).filter(|it| !it.is_empty()).map(Into::into).collect()
+            };
+            let (mut list, items) = (items(&now), items(&value));
+            list.retain(|it| !items.contains(it));
+            if operation == Operation::Append {
+                list.extend(items);
+            }
+            Ok(Some(list.join(",")))
+        }
+        Some(_) => {
+            let why = format!("{name}: it is no list, so nothing can be added or taken out");
+            Err(Refusal::with(ErrorCode::InvalidConfig, &why))
+        }
+        None => {
+            let why = "operations are set (0), delete (1), append (2) and subtract (3)";
+            Err(Refusal::with(ErrorCode::InvalidRequest, &why))
+        }
+    }
+}

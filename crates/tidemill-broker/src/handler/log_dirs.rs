@@ -1,0 +1,80 @@
+//! The folder of the log: what of it belongs to which partition, and how full its disk is.
+
+use crate::{Broker, api::Context, handler::blocking, topic::Topic};
+use std::{collections::BTreeMap, sync::Arc};
+use tidemill_wire::kafka::{
+    ErrorCode,
+    message::{
+        DescribeLogDirsPartition, DescribeLogDirsRequestData, DescribeLogDirsResponseData,
+        DescribeLogDirsResult, DescribeLogDirsTopic,
+    },
+    text,
+};
+
+/// Describes the one folder. Topics and partitions that are not there are left out.
+pub(crate) async fn describe(
+    context: &Context<'_>,
+    request: DescribeLogDirsRequestData,
+) -> DescribeLogDirsResponseData {
+    let broker = Arc::clone(context.broker);
+    let result = blocking::run(move || describe_folder(&broker, &request)).await;
+    DescribeLogDirsResponseData { results: vec![result], ..DescribeLogDirsResponseData::default() }
+}
+
+fn describe_folder(broker: &Broker, request: &DescribeLogDirsRequestData) -> DescribeLogDirsResult {
+    let folder = broker.log.folder();
+    let log_dir = text(&folder.to_string_lossy());
+    let space = match broker.world.disk.space(folder) {
+        Ok(space) => space,
+        Err(error) => {
+            tracing::error!(folder = %folder.display(), %error, "the log's disk does not answer");
+            return DescribeLogDirsResult {
+                error_code: ErrorCode::KafkaStorageError.code(),
+                log_dir,
+                ..DescribeLogDirsResult::default()
+            };
+        }
+    };
+    let signed = |it: u64| i64::try_from(it).unwrap_or(i64::MAX);
+    DescribeLogDirsResult {
+        log_dir,
+        topics: topics(broker, request),
+        total_bytes: signed(space.total_bytes),
+        usable_bytes: signed(space.free_bytes),
+        ..DescribeLogDirsResult::default()
+    }
+}
+
+fn topics(broker: &Broker, request: &DescribeLogDirsRequestData) -> Vec<DescribeLogDirsTopic> {
+    let Some(asked) = &request.topics else {
+        let all = broker.log.list();
+        let all = all.iter().filter_map(|it| broker.topic(it.name()));
+        return all.map(|it| described(&it, 0..it.partition_count())).collect();
+    };
+    let mut names: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+    for topic in asked {
+        names.entry(topic.topic.as_str()).or_default().extend(&topic.partitions);
+    }
+    let one = |(name, mut partitions): (&str, Vec<i32>)| {
+        partitions.sort_unstable();
+        partitions.dedup();
+        Some(described(&*broker.topic(name)?, partitions.into_iter()))
+    };
+    names.into_iter().filter_map(one).collect()
+}
+
+fn described(topic: &Topic, partitions: impl Iterator<Item = i32>) -> DescribeLogDirsTopic {
+    let one = |index: i32| {
+        let partition = topic.partition(index)?;
+        Some(DescribeLogDirsPartition {
+            partition_index: index,
+            partition_size: i64::try_from(partition.streamlet.bytes()).unwrap_or(i64::MAX),
+            ..DescribeLogDirsPartition::default()
+        })
+    };
+    DescribeLogDirsTopic {
+        name: text(topic.stream.name()),
+        partitions: partitions.filter_map(one).collect(),
+        ..DescribeLogDirsTopic::default()
+    }
+}

@@ -1,0 +1,181 @@
+//! Partitions of topics: more of them, and a list of them in pieces.
+
+use crate::{
+    Broker,
+    api::Context,
+    handler::{
+        blocking,
+        topics::{REPLICAS, positive, twice},
+    },
+    refusal::Refusal,
+    topic::Topic,
+};
+use std::{collections::BTreeSet, sync::Arc};
+use tidemill_log::{LogError, StreamSpec};
+use tidemill_wire::kafka::{
+    ErrorCode, KafkaString,
+    message::{
+        CreatePartitionsRequestData, CreatePartitionsResponseData, CreatePartitionsTopic,
+        CreatePartitionsTopicResult, DescribeTopicPartitionsRequestData,
+        DescribeTopicPartitionsResponseData, DescribeTopicPartitionsResponsePartition,
+        DescribeTopicPartitionsResponseTopic, describe_topic_partitions_response::Cursor,
+    },
+    text,
+};
+
+/// Partitions in one answer, at most.
+const DESCRIBED_MAX: usize = 2_000;
+
+/// Adds partitions to topics, while they are used.
+pub(crate) async fn create(
+    context: &Context<'_>,
+    request: CreatePartitionsRequestData,
+) -> CreatePartitionsResponseData {
+    let broker = Arc::clone(context.broker);
+    let results = blocking::run(move || {
+        let twice = twice(request.topics.iter().map(|it| it.name.as_bytes()));
+        let one = |asked: &CreatePartitionsTopic| {
+            let outcome = if twice.contains(asked.name.as_bytes()) {
+                let why = "the request names this topic more than once";
+                Err(Refusal::with(ErrorCode::InvalidRequest, &why))
+            } else {
+                create_one(&broker, asked, request.validate_only)
+            };
+            let refusal = outcome.err();
+            CreatePartitionsTopicResult {
+                name: asked.name.clone(),
+                error_code: refusal.as_ref().map_or(0, |it| it.code.code()),
+                error_message: refusal.and_then(|it| it.reason()),
+                ..CreatePartitionsTopicResult::default()
+            }
+        };
+        request.topics.iter().map(one).collect()
+    });
+    let results = results.await;
+    CreatePartitionsResponseData { results, ..CreatePartitionsResponseData::default() }
+}
+
+fn create_one(
+    broker: &Broker,
+    asked: &CreatePartitionsTopic,
+    validate_only: bool,
+) -> Result<(), Refusal> {
+    let name = asked.name.as_str();
+    let unknown = || LogError::Unknown(name.escape_debug().to_string());
+    let topic = broker.topic(name).ok_or_else(unknown)?;
+    let _one = broker.topics.change();
+    let spec = topic.stream.spec();
+    let (has, streamlets) = (spec.streamlets, positive(asked.count)?);
+    if streamlets <= has {
+        let why = format!("it has {has} partitions: {streamlets} are not more");
+        return Err(Refusal::with(ErrorCode::InvalidPartitions, &why));
+    }
+    if let Some(assignments) = &asked.assignments {
+        let of_here = assignments.iter().all(|it| it.broker_ids == [broker.settings.node_id]);
+        if assignments.len() != (streamlets - has) as usize || !of_here {
+            let why = "assign each new partition, and no other, to this node alone";
+            return Err(Refusal::with(ErrorCode::InvalidReplicaAssignment, &why));
+        }
+    }
+    let spec = StreamSpec { streamlets, ..spec };
+    check_room(broker, streamlets - has)?;
+    if validate_only {
+        return Ok(());
+    }
+    broker.log.alter(name, spec)?;
+    tracing::info!(topic = name, partitions = streamlets, "partitions added");
+    Ok(())
+}
+
+/// Whether the log may have so many more partitions.
+pub(crate) fn check_room(broker: &Broker, more: u32) -> Result<(), Refusal> {
+    let all: u64 = broker.log.list().iter().map(|it| u64::from(it.spec().streamlets)).sum();
+    let max = broker.log.options().streamlets_max;
+    if all + u64::from(more) <= u64::from(max) {
+        return Ok(());
+    }
+    let why = format!("{more} partitions more than {all}: this node has at most {max}");
+    Err(Refusal::with(ErrorCode::InvalidPartitions, &why))
+}
+
+/// Describes partitions, by topic, until the answer has as many as it may; it says where to go on.
+/// (KIP-966.)
+pub(crate) async fn describe(
+    context: &Context<'_>,
+    request: DescribeTopicPartitionsRequestData,
+) -> DescribeTopicPartitionsResponseData {
+    let broker = context.broker;
+    let all = request.topics.is_empty();
+    let mut names: BTreeSet<String> = if all {
+        broker.log.list().iter().map(|it| it.name().to_owned()).collect()
+    } else {
+        request.topics.iter().map(|it| it.name.as_str().to_owned()).collect()
+    };
+    let (from_topic, from_partition) = match &request.cursor {
+        Some(cursor) => (cursor.topic_name.as_str().to_owned(), cursor.partition_index),
+        None => (String::new(), 0),
+    };
+    names = names.split_off(&from_topic);
+    let asked = usize::try_from(request.response_partition_limit).unwrap_or(0);
+    let mut room = asked.clamp(1, DESCRIBED_MAX);
+    let mut response = DescribeTopicPartitionsResponseData::default();
+    for name in names {
+        let first = if name == from_topic { from_partition.max(0) } else { 0 };
+        let topic = broker.topic(&name);
+        if topic.is_none() && all {
+            continue;
+        }
+        if room == 0 {
+            response.next_cursor = Some(Box::new(cursor(&name, first)));
+            break;
+        }
+        let (described, next) = described(broker, text(&name), topic.as_deref(), first, room);
+        room = room.saturating_sub(described.partitions.len());
+        response.topics.push(described);
+        if let Some(next) = next {
+            response.next_cursor = Some(Box::new(cursor(&name, next)));
+            break;
+        }
+    }
+    response
+}
+
+fn cursor(topic: &str, partition_index: i32) -> Cursor {
+    Cursor { topic_name: text(topic), partition_index, ..Cursor::default() }
+}
+
+/// Up to `room` partitions of a topic from `first` on, and the one after them, if there is one.
+fn described(
+    broker: &Broker,
+    name: KafkaString,
+    topic: Option<&Topic>,
+    first: i32,
+    room: usize,
+) -> (DescribeTopicPartitionsResponseTopic, Option<i32>) {
+    let Some(topic) = topic else {
+        let unknown = DescribeTopicPartitionsResponseTopic {
+            error_code: ErrorCode::UnknownTopicOrPartition.code(),
+            name: Some(name),
+            ..DescribeTopicPartitionsResponseTopic::default()
+        };
+        return (unknown, None);
+    };
+    let node = broker.settings.node_id;
+    let partition = |index: i32| DescribeTopicPartitionsResponsePartition {
+        partition_index: index,
+        leader_id: node,
+        leader_epoch: 0,
+        replica_nodes: vec![node; usize::from(REPLICAS.unsigned_abs())],
+        isr_nodes: vec![node],
+        ..DescribeTopicPartitionsResponsePartition::default()
+    };
+    let count = topic.partition_count();
+    let end = first.saturating_add(i32::try_from(room).unwrap_or(i32::MAX)).min(count);
+    let described = DescribeTopicPartitionsResponseTopic {
+        name: Some(name),
+        topic_id: topic.id(),
+        partitions: (first..end).map(partition).collect(),
+        ..DescribeTopicPartitionsResponseTopic::default()
+    };
+    (described, (end < count).then_some(end))
+}

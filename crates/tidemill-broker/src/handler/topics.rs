@@ -1,0 +1,292 @@
+//! Topics are made and deleted. Each is on the disk, or durably gone, before the answer says so.
+
+use crate::{
+    Broker,
+    api::Context,
+    handler::{blocking, configs, partitions::check_room},
+    refusal::Refusal,
+    topic::Topic,
+    topic_settings::Texts,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+use tidemill_log::{LogError, StreamSpec, is_stream_name};
+use tidemill_wire::kafka::{
+    ErrorCode, KafkaString, KafkaUuid,
+    message::{
+        CreatableTopic, CreatableTopicResult, CreateTopicsRequestData, CreateTopicsResponseData,
+        DeletableTopicResult, DeleteTopicState, DeleteTopicsRequestData, DeleteTopicsResponseData,
+        create_topics_request::{CreatableReplicaAssignment, CreatableTopicConfig},
+    },
+    text,
+};
+
+/// Replicas of each partition.
+pub(crate) const REPLICAS: i16 = 1;
+/// "As the broker has it", for a count.
+const BY_DEFAULT: i32 = -1;
+
+/// Makes topics.
+pub(crate) async fn create(
+    context: &Context<'_>,
+    request: CreateTopicsRequestData,
+) -> CreateTopicsResponseData {
+    let broker = Arc::clone(context.broker);
+    let topics = blocking::run(move || {
+        let twice = twice(request.topics.iter().map(|it| it.name.as_str().to_owned()));
+        let mut twins = Twins::of(&broker);
+        let mut done = BTreeSet::new();
+        let mut topics = Vec::with_capacity(request.topics.len());
+        for asked in request.topics {
+            let outcome = if !twice.contains(asked.name.as_str()) {
+                create_one(&broker, &asked, request.validate_only, &mut twins)
+            } else if done.insert(asked.name.as_str().to_owned()) {
+                let why = "the request names this topic more than once";
+                Err(Refusal::with(ErrorCode::InvalidRequest, &why))
+            } else {
+                continue;
+            };
+            topics.push(created(&broker, asked.name, outcome));
+        }
+        topics
+    });
+    let topics = topics.await;
+    CreateTopicsResponseData { topics, ..CreateTopicsResponseData::default() }
+}
+
+/// What occurs more than once.
+pub(crate) fn twice<T: Ord>(all: impl Iterator<Item = T>) -> BTreeSet<T> {
+    let (mut once, mut twice) = (BTreeSet::new(), BTreeSet::new());
+    for one in all {
+        if let Some(again) = once.replace(one) {
+            twice.insert(again);
+        }
+    }
+    twice
+}
+
+/// Makes a topic, or only says whether it could be made. With none for a topic that was not made.
+fn create_one(
+    broker: &Broker,
+    asked: &CreatableTopic,
+    validate_only: bool,
+    twins: &mut Twins,
+) -> Result<(Option<Arc<Topic>>, StreamSpec), Refusal> {
+    let name = asked.name.as_str();
+    if !is_stream_name(name) {
+        return Err(LogError::Name(name.escape_debug().to_string()).into());
+    }
+    if broker.topic(name).is_some() {
+        return Err(LogError::Exists(name.to_owned()).into());
+    }
+    let streamlets = streamlets(broker, asked)?;
+    let spec = broker
+        .defaults()
+        .spec(streamlets, texts(&asked.configs)?)
+        .map_err(|error| Refusal::with(ErrorCode::InvalidConfig, &error))?;
+    if validate_only {
+        check_room(broker, streamlets)?;
+        return Ok((None, spec));
+    }
+    twins.add(name);
+    let stream = broker.log.create(name, spec)?;
+    let spec = stream.spec();
+    tracing::info!(topic = name, partitions = spec.streamlets, "topic made");
+    Ok((broker.topic(name), spec))
+}
+
+/// How many partitions a new topic gets.
+fn streamlets(broker: &Broker, asked: &CreatableTopic) -> Result<u32, Refusal> {
+    if !asked.assignments.is_empty() {
+        if asked.num_partitions != BY_DEFAULT || asked.replication_factor != -1 {
+            let why = "with assignments, partitions and replication factor must be -1";
+            return Err(Refusal::with(ErrorCode::InvalidRequest, &why));
+        }
+        return assigned(broker, &asked.assignments);
+    }
+    match asked.replication_factor {
+        -1 | REPLICAS => {}
+        other => {
+            let why = format!("replication factor {other} is not possible: there is one node");
+            return Err(Refusal::with(ErrorCode::InvalidReplicationFactor, &why));
+        }
+    }
+    match asked.num_partitions {
+        BY_DEFAULT => Ok(broker.settings.partitions),
+        count => positive(count),
+    }
+}
+
+/// A number of partitions.
+pub(crate) fn positive(count: i32) -> Result<u32, Refusal> {
+    u32::try_from(count).ok().filter(|it| *it > 0).ok_or_else(|| {
+        let why = format!("{count} partitions are not possible: a topic has at least one");
+        Refusal::with(ErrorCode::InvalidPartitions, &why)
+    })
+}
+
+/// The number of partitions that are assigned to nodes: from 0 on, each to this one.
+fn assigned(broker: &Broker, assignments: &[CreatableReplicaAssignment]) -> Result<u32, Refusal> {
+    let bad = |why: &str| Err(Refusal::with(ErrorCode::InvalidReplicaAssignment, &why));
+    let mut partitions = BTreeSet::new();
+    for assignment in assignments {
+        if assignment.broker_ids != [broker.settings.node_id] {
+            return bad("there is one node: each partition has it as its only replica");
+        }
+        if !partitions.insert(assignment.partition_index) {
+            return bad("a partition is assigned more than once");
+        }
+    }
+    let count = partitions.len();
+    if !partitions.into_iter().zip(0..).all(|(index, place)| index == place) {
+        return bad("partitions must be numbered from 0 on, without gaps");
+    }
+    Ok(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+fn texts(configs: &[CreatableTopicConfig]) -> Result<Texts, Refusal> {
+    let mut texts = Texts::new();
+    for config in configs {
+        let name = config.name.as_str();
+        let Some(value) = &config.value else {
+            let why = format!("{}: it has no value", name.escape_debug());
+            return Err(Refusal::with(ErrorCode::InvalidConfig, &why));
+        };
+        texts.insert(name.to_owned(), value.as_str().trim().to_owned());
+    }
+    Ok(texts)
+}
+
+/// Names with `_` for each `.`: metrics have them so, and names that differ in those alone meet.
+struct Twins(BTreeMap<String, String>);
+
+impl Twins {
+    fn of(broker: &Broker) -> Self {
+        let names = broker.log.list();
+        Self(names.iter().map(|it| (Self::plain(it.name()), it.name().to_owned())).collect())
+    }
+
+    fn plain(name: &str) -> String {
+        name.replace('.', "_")
+    }
+
+    fn add(&mut self, name: &str) {
+        if let Some(twin) = self.0.insert(Self::plain(name), name.to_owned()) {
+            tracing::warn!(topic = name, twin, "these names differ in `.` and `_` alone");
+        }
+    }
+}
+
+fn created(
+    broker: &Broker,
+    name: KafkaString,
+    outcome: Result<(Option<Arc<Topic>>, StreamSpec), Refusal>,
+) -> CreatableTopicResult {
+    match outcome {
+        Ok((topic, spec)) => CreatableTopicResult {
+            name,
+            topic_id: topic.map_or(KafkaUuid::ZERO, |it| it.id()),
+            num_partitions: i32::try_from(spec.streamlets).unwrap_or(i32::MAX),
+            replication_factor: REPLICAS,
+            configs: Some(configs::of_new_topic(broker, &spec)),
+            ..CreatableTopicResult::default()
+        },
+        Err(refusal) => CreatableTopicResult {
+            name,
+            error_code: refusal.code.code(),
+            error_message: refusal.reason(),
+            num_partitions: -1,
+            replication_factor: -1,
+            ..CreatableTopicResult::default()
+        },
+    }
+}
+
+/// Deletes topics, by name or by id.
+pub(crate) async fn delete(
+    context: &Context<'_>,
+    request: DeleteTopicsRequestData,
+) -> DeleteTopicsResponseData {
+    let broker = Arc::clone(context.broker);
+    let named = |name: KafkaString| DeleteTopicState { name: Some(name), ..Default::default() };
+    let asked = request.topics.into_iter().chain(request.topic_names.into_iter().map(named));
+    let asked: Vec<DeleteTopicState> = asked.collect();
+    let responses = blocking::run(move || {
+        let found: Vec<_> = asked.iter().map(|it| found(&broker, it)).collect();
+        let names = found.iter().flatten().map(|it| it.stream.name().to_owned());
+        let twice = twice(names);
+        let outcome = |topic: Result<Arc<Topic>, Refusal>| {
+            let topic = topic?;
+            if twice.contains(topic.stream.name()) {
+                let why = "the request names this topic more than once";
+                return Err(Refusal::with(ErrorCode::InvalidRequest, &why));
+            }
+            delete_one(&broker, &topic)?;
+            Ok(topic)
+        };
+        let outcomes = found.into_iter().map(outcome);
+        asked.into_iter().zip(outcomes).map(|(asked, it)| deleted(asked, it)).collect()
+    });
+    let responses = responses.await;
+    DeleteTopicsResponseData { responses, ..DeleteTopicsResponseData::default() }
+}
+
+fn found(broker: &Broker, asked: &DeleteTopicState) -> Result<Arc<Topic>, Refusal> {
+    let by_id = asked.topic_id != KafkaUuid::ZERO;
+    match &asked.name {
+        Some(_) if by_id => {
+            let why = "name the topic or give its id, not both";
+            Err(Refusal::with(ErrorCode::InvalidRequest, &why))
+        }
+        Some(name) => broker
+            .topic(name.as_str())
+            .ok_or_else(|| Refusal::of(ErrorCode::UnknownTopicOrPartition)),
+        None if by_id => broker
+            .topics
+            .get_by_id(&broker.log, asked.topic_id)
+            .ok_or_else(|| Refusal::of(ErrorCode::UnknownTopicId)),
+        None => {
+            let why = "name the topic or give its id";
+            Err(Refusal::with(ErrorCode::InvalidRequest, &why))
+        }
+    }
+}
+
+fn delete_one(broker: &Broker, topic: &Topic) -> Result<(), Refusal> {
+    let name = topic.stream.name();
+    // Who deletes and makes topics at the same time must not lose the new one.
+    let _one = broker.topics.change();
+    if broker.log.get(name).is_none_or(|it| it.id() != topic.stream.id()) {
+        return Err(Refusal::of(ErrorCode::UnknownTopicOrPartition));
+    }
+    let outcome = broker.log.delete(name);
+    // It may be gone although the disk failed: then the rest goes when the log is opened again.
+    if broker.log.get(name).is_none() {
+        broker.topics.forget(name);
+        tracing::info!(topic = name, "topic deleted");
+        if let Err(error) = outcome {
+            tracing::warn!(topic = name, %error, "files of a deleted topic are left");
+        }
+        return Ok(());
+    }
+    Ok(outcome?)
+}
+
+fn deleted(asked: DeleteTopicState, outcome: Result<Arc<Topic>, Refusal>) -> DeletableTopicResult {
+    match outcome {
+        Ok(topic) => DeletableTopicResult {
+            name: Some(text(topic.stream.name())),
+            topic_id: topic.id(),
+            ..DeletableTopicResult::default()
+        },
+        Err(refusal) => DeletableTopicResult {
+            name: asked.name,
+            topic_id: asked.topic_id,
+            error_code: refusal.code.code(),
+            error_message: refusal.reason(),
+            ..DeletableTopicResult::default()
+        },
+    }
+}
