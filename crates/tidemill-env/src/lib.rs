@@ -82,6 +82,13 @@ pub trait PlacedFile: DiskRead {
     /// # Errors
     /// The disk's. Some of the bytes may be in the file.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// As [`Self::write_at`], of several parts one after the other.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    fn write_parts_at(&self, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
+        self.write_at(offset, &parts.concat())
+    }
     /// Makes the file at least `length` bytes long and reserves the space, so that a write below
     /// `length` finds room; new bytes read as zero.
     ///
@@ -163,6 +170,19 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// The disk's; the folder must be there.
     fn open_placed(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>>;
+    /// As [`Self::open_placed`], but written through a memory map as far as it is reserved: a
+    /// write is a copy, without a call of the system. It is for one handle that writes to the file
+    /// and cuts it; reads are as ever. Where there are no maps, positioned writes do the work.
+    ///
+    /// An error of the disk may end the process with `SIGBUS`: in a write to a page that was
+    /// brought in, synced and taken away again, or one that a copy-on-write file system must
+    /// find room for. All others come back from `reserve`, the write or the sync.
+    ///
+    /// # Errors
+    /// The disk's; the folder must be there.
+    fn open_mapped(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
+        self.open_placed(path)
+    }
     /// The file system of a folder. Files that are to be synced through it must be written after
     /// this call.
     ///

@@ -3,10 +3,13 @@
 use super::{
     Clock, Disk, DiskFile, DiskLock, DiskRead, FileSystem, PlacedFile, Space, Spawn, Thread,
 };
+mod map;
+mod mapped;
+
 use rustix::fs::FallocateFlags;
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io::{self, IoSlice, Write},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -86,6 +89,24 @@ impl DiskRead for RealRead {
 impl PlacedFile for RealRead {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all_at(bytes, offset)
+    }
+
+    fn write_parts_at(&self, mut offset: u64, parts: &[&[u8]]) -> io::Result<()> {
+        let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|it| IoSlice::new(it)).collect();
+        let mut left = slices.as_mut_slice();
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            match rustix::io::pwritev(&self.0, left, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    offset += written as u64;
+                    IoSlice::advance_slices(&mut left, written);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     fn reserve(&self, length: u64) -> io::Result<()> {
@@ -182,6 +203,12 @@ impl Disk for RealDisk {
         let mut how = OpenOptions::new();
         let file = how.read(true).write(true).create(true).truncate(false).open(path)?;
         Ok(Arc::new(RealRead(file)))
+    }
+
+    fn open_mapped(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
+        let mut how = OpenOptions::new();
+        let file = how.read(true).write(true).create(true).truncate(false).open(path)?;
+        Ok(Arc::new(mapped::MappedFile::new(RealRead(file))))
     }
 
     fn file_system(&self, folder: &Path) -> io::Result<Arc<dyn FileSystem>> {

@@ -153,10 +153,12 @@ fn both_ends_of_a_connection_talk_at_once() {
     echo.join();
 }
 
+type Opens<'a> = dyn Fn(&Path) -> io::Result<Arc<dyn PlacedFile>> + 'a;
+
 /// What every file of positioned writes must do, in an existing empty folder.
-fn placed_contract(disk: &dyn Disk, folder: &Path) {
+fn placed_contract(disk: &dyn Disk, open: &Opens, folder: &Path) {
     let path = folder.join("placed");
-    let file = disk.open_placed(&path).unwrap();
+    let file = open(&path).unwrap();
     file.reserve(100).unwrap();
     assert_eq!(file.length().unwrap(), 100);
     file.reserve(10).unwrap();
@@ -166,10 +168,15 @@ fn placed_contract(disk: &dyn Disk, folder: &Path) {
     let mut into = [9; 6];
     assert_eq!(file.read_at(1, &mut into).unwrap(), 6);
     assert_eq!(&into, b"\0\0abc\0");
-    let again = disk.open_placed(&path).unwrap();
+    file.write_parts_at(90, &[b"over", b"", b" the edge ", b"of it"]).unwrap();
+    let mut into = [9; 20];
+    assert_eq!(file.read_at(90, &mut into).unwrap(), 20);
+    assert_eq!(&into, b"over the edge of it\0");
+    drop(file);
+    let again = open(&path).unwrap();
     assert_eq!(again.length().unwrap(), 203, "a file that is there stays as it is");
     again.set_length(4).unwrap();
-    file.sync().unwrap();
+    again.sync().unwrap();
     assert_eq!(disk.read(&path).unwrap(), b"\0\0\0a");
 
     let whole = disk.file_system(folder).unwrap();
@@ -195,10 +202,52 @@ fn placed_contract(disk: &dyn Disk, folder: &Path) {
 #[test]
 fn both_disks_write_at_any_place() {
     let folder = tempfile::tempdir().unwrap();
-    placed_contract(&*World::real().disk, folder.path());
+    let disk = World::real().disk;
+    placed_contract(&*disk, &|path| disk.open_placed(path), folder.path());
+    let folder = tempfile::tempdir().unwrap();
+    placed_contract(&*disk, &|path| disk.open_mapped(path), folder.path());
     let sim = World::simulated(1);
-    sim.world.disk.create_dir_all(Path::new("/data")).unwrap();
-    placed_contract(&*sim.world.disk, Path::new("/data"));
+    let disk = &sim.world.disk;
+    disk.create_dir_all(Path::new("/data")).unwrap();
+    placed_contract(&**disk, &|path| disk.open_placed(path), Path::new("/data"));
+}
+
+#[test]
+fn a_mapped_file_grows_shrinks_and_is_written_to_by_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = World::real().disk;
+    let path = folder.path().join("mapped");
+    let file = disk.open_mapped(&path).unwrap();
+    file.write_at(0, b"before it is mapped").unwrap();
+    file.reserve(10_000).unwrap();
+    for step in 0..40u64 {
+        file.reserve(10_000 * (step + 1)).unwrap();
+        std::thread::scope(|scope| {
+            for part in 0..4u64 {
+                let file = &file;
+                scope.spawn(move || {
+                    let at = step * 10_000 + part * 2500 + 19;
+                    let byte = (step * 4 + part) as u8;
+                    file.write_at(at, &[byte; 2500][..2500.min(409_981 - at as usize)]).unwrap();
+                    if part == 3 {
+                        file.sync().unwrap();
+                    }
+                });
+            }
+        });
+    }
+    let left = disk.read(&path).unwrap();
+    assert!(left.starts_with(b"before it is mapped"));
+    for (at, byte) in left[19..400_000].iter().enumerate() {
+        assert_eq!(*byte, (at / 2500) as u8, "byte {at}");
+    }
+    file.set_length(5000).unwrap();
+    file.write_at(4990, &[9; 20]).unwrap();
+    file.reserve(100_000).unwrap();
+    file.write_at(60_000, &[8; 10]).unwrap();
+    file.sync().unwrap();
+    let left = disk.read(&path).unwrap();
+    assert_eq!((left.len(), left[5009], left[5010], left[60_009]), (100_000, 9, 0, 8));
 }
 
 #[test]
