@@ -58,7 +58,7 @@ def compress(codec, data):
     if codec == "snappy":
         return bytes(cramjam.snappy.compress_raw(data))
     if codec == "lz4":
-        return lz4.frame.compress(data)
+        return lz4.frame.compress(data, block_linked=False)
     return zstandard.compress(data) if codec == "zstd" else data
 
 
