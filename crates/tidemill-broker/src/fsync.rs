@@ -7,7 +7,8 @@ use tidemill_types::Span;
 const SPAN_US_MAX: i64 = 3_600_000_000;
 
 /// As text.
-pub(crate) fn text(fsync: Fsync) -> String {
+#[must_use]
+pub fn text(fsync: Fsync) -> String {
     match fsync {
         Fsync::Always => "always".to_owned(),
         Fsync::Every(span) => span.to_string(),
@@ -19,7 +20,7 @@ pub(crate) fn text(fsync: Fsync) -> String {
 ///
 /// # Errors
 /// What is possible.
-pub(crate) fn parse(text: &str) -> Result<Fsync, String> {
+pub fn parse(text: &str) -> Result<Fsync, String> {
     match text.trim() {
         "always" => Ok(Fsync::Always),
         "os" => Ok(Fsync::Os),

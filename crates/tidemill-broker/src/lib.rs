@@ -28,7 +28,7 @@ mod broker_settings;
 mod connection;
 mod fetch_answer;
 mod frame;
-mod fsync;
+pub mod fsync;
 mod handler;
 mod intake;
 mod partition;
@@ -45,4 +45,6 @@ pub use broker::{Broker, BrokerError};
 pub use server::Server;
 pub use settings::{BrokerSettings, Limits};
 pub use store::StoreError;
-pub use store::StoreError;
+
+#[cfg(test)]
+mod tests;

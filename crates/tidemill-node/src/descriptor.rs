@@ -10,7 +10,7 @@ mod read;
 mod set;
 #[cfg(test)]
 mod tests;
-mod tree;
+pub(crate) mod tree;
 
 use crate::diagnostic::{Diagnostic, Place, Problem, Refused};
 use tidemill_types::{job::JobSpec, limits::JOB_FILE_BYTES_MAX};
@@ -104,7 +104,7 @@ fn place_of(tree: &Node, problem: &Problem) -> Option<Place> {
     }
 }
 
-fn line_of(text: &str, place: Place) -> Option<String> {
+pub(crate) fn line_of(text: &str, place: Place) -> Option<String> {
     let number = usize::try_from(place.line).ok()?.checked_sub(1)?;
     text.lines().nth(number).map(str::to_owned)
 }

@@ -5,7 +5,8 @@
 //! stop ─▶ HTTP server, Kafka server (requests under way end) ─▶ log closed
 //! ```
 //!
-//! Read in this order: [`settings`], [`node`], `identity`, `http`.
+//! Read in this order: [`settings`], [`node`], `identity`, `open_files`, `upkeep`,
+//! [`http`].
 //!
 //! Invariant: a node that does not start has told nobody that it is there, and leaves the data
 //! folder as it found it, or as a clean stop leaves it.
@@ -13,7 +14,9 @@
 pub mod http;
 mod identity;
 pub mod node;
+mod open_files;
 pub mod settings;
+mod upkeep;
 
 pub use node::{Node, Ready, ServeError, Stop, run};
-pub use settings::ServeSettings;
+pub use settings::{HttpSettings, LogFormat, LogLevel, ServeSettings};

@@ -74,9 +74,12 @@ pub(crate) fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { REFUSED } else { DONE });
         }
     };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("TIDEMILL_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // A node logs as its settings say.
+    if !matches!(arguments.command, Command::Serve(_)) {
+        let filter = tracing_subscriber::EnvFilter::try_from_env("TIDEMILL_LOG")
+            .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    }
     ExitCode::from(match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Validate(arguments) => validate::validate(&arguments),

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what can be known without touching the data folder is refused first: addresses.
 
-use super::{http::Http, identity, settings::ServeSettings};
+use super::{http::Http, identity, open_files, settings::ServeSettings, upkeep::Upkeep};
 use std::{
     io,
     net::SocketAddr,
@@ -135,6 +135,7 @@ impl Stop {
 pub struct Node {
     kafka: Server,
     http: Http,
+    upkeep: Upkeep,
     broker: Arc<Broker>,
     log: Arc<Log>,
 }
@@ -145,13 +146,18 @@ impl std::fmt::Debug for Node {
     }
 }
 
-/// The log, closed again unless it is taken out.
-struct OpenLog(Option<Arc<Log>>);
+/// What is open in the data folder; closed again if the rest of the node does not start.
+struct Opened {
+    log: Arc<Log>,
+    broker: Option<Arc<Broker>>,
+    keep: bool,
+}
 
-impl Drop for OpenLog {
+impl Drop for Opened {
     fn drop(&mut self) {
-        if let Some(log) = self.0.take() {
-            log.close();
+        if !self.keep {
+            self.broker.iter().for_each(|it| it.close());
+            self.log.close();
         }
     }
 }
@@ -167,6 +173,7 @@ pub fn run(
     stop: &Stop,
     ready: impl FnOnce(&Ready),
 ) -> Result<(), ServeError> {
+    open_files::raise();
     let mut threads = runtime::Builder::new_multi_thread();
     threads.enable_all().thread_name("serve");
     if let Some(count) = settings.threads {
@@ -191,12 +198,12 @@ impl Node {
     /// The node does not start; nothing is left running.
     pub async fn start(world: &World, settings: ServeSettings) -> Result<Self, ServeError> {
         let listen = settings.broker.listen;
-        for address in [listen, settings.http_listen] {
+        for address in [listen, settings.http.listen] {
             if !address.ip().is_loopback() && !settings.insecure {
                 return Err(ServeError::Insecure(address));
             }
         }
-        let http = bind(settings.http_listen, "--http-listen").await?;
+        let http = bind(settings.http.listen, "--http-listen").await?;
         let (log, cluster_id) = {
             let (world, data) = (world.clone(), settings.data.clone());
             let (options, wanted) = (settings.log.clone(), settings.cluster_id.clone());
@@ -205,7 +212,7 @@ impl Node {
         for finding in log.findings() {
             tracing::warn!("found when the log was opened: {finding}");
         }
-        let mut open = OpenLog(Some(Arc::clone(&log)));
+        let mut opened = Opened { log: Arc::clone(&log), broker: None, keep: false };
         let mut broker = settings.broker.clone();
         broker.cluster_id = cluster_id;
         let broker = {
@@ -213,19 +220,21 @@ impl Node {
             blocking(move || Broker::open(&world, log, &data, broker)).await?
         };
         let broker = broker.map_err(ServeError::Broker)?;
+        opened.broker = Some(Arc::clone(&broker));
         let kafka = Server::start(Arc::clone(&broker)).await.map_err(|error| match error {
             BrokerError::Listen { address, error } => {
                 ServeError::Listen { address, option: "--kafka-listen", error }
             }
             other => ServeError::Broker(other),
         })?;
-        open.0 = None;
         let http = Http::start(http).map_err(|error| ServeError::Listen {
-            address: settings.http_listen,
+            address: settings.http.listen,
             option: "--http-listen",
             error,
         })?;
-        Ok(Self { kafka, http, broker, log })
+        opened.keep = true;
+        let upkeep = Upkeep::start(world, &log, settings.retention_every.duration());
+        Ok(Self { kafka, http, upkeep, broker, log })
     }
 
     /// Where it answers.
@@ -239,8 +248,8 @@ impl Node {
     /// # Errors
     /// A part of the node panicked.
     pub async fn stop(self) -> Result<(), ServeError> {
-        let Self { kafka, http, broker, log } = self;
-        tokio::join!(kafka.stop(), http.stop());
+        let Self { kafka, http, upkeep, broker, log } = self;
+        tokio::join!(kafka.stop(), http.stop(), upkeep.stop());
         blocking(move || {
             broker.close();
             log.close();

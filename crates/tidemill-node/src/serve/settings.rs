@@ -1,16 +1,38 @@
-//! Settings of a node, as plain values.
+//! Settings of a node, as plain values, and [`SETTINGS`]: their names, meanings and bounds.
+//!
+//! ```text
+//! --kafka-listen  ┐                                    flag       over
+//! TIDEMILL_KAFKA_LISTEN ├─▶ resolve ─▶ ServeSettings   environment over
+//! kafka_listen: (file) ┘                               file       over default
+//! ```
+//!
+//! The table is the only list of them: flags, variables, keys of the file, the help text and the
+//! table in `docs/serve.md` are made of it, or checked against it.
+//!
+//! Read in this order: this file, `table`, `value`, `resolve`, `page`.
+
+mod page;
+mod resolve;
+mod table;
+mod value;
+
+pub use page::markdown;
+pub use resolve::{FLAG, Given, resolve};
+pub use table::{GROUPS, SETTINGS, Setting};
 
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
 use tidemill_broker::BrokerSettings;
 use tidemill_log::LogOptions;
+use tidemill_types::{ByteSize, Span};
+
+#[cfg(test)]
+mod tests;
 
 /// Settings of a node.
 #[derive(Clone, Debug)]
 pub struct ServeSettings {
     /// The data folder; made if it is not there. Default `tidemill-data`.
     pub data: PathBuf,
-    /// Where HTTP is answered; port 0 takes a free one. Default `127.0.0.1:8080`.
-    pub http_listen: SocketAddr,
     /// Whether addresses that other machines reach are listened on, though nobody is asked for a
     /// password. Default false.
     pub insecure: bool,
@@ -19,22 +41,92 @@ pub struct ServeSettings {
     pub cluster_id: Option<String>,
     /// Threads that serve connections; none: one a processor. Default none.
     pub threads: Option<NonZeroUsize>,
+    /// What is logged on standard error. Default info.
+    pub log_level: LogLevel,
+    /// How it is written. Default text.
+    pub log_format: LogFormat,
+    /// How often retention looks for data to remove. Default 10 s.
+    pub retention_every: Span,
     /// Of the log.
     pub log: LogOptions,
     /// Of the Kafka side. Its cluster id is replaced by the one in the data folder.
     pub broker: BrokerSettings,
+    /// Of the HTTP side.
+    pub http: HttpSettings,
+}
+
+/// Settings of the HTTP side.
+#[derive(Clone, Debug)]
+pub struct HttpSettings {
+    /// Where to listen; port 0 takes a free one. Default `127.0.0.1:8080`.
+    pub listen: SocketAddr,
+    /// Names that a request may call this node by, beside `localhost` and addresses; `*` for any.
+    /// Others are refused, so that no web page reaches a node through a name of its own. Default
+    /// none.
+    pub hosts: Vec<String>,
+    /// Connections at once; one more is closed at once. Default 16,000.
+    pub connections: usize,
+    /// Bytes of a request's body, inflated. Default 16 MiB.
+    pub body_bytes: ByteSize,
+    /// Bytes of all bodies that are being received or answered. Default 256 MiB.
+    pub bodies_bytes: ByteSize,
+    /// A body must be whole this long after its head, and an answer taken. Default 30 s.
+    pub transfer_time: Span,
+    /// A connection is closed this long after its last request, if no other head is whole by then.
+    /// Default 1 m.
+    pub idle_time: Span,
+}
+
+/// What is logged: this and what is worse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+    Trace,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For persons.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
 impl Default for ServeSettings {
     fn default() -> Self {
         Self {
             data: PathBuf::from("tidemill-data"),
-            http_listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             insecure: false,
             cluster_id: None,
             threads: None,
+            log_level: LogLevel::default(),
+            log_format: LogFormat::default(),
+            retention_every: Span(10_000_000),
             log: LogOptions::default(),
             broker: BrokerSettings::default(),
+            http: HttpSettings::default(),
+        }
+    }
+}
+
+impl Default for HttpSettings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            hosts: Vec::new(),
+            connections: 16_000,
+            body_bytes: ByteSize(16 << 20),
+            bodies_bytes: ByteSize(256 << 20),
+            transfer_time: Span(30_000_000),
+            idle_time: Span(60_000_000),
         }
     }
 }

@@ -1,58 +1,40 @@
 //! `tidemill serve`: a node in the foreground.
+//!
+//! Flags are made of the table of settings ([`tidemill_node::serve::settings`]): there is no
+//! second list of them here.
+
+mod flags;
 
 use super::{DONE, REFUSED};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     iterator::Signals,
 };
-use std::{io::Write, net::SocketAddr, path::PathBuf};
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+};
 use tidemill_env::World;
-use tidemill_log::Fsync;
-use tidemill_node::serve::{self, Ready, ServeSettings, Stop};
-use tidemill_types::Span;
+use tidemill_node::serve::{
+    self, LogFormat, LogLevel, Ready, ServeSettings, Stop,
+    settings::{self, Given},
+};
+use tidemill_types::limits::JOB_FILE_BYTES_MAX;
+use tracing_subscriber::EnvFilter;
 
-/// What `serve` is told.
-#[derive(Debug, clap::Args)]
-pub(super) struct ServeArguments {
-    /// The data folder.
-    #[arg(long, value_name = "DIR", default_value = "tidemill-data")]
-    data: PathBuf,
-    /// Where the Kafka protocol is spoken; port 0 takes a free one.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9092")]
-    kafka_listen: SocketAddr,
-    /// Where HTTP is spoken; port 0 takes a free one.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
-    http_listen: SocketAddr,
-    /// When an append counts: `always` on disk, `os` written, or synced every so often (`10ms`).
-    #[arg(long, value_name = "WHEN", default_value = "always", value_parser = fsync)]
-    fsync: Fsync,
-    /// Listens on addresses that other machines reach, though there is no authentication.
-    #[arg(long)]
-    insecure: bool,
-}
-
-fn fsync(text: &str) -> Result<Fsync, String> {
-    match text {
-        "always" => Ok(Fsync::Always),
-        "os" => Ok(Fsync::Os),
-        span => match span.parse() {
-            Ok(span @ Span(1..)) => Ok(Fsync::Every(span)),
-            _ => Err("`always`, `os` or a duration such as `10ms` is possible".to_owned()),
-        },
-    }
-}
+pub(super) use flags::ServeArguments;
 
 /// Serves until SIGTERM or SIGINT.
 pub(super) fn serve(arguments: &ServeArguments) -> u8 {
-    let world = World::real();
-    let mut settings = ServeSettings {
-        data: arguments.data.clone(),
-        http_listen: arguments.http_listen,
-        insecure: arguments.insecure,
-        ..ServeSettings::default()
+    let settings = match gather(arguments) {
+        Ok(settings) => settings,
+        Err(error) => {
+            eprintln!("{error}");
+            return REFUSED;
+        }
     };
-    settings.broker.listen = arguments.kafka_listen;
-    settings.log.fsync = arguments.fsync;
+    log_as(&settings);
+    let world = World::real();
     let stop = match listen(&world) {
         Ok(stop) => stop,
         Err(error) => {
@@ -69,9 +51,56 @@ pub(super) fn serve(arguments: &ServeArguments) -> u8 {
     }
 }
 
+/// The settings, or everything that is wrong with them.
+fn gather(arguments: &ServeArguments) -> Result<ServeSettings, String> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let named = arguments.value(settings::FLAG).or_else(|| variable("TIDEMILL_CONFIG"));
+    let file = match &named {
+        None => None,
+        Some(path) => Some((path.as_str(), read(path)?)),
+    };
+    let given = Given {
+        flag: &|name| arguments.value(name),
+        variable: &variable,
+        file: file.as_ref().map(|(name, text)| (*name, text.as_str())),
+    };
+    settings::resolve(given).map_err(|refused| refused.to_string())
+}
+
+/// One byte more than is allowed is enough to know that a file is too long.
+fn read(path: &str) -> Result<String, String> {
+    let whole = || {
+        let mut text = String::new();
+        File::open(path)?.take(JOB_FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+        Ok(text)
+    };
+    whole().map_err(|error: io::Error| format!("{path}: error: the config file: {error}"))
+}
+
+/// Log lines go to standard error, as the settings say, or as `TIDEMILL_LOG` says by part.
+fn log_as(settings: &ServeSettings) {
+    let level = match settings.log_level {
+        LogLevel::Off => "off",
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    };
+    let filter = EnvFilter::try_from_env("TIDEMILL_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    match settings.log_format {
+        LogFormat::Text => {
+            use std::io::IsTerminal;
+            lines.with_ansi(io::stderr().is_terminal()).init();
+        }
+        LogFormat::Json => lines.json().init(),
+    }
+}
+
 /// Says where the node answers: one line on standard output, for whoever waits for it.
 fn announce(ready: &Ready) {
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     let said = writeln!(out, "ready kafka={} http={}", ready.kafka, ready.http);
     if let Err(error) = said.and_then(|()| out.flush()) {
         tracing::warn!(%error, "nobody reads where this node answers");
@@ -79,7 +108,7 @@ fn announce(ready: &Ready) {
 }
 
 /// The first signal stops the node, the second ends the process.
-fn listen(world: &World) -> std::io::Result<Stop> {
+fn listen(world: &World) -> io::Result<Stop> {
     let stop = Stop::default();
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let told = stop.clone();

@@ -1,0 +1,118 @@
+//! Settings from where they are said: flags over environment over file over default.
+//!
+//! Everything that is wrong is found at once; nothing here opens a file or asks for a variable.
+
+use super::{SETTINGS, ServeSettings, Setting};
+use crate::{
+    descriptor::{line_of, tree},
+    diagnostic::{Diagnostic, Place, Problem, Refused},
+};
+use tidemill_types::limits::JOB_FILE_BYTES_MAX;
+use tree::{Node, Value};
+
+/// What is said where.
+#[derive(Clone, Copy)]
+pub struct Given<'a> {
+    /// The value that a flag of this name has.
+    pub flag: &'a dyn Fn(&str) -> Option<String>,
+    /// The value that an environment variable of this name has.
+    pub variable: &'a dyn Fn(&str) -> Option<String>,
+    /// The name of the config file, and its text.
+    pub file: Option<(&'a str, &'a str)>,
+}
+
+impl std::fmt::Debug for Given<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Given({:?})", self.file.map(|(name, _)| name))
+    }
+}
+
+/// The flag that names the config file, and the variable and key of the same meaning; it is the
+/// one setting that a file cannot have.
+pub const FLAG: &str = "config";
+
+/// The settings.
+///
+/// # Errors
+/// Everything that is wrong, each with its flag, variable, or place in the file.
+pub fn resolve(given: Given<'_>) -> Result<ServeSettings, Refused> {
+    let mut settings = ServeSettings::default();
+    let mut wrong = Vec::new();
+    if let Some((name, text)) = given.file {
+        from_file(&mut settings, name, text, &mut wrong);
+    }
+    for setting in SETTINGS {
+        let variable = setting.variable();
+        if let Some(text) = (given.variable)(&variable) {
+            put(&mut settings, setting, &text, &variable, &mut wrong);
+        }
+    }
+    for setting in SETTINGS {
+        if let Some(text) = (given.flag)(setting.name) {
+            put(&mut settings, setting, &text, &format!("--{}", setting.name), &mut wrong);
+        }
+    }
+    if wrong.is_empty() { Ok(settings) } else { Err(Refused(wrong)) }
+}
+
+fn put(
+    settings: &mut ServeSettings,
+    setting: &Setting,
+    text: &str,
+    source: &str,
+    wrong: &mut Vec<Diagnostic>,
+) {
+    if let Err(why) = (setting.set)(settings, text) {
+        let problem = Problem::new::<String>([], why);
+        wrong.push(Diagnostic { file: source.to_owned(), place: None, line: None, problem });
+    }
+}
+
+fn from_file(settings: &mut ServeSettings, file: &str, text: &str, wrong: &mut Vec<Diagnostic>) {
+    let mut say = |place: Option<Place>, problem: Problem| {
+        let line = place.and_then(|place| line_of(text, place));
+        wrong.push(Diagnostic { file: file.to_owned(), place, line, problem });
+    };
+    if text.len() as u64 > JOB_FILE_BYTES_MAX {
+        let problem = Problem::new::<String>([], "the file is too long");
+        return say(None, problem.expected(format!("at most {JOB_FILE_BYTES_MAX} bytes")));
+    }
+    let tree = match Node::parse(text) {
+        Ok(tree) => tree,
+        Err(error) => return say(error.0, error.1),
+    };
+    let entries = match &tree.value {
+        Value::Table(entries) => entries.as_slice(),
+        Value::Null => &[],
+        _ => {
+            let problem = Problem::new::<String>([], format!("{} stands here", tree.describe()));
+            return say(tree.place, problem.expected("lines of the form `key: value`"));
+        }
+    };
+    for (name, node) in entries {
+        let Some(setting) = SETTINGS.iter().find(|it| it.key() == name.text) else {
+            let keys: Vec<String> = SETTINGS.iter().map(Setting::key).collect();
+            let shown: String = name.text.chars().take(100).collect();
+            let problem = Problem::new([shown.as_str()], format!("unknown setting `{shown}`"));
+            say(name.place, problem.one_of(&name.text, keys.iter().map(String::as_str)));
+            continue;
+        };
+        let outcome = match value_text(node) {
+            Some(text) => (setting.set)(settings, &text),
+            None => Err(format!("{} stands here, and not a single value", node.describe())),
+        };
+        if let Err(why) = outcome {
+            say(node.place, Problem::new([name.text.as_str()], why));
+        }
+    }
+}
+
+/// A single value as it would be said on the command line.
+fn value_text(node: &Node) -> Option<String> {
+    match &node.value {
+        Value::Text(text) => Some(text.clone()),
+        Value::Bool(value) => Some(value.to_string()),
+        Value::Unsigned(_) | Value::Signed(_) | Value::Float(_) => Some(node.raw.clone()),
+        Value::Null | Value::List(_) | Value::Table(_) => None,
+    }
+}

@@ -1,0 +1,72 @@
+//! The flags of `tidemill serve`, made of the table of settings.
+//!
+//! Values are kept as texts: what they mean is for the table to say, with the same words whether
+//! they come from a flag, a variable or a file.
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use std::collections::BTreeMap;
+use tidemill_node::serve::settings::{FLAG, SETTINGS, Setting};
+
+#[cfg(test)]
+mod tests;
+
+/// Flags that were given, by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServeArguments(BTreeMap<&'static str, String>);
+
+impl ServeArguments {
+    /// What a flag was given as.
+    pub(super) fn value(&self, name: &str) -> Option<String> {
+        self.0.get(name).cloned()
+    }
+}
+
+const AFTER: &str = "\
+Each setting can be a flag (--kafka-listen), an environment variable (TIDEMILL_KAFKA_LISTEN) or a \
+line of the config file (kafka_listen: …). A flag counts before a variable, a variable before the \
+file. Sizes are written as 64KiB, 4MiB or 1GiB, times as 10ms, 30s or 7d.
+
+Codes: 0 stopped by SIGTERM or Ctrl-C, 2 not started.";
+
+fn flag(setting: &'static Setting) -> Arg {
+    let arg = Arg::new(setting.name)
+        .long(setting.name)
+        .help_heading(setting.group)
+        .help(format!("{} [default: {}]", setting.about, setting.default()))
+        .value_name(setting.value)
+        .action(ArgAction::Set)
+        .allow_hyphen_values(true);
+    if setting.is_switch() {
+        arg.num_args(0..=1).require_equals(true).default_missing_value("true")
+    } else {
+        arg
+    }
+}
+
+impl Args for ServeArguments {
+    fn augment_args(command: Command) -> Command {
+        let file = Arg::new(FLAG)
+            .long(FLAG)
+            .help_heading("Node")
+            .help("A file of settings, YAML. [env: TIDEMILL_CONFIG]")
+            .value_name("FILE");
+        command.arg(file).args(SETTINGS.iter().map(flag)).after_help(AFTER)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ServeArguments {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let names = SETTINGS.iter().map(|it| it.name).chain([FLAG]);
+        let given = |name| matches.get_one::<String>(name).map(|text| (name, text.clone()));
+        Ok(Self(names.filter_map(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
