@@ -33,7 +33,7 @@ pub struct Header<'a> {
 }
 
 /// The headers of a record, parsed one by one as they are asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Headers<'a> {
     bytes: &'a [u8],
     left: u32,
@@ -166,6 +166,15 @@ impl<'a> Headers<'a> {
         self.filter(|header| header.key == key).last()
     }
 }
+
+// Not derived: a length may be written with more bytes than it need have.
+impl PartialEq for Headers<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        Iterator::eq(*self, *other)
+    }
+}
+
+impl Eq for Headers<'_> {}
 
 impl<'a> Iterator for Headers<'a> {
     type Item = Header<'a>;

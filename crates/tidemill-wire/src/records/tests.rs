@@ -118,3 +118,14 @@ fn headers_keep_their_order_and_their_doubles() {
     assert_eq!(record.headers.last_of(b"b"), Some(Header { key: b"b", value: None }));
     assert_eq!(record.headers.last_of(b"c"), None);
 }
+
+#[test]
+fn headers_are_the_same_however_their_lengths_are_written() {
+    let head = ChunkHead::check(&build(Compression::NONE, &lines(1))).unwrap();
+    let read = |bytes| Records::new(&head, bytes).next().unwrap().unwrap();
+    let short = read(&[16, 0, 0, 0, 1, 1, 2, 0, 1]);
+    let long = read(&[18, 0, 0, 0, 1, 1, 2, 0x80, 0, 1]);
+    let other = read(&[16, 0, 0, 0, 1, 1, 2, 0, 0]);
+    assert_eq!(short, long);
+    assert_ne!(short, other);
+}
