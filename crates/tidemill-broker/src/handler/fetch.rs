@@ -3,15 +3,18 @@
 use crate::{
     answer::{Answer, Begun},
     api::Context,
-    fetch_answer::answer,
+    fetch_answer::{TopicAnswer, answer},
     session::{Asked, Found, Place, Room, Session},
     topic::Topic,
 };
 use bytes::Bytes;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
-use tidemill_wire::kafka::{
-    ErrorCode, KafkaString, KafkaUuid, MessageError,
-    message::{FetchRequestData, fetch_request::FetchPartition},
+use tidemill_wire::{
+    chunk::{ChunkHead, Codec},
+    kafka::{
+        ErrorCode, KafkaString, KafkaUuid, MessageError,
+        message::{FetchRequestData, fetch_request::FetchPartition},
+    },
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -19,6 +22,8 @@ use tokio::time::{Instant, timeout_at};
 const FINAL_EPOCH: i32 = -1;
 /// The epoch of a request that asks for a new session.
 const INITIAL_EPOCH: i32 = 0;
+/// The first version whose answers may have Zstandard. (KIP-110.)
+const ZSTD_FROM_VERSION: i16 = 10;
 /// Longest wait of a fetch that has nothing to say.
 const WAIT_MS_MAX: u64 = 600_000;
 
@@ -73,6 +78,7 @@ pub(crate) async fn begin(
             }
         },
     };
+    let topics = if context.version() < ZSTD_FROM_VERSION { without_zstd(topics) } else { topics };
     let bytes: usize = topics.iter().flat_map(|it| &it.partitions).map(|it| it.bytes()).sum();
     let counts = &broker.counts;
     counts.fetched_bytes.fetch_add(bytes as u64, std::sync::atomic::Ordering::Relaxed);
@@ -108,7 +114,7 @@ async fn whole(
     session: &mut Session,
     request: FetchRequestData,
     how: &How,
-) -> Vec<crate::fetch_answer::TopicAnswer> {
+) -> Vec<TopicAnswer> {
     let places = ask(context, session, &request);
     session.keep(&places);
     session.set_committed(how.committed);
@@ -147,6 +153,20 @@ fn ask(
         }
     }
     places
+}
+
+/// Cuts answers before the first chunk that a client of an old version could not read. If nothing
+/// is left, that is its error.
+fn without_zstd(mut topics: Vec<TopicAnswer>) -> Vec<TopicAnswer> {
+    let is_zstd = |it: &Bytes| ChunkHead::read(it).is_ok_and(|it| it.codec() == Ok(Codec::Zstd));
+    for partition in topics.iter_mut().flat_map(|it| &mut it.partitions) {
+        let Some(first) = partition.chunks.iter().position(is_zstd) else { continue };
+        partition.chunks.truncate(first);
+        if first == 0 {
+            partition.error = ErrorCode::UnsupportedCompressionType;
+        }
+    }
+    topics
 }
 
 fn asked_of(partition: &FetchPartition) -> Asked {

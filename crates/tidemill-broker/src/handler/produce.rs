@@ -149,8 +149,10 @@ impl Response {
             } else {
                 broker.topic(asked.name.as_str())
             };
-            let missing =
-                if by_id { ErrorCode::UnknownTopicId } else { ErrorCode::UnknownTopicOrPartition };
+            let missing = match &topic {
+                None if by_id => ErrorCode::UnknownTopicId,
+                _ => ErrorCode::UnknownTopicOrPartition,
+            };
             let mut partitions = Vec::with_capacity(asked.partition_data.len());
             for (at, part) in asked.partition_data.into_iter().enumerate() {
                 let partition = topic.as_ref().and_then(|topic| topic.partition(part.index));

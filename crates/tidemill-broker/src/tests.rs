@@ -1,0 +1,17 @@
+//! A whole broker against a raw client: real sockets, a real folder.
+//!
+//! `node` starts one, `client` speaks to it; each answer that a client reads is searched for
+//! `UNKNOWN_SERVER_ERROR`, which must never be one.
+
+pub(crate) mod client;
+pub(crate) mod node;
+
+mod admin;
+mod deleted;
+mod fetch;
+mod hostile;
+mod limits;
+mod produce;
+mod sessions;
+mod settings;
+mod times;

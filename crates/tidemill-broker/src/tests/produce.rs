@@ -1,0 +1,310 @@
+//! Produce: what is taken, what is refused, and in which order answers come.
+
+use super::{client::*, node::Node};
+use tidemill_wire::{
+    chunk::{Codec, crc32c},
+    kafka::{ErrorCode, KafkaUuid, message::*, text},
+    records::{ChunkBuilder, Compression, Origin},
+};
+
+/// Mends the checksum of a chunk that a test changed.
+fn seal(chunk: &mut [u8]) {
+    let crc = crc32c(&chunk[21..]);
+    chunk[17..21].copy_from_slice(&crc.to_be_bytes());
+}
+
+#[tokio::test]
+async fn what_is_produced_is_fetched_in_every_version() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    let id = client.create("orders", 2).await;
+    let mut next = 0;
+    for version in 3..=13 {
+        let mut request = produce("orders", 1, chunk(&["a", "b"]), -1);
+        request.topic_data[0].topic_id = if version >= 13 { id } else { KafkaUuid::ZERO };
+        if version >= 13 {
+            request.topic_data[0].name = text("");
+        }
+        let answer = only(only(client.ask(&request, version).await.responses).partition_responses);
+        assert_eq!((answer.error_code, answer.base_offset), (0, next), "version {version}");
+        assert_eq!(answer.log_append_time_ms, -1);
+        next += 2;
+    }
+    for version in 4..=17 {
+        let mut request = fetch("orders", 1, 3, 0);
+        if version >= 13 {
+            request.topics[0].topic_id = id;
+        }
+        if version < 7 {
+            request.session_epoch = 0;
+        }
+        let answer = only(only(client.ask(&request, version).await.responses).partitions);
+        assert_eq!((answer.error_code, answer.high_watermark), (0, next), "version {version}");
+        let values = values(&answer.records);
+        assert_eq!(values[0], (2, "a".into()), "the whole chunk that has the offset");
+        assert_eq!(values.len() as i64, next - 2);
+    }
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn every_codec_comes_through_unchanged() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    let mut offset = 0;
+    for codec in [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
+        let sent = chunk_at(&[5, 6, 7], &[b'x'; 3000], Compression::of(codec));
+        let answer = client.produce("t", 0, sent.clone()).await;
+        assert_eq!(answer.error_code, 0, "{codec:?}: {:?}", answer.error_message);
+        let got = client.fetch("t", 0, offset, 0).await.records.unwrap();
+        assert_eq!(got[61..], sent[61..], "{codec:?}");
+        assert_eq!(values(&Some(got)).len(), 3);
+        offset += 3;
+    }
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_appended_and_answered_in_order() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    let mut sent = Vec::new();
+    for round in 0..200 {
+        let value = format!("{round}");
+        let acks = if round % 3 == 0 { 1 } else { -1 };
+        sent.push(client.send(&produce("t", 0, chunk(&[&value]), acks), 9).await);
+        // Others come between, and their answers wait for those before.
+        if round % 20 == 0 {
+            let id = client.send(&MetadataRequestData::default(), 12).await;
+            sent.push(-id);
+        }
+    }
+    let mut next = 0;
+    for id in sent {
+        if id < 0 {
+            client.receive::<MetadataRequestData>(12, -id).await;
+            continue;
+        }
+        let answer = client.receive::<ProduceRequestData>(9, id).await;
+        let answer = only(only(answer.responses).partition_responses);
+        assert_eq!((answer.error_code, answer.base_offset), (0, next));
+        next += 1;
+    }
+    let values = values(&client.fetch("t", 0, 0, 0).await.records);
+    let expected: Vec<_> = (0..200).map(|it| (it, it.to_string())).collect();
+    assert_eq!(values, expected);
+}
+
+#[tokio::test]
+async fn no_acknowledgement_means_no_answer_and_an_error_closes() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    client.send(&produce("t", 0, chunk(&["quiet"]), 0), 9).await;
+    let answer = client.produce("t", 0, chunk(&["loud"])).await;
+    assert_eq!(answer.base_offset, 1, "the answer is that to the second request");
+    client.send(&produce("gone", 0, chunk(&["quiet"]), 0), 9).await;
+    assert!(client.is_closed().await, "how else would the client know");
+
+    let mut client = node.client().await;
+    for acks in [-2, 2, i16::MAX] {
+        let answer = client.ask(&produce("t", 0, chunk(&["x"]), acks), 9).await;
+        let answer = only(only(answer.responses).partition_responses);
+        assert_eq!(answer.error_code, code(ErrorCode::InvalidRequiredAcks));
+    }
+    assert_eq!(client.fetch("t", 0, 0, 0).await.high_watermark, 2);
+}
+
+/// Whatever is wrong with a chunk, its own partition gets the protocol's error, the others are
+/// appended, and nothing of it is stored.
+#[tokio::test]
+async fn bad_chunks_get_the_protocols_errors() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create_with("t", 2, &[("max.message.bytes", "5000")]).await;
+    let changed = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = chunk(&["value"]);
+        change(&mut bytes);
+        seal(&mut bytes);
+        bytes
+    };
+    let bomb =
+        |records: usize| chunk_at(&vec![1; records], &[0; 1 << 20], Compression::of(Codec::Zstd));
+    let cases: Vec<(&str, Vec<u8>, ErrorCode)> = vec![
+        ("nothing", Vec::new(), ErrorCode::InvalidRecord),
+        ("cut", chunk(&["value"])[..70].to_vec(), ErrorCode::CorruptMessage),
+        (
+            "checksum",
+            {
+                let mut bytes = chunk(&["value"]);
+                *bytes.last_mut().unwrap() ^= 1;
+                bytes
+            },
+            ErrorCode::CorruptMessage,
+        ),
+        ("old format", changed(&|it| it[16] = 1), ErrorCode::InvalidRecord),
+        ("two chunks", [chunk(&["a"]), chunk(&["b"])].concat(), ErrorCode::InvalidRecord),
+        ("control", changed(&|it| it[22] |= 0x20), ErrorCode::InvalidRecord),
+        ("append time", changed(&|it| it[22] |= 0x08), ErrorCode::InvalidTimestamp),
+        ("codec 5", changed(&|it| it[22] |= 5), ErrorCode::UnsupportedCompressionType),
+        ("flag 0x80", changed(&|it| it[22] |= 0x80), ErrorCode::InvalidRecord),
+        ("no gzip in it", changed(&|it| it[22] |= 1), ErrorCode::CorruptMessage),
+        (
+            "too many said",
+            changed(&|it| {
+                it[57..61].copy_from_slice(&2i32.to_be_bytes());
+                it[23..27].copy_from_slice(&1i32.to_be_bytes());
+                it.extend_from_slice(&[0; 8]);
+                let length = it.len() as i32 - 12;
+                it[8..12].copy_from_slice(&length.to_be_bytes());
+            }),
+            ErrorCode::CorruptMessage,
+        ),
+        ("no count", changed(&|it| it[57..61].fill(0)), ErrorCode::InvalidRecord),
+        ("length inside", changed(&|it| it[61] = 100), ErrorCode::CorruptMessage),
+        ("too large", chunk(&[&"v".repeat(6000)]), ErrorCode::MessageTooLarge),
+        ("bomb", bomb(300), ErrorCode::MessageTooLarge),
+    ];
+    for (what, bad, error) in cases {
+        let is_bomb = what == "bomb";
+        if is_bomb {
+            assert!(bad.len() > 5000, "{}", bad.len());
+        }
+        let mut request = produce("t", 0, bad, -1);
+        let good =
+            PartitionProduceData::default().with_index(1).with_records(Some(chunk(&[what]).into()));
+        request.topic_data[0].partition_data.push(good);
+        let answer = only(client.ask(&request, 11).await.responses).partition_responses;
+        assert_eq!(answer[0].error_code, code(error), "{what}: {:?}", answer[0].error_message);
+        assert!(answer[0].error_message.is_some(), "{what}");
+        assert_eq!((answer[0].base_offset, answer[1].error_code), (-1, 0), "{what}");
+    }
+    assert_eq!(client.fetch("t", 0, 0, 0).await.high_watermark, 0);
+    assert_eq!(client.fetch("t", 1, 0, 0).await.high_watermark, 15);
+}
+
+#[tokio::test]
+async fn a_bomb_is_not_inflated_to_its_end() {
+    let node = Node::start_with(|how| how.settings.limits.inflated_bytes.0 = 8 << 20).await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
+        let small = chunk_at(&[1; 7], &[0; 1 << 20], Compression::of(codec));
+        let bomb = chunk_at(&[1; 9], &[0; 1 << 20], Compression::of(codec));
+        assert!(bomb.len() < 1 << 20, "{codec:?}");
+        assert_eq!(client.produce("t", 0, small).await.error_code, 0, "{codec:?}");
+        let answer = client.produce("t", 0, bomb).await;
+        assert_eq!(answer.error_code, code(ErrorCode::MessageTooLarge), "{codec:?}");
+    }
+}
+
+#[tokio::test]
+async fn records_are_not_looked_at_when_nobody_wants_it() {
+    let node = Node::start_with(|how| how.settings.check_records = false).await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    let mut odd = chunk(&["value"]);
+    odd[61] = 100;
+    seal(&mut odd);
+    assert_eq!(client.produce("t", 0, odd).await.error_code, 0);
+    let mut damaged = chunk(&["value"]);
+    damaged[61] = 100;
+    let answer = client.produce("t", 0, damaged).await;
+    assert_eq!(answer.error_code, code(ErrorCode::CorruptMessage), "the checksum always is");
+}
+
+#[tokio::test]
+async fn zstd_needs_a_version_that_knows_it() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    let zstd = chunk_at(&[1], &[0; 999], Compression::of(Codec::Zstd));
+    for version in 3..=8 {
+        let answer = client.ask(&produce("t", 0, zstd.clone(), -1), version).await;
+        let answer = only(only(answer.responses).partition_responses);
+        let refused = answer.error_code == code(ErrorCode::UnsupportedCompressionType);
+        assert_eq!(refused, version < 7, "version {version}");
+    }
+    for version in 4..=12 {
+        let mut request = fetch("t", 0, 0, 0);
+        request.session_epoch = if version < 7 { 0 } else { -1 };
+        let answer = only(only(client.ask(&request, version).await.responses).partitions);
+        let refused = answer.error_code == code(ErrorCode::UnsupportedCompressionType);
+        assert_eq!(refused, version < 10, "version {version}");
+        assert_eq!(answer.records.is_none_or(|it| it.is_empty()), refused);
+    }
+}
+
+#[tokio::test]
+async fn unknown_places_are_named_in_their_own_way() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    let id = client.create("t", 1).await;
+    let unknown = code(ErrorCode::UnknownTopicOrPartition);
+    assert_eq!(client.produce("t", 1, chunk(&["x"])).await.error_code, unknown);
+    assert_eq!(client.produce("t", -1, chunk(&["x"])).await.error_code, unknown);
+    assert_eq!(client.produce("u", 0, chunk(&["x"])).await.error_code, unknown);
+    let mut by_id = produce("", 0, chunk(&["x"]), -1);
+    by_id.topic_data[0].topic_id = KafkaUuid::from_parts(1, 2);
+    let answer = client.ask(&by_id, 13).await;
+    let answer = only(only(answer.responses).partition_responses);
+    assert_eq!(answer.error_code, code(ErrorCode::UnknownTopicId));
+    // The topic is known, and has no such partition.
+    by_id.topic_data[0].topic_id = id;
+    by_id.topic_data[0].partition_data[0].index = 7;
+    let answer = client.ask(&by_id, 13).await;
+    let answer = only(only(answer.responses).partition_responses);
+    assert_eq!(answer.error_code, unknown);
+}
+
+#[tokio::test]
+async fn append_time_is_stamped_and_told() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create_with("t", 1, &[("message.timestamp.type", "LogAppendTime")]).await;
+    for codec in [Codec::None, Codec::Lz4] {
+        let sent = chunk_at(&[10, 20, 15], &[7; 500], Compression::of(codec));
+        let answer = client.produce("t", 0, sent.clone()).await;
+        assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
+        assert!(answer.log_append_time_ms > 1_600_000_000_000);
+        let got = client.fetch("t", 0, answer.base_offset, 0).await.records.unwrap();
+        let head = tidemill_wire::chunk::verify(&got).unwrap();
+        assert!(head.is_log_append_time());
+        assert_eq!(head.max_timestamp_ms, answer.log_append_time_ms);
+        assert_eq!(got[61..], sent[61..]);
+    }
+}
+
+/// A head that says a wrong largest time would make offsets by time wrong.
+#[tokio::test]
+async fn a_wrong_largest_time_is_set_right() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    let mut sent = chunk_at(&[100, 300, 200], b"v", Compression::NONE);
+    sent[35..43].copy_from_slice(&9_999i64.to_be_bytes());
+    seal(&mut sent);
+    assert_eq!(client.produce("t", 0, sent).await.error_code, 0);
+    assert_eq!(client.offset("t", 150).await, (1, 300));
+    assert_eq!(client.offset("t", 301).await, (-1, -1));
+    let got = client.fetch("t", 0, 0, 0).await.records.unwrap();
+    assert_eq!(tidemill_wire::chunk::verify(&got).unwrap().max_timestamp_ms, 300);
+}
+
+#[tokio::test]
+async fn a_sequence_without_a_producer_is_no_chunk() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    let mut builder = ChunkBuilder::new(Compression::NONE);
+    builder.set_origin(Origin {
+        producer_id: -1,
+        producer_epoch: 0,
+        base_sequence: 5,
+        is_transactional: false,
+    });
+    builder.append(1, None, Some(b"v"), [].into_iter()).unwrap();
+    let answer = client.produce("t", 0, builder.finish().unwrap()).await;
+    assert_eq!(answer.error_code, code(ErrorCode::InvalidRecord));
+}
