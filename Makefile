@@ -1,11 +1,13 @@
-# make run    build, fetch the demo's data, run the demo
-# make test   everything CI runs, in its order
-# make bench  ours and its peers in turn; writes a table and a plot
+# make run           build, fetch the demo's data, run the demo
+# make test          everything CI runs, in its order
+# make clients       unmodified Kafka clients against our broker
+# make bench         ours and its peers in turn; writes a table and a plot
+# make bench-broker  our broker and Apache Kafka in turn, the same way
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run data test bench fmt lint unit docs oracle
+.PHONY: help run data test bench bench-broker fmt lint unit docs oracle clients
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # step NAME,COMMAND: runs it and says how long it took.
@@ -47,5 +49,12 @@ docs:
 oracle:
 	$(call step,oracle,tests/oracle/run.sh)
 
+# Real Kafka clients against a debug build.
+clients:
+	$(call step,clients,tests/clients/run.sh)
+
 bench:
 	bench/run.py
+
+bench-broker:
+	bench/broker/run.py
