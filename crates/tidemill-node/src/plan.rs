@@ -30,7 +30,7 @@ use tidemill_connectors::{FileSource, StreamSource, StreamSourceSpec};
 use tidemill_env::World;
 use tidemill_flow::{JobGraph, Link, NodeId, NodeKind, Partition, SourceFactory};
 use tidemill_log::Log;
-use tidemill_types::job::{JobSpec, SourceSpec};
+use tidemill_types::job::{Delivery, JobSpec, SourceSpec};
 
 /// What a plan needs to know besides the job.
 #[derive(Clone, Default)]
@@ -43,6 +43,8 @@ pub struct PlanOptions {
     pub preview_rows: usize,
     /// Worker threads, in place of the job's `parallelism`.
     pub threads: Option<usize>,
+    /// The job goes on where an earlier run in the same folder stopped.
+    pub resume: bool,
     /// The node's log, for streams.
     pub log: Option<Arc<Log>>,
 }
@@ -54,6 +56,7 @@ impl std::fmt::Debug for PlanOptions {
             .field("data", &self.data)
             .field("preview_rows", &self.preview_rows)
             .field("threads", &self.threads)
+            .field("resume", &self.resume)
             .field("log", &self.log.is_some())
             .finish()
     }
@@ -194,6 +197,12 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// The folder for what sources and sinks note, if the job can resume.
+    fn notes(&self) -> Option<&PathBuf> {
+        // Without a ledger nothing is looked for when the job starts again.
+        self.options.data.as_ref().filter(|_| self.spec.delivery == Delivery::ExactlyOnce)
+    }
+
     /// A stream of the node's log; none if the source names none, which was said before.
     fn stream_source(
         &self,
@@ -213,8 +222,10 @@ impl<'a> Planner<'a> {
             until: source.until.unwrap_or_default(),
             meta: source.meta.clone().unwrap_or_default(),
             time: source.time.clone(),
+            note: self.notes().map(|folder| folder.join(format!("source-{name}.json"))),
+            resume: self.options.resume,
         };
-        match StreamSource::new(log, stream, spec) {
+        match StreamSource::new(self.world, log, stream, spec) {
             Ok(source) => Ok(Some(source)),
             Err(error) => Err(operators::stream_problem(name, &error)),
         }

@@ -1,15 +1,17 @@
-//! Where a stream sink begins to look for its own chunks when its job resumes.
+//! Small files of a job's folder: where a source began, and where a sink begins to look for its own
+//! chunks when its job resumes.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     io,
+    marker::PhantomData,
     path::{Path, PathBuf},
 };
 use tidemill_env::World;
 
-/// Offsets by streamlet, below which all chunks of the run are of cycles that were held.
+/// Of a sink: offsets by streamlet, below which all chunks of the run are of cycles that were held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Note {
+pub(super) struct Written {
     /// Which run of the job wrote the chunks.
     pub(super) run: u64,
     /// The last cycle that was whole.
@@ -17,19 +19,28 @@ pub(super) struct Note {
     pub(super) offsets: Vec<i64>,
 }
 
-/// The file of the note.
-pub(super) struct Notes {
-    world: World,
-    path: PathBuf,
+/// Of a source: where each streamlet began and, if it does, ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Began {
+    /// The stream's id: another stream may have its name later.
+    pub(super) stream: String,
+    pub(super) bounds: Vec<(i64, Option<i64>)>,
 }
 
-impl Notes {
+/// The file of a note.
+pub(super) struct Notes<T> {
+    world: World,
+    path: PathBuf,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Serialize + DeserializeOwned> Notes<T> {
     pub(super) fn new(world: &World, path: &Path) -> Self {
-        Self { world: world.clone(), path: path.to_owned() }
+        Self { world: world.clone(), path: path.to_owned(), of: PhantomData }
     }
 
     /// The note; none if there is no file.
-    pub(super) fn read(&self) -> io::Result<Option<Note>> {
+    pub(super) fn read(&self) -> io::Result<Option<T>> {
         let bytes = match self.world.disk.read(&self.path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -37,7 +48,7 @@ impl Notes {
         };
         let note = serde_json::from_slice(&bytes).map_err(|error| {
             io::Error::other(format!(
-                "{} is damaged: {error}; without it the job cannot know what it wrote",
+                "{} is damaged: {error}; without it the job cannot go on where it was",
                 self.path.display()
             ))
         })?;
@@ -45,7 +56,7 @@ impl Notes {
     }
 
     /// Replaces the note in one step that outlives a power cut.
-    pub(super) fn write(&self, note: &Note) -> io::Result<()> {
+    pub(super) fn write(&self, note: &T) -> io::Result<()> {
         let disk = &*self.world.disk;
         let folder = self.path.parent().unwrap_or(Path::new(""));
         disk.create_dir_all(folder)?;

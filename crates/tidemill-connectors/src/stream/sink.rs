@@ -13,7 +13,7 @@
 //!
 //! Invariant: where a chunk ends depends on the rows alone, not on the clock.
 
-use super::note::{Note, Notes};
+use super::note::{Notes, Written};
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use crate::sink::{cell::Cell, encode::RowEncoder};
 use arrow_array::RecordBatch;
@@ -115,7 +115,7 @@ pub struct StreamSink {
     stream: Option<Arc<Stream>>,
     encoder: RowEncoder,
     key: Vec<usize>,
-    notes: Option<Notes>,
+    notes: Option<Notes<Written>>,
     run: u64,
     held: Cycle,
     /// By streamlet: the last part that is there of a cycle after the one held.
@@ -203,14 +203,14 @@ impl StreamSink {
     fn note(&mut self) -> Result<(), SinkError> {
         let Some(notes) = &self.notes else { return Ok(()) };
         let offsets = self.streamlets().iter().map(|it| it.end_offset()).collect();
-        let note = Note { run: self.run, held: self.held.0, offsets };
+        let note = Written { run: self.run, held: self.held.0, offsets };
         notes.write(&note).map_err(|error| self.failed(error))?;
         self.chunks_since_note = 0;
         Ok(())
     }
 
     /// What an earlier life of the job left: looks at all chunks since the note.
-    fn look(&mut self, note: &Note) -> Result<(), SinkError> {
+    fn look(&mut self, note: &Written) -> Result<(), SinkError> {
         self.held = Cycle(note.held);
         let mut last = vec![None; self.there.len()];
         for streamlet in self.streamlets() {
@@ -417,7 +417,10 @@ impl Sink for StreamSink {
         }
         waits.all().map_err(|error| self.failed(error))?;
         self.held = cycle;
-        self.there.fill(None);
+        // One commit of the earlier run may have been of more cycles than this one.
+        for there in &mut self.there {
+            *there = there.filter(|(last, _)| *last > cycle);
+        }
         if self.chunks_since_note >= CHUNKS_TO_NOTE {
             self.note()?;
         }

@@ -4,6 +4,7 @@
 //! stream's users (markers of transactions) is passed over.
 
 use super::meta::{self, Meta, MetaColumns};
+use super::note::{Began, Notes};
 use crate::columns::{Shape, largest_time};
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use crate::found::{Found, SAMPLE_BYTES_MAX, SAMPLE_RECORDS, Sample, decoder};
@@ -13,7 +14,11 @@ use crate::line_source::{BadRecords, Decode, add_late, letter};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema, SchemaRef};
 use bytes::Bytes;
-use std::sync::Arc;
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+use tidemill_env::World;
 use tidemill_flow::{
     DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceError, SourceFactory,
     SourceWaker, TIME_COLUMN,
@@ -51,6 +56,10 @@ pub struct StreamSourceSpec {
     pub meta: MetaSpec,
     /// Event time: a column of the value, or the timestamp's.
     pub time: Option<TimeSpec>,
+    /// A file of the job's folder that keeps where reading began, for a job that can resume.
+    pub note: Option<PathBuf>,
+    /// The job goes on where an earlier run stopped: what the note says counts.
+    pub resume: bool,
 }
 
 /// A stream of a log as a source.
@@ -63,6 +72,8 @@ pub struct StreamSource {
     /// By streamlet: where it begins and, if it does, ends.
     bounds: Vec<(i64, Option<i64>)>,
     time_is_timestamp: bool,
+    /// Written before the first slice is read.
+    note: Mutex<Option<Notes<Began>>>,
 }
 
 fn refused(name: &str, message: impl std::fmt::Display) -> ConnectorError {
@@ -78,6 +89,7 @@ impl StreamSource {
     /// read, or it has not the columns that the job names.
     #[expect(clippy::new_ret_no_self, reason = "the engine takes any source factory")]
     pub fn new(
+        world: &World,
         log: &Log,
         name: &str,
         spec: StreamSourceSpec,
@@ -102,11 +114,39 @@ impl StreamSource {
         }
         let time_is_timestamp = spec.time.is_some() && value_time.is_none();
         let schema = whole_schema(name, &found.shape, &spec, time_is_timestamp)?;
-        let streamlets = stream.streamlets();
-        let bounds = streamlets.iter().map(|it| bounds(it, &spec));
-        let bounds = bounds.collect::<Result<_, _>>().map_err(|it| refused(name, it))?;
-        let shape = found.shape;
-        Ok(Arc::new(Self { stream, spec, shape, schema, bounds, time_is_timestamp }))
+        let note = spec.note.as_ref().map(|path| Notes::<Began>::new(world, path));
+        let began = match &note {
+            Some(note) if spec.resume => note.read().map_err(|it| refused(name, it))?,
+            _ => None,
+        };
+        let bounds = match began {
+            Some(began) if began.stream != stream.id().to_string() => {
+                let message = "it is not the stream that the job began with, but a later one of \
+                               that name; start the job anew";
+                return Err(refused(name, message));
+            }
+            Some(began) => began.bounds,
+            None => {
+                let streamlets = stream.streamlets();
+                let bounds = streamlets.iter().map(|it| bounds(it, &spec));
+                bounds.collect::<Result<_, _>>().map_err(|it| refused(name, it))?
+            }
+        };
+        let (shape, note) = (found.shape, Mutex::new(note));
+        Ok(Arc::new(Self { stream, spec, shape, schema, bounds, time_is_timestamp, note }))
+    }
+
+    /// Keeps where reading begins, once.
+    fn write_note(&self) -> Result<(), SourceError> {
+        let mut note = self.note.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(notes) = &*note {
+            let (stream, bounds) = (self.stream.id().to_string(), self.bounds.clone());
+            notes.write(&Began { stream, bounds }).map_err(|error| {
+                SourceError::new(format!("stream `{}`: {error}", self.stream.name()))
+            })?;
+        }
+        *note = None;
+        Ok(())
     }
 }
 
@@ -209,6 +249,7 @@ impl SourceFactory for StreamSource {
     }
 
     fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+        self.write_note()?;
         let streamlet = self.stream.streamlet(slice).ok_or_else(|| {
             SourceError::new(format!("stream `{}` has no streamlet {slice}", self.stream.name()))
         })?;

@@ -7,7 +7,7 @@ use arrow_schema::SchemaRef;
 use std::{path::Path, sync::Arc};
 use tidemill_connectors::{BlackholeSink, FileSink, StdoutSink, StreamSink};
 use tidemill_flow::{NodeKind, Partition, Sink, letter};
-use tidemill_types::job::{DEAD_LETTER, Delivery, Format, SinkSpec};
+use tidemill_types::job::{DEAD_LETTER, Format, SinkSpec};
 
 /// The file of dead letters in the data folder, when no sink takes them.
 const DEAD_LETTER_FILE: &str = "dead-letter.ndjson";
@@ -65,10 +65,7 @@ impl Planner<'_> {
         if let Some(stream) = &spec.stream {
             let place = ["sinks", name, "stream"];
             let Some(log) = &self.options.log else { return Err(super::no_log(place)) };
-            // What a job without a ledger wrote is not looked for when it starts again.
-            let exactly = self.spec.delivery == Delivery::ExactlyOnce;
-            let data = self.options.data.as_ref().filter(|_| exactly);
-            let notes = data.map(|data| data.join(format!("sink-{name}.json")));
+            let notes = self.notes().map(|folder| folder.join(format!("sink-{name}.json")));
             let schema = Arc::clone(schema);
             let sink = StreamSink::new(self.world, log, stream, schema, notes.as_deref())
                 .map_err(|error| operators::sink_problem(name, "stream", &error))?;

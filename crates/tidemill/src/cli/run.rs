@@ -153,6 +153,7 @@ fn options(arguments: &RunArguments) -> PlanOptions {
             arguments.preview.min(PREVIEW_ROWS_MAX)
         },
         threads: arguments.threads.map(usize::from),
+        resume: arguments.resume,
         log: None,
     }
 }

@@ -37,6 +37,8 @@ fn spec(format: Format) -> StreamSourceSpec {
         until: UntilSpec::Latest,
         meta: MetaSpec::default(),
         time: None,
+        note: None,
+        resume: false,
     }
 }
 
@@ -73,7 +75,7 @@ fn values_are_rows_and_what_is_none_is_a_letter() {
     let lz4 = Compression { codec: Codec::Lz4, level: None };
     put(&streamlet, lz4, &[r#"{"n":3}"#, "-", r#"{"n":4}"#]);
     for records in [1, 2, 3, 100] {
-        let source = StreamSource::new(&log, "s", spec(Format::Json)).unwrap();
+        let source = StreamSource::new(&sim.world, &log, "s", spec(Format::Json)).unwrap();
         assert_eq!(source.total(), Some(7));
         let (batches, letters) = read_all(&mut *source.open(0).unwrap(), records);
         assert_eq!(numbers(&batches), [1, 2, 3, 4], "{records} at a time");
@@ -93,7 +95,7 @@ fn a_replay_cuts_where_the_ledger_says() {
     let values: Vec<&str> = values.iter().map(String::as_str).collect();
     put(&streamlet, Compression::NONE, &values);
     put(&streamlet, Compression::NONE, &values);
-    let source = StreamSource::new(&log, "s", spec(Format::Json)).unwrap();
+    let source = StreamSource::new(&sim.world, &log, "s", spec(Format::Json)).unwrap();
     let mut slice = source.open(0).unwrap();
     let mut letters = Vec::new();
     for (until, rows) in [(3, 3), (13, 10), (14, 1)] {
@@ -124,8 +126,12 @@ fn what_stands_beside_a_value_can_be_columns_and_event_time() {
         offset: name("offset"),
     };
     let time = Some(TimeSpec { field: "at".to_owned(), lateness: Span(1_000) });
-    let source =
-        StreamSource::new(&log, "s", StreamSourceSpec { meta, time, ..spec(Format::Text) });
+    let source = StreamSource::new(
+        &sim.world,
+        &log,
+        "s",
+        StreamSourceSpec { meta, time, ..spec(Format::Text) },
+    );
     let source = source.unwrap();
     let mut slice = source.open(1).unwrap();
     let (batches, letters) = read_all(&mut *slice, 10);
@@ -153,7 +159,7 @@ fn a_source_that_waits_is_woken_by_a_record() {
         start: StartSpec::Latest,
         ..spec(Format::Text)
     };
-    let source = StreamSource::new(&log, "s", never).unwrap();
+    let source = StreamSource::new(&sim.world, &log, "s", never).unwrap();
     assert!(source.live());
     let mut slice = source.open(0).unwrap();
     let woken = Arc::new(AtomicUsize::new(0));
@@ -179,7 +185,7 @@ fn a_stream_without_columns_is_refused_with_what_to_do() {
     let log = log(&sim);
     log.create("s", StreamSpec::default()).unwrap();
     let refused = |name: &str, spec: StreamSourceSpec| {
-        StreamSource::new(&log, name, spec).err().expect("it is impossible").message
+        StreamSource::new(&sim.world, &log, name, spec).err().expect("it is impossible").message
     };
     assert!(refused("t", spec(Format::Json)).contains("there is no stream `t`"));
     assert!(refused("s", spec(Format::Json)).contains("under `schema`"));
@@ -187,6 +193,34 @@ fn a_stream_without_columns_is_refused_with_what_to_do() {
     assert!(refused("s", spec(Format::Parquet)).contains("its format must be one"));
     let schema = Named::from([("n".to_owned(), "bigint".to_owned())]);
     assert!(
-        StreamSource::new(&log, "s", StreamSourceSpec { schema, ..spec(Format::Json) }).is_ok()
+        StreamSource::new(&sim.world, &log, "s", StreamSourceSpec { schema, ..spec(Format::Json) })
+            .is_ok()
     );
+}
+
+#[test]
+fn a_job_that_resumes_reads_from_where_it_began() {
+    let sim = World::simulated(1);
+    let log = log(&sim);
+    let streamlet = log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
+    put(&streamlet, Compression::NONE, &["old"]);
+    let latest = |resume| StreamSourceSpec {
+        until: UntilSpec::Never,
+        start: StartSpec::Latest,
+        note: Some(PathBuf::from("/job/source.json")),
+        resume,
+        ..spec(Format::Text)
+    };
+    let open = |resume| {
+        let source = StreamSource::new(&sim.world, &log, "s", latest(resume));
+        source.map(|source| source.open(0).unwrap().position())
+    };
+    assert_eq!(open(true).unwrap(), Position(1), "there is no note yet");
+    put(&streamlet, Compression::NONE, &["new", "newer"]);
+    assert_eq!(open(true).unwrap(), Position(1));
+    assert_eq!(open(false).unwrap(), Position(3), "a new run begins anew");
+    log.delete("s").unwrap();
+    log.create("s", StreamSpec::default()).unwrap();
+    let message = open(true).err().expect("it is another stream").message;
+    assert!(message.contains("a later one of that name"), "{message}");
 }
