@@ -15,7 +15,8 @@
 
 use crate::{
     backoff::rest_us,
-    connection::{Asking, Buffers, Connection},
+    buffers::Buffers,
+    connection::{Asking, Connection},
     error::CallError,
     options::{ClientOptions, micros},
 };
@@ -30,7 +31,7 @@ use tidemill_wire::kafka::{ApiKey, message::MetadataRequestData};
 mod metadata;
 mod slot;
 
-pub(crate) use metadata::{Metadata, StreamMeta, StreamletMeta, request};
+pub(crate) use metadata::{Metadata, StreamMeta, request};
 use slot::Slot;
 
 #[cfg(test)]

@@ -16,6 +16,7 @@
 //! request.
 
 use crate::{
+    buffers::Buffers,
     error::CallError,
     options::{ClientOptions, micros},
 };
@@ -33,8 +34,7 @@ mod shared;
 mod versions;
 mod writing;
 
-pub(crate) use reading::Buffers;
-pub(crate) use shared::{Asking, Changed, Outgoing, Then};
+pub(crate) use shared::{Asking, Changed, Pieces, Then};
 use shared::{Phase, Shared};
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ impl Connection {
         &self,
         api: ApiKey,
         asking: &Asking,
-        write: impl FnOnce(i16, i32, &KafkaString) -> Result<Outgoing, MessageError>,
+        write: impl FnOnce(i16, i32, &KafkaString) -> Result<Pieces, MessageError>,
         then: Then,
     ) {
         self.shared().send(api, asking, write, then);

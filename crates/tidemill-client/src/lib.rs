@@ -26,18 +26,21 @@
 //!   through [`tidemill_env::World`].
 //!
 //! Read the modules in this order: `error`, `options`, `backoff`, `connection`, `cluster`,
-//! [`admin`].
+//! [`admin`], [`producer`].
 
 pub mod admin;
 mod backoff;
+mod buffers;
 mod cluster;
 mod connection;
 mod error;
 mod options;
+pub mod producer;
 
-pub use admin::Admin;
+pub use admin::{Admin, AdminError};
 pub use error::{CallError, Refusal};
 pub use options::{ClientOptions, Security};
+pub use producer::Producer;
 #[cfg(test)]
 mod testing;
 

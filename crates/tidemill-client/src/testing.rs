@@ -1,5 +1,7 @@
 //! Nodes that do what a test says: on a real socket, one thread a connection.
 
+pub(crate) mod log;
+
 use bytes::{Bytes, BytesMut};
 use std::sync::{
     Arc, Mutex,

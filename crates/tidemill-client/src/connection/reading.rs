@@ -8,7 +8,7 @@ use crate::error::CallError;
 use bytes::Bytes;
 use std::{
     io::{self, BufReader, Read},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 use tidemill_wire::kafka::read_response_head;
 
@@ -16,35 +16,6 @@ use tidemill_wire::kafka::read_response_head;
 const BUFFER_BYTES: usize = 64 << 10;
 /// The memory that is taken for an answer before the first of it has come.
 const FIRST_BYTES: usize = 256 << 10;
-/// Buffers that are kept to be used again.
-const BUFFERS_MAX: usize = 8;
-
-/// Memory of large answers, to be used again: it has been paged in, and has grown to their size.
-#[derive(Default)]
-pub(crate) struct Buffers(Mutex<Vec<Vec<u8>>>);
-
-impl Buffers {
-    pub(super) fn take(&self) -> Option<Vec<u8>> {
-        self.0.lock().expect("no panic while held").pop()
-    }
-
-    /// Gives memory back, if nobody else has a part of it.
-    pub(crate) fn give_back(&self, content: Bytes) {
-        // What is left of the content would be copied to the front.
-        let mut content = content;
-        content.truncate(1);
-        if !content.is_unique() {
-            return;
-        }
-        let mut memory: Vec<u8> = content.into();
-        memory.clear();
-        let mut kept = self.0.lock().expect("no panic while held");
-        if memory.capacity() >= FIRST_BYTES && kept.len() < BUFFERS_MAX {
-            kept.push(memory);
-        }
-    }
-}
-
 /// The body of the reader thread.
 pub(super) fn run(shared: &Arc<Shared>, reader: Box<dyn Read + Send>) {
     // Also when what is done with an answer panics, nobody waits for ever.

@@ -1,8 +1,7 @@
 //! What the threads of a connection share: its phase, what is to be written, what is to be answered.
 
-use super::reading::Buffers;
 use super::versions::Versions;
-use crate::{error::CallError, options::ClientOptions};
+use crate::{buffers::Buffers, error::CallError, options::ClientOptions};
 use bytes::Bytes;
 use std::{
     collections::VecDeque,
@@ -26,7 +25,14 @@ pub(crate) type Then = Box<dyn FnOnce(Result<Bytes, CallError>) + Send>;
 pub(crate) type Changed = Arc<dyn Fn() + Send + Sync>;
 
 /// A request as a whole frame, in pieces that need not be copied together.
-pub(crate) type Outgoing = Vec<Bytes>;
+pub(crate) type Pieces = Vec<Bytes>;
+
+/// A request that waits to be written.
+pub(super) struct Outgoing {
+    pub(super) pieces: Pieces,
+    /// What is done once it is written, if it has no answer.
+    written: Option<Then>,
+}
 
 /// What is said about a request beside the request.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +43,8 @@ pub(crate) struct Asking {
     pub(crate) deadline_us: u64,
     /// Bytes that the answer may have beyond [`ClientOptions::answer_bytes_max`].
     pub(crate) more_bytes: usize,
-    /// Whether there will be an answer. Without one, `then` is called once the request stands in
-    /// the queue.
+    /// Whether there will be an answer. Without one, `then` is called with nothing once the request
+    /// is written.
     pub(crate) answer: bool,
 }
 
@@ -132,7 +138,7 @@ impl Shared {
         &self,
         api: ApiKey,
         asking: &Asking,
-        write: impl FnOnce(i16, i32, &KafkaString) -> Result<Outgoing, MessageError>,
+        write: impl FnOnce(i16, i32, &KafkaString) -> Result<Pieces, MessageError>,
         then: Then,
     ) {
         let mut state = self.lock();
@@ -156,7 +162,7 @@ impl Shared {
             && !state.writing
             && matches!(state.phase, Phase::Ready(_))
             && state.pending_bytes.saturating_add(bytes) <= DIRECT_BYTES_MAX;
-        let mut unanswered = Some(then);
+        let mut then = Some(then);
         if asking.answer {
             state.pending_bytes += bytes;
             state.pending.push_back(Pending {
@@ -167,32 +173,31 @@ impl Shared {
                 sent_us: self.world.clock.monotonic_micros(),
                 deadline_us: asking.deadline_us,
                 answer_bytes_max: self.options.answer_bytes_max.saturating_add(asking.more_bytes),
-                then: unanswered.take().expect("nobody has taken it"),
+                then: then.take().expect("nobody has taken it"),
             });
         }
+        let outgoing = Outgoing { pieces, written: then };
         if direct {
             state.writing = true;
             drop(state);
-            self.write(&[pieces]);
+            self.write(&mut vec![outgoing]);
         } else {
-            state.queue.push_back(pieces);
+            state.queue.push_back(outgoing);
             drop(state);
             self.bell.notify_one();
         }
-        if let Some(then) = unanswered {
-            then(Ok(Bytes::new()));
-        }
     }
 
-    /// Writes frames; the caller has set [`State::writing`].
-    pub(super) fn write(&self, frames: &[Outgoing]) {
+    /// Writes requests, and takes them out; the caller has set [`State::writing`].
+    pub(super) fn write(&self, requests: &mut Vec<Outgoing>) {
         let mut writer = self.writer.lock().expect("no panic while held");
         let outcome = match writer.as_mut() {
-            Some(writer) => super::writing::write_all(writer.as_mut(), frames),
+            Some(writer) => super::writing::write_all(writer.as_mut(), requests),
             None => Ok(()),
         };
         drop(writer);
-        match outcome {
+        let outcome = outcome.map_err(|error| self.lost(error));
+        match &outcome {
             Ok(()) => {
                 let mut state = self.lock();
                 state.writing = false;
@@ -202,7 +207,10 @@ impl Shared {
                     self.bell.notify_one();
                 }
             }
-            Err(error) => self.end(self.lost(&error)),
+            Err(error) => self.end(error.clone()),
+        }
+        for then in requests.drain(..).filter_map(|it| it.written) {
+            then(outcome.clone().map(|()| Bytes::new()));
         }
     }
 
@@ -273,15 +281,16 @@ impl Shared {
         tracing::debug!(address = %self.address, %error, "a connection has ended");
         state.phase = Phase::Ended(error.clone());
         let pending = std::mem::take(&mut state.pending);
-        state.queue.clear();
+        let queue = std::mem::take(&mut state.queue);
         let closer = state.closer.take();
         drop(state);
         self.bell.notify_all();
         if let Some(close) = closer {
             close();
         }
-        for it in pending {
-            (it.then)(Err(error.clone()));
+        let written = queue.into_iter().filter_map(|it| it.written);
+        for then in pending.into_iter().map(|it| it.then).chain(written) {
+            then(Err(error.clone()));
         }
         (self.changed)();
     }

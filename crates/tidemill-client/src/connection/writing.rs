@@ -13,17 +13,17 @@ const PIECES_MAX: usize = 64;
 pub(super) fn run(shared: &Arc<Shared>) {
     let mut taken: Vec<Outgoing> = Vec::new();
     while shared.take_queue(&mut taken) {
-        shared.write(&taken);
-        taken.clear();
+        shared.write(&mut taken);
     }
 }
 
-/// Writes all frames.
+/// Writes all requests.
 ///
 /// # Errors
 /// The socket's.
-pub(super) fn write_all(out: &mut dyn Write, frames: &[Outgoing]) -> io::Result<()> {
-    let mut pieces = frames.iter().flatten().filter(|it| !it.is_empty()).peekable();
+pub(super) fn write_all(out: &mut dyn Write, requests: &[Outgoing]) -> io::Result<()> {
+    let pieces = requests.iter().flat_map(|it| &it.pieces);
+    let mut pieces = pieces.filter(|it| !it.is_empty()).peekable();
     while pieces.peek().is_some() {
         let mut slices = [IoSlice::new(&[]); PIECES_MAX];
         let mut count = 0;

@@ -1,0 +1,73 @@
+//! The producer's buffer as a number: bytes that may be taken, given back and waited for.
+
+use std::{
+    sync::{Condvar, Mutex},
+    time::Duration,
+};
+
+/// See the module.
+pub(super) struct Budget {
+    max: usize,
+    state: Mutex<State>,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    used: usize,
+    /// Grows with each time that bytes are given back.
+    freed: u64,
+    waiting: usize,
+}
+
+impl Budget {
+    pub(super) fn new(max: usize) -> Self {
+        Self { max, state: Mutex::default(), freed: Condvar::new() }
+    }
+
+    /// Takes bytes if there are as many; what is longer than the whole buffer may have all of it.
+    pub(super) fn try_take(&self, bytes: usize) -> bool {
+        let mut state = self.state.lock().expect("no panic while held");
+        if state.used > 0 && state.used.saturating_add(bytes) > self.max {
+            return false;
+        }
+        state.used += bytes;
+        true
+    }
+
+    pub(super) fn give(&self, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let mut state = self.state.lock().expect("no panic while held");
+        state.used = state.used.saturating_sub(bytes);
+        state.freed += 1;
+        if state.waiting > 0 {
+            self.freed.notify_all();
+        }
+    }
+
+    /// Bytes that are taken, and how often some were given back.
+    pub(super) fn used(&self) -> (usize, u64) {
+        let state = self.state.lock().expect("no panic while held");
+        (state.used, state.freed)
+    }
+
+    /// Waits until bytes are given back after `freed` times, or time is up.
+    pub(super) fn wait(&self, freed: u64, patience: Duration) {
+        let mut state = self.state.lock().expect("no panic while held");
+        if state.freed != freed {
+            return;
+        }
+        state.waiting += 1;
+        state = self.freed.wait_timeout(state, patience).expect("no panic while held").0;
+        state.waiting -= 1;
+    }
+
+    /// Wakes all who wait.
+    pub(super) fn wake(&self) {
+        let mut state = self.state.lock().expect("no panic while held");
+        state.freed += 1;
+        self.freed.notify_all();
+    }
+}

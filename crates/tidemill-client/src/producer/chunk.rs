@@ -1,0 +1,112 @@
+//! A chunk on its way: from the first record in it to the answer about it.
+
+use super::{Delivered, ProduceError};
+use bytes::Bytes;
+use tidemill_wire::chunk::{ChunkHead, seal};
+
+/// What is done when it is known what became of a record.
+pub(super) type Done = Box<dyn FnOnce(Result<Delivered, ProduceError>) + Send>;
+
+/// Under which name chunks are sent: an idempotent producer's id and epoch (KIP-98).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) producer_id: i64,
+    pub(super) epoch: i16,
+}
+
+/// A chunk's name and place in the row of its streamlet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    pub(super) identity: Identity,
+    pub(super) base_sequence: i32,
+}
+
+/// A chunk that takes no more records.
+pub(super) struct Chunk {
+    /// Counts the chunks of a streamlet, in the order in which they are to be there.
+    pub(super) serial: u64,
+    pub(super) records: u32,
+    /// Bytes of the buffer that it holds.
+    pub(super) reserved: usize,
+    /// When its first record was sent.
+    pub(super) born_us: u64,
+    pub(super) stamp: Option<Stamp>,
+    /// How often it was sent under this stamp.
+    pub(super) attempts: u32,
+    /// For the records that somebody waits for, by their place in the chunk.
+    pub(super) dones: Vec<(u32, Done)>,
+    content: Content,
+}
+
+enum Content {
+    /// Nobody else has it.
+    Own(Vec<u8>),
+    /// It was sent, and may still be under way.
+    Sent(Bytes),
+}
+
+impl Chunk {
+    pub(super) fn new(content: Vec<u8>, records: u32, serial: u64, born_us: u64) -> Self {
+        Self {
+            serial,
+            records,
+            reserved: 0,
+            born_us,
+            stamp: None,
+            attempts: 0,
+            dones: Vec::new(),
+            content: Content::Own(content),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match &self.content {
+            Content::Own(content) => content.len(),
+            Content::Sent(content) => content.len(),
+        }
+    }
+
+    /// Writes name and sequence number into the head.
+    pub(super) fn stamp(&mut self, stamp: Stamp) {
+        self.stamp = Some(stamp);
+        let mut content = match std::mem::replace(&mut self.content, Content::Own(Vec::new())) {
+            Content::Own(content) => content,
+            Content::Sent(content) => content.to_vec(),
+        };
+        if let Ok(head) = ChunkHead::read(&content) {
+            let head = ChunkHead {
+                producer_id: stamp.identity.producer_id,
+                producer_epoch: stamp.identity.epoch,
+                base_sequence: stamp.base_sequence,
+                ..head
+            };
+            seal(&mut content, &head);
+        }
+        self.content = Content::Own(content);
+    }
+
+    /// Its bytes, to be sent.
+    pub(super) fn bytes(&mut self) -> Bytes {
+        if let Content::Own(content) = &mut self.content {
+            self.content = Content::Sent(Bytes::from(std::mem::take(content)));
+        }
+        match &self.content {
+            Content::Sent(content) => content.clone(),
+            Content::Own(_) => Bytes::new(),
+        }
+    }
+
+    /// Its memory, for others.
+    pub(super) fn into_bytes(self) -> Bytes {
+        match self.content {
+            Content::Own(content) => content.into(),
+            Content::Sent(content) => content,
+        }
+    }
+}
+
+/// What has come of a chunk for good.
+pub(super) struct Finished {
+    pub(super) chunk: Chunk,
+    pub(super) outcome: Result<Delivered, ProduceError>,
+}

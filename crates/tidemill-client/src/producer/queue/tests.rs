@@ -1,0 +1,249 @@
+//! Order, sequence numbers and time, with no socket in sight.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use tidemill_wire::chunk::ChunkHead;
+
+const ONE: Identity = Identity { producer_id: 1, epoch: 0 };
+const TWO: Identity = Identity { producer_id: 2, epoch: 0 };
+
+fn rules() -> Rules {
+    Rules {
+        idempotent: true,
+        compression: Compression::NONE,
+        linger_us: 5_000,
+        batch_bytes: 200,
+        in_flight: 5,
+        delivery_timeout_us: 1_000_000,
+    }
+}
+
+fn record(value: &[u8]) -> NewRecord<'_> {
+    NewRecord { value: Some(value), ..NewRecord::default() }
+}
+
+fn append(queue: &mut Queue, value: &[u8], now_us: u64) -> Appended {
+    queue.append(&record(value), 1, &mut None, || now_us, |_| true).unwrap()
+}
+
+fn head(bytes: &[u8]) -> ChunkHead {
+    ChunkHead::check(bytes).unwrap()
+}
+
+fn nobody() -> Delivered {
+    Delivered { streamlet: 0, offset: None, append_time_ms: None }
+}
+
+fn answer(queue: &mut Queue, serial: u64, verdict: Verdict) -> Option<Finished> {
+    queue.answered(serial, verdict, nobody(), ProduceError::Closed, |_| 0)
+}
+
+const AGAIN: Verdict = Verdict::Again { refresh: false };
+
+#[test]
+fn a_chunk_lingers_unless_it_is_full() {
+    let mut queue = Queue::new(rules());
+    assert_eq!(queue.readiness(0), Readiness::Idle);
+    assert_eq!(append(&mut queue, b"a", 100), Appended::Yes { first: true });
+    assert_eq!(append(&mut queue, b"b", 200), Appended::Yes { first: false });
+    assert_eq!(queue.readiness(100), Readiness::At(5_100));
+    assert_eq!(queue.readiness(5_100), Readiness::Ready);
+    while !queue.has_closed() {
+        append(&mut queue, &[0; 20], 300);
+    }
+    assert_eq!(queue.readiness(300), Readiness::Ready, "a closed chunk waits for nobody");
+    let (serial, bytes) = queue.next(300, Some(ONE), usize::MAX).unwrap();
+    assert_eq!(serial, 0);
+    assert!(bytes.len() <= 200);
+    assert_eq!((head(&bytes).producer_id, head(&bytes).base_sequence), (1, 0));
+}
+
+#[test]
+fn a_long_record_is_a_chunk_of_its_own() {
+    let mut queue = Queue::new(rules());
+    append(&mut queue, b"a", 0);
+    assert_eq!(append(&mut queue, &[7; 1000], 0), Appended::Yes { first: true });
+    let counts: Vec<i32> = (0..2)
+        .map(|_| head(&queue.next(0, Some(ONE), usize::MAX).unwrap().1).record_count)
+        .collect();
+    assert_eq!(counts, [1, 1]);
+    assert_eq!(queue.next(0, Some(ONE), usize::MAX), Err(NotNow::NotReady));
+}
+
+#[test]
+fn without_room_nothing_is_taken() {
+    let mut queue = Queue::new(rules());
+    let mut done: Option<Done> = Some(Box::new(|_| ()));
+    let outcome = queue.append(&record(b"a"), 1, &mut done, || 0, |_| false);
+    assert_eq!(outcome, Ok(Appended::NoRoom));
+    assert!(done.is_some() && !queue.is_moving() && queue.is_between_chunks());
+}
+
+#[test]
+fn timestamps_too_far_apart_share_no_chunk() {
+    let mut queue = Queue::new(rules());
+    for timestamp_ms in [i64::MIN, i64::MAX] {
+        let appended = queue.append(&record(b"a"), timestamp_ms, &mut None, || 0, |_| true);
+        assert_eq!(appended, Ok(Appended::Yes { first: true }));
+    }
+    assert_eq!(queue.serials(), (0, 2));
+}
+
+fn three_chunks() -> Queue {
+    let mut queue = Queue::new(rules());
+    for value in [b"a", b"b", b"c"] {
+        append(&mut queue, value, 0);
+        queue.close();
+    }
+    queue
+}
+
+#[test]
+fn what_is_sent_again_goes_before_what_comes_after_and_under_its_number() {
+    let mut queue = three_chunks();
+    let first = queue.next(0, Some(ONE), usize::MAX).unwrap();
+    let second = queue.next(0, Some(ONE), usize::MAX).unwrap();
+    assert!(answer(&mut queue, first.0, AGAIN).is_none());
+    assert_eq!(queue.readiness(0), Readiness::Idle, "one is under way yet");
+    let facts = queue.facts(second.0).unwrap();
+    assert_eq!(facts, Facts { stamped: true, first: false });
+    assert!(answer(&mut queue, second.0, AGAIN).is_none());
+    for sequence in 0..3 {
+        let (serial, bytes) = queue.next(0, Some(ONE), usize::MAX).unwrap();
+        assert_eq!(head(&bytes).base_sequence, sequence);
+        if sequence < 2 {
+            assert_eq!(queue.readiness(0), Readiness::Idle, "alone");
+        }
+        assert!(answer(&mut queue, serial, Verdict::Delivered).is_some());
+    }
+}
+
+#[test]
+fn a_new_identity_begins_anew_once_nothing_is_under_way() {
+    let mut queue = three_chunks();
+    let sent: Vec<u64> = (0..3).map(|_| queue.next(0, Some(ONE), usize::MAX).unwrap().0).collect();
+    assert!(answer(&mut queue, sent[0], Verdict::Delivered).is_some());
+    assert!(answer(&mut queue, sent[1], Verdict::NewIdentity).is_none());
+    assert_eq!(queue.next(0, Some(TWO), usize::MAX), Err(NotNow::NotReady));
+    assert!(answer(&mut queue, sent[2], AGAIN).is_none());
+    let needs = Err(NotNow::NeedsIdentity(Some(ONE)));
+    assert_eq!(queue.next(0, Some(ONE), usize::MAX), needs, "not the same again");
+    assert_eq!(queue.next(0, None, usize::MAX), needs);
+    for sequence in 0..2 {
+        let head = head(&queue.next(0, Some(TWO), usize::MAX).unwrap().1);
+        assert_eq!((head.producer_id, head.base_sequence), (2, sequence));
+    }
+}
+
+#[test]
+fn what_waits_too_long_is_given_up_and_leaves_no_gap() {
+    let mut queue = three_chunks();
+    let (serial, _) = queue.next(0, Some(ONE), usize::MAX).unwrap();
+    assert!(answer(&mut queue, serial, AGAIN).is_none());
+    append(&mut queue, b"d", 900_000);
+    let timed_out = |last: &str, _| {
+        assert_eq!(last, ProduceError::Closed.to_string());
+        ProduceError::Closed
+    };
+    assert!(queue.expire(999_999, timed_out).is_empty());
+    let expired = queue.expire(1_000_000, timed_out);
+    let serials: Vec<u64> = expired.iter().map(|it| it.chunk.serial).collect();
+    assert_eq!(serials, [0, 1, 2]);
+    assert_eq!(
+        queue.next(1_000_000, Some(ONE), usize::MAX),
+        Err(NotNow::NeedsIdentity(Some(ONE))),
+        "a number was given out that the log may or may not have"
+    );
+    let head = head(&queue.next(1_000_000, Some(TWO), usize::MAX).unwrap().1);
+    assert_eq!((head.producer_id, head.base_sequence), (2, 0));
+}
+
+#[test]
+fn sequence_numbers_go_round() {
+    assert_eq!(after(5, 3), 8);
+    assert_eq!(after(i32::MAX, 1), 0);
+    assert_eq!(after(i32::MAX - 2, 10), 7);
+}
+
+#[test]
+fn a_chunk_that_is_longer_than_the_room_waits() {
+    let mut queue = three_chunks();
+    assert_eq!(queue.next(0, Some(ONE), 10), Err(NotNow::TooLong));
+    assert!(queue.next(0, Some(ONE), 100).is_ok());
+}
+
+proptest! {
+    /// A log that takes chunks by Kafka's rules, loses answers and refuses now and then: everything
+    /// is there once, in order, whatever happens.
+    #[test]
+    fn every_chunk_is_there_once_and_in_order(steps in proptest::collection::vec(0u8..10, 1..200)) {
+        let mut queue = Queue::new(rules());
+        let mut log: Vec<Vec<u8>> = Vec::new();
+        // By producer: the number that must come next, and the last five numbers.
+        let mut known: BTreeMap<i64, (i32, Vec<i32>)> = BTreeMap::new();
+        let mut current = 1i64;
+        let mut under_way: VecDeque<(u64, Bytes)> = VecDeque::new();
+        let mut appended = 0u32;
+        let mut delivered = 0;
+        let mut go = |step: u8, queue: &mut Queue| {
+            match step {
+                0..3 => {
+                    append(queue, &appended.to_be_bytes(), 0);
+                    queue.close();
+                    appended += 1;
+                }
+                3..6 => {
+                    let identity = Identity { producer_id: current, epoch: 0 };
+                    match queue.next(0, Some(identity), usize::MAX) {
+                        Ok(sent) => under_way.push_back(sent),
+                        Err(NotNow::NeedsIdentity(_)) => current += 1,
+                        Err(_) => {}
+                    }
+                }
+                _ => {
+                    let Some((serial, bytes)) = under_way.pop_front() else { return };
+                    let head = head(&bytes);
+                    let number = head.base_sequence;
+                    // 6: it does not come through. 7: it does, and the answer does not.
+                    let code = {
+                        let state = known.entry(head.producer_id).or_default();
+                        if step == 6 {
+                            None
+                        } else if state.1.contains(&number) {
+                            Some(tidemill_wire::kafka::ErrorCode::DuplicateSequenceNumber)
+                        } else if number != state.0 {
+                            Some(tidemill_wire::kafka::ErrorCode::OutOfOrderSequenceNumber)
+                        } else {
+                            log.push(bytes[bytes.len() - 5..bytes.len() - 1].to_vec());
+                            state.0 += 1;
+                            state.1.push(number);
+                            if state.1.len() > 5 {
+                                state.1.remove(0);
+                            }
+                            (step != 7).then_some(tidemill_wire::kafka::ErrorCode::None)
+                        }
+                    };
+                    let facts = queue.facts(serial).unwrap();
+                    let verdict = code.map_or(AGAIN, |it| super::super::verdict::of_code(it, facts));
+                    if answer(queue, serial, verdict).is_some() {
+                        delivered += 1;
+                    }
+                }
+            }
+        };
+        for step in steps {
+            go(step, &mut queue);
+        }
+        let mut turns = 0;
+        while queue.is_moving() {
+            go(3, &mut queue);
+            go(9, &mut queue);
+            turns += 1;
+            prop_assert!(turns < 10_000, "it comes to an end");
+        }
+        let expected: Vec<Vec<u8>> = (0..appended).map(|it| it.to_be_bytes().to_vec()).collect();
+        prop_assert_eq!(log, expected);
+        prop_assert_eq!(delivered, appended);
+    }
+}

@@ -1,0 +1,77 @@
+//! What follows from a node's answer about a chunk. Facts in, a decision out.
+
+use crate::CallError;
+use tidemill_wire::kafka::ErrorCode;
+
+/// What is done with a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It counts.
+    Delivered,
+    /// It counts, and did before: an earlier attempt had come through.
+    Known,
+    /// It is sent again; `refresh` says whether the leader may be another one.
+    Again {
+        /// Whether to ask for new metadata.
+        refresh: bool,
+    },
+    /// Sequence numbers have a gap that will not close: it is sent again under a new producer id.
+    NewIdentity,
+    /// It will never count.
+    Failed,
+}
+
+/// What is known about a chunk when its answer comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// Whether it has a producer id and a sequence number.
+    pub(super) stamped: bool,
+    /// Whether all chunks of its streamlet before it are answered for good.
+    pub(super) first: bool,
+}
+
+/// The decision on an error code.
+pub(super) fn of_code(code: ErrorCode, facts: Facts) -> Verdict {
+    match code {
+        ErrorCode::None => Verdict::Delivered,
+        ErrorCode::DuplicateSequenceNumber => Verdict::Known,
+        // Behind one that is sent again itself this is how it must be; the first one in the row
+        // meets a log that does not remember what was before.
+        ErrorCode::OutOfOrderSequenceNumber if facts.stamped && !facts.first => {
+            Verdict::Again { refresh: false }
+        }
+        ErrorCode::OutOfOrderSequenceNumber
+        | ErrorCode::UnknownProducerId
+        | ErrorCode::InvalidProducerEpoch
+            if facts.stamped =>
+        {
+            Verdict::NewIdentity
+        }
+        ErrorCode::UnknownTopicOrPartition
+        | ErrorCode::UnknownTopicId
+        | ErrorCode::LeaderNotAvailable
+        | ErrorCode::NotLeaderOrFollower
+        | ErrorCode::FencedLeaderEpoch
+        | ErrorCode::BrokerNotAvailable
+        | ErrorCode::KafkaStorageError => Verdict::Again { refresh: true },
+        code if code.is_retriable() => Verdict::Again { refresh: false },
+        _ => Verdict::Failed,
+    }
+}
+
+/// The decision when there is no answer. The chunk may have been written: sent again under the
+/// same sequence number it will not be written twice.
+pub(super) fn of_error(error: &CallError) -> Verdict {
+    match error {
+        CallError::Unsupported { .. } => Verdict::Failed,
+        CallError::BadRequest(_) => Verdict::Again { refresh: false },
+        CallError::Unreachable { .. }
+        | CallError::Lost { .. }
+        | CallError::TimedOut { .. }
+        | CallError::BadAnswer { .. }
+        | CallError::Closed => Verdict::Again { refresh: true },
+    }
+}
+
+#[cfg(test)]
+mod tests;
