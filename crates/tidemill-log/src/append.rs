@@ -18,7 +18,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, PoisonError},
 };
 use tidemill_env::PlacedFile;
-use tidemill_wire::chunk::{ChunkError, ChunkHead, stamp};
+use tidemill_wire::chunk::{CHUNK_HEAD_BYTES, ChunkError, ChunkHead, stamp};
 
 /// The first reservation of a segment; it doubles until the segment is as long as it may be.
 const RESERVE_FIRST: u64 = 256 << 10;
@@ -202,7 +202,6 @@ impl Streamlet {
 
     /// The end of a slot's open segment, with reserved space for so many more bytes.
     fn room(self: &Arc<Self>, slot: &mut Slot, need: u64) -> io::Result<Room> {
-        let disk = &*self.shared.world.disk;
         let segment_bytes = self.stream.limits.segment_bytes();
         if let Some(segment) = &slot.open {
             let (position, durable, reserved, file) = {
@@ -215,7 +214,7 @@ impl Streamlet {
                 if let Some(file) = file.filter(|_| end <= reserved) {
                     return Ok(Room { segment, file, position, durable });
                 }
-                let file = segment.file(disk)?;
+                let file = segment.file(&self.shared)?;
                 let doubled = (reserved * 2).min(segment_bytes).max(end);
                 with_room(&self.shared, || file.reserve(doubled))?;
                 segment.state().reserved = doubled.max(reserved);
@@ -237,7 +236,7 @@ impl Streamlet {
         if let Some(full) = slot.open.replace(Arc::clone(&made)) {
             self.seal(&full);
         }
-        let file = made.file(disk)?;
+        let file = made.file(&self.shared)?;
         Ok(Room { segment: made, file, position: DATA_START, durable: DATA_START })
     }
 
@@ -267,21 +266,17 @@ impl Streamlet {
         let mut reference = ChunkRef::of(head, self.shared.now_s(), room.durable, self.floor());
         reference.place(base, how.leader_epoch);
         let bytes = reference.entry_bytes();
-        // The copy that is stamped is the one that is written, and the one that stays in memory.
-        let mut entry = Vec::with_capacity(bytes as usize);
-        entry.extend_from_slice(&reference.encode(&segment.key, *position));
-        entry.extend_from_slice(chunk);
-        stamp(&mut entry[REF_BYTES..], base, how.leader_epoch);
-        entry.resize(bytes as usize, 0);
-        room.file.write_at(*position, &entry)?;
-        let chunk = Bytes::from(entry).slice(REF_BYTES..REF_BYTES + chunk.len());
+        let kept = self.write_entry(room, &reference, chunk)?;
         let fsync = self.fsync();
         let waits = fsync == Fsync::Always;
-        let queue = segment.wrote(reference, chunk, waits, fsync != Fsync::Os);
+        let keeps = kept.is_some();
+        let queue = segment.wrote(reference, kept, waits, fsync != Fsync::Os);
         if *position == DATA_START {
             self.add_segment(segment);
         }
-        self.shared.memory.keep(segment, bytes);
+        if keeps {
+            self.shared.memory.keep(segment, bytes);
+        }
         if queue {
             let work = (Arc::clone(self), Arc::clone(segment));
             match fsync {
@@ -290,6 +285,37 @@ impl Streamlet {
             }
         }
         Ok(!waits)
+    }
+
+    /// Writes reference, stamped chunk and padding: the chunk, if it is to stay in memory.
+    fn write_entry(
+        &self,
+        room: &Room,
+        reference: &ChunkRef,
+        chunk: &[u8],
+    ) -> io::Result<Option<Bytes>> {
+        let bytes = reference.entry_bytes() as usize;
+        let encoded = reference.encode(&room.segment.key, room.position);
+        if !self.shared.memory.is_on() {
+            // No copy but the one into the file.
+            let (head, records) = chunk.split_at(CHUNK_HEAD_BYTES.min(chunk.len()));
+            let mut stamped = [0; CHUNK_HEAD_BYTES];
+            let stamped = &mut stamped[..head.len()];
+            stamped.copy_from_slice(head);
+            stamp(stamped, reference.base, reference.leader_epoch);
+            let padding = &[0; 8][..bytes - REF_BYTES - chunk.len()];
+            let parts = [&encoded[..], stamped, records, padding];
+            room.file.write_parts_at(room.position, &parts)?;
+            return Ok(None);
+        }
+        // The copy that is stamped is the one that is written, and the one that stays.
+        let mut entry = Vec::with_capacity(bytes);
+        entry.extend_from_slice(&encoded);
+        entry.extend_from_slice(chunk);
+        stamp(&mut entry[REF_BYTES..], reference.base, reference.leader_epoch);
+        entry.resize(bytes, 0);
+        room.file.write_at(room.position, &entry)?;
+        Ok(Some(Bytes::from(entry).slice(REF_BYTES..REF_BYTES + chunk.len())))
     }
 
     /// A write failed: part of it may be in the file. If this chunk's offsets are the last taken

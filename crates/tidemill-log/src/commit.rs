@@ -138,7 +138,7 @@ pub(crate) fn sync(shared: &Shared, round: Vec<Work>) {
 }
 
 fn sync_one(shared: &Shared, work: Work) {
-    match work.1.begin_sync(&*shared.world.disk) {
+    match work.1.begin_sync(shared) {
         Ok(job) => sync_alone(shared, work, &job),
         Err(error) => refused(&work.0, &work.1, &error),
     }
@@ -161,11 +161,10 @@ fn sync_alone(shared: &Shared, (streamlet, segment): Work, job: &SyncJob) {
 /// One sync of the file system for all. If it fails, all of them have failed: which file it was
 /// about is not said.
 fn sync_together(shared: &Shared, round: Vec<Work>) {
-    let disk = &*shared.world.disk;
     let began_us = shared.world.clock.monotonic_micros();
     let mut jobs: Vec<(Work, SyncJob)> = Vec::with_capacity(round.len());
     for work in round {
-        match work.1.begin_sync(disk) {
+        match work.1.begin_sync(shared) {
             Ok(job) => jobs.push((work, job)),
             Err(error) => refused(&work.0, &work.1, &error),
         }
@@ -216,4 +215,5 @@ fn land(shared: &Shared, streamlet: Arc<Streamlet>, segment: Arc<Segment>, job: 
     }
     // Nothing depends on this write: without the mark a recovery reads a little more.
     let _unmarked = segment.mark(streamlet.floor());
+    segment.close_if_done();
 }

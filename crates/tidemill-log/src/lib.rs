@@ -47,7 +47,7 @@
 //!   kilobyte for each streamlet and segment.
 //!
 //! A segment's journal is a [`tidemill_env::PlacedFile`]: positioned writes, whose errors come back
-//! as values. Another journal (a memory map, say) is another implementation of that trait.
+//! as values, or a memory map ([`Journal`]).
 //!
 //! Nothing here reads a clock, opens a file or starts a thread but through [`tidemill_env`].
 //!
@@ -81,7 +81,7 @@ pub use error::{AppendError, GroupError, LogError, ReadError};
 pub use groups::{GroupChunks, GroupCursor, GroupProgress};
 pub use ids::{SegmentKey, StreamId, is_stream_name};
 pub use log::Log;
-pub use options::{Fsync, LogOptions, Retention, StreamSpec};
+pub use options::{Fsync, Journal, LogOptions, Retention, StreamSpec};
 pub use progress::{OnData, OnDurable};
 pub use read::{Chunks, ReadCursor, ReadLimit};
 pub use report::Finding;

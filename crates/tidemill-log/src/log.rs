@@ -316,7 +316,7 @@ impl Streamlet {
             if let Some(segment) = open {
                 // Space that was reserved and not used; without this it is merely taken.
                 let written = segment.state().written;
-                let file = segment.file(&*self.shared.world.disk);
+                let file = segment.file(&self.shared);
                 let _kept = file.and_then(|file| file.set_length(written));
                 self.seal(&segment);
             }

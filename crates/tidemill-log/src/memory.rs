@@ -26,6 +26,11 @@ impl Memory {
         Self { bound, kept: Mutex::default() }
     }
 
+    /// Whether anything is kept at all.
+    pub(crate) fn is_on(&self) -> bool {
+        self.bound > 0
+    }
+
     /// Bytes kept now.
     pub(crate) fn bytes(&self) -> u64 {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).bytes

@@ -23,11 +23,27 @@ pub enum Fsync {
     Os,
 }
 
+/// How bytes get into segment files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Journal {
+    /// By positioned writes: a call of the system for each chunk; each error comes back.
+    #[default]
+    Write,
+    /// Through memory maps of reserved files: a copy, and no call. Pages are brought in ahead of
+    /// the writes, and errors of the disk are told there, and by syncs; but one that comes when a
+    /// page is written to later, after it was synced, ends the process (`SIGBUS`). What was
+    /// acknowledged is as safe as ever. Not for file systems that copy on write (Btrfs).
+    Map,
+}
+
 /// Settings of a log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// For streams that do not say otherwise. Default: always.
     pub fsync: Fsync,
+    /// How segments are written. Default: positioned writes. It can be changed between two
+    /// openings; the files are the same.
+    pub journal: Journal,
     /// Threads that sync files. Default 2. With 0 the log has no threads, and whoever owns it
     /// calls [`crate::Log::sync`]: for tests and simulations.
     pub sync_threads: usize,
@@ -35,7 +51,8 @@ pub struct LogOptions {
     /// file system, if that is faster. It writes what other programs left unsynced on it, too.
     /// Default 4; 0: never.
     pub sync_together_min: usize,
-    /// Appended bytes kept in memory for readers, over all streams. Default 256 MiB.
+    /// Appended bytes kept in memory for readers, over all streams. Default 256 MiB. With 0
+    /// appends are not copied, and readers read files.
     pub memory_bytes: ByteSize,
     /// How much a reader of older data reads at once. Default 256 KiB.
     pub read_ahead_bytes: ByteSize,
@@ -51,6 +68,7 @@ impl Default for LogOptions {
     fn default() -> Self {
         Self {
             fsync: Fsync::Always,
+            journal: Journal::Write,
             sync_threads: 2,
             sync_together_min: 4,
             memory_bytes: ByteSize(256 << 20),

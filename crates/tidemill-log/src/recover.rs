@@ -143,7 +143,7 @@ pub(crate) fn streamlet(
         segment.mark(floor).map_err(at(&segment.path))?;
     }
     for segment in cut {
-        let file = segment.file(&*shared.world.disk).map_err(at(&segment.path))?;
+        let file = segment.file(shared).map_err(at(&segment.path))?;
         file.sync().map_err(at(&segment.path))?;
     }
     recovered.segments.iter().filter(|it| it.state().unsynced.is_none()).for_each(|it| {
@@ -248,8 +248,7 @@ fn settle(
         return Ok(Some(settled));
     }
     settled.seal();
-    let disk = &*shared.world.disk;
-    let placed = settled.file(disk)?;
+    let placed = settled.file(shared)?;
     if !damaged {
         placed.set_length(now.position)?;
     }
@@ -269,7 +268,7 @@ fn settle(
         }
     }
     if (grown && always) || cut {
-        let job = settled.begin_sync(disk)?;
+        let job = settled.begin_sync(shared)?;
         placed.sync()?;
         shared.sync_names(file.path.parent().unwrap_or(Path::new("")))?;
         let _landed = settled.end_sync(&job);

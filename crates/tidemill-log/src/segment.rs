@@ -11,6 +11,7 @@
 use crate::{
     format::{ChunkRef, DATA_START, Mark},
     ids::SegmentKey,
+    shared::Shared,
 };
 use bytes::Bytes;
 use std::{
@@ -173,15 +174,15 @@ impl Segment {
     }
 
     /// The file, opened if it is not.
-    pub(crate) fn file(&self, disk: &dyn Disk) -> io::Result<Arc<dyn PlacedFile>> {
+    pub(crate) fn file(&self, shared: &Shared) -> io::Result<Arc<dyn PlacedFile>> {
         let mut state = self.state();
         if let Some(file) = &state.file {
             return Ok(Arc::clone(file));
         }
-        if !disk.exists(&self.path)? {
+        if !shared.world.disk.exists(&self.path)? {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let file = disk.open_placed(&self.path)?;
+        let file = shared.open_segment(&self.path)?;
         state.file = Some(Arc::clone(&file));
         Ok(file)
     }
@@ -191,9 +192,15 @@ impl Segment {
         disk.open_read(&self.path)
     }
 
-    /// A chunk stands in the file now; it is kept in memory as well. With `sync` the segment is
+    /// A chunk stands in the file now; it is kept in memory as well, if it is given. With `sync` the segment is
     /// put on its way to one, as by [`Self::enqueue`]: true if it must go into the queue.
-    pub(crate) fn wrote(&self, reference: ChunkRef, chunk: Bytes, waits: bool, sync: bool) -> bool {
+    pub(crate) fn wrote(
+        &self,
+        reference: ChunkRef,
+        chunk: Option<Bytes>,
+        waits: bool,
+        sync: bool,
+    ) -> bool {
         let mut state = self.state();
         let position = state.written;
         if state.first == state.end {
@@ -209,7 +216,9 @@ impl Segment {
             let written = state.written;
             state.waiting.push_back((written, reference.base));
         }
-        state.recent.push_back(Recent { position, reference, chunk });
+        if let Some(chunk) = chunk {
+            state.recent.push_back(Recent { position, reference, chunk });
+        }
         sync && state.enqueue()
     }
 
@@ -272,8 +281,8 @@ impl Segment {
     }
 
     /// What a sync that starts now will cover.
-    pub(crate) fn begin_sync(&self, disk: &dyn Disk) -> io::Result<SyncJob> {
-        let file = self.file(disk)?;
+    pub(crate) fn begin_sync(&self, shared: &Shared) -> io::Result<SyncJob> {
+        let file = self.file(shared)?;
         let mut state = self.state();
         state.commit = Commit::Syncing;
         if state.doubtful {
@@ -332,6 +341,14 @@ impl Segment {
         match &state.file {
             Some(file) => file.write_at(at, &bytes),
             None => Ok(()),
+        }
+    }
+
+    /// Closes the file if nothing is written to it any more.
+    pub(crate) fn close_if_done(&self) {
+        let mut state = self.state();
+        if state.seal_marked && state.commit == Commit::Idle {
+            state.file = None;
         }
     }
 

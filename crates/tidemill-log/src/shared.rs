@@ -9,7 +9,7 @@ use crate::{
     format::SegmentHead,
     ids::SegmentKey,
     memory::Memory,
-    options::LogOptions,
+    options::{Journal, LogOptions},
     segment::Segment,
 };
 use std::{
@@ -135,6 +135,14 @@ impl Shared {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner).bytes
     }
 
+    /// A segment's file, to be written to.
+    pub(crate) fn open_segment(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
+        match self.options.journal {
+            Journal::Write => self.world.disk.open_placed(path),
+            Journal::Map => self.world.disk.open_mapped(path),
+        }
+    }
+
     /// Makes a segment's file, from the pool if it can, with its head in it.
     pub(crate) fn make_segment(
         &self,
@@ -153,7 +161,7 @@ impl Shared {
         };
         let file = match recycled {
             Some((from, _)) => {
-                let made = disk.open_placed(&from).and_then(|file| {
+                let made = self.open_segment(&from).and_then(|file| {
                     self.write_head(&*file, key, name, reserve)?;
                     disk.rename(&from, &path)?;
                     Ok(file)
@@ -165,7 +173,7 @@ impl Shared {
                 made?
             }
             None => {
-                let file = disk.open_placed(&path)?;
+                let file = self.open_segment(&path)?;
                 let outcome = self.write_head(&*file, key, name, reserve);
                 if outcome.is_err() {
                     let _left = disk.remove(&path);

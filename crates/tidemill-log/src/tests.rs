@@ -186,9 +186,25 @@ fn several_groups_are_one_run_of_offsets_whatever_their_number() {
 
 #[test]
 fn threads_append_and_wait_and_readers_are_woken() {
+    appended_by_threads(Journal::Write, 100_000);
+}
+
+#[test]
+fn the_journal_by_memory_map_stores_the_same() {
+    appended_by_threads(Journal::Map, 100_000);
+    appended_by_threads(Journal::Map, 0);
+}
+
+#[test]
+fn nothing_is_kept_in_memory_if_nothing_may_be() {
+    appended_by_threads(Journal::Write, 0);
+}
+
+fn appended_by_threads(journal: Journal, memory_bytes: u64) {
     let folder = tempfile::tempdir().unwrap();
     let world = World::real();
-    let options = LogOptions { memory_bytes: ByteSize(100_000), ..LogOptions::default() };
+    let memory = ByteSize(memory_bytes);
+    let options = LogOptions { memory_bytes: memory, journal, ..LogOptions::default() };
     let log = Log::open(&world, folder.path(), options.clone()).unwrap();
     let spec = StreamSpec { active_groups: 3, ..spec() };
     let streamlet = log.create("s", spec).unwrap().streamlet(0).unwrap();
@@ -235,7 +251,7 @@ fn threads_append_and_wait_and_readers_are_woken() {
                 .map(Vec::as_slice))
         );
     }
-    assert!(log.kept_bytes().0 <= 100_000);
+    assert!(log.kept_bytes().0 <= memory_bytes);
     log.close();
     assert!(matches!(put(&streamlet, b"x"), Err(AppendError::Closed)));
     let again = Log::open(&world, folder.path(), options).unwrap();
