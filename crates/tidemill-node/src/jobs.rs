@@ -1,0 +1,409 @@
+//! Jobs of a node that serves: submitted, watched, cancelled, and started again with the node.
+//!
+//! ```text
+//! submit ─▶ parse, plan ─▶ folder: job.yaml, job.json (wanted: running) ─▶ engine ─▶ a thread waits
+//! node starts ─▶ folders that want to run ─▶ plan ─▶ engine, resuming    its end ─▶ job.json
+//! ```
+//!
+//! A job is known by its name, and its folder is `jobs/NAME` in the node's data folder.
+//!
+//! Invariants: a job that was accepted is on the disk before the answer; a job that stops with its
+//! node is wanted still; a folder that cannot be read is reported and left as it is.
+
+mod folder;
+
+use crate::{
+    Registry,
+    descriptor::{self, Descriptor},
+    diagnostic::{Problem, Refused},
+    plan::{PlanOptions, Planned, plan},
+};
+use folder::{Folder, Record};
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+use tidemill_env::{Thread, World};
+use tidemill_flow::{JobHandle, Progress, RunOptions, engine};
+use tidemill_log::Log;
+use tidemill_types::job::Delivery;
+
+#[cfg(test)]
+mod tests;
+
+/// Most jobs that a node keeps, ended ones counted.
+const JOBS_MAX: usize = 1_000;
+
+/// What is to become of a job, or became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(tag = "status", content = "message", rename_all = "lowercase")]
+pub enum Status {
+    /// It runs, and runs again when the node starts again.
+    Running,
+    /// All its sources ended, and all output is flushed.
+    Finished,
+    /// It was cancelled.
+    Cancelled,
+    /// It failed, or could not be started again; the message says where and why.
+    Failed(String),
+}
+
+/// A job as others see it.
+#[derive(Clone, Debug, Serialize)]
+pub struct JobView {
+    /// Its name.
+    pub name: String,
+    /// What became of it.
+    #[serde(flatten)]
+    pub status: Status,
+    /// Its delivery.
+    pub delivery: Delivery,
+    /// When it was submitted, in microseconds since 1970.
+    pub submitted_us: i64,
+    /// How far it is, or was when it ended; none if it ended in an earlier life of the node.
+    pub progress: Option<Progress>,
+}
+
+/// A job to be run.
+#[derive(Clone, Debug, Default)]
+pub struct Submission {
+    /// The job file's text.
+    pub text: String,
+    /// Its name, for messages.
+    pub file: String,
+    /// Values to set in it, each `dotted.path=VALUE`.
+    pub set: Vec<String>,
+    /// The folder that relative paths begin in; none: the job's own folder on the node.
+    pub base_dir: Option<PathBuf>,
+    /// A job of this name that was cancelled or failed goes on where it stopped.
+    pub resume: bool,
+}
+
+/// Why something was not done to a job.
+#[derive(Debug, thiserror::Error)]
+pub enum JobsError {
+    /// The job file is refused; the diagnostics say where.
+    #[error("{0}")]
+    Refused(Refused),
+    /// A job of that name runs.
+    #[error("a job `{0}` is running: cancel it first, or give this one another name")]
+    Running(String),
+    /// There is no such job.
+    #[error("there is no job `{0}`")]
+    Unknown(String),
+    /// The job has ended.
+    #[error("the job `{0}` is not running")]
+    Ended(String),
+    /// There are too many.
+    #[error("this node has {JOBS_MAX} jobs: remove the folder of one that has ended")]
+    TooMany,
+    /// It could not be started.
+    #[error("{0}")]
+    Start(String),
+    /// Its threads could not be changed.
+    #[error("{0}")]
+    Rescale(String),
+    /// The node's disk failed.
+    #[error("{path}: {error}")]
+    Disk {
+        /// Where.
+        path: PathBuf,
+        /// What it said.
+        error: io::Error,
+    },
+    /// The node is stopping.
+    #[error("the node is stopping")]
+    Stopping,
+}
+
+struct Entry {
+    record: Record,
+    handle: Option<Arc<JobHandle>>,
+    /// Waits for the job's end.
+    watcher: Option<Box<dyn Thread>>,
+    cancelled: bool,
+    last: Option<Progress>,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: BTreeMap<String, Entry>,
+    stopping: bool,
+}
+
+/// All jobs of a node.
+pub struct Jobs {
+    world: World,
+    log: Arc<Log>,
+    folder: PathBuf,
+    state: Mutex<State>,
+}
+
+impl std::fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Jobs({})", self.folder.display())
+    }
+}
+
+impl Jobs {
+    /// The jobs in a node's data folder; those that are wanted are started. One that cannot be
+    /// is failed, with the reason, and the others run.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn open(world: &World, log: &Arc<Log>, data: &Path) -> Result<Arc<Self>, JobsError> {
+        let folder = data.join("jobs");
+        let at = |error| JobsError::Disk { path: folder.clone(), error };
+        world.disk.create_dir_all(&folder).map_err(at)?;
+        let found = world.disk.list(&folder).map_err(at)?;
+        let jobs = Arc::new(Self {
+            world: world.clone(),
+            log: Arc::clone(log),
+            folder: folder.clone(),
+            state: Mutex::default(),
+        });
+        for path in found {
+            match Folder::at(world, &path).read() {
+                Ok(Some(record)) => jobs.take_up(record),
+                Ok(None) => {}
+                Err(error) => tracing::error!(%error, "a job's folder cannot be read"),
+            }
+        }
+        Ok(jobs)
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn folder_of(&self, name: &str) -> Folder {
+        Folder::at(&self.world, &self.folder.join(name))
+    }
+
+    /// Takes a job of an earlier life, and starts it if it is wanted.
+    fn take_up(self: &Arc<Self>, mut record: Record) {
+        let name = record.name.clone();
+        let wanted = record.status == Status::Running;
+        if wanted {
+            match self.start(&record, true) {
+                Ok(handle) => {
+                    self.enter(record, handle);
+                    return;
+                }
+                Err(error) => {
+                    tracing::error!(job = name, %error, "a job could not be started again");
+                    record.status = Status::Failed(error.to_string());
+                    self.keep(&record);
+                }
+            }
+        }
+        let entry = Entry { record, handle: None, watcher: None, cancelled: false, last: None };
+        self.state().jobs.insert(name, entry);
+    }
+
+    fn keep(&self, record: &Record) {
+        if let Err(error) = self.folder_of(&record.name).write(record) {
+            tracing::error!(job = record.name, %error, "what became of a job cannot be noted");
+        }
+    }
+
+    fn parse(record: &Record) -> Result<Descriptor, JobsError> {
+        descriptor::parse_with(&record.text, &record.file, &record.set).map_err(JobsError::Refused)
+    }
+
+    /// Plans a job and starts it.
+    fn start(&self, record: &Record, resume: bool) -> Result<JobHandle, JobsError> {
+        let descriptor = Self::parse(record)?;
+        let folder = self.folder.join(&record.name);
+        let resume = resume && descriptor.spec.delivery == Delivery::ExactlyOnce;
+        let options = PlanOptions {
+            base_dir: record.base_dir.clone().unwrap_or_else(|| folder.clone()),
+            data: Some(folder.clone()),
+            preview_rows: 0,
+            threads: record.threads,
+            resume,
+            log: Some(Arc::clone(&self.log)),
+        };
+        let writes_here = descriptor.spec.sinks.iter().find(|(_, it)| it.stdout.is_some());
+        if let Some((name, _)) = writes_here {
+            let message = "a node has no standard output that anybody reads";
+            let problem = Problem::new(["sinks", name.as_str(), "stdout"], message);
+            let problem = problem.expected("`file`, `stream` or `blackhole`");
+            return Err(JobsError::Refused(Refused(vec![descriptor.locate(problem)])));
+        }
+        let planned = plan(&descriptor, &options, &self.world, &Registry::default());
+        let Planned { graph, .. } = planned.map_err(JobsError::Refused)?;
+        let run = RunOptions { data: Some(folder), resume, ..RunOptions::default() };
+        engine::start(graph, &self.world, &run)
+            .map_err(|error| JobsError::Start(format!("{}: {error}", descriptor.file)))
+    }
+
+    /// Puts a started job among the others, and has its end waited for.
+    fn enter(self: &Arc<Self>, record: Record, handle: JobHandle) {
+        let (name, handle) = (record.name.clone(), Arc::new(handle));
+        let (jobs, waited, of) = (Arc::clone(self), Arc::clone(&handle), name.clone());
+        let mut state = self.state();
+        let watch = Box::new(move || jobs.ended(&of, &waited));
+        let watcher = Some(self.world.spawn.spawn("job", watch));
+        let entry = Entry { record, handle: Some(handle), watcher, cancelled: false, last: None };
+        state.jobs.insert(name, entry);
+    }
+
+    /// Waits for a job's end and notes it.
+    fn ended(&self, name: &str, handle: &Arc<JobHandle>) {
+        let outcome = handle.wait();
+        let mut state = self.state();
+        let stopping = state.stopping;
+        let Some(entry) = state.jobs.get_mut(name) else { return };
+        let progress = handle.progress();
+        let status = match outcome {
+            Err(error) => Status::Failed(error.to_string()),
+            Ok(_) if progress.finished => Status::Finished,
+            Ok(_) if entry.cancelled => Status::Cancelled,
+            // It stopped with its node, and is wanted still.
+            Ok(_) if stopping => Status::Running,
+            Ok(_) => Status::Cancelled,
+        };
+        if let Status::Failed(message) = &status {
+            tracing::error!(job = name, "failed: {message}");
+        }
+        (entry.record.status, entry.last, entry.handle) = (status, Some(progress), None);
+        let record = entry.record.clone();
+        drop(state);
+        if record.status != Status::Running {
+            self.keep(&record);
+        }
+    }
+
+    /// Takes a job and starts it. It is on the disk when this returns.
+    ///
+    /// # Errors
+    /// The job is refused, one of its name runs, or it cannot be started.
+    pub fn submit(self: &Arc<Self>, submission: Submission) -> Result<JobView, JobsError> {
+        let Submission { text, file, set, base_dir, resume } = submission;
+        let mut record = Record {
+            name: String::new(),
+            status: Status::Running,
+            delivery: Delivery::default(),
+            submitted_us: self.world.clock.wall_micros(),
+            file,
+            text,
+            set,
+            base_dir,
+            threads: None,
+        };
+        let spec = Self::parse(&record)?.spec;
+        (record.name, record.delivery) = (spec.name, spec.delivery);
+        {
+            let state = self.state();
+            if state.stopping {
+                return Err(JobsError::Stopping);
+            }
+            match state.jobs.get(&record.name) {
+                Some(entry) if entry.handle.is_some() => {
+                    return Err(JobsError::Running(record.name));
+                }
+                None if state.jobs.len() >= JOBS_MAX => return Err(JobsError::TooMany),
+                _ => {}
+            }
+        }
+        let folder = self.folder_of(&record.name);
+        let disk = |error| JobsError::Disk { path: folder.path().to_owned(), error };
+        let before = folder.read().map_err(disk)?;
+        folder.write(&record).map_err(disk)?;
+        match self.start(&record, resume) {
+            Ok(handle) => {
+                let name = record.name.clone();
+                self.enter(record, handle);
+                self.get(&name)
+            }
+            Err(error) => {
+                // What was there before the attempt is there after it.
+                let undone = match before {
+                    Some(before) => folder.write(&before),
+                    None => folder.remove(),
+                };
+                if let Err(undone) = undone {
+                    tracing::error!(job = record.name, error = %undone, "a refused job stays");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// All jobs, by name.
+    #[must_use]
+    pub fn list(&self) -> Vec<JobView> {
+        self.state().jobs.values().map(Entry::view).collect()
+    }
+
+    /// One job.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn get(&self, name: &str) -> Result<JobView, JobsError> {
+        let state = self.state();
+        let entry = state.jobs.get(name).ok_or_else(|| JobsError::Unknown(name.to_owned()))?;
+        Ok(entry.view())
+    }
+
+    /// Stops a job for good, at the end of the cycles that were begun. Returns when it has been
+    /// told; its status changes when it has ended.
+    ///
+    /// # Errors
+    /// There is no such job, or it has ended.
+    pub fn cancel(&self, name: &str) -> Result<JobView, JobsError> {
+        let mut state = self.state();
+        let unknown = || JobsError::Unknown(name.to_owned());
+        let entry = state.jobs.get_mut(name).ok_or_else(unknown)?;
+        let handle = entry.handle.clone().ok_or_else(|| JobsError::Ended(name.to_owned()))?;
+        entry.cancelled = true;
+        handle.stop();
+        Ok(entry.view())
+    }
+
+    /// Gives a job another number of worker threads, now and when it is started again.
+    ///
+    /// # Errors
+    /// There is no such job, it has ended, or its threads cannot be changed now.
+    pub fn rescale(&self, name: &str, threads: usize) -> Result<JobView, JobsError> {
+        let mut state = self.state();
+        let unknown = || JobsError::Unknown(name.to_owned());
+        let entry = state.jobs.get_mut(name).ok_or_else(unknown)?;
+        let handle = entry.handle.clone().ok_or_else(|| JobsError::Ended(name.to_owned()))?;
+        handle.rescale(threads).map_err(JobsError::Rescale)?;
+        entry.record.threads = Some(threads);
+        let (record, view) = (entry.record.clone(), entry.view());
+        drop(state);
+        self.keep(&record);
+        Ok(view)
+    }
+
+    /// Stops all jobs at the end of the cycles that were begun, and waits for them. They are
+    /// started again when the node is.
+    pub fn close(&self) {
+        let watchers: Vec<_> = {
+            let mut state = self.state();
+            state.stopping = true;
+            state.jobs.values().filter_map(|it| it.handle.as_ref()).for_each(|it| it.stop());
+            state.jobs.values_mut().filter_map(|it| it.watcher.take()).collect()
+        };
+        watchers.into_iter().for_each(Thread::join);
+    }
+}
+
+impl Entry {
+    fn view(&self) -> JobView {
+        let now = self.handle.as_ref().map(|it| it.progress());
+        JobView {
+            name: self.record.name.clone(),
+            status: self.record.status.clone(),
+            delivery: self.record.delivery,
+            submitted_us: self.record.submitted_us,
+            progress: now.or_else(|| self.last.clone()),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! A job's folder: what was submitted, and what is to become of it, in one file.
+
+use super::Status;
+use serde::{Deserialize, Serialize};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+use tidemill_env::World;
+use tidemill_types::job::Delivery;
+
+/// The file, `job.json`.
+const FILE: &str = "job.json";
+
+/// A job on the disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) name: String,
+    #[serde(flatten)]
+    pub(super) status: Status,
+    pub(super) delivery: Delivery,
+    pub(super) submitted_us: i64,
+    /// The name of the job file, for messages.
+    pub(super) file: String,
+    pub(super) text: String,
+    pub(super) set: Vec<String>,
+    pub(super) base_dir: Option<PathBuf>,
+    /// Worker threads, if they were changed.
+    pub(super) threads: Option<usize>,
+}
+
+/// A job's folder.
+pub(super) struct Folder {
+    world: World,
+    path: PathBuf,
+}
+
+impl Folder {
+    pub(super) fn at(world: &World, path: &Path) -> Self {
+        Self { world: world.clone(), path: path.to_owned() }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is there; none if there is no such file.
+    pub(super) fn read(&self) -> io::Result<Option<Record>> {
+        let path = self.path.join(FILE);
+        let bytes = match self.world.disk.read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let record: Record = serde_json::from_slice(&bytes)
+            .map_err(|error| io::Error::other(format!("{} is damaged: {error}", path.display())))?;
+        if self.path.file_name().is_none_or(|it| *it != *record.name) {
+            let message = format!("{} is that of job `{}`", path.display(), record.name);
+            return Err(io::Error::other(message));
+        }
+        Ok(Some(record))
+    }
+
+    /// Replaces it in one step that outlives a power cut.
+    pub(super) fn write(&self, record: &Record) -> io::Result<()> {
+        let disk = &*self.world.disk;
+        disk.create_dir_all(&self.path)?;
+        if let Some(above) = self.path.parent() {
+            disk.sync_dir(above)?;
+        }
+        let fresh = self.path.join("job.json.new");
+        let mut file = disk.create(&fresh)?;
+        file.append(&serde_json::to_vec_pretty(record).map_err(io::Error::other)?)?;
+        file.sync()?;
+        drop(file);
+        disk.rename(&fresh, &self.path.join(FILE))?;
+        disk.sync_dir(&self.path)
+    }
+
+    /// Takes the job out; other files of the folder stay.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        let disk = &*self.world.disk;
+        disk.remove(&self.path.join(FILE))?;
+        match disk.remove_dir(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::DirectoryNotEmpty => Err(error),
+            _ => Ok(()),
+        }
+    }
+}

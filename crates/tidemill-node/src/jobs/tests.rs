@@ -1,0 +1,150 @@
+//! Jobs outlive the node that runs them.
+
+use super::*;
+use std::{fs, time::Duration};
+use tempfile::TempDir;
+use tidemill_log::LogOptions;
+
+struct Node {
+    jobs: Arc<Jobs>,
+    log: Arc<Log>,
+}
+
+fn node(folder: &TempDir) -> Node {
+    let world = World::real();
+    let log = Log::open(&world, &folder.path().join("log"), LogOptions::default()).unwrap();
+    let log = Arc::new(log);
+    Node { jobs: Jobs::open(&world, &log, folder.path()).unwrap(), log }
+}
+
+impl Node {
+    fn stop(self) {
+        self.jobs.close();
+        self.log.close();
+    }
+
+    fn wait(&self, name: &str, done: impl Fn(&JobView) -> bool) -> JobView {
+        let clock = World::real().clock;
+        for _ in 0..20_000 {
+            let view = self.jobs.get(name).unwrap();
+            if done(&view) {
+                return view;
+            }
+            clock.sleep_micros(Duration::from_millis(1).as_micros() as u64);
+        }
+        panic!("{name}: {:?}", self.jobs.get(name));
+    }
+}
+
+fn submission(folder: &TempDir, text: &str) -> Submission {
+    Submission {
+        text: text.to_owned(),
+        file: "job.yaml".to_owned(),
+        base_dir: Some(folder.path().to_owned()),
+        ..Submission::default()
+    }
+}
+
+const FILL: &str = "
+name: fill
+sources: {lines: {file: {path: in.ndjson, format: json}}}
+sinks: {out: {from: lines, stream: {name: numbers, key: [n], streamlets: 2}}}
+";
+const DOUBLE: &str = "
+name: double
+sources: {numbers: {stream: numbers, format: json}}
+stages: {twice: {from: numbers, select: {n: n * 2}}}
+sinks: {out: {from: twice, file: {path: out.ndjson, format: json}}}
+";
+
+fn fill(node: &Node, folder: &TempDir, from: i64, to: i64) {
+    let lines: String = (from..to).map(|it| format!("{{\"n\":{it}}}\n")).collect();
+    fs::write(folder.path().join("in.ndjson"), lines).unwrap();
+    node.jobs.submit(submission(folder, FILL)).unwrap();
+    node.wait("fill", |it| it.status == Status::Finished);
+}
+
+fn numbers(folder: &TempDir) -> Vec<i64> {
+    let text = fs::read_to_string(folder.path().join("out.ndjson")).unwrap();
+    let number = |line: &str| line.trim_matches(|it: char| !it.is_ascii_digit()).parse().unwrap();
+    let mut all: Vec<i64> = text.lines().map(number).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn a_job_goes_on_when_its_node_starts_again() {
+    let folder = TempDir::new().unwrap();
+    let first = node(&folder);
+    fill(&first, &folder, 0, 100);
+    first.jobs.submit(submission(&folder, DOUBLE)).unwrap();
+    let rows = |it: &JobView| it.progress.as_ref().map_or(0, |it| it.sinks[0].rows);
+    first.wait("double", |it| rows(it) == 100);
+    let again = first.jobs.submit(submission(&folder, DOUBLE));
+    assert!(matches!(again, Err(JobsError::Running(_))));
+    let view = first.jobs.rescale("double", 1).unwrap();
+    assert_eq!(view.status, Status::Running);
+    first.stop();
+
+    let second = node(&folder);
+    assert_eq!(second.jobs.get("fill").unwrap().status, Status::Finished);
+    fill(&second, &folder, 100, 250);
+    // What the file holds already is not written again.
+    second.wait("double", |it| rows(it) == 150 && it.progress.as_ref().unwrap().workers == 1);
+    second.jobs.cancel("double").unwrap();
+    second.wait("double", |it| it.status == Status::Cancelled);
+    assert_eq!(numbers(&folder), (0..250).map(|it| it * 2).collect::<Vec<_>>());
+    assert!(matches!(second.jobs.cancel("double"), Err(JobsError::Ended(_))));
+    second.stop();
+
+    let third = node(&folder);
+    let statuses: Vec<_> = third.jobs.list().into_iter().map(|it| (it.name, it.status)).collect();
+    assert_eq!(
+        statuses,
+        [("double".to_owned(), Status::Cancelled), ("fill".to_owned(), Status::Finished)]
+    );
+    third.stop();
+}
+
+#[test]
+fn what_is_refused_leaves_nothing_behind() {
+    let folder = TempDir::new().unwrap();
+    let node = node(&folder);
+    for (text, expected) in [
+        ("name: x\nsources: {}\nsinks: {}\n", "no source"),
+        (DOUBLE, "there is no stream `numbers`"),
+        (
+            "name: ../up\nsources: {a: {stream: s, format: text}}\nsinks: {b: {from: a, blackhole: {}}}\n",
+            "name",
+        ),
+    ] {
+        let error = node.jobs.submit(submission(&folder, text)).err().expect("it is wrong");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    assert!(node.jobs.list().is_empty());
+    assert!(fs::read_dir(folder.path().join("jobs")).unwrap().next().is_none());
+    assert!(matches!(node.jobs.get("none"), Err(JobsError::Unknown(_))));
+    node.stop();
+}
+
+#[test]
+fn a_job_that_cannot_start_again_fails_and_the_others_run() {
+    let folder = TempDir::new().unwrap();
+    let first = node(&folder);
+    fill(&first, &folder, 0, 10);
+    first.jobs.submit(submission(&folder, DOUBLE)).unwrap();
+    first.stop();
+    let world = World::real();
+    let log = Log::open(&world, &folder.path().join("log"), LogOptions::default()).unwrap();
+    log.delete("numbers").unwrap();
+    log.close();
+    fs::create_dir(folder.path().join("jobs/odd")).unwrap();
+    fs::write(folder.path().join("jobs/odd/job.json"), "no JSON").unwrap();
+
+    let second = node(&folder);
+    let view = second.jobs.get("double").unwrap();
+    assert!(matches!(&view.status, Status::Failed(it) if it.contains("numbers")), "{view:?}");
+    assert_eq!(second.jobs.list().len(), 2);
+    second.stop();
+    assert!(folder.path().join("jobs/odd/job.json").exists(), "nothing is deleted");
+}
