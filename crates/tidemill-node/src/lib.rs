@@ -13,6 +13,7 @@
 pub mod check;
 pub mod descriptor;
 pub mod diagnostic;
+pub mod jobs;
 pub mod plan;
 pub mod preview;
 pub mod registry;
