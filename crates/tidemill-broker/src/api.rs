@@ -10,7 +10,10 @@ use bytes::Bytes;
 use std::{future::Future, sync::Arc};
 use tidemill_wire::kafka::{
     ApiKey, ErrorCode, MessageError, Request, RequestHead, known_versions,
-    message::{ApiVersion, ApiVersionsResponseData},
+    message::{
+        ApiVersion, ApiVersionsResponseData, FinalizedFeatureKey, SupportedFeatureKey,
+    },
+    text,
 };
 
 /// What a handler knows beside its request.
@@ -25,6 +28,10 @@ impl Context<'_> {
         self.head.version
     }
 }
+
+/// The feature by which clients know that each transaction's end makes a new epoch (KIP-890).
+const TRANSACTION_FEATURE: &str = "transaction.version";
+const TRANSACTION_LEVEL: i16 = 2;
 
 /// Requests that are answered: key, oldest and newest version.
 pub(crate) fn supported() -> impl Iterator<Item = (ApiKey, i16, i16)> {
@@ -44,13 +51,20 @@ const SUPPORTED: &[(ApiKey, Option<i16>)] = &[
     (ApiKey::CreateTopics, None),
     (ApiKey::DeleteTopics, None),
     (ApiKey::DeleteRecords, None),
+    (ApiKey::InitProducerId, None),
     (ApiKey::OffsetForLeaderEpoch, None),
+    (ApiKey::AddPartitionsToTxn, None),
+    (ApiKey::AddOffsetsToTxn, None),
+    (ApiKey::EndTxn, None),
     (ApiKey::DescribeConfigs, None),
     (ApiKey::AlterConfigs, None),
     (ApiKey::DescribeLogDirs, None),
     (ApiKey::CreatePartitions, None),
     (ApiKey::IncrementalAlterConfigs, None),
     (ApiKey::DescribeCluster, None),
+    (ApiKey::DescribeProducers, None),
+    (ApiKey::DescribeTransactions, None),
+    (ApiKey::ListTransactions, None),
     (ApiKey::ListConfigResources, None),
     (ApiKey::DescribeTopicPartitions, None),
 ];
@@ -75,7 +89,7 @@ pub(crate) async fn begin(
         return unsupported(head);
     };
     match key {
-        ApiKey::Produce => handler::produce::begin(context, body),
+        ApiKey::Produce => handler::produce::begin(context, body).await,
         ApiKey::Fetch => handler::fetch::begin(context, fetching, body).await,
         ApiKey::ListOffsets => plain(context, body, handler::list_offsets::answer).await,
         ApiKey::Metadata => plain(context, body, handler::metadata::answer).await,
@@ -91,6 +105,23 @@ pub(crate) async fn begin(
             plain(context, body, handler::configs::alter_incrementally).await
         }
         ApiKey::DescribeCluster => plain(context, body, handler::cluster::describe).await,
+        ApiKey::InitProducerId => {
+            plain(context, body, handler::transaction::init::answer).await
+        }
+        ApiKey::AddPartitionsToTxn => {
+            plain(context, body, handler::transaction::add::partitions).await
+        }
+        ApiKey::AddOffsetsToTxn => plain(context, body, handler::transaction::add::offsets).await,
+        ApiKey::EndTxn => plain(context, body, handler::transaction::end::answer).await,
+        ApiKey::DescribeProducers => {
+            plain(context, body, handler::transaction::describe::producers).await
+        }
+        ApiKey::DescribeTransactions => {
+            plain(context, body, handler::transaction::describe::transactions).await
+        }
+        ApiKey::ListTransactions => {
+            plain(context, body, handler::transaction::describe::list).await
+        }
         ApiKey::ListConfigResources => plain(context, body, handler::configs::list).await,
         ApiKey::DescribeTopicPartitions => {
             plain(context, body, handler::partitions::describe).await
@@ -125,6 +156,19 @@ fn versions(error: ErrorCode) -> ApiVersionsResponseData {
     ApiVersionsResponseData {
         error_code: error.code(),
         api_keys: supported().map(version).collect(),
+        supported_features: vec![SupportedFeatureKey {
+            name: text(TRANSACTION_FEATURE),
+            min_version: 0,
+            max_version: TRANSACTION_LEVEL,
+            ..SupportedFeatureKey::default()
+        }],
+        finalized_features_epoch: 0,
+        finalized_features: vec![FinalizedFeatureKey {
+            name: text(TRANSACTION_FEATURE),
+            max_version_level: TRANSACTION_LEVEL,
+            min_version_level: TRANSACTION_LEVEL,
+            ..FinalizedFeatureKey::default()
+        }],
         ..ApiVersionsResponseData::default()
     }
 }

@@ -2,11 +2,14 @@
 
 use crate::{
     frame::Budget,
+    partition::{Partition, Shared},
     session::Sessions,
     settings::BrokerSettings,
     store::{Store, StoreError},
-    topic::{Topic, Topics},
+    tending,
+    topic::{Topic, Topics, uuid_of},
     topic_settings::Defaults,
+    transaction::coordinator::Coordinator,
 };
 use std::{
     io,
@@ -18,7 +21,8 @@ use std::{
     },
 };
 use tidemill_env::World;
-use tidemill_log::{Log, LogError, StreamSpec};
+use tidemill_log::{Log, LogError, StreamId, StreamSpec};
+use tidemill_wire::transactions::TransactionPartition;
 
 /// The broker of one node.
 pub struct Broker {
@@ -29,7 +33,8 @@ pub struct Broker {
     pub(crate) budget: Arc<Budget>,
     pub(crate) counts: Counts,
     pub(crate) sessions: Sessions,
-    pub(crate) store: Store,
+    pub(crate) store: Arc<Store>,
+    pub(crate) transactions: Arc<Coordinator>,
     next_session: AtomicI32,
     address: OnceLock<SocketAddr>,
 }
@@ -91,18 +96,26 @@ impl Broker {
                 "not there, though there are streams: groups start without committed offsets"
             );
         }
-        let store = Store::open(world, &file)?;
+        let store = Arc::new(Store::open(world, &file)?);
+        let transactions = Coordinator::open(world, &store, settings.limits.transactions)?;
+        let shared = Arc::new(Shared {
+            world: world.clone(),
+            store: Arc::clone(&store),
+            transactions: Arc::clone(&transactions),
+            limits: settings.limits.producers,
+        });
         let budget = usize::try_from(settings.limits.requests_bytes.0).unwrap_or(usize::MAX);
         Ok(Arc::new(Self {
             world: world.clone(),
             log,
-            topics: Topics::default(),
+            topics: Topics::new(shared),
             budget: Budget::new(budget),
             counts: Counts::default(),
             sessions: Sessions::default(),
             next_session: AtomicI32::new(1),
             address: OnceLock::new(),
             store,
+            transactions,
             settings,
         }))
     }
@@ -110,7 +123,15 @@ impl Broker {
     /// Commits what waits and closes the broker's metadata; what is asked for later is refused.
     /// Before that [`crate::Server::stop`] ends the connections. Blocks.
     pub fn close(&self) {
+        tending::last_snapshots(self);
+        self.transactions.close();
         self.store.close();
+    }
+
+    /// A partition by the id of its stream; none if there is no such stream.
+    pub(crate) fn partition_at(&self, place: &TransactionPartition) -> Option<Arc<Partition>> {
+        let topic = self.topics.get_by_id(&self.log, uuid_of(StreamId(place.stream)))?;
+        topic.partition(i32::try_from(place.index).ok()?)
     }
 
     pub(crate) fn listens_at(&self, address: SocketAddr) {

@@ -11,3 +11,4 @@ pub(crate) mod partitions;
 pub(crate) mod produce;
 pub(crate) mod records;
 pub(crate) mod topics;
+pub(crate) mod transaction;

@@ -19,7 +19,7 @@
 //! - Nothing here decides by a clock but timeouts of groups and transactions.
 //!
 //! Read the modules in this order: `settings`, `server`, `connection`, `api`, `handler`, `topic`,
-//! `topic_settings`, `partition`, `intake`, `session`.
+//! `topic_settings`, `partition`, `intake`, `producer`, `transaction`, `session`.
 
 mod answer;
 mod api;
@@ -32,18 +32,21 @@ pub mod fsync;
 mod handler;
 mod intake;
 mod partition;
+mod producer;
 mod record_time;
 mod refusal;
 mod server;
 mod session;
 mod settings;
 mod store;
+mod tending;
 mod topic;
 mod topic_settings;
+mod transaction;
 
 pub use broker::{Broker, BrokerError};
 pub use server::Server;
-pub use settings::{BrokerSettings, Limits};
+pub use settings::{BrokerSettings, Limits, ProducerLimits, TransactionLimits};
 pub use store::StoreError;
 
 #[cfg(test)]

@@ -1,18 +1,87 @@
-//! What a Kafka partition is beyond a streamlet: the checks of a broker, and its producers.
+//! What a Kafka partition is beyond a streamlet: the checks of a broker, its producers, and its
+//! transactions.
+//!
+//! ```text
+//! chunk ─▶ intake ─▶ of no producer ────────────────────────────────────▶ streamlet
+//!                 └▶ of a producer ─▶ books: new? repeated? in order? ───▶ streamlet, taken down
+//! marker ───────────────────────────▶ books: the transaction's end ──────▶ streamlet, taken down
+//! ```
+//!
+//! Read in this order: `stable`, `history` (both plain and synchronous), `books`, `load`, `keep`.
+//!
+//! Invariants:
+//!
+//! - A chunk of an idempotent producer is in the log once, whoever repeats it and whenever.
+//! - Chunks of a transaction are appended only while its coordinator has the partition in it.
+//! - The last stable offset never goes back, not over a restart either (R9).
+//! - Chunks of no producer take no lock here.
 
 use crate::{
-    api::Context, fetch_answer::Aborted, intake, record_time, refusal::Refusal, topic::Live,
+    api::Context, fetch_answer::Aborted, intake, producer::state::Sequenced, record_time,
+    refusal::Refusal, settings::ProducerLimits, store::Store, topic::Live,
+    transaction::coordinator::Coordinator, transaction::state::ProducerEpoch,
 };
+use books::{Books, Opened, Turn};
 use bytes::Bytes;
-use std::sync::{Arc, atomic::Ordering};
-use tidemill_log::{Append, AppendHow, Interest, OnData, OnDurable, ReadError, Streamlet};
-use tidemill_wire::kafka::{ErrorCode, KafkaString};
+use std::sync::{
+    Arc, Mutex, PoisonError, Weak,
+    atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+};
+use tidemill_env::World;
+use tidemill_log::{
+    Append, AppendError, AppendHow, Interest, OnData, OnDurable, ReadError, Streamlet,
+};
+use tidemill_wire::{
+    chunk::ChunkHead,
+    kafka::{ErrorCode, KafkaString},
+    records::control_marker,
+    transactions::TransactionPartition,
+};
+
+mod books;
+pub(crate) mod history;
+mod keep;
+mod load;
+pub(crate) mod stable;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use keep::Snapshot;
+pub(crate) use load::LoadError;
+
+/// The first version of produce requests whose partitions are added to the transaction by them.
+pub(crate) const ADDS_FROM_VERSION: i16 = 12;
+/// The offset that nobody waits for: readers there are told when a streamlet ends.
+const NEVER: i64 = i64::MAX - 1;
+/// [`Partition::first_unstable`] before it is known.
+const UNKNOWN: i64 = i64::MIN;
+
+/// What all partitions share.
+pub(crate) struct Shared {
+    pub(crate) world: World,
+    pub(crate) store: Arc<Store>,
+    pub(crate) transactions: Arc<Coordinator>,
+    pub(crate) limits: ProducerLimits,
+}
 
 /// A partition: a streamlet, and what the broker knows of its producers.
 pub(crate) struct Partition {
     pub(crate) streamlet: Arc<Streamlet>,
     /// What its topic knows now.
     pub(crate) live: Arc<Live>,
+    pub(crate) place: TransactionPartition,
+    me: Weak<Partition>,
+    shared: Arc<Shared>,
+    books: Mutex<Books>,
+    /// A marker became visible; see [`books`].
+    due: AtomicBool,
+    /// The first offset of a transaction whose end is not visible; [`i64::MAX`] if there is none,
+    /// [`UNKNOWN`] until the history is known. Set before the record there is visible.
+    first_unstable: AtomicI64,
+    /// Since the last image of the history: see [`keep`].
+    far_bytes: AtomicU64,
+    far_chunks: AtomicU64,
+    has_image: AtomicBool,
 }
 
 /// What an append came to.
@@ -20,17 +89,62 @@ pub(crate) enum Appended {
     /// It has its offsets, and its records the time of the append in milliseconds, if that is
     /// what its topic gives them.
     New(Append, Option<i64>),
+    /// It was here already, at these offsets.
+    Repeated {
+        /// Of the partition.
+        streamlet: Arc<Streamlet>,
+        /// Offset of its first record.
+        base_offset: i64,
+        /// Offset of its last record.
+        last_offset: i64,
+    },
+}
+
+/// A transaction's end, for one partition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    /// Whose, and the epoch from which on chunks are taken.
+    pub(crate) producer: ProducerEpoch,
+    pub(crate) commit: bool,
+    /// The node may have written it before it was started again: write it only if it is missing.
+    pub(crate) again: bool,
+}
+
+/// What becomes of a transaction that is open in a partition whose history was just read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It goes on, or its coordinator is about to end it.
+    Open,
+    /// It ended, and its marker was lost.
+    Ended {
+        /// The marker's epoch; that of the chunks, if none.
+        epoch: Option<i16>,
+        /// How.
+        commit: bool,
+    },
 }
 
 /// A reader that waits; it is forgotten when this is dropped.
 pub(crate) struct Readable {
-    _log: Option<Interest>,
+    _log: Interest,
+    stable: Option<(Weak<Partition>, Turn)>,
+}
+
+impl Drop for Readable {
+    fn drop(&mut self) {
+        if let Some((partition, turn)) = self.stable.take()
+            && let Some(partition) = partition.upgrade()
+        {
+            partition.hold().books().forget(turn);
+        }
+    }
 }
 
 impl Appended {
     pub(crate) fn base_offset(&self) -> i64 {
         match self {
             Self::New(append, _) => append.base_offset,
+            Self::Repeated { base_offset, .. } => *base_offset,
         }
     }
 
@@ -38,6 +152,7 @@ impl Appended {
     pub(crate) fn append_time_ms(&self) -> i64 {
         match self {
             Self::New(_, time_ms) => time_ms.unwrap_or(-1),
+            Self::Repeated { .. } => -1,
         }
     }
 
@@ -45,13 +160,87 @@ impl Appended {
     pub(crate) fn on_durable(self, notice: OnDurable) {
         match self {
             Self::New(append, _) => append.on_durable(notice),
+            // The first one may still be on its way to the disk.
+            Self::Repeated { streamlet, last_offset, .. } => {
+                streamlet.on_visible(last_offset, notice);
+            }
         }
     }
 }
 
 impl Partition {
-    pub(crate) fn new(streamlet: Arc<Streamlet>, live: Arc<Live>) -> Self {
-        Self { streamlet, live }
+    pub(crate) fn new(
+        streamlet: Arc<Streamlet>,
+        live: Arc<Live>,
+        stream: [u8; 16],
+        shared: Arc<Shared>,
+    ) -> Arc<Self> {
+        let place = TransactionPartition { stream, index: streamlet.index() };
+        // Of an empty streamlet nothing can be stored that counts.
+        let is_new = streamlet.end_offset() == 0;
+        let mut books = Books::default();
+        if is_new {
+            books.history = Some(history::History::default());
+        }
+        Arc::new_cyclic(|me| Self {
+            streamlet,
+            live,
+            place,
+            me: Weak::clone(me),
+            shared,
+            books: Mutex::new(books),
+            due: AtomicBool::new(false),
+            first_unstable: AtomicI64::new(if is_new { i64::MAX } else { UNKNOWN }),
+            far_bytes: AtomicU64::new(0),
+            far_chunks: AtomicU64::new(0),
+            has_image: AtomicBool::new(false),
+        })
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.shared.world.clock.monotonic_micros() / 1000
+    }
+
+    /// Takes the books with the history in them, which is read now if it was not needed before.
+    fn open(&self) -> Result<Opened<'_>, LoadError> {
+        let mut opened = self.hold();
+        if opened.books().history.is_none() {
+            self.load(opened.books())?;
+            self.reconcile(&mut opened);
+            opened.publish();
+        }
+        Ok(opened)
+    }
+
+    /// Ends transactions that the log has open and their coordinator does not.
+    fn reconcile(&self, opened: &mut Opened<'_>) {
+        let open: Vec<(i64, i64)> = opened.history().stable().open().collect();
+        for (producer_id, first) in open {
+            let known = opened.history().producers().get(producer_id).map_or(0, |it| it.epoch);
+            let Fate::Ended { epoch, commit } =
+                self.shared.transactions.fate(ProducerEpoch { id: producer_id, epoch: known }, &self.place)
+            else {
+                continue;
+            };
+            let (topic, partition) = (self.streamlet.stream_name(), self.place.index);
+            tracing::warn!(
+                topic, partition, producer_id, first, commit,
+                "a transaction was open in the log that has ended: its marker is written again"
+            );
+            let epoch = epoch.unwrap_or(known).max(known);
+            let mark = Mark { producer: ProducerEpoch { id: producer_id, epoch }, commit, again: true };
+            match self.mark(opened, mark) {
+                Ok(append) => {
+                    let me = Weak::clone(&self.me);
+                    append.on_durable(Box::new(move |_| {
+                        if let Some(partition) = me.upgrade() {
+                            partition.landed();
+                        }
+                    }));
+                }
+                Err(error) => tracing::error!(topic, partition, %error, "it could not be written"),
+            }
+        }
     }
 
     /// Checks a chunk that a client sent and appends it.
@@ -59,35 +248,202 @@ impl Partition {
         &self,
         context: &Context<'_>,
         chunk: &Bytes,
-        _transactional: Option<&KafkaString>,
+        transactional: Option<&KafkaString>,
     ) -> Result<Appended, Refusal> {
         let taken = intake::take(context.broker, &self.live, chunk, context.version())?;
         let (head, chunk) = (&taken.head, &taken.chunk);
-        let lane = u64::try_from(head.producer_id).unwrap_or(context.caller.id);
+        let append = match Sequenced::of(head) {
+            Some(sequenced) => {
+                let asked = Asked { version: context.version(), transactional, sequenced };
+                match self.append_sequenced(&asked, head, chunk)? {
+                    Appended::New(append, _) => append,
+                    repeated => return Ok(repeated),
+                }
+            }
+            None if head.is_transactional() => {
+                let why = "a transaction's records have a producer";
+                return Err(Refusal::with(ErrorCode::InvalidRecord, &why));
+            }
+            None => self.append_chunk(head, chunk, context.caller.id)?,
+        };
         let counts = &context.broker.counts;
         counts.produced_bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
         let records = u64::try_from(head.record_count).unwrap_or(0);
         counts.produced_records.fetch_add(records, Ordering::Relaxed);
-        let how = AppendHow { lane, leader_epoch: 0 };
-        let append = self.streamlet.append_checked(head, chunk, how)?;
         Ok(Appended::New(append, taken.append_time_ms))
+    }
+
+    fn append_chunk(
+        &self,
+        head: &ChunkHead,
+        chunk: &[u8],
+        lane: u64,
+    ) -> Result<Append, AppendError> {
+        let append =
+            self.streamlet.append_checked(head, chunk, AppendHow { lane, leader_epoch: 0 })?;
+        self.advance(chunk.len());
+        Ok(append)
+    }
+
+    /// Appends a chunk of an idempotent producer, if it is new.
+    fn append_sequenced(
+        &self,
+        asked: &Asked<'_>,
+        head: &ChunkHead,
+        chunk: &Bytes,
+    ) -> Result<Appended, Refusal> {
+        let Asked { version, transactional, sequenced } = asked;
+        let adds = sequenced.transactional && *version >= ADDS_FROM_VERSION;
+        let mut opened = self.open().map_err(|error| self.unknown(&error))?;
+        let begins = match opened.history().check(sequenced, adds)? {
+            history::Step::Repeated(taken) => {
+                return Ok(Appended::Repeated {
+                    streamlet: Arc::clone(&self.streamlet),
+                    base_offset: taken.base_offset,
+                    last_offset: taken.last_offset,
+                });
+            }
+            history::Step::Append { begins } => begins,
+        };
+        if begins {
+            let Some(transactional_id) = transactional else {
+                let why = "records of a transaction without a transactional id";
+                let code = ErrorCode::TransactionalIdAuthorizationFailed;
+                return Err(Refusal::with(code, &why));
+            };
+            let producer = ProducerEpoch { id: sequenced.producer_id, epoch: sequenced.epoch };
+            // With the books in hand: its end cannot be written here between this and the append.
+            let verified =
+                self.shared.transactions.verify(transactional_id.as_str(), producer, &self.place);
+            verified.map_err(|error| error.of_produce(*version))?;
+            // From here on: before a reader sees a record that may not be committed.
+            self.first_unstable.fetch_min(self.streamlet.end_offset(), Ordering::SeqCst);
+        }
+        let lane = u64::try_from(sequenced.producer_id).unwrap_or(0);
+        let append = match self.append_chunk(head, chunk, lane) {
+            Ok(append) => append,
+            Err(error) => {
+                opened.publish();
+                return Err(error.into());
+            }
+        };
+        let (offsets, now_ms) = ((append.base_offset, append.last_offset), self.now_ms());
+        let history = opened.history();
+        history.took(sequenced, offsets, now_ms);
+        history.bound(self.shared.limits.producers);
+        if begins {
+            opened.publish();
+        }
+        Ok(Appended::New(append, None))
+    }
+
+    /// Writes the end of a transaction. `notice` is called when it is durable, or at once if it
+    /// was here already.
+    pub(crate) fn end_transaction(&self, mark: Mark, notice: OnDurable) -> Result<(), AppendError> {
+        let mut opened = self.open().map_err(|error| {
+            tracing::warn!(%error, topic = self.streamlet.stream_name(), "producers not known");
+            AppendError::Failed(Arc::from(error.to_string()))
+        })?;
+        if mark.again
+            && !opened.history().needs_marker(mark.producer.id, mark.producer.epoch)
+        {
+            drop(opened);
+            notice(Ok(()));
+            return Ok(());
+        }
+        let append = self.mark(&mut opened, mark)?;
+        drop(opened);
+        let me = Weak::clone(&self.me);
+        append.on_durable(Box::new(move |outcome| {
+            if let Some(partition) = me.upgrade() {
+                partition.landed();
+            }
+            notice(outcome);
+        }));
+        Ok(())
+    }
+
+    fn mark(&self, opened: &mut Opened<'_>, mark: Mark) -> Result<Append, AppendError> {
+        let Mark { producer, commit, .. } = mark;
+        let time_ms = self.shared.world.clock.wall_micros() / 1000;
+        let chunk = control_marker(producer.id, producer.epoch, commit, 0, time_ms);
+        let head = ChunkHead::read(&chunk)?;
+        let lane = u64::try_from(producer.id).unwrap_or(0);
+        let append = self.append_chunk(&head, &chunk, lane)?;
+        let now_ms = self.now_ms();
+        opened.history().ended(producer.id, producer.epoch, commit, append.base_offset, now_ms);
+        opened.publish();
+        Ok(append)
     }
 
     /// The offset after the last that readers of committed records may see: that of the first
     /// record of the oldest open transaction, or the high watermark. (KIP-98.)
-    pub(crate) fn last_stable_offset(&self) -> i64 {
-        self.streamlet.high_watermark()
+    pub(crate) fn last_stable_offset(&self) -> Result<i64, ErrorCode> {
+        // In this order: whatever is visible at this watermark was unstable before it was visible.
+        let watermark = self.streamlet.high_watermark();
+        let mut first = self.first_unstable.load(Ordering::SeqCst);
+        if first == UNKNOWN {
+            drop(self.open().map_err(|error| self.unknown(&error).code)?);
+            first = self.first_unstable.load(Ordering::SeqCst);
+        }
+        Ok(first.min(watermark))
+    }
+
+    /// As [`Self::last_stable_offset`], for those who do not go by it: the high watermark, as long
+    /// as nobody needed to know better.
+    pub(crate) fn known_stable_offset(&self) -> i64 {
+        let watermark = self.streamlet.high_watermark();
+        match self.first_unstable.load(Ordering::SeqCst) {
+            UNKNOWN => watermark,
+            first => first.min(watermark),
+        }
     }
 
     /// Calls back once when there may be something to read at `offset`: an acknowledged record, or
     /// one below the last stable offset. May call at once. Dropping what is returned forgets it.
-    pub(crate) fn on_readable(&self, offset: i64, _committed: bool, notice: OnData) -> Readable {
-        Readable { _log: Some(self.streamlet.on_data(offset, notice)) }
+    pub(crate) fn on_readable(&self, offset: i64, committed: bool, notice: OnData) -> Readable {
+        if !committed || self.first_unstable.load(Ordering::SeqCst) > offset {
+            return Readable { _log: self.streamlet.on_data(offset, notice), stable: None };
+        }
+        // Two may call: whoever is first does.
+        let notice = Arc::new(Mutex::new(Some(notice)));
+        let ring = move || {
+            let notice = notice.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(notice) = notice {
+                notice();
+            }
+        };
+        let mut opened = self.hold();
+        // Under the lock it may be another.
+        let waits = self.first_unstable.load(Ordering::SeqCst) <= offset;
+        let turn = waits.then(|| opened.books().wait(offset, Box::new(ring.clone())));
+        drop(opened);
+        let at = if waits { NEVER } else { offset };
+        let stable = turn.map(|turn| (Weak::clone(&self.me), turn));
+        Readable { _log: self.streamlet.on_data(at, Box::new(ring)), stable }
     }
 
     /// Aborted transactions with records from `from` up to, not including, `to`.
-    pub(crate) fn aborted(&self, _from: i64, _to: i64) -> Vec<Aborted> {
-        Vec::new()
+    pub(crate) fn aborted(&self, from: i64, to: i64) -> Vec<Aborted> {
+        let mut opened = self.hold();
+        let history = opened.books().history.as_ref();
+        history.map(|it| it.stable().aborted(from, to)).unwrap_or_default()
+    }
+
+    /// Calls with the producers that are known.
+    pub(crate) fn with_history<T>(
+        &self,
+        look: impl FnOnce(&history::History) -> T,
+    ) -> Result<T, ErrorCode> {
+        let mut opened = self.open().map_err(|error| self.unknown(&error).code)?;
+        Ok(look(opened.history()))
+    }
+
+    /// The history cannot be read.
+    fn unknown(&self, error: &LoadError) -> Refusal {
+        let (topic, partition) = (self.streamlet.stream_name(), self.place.index);
+        tracing::error!(topic, partition, %error, "producers of a partition are not known");
+        Refusal::with(ErrorCode::KafkaStorageError, error)
     }
 
     /// The first record, by offset, with this time or a later one, in milliseconds, below `end`:
@@ -116,4 +472,11 @@ impl Partition {
             }
         })
     }
+}
+
+/// A chunk of a producer, as it was sent.
+struct Asked<'a> {
+    version: i16,
+    transactional: Option<&'a KafkaString>,
+    sequenced: Sequenced,
 }

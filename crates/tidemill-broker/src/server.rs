@@ -1,6 +1,6 @@
 //! Accepting connections, and ending them all.
 
-use crate::{Broker, BrokerError, connection};
+use crate::{Broker, BrokerError, connection, tending};
 use std::{
     io,
     net::SocketAddr,
@@ -19,6 +19,7 @@ pub struct Server {
     address: SocketAddr,
     stop: watch::Sender<bool>,
     accepting: JoinHandle<()>,
+    tending: JoinHandle<()>,
 }
 
 impl Server {
@@ -33,8 +34,9 @@ impl Server {
         let address = listener.local_addr().map_err(refused)?;
         broker.listens_at(address);
         let (stop, stopped) = watch::channel(false);
+        let tending = tokio::spawn(tending::run(Arc::clone(&broker), stopped.clone()));
         let accepting = tokio::spawn(accept(broker, listener, stopped));
-        Ok(Self { address, stop, accepting })
+        Ok(Self { address, stop, accepting, tending })
     }
 
     /// Where it listens.
@@ -47,6 +49,7 @@ impl Server {
     pub async fn stop(self) {
         let _nobody = self.stop.send(true);
         let _ended = self.accepting.await;
+        let _ended = self.tending.await;
     }
 }
 

@@ -263,21 +263,35 @@ impl Slot {
     fn nothing(&self, committed: bool) -> PartitionAnswer {
         match &self.partition {
             Err(error) => PartitionAnswer::failed(self.place.2, *error),
-            Ok(partition) => PartitionAnswer {
-                index: self.place.2,
-                error: ErrorCode::None,
-                high_watermark: partition.streamlet.high_watermark(),
-                last_stable_offset: partition.last_stable_offset(),
-                log_start_offset: partition.streamlet.start_offset(),
-                aborted: committed.then(Vec::new),
-                chunks: Vec::new(),
-            },
+            Ok(partition) => {
+                let stable = if committed {
+                    partition.last_stable_offset()
+                } else {
+                    Ok(partition.known_stable_offset())
+                };
+                let last_stable_offset = match stable {
+                    Ok(offset) => offset,
+                    Err(error) => return PartitionAnswer::failed(self.place.2, error),
+                };
+                PartitionAnswer {
+                    index: self.place.2,
+                    error: ErrorCode::None,
+                    high_watermark: partition.streamlet.high_watermark(),
+                    last_stable_offset,
+                    log_start_offset: partition.streamlet.start_offset(),
+                    aborted: committed.then(Vec::new),
+                    chunks: Vec::new(),
+                }
+            }
         }
     }
 
     fn read(&mut self, bytes: usize, at_least_one: bool, committed: bool) -> PartitionAnswer {
         let mut answer = self.nothing(committed);
         let Ok(partition) = &self.partition else { return answer };
+        if answer.error != ErrorCode::None {
+            return answer;
+        }
         if self.asked.leader_epoch > 0 {
             answer.error = ErrorCode::UnknownLeaderEpoch;
             return answer;

@@ -31,6 +31,42 @@ pub struct BrokerSettings {
     pub limits: Limits,
 }
 
+/// What a partition remembers of its producers.
+#[derive(Clone, Copy, Debug)]
+pub struct ProducerLimits {
+    /// Producers of one partition; those that were idle for longest are forgotten for others.
+    /// Default 10,000.
+    pub producers: usize,
+    /// A producer is forgotten after this long without a chunk, in milliseconds, while the node
+    /// runs. Default one day. (`producer.id.expiration.ms`.)
+    pub producer_idle_ms: u64,
+}
+
+/// Bounds of transactions.
+#[derive(Clone, Copy, Debug)]
+pub struct TransactionLimits {
+    /// Transactional ids. Default 100,000.
+    pub ids: usize,
+    /// The longest time that a client may let a transaction be open, in milliseconds. Default 15
+    /// minutes. (`transaction.max.timeout.ms`.)
+    pub timeout_ms_max: i32,
+    /// A transactional id is forgotten after this long without a request, in milliseconds. Default
+    /// 7 days. (`transactional.id.expiration.ms`.)
+    pub idle_ms: u64,
+}
+
+impl Default for ProducerLimits {
+    fn default() -> Self {
+        Self { producers: 10_000, producer_idle_ms: 86_400_000 }
+    }
+}
+
+impl Default for TransactionLimits {
+    fn default() -> Self {
+        Self { ids: 100_000, timeout_ms_max: 900_000, idle_ms: 7 * 86_400_000 }
+    }
+}
+
 /// Bounds on what clients can make a broker do.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -55,6 +91,10 @@ pub struct Limits {
     pub fetch_sessions: usize,
     /// Bytes a compressed batch may have when it is inflated. Default 256 MiB.
     pub inflated_bytes: ByteSize,
+    /// Of producers.
+    pub producers: ProducerLimits,
+    /// Of transactions.
+    pub transactions: TransactionLimits,
 }
 
 impl Default for BrokerSettings {
@@ -85,6 +125,8 @@ impl Default for Limits {
             idle_ms: 600_000,
             fetch_sessions: 10_000,
             inflated_bytes: ByteSize(256 << 20),
+            producers: ProducerLimits::default(),
+            transactions: TransactionLimits::default(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Topics: the log's streams, with what a broker knows beside them.
 
-use crate::{partition::Partition, topic_settings};
+use crate::{partition::{Partition, Shared}, topic_settings};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -16,6 +16,7 @@ pub(crate) struct Topic {
     pub(crate) stream: Arc<Stream>,
     /// By number; as many as were asked for so far, at most.
     partitions: RwLock<Vec<Arc<Partition>>>,
+    shared: Arc<Shared>,
     live: Arc<Live>,
 }
 
@@ -42,10 +43,10 @@ impl Live {
 }
 
 impl Topic {
-    fn new(stream: Arc<Stream>) -> Self {
+    fn new(stream: Arc<Stream>, shared: Arc<Shared>) -> Self {
         let live = Arc::new(Live::default());
         live.set(&stream.spec());
-        Self { stream, partitions: RwLock::default(), live }
+        Self { stream, partitions: RwLock::default(), shared, live }
     }
 
     /// Its stream's settings were changed.
@@ -64,9 +65,15 @@ impl Topic {
         let mut partitions = self.partitions.write().unwrap_or_else(PoisonError::into_inner);
         for next in partitions.len()..=index {
             let streamlet = self.stream.streamlet(u32::try_from(next).ok()?)?;
-            partitions.push(Arc::new(Partition::new(streamlet, Arc::clone(&self.live))));
+            let (live, shared) = (Arc::clone(&self.live), Arc::clone(&self.shared));
+            partitions.push(Partition::new(streamlet, live, self.stream.id().0, shared));
         }
         partitions.get(index).cloned()
+    }
+
+    /// Partitions that were asked for so far.
+    pub(crate) fn known_partitions(&self) -> Vec<Arc<Partition>> {
+        self.partitions.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn partition_count(&self) -> i32 {
@@ -91,8 +98,8 @@ pub(crate) fn stream_id_of(id: KafkaUuid) -> StreamId {
 }
 
 /// All topics that were asked for.
-#[derive(Default)]
 pub(crate) struct Topics {
+    shared: Arc<Shared>,
     /// Whoever reads settings to write them back, or deletes a topic that was looked at.
     change: Mutex<()>,
     names: RwLock<BTreeMap<String, Arc<Topic>>>,
@@ -100,6 +107,21 @@ pub(crate) struct Topics {
 }
 
 impl Topics {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            change: Mutex::default(),
+            names: RwLock::default(),
+            ids: RwLock::default(),
+        }
+    }
+
+    /// Topics that were asked for so far, by name.
+    pub(crate) fn known(&self) -> Vec<Arc<Topic>> {
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        names.values().cloned().collect()
+    }
+
     /// One change of topics that depends on what they were before, at a time.
     pub(crate) fn change(&self) -> MutexGuard<'_, ()> {
         self.change.lock().unwrap_or_else(PoisonError::into_inner)
@@ -124,7 +146,7 @@ impl Topics {
         if let Some(topic) = known {
             return Arc::clone(topic);
         }
-        let topic = Arc::new(Topic::new(Arc::clone(&stream)));
+        let topic = Arc::new(Topic::new(Arc::clone(&stream), Arc::clone(&self.shared)));
         let mut ids = self.ids.write().unwrap_or_else(PoisonError::into_inner);
         ids.insert(stream.id(), Arc::clone(&topic));
         names.insert(stream.name().to_owned(), Arc::clone(&topic));

@@ -5,6 +5,7 @@
 //! producer:  id, epoch, timestamp, idle, open transaction, chunks    sequence numbers and offsets
 //! aborted:   producer id, first offset, stable offset                one an aborted transaction,
 //!                                                                    under its marker's offset
+//! ids:       version u8 1 │ end i64                                  ids below it may be taken
 //! ```
 //!
 //! A snapshot says what the chunks below `upto` say; those from there on are read again. The last
@@ -73,6 +74,22 @@ pub struct AbortedRecord {
     pub first: i64,
     /// Transactions that ended later begin at or after this offset.
     pub stable: i64,
+}
+
+/// The end of the producer ids that are reserved, as it is stored: big-endian.
+#[must_use]
+pub fn encode_ids_end(end: i64) -> [u8; 9] {
+    let mut bytes = [PRODUCERS_VERSION; 9];
+    bytes[1..].copy_from_slice(&end.to_be_bytes());
+    bytes
+}
+
+/// Reads the end of the producer ids that are reserved. None: the bytes say none.
+#[must_use]
+pub fn decode_ids_end(bytes: &[u8]) -> Option<i64> {
+    let (version, end) = bytes.split_first()?;
+    let end = i64::from_be_bytes(end.try_into().ok()?);
+    (*version == PRODUCERS_VERSION && end >= 0).then_some(end)
 }
 
 impl ProducersSnapshot {

@@ -46,7 +46,7 @@ pub(crate) async fn answer(
 /// Offset and its timestamp in milliseconds; -1 where there is none.
 fn offset(partition: &Partition, timestamp: i64, committed: bool) -> Result<(i64, i64), ErrorCode> {
     let streamlet = &partition.streamlet;
-    let end = if committed { partition.last_stable_offset() } else { streamlet.high_watermark() };
+    let end = if committed { partition.last_stable_offset()? } else { streamlet.high_watermark() };
     match timestamp {
         LATEST => Ok((end, -1)),
         EARLIEST | EARLIEST_LOCAL => Ok((streamlet.start_offset(), -1)),

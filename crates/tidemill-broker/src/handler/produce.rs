@@ -6,6 +6,7 @@
 use crate::{
     answer::{Answer, Begun},
     api::Context,
+    handler::transaction::add::produced,
     partition::Appended,
     refusal::Refusal,
 };
@@ -31,13 +32,23 @@ use tokio::sync::oneshot;
 const ACKS_ALL: i16 = -1;
 
 /// Begins a produce request: when this returns, its chunks are appended.
-pub(crate) fn begin(context: &Context<'_>, mut body: Bytes) -> Result<Begun, MessageError> {
+pub(crate) async fn begin(
+    context: &Context<'_>,
+    mut body: Bytes,
+) -> Result<Begun, MessageError> {
     let request = ProduceRequestData::read(&mut body, context.version())?;
     let acks = request.acks;
     if !(ACKS_ALL..=1).contains(&acks) {
         let refused = |_: &PartitionProduceData| Err(Refusal::of(ErrorCode::InvalidRequiredAcks));
         let response = Response::new(request, refused).plain();
         return Ok(Begun::Now(Answer::of(context.head, &response)?));
+    }
+    if let Err(refusal) = produced(context, &request).await {
+        let response = Response::new(request, |_| Err(refusal.clone())).plain();
+        return Ok(match acks {
+            0 => Begun::HangUp,
+            _ => Begun::Now(Answer::of(context.head, &response)?),
+        });
     }
     let mut appends = Vec::new();
     let timeout_ms = u64::try_from(request.timeout_ms).unwrap_or(0);

@@ -40,6 +40,15 @@ fn other_versions_and_bytes_after_the_end_are_refused() {
     assert!(ProducersSnapshot::decode(&long).is_err());
 }
 
+#[test]
+fn the_end_of_reserved_ids_has_nine_bytes() {
+    assert_eq!(encode_ids_end(0x0102), [1, 0, 0, 0, 0, 0, 0, 1, 2]);
+    assert_eq!(decode_ids_end(&encode_ids_end(77)), Some(77));
+    assert_eq!(decode_ids_end(&encode_ids_end(-1)), None);
+    assert_eq!(decode_ids_end(&[2, 0, 0, 0, 0, 0, 0, 0, 0]), None);
+    assert_eq!(decode_ids_end(&[1]), None);
+}
+
 proptest! {
     #[test]
     fn what_is_written_reads_back(upto: i64, id: i64, epoch: i16, open: Option<i64>, first: i32) {

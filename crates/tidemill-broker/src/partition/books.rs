@@ -1,0 +1,131 @@
+//! The history of a partition behind its lock, who waits for it, and how it is opened.
+//!
+//! ```text
+//! append of a producer ─┐                    a marker is visible ─▶ due ─▶ settle
+//! marker ───────────────┤ books: one at a time                              │
+//! reader of committed ──┘                    readers that waited ◀──────────┘
+//! ```
+//!
+//! A marker becomes visible in a notice of the log, which may come while this very thread appends
+//! with the books in its hand. So the notice only says that something is due; whoever can take the
+//! lock settles it, at the latest the one who puts the books down.
+//!
+//! Lock order: books, then the log's own and that of a transactional id. No notice is given while
+//! the books are held.
+
+use super::{Partition, history::History, keep::Image};
+use std::{
+    collections::BTreeMap,
+    sync::{MutexGuard, PoisonError, TryLockError, atomic::Ordering},
+};
+use tidemill_log::OnData;
+
+/// A reader's place: by offset, then by who came first.
+pub(super) type Turn = (i64, u64);
+
+/// What a partition knows, and who waits.
+#[derive(Default)]
+pub(super) struct Books {
+    /// None: nobody needed it so far.
+    pub(super) history: Option<History>,
+    /// Readers of committed records that wait for a transaction to end.
+    waiting: BTreeMap<Turn, OnData>,
+    next_turn: u64,
+    /// What the store has: all below this offset.
+    pub(super) stored_upto: i64,
+    /// Markers of aborted transactions that the store has and no longer needs.
+    pub(super) obsolete: Vec<i64>,
+    /// To be stored once all of it is visible.
+    pub(super) image: Option<Image>,
+}
+
+/// The books of a partition, in somebody's hand.
+pub(super) struct Opened<'a> {
+    partition: &'a Partition,
+    /// None while it is put down.
+    books: Option<MutexGuard<'a, Books>>,
+}
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        self.books = None;
+        if self.partition.due.load(Ordering::SeqCst) {
+            self.partition.settle();
+        }
+    }
+}
+
+impl Opened<'_> {
+    pub(super) fn books(&mut self) -> &mut Books {
+        self.books.as_mut().expect("until it is dropped")
+    }
+
+    /// The history, which [`Partition::open`] has made sure of.
+    pub(super) fn history(&mut self) -> &mut History {
+        self.books().history.get_or_insert_default()
+    }
+
+    /// Tells readers without the lock how far they may see.
+    pub(super) fn publish(&mut self) {
+        let first = self.history().stable().first_unstable();
+        self.partition.first_unstable.store(first.unwrap_or(i64::MAX), Ordering::SeqCst);
+    }
+}
+
+impl Books {
+    /// A reader waits for a transaction to end.
+    pub(super) fn wait(&mut self, offset: i64, notice: OnData) -> Turn {
+        self.next_turn += 1;
+        let turn = (offset, self.next_turn);
+        self.waiting.insert(turn, notice);
+        turn
+    }
+
+    pub(super) fn forget(&mut self, turn: Turn) {
+        self.waiting.remove(&turn);
+    }
+
+    /// Readers that wait for an offset below this.
+    fn take_below(&mut self, offset: i64) -> Vec<OnData> {
+        let later = self.waiting.split_off(&(offset, 0));
+        std::mem::replace(&mut self.waiting, later).into_values().collect()
+    }
+}
+
+impl Partition {
+    /// Takes the books, as they are.
+    pub(super) fn hold(&self) -> Opened<'_> {
+        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        Opened { partition: self, books: Some(books) }
+    }
+
+    /// A marker became visible, or may have.
+    pub(super) fn landed(&self) {
+        self.due.store(true, Ordering::SeqCst);
+        self.settle();
+    }
+
+    /// Does what is due, unless somebody holds the books: then they do it.
+    pub(super) fn settle(&self) {
+        loop {
+            let mut books = match self.books.try_lock() {
+                Ok(books) => books,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            self.due.store(false, Ordering::SeqCst);
+            let mut woken = Vec::new();
+            if let Some(history) = &mut books.history {
+                history.pass(self.streamlet.high_watermark());
+                let first = history.stable().first_unstable().unwrap_or(i64::MAX);
+                self.first_unstable.store(first, Ordering::SeqCst);
+                woken = books.take_below(first);
+            }
+            drop(books);
+            woken.into_iter().for_each(|notice| notice());
+            if !self.due.load(Ordering::SeqCst) {
+                return;
+            }
+        }
+    }
+}

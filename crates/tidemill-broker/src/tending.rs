@@ -1,0 +1,96 @@
+//! What a broker does from time to time, without being asked: transactions that take too long,
+//! ends that are not written yet, snapshots of what partitions know.
+
+use crate::{
+    Broker,
+    partition::{Partition, Snapshot},
+    server::asked,
+    store::{Batch, StoreError},
+};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::watch;
+
+/// How often.
+const EVERY: Duration = Duration::from_millis(250);
+/// Rounds between those that look for what can be forgotten.
+const PRUNE_ROUNDS: u32 = 240;
+/// Snapshots that are stored together.
+const TOGETHER: usize = 64;
+
+/// Tends a broker until it is told to stop.
+pub(crate) async fn run(broker: Arc<Broker>, mut stopped: watch::Receiver<bool>) {
+    let mut round = 0u32;
+    loop {
+        tokio::select! {
+            biased;
+            () = asked(&mut stopped) => return,
+            () = tokio::time::sleep(EVERY), if round > 0 => {}
+            () = std::future::ready(()), if round == 0 => {}
+        }
+        broker.transactions.tend(&broker).await;
+        snapshots(&broker).await;
+        round = round.wrapping_add(1).max(1);
+        if round.is_multiple_of(PRUNE_ROUNDS) {
+            partitions(&broker).iter().for_each(|it| it.prune());
+        }
+    }
+}
+
+fn partitions(broker: &Broker) -> Vec<Arc<Partition>> {
+    broker.topics.known().iter().flat_map(|it| it.known_partitions()).collect()
+}
+
+/// Stores the snapshots that are due.
+pub(crate) async fn snapshots(broker: &Broker) {
+    let mut due = Due::default();
+    for partition in partitions(broker) {
+        due.all.extend(partition.snapshot(false));
+        if due.all.len() >= TOGETHER {
+            let batch = due.batch();
+            due.stored(broker.store.commit(batch).await);
+        }
+    }
+    let batch = due.batch();
+    if !batch.is_empty() {
+        due.stored(broker.store.commit(batch).await);
+    }
+}
+
+/// Stores snapshots of all partitions that are known, before the node stops. Blocks.
+pub(crate) fn last_snapshots(broker: &Broker) {
+    let mut due = Due::default();
+    for partition in partitions(broker) {
+        due.all.extend(partition.snapshot(true));
+        if due.all.len() >= TOGETHER {
+            let batch = due.batch();
+            due.stored(broker.store.commit_blocking(batch));
+        }
+    }
+    let batch = due.batch();
+    if !batch.is_empty() {
+        due.stored(broker.store.commit_blocking(batch));
+    }
+}
+
+/// Snapshots that are stored together.
+#[derive(Default)]
+struct Due {
+    all: Vec<Snapshot>,
+}
+
+impl Due {
+    fn batch(&mut self) -> Batch {
+        let mut batch = Batch::default();
+        self.all.iter_mut().for_each(|it| batch.append(std::mem::take(&mut it.batch)));
+        batch
+    }
+
+    fn stored(&mut self, outcome: Result<(), StoreError>) {
+        let all = std::mem::take(&mut self.all);
+        match outcome {
+            Ok(()) => all.into_iter().for_each(Snapshot::stored),
+            // A restart reads more of the log; nothing else depends on them.
+            Err(error) => tracing::warn!(%error, "snapshots of producers are not stored"),
+        }
+    }
+}

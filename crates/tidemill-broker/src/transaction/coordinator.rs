@@ -1,0 +1,514 @@
+//! The coordinator: every transactional id, what is decided about it, and how that is carried out.
+//!
+//! ```text
+//! request ─▶ gate ─▶ decision (`state`) ─▶ store ─▶ it counts ─▶ answer
+//!                                                     └ prepared ─▶ markers ─▶ durable ─▶ ended
+//! ```
+//!
+//! A decision counts when it is stored. One that ends a transaction is carried out, whatever
+//! happens: by whoever asked for it, by [`Coordinator::tend`] if they went away, and by the next
+//! start if the node dies (R10). That a transaction has ended is stored later, with something
+//! else: until then the store says that it is prepared, and carrying it out once more changes
+//! nothing.
+//!
+//! Invariants:
+//!
+//! - What was answered is in the store, with all that it depends on (R7).
+//! - The next transaction of an id begins when all markers of the one before are durable.
+//! - A request that is dropped half way leaves what the store has and what counts the same.
+
+use super::{
+    entry::Entry,
+    state::{
+        End, Ended, Init, Initialized, ProducerEpoch, Protocol, Transaction, TransactionError,
+        init, wants_id,
+    },
+};
+use crate::{
+    Broker,
+    partition::{Fate, Mark},
+    producer::ids::Ids,
+    settings::TransactionLimits,
+    store::{Batch, Store, StoreError, Table},
+};
+use std::{
+    collections::BTreeMap,
+    ops::ControlFlow,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+use tidemill_env::World;
+use tidemill_wire::transactions::{TransactionPartition, TransactionPhase as Phase, TransactionRecord};
+use tokio::sync::{OwnedMutexGuard, oneshot};
+
+/// How long a request waits for the transaction before it, or for its own, to end.
+const PATIENCE_MS: u64 = 5_000;
+/// As above, for requests that others wait behind.
+const SHORT_PATIENCE_MS: u64 = 500;
+/// Groups in one transaction.
+const GROUPS_MAX: usize = 1_000;
+
+/// Why a request to the coordinator is not done.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The protocol says so.
+    #[error(transparent)]
+    Refused(#[from] TransactionError),
+    /// It cannot be stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A bound is reached.
+    #[error("there are {0} already")]
+    TooMany(&'static str),
+}
+
+/// Who asks, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    pub(crate) producer: ProducerEpoch,
+    pub(crate) protocol: Protocol,
+    /// Its connection: a later one has a larger number.
+    pub(crate) connection: u64,
+}
+
+/// All transactional ids.
+pub(crate) struct Coordinator {
+    world: World,
+    store: Arc<Store>,
+    pub(crate) limits: TransactionLimits,
+    pub(crate) ids: Ids,
+    all: RwLock<BTreeMap<String, Arc<Entry>>>,
+}
+
+impl Coordinator {
+    /// The coordinator as the store has it. Transactions that are prepared are carried out by
+    /// [`Self::tend`].
+    ///
+    /// # Errors
+    /// The store cannot be read, or has records of a newer node.
+    pub(crate) fn open(
+        world: &World,
+        store: &Arc<Store>,
+        limits: TransactionLimits,
+    ) -> Result<Arc<Self>, StoreError> {
+        let now_ms = world.clock.monotonic_micros() / 1000;
+        let wall_ms = world.clock.wall_micros() / 1000;
+        let mut all = BTreeMap::new();
+        let mut unreadable = None;
+        store.scan(Table::Transactions, &[], |key, value| {
+            let id = std::str::from_utf8(key);
+            match (id, TransactionRecord::decode(value)) {
+                (Ok(id), Ok(record)) => {
+                    let entry = Entry::stored(id, Transaction::from(record), now_ms, wall_ms);
+                    all.insert(id.to_owned(), entry);
+                    ControlFlow::Continue(())
+                }
+                _ => {
+                    unreadable = Some(String::from_utf8_lossy(key).into_owned());
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        if let Some(id) = unreadable {
+            return Err(store.damaged(&format!("transactional id {id:?} cannot be read")));
+        }
+        Ok(Arc::new(Self {
+            world: world.clone(),
+            store: Arc::clone(store),
+            limits,
+            ids: Ids::new(world, store),
+            all: RwLock::new(all),
+        }))
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.world.clock.monotonic_micros() / 1000
+    }
+
+    fn wall_ms(&self) -> i64 {
+        self.world.clock.wall_micros() / 1000
+    }
+
+    pub(super) fn get(&self, id: &str) -> Option<Arc<Entry>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    }
+
+    fn entry(&self, id: &str) -> Result<Arc<Entry>, Failure> {
+        self.get(id).ok_or(Failure::Refused(TransactionError::UnknownProducer))
+    }
+
+    fn entry_or_new(&self, id: &str) -> Result<Arc<Entry>, Failure> {
+        if let Some(entry) = self.get(id) {
+            return Ok(entry);
+        }
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= self.limits.ids && !all.contains_key(id) {
+            return Err(Failure::TooMany("transactional ids"));
+        }
+        Ok(Arc::clone(all.entry(id.to_owned()).or_insert_with(|| Entry::new(id, self.now_ms()))))
+    }
+
+    /// All of them, by id.
+    pub(super) fn entries(&self) -> Vec<Arc<Entry>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Hands a decision to the store; once it is there it counts. Whether the future is waited for
+    /// or not, the gate stays shut until then.
+    fn put(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        gate: OwnedMutexGuard<()>,
+        next: Transaction,
+        mut batch: Batch,
+    ) -> impl Future<Output = Result<(), StoreError>> + use<> {
+        batch.put(Table::Transactions, entry.id.as_bytes(), next.record().encode());
+        let (done, waits) = oneshot::channel();
+        let (me, entry) = (Arc::clone(self), Arc::clone(entry));
+        self.store.commit_then(
+            batch,
+            Box::new(move |outcome| {
+                if outcome.is_ok() {
+                    entry.apply(next, me.now_ms());
+                }
+                drop(gate);
+                let _gone = done.send(outcome);
+            }),
+        );
+        async move { waits.await.unwrap_or(Err(StoreError::Closed)) }
+    }
+
+    /// A producer for a transactional id. What its last producer has open is aborted first.
+    pub(crate) async fn init(
+        self: &Arc<Self>,
+        broker: &Arc<Broker>,
+        id: &str,
+        expected: Option<ProducerEpoch>,
+        timeout_ms: i32,
+    ) -> Result<ProducerEpoch, Failure> {
+        let mut waited = false;
+        loop {
+            let entry = self.entry_or_new(id)?;
+            let gate = Arc::clone(&entry.gate).lock_owned().await;
+            let (current, is_gone) = {
+                let held = entry.held();
+                (held.transaction.clone(), held.is_gone)
+            };
+            if is_gone {
+                continue;
+            }
+            let spare_id = if wants_id(current.as_ref()) { self.ids.take().await? } else { -1 };
+            let asked = Init { expected, timeout_ms, spare_id, now_ms: self.wall_ms() };
+            match init(current.as_ref(), &asked) {
+                Ok(Initialized::Repeated(producer)) => return Ok(producer),
+                Ok(Initialized::Become(next)) => {
+                    let producer = next.producer;
+                    self.put(&entry, gate, next, Batch::default()).await?;
+                    return Ok(producer);
+                }
+                Ok(Initialized::AbortFirst(next)) if !waited => {
+                    self.end_it(broker, &entry, gate, next).await?;
+                }
+                Err(TransactionError::Busy) if !waited => drop(gate),
+                Ok(Initialized::AbortFirst(_)) => return Err(TransactionError::Busy.into()),
+                Err(error) => return Err(error.into()),
+            }
+            waited = true;
+            if !wait(entry.ended(), PATIENCE_MS).await {
+                return Err(TransactionError::Busy.into());
+            }
+        }
+    }
+
+    /// Adds partitions or a group to the transaction of a producer, which begins with them if none
+    /// is open.
+    pub(crate) async fn add(
+        self: &Arc<Self>,
+        id: &str,
+        asker: Asker,
+        partitions: &[TransactionPartition],
+        group: Option<&str>,
+    ) -> Result<(), Failure> {
+        let Asker { producer, protocol, .. } = asker;
+        let entry = self.entry(id)?;
+        if partitions.is_empty() && group.is_none() {
+            return Ok(());
+        }
+        let mut waited = false;
+        loop {
+            let all_in = {
+                let held = entry.held();
+                let current = held.transaction.as_ref();
+                let mut in_it = partitions.iter().map(|it| current.map(|t| t.verify(producer, it)));
+                in_it.all(|it| it == Some(Ok(())))
+                    && group.is_none_or(|group| {
+                        current.is_some_and(|it| it.verify_group(producer, group).is_ok())
+                    })
+            };
+            if all_in {
+                return Ok(());
+            }
+            let gate = Arc::clone(&entry.gate).lock_owned().await;
+            let decision = {
+                let mut held = entry.held();
+                let current = held.transaction.as_ref();
+                let current = current.ok_or(TransactionError::UnknownProducer)?;
+                if group.is_some() && current.groups.len() >= GROUPS_MAX {
+                    return Err(Failure::TooMany("groups in the transaction"));
+                }
+                let decision = current.add(producer, partitions, group, protocol, self.wall_ms());
+                if decision.is_ok() && protocol == Protocol::One {
+                    held.check_connection(asker.connection)?;
+                }
+                decision
+            };
+            match decision {
+                Ok(None) => return Ok(()),
+                Ok(Some(next)) => {
+                    self.put(&entry, gate, next, Batch::default()).await?;
+                    return Ok(());
+                }
+                Err(TransactionError::Busy) if !waited => {
+                    waited = true;
+                    drop(gate);
+                    if !wait(entry.ended(), SHORT_PATIENCE_MS).await {
+                        return Err(TransactionError::Busy.into());
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Ends a producer's transaction: what the producer goes on with.
+    pub(crate) async fn end(
+        self: &Arc<Self>,
+        broker: &Arc<Broker>,
+        id: &str,
+        asker: Asker,
+        commit: bool,
+    ) -> Result<ProducerEpoch, Failure> {
+        let Asker { producer, protocol, .. } = asker;
+        let entry = self.entry(id)?;
+        let mut waited = false;
+        loop {
+            let gate = Arc::clone(&entry.gate).lock_owned().await;
+            let current = entry.held().transaction.clone();
+            let current = current.ok_or(TransactionError::UnknownProducer)?;
+            let spare_id = if wants_id(Some(&current)) { self.ids.take().await? } else { -1 };
+            let asked = End { producer, commit, protocol, spare_id, now_ms: self.wall_ms() };
+            match current.end(&asked) {
+                Ok(Ended::Done(successor)) => return Ok(successor),
+                Ok(Ended::Become(next)) => {
+                    if protocol == Protocol::One {
+                        entry.held().check_connection(asker.connection)?;
+                    }
+                    let successor = next.successor();
+                    self.end_it(broker, &entry, gate, next).await?;
+                    // Decided and stored: it will be so, even if it takes longer than this.
+                    wait(entry.ended(), PATIENCE_MS).await;
+                    return Ok(successor);
+                }
+                Err(TransactionError::Busy) if !waited => {
+                    waited = true;
+                    drop(gate);
+                    if !wait(entry.ended(), PATIENCE_MS).await {
+                        return Err(TransactionError::Busy.into());
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Stores that a transaction is to be ended, and begins to carry it out.
+    async fn end_it(
+        self: &Arc<Self>,
+        broker: &Arc<Broker>,
+        entry: &Arc<Entry>,
+        gate: OwnedMutexGuard<()>,
+        next: Transaction,
+    ) -> Result<(), StoreError> {
+        self.put(entry, gate, next, Batch::default()).await?;
+        self.drive(broker, entry);
+        Ok(())
+    }
+
+    /// Writes the markers that a prepared transaction still needs.
+    pub(super) fn drive(self: &Arc<Self>, broker: &Broker, entry: &Arc<Entry>) {
+        let (mark, places) = {
+            let mut held = entry.held();
+            let Some(transaction) = &held.transaction else { return };
+            let Some(commit) = transaction.prepared_commit() else { return };
+            let mark = Mark { producer: transaction.producer, commit, again: held.again };
+            let places: Vec<_> = held.left.difference(&held.in_flight).copied().collect();
+            held.in_flight.extend(&places);
+            (mark, places)
+        };
+        for place in places {
+            // A partition whose topic was deleted needs none.
+            let Some(partition) = broker.partition_at(&place) else {
+                entry.marked(&place, true);
+                continue;
+            };
+            let marked = Arc::clone(entry);
+            let notice = move |outcome: Result<(), _>| {
+                marked.marked(&place, outcome.is_ok());
+            };
+            if let Err(error) = partition.end_transaction(mark, Box::new(notice))
+                && entry.marked(&place, false)
+            {
+                let topic = partition.streamlet.stream_name();
+                let (id, index) = (&entry.id, place.index);
+                tracing::warn!(id, topic, index, %error, "a transaction's end waits for its disk");
+            }
+        }
+    }
+
+    /// Whether a producer may write to a partition now, as part of its transaction.
+    pub(crate) fn verify(
+        &self,
+        id: &str,
+        producer: ProducerEpoch,
+        partition: &TransactionPartition,
+    ) -> Result<(), TransactionError> {
+        let entry = self.get(id).ok_or(TransactionError::UnknownProducer)?;
+        let held = entry.held();
+        let current = held.transaction.as_ref().ok_or(TransactionError::UnknownProducer)?;
+        current.verify(producer, partition)
+    }
+
+    /// Whether a producer may stage offsets of a group now, as part of its transaction.
+    pub(crate) fn verify_group(
+        &self,
+        id: &str,
+        producer: ProducerEpoch,
+        group: &str,
+    ) -> Result<(), TransactionError> {
+        let entry = self.get(id).ok_or(TransactionError::UnknownProducer)?;
+        let held = entry.held();
+        let current = held.transaction.as_ref().ok_or(TransactionError::UnknownProducer)?;
+        current.verify_group(producer, group)
+    }
+
+    /// What is to become of a transaction that a partition has open with this producer.
+    pub(crate) fn fate(&self, producer: ProducerEpoch, place: &TransactionPartition) -> Fate {
+        for entry in self.entries() {
+            let held = entry.held();
+            let Some(it) = &held.transaction else { continue };
+            if it.producer.id != producer.id && it.previous_id != producer.id {
+                continue;
+            }
+            let epoch = (it.producer.id == producer.id).then_some(it.producer.epoch);
+            return match it.phase {
+                Phase::Ongoing | Phase::PrepareCommit | Phase::PrepareAbort
+                    if it.partitions.contains(place) =>
+                {
+                    Fate::Open
+                }
+                Phase::CompleteCommit if it.ended_with(producer) => {
+                    Fate::Ended { epoch, commit: true }
+                }
+                _ => Fate::Ended { epoch, commit: false },
+            };
+        }
+        Fate::Ended { epoch: None, commit: false }
+    }
+
+    /// Does what is due: aborts what is open for too long, goes on with what is being ended,
+    /// stores what has ended, and forgets ids that nobody used for long.
+    pub(crate) async fn tend(self: &Arc<Self>, broker: &Arc<Broker>) {
+        let now_ms = self.now_ms();
+        let mut late = Vec::new();
+        let mut ended = Vec::new();
+        for entry in self.entries() {
+            self.drive(broker, &entry);
+            let (is_late, is_unsaved, is_idle) = {
+                let held = entry.held();
+                let resting = held.transaction.as_ref().is_none_or(|it| {
+                    it.phase != Phase::Ongoing && it.prepared_commit().is_none()
+                });
+                let is_idle = resting && held.used_ms + self.limits.idle_ms <= now_ms;
+                (held.deadline_ms.is_some_and(|it| it <= now_ms), held.unsaved, is_idle)
+            };
+            if !(is_late || is_unsaved || is_idle) {
+                continue;
+            }
+            // Somebody is changing it: next time.
+            let Ok(gate) = Arc::clone(&entry.gate).try_lock_owned() else { continue };
+            let Some(current) = entry.held().transaction.clone() else { continue };
+            if is_late && current.phase == Phase::Ongoing {
+                let id = &entry.id;
+                tracing::info!(id, producer_id = current.producer.id, "a transaction took too long");
+                let next = current.fenced(self.wall_ms());
+                late.push((Arc::clone(&entry), self.put(&entry, gate, next, Batch::default())));
+            } else if is_idle {
+                self.forget(&entry, gate);
+            } else if entry.held().unsaved {
+                ended.push((entry, current, gate));
+            }
+        }
+        self.save(ended).await;
+        for (entry, put) in late {
+            match put.await {
+                Ok(()) => self.drive(broker, &entry),
+                Err(error) => tracing::warn!(id = entry.id, %error, "it could not be aborted"),
+            }
+        }
+    }
+
+    /// Stores that transactions have ended.
+    async fn save(&self, ended: Vec<(Arc<Entry>, Transaction, OwnedMutexGuard<()>)>) {
+        let mut batch = Batch::default();
+        for (entry, transaction, _) in &ended {
+            batch.put(Table::Transactions, entry.id.as_bytes(), transaction.record().encode());
+        }
+        if batch.is_empty() {
+            return;
+        }
+        match self.store.commit(batch).await {
+            Ok(()) => ended.iter().for_each(|(entry, ..)| entry.held().unsaved = false),
+            Err(error) => tracing::warn!(%error, "ends of transactions are not stored yet"),
+        }
+    }
+
+    /// Stores that transactions have ended, before the node stops. Blocks.
+    pub(crate) fn close(&self) {
+        let mut batch = Batch::default();
+        for entry in self.entries() {
+            let held = entry.held();
+            if let Some(transaction) = held.transaction.as_ref().filter(|_| held.unsaved) {
+                batch.put(Table::Transactions, entry.id.as_bytes(), transaction.record().encode());
+            }
+        }
+        if !batch.is_empty()
+            && let Err(error) = self.store.commit_blocking(batch)
+        {
+            tracing::warn!(%error, "ends of transactions are not stored: the next start sees to them");
+        }
+    }
+
+    /// Takes an id out that nobody used for long.
+    fn forget(self: &Arc<Self>, entry: &Arc<Entry>, gate: OwnedMutexGuard<()>) {
+        let mut batch = Batch::default();
+        batch.delete(Table::Transactions, entry.id.as_bytes());
+        let (me, entry) = (Arc::clone(self), Arc::clone(entry));
+        let forgotten = move |outcome: Result<(), StoreError>| {
+            if outcome.is_ok() {
+                let mut all = me.all.write().unwrap_or_else(PoisonError::into_inner);
+                all.remove(&entry.id);
+                drop(all);
+                let mut held = entry.held();
+                held.is_gone = true;
+                held.transaction = None;
+            }
+            drop(gate);
+        };
+        self.store.commit_then(batch, Box::new(forgotten));
+    }
+}
+
+/// Whether it came in time.
+async fn wait(ended: oneshot::Receiver<()>, patience_ms: u64) -> bool {
+    tokio::time::timeout(Duration::from_millis(patience_ms), ended).await.is_ok()
+}

@@ -1,0 +1,182 @@
+//! One transactional id in the coordinator's memory.
+//!
+//! ```text
+//! gate    held while a decision is made and stored: one change at a time
+//! state   what counts; looked at by whoever appends
+//! ```
+//!
+//! Markers are on their way while a transaction is prepared: `left` are the partitions that have
+//! none yet, `in_flight` those whose marker is being made durable.
+
+use super::state::{Transaction, TransactionError};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tidemill_wire::transactions::{TransactionPartition, TransactionPhase as Phase};
+use tokio::sync::oneshot;
+
+/// A transactional id.
+pub(crate) struct Entry {
+    pub(crate) id: String,
+    /// One change at a time; given back when the store has answered.
+    pub(super) gate: Arc<tokio::sync::Mutex<()>>,
+    held: Mutex<Held>,
+}
+
+/// What is known of it now.
+pub(super) struct Held {
+    /// None: it is being made, or it is gone.
+    pub(super) transaction: Option<Transaction>,
+    /// It was taken out of the coordinator: look it up again.
+    pub(super) is_gone: bool,
+    /// The store has it as prepared, and all markers are durable.
+    pub(super) unsaved: bool,
+    /// When an open transaction is aborted, by the monotonic clock.
+    pub(super) deadline_ms: Option<u64>,
+    /// When it was last changed, by the monotonic clock.
+    pub(super) used_ms: u64,
+    /// The newest connection that this producer used for requests of protocol 1.
+    pub(super) newest: u64,
+    pub(super) left: BTreeSet<TransactionPartition>,
+    pub(super) in_flight: BTreeSet<TransactionPartition>,
+    /// Some markers may have been written before the node was started again.
+    pub(super) again: bool,
+    /// A failure to write markers was said.
+    pub(super) warned: bool,
+    waiting: Vec<oneshot::Sender<()>>,
+}
+
+impl Entry {
+    pub(super) fn new(id: &str, now_ms: u64) -> Arc<Self> {
+        let held = Held {
+            transaction: None,
+            is_gone: false,
+            unsaved: false,
+            deadline_ms: None,
+            used_ms: now_ms,
+            newest: 0,
+            left: BTreeSet::new(),
+            in_flight: BTreeSet::new(),
+            again: false,
+            warned: false,
+            waiting: Vec::new(),
+        };
+        Arc::new(Self { id: id.to_owned(), gate: Arc::default(), held: Mutex::new(held) })
+    }
+
+    /// A transactional id as it is in the store. `passed_ms` is how long ago it was changed, by
+    /// the wall clock.
+    pub(super) fn stored(id: &str, transaction: Transaction, now_ms: u64, wall_ms: i64) -> Arc<Self> {
+        let entry = Self::new(id, now_ms);
+        {
+            let mut held = entry.held();
+            let passed = |since: i64| u64::try_from(wall_ms.saturating_sub(since)).unwrap_or(0);
+            held.used_ms = now_ms.saturating_sub(passed(transaction.changed_ms));
+            if transaction.phase == Phase::Ongoing {
+                let timeout_ms = u64::try_from(transaction.timeout_ms).unwrap_or(0);
+                let left_ms = timeout_ms.saturating_sub(passed(transaction.began_ms));
+                held.deadline_ms = Some(now_ms + left_ms);
+            }
+            if transaction.prepared_commit().is_some() {
+                held.left.clone_from(&transaction.partitions);
+                held.again = true;
+            }
+            held.transaction = Some(transaction);
+            held.complete_if_marked();
+        }
+        entry
+    }
+
+    pub(super) fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store has `next`: it counts.
+    pub(super) fn apply(&self, next: Transaction, now_ms: u64) {
+        let mut held = self.held();
+        let was_ongoing = held.transaction.as_ref().is_some_and(|it| it.phase == Phase::Ongoing);
+        held.used_ms = now_ms;
+        held.unsaved = false;
+        match next.phase {
+            Phase::Ongoing if !was_ongoing => {
+                let timeout_ms = u64::try_from(next.timeout_ms).unwrap_or(0);
+                held.deadline_ms = Some(now_ms + timeout_ms);
+            }
+            Phase::Ongoing => {}
+            _ => held.deadline_ms = None,
+        }
+        if held.transaction.as_ref().is_none_or(|it| it.producer != next.producer) {
+            held.newest = 0;
+        }
+        if next.prepared_commit().is_some() {
+            held.left.clone_from(&next.partitions);
+            held.in_flight.clear();
+            held.again = false;
+            held.warned = false;
+        }
+        held.transaction = Some(next);
+        let woken = held.complete_if_marked();
+        drop(held);
+        woken.into_iter().for_each(ring);
+    }
+
+    /// A marker is durable, or will not be now. True: it is the first failure.
+    pub(super) fn marked(&self, place: &TransactionPartition, durable: bool) -> bool {
+        let mut held = self.held();
+        held.in_flight.remove(place);
+        let mut woken = Vec::new();
+        let mut first = false;
+        if durable {
+            held.left.remove(place);
+            woken = held.complete_if_marked();
+        } else {
+            first = !held.warned;
+            held.warned = true;
+        }
+        drop(held);
+        woken.into_iter().for_each(ring);
+        first
+    }
+
+    /// Resolves when the transaction that is being ended has ended; at once if there is none.
+    pub(super) fn ended(&self) -> oneshot::Receiver<()> {
+        let (done, waits) = oneshot::channel();
+        let mut held = self.held();
+        if held.transaction.as_ref().is_some_and(|it| it.prepared_commit().is_some()) {
+            held.waiting.retain(|it| !it.is_closed());
+            held.waiting.push(done);
+        } else {
+            let _now = done.send(());
+        }
+        waits
+    }
+}
+
+impl Held {
+    /// Refuses what comes over a connection that the producer gave up for a newer one. Producers of
+    /// protocol 1 keep their epoch, so nothing else tells a late request from the next one (K1).
+    pub(super) fn check_connection(&mut self, connection: u64) -> Result<(), TransactionError> {
+        if connection < self.newest {
+            return Err(TransactionError::Busy);
+        }
+        self.newest = connection;
+        Ok(())
+    }
+
+    /// If all markers are durable the transaction has ended, though the store still has it as
+    /// prepared: whoever waits for that.
+    fn complete_if_marked(&mut self) -> Vec<oneshot::Sender<()>> {
+        let Some(transaction) = &self.transaction else { return Vec::new() };
+        if transaction.prepared_commit().is_none() || !self.left.is_empty() {
+            return Vec::new();
+        }
+        self.transaction = Some(transaction.completed());
+        self.unsaved = true;
+        std::mem::take(&mut self.waiting)
+    }
+}
+
+fn ring(waiting: oneshot::Sender<()>) {
+    let _gone = waiting.send(());
+}

@@ -1,0 +1,67 @@
+//! What clients are told when the coordinator does not do something, by the version they speak.
+
+use super::{coordinator::Failure, state::TransactionError};
+use crate::{partition::ADDS_FROM_VERSION, refusal::Refusal, store::StoreError};
+use tidemill_wire::kafka::ErrorCode;
+
+/// The first version of produce requests whose clients can give up a transaction and go on.
+const ABORTABLE_FROM_VERSION: i16 = 11;
+
+impl TransactionError {
+    /// As the coordinator's requests say it. `fenced` and `abortable` tell whether the request's
+    /// version has `PRODUCER_FENCED` and `TRANSACTION_ABORTABLE`.
+    pub(crate) fn code(&self, fenced: bool, abortable: bool) -> ErrorCode {
+        match self {
+            Self::UnknownProducer => ErrorCode::InvalidProducerIdMapping,
+            Self::Fenced if fenced => ErrorCode::ProducerFenced,
+            Self::Fenced => ErrorCode::InvalidProducerEpoch,
+            Self::Busy => ErrorCode::ConcurrentTransactions,
+            Self::NotAdded if abortable => ErrorCode::TransactionAbortable,
+            Self::Phase(_) | Self::NotAdded => ErrorCode::InvalidTxnState,
+        }
+    }
+
+    /// As a produce request of this version is told.
+    pub(crate) fn of_produce(self, version: i16) -> Refusal {
+        let code = match self {
+            // Older clients do not know what to make of it; this they try again.
+            Self::Busy if version < ADDS_FROM_VERSION => ErrorCode::NotEnoughReplicas,
+            other => other.code(false, version >= ABORTABLE_FROM_VERSION),
+        };
+        Refusal::with(code, &self)
+    }
+}
+
+impl Failure {
+    /// See [`TransactionError::code`].
+    pub(crate) fn code(&self, fenced: bool, abortable: bool) -> ErrorCode {
+        match self {
+            Self::Refused(error) => error.code(fenced, abortable),
+            Self::Store(error) => {
+                said(error);
+                ErrorCode::CoordinatorNotAvailable
+            }
+            Self::TooMany(what) => {
+                tracing::warn!(what, "a bound of transactions is reached");
+                ErrorCode::CoordinatorNotAvailable
+            }
+        }
+    }
+
+    /// As a produce request of this version is told.
+    pub(crate) fn of_produce(&self, version: i16) -> Refusal {
+        match self {
+            Self::Refused(error) => error.of_produce(version),
+            other => {
+                let _said = other.code(false, true);
+                Refusal::with(ErrorCode::NotEnoughReplicas, other)
+            }
+        }
+    }
+}
+
+fn said(error: &StoreError) {
+    if *error != StoreError::Closed {
+        tracing::warn!(%error, "the coordinator cannot store a decision");
+    }
+}
