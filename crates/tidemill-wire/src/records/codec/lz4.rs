@@ -28,6 +28,8 @@ pub(crate) const HISTORY_BYTES: usize = 64 * 1024;
 const FLAGS: [u8; 2] = [0x60, 0x40];
 /// Bytes of a block that we write, before it is compressed.
 const BLOCK_BYTES: usize = 64 * 1024;
+/// How much longer than its packed bytes a block is at first believed to become.
+const RATIO_BELIEVED: usize = 8;
 /// The top bit of a block's length: the block is not compressed.
 const PLAIN: u32 = 1 << 31;
 
@@ -135,14 +137,23 @@ impl Frame {
         frame_bytes: usize,
         output: &mut Output<'_>,
     ) -> Result<usize, Unfit> {
-        // No byte of a block becomes more than 255.
+        // No byte of a block becomes more than 255. Most become far less: clients that say blocks
+        // of 4 MiB fill but a little of the one that they send.
         let most = block.len().saturating_mul(255).min(self.block_bytes_max);
+        let mut want = block.len().saturating_mul(RATIO_BELIEVED).max(BLOCK_BYTES).min(most);
         let history_bytes = if self.is_linked { frame_bytes.min(HISTORY_BYTES) } else { 0 };
-        let (history, room) = output.room_after(history_bytes, most);
-        let is_whole = room.len() == most;
-        match decompress_into_with_dict(block, room, history) {
-            Err(DecompressError::OutputTooSmall { .. }) if !is_whole => Err(output.over().into()),
-            other => other.map_err(damaged),
+        loop {
+            let (history, room) = output.room_after(history_bytes, want);
+            let is_cut = room.len() < want;
+            match decompress_into_with_dict(block, room, history) {
+                Err(DecompressError::OutputTooSmall { .. }) if is_cut => {
+                    return Err(output.over().into());
+                }
+                Err(DecompressError::OutputTooSmall { .. }) if want < most => {
+                    want = want.saturating_mul(4).min(most);
+                }
+                other => return other.map_err(damaged),
+            }
         }
     }
 }

@@ -167,6 +167,20 @@ fn lengths_that_lie_take_no_memory() {
     assert_eq!(refused, RecordsError::TooLarge { limit_bytes: MEGABYTE });
 }
 
+#[test]
+fn a_small_chunk_in_large_blocks_takes_little_memory() {
+    // As franz-go sends them: blocks of 4 MiB, however little is in them.
+    let all = plain(600);
+    let info = FrameInfo::new().block_size(BlockSize::Max4MB).content_checksum(true);
+    let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+    encoder.write_all(&all).unwrap();
+    let body = encoder.finish().unwrap();
+    let (head, _) = chunk_of(Codec::Lz4, 600, &body);
+    let mut scratch = Vec::new();
+    assert_eq!(inflate(&head, &body, 16 * MEGABYTE, &mut scratch).unwrap(), all);
+    assert!(scratch.capacity() <= MEGABYTE, "{}", scratch.capacity());
+}
+
 /// Walks a body as [`check_records`] does; returns how much memory the output took at its largest.
 fn walked_memory(
     codec: Codec,
