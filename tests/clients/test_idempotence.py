@@ -106,6 +106,14 @@ def test_epochs_and_sequences(broker, topic):
         assert wire.list_offset(connection, name) == (OK, 4)
 
 
+def test_without_a_producer_epoch_and_sequence_mean_nothing(broker, topic):
+    """Clients fill them in differently: franz-go says sequence 0."""
+    name = topic()
+    with wire.Connection(broker.address) as connection:
+        for i, it in enumerate(((-1, -1, -1), (-1, -1, 0), (-1, 0, 0), (-1, 0, 7), (-1, -1, 0))):
+            assert wire.produce(connection, name, wire.batch([b"v"], producer=it)) == (OK, i), f"{it}"
+
+
 def test_sequences_wrap_around(broker, topic):
     name, last = topic(), 2**31 - 1
     with wire.Connection(broker.address) as connection:
