@@ -118,7 +118,7 @@ pub enum ChunkError {
     /// The compression is not known.
     #[error("compression {0} is not known: none, gzip, snappy, lz4 and zstd are")]
     Codec(i16),
-    /// A sequence without a producer, or the other way round, or below zero.
+    /// A producer without an epoch or a sequence.
     #[error("producer id {id}, epoch {epoch} and sequence {sequence} do not belong together")]
     Producer {
         /// Producer id.
@@ -203,11 +203,9 @@ impl ChunkHead {
         }
         head.codec()?;
         head.check_count()?;
-        let of_producer = head.producer_id >= 0;
-        if of_producer != (head.producer_epoch >= 0)
-            || head.base_sequence < -1
-            || (head.base_sequence >= 0 && !of_producer)
-            || (of_producer && head.base_sequence < 0 && !head.is_control())
+        // Without a producer id, epoch and sequence mean nothing, and some clients leave zeros there.
+        if head.producer_id >= 0
+            && (head.producer_epoch < 0 || (head.base_sequence < 0 && !head.is_control()))
         {
             return Err(ChunkError::Producer {
                 id: head.producer_id,

@@ -81,8 +81,10 @@ fn lies_are_refused_by_name() {
     many[17..21].copy_from_slice(&crc.to_be_bytes());
     assert!(matches!(ChunkHead::check(&many), Err(ChunkError::Count { .. })), "no room for them");
     assert_eq!(ChunkHead::check(&changed(22, &[5])), Err(ChunkError::Codec(5)));
-    let lone = changed(53, &7i32.to_be_bytes());
-    assert!(matches!(ChunkHead::check(&lone), Err(ChunkError::Producer { sequence: 7, .. })));
+    let lone = changed(43, &7i64.to_be_bytes());
+    assert!(matches!(ChunkHead::check(&lone), Err(ChunkError::Producer { id: 7, .. })));
+    // Clients without a producer id that leave zeros in epoch and sequence.
+    assert!(ChunkHead::check(&changed(51, &[0; 6])).is_ok());
 }
 
 proptest! {
