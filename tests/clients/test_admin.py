@@ -207,6 +207,15 @@ def test_librdkafka_admin(broker, name):
     assert len(wait(lambda: admin.list_topics(timeout=10).topics.get(made), 10, "listed").partitions) == 3
     resource = ConfigResource(ResourceType.TOPIC, made)
     assert admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "7200000"
+    # The older request replaces all settings of the topic, not only those that it names.
+    changed = ConfigResource(ResourceType.TOPIC, made, set_config={"retention.bytes": "5000000"})
+    admin.alter_configs([changed])[changed].result(10)
+
+    def settings():
+        found = admin.describe_configs([resource])[resource].result(10)
+        return found["retention.bytes"].value, found["retention.ms"].value
+
+    wait(lambda: settings() == ("5000000", "604800000"), 10, "one is set, the other as by default")
     admin.create_partitions([NewPartitions(made, 4)])[made].result(10)
     wait(lambda: len(admin.list_topics(timeout=10).topics[made].partitions) == 4, 10, "four partitions")
     with pytest.raises(KafkaException) as refusal:
