@@ -2,6 +2,7 @@
 
 use crate::{
     frame::Budget,
+    group::registry::Groups,
     partition::{Partition, Shared},
     session::Sessions,
     settings::BrokerSettings,
@@ -34,6 +35,7 @@ pub struct Broker {
     pub(crate) counts: Counts,
     pub(crate) sessions: Sessions,
     pub(crate) store: Arc<Store>,
+    pub(crate) groups: Arc<Groups>,
     pub(crate) transactions: Arc<Coordinator>,
     next_session: AtomicI32,
     address: OnceLock<SocketAddr>,
@@ -97,6 +99,7 @@ impl Broker {
             );
         }
         let store = Arc::new(Store::open(world, &file)?);
+        let groups = Groups::open(world, Arc::clone(&store), settings.groups.clone())?;
         let transactions = Coordinator::open(world, &store, settings.limits.transactions)?;
         let shared = Arc::new(Shared {
             world: world.clone(),
@@ -115,6 +118,7 @@ impl Broker {
             next_session: AtomicI32::new(1),
             address: OnceLock::new(),
             store,
+            groups,
             transactions,
             settings,
         }))

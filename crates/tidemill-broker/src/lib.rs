@@ -29,6 +29,7 @@ mod connection;
 mod fetch_answer;
 mod frame;
 pub mod fsync;
+mod group;
 mod handler;
 mod intake;
 mod partition;
@@ -46,7 +47,7 @@ mod transaction;
 
 pub use broker::{Broker, BrokerError};
 pub use server::Server;
-pub use settings::{BrokerSettings, Limits, ProducerLimits, TransactionLimits};
+pub use settings::{BrokerSettings, GroupSettings, Limits, ProducerLimits, TransactionLimits};
 pub use store::StoreError;
 
 #[cfg(test)]

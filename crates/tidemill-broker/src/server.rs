@@ -35,6 +35,7 @@ impl Server {
         broker.listens_at(address);
         let (stop, stopped) = watch::channel(false);
         let tending = tokio::spawn(tending::run(Arc::clone(&broker), stopped.clone()));
+        tokio::spawn(Arc::clone(&broker.groups).run(stopped.clone()));
         let accepting = tokio::spawn(accept(broker, listener, stopped));
         Ok(Self { address, stop, accepting, tending })
     }

@@ -1,5 +1,8 @@
 //! Settings of a broker, as plain values. Kafka's names for them are in the documentation of each.
 
+mod groups;
+
+pub use groups::GroupSettings;
 use std::net::SocketAddr;
 use tidemill_log::StreamSpec;
 use tidemill_types::ByteSize;
@@ -27,6 +30,8 @@ pub struct BrokerSettings {
     /// Whether the records in each batch are looked at before it is stored, not its head and
     /// checksum alone; compressed ones are inflated for it. Default true.
     pub check_records: bool,
+    /// Consumer groups.
+    pub groups: GroupSettings,
     /// Bounds.
     pub limits: Limits,
 }
@@ -108,6 +113,7 @@ impl Default for BrokerSettings {
             partitions: 1,
             topic_defaults: StreamSpec::default(),
             check_records: true,
+            groups: GroupSettings::default(),
             limits: Limits::default(),
         }
     }

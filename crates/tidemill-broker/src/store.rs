@@ -267,8 +267,11 @@ impl Store {
         let notice = move |outcome| {
             let _nobody_waits = done.send(outcome);
         };
-        self.commit_then(batch, Box::new(notice));
-        async move { waits.await.unwrap_or(Err(StoreError::Closed)) }
+        let refused = self.commit_then(batch, Box::new(notice));
+        async move {
+            refused?;
+            waits.await.unwrap_or(Err(StoreError::Closed))
+        }
     }
 
     /// Commits a batch and waits for it. Not for async code.
@@ -280,26 +283,32 @@ impl Store {
         let notice = move |outcome| {
             let _nobody_waits = done.send(outcome);
         };
-        self.commit_then(batch, Box::new(notice));
+        self.commit_then(batch, Box::new(notice))?;
         waits.recv().unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Commits a batch and calls back. May call at once, on this thread, if the batch is refused.
-    pub(crate) fn commit_then(&self, batch: Batch, notice: OnCommitted) {
+    /// Commits a batch and calls back, never on this thread: the caller may hold a lock that the
+    /// notice takes.
+    ///
+    /// # Errors
+    /// The batch is refused at once; then the notice is dropped.
+    pub(crate) fn commit_then(&self, batch: Batch, notice: OnCommitted) -> Result<(), StoreError> {
         if batch.bytes > BATCH_BYTES_MAX || batch.too_long {
-            return notice(Err(StoreError::TooLarge { bytes: batch.bytes }));
+            return Err(StoreError::TooLarge { bytes: batch.bytes });
         }
         if let Some(error) = self.shared.failure() {
-            return notice(Err(error));
+            return Err(error);
         }
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let refused = match &*queue {
-            Some(queue) => queue.send(Request { batch, notice }).err().map(|it| it.0),
-            None => Some(Request { batch, notice }),
-        };
-        drop(queue);
-        if let Some(request) = refused {
-            (request.notice)(Err(StoreError::Closed));
+        let queue = queue.as_ref().ok_or(StoreError::Closed)?;
+        queue.send(Request { batch, notice }).map_err(|_| StoreError::Closed)
+    }
+
+    /// The error that a table has forms in it which this node does not know.
+    pub(crate) fn unreadable(&self, table: Table) -> StoreError {
+        StoreError::Damaged {
+            file: self.shared.file.clone(),
+            why: format!("table {} has entries that a newer node wrote", table.name()),
         }
     }
 

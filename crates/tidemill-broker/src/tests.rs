@@ -9,6 +9,7 @@ pub(crate) mod node;
 mod admin;
 mod deleted;
 mod fetch;
+mod groups;
 mod hostile;
 mod limits;
 mod produce;

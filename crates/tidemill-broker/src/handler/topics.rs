@@ -265,6 +265,7 @@ fn delete_one(broker: &Broker, topic: &Topic) -> Result<(), Refusal> {
     // It may be gone although the disk failed: then the rest goes when the log is opened again.
     if broker.log.get(name).is_none() {
         broker.topics.forget(name);
+        broker.groups.forget_topic(name);
         tracing::info!(topic = name, "topic deleted");
         if let Err(error) = outcome {
             tracing::warn!(topic = name, %error, "files of a deleted topic are left");

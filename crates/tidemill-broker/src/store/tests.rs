@@ -125,12 +125,13 @@ fn commits_that_wait_share_a_sync() {
     let store = open(&sim).unwrap();
     // The thread is kept busy by a notice until all others are handed in.
     let (go, gone) = mpsc::channel::<()>();
-    store.commit_then(batch(1), Box::new(move |_| gone.recv().unwrap()));
+    store.commit_then(batch(1), Box::new(move |_| gone.recv().unwrap())).unwrap();
     let before = sim.disk.operations();
     let (done, waits) = mpsc::channel();
     for number in 2..=200 {
         let done = done.clone();
-        store.commit_then(batch(number), Box::new(move |outcome| done.send(outcome).unwrap()));
+        let notice = Box::new(move |outcome| done.send(outcome).unwrap());
+        store.commit_then(batch(number), notice).unwrap();
     }
     go.send(()).unwrap();
     (2..=200).for_each(|_| waits.recv().unwrap().unwrap());

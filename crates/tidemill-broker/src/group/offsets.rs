@@ -1,0 +1,83 @@
+//! The offsets of one group: what is committed, and what open transactions hold.
+//!
+//! A transaction's offsets are seen by nobody until it commits; then they count as committed in
+//! that moment, whatever was committed since they were sent.
+
+use std::collections::BTreeMap;
+use tidemill_wire::groups::{OffsetKey, OffsetRecord};
+
+/// A topic's name, and a partition's number.
+pub(crate) type Place = (String, u32);
+
+/// The offsets of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Offsets {
+    committed: BTreeMap<Place, OffsetRecord>,
+    /// By producer id.
+    pending: BTreeMap<i64, BTreeMap<Place, OffsetRecord>>,
+}
+
+/// The key of a place.
+pub(crate) fn key(group: &str, place: &Place) -> OffsetKey {
+    OffsetKey { group: group.to_owned(), topic: place.0.clone(), partition: place.1 }
+}
+
+impl Offsets {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.committed.is_empty() && self.pending.is_empty()
+    }
+
+    /// How many offsets there are, committed and held.
+    pub(crate) fn size(&self) -> usize {
+        self.committed.len() + self.pending.values().map(BTreeMap::len).sum::<usize>()
+    }
+
+    pub(crate) fn get(&self, place: &Place) -> Option<&OffsetRecord> {
+        self.committed.get(place)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Place, &OffsetRecord)> {
+        self.committed.iter()
+    }
+
+    /// Whether an open transaction holds an offset for this place.
+    pub(crate) fn is_pending(&self, place: &Place) -> bool {
+        self.pending.values().any(|it| it.contains_key(place))
+    }
+
+    /// What transactions hold.
+    pub(crate) fn pending(&self) -> &BTreeMap<i64, BTreeMap<Place, OffsetRecord>> {
+        &self.pending
+    }
+
+    /// What a producer's transaction holds.
+    pub(crate) fn pending_of(&self, producer_id: i64) -> BTreeMap<Place, OffsetRecord> {
+        self.pending.get(&producer_id).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn commit(&mut self, place: Place, record: OffsetRecord) {
+        self.committed.insert(place, record);
+    }
+
+    pub(crate) fn delete(&mut self, place: &Place) {
+        self.committed.remove(place);
+    }
+
+    pub(crate) fn stage(&mut self, producer_id: i64, place: Place, record: OffsetRecord) {
+        self.pending.entry(producer_id).or_default().insert(place, record);
+    }
+
+    /// A transaction has ended.
+    pub(crate) fn end(&mut self, producer_id: i64, commit: bool) {
+        let held = self.pending.remove(&producer_id).unwrap_or_default();
+        if commit {
+            self.committed.extend(held);
+        }
+    }
+
+    /// Places whose offsets may go: committed before `since_ms`, and no transaction holds another.
+    pub(crate) fn older_than(&self, since_ms: u64) -> Vec<Place> {
+        let old = self.committed.iter().filter(|(_, it)| it.since_ms < since_ms);
+        old.filter(|(place, _)| !self.is_pending(place)).map(|(place, _)| place.clone()).collect()
+    }
+}

@@ -1,0 +1,328 @@
+//! All groups of the node: the shell around [`machine`](super::machine) and
+//! [`offsets`](super::offsets).
+//!
+//! Each group has a lock of its own; a call takes it, asks the machine, hands what is to be stored
+//! to the store, and lets go. What waits, waits for a channel. The store's notices take the same
+//! lock, so nothing that holds one may wait for the store.
+//!
+//! Time is the node's running time: it stands still while the node does not run, and no clock that
+//! jumps can end a session or make an offset old.
+
+mod commits;
+mod load;
+mod members;
+mod removal;
+mod timers;
+
+use super::{
+    machine::{Decision, Group, Rules, StoreId},
+    member::{JoinAnswer, SyncAnswer, Ticket},
+    offsets::Offsets,
+};
+use crate::{
+    settings::GroupSettings,
+    store::{Batch, Store, StoreError, Table},
+};
+pub(crate) use commits::{NewOffset, Who};
+pub(crate) use members::{Joining, Syncing};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tidemill_env::{Random, World};
+use tidemill_wire::kafka::ErrorCode;
+use timers::Alarms;
+use tokio::sync::{Notify, oneshot};
+
+/// Bytes of a group's id: what every version of the protocol can say.
+const ID_BYTES_MAX: usize = i16::MAX as usize;
+
+/// All groups.
+pub(crate) struct Groups {
+    world: World,
+    store: Arc<Store>,
+    settings: GroupSettings,
+    cells: RwLock<BTreeMap<String, Arc<Cell>>>,
+    alarms: Alarms,
+    /// For ids of members.
+    random: Mutex<Random>,
+    /// Offsets of all groups.
+    offset_count: AtomicUsize,
+    /// How long the node had run when this was made, by its own account.
+    ran_before_ms: u64,
+    began_us: u64,
+}
+
+/// A group, and whoever waits for it.
+struct Cell {
+    id: String,
+    inner: Mutex<Inner>,
+    /// The store has something of this group, or has not.
+    settled: Notify,
+}
+
+struct Inner {
+    group: Group,
+    offsets: Offsets,
+    joins: BTreeMap<Ticket, oneshot::Sender<JoinAnswer>>,
+    syncs: BTreeMap<Ticket, oneshot::Sender<SyncAnswer>>,
+    next_number: u64,
+    /// Keys of offsets that the store was given and has not answered for.
+    writing: BTreeMap<u64, Writing>,
+    /// What is part of [`Groups::offset_count`].
+    counted: usize,
+    /// When the alarm is set for.
+    alarm_ms: u64,
+    /// It is deleted: whoever comes too late looks for another one.
+    is_gone: bool,
+}
+
+/// Offsets on their way to the store.
+struct Writing {
+    /// Of a transaction.
+    producer_id: Option<i64>,
+    keys: Vec<(Table, Vec<u8>)>,
+}
+
+/// A group in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) id: String,
+    pub(crate) protocol_type: String,
+    pub(crate) state: &'static str,
+}
+
+/// A group with its members.
+#[derive(Clone, Debug)]
+pub(crate) struct Described {
+    pub(crate) state: &'static str,
+    pub(crate) protocol_type: String,
+    /// Empty unless the group is stable; so are metadata and assignments of its members.
+    pub(crate) protocol: String,
+    pub(crate) members: Vec<super::member::Member>,
+}
+
+/// The store's error, as clients are told: all may try again.
+fn code_of(error: &StoreError) -> ErrorCode {
+    match error {
+        StoreError::TooLarge { .. } => ErrorCode::InvalidCommitOffsetSize,
+        _ => ErrorCode::CoordinatorNotAvailable,
+    }
+}
+
+impl Cell {
+    fn new(id: &str, group: Group, offsets: Offsets) -> Arc<Self> {
+        Arc::new(Self {
+            id: id.to_owned(),
+            inner: Mutex::new(Inner {
+                group,
+                offsets,
+                joins: BTreeMap::new(),
+                syncs: BTreeMap::new(),
+                next_number: 0,
+                writing: BTreeMap::new(),
+                counted: 0,
+                alarm_ms: u64::MAX,
+                is_gone: false,
+            }),
+            settled: Notify::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+}
+
+impl Groups {
+    /// Milliseconds of the node's running time.
+    pub(crate) fn now_ms(&self) -> u64 {
+        let passed_us = self.world.clock.monotonic_micros().saturating_sub(self.began_us);
+        self.ran_before_ms + passed_us / 1000
+    }
+
+    fn rules(settings: &GroupSettings) -> Rules {
+        Rules {
+            members_max: settings.members,
+            bytes_max: usize::try_from(settings.group_bytes.0).unwrap_or(usize::MAX),
+            initial_delay_ms: settings.initial_delay_ms,
+        }
+    }
+
+    pub(crate) fn settings(&self) -> &GroupSettings {
+        &self.settings
+    }
+
+    fn cell(&self, id: &str) -> Option<Arc<Cell>> {
+        self.cells.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    }
+
+    fn all(&self) -> Vec<Arc<Cell>> {
+        self.cells.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// The group of an id, made if it is not there. None: there are too many.
+    fn cell_or_new(&self, id: &str) -> Option<Arc<Cell>> {
+        if let Some(cell) = self.cell(id) {
+            return Some(cell);
+        }
+        let mut cells = self.cells.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cell) = cells.get(id) {
+            return Some(Arc::clone(cell));
+        }
+        if cells.len() >= self.settings.groups {
+            return None;
+        }
+        let group = Group::new(Self::rules(&self.settings), self.now_ms());
+        let cell = Cell::new(id, group, Offsets::default());
+        cells.insert(id.to_owned(), Arc::clone(&cell));
+        Some(cell)
+    }
+
+    /// Does something with a group that is there, and what follows from it. None: it is not there.
+    fn with<T>(
+        self: &Arc<Self>,
+        id: &str,
+        act: impl FnOnce(&Arc<Cell>, &mut Inner, u64) -> T,
+    ) -> Option<T> {
+        loop {
+            let cell = self.cell(id)?;
+            let mut inner = cell.lock();
+            if !inner.is_gone {
+                return Some(self.act(&cell, &mut inner, act));
+            }
+        }
+    }
+
+    /// The same, with a group that is made if it is not there. None: there are too many.
+    fn with_new<T>(
+        self: &Arc<Self>,
+        id: &str,
+        act: impl FnOnce(&Arc<Cell>, &mut Inner, u64) -> T,
+    ) -> Option<T> {
+        loop {
+            let cell = self.cell_or_new(id)?;
+            let mut inner = cell.lock();
+            if !inner.is_gone {
+                return Some(self.act(&cell, &mut inner, act));
+            }
+        }
+    }
+
+    fn act<T>(
+        self: &Arc<Self>,
+        cell: &Arc<Cell>,
+        inner: &mut Inner,
+        act: impl FnOnce(&Arc<Cell>, &mut Inner, u64) -> T,
+    ) -> T {
+        let now_ms = self.now_ms();
+        let outcome = act(cell, inner, now_ms);
+        self.settle(cell, inner, now_ms);
+        outcome
+    }
+
+    /// Does what the machine decided.
+    fn settle(self: &Arc<Self>, cell: &Arc<Cell>, inner: &mut Inner, now_ms: u64) {
+        loop {
+            let decisions = inner.group.take_decisions();
+            if decisions.is_empty() {
+                break;
+            }
+            for decision in decisions {
+                match decision {
+                    Decision::Joined(ticket, answer) => {
+                        if let Some(waits) = inner.joins.remove(&ticket) {
+                            let _gone = waits.send(answer);
+                        }
+                    }
+                    Decision::Synced(ticket, answer) => {
+                        if let Some(waits) = inner.syncs.remove(&ticket) {
+                            let _gone = waits.send(answer);
+                        }
+                    }
+                    Decision::Store(id, record) => {
+                        let mut batch = Batch::default();
+                        batch.put(Table::Groups, cell.id.as_str(), record.encode());
+                        let (groups, of) = (Arc::clone(self), Arc::clone(cell));
+                        let notice = move |outcome: Result<(), StoreError>| {
+                            groups.stored(&of, id, outcome);
+                        };
+                        if let Err(error) = self.store.commit_then(batch, Box::new(notice)) {
+                            tracing::warn!(group = cell.id, %error, "a group is not stored");
+                            inner.group.stored(now_ms, id, false);
+                        }
+                    }
+                }
+            }
+        }
+        let at_ms = inner.group.alarm_ms();
+        if at_ms < inner.alarm_ms {
+            inner.alarm_ms = at_ms;
+            self.alarms.set(at_ms, &cell.id);
+        }
+    }
+
+    fn stored(self: &Arc<Self>, cell: &Arc<Cell>, id: StoreId, outcome: Result<(), StoreError>) {
+        if let Err(error) = &outcome {
+            tracing::warn!(group = cell.id, %error, "a group is not stored");
+        }
+        let mut inner = cell.lock();
+        let store = |_: &Arc<Cell>, inner: &mut Inner, now_ms| {
+            inner.group.stored(now_ms, id, outcome.is_ok());
+        };
+        self.act(cell, &mut inner, store);
+    }
+
+    /// Counts the offsets of a group after they changed.
+    fn count(&self, inner: &mut Inner) {
+        let size = inner.offsets.size();
+        self.offset_count.fetch_add(size, Ordering::Relaxed);
+        self.offset_count.fetch_sub(inner.counted, Ordering::Relaxed);
+        inner.counted = size;
+    }
+
+    /// Looks at a group's offsets. None: it is not there.
+    pub(crate) fn offsets<T>(&self, id: &str, look: impl FnOnce(&Offsets) -> T) -> Option<T> {
+        let cell = self.cell(id)?;
+        let inner = cell.lock();
+        Some(look(&inner.offsets))
+    }
+
+    /// All groups, by their ids.
+    pub(crate) fn list(&self) -> Vec<Listed> {
+        let listed = |cell: Arc<Cell>| {
+            let inner = cell.lock();
+            (!inner.is_gone).then(|| Listed {
+                id: cell.id.clone(),
+                protocol_type: inner.group.protocol_type().unwrap_or_default().to_owned(),
+                state: inner.group.state_name(),
+            })
+        };
+        self.all().into_iter().filter_map(listed).collect()
+    }
+
+    /// A group with its members.
+    pub(crate) fn describe(&self, id: &str) -> Option<Described> {
+        let cell = self.cell(id)?;
+        let inner = cell.lock();
+        let group = &inner.group;
+        let is_stable = *group.state() == super::machine::State::Stable;
+        let protocol = group.protocol().filter(|_| is_stable).unwrap_or_default().to_owned();
+        (!inner.is_gone).then(|| Described {
+            state: group.state_name(),
+            protocol_type: group.protocol_type().unwrap_or_default().to_owned(),
+            members: group.members().cloned().collect(),
+            protocol,
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! What goes: groups and offsets that are deleted, are too old, or whose topic is gone.
+
+use super::{Cell, Groups, Inner, Writing, code_of, commits::done};
+use crate::{
+    group::{
+        machine::State,
+        offsets::{Place, key},
+    },
+    store::{Batch, StoreError, Table},
+};
+use std::sync::{Arc, PoisonError};
+use tidemill_wire::kafka::ErrorCode;
+
+use super::commits::Waits;
+
+impl Groups {
+    /// Deletes a group without members, with its offsets.
+    pub(crate) async fn delete(self: &Arc<Self>, id: &str) -> Result<(), ErrorCode> {
+        let delete = |cell: &Arc<Cell>, inner: &mut Inner, _| match inner.group.state() {
+            State::Dead => Err(ErrorCode::GroupIdNotFound),
+            State::Empty => self.remove(cell, inner).map_err(|error| code_of(&error)),
+            _ => Err(ErrorCode::NonEmptyGroup),
+        };
+        let waits = self.with(id, delete).unwrap_or(Err(ErrorCode::GroupIdNotFound))?;
+        done(Some(waits)).await.map_err(|error| code_of(&error))
+    }
+
+    fn remove(self: &Arc<Self>, cell: &Arc<Cell>, inner: &mut Inner) -> Result<Waits, StoreError> {
+        let mut batch = Batch::default();
+        batch.delete(Table::Groups, cell.id.as_str());
+        for (place, _) in inner.offsets.all() {
+            batch.delete(Table::Offsets, key(&cell.id, place).encode());
+        }
+        for (producer_id, held) in inner.offsets.pending() {
+            for place in held.keys() {
+                let key = key(&cell.id, place).encode_pending(*producer_id);
+                batch.delete(Table::PendingOffsets, key);
+            }
+        }
+        // What the store was given before comes before this, but is not in memory yet.
+        for (table, key) in inner.writing.values().flat_map(|it| &it.keys) {
+            batch.delete(*table, key.as_slice());
+        }
+        let (done, waits) = tokio::sync::oneshot::channel();
+        let (groups, of) = (Arc::clone(self), Arc::clone(cell));
+        let notice = move |outcome: Result<(), StoreError>| {
+            groups.removed(&of, outcome.is_ok());
+            let _nobody_waits = done.send(outcome);
+        };
+        self.store.commit_then(batch, Box::new(notice))?;
+        inner.group.kill();
+        Ok(waits)
+    }
+
+    fn removed(&self, cell: &Arc<Cell>, is_removed: bool) {
+        let mut inner = cell.lock();
+        if !is_removed {
+            inner.group.revive();
+            return;
+        }
+        inner.is_gone = true;
+        inner.offsets = crate::group::offsets::Offsets::default();
+        self.count(&mut inner);
+        let mut cells = self.cells.write().unwrap_or_else(PoisonError::into_inner);
+        if cells.get(&cell.id).is_some_and(|it| Arc::ptr_eq(it, cell)) {
+            cells.remove(&cell.id);
+        }
+        drop(cells);
+        drop(inner);
+        cell.settled.notify_waiters();
+    }
+
+    /// Deletes offsets of a group: one answer for each place, or an error for all. While consumers
+    /// read a topic its offsets stay.
+    pub(crate) async fn delete_offsets(
+        self: &Arc<Self>,
+        id: &str,
+        places: Vec<Place>,
+    ) -> Result<Vec<ErrorCode>, ErrorCode> {
+        if id.is_empty() {
+            return Err(ErrorCode::InvalidGroupId);
+        }
+        let delete = |cell: &Arc<Cell>, inner: &mut Inner, _| {
+            let group = &inner.group;
+            let subscribed = match group.state() {
+                State::Dead => return Err(ErrorCode::GroupIdNotFound),
+                State::Empty => Default::default(),
+                _ if group.is_of_consumers() => group.subscribed(),
+                _ => return Err(ErrorCode::NonEmptyGroup),
+            };
+            let code = |place: &Place| {
+                let is_read = subscribed.contains(&place.0);
+                if is_read { ErrorCode::GroupSubscribedToTopic } else { ErrorCode::None }
+            };
+            let codes: Vec<ErrorCode> = places.iter().map(code).collect();
+            let gone = places.into_iter().zip(&codes).filter(|(_, it)| **it == ErrorCode::None);
+            let gone: Vec<Place> = gone.map(|(place, _)| place).collect();
+            if gone.is_empty() {
+                return Ok((None, codes));
+            }
+            let waits = self.forget(cell, inner, gone).map_err(|error| code_of(&error))?;
+            Ok((Some(waits), codes))
+        };
+        let begun = self.with(id, delete).unwrap_or(Err(ErrorCode::GroupIdNotFound));
+        let (waits, codes) = begun?;
+        done(waits).await.map_err(|error| code_of(&error))?;
+        Ok(codes)
+    }
+
+    fn forget(
+        self: &Arc<Self>,
+        cell: &Arc<Cell>,
+        inner: &mut Inner,
+        places: Vec<Place>,
+    ) -> Result<Waits, StoreError> {
+        let mut batch = Batch::default();
+        for place in &places {
+            batch.delete(Table::Offsets, key(&cell.id, place).encode());
+        }
+        let apply = move |inner: &mut Inner| {
+            places.iter().for_each(|it| inner.offsets.delete(it));
+        };
+        let writing = Writing { producer_id: None, keys: Vec::new() };
+        self.change(cell, inner, batch, writing, apply)
+    }
+
+    /// A topic was deleted: so are its offsets, soon. One of its name that is made later has
+    /// another id, and does not find what is still there.
+    pub(crate) fn forget_topic(self: &Arc<Self>, topic: &str) {
+        for cell in self.all() {
+            let mut inner = cell.lock();
+            let places = inner.offsets.all().map(|(place, _)| place);
+            let gone: Vec<Place> = places.filter(|it| it.0 == topic).cloned().collect();
+            if !gone.is_empty()
+                && let Err(error) = self.forget(&cell, &mut inner, gone)
+            {
+                tracing::warn!(group = cell.id, topic, %error, "offsets are not deleted");
+            }
+        }
+    }
+
+    /// Deletes what is too old: offsets of groups that were empty for longer than offsets are
+    /// kept, or that never had members and did not commit for so long; and groups without either.
+    pub(crate) fn sweep(self: &Arc<Self>) {
+        let now_ms = self.now_ms();
+        let mut batch = Batch::default();
+        super::load::put_running_ms(&mut batch, now_ms);
+        let noted = self.store.commit_then(batch, Box::new(|_| {}));
+        if let Err(error) = noted {
+            tracing::warn!(%error, "offsets that are too old stay");
+            return;
+        }
+        for cell in self.all() {
+            let mut inner = cell.lock();
+            // What is being written is younger than it looks.
+            if inner.is_gone || !inner.group.is_unused() || !inner.writing.is_empty() {
+                continue;
+            }
+            let outcome = if inner.offsets.is_empty() {
+                self.remove(&cell, &mut inner).map(drop)
+            } else {
+                self.expire(&cell, &mut inner, now_ms)
+            };
+            if let Err(error) = outcome {
+                tracing::warn!(group = cell.id, %error, "what is too old stays");
+            }
+        }
+    }
+
+    fn expire(
+        self: &Arc<Self>,
+        cell: &Arc<Cell>,
+        inner: &mut Inner,
+        now_ms: u64,
+    ) -> Result<(), StoreError> {
+        let Some(before_ms) = now_ms.checked_sub(self.settings.offsets_retention_ms) else {
+            return Ok(());
+        };
+        if inner.group.protocol_type().is_some() && inner.group.since_ms() >= before_ms {
+            return Ok(());
+        }
+        let old = inner.offsets.older_than(before_ms);
+        if !old.is_empty() {
+            tracing::info!(group = cell.id, count = old.len(), "offsets are too old and go");
+            self.forget(cell, inner, old)?;
+        }
+        Ok(())
+    }
+}

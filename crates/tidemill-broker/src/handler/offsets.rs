@@ -1,0 +1,341 @@
+//! Offsets of groups: committed, asked for, deleted.
+
+use crate::{
+    api::Context,
+    group::{
+        offsets::{Offsets, Place},
+        registry::{NewOffset, Who},
+    },
+    topic::{Topic, stream_id_of},
+};
+use std::sync::Arc;
+use tidemill_wire::kafka::{
+    ErrorCode, KafkaString, KafkaUuid,
+    message::{
+        OffsetCommitRequestData, OffsetCommitResponseData, OffsetCommitResponsePartition,
+        OffsetCommitResponseTopic, OffsetDeleteRequestData, OffsetDeleteResponseData,
+        OffsetDeleteResponsePartition, OffsetDeleteResponseTopic, OffsetFetchRequestData,
+        OffsetFetchRequestGroup, OffsetFetchResponseData, OffsetFetchResponseGroup,
+        OffsetFetchResponsePartition, OffsetFetchResponsePartitions, OffsetFetchResponseTopic,
+        OffsetFetchResponseTopics,
+    },
+    text,
+};
+
+/// Topics are named by their ids from this version on. (KIP-848.)
+const BY_ID_VERSION: i16 = 10;
+/// Several groups are asked for from this version on. (KIP-709.)
+const GROUPS_VERSION: i16 = 8;
+
+/// What a client wants to commit for a partition, checked but for its group. The topic is what its
+/// name or id stands for.
+pub(crate) fn new_offset(
+    context: &Context<'_>,
+    topic: Result<&Arc<Topic>, ErrorCode>,
+    partition: i32,
+    (offset, leader_epoch): (i64, i32),
+    metadata: Option<&KafkaString>,
+) -> Result<(Place, NewOffset), ErrorCode> {
+    let topic = topic?;
+    let place = place(topic, partition)?;
+    let metadata = metadata.map_or("", KafkaString::as_str);
+    if metadata.len() > context.broker.groups.settings().metadata_bytes {
+        return Err(ErrorCode::OffsetMetadataTooLarge);
+    }
+    let topic_id = stream_id_of(topic.id()).0;
+    Ok((place, NewOffset { offset, leader_epoch, topic_id, metadata: metadata.to_owned() }))
+}
+
+fn place(topic: &Topic, partition: i32) -> Result<Place, ErrorCode> {
+    let number = u32::try_from(partition).ok().filter(|_| partition < topic.partition_count());
+    let number = number.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    Ok((topic.stream.name().to_owned(), number))
+}
+
+/// The topic of a request, by its id or its name.
+fn topic(
+    context: &Context<'_>,
+    name: &KafkaString,
+    id: KafkaUuid,
+) -> Result<Arc<Topic>, ErrorCode> {
+    let broker = context.broker;
+    if context.version() >= BY_ID_VERSION {
+        broker.topics.get_by_id(&broker.log, id).ok_or(ErrorCode::UnknownTopicId)
+    } else {
+        broker.topic(name.as_str()).ok_or(ErrorCode::UnknownTopicOrPartition)
+    }
+}
+
+/// Commits offsets; the answer comes when they are durable.
+pub(crate) async fn commit(
+    context: &Context<'_>,
+    request: OffsetCommitRequestData,
+) -> OffsetCommitResponseData {
+    let who = Who {
+        group: request.group_id.as_str().to_owned(),
+        member_id: request.member_id.as_str().to_owned(),
+        instance: request.group_instance_id.as_ref().map(|it| it.as_str().to_owned()),
+        generation: request.generation_id_or_member_epoch,
+    };
+    let mut offsets = Vec::new();
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for asked in request.topics {
+        let topic = topic(context, &asked.name, asked.topic_id);
+        let mut partitions = Vec::with_capacity(asked.partitions.len());
+        for it in asked.partitions {
+            let topic = topic.as_ref().map_err(|error| *error);
+            let committed = (it.committed_offset, it.committed_leader_epoch);
+            let metadata = it.committed_metadata.as_ref();
+            let checked = new_offset(context, topic, it.partition_index, committed, metadata);
+            let error = checked.as_ref().err().copied();
+            offsets.extend(checked.ok());
+            partitions.push((it.partition_index, error));
+        }
+        topics.push((asked.name, asked.topic_id, partitions));
+    }
+    // Without anything to commit a member still says that it lives, and is told if it is none.
+    let outcome = context.broker.groups.commit(&who, offsets).await;
+    let outcome = outcome.err().unwrap_or(ErrorCode::None);
+    let partition = |(partition_index, error): (i32, Option<ErrorCode>)| {
+        let error_code = error.unwrap_or(outcome).code();
+        OffsetCommitResponsePartition { partition_index, error_code, ..Default::default() }
+    };
+    let topics = topics.into_iter().map(|(name, topic_id, partitions)| OffsetCommitResponseTopic {
+        name,
+        topic_id,
+        partitions: partitions.into_iter().map(partition).collect(),
+        ..OffsetCommitResponseTopic::default()
+    });
+    OffsetCommitResponseData { topics: topics.collect(), ..OffsetCommitResponseData::default() }
+}
+
+/// Offsets of one or several groups.
+pub(crate) async fn fetch(
+    context: &Context<'_>,
+    request: OffsetFetchRequestData,
+) -> OffsetFetchResponseData {
+    let stable = request.require_stable;
+    if context.version() >= GROUPS_VERSION {
+        let groups = request.groups.into_iter().map(|it| fetched(context, it, stable)).collect();
+        return OffsetFetchResponseData { groups, ..OffsetFetchResponseData::default() };
+    }
+    let group = request.group_id.as_str();
+    let topics = match request.topics {
+        None => all(context, group, stable),
+        Some(topics) => {
+            let topics = topics.into_iter();
+            topics
+                .map(|it| {
+                    let topic = context.broker.topic(it.name.as_str());
+                    let name = it.name.as_str();
+                    let told =
+                        some(context, group, name, topic.as_ref(), &it.partition_indexes, stable);
+                    (it.name, KafkaUuid::ZERO, told)
+                })
+                .collect()
+        }
+    };
+    let older = |it: Told| OffsetFetchResponsePartition {
+        partition_index: it.partition,
+        committed_offset: it.offset,
+        committed_leader_epoch: it.leader_epoch,
+        metadata: Some(text(&it.metadata)),
+        error_code: it.error.code(),
+        ..OffsetFetchResponsePartition::default()
+    };
+    let topics = topics.into_iter().map(|(name, _, told)| OffsetFetchResponseTopic {
+        name,
+        partitions: told.into_iter().map(older).collect(),
+        ..OffsetFetchResponseTopic::default()
+    });
+    OffsetFetchResponseData { topics: topics.collect(), ..OffsetFetchResponseData::default() }
+}
+
+/// What a partition's offset is told as.
+struct Told {
+    partition: i32,
+    offset: i64,
+    leader_epoch: i32,
+    metadata: String,
+    error: ErrorCode,
+}
+
+impl Told {
+    /// There is none.
+    fn none(partition: i32, error: ErrorCode) -> Self {
+        Self { partition, offset: -1, leader_epoch: -1, metadata: String::new(), error }
+    }
+}
+
+type ToldTopic = (KafkaString, KafkaUuid, Vec<Told>);
+
+fn fetched(
+    context: &Context<'_>,
+    asked: OffsetFetchRequestGroup,
+    stable: bool,
+) -> OffsetFetchResponseGroup {
+    let group = asked.group_id.as_str();
+    let topics: Vec<ToldTopic> = match asked.topics {
+        None => all(context, group, stable),
+        Some(topics) => {
+            let topics = topics.into_iter();
+            topics
+                .map(|it| {
+                    let partitions = &it.partition_indexes;
+                    let topic = topic(context, &it.name, it.topic_id);
+                    let told = match &topic {
+                        Err(ErrorCode::UnknownTopicId) => {
+                            let none = |it: &i32| Told::none(*it, ErrorCode::UnknownTopicId);
+                            partitions.iter().map(none).collect()
+                        }
+                        Ok(topic) => {
+                            let name = topic.stream.name();
+                            some(context, group, name, Some(topic), partitions, stable)
+                        }
+                        Err(_) => some(context, group, it.name.as_str(), None, partitions, stable),
+                    };
+                    (it.name, it.topic_id, told)
+                })
+                .collect()
+        }
+    };
+    let newer = |it: Told| OffsetFetchResponsePartitions {
+        partition_index: it.partition,
+        committed_offset: it.offset,
+        committed_leader_epoch: it.leader_epoch,
+        metadata: Some(text(&it.metadata)),
+        error_code: it.error.code(),
+        ..OffsetFetchResponsePartitions::default()
+    };
+    let by_id = context.version() >= BY_ID_VERSION;
+    let topics = topics.into_iter().map(|(name, topic_id, told)| OffsetFetchResponseTopics {
+        name: if by_id { KafkaString::default() } else { name },
+        topic_id: if by_id { topic_id } else { KafkaUuid::ZERO },
+        partitions: told.into_iter().map(newer).collect(),
+        ..OffsetFetchResponseTopics::default()
+    });
+    let topics = topics.collect();
+    OffsetFetchResponseGroup {
+        group_id: asked.group_id,
+        topics,
+        ..OffsetFetchResponseGroup::default()
+    }
+}
+
+/// Offsets of a topic's partitions.
+fn some(
+    context: &Context<'_>,
+    group: &str,
+    name: &str,
+    topic: Option<&Arc<Topic>>,
+    partitions: &[i32],
+    stable: bool,
+) -> Vec<Told> {
+    let look = |offsets: &Offsets| {
+        partitions.iter().map(|it| told(offsets, name, topic, *it, stable)).collect()
+    };
+    let none = || partitions.iter().map(|it| Told::none(*it, ErrorCode::None)).collect();
+    context.broker.groups.offsets(group, look).unwrap_or_else(none)
+}
+
+fn told(
+    offsets: &Offsets,
+    name: &str,
+    topic: Option<&Arc<Topic>>,
+    partition: i32,
+    stable: bool,
+) -> Told {
+    let Ok(number) = u32::try_from(partition) else {
+        return Told::none(partition, ErrorCode::None);
+    };
+    let place = (name.to_owned(), number);
+    if stable && offsets.is_pending(&place) {
+        return Told::none(partition, ErrorCode::UnstableOffsetCommit);
+    }
+    let id = topic.map(|it| stream_id_of(it.id()).0);
+    match offsets.get(&place) {
+        // An offset of a topic that was deleted is none of the one that has its name now.
+        Some(record) if id.is_none_or(|it| it == record.topic_id) => Told {
+            partition,
+            offset: record.offset,
+            leader_epoch: record.leader_epoch,
+            metadata: record.metadata.clone(),
+            error: ErrorCode::None,
+        },
+        _ => Told::none(partition, ErrorCode::None),
+    }
+}
+
+/// All offsets of a group.
+fn all(context: &Context<'_>, group: &str, stable: bool) -> Vec<ToldTopic> {
+    let broker = context.broker;
+    let look = |offsets: &Offsets| {
+        let mut places: Vec<Place> = offsets.all().map(|(place, _)| place.clone()).collect();
+        if stable {
+            let held = offsets.pending().values().flat_map(|it| it.keys().cloned());
+            places.extend(held);
+        }
+        places.sort();
+        places.dedup();
+        let mut topics: Vec<ToldTopic> = Vec::new();
+        for of_topic in places.chunk_by(|a, b| a.0 == b.0) {
+            let name = &of_topic[0].0;
+            let topic = broker.topic(name);
+            if topic.is_none() && context.version() >= BY_ID_VERSION {
+                continue;
+            }
+            let partition = |it: &Place| {
+                let number = i32::try_from(it.1).unwrap_or(i32::MAX);
+                told(offsets, name, topic.as_ref(), number, stable)
+            };
+            let told = of_topic.iter().map(partition);
+            let told = told.filter(|it| it.offset >= 0 || it.error != ErrorCode::None).collect();
+            let id = topic.as_ref().map_or(KafkaUuid::ZERO, |it| it.id());
+            topics.push((text(name), id, told));
+        }
+        topics
+    };
+    broker.groups.offsets(group, look).unwrap_or_default()
+}
+
+/// Deletes offsets of a group. (KIP-496.)
+pub(crate) async fn delete(
+    context: &Context<'_>,
+    request: OffsetDeleteRequestData,
+) -> OffsetDeleteResponseData {
+    let mut places = Vec::new();
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for asked in request.topics {
+        let topic = context.broker.topic(asked.name.as_str());
+        let mut partitions = Vec::with_capacity(asked.partitions.len());
+        for it in asked.partitions {
+            let known = topic.as_ref().ok_or(ErrorCode::UnknownTopicOrPartition);
+            let place = known.and_then(|topic| place(topic, it.partition_index));
+            partitions.push((it.partition_index, place.as_ref().err().copied()));
+            places.extend(place.ok());
+        }
+        topics.push((asked.name, partitions));
+    }
+    let outcome = context.broker.groups.delete_offsets(request.group_id.as_str(), places).await;
+    let mut codes = match outcome {
+        Err(error) => {
+            let error_code = error.code();
+            return OffsetDeleteResponseData { error_code, ..Default::default() };
+        }
+        Ok(codes) => codes.into_iter(),
+    };
+    let mut partition = |(partition_index, error): (i32, Option<ErrorCode>)| {
+        let error = error.or_else(|| codes.next()).unwrap_or(ErrorCode::None);
+        OffsetDeleteResponsePartition {
+            partition_index,
+            error_code: error.code(),
+            ..OffsetDeleteResponsePartition::default()
+        }
+    };
+    let topics = topics.into_iter().map(|(name, partitions)| OffsetDeleteResponseTopic {
+        name,
+        partitions: partitions.into_iter().map(&mut partition).collect(),
+        ..OffsetDeleteResponseTopic::default()
+    });
+    OffsetDeleteResponseData { topics: topics.collect(), ..OffsetDeleteResponseData::default() }
+}
