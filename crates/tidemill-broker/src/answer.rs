@@ -1,5 +1,6 @@
 //! An answer on its way to a client: bytes of ours, and chunks that are sent as the log has them.
 
+use crate::frame::Charge;
 use bytes::{Bytes, BytesMut};
 use std::{future::Future, io, io::IoSlice, pin::Pin};
 use tidemill_wire::kafka::{Message, MessageError, RequestHead, end_frame};
@@ -12,6 +13,8 @@ const SLICES_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) parts: Vec<Bytes>,
+    /// What its memory is charged with, until it is sent.
+    pub(crate) charge: Option<Charge>,
 }
 
 /// What a request came to.
@@ -37,7 +40,16 @@ impl Answer {
     /// A frame but for its length.
     pub(crate) fn whole(mut frame: BytesMut) -> Self {
         end_frame(&mut frame, 0).expect("responses without chunks are short");
-        Self { parts: vec![frame.freeze()] }
+        Self::of_parts(vec![frame.freeze()])
+    }
+
+    /// A whole frame.
+    pub(crate) fn of_parts(parts: Vec<Bytes>) -> Self {
+        Self { parts, charge: None }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.parts.iter().map(Bytes::len).sum()
     }
 
     /// Writes it all.

@@ -23,6 +23,7 @@ use std::{
 };
 use tidemill_env::World;
 use tidemill_log::{Log, LogError, StreamId, StreamSpec};
+use tidemill_types::ByteSize;
 use tidemill_wire::transactions::TransactionPartition;
 
 /// The broker of one node.
@@ -32,6 +33,8 @@ pub struct Broker {
     pub(crate) settings: BrokerSettings,
     pub(crate) topics: Topics,
     pub(crate) budget: Arc<Budget>,
+    /// For records in answers.
+    pub(crate) answers: Arc<Budget>,
     pub(crate) counts: Counts,
     pub(crate) sessions: Sessions,
     pub(crate) store: Arc<Store>,
@@ -107,12 +110,13 @@ impl Broker {
             transactions: Arc::clone(&transactions),
             limits: settings.limits.producers,
         });
-        let budget = usize::try_from(settings.limits.requests_bytes.0).unwrap_or(usize::MAX);
+        let budget = |it: ByteSize| Budget::new(usize::try_from(it.0).unwrap_or(usize::MAX));
         Ok(Arc::new(Self {
             world: world.clone(),
             log,
             topics: Topics::new(shared),
-            budget: Budget::new(budget),
+            budget: budget(settings.limits.requests_bytes),
+            answers: budget(settings.limits.answers_bytes),
             counts: Counts::default(),
             sessions: Sessions::default(),
             next_session: AtomicI32::new(1),

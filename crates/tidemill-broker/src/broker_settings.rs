@@ -111,6 +111,12 @@ pub(crate) const BROKER_SETTINGS: &[BrokerSetting] = &[
         get: |it| limit(|it| it.request_bytes.0.to_string(), it),
     },
     BrokerSetting {
+        name: "tidemill.answers.bytes",
+        kind: Kind::Long,
+        doc: "Bytes of records in answers to fetches that are not sent yet.",
+        get: |it| limit(|it| it.answers_bytes.0.to_string(), it),
+    },
+    BrokerSetting {
         name: "tidemill.check.records",
         kind: Kind::Boolean,
         doc: "The records in each batch are looked at before it is stored, not its head and \
@@ -132,7 +138,8 @@ pub(crate) const BROKER_SETTINGS: &[BrokerSetting] = &[
     BrokerSetting {
         name: "tidemill.transfer.ms",
         kind: Kind::Long,
-        doc: "A request must be whole this long after its first byte, and an answer taken.",
+        doc: "A request must be whole this long after its first byte, and an answer taken; a \
+              second more for each 64 KiB of it.",
         get: |it| limit(|it| it.transfer_ms.to_string(), it),
     },
 ];

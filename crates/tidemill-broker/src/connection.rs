@@ -13,7 +13,7 @@ use crate::{
     Broker,
     answer::{Answer, Begun},
     api,
-    frame::{Charge, FrameError, Frames},
+    frame::{Charge, FrameError, Frames, patience},
     handler::fetch::Fetching,
     server::asked,
 };
@@ -58,7 +58,7 @@ enum End {
     #[error("no request for long")]
     Idle,
     #[error("an answer was not taken after {0} ms")]
-    Slow(u64),
+    Slow(u128),
     #[error("{0}")]
     Frame(FrameError),
     #[error("request {key} version {version} of `{client}` cannot be read: {error}")]
@@ -165,6 +165,7 @@ impl Connection {
         let head = RequestHead::read(&mut body).map_err(End::Head)?;
         let begun = tokio::select! {
             begun = api::begin(&self.broker, &self.caller, &mut self.fetching, &head, body) => begun,
+            () = self.frames.gone() => return Err(End::Closed),
             () = asked(stopped) => return Err(End::Stopped),
         };
         match begun {
@@ -199,10 +200,10 @@ impl Connection {
 
     async fn send(&mut self, answer: Option<Answer>) -> Result<(), End> {
         let Some(answer) = answer else { return Ok(()) };
-        let patience_ms = self.broker.settings.limits.transfer_ms;
-        match timeout(Duration::from_millis(patience_ms), answer.send(&mut self.socket)).await {
+        let patience = patience(self.broker.settings.limits.transfer_ms, answer.bytes());
+        match timeout(patience, answer.send(&mut self.socket)).await {
             Ok(sent) => Ok(sent?),
-            Err(_) => Err(End::Slow(patience_ms)),
+            Err(_) => Err(End::Slow(patience.as_millis())),
         }
     }
 }

@@ -196,7 +196,7 @@ impl Writer {
     fn end(mut self) -> Option<Answer> {
         if self.parts.is_empty() {
             end_frame(&mut self.buffer, 0)?;
-            return Some(Answer { parts: vec![self.buffer.freeze()] });
+            return Some(Answer::of_parts(vec![self.buffer.freeze()]));
         }
         self.flush();
         let first = std::mem::take(&mut self.parts[1]);
@@ -205,6 +205,6 @@ impl Writer {
         end_frame(&mut first, rest)?;
         self.parts[0] = first.freeze();
         self.parts.remove(1);
-        Some(Answer { parts: self.parts })
+        Some(Answer::of_parts(self.parts))
     }
 }

@@ -14,12 +14,21 @@ use std::{
     },
     time::Duration,
 };
-use tidemill_wire::kafka::FRAME_HEAD_BYTES;
+use tidemill_wire::kafka::{ApiKey, FRAME_HEAD_BYTES};
 use tokio::{
     net::tcp::OwnedReadHalf,
     time::{Instant, timeout, timeout_at},
 };
 
+/// A transfer is given a second more for this many bytes.
+const SLOWEST_BYTES: usize = 64 << 10;
+/// The longest request that is not a produce request.
+const PLAIN_BYTES_MAX: usize = 16 << 20;
+/// Requests that are not produce requests and longer than this are charged for what they become
+/// when they are read.
+const PLAIN_BYTES_CHEAP: usize = 256 << 10;
+/// How many times as long they become, at most.
+const READ_FACTOR: usize = 8;
 /// The first buffer of a frame, and the least that is read at once.
 const FIRST_BYTES: usize = 16 << 10;
 
@@ -54,7 +63,7 @@ impl Charge {
     }
 
     /// Charges so many bytes in place of those before. False: there is no room, nothing changed.
-    fn set(&mut self, bytes: usize) -> bool {
+    pub(crate) fn set(&mut self, bytes: usize) -> bool {
         if bytes > self.bytes {
             let more = bytes - self.bytes;
             let before = self.budget.used.fetch_add(more, Ordering::Relaxed);
@@ -67,6 +76,31 @@ impl Charge {
         }
         self.bytes = bytes;
         true
+    }
+}
+
+impl Charge {
+    /// Charges as many bytes as there is room for, up to `want`, in place of those before. Nothing
+    /// changes, and it is 0, if there is not even room for `least`.
+    pub(crate) fn set_most(&mut self, want: usize, least: usize) -> usize {
+        let (mut want, least) = (want.min(self.budget.max), least.min(self.budget.max));
+        loop {
+            if self.set(want) {
+                return want;
+            }
+            if want <= least {
+                return 0;
+            }
+            want = (want / 2).max(least);
+        }
+    }
+
+    /// Charges so many bytes in place of those before, room or not: they are there.
+    pub(crate) fn force(&mut self, bytes: usize) {
+        if !self.set(bytes) {
+            self.budget.used.fetch_add(bytes - self.bytes, Ordering::Relaxed);
+            self.bytes = bytes;
+        }
     }
 }
 
@@ -92,12 +126,20 @@ pub(crate) enum FrameError {
         /// What the bytes look like, if they look like something.
         hint: &'static str,
     },
+    /// A length that no request of its kind has.
+    #[error("a request {key} of {length} bytes: {PLAIN_BYTES_MAX} are possible")]
+    TooLong {
+        /// Which request.
+        key: i16,
+        /// Its length.
+        length: usize,
+    },
     /// Nothing came.
     #[error("no request for {0} ms")]
     Idle(u64),
     /// A frame began and did not end.
     #[error("a request was not whole {0} ms after its first byte")]
-    Slow(u64),
+    Slow(u128),
     /// The socket failed.
     #[error("{0}")]
     Socket(#[from] io::Error),
@@ -142,12 +184,23 @@ impl Frames {
                 filled.map_err(|_| FrameError::Idle(self.idle_ms))??;
                 self.began = Some(Instant::now());
             } else {
-                let end = self.began.unwrap_or_else(Instant::now)
-                    + Duration::from_millis(self.transfer_ms);
+                let length = self.length()?.unwrap_or(0);
+                let patience = patience(self.transfer_ms, length);
+                let end = self.began.unwrap_or_else(Instant::now) + patience;
                 let filled = timeout_at(end, self.fill()).await;
-                filled.map_err(|_| FrameError::Slow(self.transfer_ms))??;
+                filled.map_err(|_| FrameError::Slow(patience.as_millis()))??;
             }
         }
+    }
+
+    /// Waits until the client has gone, if nothing more of it is to be read.
+    pub(crate) async fn gone(&mut self) {
+        let mut one = [0];
+        if self.buffer.is_empty() && matches!(self.socket.peek(&mut one).await, Ok(0) | Err(_)) {
+            return;
+        }
+        // It has sent more: that is read first.
+        std::future::pending().await
     }
 
     /// The length of the frame in front, if it is there.
@@ -155,8 +208,22 @@ impl Frames {
         let Some(head) = self.buffer.first_chunk::<FRAME_HEAD_BYTES>() else { return Ok(None) };
         let said = i32::from_be_bytes(*head);
         match usize::try_from(said) {
-            Ok(length) if (8..=self.max).contains(&length) => Ok(Some(length)),
+            Ok(length) if (8..=self.max).contains(&length) => {
+                self.check_kind(length)?;
+                Ok(Some(length))
+            }
             _ => Err(FrameError::Length { said, max: self.max, hint: looks_like(*head) }),
+        }
+    }
+
+    /// Only produce requests may be long: others become many small things when they are read.
+    fn check_kind(&self, length: usize) -> Result<(), FrameError> {
+        let key = self.buffer.get(FRAME_HEAD_BYTES..FRAME_HEAD_BYTES + 2);
+        match key.map(|it| i16::from_be_bytes([it[0], it[1]])) {
+            Some(key) if key != ApiKey::Produce as i16 && length > PLAIN_BYTES_MAX => {
+                Err(FrameError::TooLong { key, length })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -170,6 +237,10 @@ impl Frames {
         frame.advance(FRAME_HEAD_BYTES);
         let mut charge = Charge::new(&self.charge.budget);
         std::mem::swap(&mut charge, &mut self.charge);
+        if length > PLAIN_BYTES_CHEAP && !frame.starts_with(&(ApiKey::Produce as i16).to_be_bytes())
+        {
+            charge.force(length * READ_FACTOR);
+        }
         self.began = Some(Instant::now());
         if self.buffer.is_empty() {
             // The frame keeps this memory; an idle connection keeps none.
@@ -203,6 +274,11 @@ impl Frames {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// How long a transfer may take: a while, and as long as a slow line takes for so many bytes.
+pub(crate) fn patience(transfer_ms: u64, bytes: usize) -> Duration {
+    Duration::from_millis(transfer_ms + (bytes as u64).saturating_mul(1_000) / SLOWEST_BYTES as u64)
 }
 
 /// What the first bytes of another protocol look like.

@@ -10,8 +10,8 @@
 //! interests and its places in the log. A client without sessions has one per connection, which
 //! its every request replaces in part.
 //!
-//! Invariant: a slot that is not due has an interest that has not fired, or an error that only
-//! another request can mend.
+//! Invariant: a slot that is not due has an interest that has not fired. One with an error is
+//! looked at, and told of, with every request: its cause may be gone by then.
 
 use crate::{
     fetch_answer::{PartitionAnswer, TopicAnswer},
@@ -25,6 +25,10 @@ use std::{
 use tidemill_log::{ReadCursor, ReadError, ReadLimit};
 use tidemill_wire::kafka::{ErrorCode, KafkaString, KafkaUuid};
 use tokio::sync::Notify;
+
+mod kept;
+
+pub(crate) use kept::Sessions;
 
 #[cfg(test)]
 mod tests;
@@ -65,6 +69,8 @@ struct Slot {
     cursor: ReadCursor,
     interest: Option<Readable>,
     is_due: bool,
+    /// The offset after what was found last.
+    next: i64,
     /// High watermark, last stable offset and start, as the client was last told.
     told: Option<(i64, i64, i64)>,
 }
@@ -76,6 +82,8 @@ pub(crate) struct Session {
     places: BTreeMap<([u8; 16], Vec<u8>, i32), u32>,
     next_slot: u32,
     due: VecDeque<u32>,
+    /// Slots that had an error when they were looked at last.
+    failed: BTreeSet<u32>,
     wake: Arc<Wake>,
     committed: bool,
 }
@@ -94,6 +102,8 @@ pub(crate) struct Found {
     pub(crate) bytes: usize,
     /// A partition has an error to tell.
     pub(crate) failed: bool,
+    /// A partition has more than fits.
+    pub(crate) full: bool,
 }
 
 fn key(place: &Place) -> ([u8; 16], Vec<u8>, i32) {
@@ -121,8 +131,7 @@ impl Session {
 
     /// Adds a partition, or asks for another place of one that is there.
     pub(crate) fn ask(&mut self, place: Place, asked: Asked, topic: Result<&Topic, ErrorCode>) {
-        let partition = topic
-            .and_then(|topic| topic.partition(place.2).ok_or(ErrorCode::UnknownTopicOrPartition));
+        let partition = topic.and_then(|topic| partition_of(topic, &place));
         let id = *self.places.entry(key(&place)).or_insert_with(|| {
             self.next_slot += 1;
             self.next_slot
@@ -140,12 +149,25 @@ impl Session {
                     cursor: ReadCursor::default(),
                     interest: None,
                     is_due: false,
+                    next: 0,
                     told: None,
                 };
                 self.slots.insert(id, slot);
             }
         }
         self.make_due(id);
+    }
+
+    /// Looks for the topics of partitions that had errors: they may be there by now, or again.
+    pub(crate) fn mend(&mut self, find: impl Fn(&Place) -> Result<Arc<Topic>, ErrorCode>) {
+        for id in std::mem::take(&mut self.failed) {
+            if let Some(slot) = self.slots.get_mut(&id)
+                && slot.partition.is_err()
+            {
+                slot.partition =
+                    find(&slot.place).and_then(|topic| partition_of(&topic, &slot.place));
+            }
+        }
     }
 
     /// Drops partitions that a client no longer reads.
@@ -204,22 +226,38 @@ impl Session {
             let wake = &self.wake;
             let Some(slot) = self.slots.get_mut(&id) else { continue };
             slot.is_due = false;
-            let answer = slot.read(room.bytes - found.bytes, found.bytes == 0, self.committed);
+            let left = room.bytes.saturating_sub(found.bytes);
+            let (answer, full) = slot.read(left, found.bytes == 0, self.committed);
             let (bytes, failed) = (answer.bytes(), answer.error != ErrorCode::None);
-            if bytes > 0 {
-                // There may be more, and the client will come back for it.
+            if failed {
+                self.failed.insert(id);
+            }
+            if bytes > 0 || failed || full {
+                // There may be more, or no error any more, and the client will come back for it.
                 later.push(id);
-            } else if !failed && slot.wait(id, wake, self.committed) {
-                later.push(id);
+            } else {
+                slot.wait(id, wake, self.committed);
             }
             found.bytes += bytes;
             found.failed |= failed;
+            found.full |= full;
             found.slots.push((id, answer));
         }
         for id in later {
             self.make_due(id);
         }
         found
+    }
+
+    /// Waits for more of what was found, which is not enough.
+    pub(crate) fn wait_for_more(&mut self, found: &Found) {
+        for (id, answer) in &found.slots {
+            if let Some(slot) = self.slots.get_mut(id)
+                && answer.bytes() > 0
+            {
+                slot.wait(*id, &self.wake, self.committed);
+            }
+        }
     }
 
     /// The answer: all that was found, or only what the client does not know yet.
@@ -286,15 +324,25 @@ impl Slot {
         }
     }
 
-    fn read(&mut self, bytes: usize, at_least_one: bool, committed: bool) -> PartitionAnswer {
+    /// What there is to read, and whether there is more than fits.
+    fn read(
+        &mut self,
+        bytes: usize,
+        at_least_one: bool,
+        committed: bool,
+    ) -> (PartitionAnswer, bool) {
+        self.next = self.asked.offset;
+        if self.partition.as_ref().is_ok_and(|it| it.live.is_gone()) {
+            self.partition = Err(missing(&self.place));
+        }
         let mut answer = self.nothing(committed);
-        let Ok(partition) = &self.partition else { return answer };
+        let Ok(partition) = &self.partition else { return (answer, false) };
         if answer.error != ErrorCode::None {
-            return answer;
+            return (answer, false);
         }
         if self.asked.leader_epoch > 0 {
             answer.error = ErrorCode::UnknownLeaderEpoch;
-            return answer;
+            return (answer, false);
         }
         let below = if committed { answer.last_stable_offset } else { i64::MAX };
         let max_bytes = bytes.min(self.asked.max_bytes);
@@ -308,6 +356,12 @@ impl Slot {
                     answer.aborted = Some(aborted);
                 }
                 answer.chunks = read.chunks;
+                self.next = read.next_offset;
+                (answer, self.next < read.high_watermark.min(below))
+            }
+            // Its data went while they were looked for.
+            Err(_) if partition.live.is_gone() => {
+                (PartitionAnswer::failed(self.place.2, missing(&self.place)), false)
             }
             Err(error) => {
                 answer.error = match &error {
@@ -320,74 +374,30 @@ impl Slot {
                 if answer.error != ErrorCode::OffsetOutOfRange {
                     tracing::error!(%error, "data cannot be served");
                 }
+                (answer, false)
             }
         }
-        answer
     }
 
-    /// Waits for something to read. True: there is something already.
-    fn wait(&mut self, id: u32, wake: &Arc<Wake>, committed: bool) -> bool {
-        let Ok(partition) = &self.partition else { return false };
-        let wake = Arc::clone(wake);
-        let notice = Box::new(move || wake.ring(id));
-        self.interest = Some(partition.on_readable(self.asked.offset, committed, notice));
-        false
-    }
-}
-
-/// Sessions by their ids.
-#[derive(Default)]
-pub(crate) struct Sessions {
-    all: Mutex<BTreeMap<i32, Kept>>,
-}
-
-struct Kept {
-    session: Arc<tokio::sync::Mutex<Session>>,
-    /// The epoch that the next request must have.
-    epoch: i32,
-    used_ms: u64,
-}
-
-/// A session may be thrown out for another after this long without a request.
-const EVICT_AFTER_MS: u64 = 120_000;
-
-impl Sessions {
-    /// Keeps a session. None: there is no room.
-    pub(crate) fn add(&self, id: i32, session: Session, now_ms: u64, max: usize) -> Option<()> {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= max {
-            let oldest =
-                all.iter().min_by_key(|(_, it)| it.used_ms).map(|(id, it)| (*id, it.used_ms));
-            let (oldest, _) = oldest.filter(|(_, used)| used + EVICT_AFTER_MS < now_ms)?;
-            all.remove(&oldest);
+    /// Waits for something to read after what was found.
+    fn wait(&mut self, id: u32, wake: &Arc<Wake>, committed: bool) {
+        if let Ok(partition) = &self.partition {
+            let wake = Arc::clone(wake);
+            let notice = Box::new(move || wake.ring(id));
+            self.interest = Some(partition.on_readable(self.next, committed, notice));
         }
-        let session = Arc::new(tokio::sync::Mutex::new(session));
-        all.insert(id, Kept { session, epoch: 1, used_ms: now_ms });
-        Some(())
     }
+}
 
-    pub(crate) fn has(&self, id: i32) -> bool {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&id)
-    }
+fn partition_of(topic: &Topic, place: &Place) -> Result<Arc<Partition>, ErrorCode> {
+    topic.partition(place.2).ok_or(ErrorCode::UnknownTopicOrPartition)
+}
 
-    pub(crate) fn remove(&self, id: i32) {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-    }
-
-    /// The session of a request with this epoch; the next one must have the next.
-    pub(crate) fn next(
-        &self,
-        id: i32,
-        epoch: i32,
-        now_ms: u64,
-    ) -> Result<Arc<tokio::sync::Mutex<Session>>, ErrorCode> {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = all.get_mut(&id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
-        if kept.epoch != epoch {
-            return Err(ErrorCode::InvalidFetchSessionEpoch);
-        }
-        kept.epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
-        kept.used_ms = now_ms;
-        Ok(Arc::clone(&kept.session))
+/// What is said of a topic that is not there, by id or by name.
+pub(crate) fn missing(place: &Place) -> ErrorCode {
+    if place.0 == KafkaUuid::ZERO {
+        ErrorCode::UnknownTopicOrPartition
+    } else {
+        ErrorCode::UnknownTopicId
     }
 }

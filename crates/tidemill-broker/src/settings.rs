@@ -77,17 +77,20 @@ impl Default for TransactionLimits {
 pub struct Limits {
     /// Connections at once; one more is closed at once. Default 16,000. (`max.connections`.)
     pub connections: usize,
-    /// A request's bytes. Default 100 MiB. (`socket.request.max.bytes`.)
+    /// A request's bytes. Default 100 MiB. (`socket.request.max.bytes`.) Only produce requests may
+    /// have more than 16 MiB.
     pub request_bytes: ByteSize,
     /// Bytes of all requests that are being received or answered. Default 256 MiB.
     /// (`queued.max.request.bytes`.)
     pub requests_bytes: ByteSize,
+    /// Bytes of records in answers to fetches that are not sent yet. Default 256 MiB.
+    pub answers_bytes: ByteSize,
     /// Requests of a connection that wait for their answer. Default 32.
     pub in_flight: usize,
     /// Bytes of one answer to a fetch. Default 55 MiB. (`fetch.max.bytes`.)
     pub fetch_bytes: ByteSize,
     /// A request must be whole this long after its first byte, in milliseconds, and an answer
-    /// taken. Default 30,000.
+    /// taken; a second more for each 64 KiB of it. Default 30,000.
     pub transfer_ms: u64,
     /// A connection without requests is closed after this long, in milliseconds. Default 600,000.
     /// (`connections.max.idle.ms`.)
@@ -125,6 +128,7 @@ impl Default for Limits {
             connections: 16_000,
             request_bytes: ByteSize(100 << 20),
             requests_bytes: ByteSize(256 << 20),
+            answers_bytes: ByteSize(256 << 20),
             in_flight: 32,
             fetch_bytes: ByteSize(55 << 20),
             transfer_ms: 30_000,

@@ -4,7 +4,8 @@ use crate::{
     answer::{Answer, Begun},
     api::Context,
     fetch_answer::{TopicAnswer, answer},
-    session::{Asked, Found, Place, Room, Session},
+    frame::Charge,
+    session::{Asked, Found, Place, Room, Session, missing},
     topic::Topic,
 };
 use bytes::Bytes;
@@ -27,6 +28,9 @@ const ZSTD_FROM_VERSION: i16 = 10;
 /// Longest wait of a fetch that has nothing to say.
 const WAIT_MS_MAX: u64 = 600_000;
 
+/// A fetch that finds the memory for answers used up waits until there is room for this much.
+const LEAST_BYTES: usize = 64 << 10;
+
 /// What a connection remembers between fetches without a session.
 #[derive(Default)]
 pub(crate) struct Fetching {
@@ -43,20 +47,20 @@ pub(crate) async fn begin(
     if context.version() < 7 {
         request.session_epoch = FINAL_EPOCH;
     }
-    let how = How::of(context, &request);
+    let mut how = How::of(context, &request);
     let broker = context.broker;
     let now_ms = broker.world.clock.monotonic_micros() / 1000;
     let (id, epoch) = (request.session_id, request.session_epoch);
     let (error, session_id, topics) = match epoch {
         FINAL_EPOCH => {
             broker.sessions.remove(id);
-            let topics = whole(context, &mut fetching.plain, request, &how).await;
+            let topics = whole(context, &mut fetching.plain, request, &mut how).await;
             (ErrorCode::None, 0, topics)
         }
         INITIAL_EPOCH => {
             broker.sessions.remove(id);
             let mut session = Session::default();
-            let topics = whole(context, &mut session, request, &how).await;
+            let topics = whole(context, &mut session, request, &mut how).await;
             let id = broker.new_session_id();
             let max = broker.settings.limits.fetch_sessions;
             let kept = session.len() > 0 && broker.sessions.add(id, session, now_ms, max).is_some();
@@ -72,9 +76,14 @@ pub(crate) async fn begin(
                         session.forget(&place(context, &topic.topic, topic.topic_id, *partition));
                     }
                 }
+                session.mend(|place| find(context, place).map_err(|()| missing(place)));
                 session.set_committed(how.committed);
-                let found = wait(&mut session, &how).await;
-                (ErrorCode::None, id, session.tell(found, false))
+                if broker.sessions.resized(id, session.len()) {
+                    let found = wait(&mut session, &mut how).await;
+                    (ErrorCode::None, id, session.tell(found, false))
+                } else {
+                    (ErrorCode::FetchSessionIdNotFound, 0, Vec::new())
+                }
             }
         },
     };
@@ -83,15 +92,18 @@ pub(crate) async fn begin(
     let counts = &broker.counts;
     counts.fetched_bytes.fetch_add(bytes as u64, std::sync::atomic::Ordering::Relaxed);
     let answer = answer(context.head, error, session_id, topics);
-    Ok(Begun::Now(answer.unwrap_or_else(Answer::default)))
+    let charge = Some(how.charge);
+    Ok(Begun::Now(Answer { charge, ..answer.unwrap_or_default() }))
 }
 
 /// How long to wait, and for how much.
 struct How {
     committed: bool,
     min_bytes: usize,
-    room: Room,
+    room_bytes: usize,
     end: Instant,
+    /// For what was found.
+    charge: Charge,
 }
 
 impl How {
@@ -102,7 +114,8 @@ impl How {
         Self {
             committed: request.isolation_level == 1,
             min_bytes: usize::try_from(request.min_bytes).unwrap_or(0),
-            room: Room { bytes: asked.min(most.unwrap_or(usize::MAX)) },
+            room_bytes: asked.min(most.unwrap_or(usize::MAX)),
+            charge: Charge::new(&context.broker.answers),
             end: Instant::now() + Duration::from_millis(wait_ms),
         }
     }
@@ -113,7 +126,7 @@ async fn whole(
     context: &Context<'_>,
     session: &mut Session,
     request: FetchRequestData,
-    how: &How,
+    how: &mut How,
 ) -> Vec<TopicAnswer> {
     let places = ask(context, session, &request);
     session.keep(&places);
@@ -177,15 +190,41 @@ fn asked_of(partition: &FetchPartition) -> Asked {
     }
 }
 
-/// Looks until there is enough, something failed, or the time is up.
-async fn wait(session: &mut Session, how: &How) -> Found {
+/// The topic of a place, if it is there.
+fn find(context: &Context<'_>, place: &Place) -> Result<Arc<Topic>, ()> {
+    let broker = context.broker;
+    let (id, name, _) = place;
+    let topic = if *id == KafkaUuid::ZERO {
+        broker.topic(name.as_str())
+    } else {
+        broker.topics.get_by_id(&broker.log, *id)
+    };
+    topic.ok_or(())
+}
+
+/// Looks until there is enough, there is more than fits, something failed, or the time is up.
+async fn wait(session: &mut Session, how: &mut How) -> Found {
     let wake = session.wake();
-    let mut found = session.look(how.room, Found::default());
-    while found.bytes < how.min_bytes && !found.failed && session.len() > 0 {
+    let mut found = look(session, how, Found::default()).await;
+    while found.bytes < how.min_bytes && !found.failed && !found.full && session.len() > 0 {
+        session.wait_for_more(&found);
         if timeout_at(how.end, wake.notify.notified()).await.is_err() {
             break;
         }
-        found = session.look(how.room, found);
+        found = look(session, how, found).await;
     }
     found
+}
+
+/// Looks at what is due once there is memory for what may be found.
+async fn look(session: &mut Session, how: &mut How, before: Found) -> Found {
+    loop {
+        let bytes = how.charge.set_most(how.room_bytes, LEAST_BYTES);
+        if bytes > 0 || how.room_bytes == 0 {
+            let found = session.look(Room { bytes }, before);
+            how.charge.force(found.bytes);
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }

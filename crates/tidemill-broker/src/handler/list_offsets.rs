@@ -1,6 +1,7 @@
 //! Offsets by timestamp: the first, the last, and those between.
 
-use crate::{api::Context, partition::Partition};
+use crate::{Broker, api::Context, handler::blocking, partition::Partition};
+use std::sync::Arc;
 use tidemill_wire::kafka::{
     ErrorCode,
     message::{
@@ -25,16 +26,27 @@ pub(crate) async fn answer(
     context: &Context<'_>,
     request: ListOffsetsRequestData,
 ) -> ListOffsetsResponseData {
+    let looks = |it: &ListOffsetsPartition| it.timestamp >= 0 || it.timestamp == MAX_TIMESTAMP;
+    let broker = Arc::clone(context.broker);
+    if request.topics.iter().flat_map(|it| &it.partitions).any(looks) {
+        // Records are looked at, and they may be on the disk.
+        return blocking::run(move || answered(&broker, request)).await;
+    }
+    answered(&broker, request)
+}
+
+fn answered(broker: &Broker, request: ListOffsetsRequestData) -> ListOffsetsResponseData {
     let committed = request.isolation_level == 1;
     let topics = request.topics.into_iter().map(|asked| {
-        let topic = context.broker.topic(asked.name.as_str());
+        let topic = broker.topic(asked.name.as_str());
         let one = |it: ListOffsetsPartition| {
             let partition = topic.as_ref().and_then(|topic| topic.partition(it.partition_index));
             let outcome = match partition {
+                Some(_) if it.current_leader_epoch > 0 => Err(ErrorCode::UnknownLeaderEpoch),
                 Some(partition) => offset(&partition, it.timestamp, committed),
                 None => Err(ErrorCode::UnknownTopicOrPartition),
             };
-            answered(it.partition_index, outcome)
+            told(it.partition_index, outcome)
         };
         let partitions = asked.partitions.into_iter().map(one).collect();
         ListOffsetsTopicResponse { name: asked.name, partitions, ..Default::default() }
@@ -57,7 +69,7 @@ fn offset(partition: &Partition, timestamp: i64, committed: bool) -> Result<(i64
     }
 }
 
-fn answered(index: i32, outcome: Result<(i64, i64), ErrorCode>) -> ListOffsetsPartitionResponse {
+fn told(index: i32, outcome: Result<(i64, i64), ErrorCode>) -> ListOffsetsPartitionResponse {
     let error = outcome.as_ref().err().copied().unwrap_or(ErrorCode::None);
     let (offset, timestamp) = outcome.unwrap_or((-1, -1));
     ListOffsetsPartitionResponse {

@@ -1,18 +1,29 @@
 //! Metadata: topics, their partitions, and this node as leader of all.
 
-use crate::{api::Context, topic::Topic};
-use std::sync::Arc;
+use crate::{
+    Broker,
+    api::Context,
+    handler::{
+        blocking,
+        cluster::{CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS},
+    },
+    topic::Topic,
+};
+use std::{collections::BTreeMap, sync::Arc};
 use tidemill_log::LogError;
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString, KafkaUuid,
     message::{
-        MetadataRequestData, MetadataResponseBroker, MetadataResponseData,
+        MetadataRequestData, MetadataRequestTopic, MetadataResponseBroker, MetadataResponseData,
         MetadataResponsePartition, MetadataResponseTopic,
     },
     text,
 };
 
-/// Answers with all topics, or those asked for.
+/// What became of topics that were not there and were to be made.
+type Made = BTreeMap<String, Result<Arc<Topic>, LogError>>;
+
+/// Answers with all topics, or those asked for; makes them, if that is allowed and wanted.
 pub(crate) async fn answer(
     context: &Context<'_>,
     request: MetadataRequestData,
@@ -25,69 +36,97 @@ pub(crate) async fn answer(
         port: i32::from(port),
         ..MetadataResponseBroker::default()
     };
-    let all = match &request.topics {
-        None => true,
-        // The oldest version says so with no topics.
-        Some(topics) => topics.is_empty() && context.version() == 0,
-    };
-    let topics = if all {
-        let names = broker.log.list();
-        names
-            .iter()
-            .filter_map(|it| broker.topic(it.name()))
-            .map(|it| found(context, &it))
-            .collect()
-    } else {
-        let create = request.allow_auto_topic_creation || context.version() < 4;
-        let asked = request.topics.unwrap_or_default();
-        asked.into_iter().map(|it| one(context, it.name, it.topic_id, create)).collect()
+    let operations = |asked, all| if asked { all } else { NOT_ASKED };
+    let of_topic = operations(request.include_topic_authorized_operations, TOPIC_OPERATIONS);
+    let of_cluster = operations(request.include_cluster_authorized_operations, CLUSTER_OPERATIONS);
+    // The oldest version says so with no topics.
+    let asked = request.topics.filter(|it| !it.is_empty() || context.version() > 0);
+    let topics = match asked {
+        None => {
+            let all = broker.log.list();
+            let all = all.iter().filter_map(|it| broker.topic(it.name()));
+            all.map(|it| found(broker, &it, of_topic)).collect()
+        }
+        Some(asked) => {
+            let create = request.allow_auto_topic_creation || context.version() < 4;
+            let made = if create { make(broker, &asked).await } else { Made::new() };
+            asked.into_iter().map(|it| one(broker, it, &made, of_topic)).collect()
+        }
     };
     MetadataResponseData {
         brokers: vec![node],
         cluster_id: Some(text(broker.cluster_id())),
         controller_id: broker.settings.node_id,
         topics,
+        cluster_authorized_operations: of_cluster,
         ..MetadataResponseData::default()
     }
 }
 
+/// Makes the topics that are not there.
+async fn make(broker: &Arc<Broker>, asked: &[MetadataRequestTopic]) -> Made {
+    let names = asked.iter().filter_map(|it| it.name.as_ref());
+    let missing = |it: &&KafkaString| broker.topic(it.as_str()).is_none();
+    let names: Vec<String> = names.filter(missing).map(|it| it.as_str().to_owned()).collect();
+    if names.is_empty() || !broker.settings.auto_create {
+        return Made::new();
+    }
+    let broker = Arc::clone(broker);
+    let make = move || {
+        let made = names.into_iter().map(|name| {
+            let made = broker.topic_or_new(&name);
+            (name, made)
+        });
+        made.collect()
+    };
+    blocking::run(make).await
+}
+
 fn one(
-    context: &Context<'_>,
-    name: Option<KafkaString>,
-    id: KafkaUuid,
-    create: bool,
+    broker: &Broker,
+    asked: MetadataRequestTopic,
+    made: &Made,
+    operations: i32,
 ) -> MetadataResponseTopic {
-    let broker = context.broker;
-    let missing = |error: ErrorCode| MetadataResponseTopic {
-        error_code: error.code(),
-        name: name.clone(),
-        topic_id: id,
-        ..MetadataResponseTopic::default()
-    };
-    let Some(name_given) = &name else {
-        return match broker.topics.get_by_id(&broker.log, id) {
-            Some(topic) => found(context, &topic),
-            None => missing(ErrorCode::UnknownTopicId),
-        };
-    };
-    let topic = match broker.topic(name_given.as_str()) {
-        Some(topic) => Ok(topic),
-        None if create => broker.topic_or_new(name_given.as_str()),
-        None => Err(LogError::Unknown(String::new())),
+    let topic = match &asked.name {
+        None => {
+            broker.topics.get_by_id(&broker.log, asked.topic_id).ok_or(ErrorCode::UnknownTopicId)
+        }
+        Some(name) => match (broker.topic(name.as_str()), made.get(name.as_str())) {
+            (Some(topic), _) => Ok(topic),
+            (None, Some(Err(error))) => Err(refused(name.as_str(), error)),
+            (None, _) => Err(ErrorCode::UnknownTopicOrPartition),
+        },
     };
     match topic {
-        Ok(topic) => found(context, &topic),
-        Err(LogError::Name(_)) => missing(ErrorCode::InvalidTopicException),
-        Err(LogError::Unknown(_)) => missing(ErrorCode::UnknownTopicOrPartition),
-        Err(error) => {
-            tracing::warn!(topic = name_given.as_str(), %error, "a topic could not be made");
-            missing(ErrorCode::LeaderNotAvailable)
+        Ok(topic) => found(broker, &topic, operations),
+        Err(error) => MetadataResponseTopic {
+            error_code: error.code(),
+            name: asked.name,
+            topic_id: asked.topic_id,
+            ..MetadataResponseTopic::default()
+        },
+    }
+}
+
+fn refused(name: &str, error: &LogError) -> ErrorCode {
+    match error {
+        LogError::Name(_) => ErrorCode::InvalidTopicException,
+        LogError::Unknown(_) => ErrorCode::UnknownTopicOrPartition,
+        // There are as many partitions as there may be.
+        LogError::Spec { .. } => {
+            tracing::warn!(topic = name, %error, "a topic is not made");
+            ErrorCode::UnknownTopicOrPartition
+        }
+        error => {
+            tracing::warn!(topic = name, %error, "a topic could not be made");
+            ErrorCode::LeaderNotAvailable
         }
     }
 }
 
-fn found(context: &Context<'_>, topic: &Arc<Topic>) -> MetadataResponseTopic {
-    let node = context.broker.settings.node_id;
+fn found(broker: &Broker, topic: &Topic, operations: i32) -> MetadataResponseTopic {
+    let node = broker.settings.node_id;
     let partition = |index: i32| MetadataResponsePartition {
         partition_index: index,
         leader_id: node,
@@ -101,6 +140,7 @@ fn found(context: &Context<'_>, topic: &Arc<Topic>) -> MetadataResponseTopic {
         topic_id: topic.id(),
         is_internal: false,
         partitions: (0..topic.partition_count()).map(partition).collect(),
+        topic_authorized_operations: operations,
         ..MetadataResponseTopic::default()
     }
 }
