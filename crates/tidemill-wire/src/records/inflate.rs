@@ -70,6 +70,11 @@ impl Output<'_> {
         if bytes > self.limit_bytes - self.total { Err(self.over()) } else { Ok(()) }
     }
 
+    /// Room that there is without taking more memory.
+    pub(super) fn spare(&self) -> usize {
+        self.bytes.len() - self.used
+    }
+
     /// Room for `want` bytes, or for one byte more than the limit permits if that is less: so there
     /// is always some, and who fills it up is found out.
     pub(super) fn room(&mut self, want: usize) -> &mut [u8] {

@@ -140,7 +140,8 @@ impl Frame {
         // No byte of a block becomes more than 255. Most become far less: clients that say blocks
         // of 4 MiB fill but a little of the one that they send.
         let most = block.len().saturating_mul(255).min(self.block_bytes_max);
-        let mut want = block.len().saturating_mul(RATIO_BELIEVED).max(BLOCK_BYTES).min(most);
+        let believed = block.len().saturating_mul(RATIO_BELIEVED).max(BLOCK_BYTES);
+        let mut want = believed.max(output.spare()).min(most);
         let history_bytes = if self.is_linked { frame_bytes.min(HISTORY_BYTES) } else { 0 };
         loop {
             let (history, room) = output.room_after(history_bytes, want);

@@ -18,7 +18,7 @@ const PIECE_BYTES: usize = 256 * 1024;
 /// A decompressor with more memory than this is not kept.
 const KEPT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How much longer than its packed bytes a frame is at first believed to become.
-const RATIO_BELIEVED: usize = 32;
+const RATIO_BELIEVED: usize = 8;
 
 /// The most by which a frame is longer than its packed bytes: a block of four bytes is 128 KiB.
 const RATIO_MOST: usize = 32 * 1024;
@@ -89,11 +89,11 @@ fn inflate_whole(
     inflater: &mut DCtx<'_>,
 ) -> Result<(), Unfit> {
     let believed = packed.len().saturating_mul(RATIO_BELIEVED).max(PIECE_BYTES);
-    let mut want = believed;
+    let mut want = believed.max(output.spare());
     if let Ok(Some(said)) = get_frame_content_size(packed) {
         let said = usize::try_from(said).unwrap_or(usize::MAX);
         output.expect(said)?;
-        want = said.min(believed);
+        want = want.min(said);
     }
     loop {
         let room = output.room(want.max(1));
