@@ -28,14 +28,20 @@ pub(crate) async fn answer(
 ) -> ListOffsetsResponseData {
     let looks = |it: &ListOffsetsPartition| it.timestamp >= 0 || it.timestamp == MAX_TIMESTAMP;
     let broker = Arc::clone(context.broker);
+    // The codec refuses to write what a version has no field for.
+    let has_epoch = context.version() >= 4;
     if request.topics.iter().flat_map(|it| &it.partitions).any(looks) {
         // Records are looked at, and they may be on the disk.
-        return blocking::run(move || answered(&broker, request)).await;
+        return blocking::run(move || answered(&broker, request, has_epoch)).await;
     }
-    answered(&broker, request)
+    answered(&broker, request, has_epoch)
 }
 
-fn answered(broker: &Broker, request: ListOffsetsRequestData) -> ListOffsetsResponseData {
+fn answered(
+    broker: &Broker,
+    request: ListOffsetsRequestData,
+    has_epoch: bool,
+) -> ListOffsetsResponseData {
     let committed = request.isolation_level == 1;
     let topics = request.topics.into_iter().map(|asked| {
         let topic = broker.topic(asked.name.as_str());
@@ -46,7 +52,7 @@ fn answered(broker: &Broker, request: ListOffsetsRequestData) -> ListOffsetsResp
                 Some(partition) => offset(&partition, it.timestamp, committed),
                 None => Err(ErrorCode::UnknownTopicOrPartition),
             };
-            told(it.partition_index, outcome)
+            told(it.partition_index, outcome, has_epoch)
         };
         let partitions = asked.partitions.into_iter().map(one).collect();
         ListOffsetsTopicResponse { name: asked.name, partitions, ..Default::default() }
@@ -69,7 +75,11 @@ fn offset(partition: &Partition, timestamp: i64, committed: bool) -> Result<(i64
     }
 }
 
-fn told(index: i32, outcome: Result<(i64, i64), ErrorCode>) -> ListOffsetsPartitionResponse {
+fn told(
+    index: i32,
+    outcome: Result<(i64, i64), ErrorCode>,
+    has_epoch: bool,
+) -> ListOffsetsPartitionResponse {
     let error = outcome.as_ref().err().copied().unwrap_or(ErrorCode::None);
     let (offset, timestamp) = outcome.unwrap_or((-1, -1));
     ListOffsetsPartitionResponse {
@@ -77,7 +87,7 @@ fn told(index: i32, outcome: Result<(i64, i64), ErrorCode>) -> ListOffsetsPartit
         error_code: error.code(),
         timestamp,
         offset,
-        leader_epoch: if offset >= 0 { 0 } else { -1 },
+        leader_epoch: if offset >= 0 && has_epoch { 0 } else { -1 },
         ..ListOffsetsPartitionResponse::default()
     }
 }
