@@ -10,9 +10,7 @@ use bytes::Bytes;
 use std::{future::Future, sync::Arc};
 use tidemill_wire::kafka::{
     ApiKey, ErrorCode, MessageError, Request, RequestHead, known_versions,
-    message::{
-        ApiVersion, ApiVersionsResponseData, FinalizedFeatureKey, SupportedFeatureKey,
-    },
+    message::{ApiVersion, ApiVersionsResponseData, FinalizedFeatureKey, SupportedFeatureKey},
     text,
 };
 
@@ -67,6 +65,7 @@ const SUPPORTED: &[(ApiKey, Option<i16>)] = &[
     (ApiKey::AddPartitionsToTxn, None),
     (ApiKey::AddOffsetsToTxn, None),
     (ApiKey::EndTxn, None),
+    (ApiKey::TxnOffsetCommit, None),
     (ApiKey::DescribeConfigs, None),
     (ApiKey::AlterConfigs, None),
     (ApiKey::DescribeLogDirs, None),
@@ -127,14 +126,15 @@ pub(crate) async fn begin(
             plain(context, body, handler::configs::alter_incrementally).await
         }
         ApiKey::DescribeCluster => plain(context, body, handler::cluster::describe).await,
-        ApiKey::InitProducerId => {
-            plain(context, body, handler::transaction::init::answer).await
-        }
+        ApiKey::InitProducerId => plain(context, body, handler::transaction::init::answer).await,
         ApiKey::AddPartitionsToTxn => {
             plain(context, body, handler::transaction::add::partitions).await
         }
         ApiKey::AddOffsetsToTxn => plain(context, body, handler::transaction::add::offsets).await,
         ApiKey::EndTxn => plain(context, body, handler::transaction::end::answer).await,
+        ApiKey::TxnOffsetCommit => {
+            plain(context, body, handler::transaction::offsets::commit).await
+        }
         ApiKey::DescribeProducers => {
             plain(context, body, handler::transaction::describe::producers).await
         }

@@ -217,18 +217,25 @@ impl Partition {
         let open: Vec<(i64, i64)> = opened.history().stable().open().collect();
         for (producer_id, first) in open {
             let known = opened.history().producers().get(producer_id).map_or(0, |it| it.epoch);
-            let Fate::Ended { epoch, commit } =
-                self.shared.transactions.fate(ProducerEpoch { id: producer_id, epoch: known }, &self.place)
+            let Fate::Ended { epoch, commit } = self
+                .shared
+                .transactions
+                .fate(ProducerEpoch { id: producer_id, epoch: known }, &self.place)
             else {
                 continue;
             };
             let (topic, partition) = (self.streamlet.stream_name(), self.place.index);
             tracing::warn!(
-                topic, partition, producer_id, first, commit,
+                topic,
+                partition,
+                producer_id,
+                first,
+                commit,
                 "a transaction was open in the log that has ended: its marker is written again"
             );
             let epoch = epoch.unwrap_or(known).max(known);
-            let mark = Mark { producer: ProducerEpoch { id: producer_id, epoch }, commit, again: true };
+            let mark =
+                Mark { producer: ProducerEpoch { id: producer_id, epoch }, commit, again: true };
             match self.mark(opened, mark) {
                 Ok(append) => {
                     let me = Weak::clone(&self.me);
@@ -344,9 +351,7 @@ impl Partition {
             tracing::warn!(%error, topic = self.streamlet.stream_name(), "producers not known");
             AppendError::Failed(Arc::from(error.to_string()))
         })?;
-        if mark.again
-            && !opened.history().needs_marker(mark.producer.id, mark.producer.epoch)
-        {
+        if mark.again && !opened.history().needs_marker(mark.producer.id, mark.producer.epoch) {
             drop(opened);
             notice(Ok(()));
             return Ok(());

@@ -312,11 +312,6 @@ impl Store {
         }
     }
 
-    /// A value that cannot be read, though its checksum is good.
-    pub(crate) fn damaged(&self, why: &str) -> StoreError {
-        StoreError::Damaged { file: self.shared.file.clone(), why: why.to_owned() }
-    }
-
     /// Why nothing is committed any more; none while all is well.
     pub(crate) fn failure(&self) -> Option<StoreError> {
         self.shared.failure()

@@ -19,6 +19,7 @@ const TOGETHER: usize = 64;
 
 /// Tends a broker until it is told to stop.
 pub(crate) async fn run(broker: Arc<Broker>, mut stopped: watch::Receiver<bool>) {
+    broker.transactions.drop_orphans(&broker.groups).await;
     let mut round = 0u32;
     loop {
         tokio::select! {

@@ -5,14 +5,18 @@
 
 pub(crate) mod client;
 pub(crate) mod node;
+pub(crate) mod producer;
 
 mod admin;
 mod deleted;
 mod fetch;
 mod groups;
 mod hostile;
+mod idempotence;
 mod limits;
 mod produce;
 mod sessions;
 mod settings;
 mod times;
+mod transaction_crashes;
+mod transactions;

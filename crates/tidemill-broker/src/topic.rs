@@ -1,6 +1,9 @@
 //! Topics: the log's streams, with what a broker knows beside them.
 
-use crate::{partition::{Partition, Shared}, topic_settings};
+use crate::{
+    partition::{Partition, Shared},
+    topic_settings,
+};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -108,12 +111,7 @@ pub(crate) struct Topics {
 
 impl Topics {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self {
-            shared,
-            change: Mutex::default(),
-            names: RwLock::default(),
-            ids: RwLock::default(),
-        }
+        Self { shared, change: Mutex::default(), names: RwLock::default(), ids: RwLock::default() }
     }
 
     /// Topics that were asked for so far, by name.

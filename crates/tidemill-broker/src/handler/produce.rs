@@ -32,10 +32,7 @@ use tokio::sync::oneshot;
 const ACKS_ALL: i16 = -1;
 
 /// Begins a produce request: when this returns, its chunks are appended.
-pub(crate) async fn begin(
-    context: &Context<'_>,
-    mut body: Bytes,
-) -> Result<Begun, MessageError> {
+pub(crate) async fn begin(context: &Context<'_>, mut body: Bytes) -> Result<Begun, MessageError> {
     let request = ProduceRequestData::read(&mut body, context.version())?;
     let acks = request.acks;
     if !(ACKS_ALL..=1).contains(&acks) {

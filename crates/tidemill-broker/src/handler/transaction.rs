@@ -8,3 +8,4 @@ pub(crate) mod add;
 pub(crate) mod describe;
 pub(crate) mod end;
 pub(crate) mod init;
+pub(crate) mod offsets;

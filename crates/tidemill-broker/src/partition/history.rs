@@ -67,11 +67,7 @@ impl History {
     }
 
     /// What to do with a chunk of a client. See [`Producers::check`] for `from_start`.
-    pub(crate) fn check(
-        &self,
-        chunk: &Sequenced,
-        from_start: bool,
-    ) -> Result<Step, HistoryError> {
+    pub(crate) fn check(&self, chunk: &Sequenced, from_start: bool) -> Result<Step, HistoryError> {
         if let Verdict::Repeated(taken) = self.producers.check(chunk, from_start)? {
             return Ok(Step::Repeated(taken));
         }

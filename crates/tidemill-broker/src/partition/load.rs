@@ -62,10 +62,7 @@ pub(super) fn aborted_key(place: &TransactionPartition, marker: i64) -> Vec<u8> 
 }
 
 /// A chunk of the log, and the offset after it; none above the high watermark.
-pub(super) fn chunk_at(
-    streamlet: &Streamlet,
-    offset: i64,
-) -> Result<Option<ChunkHead>, ReadError> {
+pub(super) fn chunk_at(streamlet: &Streamlet, offset: i64) -> Result<Option<ChunkHead>, ReadError> {
     let limit = ReadLimit { max_bytes: 0, at_least_one: true, below: i64::MAX };
     let read = streamlet.read(&mut ReadCursor::default(), offset, limit)?;
     Ok(read.chunks.first().and_then(|chunk| ChunkHead::read(chunk).ok()))

@@ -69,11 +69,13 @@ impl Ids {
             return Ok(id);
         }
         let stored = match self.store.get(Table::Settings, KEY)? {
-            Some(stored) => decode_ids_end(&stored)
-                .ok_or_else(|| self.store.damaged("the end of producer ids cannot be read"))?,
+            Some(stored) => {
+                decode_ids_end(&stored).ok_or_else(|| self.store.unreadable(Table::Settings))?
+            }
             None => self.world.clock.wall_micros().max(0),
         };
-        let none_left = || self.store.damaged("all producer ids were given out");
+        // There are enough for 292,000 years of a million a second.
+        let none_left = || self.store.unreadable(Table::Settings);
         let mut next = Block::after(stored).ok_or_else(none_left)?;
         let mut batch = Batch::default();
         batch.put(Table::Settings, KEY, encode_ids_end(next.end()));

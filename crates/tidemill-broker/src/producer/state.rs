@@ -206,8 +206,7 @@ impl Producers {
     }
 
     fn entry(&mut self, producer_id: i64, epoch: i16, now_ms: u64) -> &mut Producer {
-        let producer =
-            self.all.entry(producer_id).or_insert_with(|| Producer::new(epoch, now_ms));
+        let producer = self.all.entry(producer_id).or_insert_with(|| Producer::new(epoch, now_ms));
         producer.begin_epoch(epoch);
         producer.seen_ms = now_ms;
         producer

@@ -18,7 +18,7 @@
 //! - A request that is dropped half way leaves what the store has and what counts the same.
 
 use super::{
-    entry::Entry,
+    entry::{Entry, Marked},
     state::{
         End, Ended, Init, Initialized, ProducerEpoch, Protocol, Transaction, TransactionError,
         init, wants_id,
@@ -26,7 +26,11 @@ use super::{
 };
 use crate::{
     Broker,
-    partition::{Fate, Mark},
+    group::{
+        offsets::Place,
+        registry::{Groups, NewOffset, Who},
+    },
+    partition::{Fate, Mark, Partition},
     producer::ids::Ids,
     settings::TransactionLimits,
     store::{Batch, Store, StoreError, Table},
@@ -38,7 +42,10 @@ use std::{
     time::Duration,
 };
 use tidemill_env::World;
-use tidemill_wire::transactions::{TransactionPartition, TransactionPhase as Phase, TransactionRecord};
+use tidemill_wire::{
+    kafka::ErrorCode,
+    transactions::{TransactionPartition, TransactionPhase as Phase, TransactionRecord},
+};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 /// How long a request waits for the transaction before it, or for its own, to end.
@@ -110,7 +117,8 @@ impl Coordinator {
             }
         })?;
         if let Some(id) = unreadable {
-            return Err(store.damaged(&format!("transactional id {id:?} cannot be read")));
+            tracing::error!(id, "a transactional id that this node cannot read");
+            return Err(store.unreadable(Table::Transactions));
         }
         Ok(Arc::new(Self {
             world: world.clone(),
@@ -165,17 +173,18 @@ impl Coordinator {
         batch.put(Table::Transactions, entry.id.as_bytes(), next.record().encode());
         let (done, waits) = oneshot::channel();
         let (me, entry) = (Arc::clone(self), Arc::clone(entry));
-        self.store.commit_then(
-            batch,
-            Box::new(move |outcome| {
-                if outcome.is_ok() {
-                    entry.apply(next, me.now_ms());
-                }
-                drop(gate);
-                let _gone = done.send(outcome);
-            }),
-        );
-        async move { waits.await.unwrap_or(Err(StoreError::Closed)) }
+        let notice = move |outcome: Result<(), StoreError>| {
+            if outcome.is_ok() {
+                entry.apply(next, me.now_ms());
+            }
+            drop(gate);
+            let _gone = done.send(outcome);
+        };
+        let refused = self.store.commit_then(batch, Box::new(notice));
+        async move {
+            refused?;
+            waits.await.unwrap_or(Err(StoreError::Closed))
+        }
     }
 
     /// A producer for a transactional id. What its last producer has open is aborted first.
@@ -258,7 +267,7 @@ impl Coordinator {
                 }
                 let decision = current.add(producer, partitions, group, protocol, self.wall_ms());
                 if decision.is_ok() && protocol == Protocol::One {
-                    held.check_connection(asker.connection)?;
+                    held.added_over(asker.connection);
                 }
                 decision
             };
@@ -301,7 +310,7 @@ impl Coordinator {
                 Ok(Ended::Done(successor)) => return Ok(successor),
                 Ok(Ended::Become(next)) => {
                     if protocol == Protocol::One {
-                        entry.held().check_connection(asker.connection)?;
+                        entry.held().check_end(asker.connection)?;
                     }
                     let successor = next.successor();
                     self.end_it(broker, &entry, gate, next).await?;
@@ -341,26 +350,21 @@ impl Coordinator {
             let Some(transaction) = &held.transaction else { return };
             let Some(commit) = transaction.prepared_commit() else { return };
             let mark = Mark { producer: transaction.producer, commit, again: held.again };
-            let places: Vec<_> = held.left.difference(&held.in_flight).copied().collect();
-            held.in_flight.extend(&places);
+            let places: Vec<_> = held.left.difference(&held.in_flight).cloned().collect();
+            held.in_flight.extend(places.iter().cloned());
             (mark, places)
         };
         for place in places {
-            // A partition whose topic was deleted needs none.
-            let Some(partition) = broker.partition_at(&place) else {
-                entry.marked(&place, true);
-                continue;
-            };
-            let marked = Arc::clone(entry);
-            let notice = move |outcome: Result<(), _>| {
-                marked.marked(&place, outcome.is_ok());
-            };
-            if let Err(error) = partition.end_transaction(mark, Box::new(notice))
-                && entry.marked(&place, false)
-            {
-                let topic = partition.streamlet.stream_name();
-                let (id, index) = (&entry.id, place.index);
-                tracing::warn!(id, topic, index, %error, "a transaction's end waits for its disk");
+            match &place {
+                Marked::Partition(partition) => {
+                    let Some(partition) = broker.partition_at(partition) else {
+                        // Its topic was deleted: it needs none.
+                        entry.marked(&place, true);
+                        continue;
+                    };
+                    mark_partition(entry, &partition, mark, place);
+                }
+                Marked::Group(group) => mark_group(entry, &broker.groups, mark, group.clone()),
             }
         }
     }
@@ -378,17 +382,55 @@ impl Coordinator {
         current.verify(producer, partition)
     }
 
-    /// Whether a producer may stage offsets of a group now, as part of its transaction.
-    pub(crate) fn verify_group(
+    /// Holds offsets of a group for a producer's transaction, of which the group must be part. The
+    /// transaction does not end meanwhile: else they might be held for the next one.
+    ///
+    /// # Errors
+    /// First those of the transaction, then those of the group.
+    pub(crate) async fn stage(
         &self,
+        groups: &Arc<Groups>,
         id: &str,
         producer: ProducerEpoch,
-        group: &str,
-    ) -> Result<(), TransactionError> {
-        let entry = self.get(id).ok_or(TransactionError::UnknownProducer)?;
-        let held = entry.held();
-        let current = held.transaction.as_ref().ok_or(TransactionError::UnknownProducer)?;
-        current.verify_group(producer, group)
+        who: &Who,
+        offsets: Vec<(Place, NewOffset)>,
+    ) -> Result<Result<(), ErrorCode>, Failure> {
+        let entry = self.entry(id)?;
+        let _gate = Arc::clone(&entry.gate).lock_owned().await;
+        let verified = {
+            let held = entry.held();
+            let current = held.transaction.as_ref().ok_or(TransactionError::UnknownProducer)?;
+            current.verify_group(producer, &who.group)
+        };
+        verified?;
+        Ok(groups.stage(who, producer.id, offsets).await)
+    }
+
+    /// Whether a producer's transaction holds offsets of a group, or may.
+    fn holds(&self, producer_id: i64, group: &str) -> bool {
+        self.entries().iter().any(|entry| {
+            let held = entry.held();
+            let is_its = |it: &&Transaction| it.producer.id == producer_id;
+            held.transaction.as_ref().filter(is_its).is_some_and(|it| it.groups.contains(group))
+        })
+    }
+
+    /// Drops offsets that no transaction holds any more. There are none unless the store was put
+    /// together from two.
+    pub(crate) async fn drop_orphans(&self, groups: &Arc<Groups>) {
+        for (producer_id, group) in groups.held() {
+            if self.holds(producer_id, &group) {
+                continue;
+            }
+            tracing::warn!(
+                producer_id,
+                group,
+                "offsets of a transaction that is not known: dropped"
+            );
+            if let Err(error) = groups.end_transaction(&group, producer_id, false).await {
+                tracing::warn!(producer_id, group, %error, "they could not be dropped");
+            }
+        }
     }
 
     /// What is to become of a transaction that a partition has open with this producer.
@@ -425,9 +467,10 @@ impl Coordinator {
             self.drive(broker, &entry);
             let (is_late, is_unsaved, is_idle) = {
                 let held = entry.held();
-                let resting = held.transaction.as_ref().is_none_or(|it| {
-                    it.phase != Phase::Ongoing && it.prepared_commit().is_none()
-                });
+                let resting = held
+                    .transaction
+                    .as_ref()
+                    .is_none_or(|it| it.phase != Phase::Ongoing && it.prepared_commit().is_none());
                 let is_idle = resting && held.used_ms + self.limits.idle_ms <= now_ms;
                 (held.deadline_ms.is_some_and(|it| it <= now_ms), held.unsaved, is_idle)
             };
@@ -439,7 +482,11 @@ impl Coordinator {
             let Some(current) = entry.held().transaction.clone() else { continue };
             if is_late && current.phase == Phase::Ongoing {
                 let id = &entry.id;
-                tracing::info!(id, producer_id = current.producer.id, "a transaction took too long");
+                tracing::info!(
+                    id,
+                    producer_id = current.producer.id,
+                    "a transaction took too long"
+                );
                 let next = current.fenced(self.wall_ms());
                 late.push((Arc::clone(&entry), self.put(&entry, gate, next, Batch::default())));
             } else if is_idle {
@@ -504,11 +551,52 @@ impl Coordinator {
             }
             drop(gate);
         };
-        self.store.commit_then(batch, Box::new(forgotten));
+        // If it is refused it is tried again.
+        let _refused = self.store.commit_then(batch, Box::new(forgotten));
     }
+}
+
+/// Writes a transaction's end to a partition.
+fn mark_partition(entry: &Arc<Entry>, partition: &Partition, mark: Mark, place: Marked) {
+    let (marked, at) = (Arc::clone(entry), place.clone());
+    let notice = move |outcome: Result<(), _>| {
+        marked.marked(&at, outcome.is_ok());
+    };
+    if let Err(error) = partition.end_transaction(mark, Box::new(notice))
+        && entry.marked(&place, false)
+    {
+        let topic = partition.streamlet.stream_name();
+        let (id, index) = (&entry.id, partition.place.index);
+        tracing::warn!(id, topic, index, %error, "a transaction's end waits for its disk");
+    }
+}
+
+/// Lets the offsets count that a transaction holds for a group, or drops them.
+fn mark_group(entry: &Arc<Entry>, groups: &Arc<Groups>, mark: Mark, group: String) {
+    let (entry, groups) = (Arc::clone(entry), Arc::clone(groups));
+    tokio::spawn(async move {
+        let ended = groups.end_transaction(&group, mark.producer.id, mark.commit).await;
+        if entry.marked(&Marked::Group(group.clone()), ended.is_ok())
+            && let Err(error) = ended
+        {
+            tracing::warn!(id = entry.id, group, %error, "a transaction's end waits for its disk");
+        }
+    });
 }
 
 /// Whether it came in time.
 async fn wait(ended: oneshot::Receiver<()>, patience_ms: u64) -> bool {
     tokio::time::timeout(Duration::from_millis(patience_ms), ended).await.is_ok()
+}
+
+#[cfg(test)]
+impl Coordinator {
+    /// Puts the producer of an id at an epoch.
+    pub(crate) async fn set_epoch(self: &Arc<Self>, id: &str, epoch: i16) {
+        let entry = self.entry(id).unwrap();
+        let gate = Arc::clone(&entry.gate).lock_owned().await;
+        let mut next = entry.held().transaction.clone().unwrap();
+        next.producer.epoch = epoch;
+        self.put(&entry, gate, next, Batch::default()).await.unwrap();
+    }
 }

@@ -5,8 +5,8 @@
 //! state   what counts; looked at by whoever appends
 //! ```
 //!
-//! Markers are on their way while a transaction is prepared: `left` are the partitions that have
-//! none yet, `in_flight` those whose marker is being made durable.
+//! Markers are on their way while a transaction is prepared: `left` are the partitions and groups
+//! that have none yet, `in_flight` those whose marker is being made durable.
 
 use super::state::{Transaction, TransactionError};
 use std::{
@@ -15,6 +15,14 @@ use std::{
 };
 use tidemill_wire::transactions::{TransactionPartition, TransactionPhase as Phase};
 use tokio::sync::oneshot;
+
+/// What a transaction's end is written to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Marked {
+    Partition(TransactionPartition),
+    /// A group, whose offsets the transaction holds.
+    Group(String),
+}
 
 /// A transactional id.
 pub(crate) struct Entry {
@@ -36,10 +44,10 @@ pub(super) struct Held {
     pub(super) deadline_ms: Option<u64>,
     /// When it was last changed, by the monotonic clock.
     pub(super) used_ms: u64,
-    /// The newest connection that this producer used for requests of protocol 1.
+    /// The newest connection over which something was added to this transaction with protocol 1.
     pub(super) newest: u64,
-    pub(super) left: BTreeSet<TransactionPartition>,
-    pub(super) in_flight: BTreeSet<TransactionPartition>,
+    pub(super) left: BTreeSet<Marked>,
+    pub(super) in_flight: BTreeSet<Marked>,
     /// Some markers may have been written before the node was started again.
     pub(super) again: bool,
     /// A failure to write markers was said.
@@ -67,7 +75,12 @@ impl Entry {
 
     /// A transactional id as it is in the store. `passed_ms` is how long ago it was changed, by
     /// the wall clock.
-    pub(super) fn stored(id: &str, transaction: Transaction, now_ms: u64, wall_ms: i64) -> Arc<Self> {
+    pub(super) fn stored(
+        id: &str,
+        transaction: Transaction,
+        now_ms: u64,
+        wall_ms: i64,
+    ) -> Arc<Self> {
         let entry = Self::new(id, now_ms);
         {
             let mut held = entry.held();
@@ -79,7 +92,7 @@ impl Entry {
                 held.deadline_ms = Some(now_ms + left_ms);
             }
             if transaction.prepared_commit().is_some() {
-                held.left.clone_from(&transaction.partitions);
+                held.left = marks(&transaction);
                 held.again = true;
             }
             held.transaction = Some(transaction);
@@ -106,11 +119,8 @@ impl Entry {
             Phase::Ongoing => {}
             _ => held.deadline_ms = None,
         }
-        if held.transaction.as_ref().is_none_or(|it| it.producer != next.producer) {
-            held.newest = 0;
-        }
         if next.prepared_commit().is_some() {
-            held.left.clone_from(&next.partitions);
+            held.left = marks(&next);
             held.in_flight.clear();
             held.again = false;
             held.warned = false;
@@ -122,7 +132,7 @@ impl Entry {
     }
 
     /// A marker is durable, or will not be now. True: it is the first failure.
-    pub(super) fn marked(&self, place: &TransactionPartition, durable: bool) -> bool {
+    pub(super) fn marked(&self, place: &Marked, durable: bool) -> bool {
         let mut held = self.held();
         held.in_flight.remove(place);
         let mut woken = Vec::new();
@@ -154,14 +164,17 @@ impl Entry {
 }
 
 impl Held {
-    /// Refuses what comes over a connection that the producer gave up for a newer one. Producers of
-    /// protocol 1 keep their epoch, so nothing else tells a late request from the next one (K1).
-    pub(super) fn check_connection(&mut self, connection: u64) -> Result<(), TransactionError> {
-        if connection < self.newest {
-            return Err(TransactionError::Busy);
-        }
-        self.newest = connection;
-        Ok(())
+    /// Something is added with protocol 1.
+    pub(super) fn added_over(&mut self, connection: u64) {
+        let begins = self.transaction.as_ref().is_none_or(|it| it.phase != Phase::Ongoing);
+        self.newest = if begins { connection } else { self.newest.max(connection) };
+    }
+
+    /// Refuses an end that comes over an older connection than what it would end: the producer
+    /// gave that connection up. With protocol 1 epochs stay, so nothing else tells a late end from
+    /// one of now (K1).
+    pub(super) fn check_end(&self, connection: u64) -> Result<(), TransactionError> {
+        if connection < self.newest { Err(TransactionError::Busy) } else { Ok(()) }
     }
 
     /// If all markers are durable the transaction has ended, though the store still has it as
@@ -175,6 +188,12 @@ impl Held {
         self.unsaved = true;
         std::mem::take(&mut self.waiting)
     }
+}
+
+/// All that a transaction's end is written to.
+fn marks(transaction: &Transaction) -> BTreeSet<Marked> {
+    let partitions = transaction.partitions.iter().map(|it| Marked::Partition(*it));
+    partitions.chain(transaction.groups.iter().map(|it| Marked::Group(it.clone()))).collect()
 }
 
 fn ring(waiting: oneshot::Sender<()>) {

@@ -48,6 +48,16 @@ impl Failure {
         }
     }
 
+    /// As a request to commit offsets is told. `abortable` and `busy` tell whether its version has
+    /// `TRANSACTION_ABORTABLE` and `CONCURRENT_TRANSACTIONS`.
+    pub(crate) fn of_offsets(&self, abortable: bool, busy: bool) -> ErrorCode {
+        match self {
+            // Older clients do not know what to make of it; this they try again.
+            Self::Refused(TransactionError::Busy) if !busy => ErrorCode::CoordinatorLoadInProgress,
+            other => other.code(false, abortable),
+        }
+    }
+
     /// As a produce request of this version is told.
     pub(crate) fn of_produce(&self, version: i16) -> Refusal {
         match self {

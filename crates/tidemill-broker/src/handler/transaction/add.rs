@@ -100,9 +100,7 @@ impl Asked {
         };
         let partition = |(index, place): &(i32, Option<TransactionPartition>)| {
             let error = match (outcome, place) {
-                (Err(ErrorCode::OperationNotAttempted), None) => {
-                    ErrorCode::UnknownTopicOrPartition
-                }
+                (Err(ErrorCode::OperationNotAttempted), None) => ErrorCode::UnknownTopicOrPartition,
                 (Ok(()), Some(place)) if self.verify_only => self.verify(context, place),
                 (Ok(()), _) => ErrorCode::None,
                 (Err(error), _) => error,
@@ -114,13 +112,12 @@ impl Asked {
             }
         };
         let named = topics.into_iter().zip(&places);
-        let topic = |(topic, places): (AddPartitionsToTxnTopic, &Vec<_>)| {
-            AddPartitionsToTxnTopicResult {
+        let topic =
+            |(topic, places): (AddPartitionsToTxnTopic, &Vec<_>)| AddPartitionsToTxnTopicResult {
                 name: topic.name,
                 results_by_partition: places.iter().map(partition).collect(),
                 ..AddPartitionsToTxnTopicResult::default()
-            }
-        };
+            };
         named.map(topic).collect()
     }
 
@@ -218,7 +215,7 @@ fn place(topic: &Topic, index: i32) -> Option<TransactionPartition> {
     topic.partition(index).map(|it| it.place)
 }
 
-fn asker(context: &Context<'_>, producer: ProducerEpoch, protocol: Protocol) -> Asker {
+pub(super) fn asker(context: &Context<'_>, producer: ProducerEpoch, protocol: Protocol) -> Asker {
     Asker { producer, protocol, connection: context.caller.id }
 }
 

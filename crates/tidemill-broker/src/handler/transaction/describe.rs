@@ -14,9 +14,10 @@ use tidemill_log::StreamId;
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString,
     message::{
-        DescribeProducersRequestData, DescribeProducersResponseData, DescribeTransactionsRequestData,
-        DescribeTransactionsResponseData, ListTransactionsRequestData,
-        ListTransactionsResponseData, describe_producers_request::TopicRequest,
+        DescribeProducersRequestData, DescribeProducersResponseData,
+        DescribeTransactionsRequestData, DescribeTransactionsResponseData,
+        ListTransactionsRequestData, ListTransactionsResponseData,
+        describe_producers_request::TopicRequest,
         describe_producers_response::{PartitionResponse, ProducerState, TopicResponse},
         describe_transactions_response::{TopicData, TransactionState},
         list_transactions_response::TransactionState as Listed,

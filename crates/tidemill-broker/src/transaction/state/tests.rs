@@ -96,7 +96,8 @@ fn kip_360_a_producer_goes_on_with_the_next_epoch_unless_another_has_come() {
 #[test]
 fn protocol_1_ends_with_the_same_epoch_and_answers_a_repetition() {
     for commit in [true, false] {
-        let prepared = ended(&ongoing(4, Protocol::One), end(producer(7, 4), commit, Protocol::One));
+        let prepared =
+            ended(&ongoing(4, Protocol::One), end(producer(7, 4), commit, Protocol::One));
         assert_eq!(prepared.prepared_commit(), Some(commit));
         assert_eq!(prepared.successor(), producer(7, 4));
         let again = prepared.end(&end(producer(7, 4), commit, Protocol::One));
