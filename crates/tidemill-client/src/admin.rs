@@ -98,6 +98,11 @@ impl Admin {
         Self { cluster: cluster.clone() }
     }
 
+    /// Ends all connections; calls fail from now on.
+    pub(crate) fn close(&self) {
+        self.cluster.close();
+    }
+
     /// When a call that begins now gives up.
     pub(crate) fn deadline_us(&self) -> u64 {
         self.cluster.now_us().saturating_add(micros(self.cluster.options().request_timeout))

@@ -330,6 +330,9 @@ impl Cluster {
                 Way::Unknown => (Some(self.nobody()), deadline_us),
             };
             let state = self.inner.lock();
+            if state.closed {
+                return Err(CallError::Closed);
+            }
             let all = candidates(&state);
             let all_failed = all.iter().all(|slot| slot.failed_since(began_us));
             if let Some(error) = error.filter(|_| all_failed) {

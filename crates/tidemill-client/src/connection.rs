@@ -81,11 +81,6 @@ impl Connection {
         &self.shared().address
     }
 
-    /// Whether both are the same connection.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.handle, &other.handle)
-    }
-
     /// Whether requests can be sent.
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.shared().lock().phase, Phase::Ready(_))

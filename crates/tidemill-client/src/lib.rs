@@ -26,18 +26,20 @@
 //!   through [`tidemill_env::World`].
 //!
 //! Read the modules in this order: `error`, `options`, `backoff`, `connection`, `cluster`,
-//! [`admin`], [`producer`].
+//! [`admin`], [`producer`], [`consumer`].
 
 pub mod admin;
 mod backoff;
 mod buffers;
 mod cluster;
 mod connection;
+pub mod consumer;
 mod error;
 mod options;
 pub mod producer;
 
 pub use admin::{Admin, AdminError};
+pub use consumer::Consumer;
 pub use error::{CallError, Refusal};
 pub use options::{ClientOptions, Security};
 pub use producer::Producer;

@@ -98,11 +98,6 @@ impl Metadata {
         Self { nodes: nodes.collect(), controller, streams, at_us: now_us.max(1) }
     }
 
-    /// The name of the stream with an id.
-    pub(crate) fn name_of(&self, id: KafkaUuid) -> Option<&str> {
-        self.streams.iter().find(|(_, it)| it.id == id).map(|(name, _)| name.as_str())
-    }
-
     /// The leader of a streamlet.
     pub(crate) fn leader(&self, stream: &str, streamlet: i32) -> Option<i32> {
         self.streams.get(stream)?.streamlets.get(&streamlet)?.leader

@@ -334,8 +334,11 @@ impl FakeState {
                 for chunk in &streamlet.chunks {
                     // What is no chunk is served to whoever asks.
                     let after = ChunkHead::read(chunk).map_or(i64::MAX, |it| it.last_offset());
-                    if after < part.fetch_offset || (any && chunk.len() > room) {
+                    if after < part.fetch_offset {
                         continue;
+                    }
+                    if any && chunk.len() > room {
+                        break;
                     }
                     any = true;
                     room = room.saturating_sub(chunk.len());

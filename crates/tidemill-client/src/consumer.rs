@@ -1,0 +1,246 @@
+//! Consumer: streamlets are fetched from their leaders, the next chunks while these are processed.
+//!
+//! ```text
+//! assign ─▶ positions ─▶ fetch ─▶ answer ─▶ chunks that wait ─▶ poll ─▶ Batch ─▶ records
+//!               ▲                   │ next fetch at once, while there is room
+//!               └─ where to go on ──┘
+//! ```
+//!
+//! # Use
+//!
+//! ```text
+//! let mut consumer = client.consumer(ConsumerOptions::default());
+//! consumer.assign_stream("events", Start::Earliest)?;
+//! while let Some(batch) = consumer.poll(Duration::from_secs(1))? {
+//!     for record in batch.records() {
+//!         let record = record?;
+//!     }
+//! }
+//! ```
+//!
+//! # Invariants
+//!
+//! - A streamlet's records come in the order of their offsets, none twice and none left out, from
+//!   the start on: those that isolation hides are hidden, those that were deleted are an error or
+//!   a new start, as [`OutOfRange`] says.
+//! - Nothing whose checksum is wrong is given out.
+//! - What was fetched and not taken is bounded by [`ConsumerOptions::buffer_bytes`] and one answer
+//!   of each node.
+//!
+//! Read in this order: `walk`, `position`, `shared`, `fetch`, `driver`.
+
+use crate::{
+    Client,
+    admin::Admin,
+    cluster::{Cluster, StreamMeta},
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tidemill_env::Thread;
+pub use tidemill_wire::records::{Header, Headers};
+
+mod batch;
+mod driver;
+mod error;
+mod fetch;
+mod options;
+mod position;
+mod shared;
+mod walk;
+
+pub use batch::{Batch, Received};
+pub use error::ConsumeError;
+pub use options::{ConsumerOptions, Isolation, OutOfRange, Start};
+use position::{Phase, Position};
+use shared::{Shared, Waiting};
+
+#[cfg(test)]
+mod tests;
+
+/// See the module.
+pub struct Consumer {
+    shared: Arc<Shared>,
+    admin: Admin,
+    thread: Mutex<Option<Box<dyn Thread>>>,
+    /// Memory for inflated records.
+    scratch: Vec<u8>,
+}
+
+impl Client {
+    /// A consumer of this client's cluster. It has a thread, and connections of its own.
+    #[must_use]
+    pub fn consumer(&self, options: ConsumerOptions) -> Consumer {
+        let admin = self.admin();
+        let cluster = Cluster::new(&self.world, &self.options);
+        let shared = Arc::new(Shared::new(cluster, options));
+        let weak = Arc::downgrade(&shared);
+        let ring = move || {
+            if let Some(shared) = weak.upgrade() {
+                shared.ring();
+            }
+        };
+        shared.cluster.on_change(Arc::new(ring));
+        let (driven, asked) = (Arc::clone(&shared), admin.clone());
+        let body = Box::new(move || driver::run(&driven, &asked));
+        let thread = self.world.spawn.spawn("client-consume", body);
+        Consumer { shared, admin, thread: Mutex::new(Some(thread)), scratch: Vec::new() }
+    }
+}
+
+impl Consumer {
+    /// Consumes all streamlets that a stream has now.
+    ///
+    /// # Errors
+    /// No node answers, or there is no such stream.
+    pub fn assign_stream(&mut self, stream: &str, start: Start) -> Result<(), ConsumeError> {
+        let meta = self.admin.stream_meta(stream)?;
+        let all = meta.streamlets.keys().map(|index| (*index, start)).collect();
+        self.assign_known(stream, &meta, &all);
+        Ok(())
+    }
+
+    /// Consumes some streamlets of a stream, each from its start on; what was fetched of them
+    /// before and not taken is dropped.
+    ///
+    /// # Errors
+    /// No node answers, or there is no such stream or streamlet: then nothing is assigned.
+    pub fn assign(
+        &mut self,
+        stream: &str,
+        starts: &BTreeMap<i32, Start>,
+    ) -> Result<(), ConsumeError> {
+        let meta = self.admin.stream_meta(stream)?;
+        if let Some(index) = starts.keys().find(|it| !meta.streamlets.contains_key(it)) {
+            return Err(ConsumeError::NoStreamlet {
+                stream: stream.to_owned(),
+                streamlet: *index,
+                count: meta.streamlet_count(),
+            });
+        }
+        self.assign_known(stream, &meta, starts);
+        Ok(())
+    }
+
+    fn assign_known(&self, stream: &str, meta: &StreamMeta, starts: &BTreeMap<i32, Start>) {
+        let name: Arc<str> = stream.into();
+        let bytes = self.shared.options.streamlet_bytes;
+        let mut state = self.shared.lock();
+        for (index, start) in starts {
+            state.next_epoch += 1;
+            let place = (Arc::clone(&name), *index);
+            let epoch = state.next_epoch;
+            let position = Position::new(place.clone(), meta.id, *start, (epoch, bytes));
+            state.positions.insert(place, position);
+        }
+        drop(state);
+        self.shared.cluster.want(stream);
+        self.shared.ring();
+    }
+
+    /// Consumes a streamlet no longer.
+    pub fn unassign(&mut self, stream: &str, streamlet: i32) {
+        let place = (Arc::from(stream), streamlet);
+        self.shared.lock().positions.remove(&place);
+    }
+
+    /// The records of the next chunk; waits for them for so long. None: there were none.
+    ///
+    /// # Errors
+    /// A streamlet has stopped. Each end is told once; the other streamlets go on.
+    pub fn poll(&mut self, patience: Duration) -> Result<Option<Batch>, ConsumeError> {
+        match self.shared.take(patience) {
+            None => Ok(None),
+            Some(Waiting::Error { error, .. }) => Err(error),
+            Some(Waiting::Chunk { packed, .. }) => {
+                let scratch = std::mem::take(&mut self.scratch);
+                packed.unpack(self.shared.options.inflated_bytes_max, scratch).map(Some)
+            }
+        }
+    }
+
+    /// Gives a batch back whose records are not needed any more: its memory is used for the next.
+    pub fn recycle(&mut self, batch: Batch) {
+        if let Some(scratch) = batch.into_scratch() {
+            self.scratch = scratch;
+        }
+    }
+
+    /// Where each streamlet is: the offset that `poll` will go on with, or a later one if what is
+    /// between is hidden. None while the start is being looked up.
+    #[must_use]
+    pub fn positions(&self) -> BTreeMap<(String, i32), Option<i64>> {
+        let state = self.shared.lock();
+        let mut positions: BTreeMap<(String, i32), Option<i64>> = state
+            .positions
+            .iter()
+            .map(|((stream, index), position)| {
+                let fetched = match position.phase {
+                    Phase::Fetching(offset) => Some(offset),
+                    Phase::Starting(_) => None,
+                    Phase::Stopped => position.taken,
+                };
+                ((stream.to_string(), *index), fetched)
+            })
+            .collect();
+        // What waits has been fetched, but not taken: the first of it counts.
+        for waiting in state.waiting.iter().rev() {
+            let Waiting::Chunk { epoch, packed } = waiting else { continue };
+            let place = (Arc::clone(&packed.stream), packed.streamlet);
+            if state.positions.get(&place).is_some_and(|it| it.epoch == *epoch) {
+                let first = packed.head.base_offset.max(packed.from);
+                positions.insert((packed.stream.to_string(), packed.streamlet), Some(first));
+            }
+        }
+        positions
+    }
+
+    /// The end of each streamlet when it was last fetched: how far there is to go.
+    #[must_use]
+    pub fn ends(&self) -> BTreeMap<(String, i32), i64> {
+        let state = self.shared.lock();
+        let end = |position: &Position| {
+            Some(((position.stream.to_string(), position.streamlet), position.end?))
+        };
+        state.positions.values().filter_map(end).collect()
+    }
+
+    /// What stands in the way of fetching at the moment, if something does: it is tried again.
+    #[must_use]
+    pub fn obstacle(&self) -> Option<String> {
+        self.shared.lock().obstacle.clone()
+    }
+
+    /// Commits where this consumer is, as offsets of a group without members.
+    ///
+    /// # Errors
+    /// No node answers, or the group has members, whose offsets are theirs to commit.
+    pub fn commit(&self, group: &str) -> Result<(), ConsumeError> {
+        let mut offsets: BTreeMap<String, BTreeMap<i32, i64>> = BTreeMap::new();
+        for ((stream, index), offset) in self.positions() {
+            if let Some(offset) = offset {
+                offsets.entry(stream).or_default().insert(index, offset);
+            }
+        }
+        if !offsets.is_empty() {
+            self.admin.commit_group_offsets(group, &offsets)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.ring();
+        // Whatever the thread waits for ends.
+        self.admin.close();
+        self.shared.cluster.close();
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            thread.join();
+        }
+    }
+}

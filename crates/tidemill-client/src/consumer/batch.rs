@@ -1,0 +1,163 @@
+//! What `poll` gives: the records of one chunk, as slices of the memory they came in.
+
+use super::ConsumeError;
+use crate::buffers::Buffers;
+use bytes::Bytes;
+use std::sync::Arc;
+use tidemill_wire::{
+    chunk::{CHUNK_HEAD_BYTES, ChunkHead, Codec},
+    records::{Headers, Records, inflate},
+};
+
+/// The memory that an answer came in; it is used again when the last of its chunks is gone.
+pub(super) struct Frame {
+    content: Bytes,
+    buffers: Arc<Buffers>,
+}
+
+impl Frame {
+    pub(super) fn new(content: Bytes, buffers: &Arc<Buffers>) -> Arc<Self> {
+        Arc::new(Self { content, buffers: Arc::clone(buffers) })
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        self.buffers.give_back(std::mem::take(&mut self.content));
+    }
+}
+
+/// The records of one chunk, or what of them was asked for.
+pub struct Batch {
+    stream: Arc<str>,
+    streamlet: i32,
+    from: i64,
+    head: ChunkHead,
+    // Before `frame`: its memory is used again only if nobody else has a part of it.
+    chunk: Bytes,
+    plain: Option<Vec<u8>>,
+    _frame: Arc<Frame>,
+}
+
+/// A record that was fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received<'a> {
+    /// Its offset in the streamlet.
+    pub offset: i64,
+    /// Its timestamp in milliseconds since 1970: the producer's, or that of the append.
+    pub timestamp_ms: i64,
+    /// The key, if it has one.
+    pub key: Option<&'a [u8]>,
+    /// The value, or none: then it is a tombstone.
+    pub value: Option<&'a [u8]>,
+    /// The headers, in order.
+    pub headers: Headers<'a>,
+}
+
+/// What a batch is made of, before its records are inflated.
+pub(super) struct Packed {
+    pub(super) stream: Arc<str>,
+    pub(super) streamlet: i32,
+    /// Records before this offset were not asked for.
+    pub(super) from: i64,
+    pub(super) head: ChunkHead,
+    pub(super) chunk: Bytes,
+    pub(super) frame: Arc<Frame>,
+}
+
+impl Packed {
+    /// Inflates the records; `scratch` is memory for that.
+    pub(super) fn unpack(
+        self,
+        inflated_bytes_max: usize,
+        mut scratch: Vec<u8>,
+    ) -> Result<Batch, ConsumeError> {
+        let Self { stream, streamlet, from, head, chunk, frame } = self;
+        let body = &chunk[CHUNK_HEAD_BYTES..];
+        let plain = match head.codec() {
+            Ok(Codec::None) => None,
+            _ => {
+                let length = inflate(&head, body, inflated_bytes_max, &mut scratch)
+                    .map(<[u8]>::len)
+                    .map_err(|error| ConsumeError::Damaged {
+                        stream: stream.to_string(),
+                        streamlet,
+                        offset: head.base_offset.max(from),
+                        reason: error.to_string(),
+                    })?;
+                scratch.truncate(length);
+                Some(scratch)
+            }
+        };
+        Ok(Batch { stream, streamlet, from, head, chunk, plain, _frame: frame })
+    }
+}
+
+impl Batch {
+    /// The stream.
+    #[must_use]
+    pub fn stream(&self) -> &str {
+        &self.stream
+    }
+
+    /// The streamlet.
+    #[must_use]
+    pub fn streamlet(&self) -> i32 {
+        self.streamlet
+    }
+
+    /// The offset behind the last record.
+    #[must_use]
+    pub fn next_offset(&self) -> i64 {
+        self.head.last_offset().saturating_add(1)
+    }
+
+    /// Bytes of the chunk, as it was sent.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.chunk.len()
+    }
+
+    /// How many records the chunk has; some of the first may be from before the start.
+    #[must_use]
+    pub fn chunk_records(&self) -> u32 {
+        self.head.record_count.unsigned_abs()
+    }
+
+    /// The records, in order.
+    ///
+    /// # Errors
+    /// An item is an error if the chunk is damaged behind its checksum: whoever made it, made it so.
+    pub fn records(&self) -> impl Iterator<Item = Result<Received<'_>, ConsumeError>> {
+        let plain = self.plain.as_deref().unwrap_or(&self.chunk[CHUNK_HEAD_BYTES..]);
+        let base = self.head.base_offset;
+        let mut next = base.max(self.from);
+        Records::new(&self.head, plain).filter_map(move |record| match record {
+            Ok(record) => {
+                let offset = base.saturating_add(i64::from(record.offset_delta));
+                if offset < self.from {
+                    return None;
+                }
+                next = offset.saturating_add(1);
+                Some(Ok(Received {
+                    offset,
+                    timestamp_ms: record.timestamp_ms,
+                    key: record.key,
+                    value: record.value,
+                    headers: record.headers,
+                }))
+            }
+            Err(error) => Some(Err(ConsumeError::Damaged {
+                stream: self.stream.to_string(),
+                streamlet: self.streamlet,
+                offset: next,
+                reason: error.to_string(),
+            })),
+        })
+    }
+
+    /// Memory for the next batch, in place of this one.
+    pub(super) fn into_scratch(mut self) -> Option<Vec<u8>> {
+        self.plain.take()
+    }
+}

@@ -1,0 +1,207 @@
+//! The consumer's thread: looks up where to begin, begins to fetch, and helps when something fails.
+//!
+//! While all is well it sleeps: answers ask for the next ones by themselves.
+
+use super::{
+    ConsumeError, fetch,
+    position::Phase,
+    shared::{Place, Shared},
+};
+use crate::{
+    admin::{Admin, AdminError, OffsetAt},
+    backoff::rest_us,
+    cluster::{Metadata, Way},
+    connection::Connection,
+};
+use std::{collections::BTreeMap, sync::Arc};
+use tidemill_wire::kafka::KafkaUuid;
+
+/// How often it is looked whether something can be done, in microseconds, while something is in
+/// the way.
+const LOOK_US: u64 = 50_000;
+/// The same while all is well: requests that are overdue are noticed then.
+const IDLE_US: u64 = 1_000_000;
+/// Metadata older than this are asked for again, in microseconds.
+const METADATA_AGE_US: u64 = 60_000_000;
+
+/// The body of the thread. `admin` has connections of its own, on which nothing waits for records.
+pub(super) fn run(shared: &Arc<Shared>, admin: &Admin) {
+    loop {
+        let now_us = shared.cluster.now_us();
+        let tend_us = shared.cluster.tend(now_us).unwrap_or(u64::MAX);
+        let metadata = shared.cluster.metadata();
+        if now_us.saturating_sub(metadata.at_us) > METADATA_AGE_US {
+            shared.cluster.refresh();
+        }
+        start(shared, admin, now_us);
+        check_ids(shared, &metadata);
+        let all_well = ask_nodes(shared, &metadata, now_us);
+        let look_us = if all_well { IDLE_US } else { LOOK_US };
+        let until_us = now_us.saturating_add(look_us).min(tend_us).min(rests_until(shared, now_us));
+        if !shared.sleep(now_us, until_us) {
+            return;
+        }
+    }
+}
+
+/// When the first rest of a streamlet is over.
+fn rests_until(shared: &Shared, now_us: u64) -> u64 {
+    let state = shared.lock();
+    let rests = state.positions.values().map(|it| it.not_before_us).filter(|it| *it > now_us);
+    rests.min().unwrap_or(u64::MAX)
+}
+
+/// Looks up where to begin, where that is not known.
+fn start(shared: &Shared, admin: &Admin, now_us: u64) {
+    let mut wanted: BTreeMap<(Arc<str>, (i64, u8)), (OffsetAt, Vec<(i32, u64)>)> = BTreeMap::new();
+    {
+        let state = shared.lock();
+        for ((stream, index), position) in &state.positions {
+            if let Phase::Starting(at) = position.phase
+                && position.not_before_us <= now_us
+            {
+                let key = (Arc::clone(stream), order_of(at));
+                let entry = wanted.entry(key).or_insert_with(|| (at, Vec::new()));
+                entry.1.push((*index, position.epoch));
+            }
+        }
+    }
+    for ((stream, _), (at, rows)) in wanted {
+        let indexes: Vec<i32> = rows.iter().map(|(index, _)| *index).collect();
+        let found = admin.offsets_of(&stream, &indexes, at);
+        for (index, epoch) in rows {
+            let outcome = match &found {
+                Ok(found) => match found.get(&index) {
+                    Some(Ok(found)) => Ok(found.offset),
+                    Some(Err(error)) => Err(error.clone()),
+                    None => continue,
+                },
+                Err(error) => Err(error.clone()),
+            };
+            started(shared, &(Arc::clone(&stream), index), epoch, outcome);
+        }
+    }
+}
+
+/// Something to sort by.
+fn order_of(at: OffsetAt) -> (i64, u8) {
+    match at {
+        OffsetAt::Earliest => (0, 0),
+        OffsetAt::Latest => (0, 1),
+        OffsetAt::LatestCommitted => (0, 2),
+        OffsetAt::Time(time_ms) => (time_ms, 3),
+    }
+}
+
+fn started(shared: &Shared, place: &Place, epoch: u64, outcome: Result<i64, AdminError>) {
+    let mut state = shared.lock();
+    let Some(position) = state.positions.get_mut(place).filter(|it| it.epoch == epoch) else {
+        return;
+    };
+    match outcome {
+        Ok(offset) => {
+            position.phase = Phase::Fetching(offset.max(0));
+            position.good();
+        }
+        Err(error) if error.is_passing() || matches!(error, AdminError::Call(_)) => {
+            let random = shared.cluster.random();
+            let now_us = shared.cluster.now_us();
+            let rest = |failures| {
+                now_us.saturating_add(rest_us(failures, shared.cluster.options(), random))
+            };
+            position.rest(rest);
+            state.obstacle = Some(error.to_string());
+        }
+        Err(error) => {
+            state.stop(place, ConsumeError::Lookup(error));
+            drop(state);
+            shared.tell();
+        }
+    }
+}
+
+/// Stops streamlets of streams that are not the ones they were.
+fn check_ids(shared: &Shared, metadata: &Metadata) {
+    let mut state = shared.lock();
+    let anew: Vec<Place> = state
+        .positions
+        .iter()
+        .filter(|((stream, _), position)| {
+            let now = metadata.streams.get(&**stream).map_or(KafkaUuid::ZERO, |it| it.id);
+            position.phase != Phase::Stopped
+                && position.id != KafkaUuid::ZERO
+                && now != KafkaUuid::ZERO
+                && now != position.id
+        })
+        .map(|(place, _)| place.clone())
+        .collect();
+    for place in &anew {
+        state.stop(place, ConsumeError::MadeAnew { stream: place.0.to_string() });
+    }
+    drop(state);
+    if !anew.is_empty() {
+        shared.tell();
+    }
+}
+
+/// Asks the leaders of streamlets that are to be fetched and were not asked. Says whether nothing
+/// is in the way.
+fn ask_nodes(shared: &Arc<Shared>, metadata: &Metadata, now_us: u64) -> bool {
+    let mut all_well = true;
+    let mut leaders: BTreeMap<i32, bool> = BTreeMap::new();
+    {
+        let state = shared.lock();
+        for position in state.positions.values() {
+            match position.phase {
+                Phase::Stopped => continue,
+                Phase::Starting(_) => all_well = false,
+                Phase::Fetching(_) => {}
+            }
+            all_well &= position.not_before_us <= now_us;
+            match metadata.leader(&position.stream, position.streamlet) {
+                Some(leader) => {
+                    leaders.insert(leader, state.asked.contains(&leader));
+                }
+                None => {
+                    all_well = false;
+                    shared.cluster.refresh();
+                }
+            }
+        }
+    }
+    for (leader, asked) in leaders {
+        if asked {
+            continue;
+        }
+        match shared.cluster.way_to(leader, now_us) {
+            Way::Ready(connection) => ask(shared, metadata, leader, &connection, now_us),
+            Way::Opening => {}
+            Way::Resting { error, .. } => {
+                all_well = false;
+                shared.lock().obstacle = Some(error.to_string());
+                shared.cluster.refresh();
+            }
+            Way::Unknown => {
+                all_well = false;
+                shared.cluster.refresh();
+            }
+        }
+    }
+    all_well
+}
+
+fn ask(
+    shared: &Arc<Shared>,
+    metadata: &Metadata,
+    leader: i32,
+    connection: &Connection,
+    now_us: u64,
+) {
+    let fetch = {
+        let mut state = shared.lock();
+        fetch::prepare(shared, &mut state, metadata, (leader, connection), now_us)
+    };
+    if let Some(fetch) = fetch {
+        fetch::send(shared, connection, fetch, now_us);
+    }
+}

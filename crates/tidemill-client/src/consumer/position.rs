@@ -1,0 +1,176 @@
+//! Where a consumer is in a streamlet. Facts in, decisions out; no clock and no lock.
+
+use super::{ConsumeError, OutOfRange, Start, walk::End};
+use crate::{Refusal, admin::OffsetAt};
+use std::sync::Arc;
+use tidemill_wire::kafka::{ErrorCode, KafkaUuid};
+
+#[cfg(test)]
+mod tests;
+
+/// A chunk may be so much longer than what is usually asked for of a streamlet, in bytes.
+const STREAMLET_BYTES_MAX: usize = 1 << 30;
+
+/// How far a streamlet is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Where to begin is to be looked up.
+    Starting(OffsetAt),
+    /// It is fetched from this offset on.
+    Fetching(i64),
+    /// It has come to an end that `poll` has told, or will.
+    Stopped,
+}
+
+/// A streamlet that is consumed.
+pub(super) struct Position {
+    pub(super) stream: Arc<str>,
+    pub(super) streamlet: i32,
+    pub(super) id: KafkaUuid,
+    pub(super) phase: Phase,
+    /// Changes when it is assigned anew: answers to earlier questions do not count then.
+    pub(super) epoch: u64,
+    /// What the user has taken ends here; none before the first.
+    pub(super) taken: Option<i64>,
+    /// Bytes that wait to be taken.
+    pub(super) buffered_bytes: usize,
+    /// Bytes to ask for.
+    pub(super) bytes: usize,
+    /// The end of the streamlet when it was last fetched; none before.
+    pub(super) end: Option<i64>,
+    failures: u32,
+    failing_since_us: Option<u64>,
+    pub(super) not_before_us: u64,
+}
+
+/// What follows from an answer that has no chunks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// It is asked again, later; `refresh` says whether the leader may be another one.
+    Again { refresh: bool },
+    /// Where to go on is looked up.
+    Restart(OffsetAt),
+    /// It stops.
+    Stop(ConsumeError),
+}
+
+impl From<Start> for Phase {
+    fn from(start: Start) -> Self {
+        match start {
+            Start::Offset(offset) => Self::Fetching(offset.max(0)),
+            Start::Earliest => Self::Starting(OffsetAt::Earliest),
+            Start::Latest => Self::Starting(OffsetAt::Latest),
+            Start::Time(time_ms) => Self::Starting(OffsetAt::Time(time_ms)),
+        }
+    }
+}
+
+impl Position {
+    pub(super) fn new(
+        (stream, streamlet): (Arc<str>, i32),
+        id: KafkaUuid,
+        start: Start,
+        (epoch, bytes): (u64, usize),
+    ) -> Self {
+        Self {
+            stream,
+            streamlet,
+            id,
+            phase: start.into(),
+            epoch,
+            taken: None,
+            buffered_bytes: 0,
+            bytes,
+            end: None,
+            failures: 0,
+            failing_since_us: None,
+            not_before_us: 0,
+        }
+    }
+
+    /// The decision on an error code.
+    pub(super) fn refused(
+        &mut self,
+        refusal: Refusal,
+        policy: OutOfRange,
+        now_us: u64,
+        patience_us: u64,
+    ) -> Trouble {
+        let since_us = *self.failing_since_us.get_or_insert(now_us);
+        let stopped = |position: &Self, refusal| {
+            Trouble::Stop(ConsumeError::Refused {
+                stream: position.stream.to_string(),
+                streamlet: position.streamlet,
+                refusal,
+            })
+        };
+        match refusal.code {
+            ErrorCode::OffsetOutOfRange => match policy {
+                OutOfRange::Earliest => Trouble::Restart(OffsetAt::Earliest),
+                OutOfRange::Latest => Trouble::Restart(OffsetAt::Latest),
+                OutOfRange::Stop => Trouble::Stop(ConsumeError::OutOfRange {
+                    stream: self.stream.to_string(),
+                    streamlet: self.streamlet,
+                    offset: if let Phase::Fetching(offset) = self.phase { offset } else { -1 },
+                    hint: "what was there was deleted, or has not been written yet".to_owned(),
+                }),
+            },
+            // A stream that is gone for so long will not come back by itself.
+            ErrorCode::UnknownTopicOrPartition | ErrorCode::UnknownTopicId
+                if now_us.saturating_sub(since_us) > patience_us =>
+            {
+                stopped(self, refusal)
+            }
+            ErrorCode::UnknownTopicOrPartition
+            | ErrorCode::UnknownTopicId
+            | ErrorCode::InconsistentTopicId
+            | ErrorCode::NotLeaderOrFollower
+            | ErrorCode::LeaderNotAvailable
+            | ErrorCode::FencedLeaderEpoch
+            | ErrorCode::UnknownLeaderEpoch
+            | ErrorCode::ReplicaNotAvailable
+            | ErrorCode::KafkaStorageError => Trouble::Again { refresh: true },
+            // What is damaged on a node's disk stays so.
+            ErrorCode::CorruptMessage => Trouble::Stop(ConsumeError::Damaged {
+                stream: self.stream.to_string(),
+                streamlet: self.streamlet,
+                offset: if let Phase::Fetching(offset) = self.phase { offset } else { -1 },
+                reason: refusal.to_string(),
+            }),
+            code if code.is_retriable() => Trouble::Again { refresh: false },
+            _ => stopped(self, refusal),
+        }
+    }
+
+    /// The decision on how a walk over chunks ended; none: it ended well.
+    pub(super) fn walked(&mut self, end: End, next: i64) -> Option<Trouble> {
+        let reason = match end {
+            End::Done => return None,
+            End::Longer(bytes) if bytes <= STREAMLET_BYTES_MAX && bytes > self.bytes => {
+                self.bytes = bytes;
+                return None;
+            }
+            End::Longer(bytes) => format!("a chunk of {bytes} bytes did not come whole"),
+            End::Damaged(reason) => reason,
+        };
+        Some(Trouble::Stop(ConsumeError::Damaged {
+            stream: self.stream.to_string(),
+            streamlet: self.streamlet,
+            offset: next,
+            reason,
+        }))
+    }
+
+    /// Notes a failure that passes.
+    pub(super) fn rest(&mut self, rest_until_us: impl FnOnce(u32) -> u64) {
+        self.failures = self.failures.saturating_add(1);
+        self.not_before_us = rest_until_us(self.failures);
+    }
+
+    /// Notes that all is well.
+    pub(super) fn good(&mut self) {
+        self.failures = 0;
+        self.failing_since_us = None;
+        self.not_before_us = 0;
+    }
+}

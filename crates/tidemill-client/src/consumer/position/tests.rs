@@ -1,0 +1,60 @@
+//! Decisions about a streamlet as a table.
+
+use super::*;
+
+fn position() -> Position {
+    Position::new(("events".into(), 1), KafkaUuid::ZERO, Start::Offset(7), (1, 1000))
+}
+
+fn refused(code: ErrorCode, policy: OutOfRange, now_us: u64) -> Trouble {
+    let mut position = position();
+    let refusal = |code| Refusal { code, message: None };
+    position.refused(refusal(code), policy, 0, 1000);
+    position.refused(refusal(code), policy, now_us, 1000)
+}
+
+#[test]
+fn what_passes_is_asked_again_and_what_does_not_is_told() {
+    use OutOfRange::{Earliest, Latest, Stop};
+    let again = |refresh| Trouble::Again { refresh };
+    assert_eq!(refused(ErrorCode::NotLeaderOrFollower, Stop, 5), again(true));
+    assert_eq!(refused(ErrorCode::OffsetNotAvailable, Stop, 5), again(false));
+    assert_eq!(refused(ErrorCode::UnknownTopicId, Stop, 1000), again(true));
+    assert!(matches!(refused(ErrorCode::UnknownTopicId, Stop, 1001), Trouble::Stop(_)));
+    assert!(matches!(refused(ErrorCode::TopicAuthorizationFailed, Stop, 5), Trouble::Stop(_)));
+    assert!(matches!(refused(ErrorCode::CorruptMessage, Stop, 5), Trouble::Stop(_)));
+    let at = |policy| refused(ErrorCode::OffsetOutOfRange, policy, 5);
+    assert_eq!(at(Earliest), Trouble::Restart(OffsetAt::Earliest));
+    assert_eq!(at(Latest), Trouble::Restart(OffsetAt::Latest));
+    let Trouble::Stop(error) = at(Stop) else { panic!() };
+    assert!(error.to_string().starts_with("stream `events` streamlet 1: offset 7 is not there"));
+}
+
+#[test]
+fn a_longer_chunk_is_asked_for_until_that_is_no_use() {
+    let mut position = position();
+    assert_eq!(position.walked(End::Longer(5000), 7), None);
+    assert_eq!(position.bytes, 5000);
+    assert!(position.walked(End::Longer(5000), 7).is_some(), "it was asked for, and did not come");
+    assert!(position.walked(End::Longer(usize::MAX), 7).is_some());
+    assert_eq!(position.walked(End::Done, 7), None);
+}
+
+#[test]
+fn failures_rest_longer_until_one_succeeds() {
+    let mut position = position();
+    for expected in 1..4 {
+        position.rest(u64::from);
+        assert_eq!(position.not_before_us, expected);
+    }
+    position.good();
+    position.rest(u64::from);
+    assert_eq!(position.not_before_us, 1);
+}
+
+#[test]
+fn starts_lead_to_an_offset_or_to_a_question() {
+    assert_eq!(Phase::from(Start::Offset(-5)), Phase::Fetching(0));
+    assert_eq!(Phase::from(Start::Latest), Phase::Starting(OffsetAt::Latest));
+    assert_eq!(Phase::from(Start::Time(9)), Phase::Starting(OffsetAt::Time(9)));
+}

@@ -1,0 +1,318 @@
+//! A consumer against a node in memory, which is well, or is not.
+
+use super::*;
+use crate::{
+    ClientOptions, ErrorCode,
+    testing::log::{FakeLog, Fault},
+};
+use tidemill_env::{Random, World};
+use tidemill_wire::{
+    chunk::Codec,
+    kafka::ApiKey,
+    records::{ChunkBuilder, Compression, Origin, control_marker},
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn client(address: &str) -> Client {
+    let options = ClientOptions {
+        connect_timeout: Duration::from_secs(5),
+        request_timeout: Duration::from_secs(5),
+        backoff: Duration::from_millis(1),
+        backoff_max: Duration::from_millis(2),
+        ..ClientOptions::at(address)
+    };
+    Client::new(&World::real(), options)
+}
+
+fn chunk(codec: Codec, values: &[String], timestamp_ms: i64) -> Vec<u8> {
+    let mut builder = ChunkBuilder::new(Compression::of(codec));
+    for value in values {
+        builder.append(timestamp_ms, Some(b"k"), Some(value.as_bytes()), Headers::NONE).unwrap();
+    }
+    builder.finish().unwrap()
+}
+
+/// Puts values into a streamlet, a few in each chunk, with the number as timestamp.
+fn fill(log: &FakeLog, streamlet: usize, range: std::ops::Range<u32>) {
+    let codecs = [Codec::None, Codec::Lz4, Codec::Zstd, Codec::Gzip, Codec::Snappy];
+    let numbers: Vec<u32> = range.collect();
+    for (index, some) in numbers.chunks(7).enumerate() {
+        let values: Vec<String> = some.iter().map(|it| format!("{streamlet}/{it}")).collect();
+        log.put("events", streamlet, chunk(codecs[index % 5], &values, i64::from(some[0])));
+    }
+}
+
+/// Takes so many records: streamlet, offset, value.
+fn take(consumer: &mut Consumer, count: usize) -> Vec<(i32, i64, String)> {
+    let mut taken = Vec::new();
+    while taken.len() < count {
+        let Some(batch) = consumer.poll(PATIENCE).unwrap() else {
+            panic!("no more: {:?} {:?}", consumer.positions(), consumer.obstacle());
+        };
+        for record in batch.records() {
+            let record = record.unwrap();
+            let value = String::from_utf8(record.value.unwrap().to_vec()).unwrap();
+            taken.push((batch.streamlet(), record.offset, value));
+        }
+        consumer.recycle(batch);
+    }
+    assert_eq!(taken.len(), count);
+    taken
+}
+
+fn expected(streamlet: i32, range: std::ops::Range<u32>) -> Vec<(i32, i64, String)> {
+    range.map(|it| (streamlet, i64::from(it), format!("{streamlet}/{it}"))).collect()
+}
+
+fn sorted(mut taken: Vec<(i32, i64, String)>) -> Vec<(i32, i64, String)> {
+    taken.sort_by_key(|it| it.0);
+    taken
+}
+
+#[test]
+fn all_records_of_all_streamlets_come_in_order() {
+    // So little room that it fills up and is asked for again many times.
+    for options in [
+        ConsumerOptions::default(),
+        ConsumerOptions {
+            fetch_bytes: 2000,
+            streamlet_bytes: 700,
+            buffer_bytes: 1500,
+            ..ConsumerOptions::default()
+        },
+    ] {
+        let log = FakeLog::start(&[("events", 3)]);
+        (0..3).for_each(|it| fill(&log, it, 0..500));
+        let mut consumer = client(log.address()).consumer(options);
+        consumer.assign_stream("events", Start::Earliest).unwrap();
+        let taken = sorted(take(&mut consumer, 1500));
+        let all: Vec<_> = (0..3).flat_map(|it| expected(it, 0..500)).collect();
+        assert!(taken == all);
+        let positions = consumer.positions();
+        assert!(positions.values().all(|it| *it == Some(500)), "{positions:?}");
+        assert!(consumer.ends().values().all(|it| *it == 500));
+        assert!(consumer.poll(Duration::from_millis(20)).unwrap().is_none());
+        fill(&log, 1, 500..510);
+        assert_eq!(take(&mut consumer, 10), expected(1, 500..510));
+    }
+}
+
+#[test]
+fn each_start_begins_where_it_says() {
+    let log = FakeLog::start(&[("events", 1)]);
+    fill(&log, 0, 0..100);
+    let from = |start| {
+        let mut consumer = client(log.address()).consumer(ConsumerOptions::default());
+        consumer.assign("events", &BTreeMap::from([(0, start)])).unwrap();
+        consumer
+    };
+    assert_eq!(take(&mut from(Start::Offset(50)), 50), expected(0, 50..100), "within a chunk");
+    assert_eq!(take(&mut from(Start::Time(60)), 37), expected(0, 63..100));
+    let mut latest = from(Start::Latest);
+    let mut later = from(Start::Time(1_000_000));
+    for consumer in [&mut latest, &mut later] {
+        while consumer.positions().values().any(Option::is_none) {
+            assert!(consumer.poll(Duration::from_millis(1)).unwrap().is_none());
+        }
+    }
+    fill(&log, 0, 100..105);
+    for mut consumer in [latest, later] {
+        assert_eq!(take(&mut consumer, 5), expected(0, 100..105));
+    }
+}
+
+#[test]
+fn whatever_fails_in_between_no_record_is_twice_or_missing() {
+    for seed in 0..5 {
+        let log = FakeLog::start(&[("events", 2)]);
+        (0..2).for_each(|it| fill(&log, it, 0..700));
+        let mut random = Random::new(seed);
+        log.on_request(move |key| match (key, random.below(10)) {
+            (ApiKey::Fetch, 0) => Fault::CloseBefore,
+            (ApiKey::Fetch, 1) => Fault::CloseAfter,
+            (ApiKey::Fetch, 2) => Fault::Code(ErrorCode::NotLeaderOrFollower),
+            (ApiKey::Fetch, 3) => Fault::Code(ErrorCode::UnknownTopicId),
+            (ApiKey::ListOffsets, 0) => Fault::CloseBefore,
+            _ => Fault::None,
+        });
+        let options = ConsumerOptions {
+            fetch_bytes: 1000,
+            streamlet_bytes: 500,
+            ..ConsumerOptions::default()
+        };
+        let mut consumer = client(log.address()).consumer(options);
+        while consumer.assign_stream("events", Start::Earliest).is_err() {}
+        let taken = sorted(take(&mut consumer, 1400));
+        let all: Vec<_> = (0..2).flat_map(|it| expected(it, 0..700)).collect();
+        assert!(taken == all, "seed {seed}");
+    }
+}
+
+#[test]
+fn an_offset_that_is_not_there_is_told_or_mended() {
+    let log = FakeLog::start(&[("events", 1)]);
+    fill(&log, 0, 0..70);
+    log.state.lock().unwrap().streams.get_mut("events").unwrap()[0].start = 35;
+    let with = |out_of_range| {
+        let options = ConsumerOptions { out_of_range, ..ConsumerOptions::default() };
+        let mut consumer = client(log.address()).consumer(options);
+        consumer.assign_stream("events", Start::Offset(3)).unwrap();
+        consumer
+    };
+    assert_eq!(take(&mut with(OutOfRange::Earliest), 35), expected(0, 35..70));
+    let mut stopped = with(OutOfRange::Stop);
+    let error = stopped.poll(PATIENCE).err().unwrap();
+    assert!(matches!(error, ConsumeError::OutOfRange { offset: 3, .. }), "{error:?}");
+    assert!(stopped.poll(Duration::from_millis(5)).unwrap().is_none(), "it is told once");
+    stopped.assign_stream("events", Start::Earliest).unwrap();
+    assert_eq!(take(&mut stopped, 35), expected(0, 35..70));
+    let mut latest = with(OutOfRange::Latest);
+    while latest.positions().values().any(|it| *it != Some(70)) {
+        assert!(latest.poll(Duration::from_millis(1)).unwrap().is_none());
+    }
+}
+
+#[test]
+fn damage_stops_its_streamlet_and_no_other() {
+    let log = FakeLog::start(&[("events", 2)]);
+    fill(&log, 0, 0..70);
+    fill(&log, 1, 0..70);
+    let at = log.state.lock().unwrap().streams["events"][0].chunks[5].len() - 3;
+    log.state.lock().unwrap().streams.get_mut("events").unwrap()[0].chunks[5][at] ^= 0x20;
+    let mut consumer = client(log.address()).consumer(ConsumerOptions::default());
+    consumer.assign_stream("events", Start::Earliest).unwrap();
+    let mut taken = Vec::new();
+    let mut errors = Vec::new();
+    while taken.len() < 105 || errors.is_empty() {
+        match consumer.poll(PATIENCE) {
+            Ok(batch) => {
+                taken.extend(batch.expect("more comes").records().map(|it| it.unwrap().offset))
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    assert_eq!(taken.len(), 105);
+    let [ConsumeError::Damaged { streamlet: 0, offset: 35, .. }] = &errors[..] else {
+        panic!("{errors:?}");
+    };
+}
+
+#[test]
+fn records_that_lie_behind_a_good_checksum_are_told() {
+    let log = FakeLog::start(&[("events", 1)]);
+    let mut lying = chunk(Codec::None, &["a".to_owned(), "b".to_owned()], 1);
+    let head = tidemill_wire::chunk::ChunkHead::read(&lying).unwrap();
+    lying.truncate(lying.len() - 4);
+    tidemill_wire::chunk::seal(&mut lying, &head);
+    let packed = chunk(Codec::Zstd, &["c".repeat(1000)], 1);
+    let mut bomb = packed.clone();
+    let head = tidemill_wire::chunk::ChunkHead::read(&bomb).unwrap();
+    bomb.truncate(packed.len() - 5);
+    tidemill_wire::chunk::seal(&mut bomb, &head);
+    log.put("events", 0, lying);
+    log.put("events", 0, bomb);
+    let mut consumer = client(log.address()).consumer(ConsumerOptions::default());
+    consumer.assign_stream("events", Start::Earliest).unwrap();
+    let batch = consumer.poll(PATIENCE).unwrap().unwrap();
+    let outcomes: Vec<bool> = batch.records().map(|it| it.is_ok()).collect();
+    assert_eq!(outcomes, [true, false]);
+    let error = consumer.poll(PATIENCE).err().unwrap();
+    assert!(matches!(error, ConsumeError::Damaged { offset: 2, .. }), "{error:?}");
+}
+
+#[test]
+fn a_chunk_longer_than_what_is_asked_for_comes_all_the_same() {
+    let log = FakeLog::start(&[("events", 1)]);
+    log.put("events", 0, chunk(Codec::None, &["x".repeat(100_000)], 1));
+    log.put("events", 0, chunk(Codec::None, &["y".repeat(50_000)], 1));
+    let options = ConsumerOptions {
+        fetch_bytes: 1000,
+        streamlet_bytes: 1000,
+        buffer_bytes: 1000,
+        ..ConsumerOptions::default()
+    };
+    let mut consumer = client(log.address()).consumer(options);
+    consumer.assign_stream("events", Start::Earliest).unwrap();
+    let lengths: Vec<usize> = take(&mut consumer, 2).iter().map(|it| it.2.len()).collect();
+    assert_eq!(lengths, [100_000, 50_000]);
+}
+
+#[test]
+fn aborted_transactions_are_not_seen_by_those_who_ask_for_committed() {
+    let log = FakeLog::start(&[("events", 1)]);
+    let of = |producer_id, value: &str| {
+        let mut builder = ChunkBuilder::new(Compression::NONE);
+        builder.set_origin(Origin {
+            producer_id,
+            producer_epoch: 0,
+            base_sequence: 0,
+            is_transactional: true,
+        });
+        builder.append(1, None, Some(value.as_bytes()), Headers::NONE).unwrap();
+        builder.finish().unwrap()
+    };
+    log.put("events", 0, of(1, "0/0"));
+    log.put("events", 0, of(2, "0/1"));
+    log.put("events", 0, control_marker(1, 0, false, 0, 1));
+    log.put("events", 0, control_marker(2, 0, true, 0, 1));
+    log.state.lock().unwrap().streams.get_mut("events").unwrap()[0].aborted = vec![(1, 0)];
+    let with = |isolation| {
+        let options = ConsumerOptions { isolation, ..ConsumerOptions::default() };
+        let mut consumer = client(log.address()).consumer(options);
+        consumer.assign_stream("events", Start::Earliest).unwrap();
+        consumer
+    };
+    assert_eq!(take(&mut with(Isolation::Uncommitted), 2), expected(0, 0..2));
+    let mut committed = with(Isolation::Committed);
+    assert_eq!(take(&mut committed, 1), expected(0, 1..2));
+    while committed.positions().values().any(|it| *it != Some(4)) {
+        assert!(committed.poll(Duration::from_millis(1)).unwrap().is_none());
+    }
+}
+
+#[test]
+fn what_is_taken_can_be_committed_and_gone_on_from() {
+    let log = FakeLog::start(&[("events", 1)]);
+    fill(&log, 0, 0..70);
+    let client = client(log.address());
+    let mut consumer = client.consumer(ConsumerOptions::default());
+    consumer.assign_stream("events", Start::Earliest).unwrap();
+    take(&mut consumer, 14);
+    consumer.commit("mine").unwrap();
+    let offsets = client.admin().group_offsets("mine").unwrap();
+    assert_eq!(offsets["events"][&0].offset, 14);
+}
+
+#[test]
+fn what_is_not_there_is_said_at_once() {
+    let log = FakeLog::start(&[("events", 1)]);
+    let mut consumer = client(log.address()).consumer(ConsumerOptions::default());
+    let error = consumer.assign_stream("nothing", Start::Earliest).unwrap_err();
+    assert!(error.to_string().contains("there is no such stream"), "{error}");
+    let error = consumer.assign("events", &BTreeMap::from([(4, Start::Latest)])).unwrap_err();
+    assert!(matches!(error, ConsumeError::NoStreamlet { streamlet: 4, count: 1, .. }));
+    let address = log.address().to_owned();
+    drop(log);
+    let mut consumer = client(&address).consumer(ConsumerOptions::default());
+    let error = consumer.assign_stream("events", Start::Earliest).unwrap_err();
+    assert!(error.to_string().starts_with("no node at "), "{error}");
+}
+
+#[test]
+fn a_node_that_goes_away_is_an_obstacle_and_what_comes_back_goes_on() {
+    let log = FakeLog::start(&[("events", 1)]);
+    fill(&log, 0, 0..7);
+    let mut consumer = client(log.address()).consumer(ConsumerOptions::default());
+    consumer.assign_stream("events", Start::Earliest).unwrap();
+    take(&mut consumer, 7);
+    log.on_request(|_| Fault::CloseBefore);
+    log.hang_up();
+    while consumer.obstacle().is_none() {
+        assert!(consumer.poll(Duration::from_millis(1)).unwrap().is_none());
+    }
+    log.on_request(|_| Fault::None);
+    fill(&log, 0, 7..14);
+    assert_eq!(take(&mut consumer, 7), expected(0, 7..14));
+    assert_eq!(consumer.obstacle(), None);
+}

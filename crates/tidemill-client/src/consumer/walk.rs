@@ -1,0 +1,129 @@
+//! From the bytes of an answer to the chunks that a reader sees.
+//!
+//! ```text
+//! bytes ─▶ chunk │ chunk │ control │ chunk │ part of a chunk
+//!            ✓       ✓       ·         ✗ aborted    · asked for again
+//! ```
+//!
+//! Invariants: no bytes panic; every chunk that is given out has the checksum it says; chunks come
+//! in the order of their offsets, none before the offset that was asked for.
+
+use bytes::Bytes;
+use std::collections::BTreeSet;
+use tidemill_wire::{
+    chunk::{ChunkError, ChunkHead, verify},
+    records::read_control,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// A chunk that a reader sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) head: ChunkHead,
+    pub(super) bytes: Bytes,
+}
+
+/// What the bytes of an answer are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Walked {
+    pub(super) chunks: Vec<Seen>,
+    /// Where to go on: behind everything that was walked.
+    pub(super) next: i64,
+    pub(super) end: End,
+}
+
+/// How a walk ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum End {
+    /// At the end of the bytes, or before a chunk that is not whole.
+    #[default]
+    Done,
+    /// The first chunk is not whole, and has so many bytes: more must be asked for.
+    Longer(usize),
+    /// What stands at `next` cannot be read.
+    Damaged(String),
+}
+
+/// Walks the chunks at and after the offset `from`. `aborted` are producer id and first offset of
+/// the transactions whose records are not to be seen; none: everything is (KIP-98).
+pub(super) fn walk(bytes: &Bytes, from: i64, aborted: Option<&[(i64, i64)]>) -> Walked {
+    let mut walked = Walked { next: from, ..Walked::default() };
+    let mut rest = bytes.clone();
+    let mut filter = aborted.map(Filter::new);
+    let mut any = false;
+    while !rest.is_empty() {
+        let head = match ChunkHead::read(&rest) {
+            Ok(head) => head,
+            Err(ChunkError::Short { want, .. }) => {
+                if !any {
+                    walked.end = End::Longer(want);
+                }
+                return walked;
+            }
+            Err(error) => {
+                walked.end = End::Damaged(error.to_string());
+                return walked;
+            }
+        };
+        let chunk = rest.split_to(head.bytes);
+        any = true;
+        if let Err(error) = verify(&chunk) {
+            walked.end = End::Damaged(error.to_string());
+            return walked;
+        }
+        let last = head.last_offset();
+        if head.base_offset < 0 || last < head.base_offset || last == i64::MAX {
+            walked.end =
+                End::Damaged(format!("a chunk from offset {} to {last}", head.base_offset));
+            return walked;
+        }
+        // Also of chunks before the offset: a marker there ends a transaction.
+        let seen = filter.as_mut().is_none_or(|it| it.sees(&head, &chunk)) && !head.is_control();
+        if last < walked.next {
+            continue;
+        }
+        walked.next = last + 1;
+        if seen {
+            walked.chunks.push(Seen { head, bytes: chunk });
+        }
+    }
+    if any && walked.next == from {
+        walked.end = End::Damaged("the node served what is before it, and nothing else".to_owned());
+    }
+    walked
+}
+
+/// Which transactions are aborted at a place of the walk.
+struct Filter {
+    /// Those that begin later: first offset and producer id.
+    coming: Vec<(i64, i64)>,
+    /// Producers in an aborted transaction.
+    inside: BTreeSet<i64>,
+}
+
+impl Filter {
+    fn new(aborted: &[(i64, i64)]) -> Self {
+        let mut coming: Vec<(i64, i64)> =
+            aborted.iter().map(|(producer_id, first)| (*first, *producer_id)).collect();
+        coming.sort_unstable_by(|a, b| b.cmp(a));
+        Self { coming, inside: BTreeSet::new() }
+    }
+
+    /// Whether the records of the next chunk are to be seen.
+    fn sees(&mut self, head: &ChunkHead, chunk: &[u8]) -> bool {
+        while let Some((_, producer_id)) =
+            self.coming.pop_if(|(first, _)| *first <= head.last_offset())
+        {
+            self.inside.insert(producer_id);
+        }
+        if head.is_control() {
+            if read_control(chunk).is_some_and(|marker| !marker.is_commit) {
+                self.inside.remove(&head.producer_id);
+            }
+            return false;
+        }
+        !(head.is_transactional() && self.inside.contains(&head.producer_id))
+    }
+}
