@@ -8,7 +8,8 @@
 use tidemill_wire::{
     chunk::{CHUNK_HEAD_BYTES, ChunkHead, seal},
     records::{
-        ChunkBuilder, Compression, Record, Records, RecordsLimit, check_records, inflate, read_control,
+        ChunkBuilder, Compression, Record, Records, RecordsLimit, check_records, inflate,
+        read_control,
     },
 };
 
