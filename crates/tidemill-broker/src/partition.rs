@@ -259,6 +259,10 @@ impl Partition {
     ) -> Result<Appended, Refusal> {
         let taken = intake::take(context.broker, &self.live, chunk, context.version())?;
         let (head, chunk) = (&taken.head, &taken.chunk);
+        if head.is_transactional() && transactional.is_none() {
+            let why = "records of a transaction without a transactional id";
+            return Err(Refusal::with(ErrorCode::TransactionalIdAuthorizationFailed, &why));
+        }
         let append = match Sequenced::of(head) {
             Some(sequenced) => {
                 let asked = Asked { version: context.version(), transactional, sequenced };
@@ -313,15 +317,11 @@ impl Partition {
             history::Step::Append { begins } => begins,
         };
         if begins {
-            let Some(transactional_id) = transactional else {
-                let why = "records of a transaction without a transactional id";
-                let code = ErrorCode::TransactionalIdAuthorizationFailed;
-                return Err(Refusal::with(code, &why));
-            };
+            let transactional_id = transactional.map_or("", KafkaString::as_str);
             let producer = ProducerEpoch { id: sequenced.producer_id, epoch: sequenced.epoch };
             // With the books in hand: its end cannot be written here between this and the append.
             let verified =
-                self.shared.transactions.verify(transactional_id.as_str(), producer, &self.place);
+                self.shared.transactions.verify(transactional_id, producer, &self.place);
             verified.map_err(|error| error.of_produce(*version))?;
             // From here on: before a reader sees a record that may not be committed.
             self.first_unstable.fetch_min(self.streamlet.end_offset(), Ordering::SeqCst);

@@ -339,6 +339,19 @@ async fn wrong_requests_get_the_protocols_own_errors() {
     let answer = client.ask(&request, version).await;
     let error = only(only(answer.responses).partition_responses).error_code;
     assert_eq!(error, code(ErrorCode::TransactionalIdAuthorizationFailed));
+    // The same, of no producer.
+    let mut stray = chunk(&["a"]);
+    stray[22] |= 0x10;
+    let crc = tidemill_wire::chunk::crc32c(&stray[21..]);
+    stray[17..21].copy_from_slice(&crc.to_be_bytes());
+    let answer = client.ask(&super::client::produce("t", 0, stray.clone(), -1), version).await;
+    let error = only(only(answer.responses).partition_responses).error_code;
+    assert_eq!(error, code(ErrorCode::TransactionalIdAuthorizationFailed));
+    let mut request = super::client::produce("t", 0, stray, -1);
+    request.transactional_id = Some(text("x"));
+    let answer = client.ask(&request, version).await;
+    let error = only(only(answer.responses).partition_responses).error_code;
+    assert_eq!(error, code(ErrorCode::InvalidRecord));
     // A plain chunk while its producer has a transaction open.
     producer.begin(&mut client, &[(0, "a")]).await;
     let plain = Producer { transactional_id: None, ..producer.clone() };
