@@ -17,7 +17,7 @@ use crate::{
     ids::{SegmentKey, StreamId, is_stream_name},
     meta::{self, LogMeta, StreamMeta},
     options::{Fsync, Limits, LogOptions, StreamSpec},
-    recover::{self, SegmentFile},
+    recover::{self, Finish, SegmentFile},
     report::Finding,
     retention::{Trusted, trusted},
     segment::Segment,
@@ -86,8 +86,10 @@ impl Log {
         let life = next_life(world, folder, &mut findings)?;
         let threads = options.sync_threads;
         let shared = Arc::new(Shared::new(world.clone(), options, pool, life)?);
-        let opening = Opening { shared: &shared, aside: folder.join("aside") };
+        let aside = folder.join("aside");
+        let mut opening = Opening { shared: &shared, aside, finish: Finish::default() };
         let streams = opening.streams(&streams_folder, &mut findings)?;
+        opening.finish.all(&shared)?;
         let spawn = |index: usize| {
             let shared = Arc::clone(&shared);
             let body = Box::new(move || commit::run(&shared));
@@ -366,10 +368,11 @@ fn next_life(world: &World, folder: &Path, findings: &mut Vec<Finding>) -> Resul
 struct Opening<'a> {
     shared: &'a Arc<Shared>,
     aside: PathBuf,
+    finish: Finish,
 }
 
 impl Opening<'_> {
-    fn streams(&self, folder: &Path, findings: &mut Vec<Finding>) -> Result<Streams, LogError> {
+    fn streams(&mut self, folder: &Path, findings: &mut Vec<Finding>) -> Result<Streams, LogError> {
         let mut streams = Streams::new();
         for path in self.shared.world.disk.list(folder).map_err(at(folder))? {
             let stream = match self.stream(&path, findings) {
@@ -392,7 +395,7 @@ impl Opening<'_> {
 
     /// One stream; none if there is nothing of it.
     fn stream(
-        &self,
+        &mut self,
         folder: &Path,
         findings: &mut Vec<Finding>,
     ) -> Result<Option<Stream>, LogError> {
@@ -442,7 +445,7 @@ impl Opening<'_> {
     }
 
     fn streamlets(
-        &self,
+        &mut self,
         core: &Arc<StreamCore>,
         files: &[PathBuf],
         meta: &StreamMeta,
@@ -472,9 +475,10 @@ impl Opening<'_> {
             let (next_group, files) = found.remove(&index).unwrap_or_default();
             let start = meta.starts.get(&index).copied().unwrap_or(0);
             let (shared, aside) = (self.shared, &self.aside);
-            let left =
+            let (recovered, left) =
                 recover::streamlet(shared, aside, files, next_group, start, always, findings)?;
-            Ok(Streamlet::new(self.shared, core, index, left))
+            self.finish.add(shared, left)?;
+            Ok(Streamlet::new(shared, core, index, recovered))
         };
         (0..count).map(open).collect()
     }

@@ -31,7 +31,10 @@ use std::{
     sync::Arc,
 };
 
+mod finish;
 mod gap;
+
+pub(crate) use finish::{Finish, Unfinished};
 
 /// How much a scan reads at once.
 const SCAN_BYTES: u64 = 256 << 10;
@@ -105,7 +108,8 @@ pub(crate) fn inspect(
     Ok(Ok(SegmentFile { path: path.to_owned(), key, mark }))
 }
 
-/// Opens one streamlet. `start` is what its metadata say.
+/// Opens one streamlet. `start` is what its metadata say. It may be served once what is left
+/// unfinished is finished.
 pub(crate) fn streamlet(
     shared: &Shared,
     aside: &Path,
@@ -114,7 +118,7 @@ pub(crate) fn streamlet(
     start: i64,
     always: bool,
     findings: &mut Vec<Finding>,
-) -> Result<Recovered, LogError> {
+) -> Result<(Recovered, Unfinished), LogError> {
     let mut scanned = Vec::with_capacity(files.len());
     for file in files {
         let path = file.path.clone();
@@ -130,26 +134,14 @@ pub(crate) fn streamlet(
     // durable are not given out again.
     let next = scanned.iter().map(|it| it.now.end).fold(floor, i64::max);
     let mut recovered = Recovered { segments: vec![], unsynced: vec![], next_group, start, next };
-    let mut cut = Vec::new();
+    let mut left = Unfinished::default();
     for segment in scanned {
         let path = segment.file.path.clone();
-        let was_cut = segment.cut;
-        let kept = settle(shared, segment, always, &mut recovered).map_err(at(&path))?;
-        cut.extend(kept.filter(|_| was_cut));
+        settle(shared, segment, always, &mut recovered, &mut left).map_err(at(&path))?;
     }
-    // Only now is all of it durable, so that marks may say so.
-    let floor = if recovered.unsynced.is_empty() { next } else { floor };
-    for segment in recovered.segments.iter().filter(|it| it.state().unsynced.is_none()) {
-        segment.mark(floor).map_err(at(&segment.path))?;
-    }
-    for segment in cut {
-        let file = segment.file(shared).map_err(at(&segment.path))?;
-        file.sync().map_err(at(&segment.path))?;
-    }
-    recovered.segments.iter().filter(|it| it.state().unsynced.is_none()).for_each(|it| {
-        it.state().file = None;
-    });
-    Ok(recovered)
+    // Once all of it is durable, marks may say so.
+    left.floor = if recovered.unsynced.is_empty() { next } else { floor };
+    Ok((recovered, left))
 }
 
 fn scan(shared: &Shared, file: SegmentFile, findings: &mut Vec<Finding>) -> io::Result<Scanned> {
@@ -227,25 +219,25 @@ impl Scanned {
     }
 }
 
-/// Makes a segment part of the streamlet, sealed. With `always`, or if good chunks were cut off,
-/// it is durable to its end when this returns; else the sync threads see to that.
+/// Makes a segment part of the streamlet, sealed. With `always`, or if good chunks were cut off, it
+/// must be synced before it is served; else the sync threads see to that.
 fn settle(
     shared: &Shared,
     segment: Scanned,
     always: bool,
     recovered: &mut Recovered,
-) -> io::Result<Option<Arc<Segment>>> {
+    left: &mut Unfinished,
+) -> io::Result<()> {
     let Scanned { file, now, damaged, cut, .. } = segment;
     if now.position == DATA_START && !damaged {
         // No chunk of this life ever became durable in it.
         let folder = file.path.parent().unwrap_or(Path::new(""));
-        shared.recycle(folder, std::slice::from_ref(&file.path))?;
-        return Ok(None);
+        return shared.recycle(folder, std::slice::from_ref(&file.path));
     }
     let settled = Arc::new(Segment::recovered(file.key, file.path.clone(), &now));
     recovered.segments.push(Arc::clone(&settled));
     if now == file.mark && now.sealed {
-        return Ok(Some(settled));
+        return Ok(());
     }
     settled.seal();
     let placed = settled.file(shared)?;
@@ -253,6 +245,7 @@ fn settle(
         placed.set_length(now.position)?;
     }
     let grown = now.position > file.mark.position;
+    let later = grown && !always && !cut;
     {
         let mut state = settled.state();
         state.durable = file.mark.position.min(now.position);
@@ -260,20 +253,26 @@ fn settle(
         // Its first sync may never have come.
         state.name_durable = !grown;
         state.doubtful = grown;
-        if grown && !always && !cut {
+        if later {
             state.unsynced = Some(now.first);
             state.durable_end = file.mark.end;
             state.durable_offsets = file.mark.offsets;
-            recovered.unsynced.push(Arc::clone(&settled));
+            // Opened again when its turn comes.
+            state.file = None;
         }
     }
-    if (grown && always) || cut {
-        let job = settled.begin_sync(shared)?;
-        placed.sync()?;
-        shared.sync_names(file.path.parent().unwrap_or(Path::new("")))?;
-        let _landed = settled.end_sync(&job);
+    if later {
+        recovered.unsynced.push(settled);
+        return Ok(());
     }
-    Ok(Some(settled))
+    if grown || cut {
+        left.pending.push(Arc::clone(&settled));
+    }
+    if cut {
+        left.cut.push(Arc::clone(&settled));
+    }
+    left.touched.push(settled);
+    Ok(())
 }
 
 /// Wipes out the reference at `position`, so that a scan ends there for ever.

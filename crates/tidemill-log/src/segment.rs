@@ -283,14 +283,23 @@ impl Segment {
     /// What a sync that starts now will cover.
     pub(crate) fn begin_sync(&self, shared: &Shared) -> io::Result<SyncJob> {
         let file = self.file(shared)?;
+        if self.state().doubtful {
+            // It may still have to tell of that failure. What is in doubt is written after this.
+            let _of_an_earlier_life = file.sync();
+        }
+        let job = self.begin_sync_of_all(shared)?;
+        self.state().doubtful = false;
+        Ok(job)
+    }
+
+    /// As [`Self::begin_sync`], for a sync of the whole file system.
+    pub(crate) fn begin_sync_of_all(&self, shared: &Shared) -> io::Result<SyncJob> {
+        let file = self.file(shared)?;
         let mut state = self.state();
         state.commit = Commit::Syncing;
         if state.doubtful {
-            // It may still have to tell of that failure. What is in doubt is written after this.
-            let _of_an_earlier_life = file.sync();
             rewrite(&*file, 0, DATA_START)?;
             rewrite(&*file, state.durable, state.written)?;
-            state.doubtful = false;
         }
         let name_durable = state.name_durable;
         let (written, end, offsets) = (state.written, state.end, state.offsets);

@@ -1,0 +1,105 @@
+//! The end of a recovery: what must be durable before it is served becomes so, for many streamlets
+//! at once; then marks say it, and files are closed.
+//!
+//! Invariant: a mark says nothing that is not durable.
+
+use crate::{
+    error::LogError,
+    segment::Segment,
+    shared::{Shared, at},
+};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
+
+/// Files that are open at once, at the most, more or less.
+const FILES_MAX: usize = 500;
+
+/// A streamlet's segments that a recovery has changed and not synced.
+#[derive(Default)]
+pub(crate) struct Unfinished {
+    /// Those whose mark is to be written.
+    pub(super) touched: Vec<Arc<Segment>>,
+    /// Those that must be durable before that.
+    pub(super) pending: Vec<Arc<Segment>>,
+    /// Those whose mark must be durable too.
+    pub(super) cut: Vec<Arc<Segment>>,
+    /// What marks may say of the whole streamlet then.
+    pub(super) floor: i64,
+}
+
+/// What recoveries left to be done.
+#[derive(Default)]
+pub(crate) struct Finish {
+    waiting: Vec<Unfinished>,
+    files: usize,
+}
+
+impl Finish {
+    /// Takes one over, and finishes all that wait if they are many.
+    pub(crate) fn add(&mut self, shared: &Shared, one: Unfinished) -> Result<(), LogError> {
+        if one.touched.is_empty() {
+            return Ok(());
+        }
+        self.files += one.touched.len();
+        self.waiting.push(one);
+        if self.files >= FILES_MAX { self.all(shared) } else { Ok(()) }
+    }
+
+    /// Finishes all that wait.
+    pub(crate) fn all(&mut self, shared: &Shared) -> Result<(), LogError> {
+        self.files = 0;
+        let waiting = std::mem::take(&mut self.waiting);
+        let pending: Vec<_> = waiting.iter().flat_map(|it| it.pending.iter().cloned()).collect();
+        let many = shared.together.is_better_for(pending.len());
+        if !many || !sync_together(shared, &pending)? {
+            sync_apart(shared, &pending)?;
+        }
+        for one in &waiting {
+            for segment in &one.touched {
+                segment.mark(one.floor).map_err(at(&segment.path))?;
+            }
+            for segment in &one.cut {
+                let file = segment.file(shared).map_err(at(&segment.path))?;
+                file.sync().map_err(at(&segment.path))?;
+            }
+            one.touched.iter().for_each(|segment| segment.state().file = None);
+        }
+        Ok(())
+    }
+}
+
+/// One sync for all; false if that was not possible, or told of an error, which may be an old one.
+fn sync_together(shared: &Shared, pending: &[Arc<Segment>]) -> Result<bool, LogError> {
+    let mut jobs = Vec::with_capacity(pending.len());
+    for segment in pending {
+        let job = segment.begin_sync_of_all(shared).map_err(at(&segment.path))?;
+        jobs.push((segment, job));
+    }
+    let Some(Ok(())) = shared.together.sync() else { return Ok(false) };
+    // For the drive's own cache, as ever.
+    if jobs.last().is_some_and(|(_, job)| job.file.sync().is_err()) {
+        return Ok(false);
+    }
+    for (segment, job) in jobs {
+        segment.state().doubtful = false;
+        let _nobody_waits = segment.end_sync(&job);
+    }
+    Ok(true)
+}
+
+fn sync_apart(shared: &Shared, pending: &[Arc<Segment>]) -> Result<(), LogError> {
+    let mut jobs = Vec::with_capacity(pending.len());
+    for segment in pending {
+        let job = segment.begin_sync(shared).map_err(at(&segment.path))?;
+        job.file.sync().map_err(at(&segment.path))?;
+        jobs.push((segment, job));
+    }
+    let folder = |it: &Arc<Segment>| it.path.parent().unwrap_or(Path::new("")).to_owned();
+    let folders: BTreeSet<_> = pending.iter().map(folder).collect();
+    for folder in folders {
+        shared.sync_names(&folder).map_err(at(&folder))?;
+    }
+    for (segment, job) in jobs {
+        let _nobody_waits = segment.end_sync(&job);
+    }
+    Ok(())
+}
