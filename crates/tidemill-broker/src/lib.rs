@@ -23,6 +23,7 @@
 
 mod answer;
 mod api;
+mod beside;
 mod broker;
 mod broker_settings;
 mod connection;
@@ -45,6 +46,7 @@ mod topic;
 mod topic_settings;
 mod transaction;
 
+pub use beside::{Committed, Figures, Waiting};
 pub use broker::{Broker, BrokerError};
 pub use server::Server;
 pub use settings::{BrokerSettings, GroupSettings, Limits, ProducerLimits, TransactionLimits};

@@ -12,6 +12,9 @@ use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field};
 use std::collections::BTreeMap;
 
+#[cfg(test)]
+mod tests;
+
 const MEASUREMENT: &str = "measurement";
 const TIME: &str = "time";
 
@@ -105,15 +108,26 @@ struct Scratch {
     value: Vec<u8>,
 }
 
+/// Where the parts of a point are in its line.
+struct Ends {
+    /// Where the measurement begins.
+    start: usize,
+    /// Where measurement and tags end.
+    series: usize,
+    /// Where the fields end.
+    fields: usize,
+}
+
 /// Calls `each` with the parts of a point.
 fn parts(
     line: &[u8],
     scratch: &mut Scratch,
     mut each: impl FnMut(Part<'_>) -> Result<(), String>,
-) -> Result<(), String> {
+) -> Result<Ends, String> {
     let mut reader = Reader { line, at: 0 };
     let Scratch { key, value } = scratch;
     reader.skip_space();
+    let start = reader.at;
     reader.name(b", ", "a measurement", key)?;
     each(Part::Measurement(key))?;
     while reader.peek() == Some(b',') {
@@ -123,6 +137,7 @@ fn parts(
         reader.name(b", ", "a tag's value", value)?;
         each(Part::Tag(key, value))?;
     }
+    let series = reader.at;
     reader.expect(b' ', "a space before the fields")?;
     reader.skip_space();
     loop {
@@ -142,9 +157,10 @@ fn parts(
         }
         reader.at += 1;
     }
+    let ends = Ends { start, series, fields: reader.at };
     let rest = line[reader.at..].trim_ascii();
     if rest.is_empty() {
-        return Ok(());
+        return Ok(ends);
     }
     if reader.peek() != Some(b' ') {
         return Err(reader.fault("`,` or a space after a field"));
@@ -152,7 +168,7 @@ fn parts(
     let nanos =
         number::parse_int(rest).and_then(|nanos| i64::try_from(nanos.div_euclid(1_000)).ok());
     match nanos {
-        Some(micros) => each(Part::Micros(micros)),
+        Some(micros) => each(Part::Micros(micros)).map(|()| ends),
         None => Err(format!("`{}` is not a timestamp in nanoseconds", lossy(rest))),
     }
 }
@@ -176,6 +192,46 @@ fn plain(text: &[u8]) -> Option<(Value<'_>, Guess)> {
             let number = text.iter().all(plain) && number::parse_float(text).is_some();
             number.then_some((Value::Number(text), Guess::Float))
         }
+    }
+}
+
+/// A point's line, as far as storing it needs to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InfluxPoint<'a> {
+    /// Measurement and tags, as they are written.
+    pub series: &'a [u8],
+    /// The line without spaces before it, up to the end of the fields.
+    pub untimed: &'a [u8],
+    /// The timestamp, in the unit that the writer chose, if there is one.
+    pub timestamp: Option<i64>,
+}
+
+/// Checks lines of points one by one.
+#[derive(Default)]
+pub struct InfluxLines(Scratch);
+
+impl InfluxLines {
+    /// Takes a line apart.
+    ///
+    /// # Errors
+    /// What was expected where.
+    pub fn point<'a>(&mut self, line: &'a [u8]) -> Result<InfluxPoint<'a>, String> {
+        std::str::from_utf8(line).map_err(|error| {
+            format!("not line protocol: not UTF-8 at byte {} of it", error.valid_up_to())
+        })?;
+        let ends = parts(line, &mut self.0, |_| Ok(()))?;
+        let rest = line[ends.fields..].trim_ascii();
+        let whole = number::parse_int(rest).map(i64::try_from);
+        let timestamp = match whole {
+            _ if rest.is_empty() => None,
+            Some(Ok(timestamp)) => Some(timestamp),
+            _ => return Err(format!("`{}` is not a timestamp", lossy(rest))),
+        };
+        Ok(InfluxPoint {
+            series: &line[ends.start..ends.series],
+            untimed: &line[ends.start..ends.fields],
+            timestamp,
+        })
     }
 }
 

@@ -35,5 +35,6 @@ mod text;
 
 pub use error::{ConnectorError, ConnectorErrorKind, SchemaPlace};
 pub use file_source::FileSource;
+pub use influx::{InfluxLines, InfluxPoint};
 pub use sink::{BlackholeSink, FileSink, StdoutSink, WriterSink};
 pub use stream::{StreamSink, StreamSource, StreamSourceSpec};

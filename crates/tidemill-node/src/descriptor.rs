@@ -69,6 +69,12 @@ impl Descriptor {
         Self { spec, file, text: String::new(), tree: None }
     }
 
+    /// The text that it was read from, as it is before values are set in it.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// A problem with its place in the text.
     #[must_use]
     pub fn locate(&self, problem: Problem) -> Diagnostic {

@@ -1,8 +1,36 @@
-//! The HTTP side of a node: health, metrics, streams.
+//! The HTTP side of a node: health, metrics, streams, and what clients of InfluxDB write.
 //!
-//! Read in this order: [`server`] (connections), `routes`.
+//! ```text
+//! socket ─▶ server ─▶ patient ─▶ guard ─▶ routes ─▶ streams │ append │ read │ influx │ health │ metrics
+//!           connections, limits   Host, Origin      body: limits, deadline, gzip
+//! ```
+//!
+//! Handlers wait for sockets and notices; what may block (the log, inflating) runs on threads that
+//! may. `docs/http.md` is the reference, and `openapi.json`, which is served, has the same routes.
+//!
+//! Read in this order: [`server`], `routes`, `guard`, `body`, `append`, `read`, `influx`.
+//!
+//! Invariants: no request is answered 2xx for records that do not count yet; all bodies and answers
+//! together take no more memory than [`super::HttpSettings::bodies_bytes`]; a request by a name
+//! that is not the node's is refused.
 
+mod append;
+mod batch;
+mod body;
+mod guard;
+mod health;
+mod influx;
+mod jobs;
+mod metrics;
+mod parameters;
+mod patient;
+mod position;
+mod problem;
+mod read;
+mod render;
 mod routes;
 pub mod server;
+mod state;
+mod streams;
 
 pub use server::Http;

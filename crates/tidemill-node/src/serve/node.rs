@@ -3,6 +3,7 @@
 //! Invariant: what can be known without touching the data folder is refused first: addresses.
 
 use super::{http::Http, identity, open_files, settings::ServeSettings, upkeep::Upkeep};
+use crate::jobs::{Jobs, JobsError};
 use std::{
     io,
     net::SocketAddr,
@@ -59,6 +60,9 @@ pub enum ServeError {
     /// The broker's own data do not open.
     #[error(transparent)]
     Broker(BrokerError),
+    /// The folder of its jobs cannot be read.
+    #[error("{0}")]
+    Jobs(JobsError),
     /// The threads of the node cannot be started.
     #[error("threads cannot be started: {0}. Raise the limit of processes (ulimit -u)")]
     Threads(io::Error),
@@ -137,6 +141,7 @@ pub struct Node {
     http: Http,
     upkeep: Upkeep,
     broker: Arc<Broker>,
+    jobs: Arc<Jobs>,
     log: Arc<Log>,
 }
 
@@ -150,12 +155,14 @@ impl std::fmt::Debug for Node {
 struct Opened {
     log: Arc<Log>,
     broker: Option<Arc<Broker>>,
+    jobs: Option<Arc<Jobs>>,
     keep: bool,
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
         if !self.keep {
+            self.jobs.iter().for_each(|it| it.close());
             self.broker.iter().for_each(|it| it.close());
             self.log.close();
         }
@@ -181,10 +188,16 @@ pub fn run(
     }
     let threads = threads.build().map_err(ServeError::Threads)?;
     let outcome = threads.block_on(async {
+        let data = settings.data.display().to_string();
         let node = Node::start(world, settings).await?;
+        let Ready { kafka, http } = node.ready();
+        tracing::info!(%kafka, %http, data, "the node serves");
         ready(&node.ready());
         stop.asked().await;
-        node.stop().await
+        tracing::info!("the node stops");
+        node.stop().await?;
+        tracing::info!("the node has stopped");
+        Ok(())
     });
     // Whatever still runs has nothing to lose: the log is closed.
     threads.shutdown_background();
@@ -212,7 +225,7 @@ impl Node {
         for finding in log.findings() {
             tracing::warn!("found when the log was opened: {finding}");
         }
-        let mut opened = Opened { log: Arc::clone(&log), broker: None, keep: false };
+        let mut opened = Opened { log: Arc::clone(&log), broker: None, jobs: None, keep: false };
         let mut broker = settings.broker.clone();
         broker.cluster_id = cluster_id;
         let broker = {
@@ -227,14 +240,18 @@ impl Node {
             }
             other => ServeError::Broker(other),
         })?;
-        let http = Http::start(http).map_err(|error| ServeError::Listen {
-            address: settings.http.listen,
-            option: "--http-listen",
-            error,
-        })?;
+        let address = settings.http.listen;
+        let jobs = {
+            let (world, log, data) = (world.clone(), Arc::clone(&log), settings.data.clone());
+            blocking(move || Jobs::open(&world, &log, &data)).await?.map_err(ServeError::Jobs)?
+        };
+        opened.jobs = Some(Arc::clone(&jobs));
+        let http = Http::start(world, &log, &broker, &jobs, settings.http, http);
+        let http =
+            http.map_err(|error| ServeError::Listen { address, option: "--http-listen", error })?;
         opened.keep = true;
         let upkeep = Upkeep::start(world, &log, settings.retention_every.duration());
-        Ok(Self { kafka, http, upkeep, broker, log })
+        Ok(Self { kafka, http, upkeep, broker, jobs, log })
     }
 
     /// Where it answers.
@@ -248,9 +265,10 @@ impl Node {
     /// # Errors
     /// A part of the node panicked.
     pub async fn stop(self) -> Result<(), ServeError> {
-        let Self { kafka, http, upkeep, broker, log } = self;
+        let Self { kafka, http, upkeep, broker, jobs, log } = self;
         tokio::join!(kafka.stop(), http.stop(), upkeep.stop());
         blocking(move || {
+            jobs.close();
             broker.close();
             log.close();
         })

@@ -14,7 +14,7 @@
 mod page;
 mod resolve;
 mod table;
-mod value;
+pub(in crate::serve) mod value;
 
 pub use page::markdown;
 pub use resolve::{FLAG, Given, resolve};

@@ -1,16 +1,27 @@
 //! Taking HTTP connections, and ending them all.
 //!
-//! Each connection is one task. A request's head must be there within [`HEAD_PATIENCE`] of its
-//! first byte, and an idle connection is closed after the same time.
+//! Each connection is one task. It is closed if a head is not whole some time after the last
+//! request, if an answer is not taken, and when the node stops.
 
-use super::routes;
+use super::{metrics::Lasting, patient::Patient, routes, state::State};
+use crate::jobs::Jobs;
+use crate::serve::settings::HttpSettings;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use std::{io, net::SocketAddr, pin::pin, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+use tidemill_broker::Broker;
+use tidemill_env::World;
+use tidemill_log::Log;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
@@ -18,10 +29,10 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a request's head may take, and a connection be idle.
-const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// How long requests that are being answered have when the node stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
+/// Bytes that a request's head may have; and, for each connection, that are read ahead.
+const HEAD_BYTES_MAX: usize = 32 << 10;
 
 /// An HTTP server. Dropping it without [`Self::stop`] leaves it running.
 #[derive(Debug)]
@@ -36,10 +47,18 @@ impl Http {
     ///
     /// # Errors
     /// The listener does not know its address.
-    pub fn start(listener: TcpListener) -> io::Result<Self> {
+    pub fn start(
+        world: &World,
+        log: &Arc<Log>,
+        broker: &Arc<Broker>,
+        jobs: &Arc<Jobs>,
+        settings: HttpSettings,
+        listener: TcpListener,
+    ) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let (stop, stopped) = watch::channel(false);
-        let accepting = tokio::spawn(accept(listener, routes::router(), stopped));
+        let state = Arc::new(State::new(world, log, broker, jobs, settings, stopped));
+        let accepting = tokio::spawn(accept(listener, state));
         Ok(Self { address, stop, accepting })
     }
 
@@ -61,16 +80,20 @@ async fn asked(stopped: &mut watch::Receiver<bool>) {
     let _said_or_gone = stopped.wait_for(|it| *it).await;
 }
 
-async fn accept(listener: TcpListener, router: Router, stopped: watch::Receiver<bool>) {
-    let mut stop = stopped.clone();
+async fn accept(listener: TcpListener, state: Arc<State>) {
+    let router = routes::router(Arc::clone(&state));
+    let mut stop = state.stopped.clone();
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             biased;
             () = asked(&mut stop) => break,
             accepted = listener.accept() => match accepted {
-                Ok((socket, _)) => {
-                    connections.spawn(serve(socket, router.clone(), stopped.clone()));
+                Ok((socket, _)) if connections.len() < state.settings.connections => {
+                    connections.spawn(serve(socket, router.clone(), Arc::clone(&state)));
+                }
+                Ok(_) => {
+                    state.counts.connections_refused.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(error) => {
                     // Out of file descriptors, most likely: the next try may do.
@@ -84,16 +107,23 @@ async fn accept(listener: TcpListener, router: Router, stopped: watch::Receiver<
     drop(listener);
     let all = async { while connections.join_next().await.is_some() {} };
     if timeout(STOP_PATIENCE, all).await.is_err() {
+        tracing::warn!("HTTP connections that did not end in 3 s are cut");
         connections.shutdown().await;
     }
 }
 
-async fn serve(socket: TcpStream, router: Router, mut stopped: watch::Receiver<bool>) {
+async fn serve(socket: TcpStream, router: Router, state: Arc<State>) {
+    let _open = Lasting::new(&state.counts, |it| &it.connections);
     let _best_effort = socket.set_nodelay(true);
+    let settings = &state.settings;
+    let socket = Patient::new(socket, settings.transfer_time.duration(), Arc::clone(&state.counts));
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
+    http.timer(TokioTimer::new())
+        .header_read_timeout(settings.idle_time.duration())
+        .max_buf_size(HEAD_BYTES_MAX);
     let service = TowerToHyperService::new(router);
     let mut connection = pin!(http.serve_connection(TokioIo::new(socket), service));
+    let mut stopped = state.stopped.clone();
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = asked(&mut stopped) => {

@@ -1,6 +1,9 @@
 //! Every setting: its name, what it says, how it is read and written.
 
-use super::{ServeSettings, value};
+use super::{
+    ServeSettings,
+    value::{self, DAY_MS, SIZE_MAX, SPAN_MS_MAX},
+};
 use std::num::NonZeroUsize;
 use tidemill_broker::fsync;
 
@@ -60,9 +63,6 @@ const STREAMS: &str = "Streams that do not say otherwise";
 const STORAGE: &str = "Storage";
 const KAFKA_LIMITS: &str = "Limits of the Kafka side";
 const HTTP_LIMITS: &str = "Limits of the HTTP side";
-
-const EXBIBYTE: u64 = 1 << 60;
-const DAY_MS: i64 = 86_400_000;
 
 /// A row; `$settings` is what is read or changed, `$text` the new value.
 macro_rules! row {
@@ -249,7 +249,7 @@ pub const SETTINGS: &[Setting] = &[
         "Records are removed this long after they were appended; `none`: never.",
         |s| value::none_text(s.broker.topic_defaults.retention.time),
         |s, text| s.broker.topic_defaults.retention.time =
-            value::or_none(text, |it| value::span(it, 1, 36_500 * DAY_MS))?
+            value::or_none(text, |it| value::span(it, 1, SPAN_MS_MAX))?
     ),
     row!(
         "retention-bytes",
@@ -259,7 +259,7 @@ pub const SETTINGS: &[Setting] = &[
         "So much of each streamlet is kept, and older segments are removed; `none`: no limit.",
         |s| value::none_text(s.broker.topic_defaults.retention.bytes),
         |s, text| s.broker.topic_defaults.retention.bytes =
-            value::or_none(text, |it| value::size(it, 0, EXBIBYTE))?
+            value::or_none(text, |it| value::size(it, 0, SIZE_MAX))?
     ),
     row!(
         "memory",
@@ -268,7 +268,7 @@ pub const SETTINGS: &[Setting] = &[
         "",
         "Appended bytes that are kept in memory for readers.",
         |s| s.log.memory_bytes.to_string(),
-        |s, text| s.log.memory_bytes = value::size(text, 0, EXBIBYTE)?
+        |s, text| s.log.memory_bytes = value::size(text, 0, SIZE_MAX)?
     ),
     row!(
         "read-ahead",
@@ -286,7 +286,7 @@ pub const SETTINGS: &[Setting] = &[
         "",
         "Emptied segment files that are kept to be used again.",
         |s| s.log.recycled_bytes.to_string(),
-        |s, text| s.log.recycled_bytes = value::size(text, 0, EXBIBYTE)?
+        |s, text| s.log.recycled_bytes = value::size(text, 0, SIZE_MAX)?
     ),
     row!(
         "group-segments",
@@ -358,7 +358,7 @@ pub const SETTINGS: &[Setting] = &[
         "queued.max.request.bytes",
         "Bytes of all requests that are being received or answered.",
         |s| s.broker.limits.requests_bytes.to_string(),
-        |s, text| s.broker.limits.requests_bytes = value::size(text, 1 << 20, EXBIBYTE)?
+        |s, text| s.broker.limits.requests_bytes = value::size(text, 1 << 20, SIZE_MAX)?
     ),
     row!(
         "in-flight",
@@ -448,7 +448,7 @@ pub const SETTINGS: &[Setting] = &[
         "",
         "Bytes of all bodies that are being received or answered.",
         |s| s.http.bodies_bytes.to_string(),
-        |s, text| s.http.bodies_bytes = value::size(text, 1 << 20, EXBIBYTE)?
+        |s, text| s.http.bodies_bytes = value::size(text, 1 << 20, SIZE_MAX)?
     ),
     row!(
         "http-transfer-time",

@@ -4,6 +4,13 @@ use super::{LogFormat, LogLevel};
 use std::{fmt::Display, net::SocketAddr, ops::RangeInclusive, path::PathBuf, str::FromStr};
 use tidemill_types::{ByteSize, Span};
 
+/// The longest time that a setting may be, in milliseconds: a hundred years.
+pub(in crate::serve) const SPAN_MS_MAX: i64 = 36_500 * DAY_MS;
+/// A day, in milliseconds.
+pub(in crate::serve) const DAY_MS: i64 = 86_400_000;
+/// The most bytes that a setting may be: an exbibyte.
+pub(in crate::serve) const SIZE_MAX: u64 = 1 << 60;
+
 /// What could not be read, cut to a length that fits a line.
 fn shown(text: &str) -> String {
     text.chars().take(100).collect()
@@ -14,14 +21,14 @@ fn bad(text: &str, possible: impl Display) -> String {
 }
 
 /// An address and a port.
-pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+pub(in crate::serve) fn address(text: &str) -> Result<SocketAddr, String> {
     let local = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     let address = local.as_deref().unwrap_or(text).parse();
     address.map_err(|_| bad(text, "an address with a port, such as 127.0.0.1:9092 or [::1]:9092"))
 }
 
 /// A host and a port that clients are told; none is `auto`.
-pub(super) fn advertised(text: &str) -> Result<Option<(String, u16)>, String> {
+pub(in crate::serve) fn advertised(text: &str) -> Result<Option<(String, u16)>, String> {
     if text == "auto" {
         return Ok(None);
     }
@@ -37,7 +44,7 @@ pub(super) fn advertised(text: &str) -> Result<Option<(String, u16)>, String> {
 }
 
 /// As [`advertised`] reads it.
-pub(super) fn advertised_text(advertised: Option<&(String, u16)>) -> String {
+pub(in crate::serve) fn advertised_text(advertised: Option<&(String, u16)>) -> String {
     match advertised {
         None => "auto".to_owned(),
         Some((host, port)) if host.contains(':') => format!("[{host}]:{port}"),
@@ -46,7 +53,7 @@ pub(super) fn advertised_text(advertised: Option<&(String, u16)>) -> String {
 }
 
 /// A whole number within bounds.
-pub(super) fn number<T>(text: &str, bounds: RangeInclusive<T>) -> Result<T, String>
+pub(in crate::serve) fn number<T>(text: &str, bounds: RangeInclusive<T>) -> Result<T, String>
 where
     T: FromStr + PartialOrd + Display,
 {
@@ -57,7 +64,7 @@ where
 }
 
 /// A number of bytes within bounds.
-pub(super) fn size(text: &str, low: u64, high: u64) -> Result<ByteSize, String> {
+pub(in crate::serve) fn size(text: &str, low: u64, high: u64) -> Result<ByteSize, String> {
     match text.parse::<ByteSize>() {
         Err(error) => Err(error.to_string()),
         Ok(size) if (low..=high).contains(&size.0) => Ok(size),
@@ -66,7 +73,7 @@ pub(super) fn size(text: &str, low: u64, high: u64) -> Result<ByteSize, String> 
 }
 
 /// A length of time within bounds, of whole milliseconds.
-pub(super) fn span(text: &str, low_ms: i64, high_ms: i64) -> Result<Span, String> {
+pub(in crate::serve) fn span(text: &str, low_ms: i64, high_ms: i64) -> Result<Span, String> {
     let (low, high) = (Span(low_ms * 1_000), Span(high_ms * 1_000));
     match text.parse::<Span>() {
         Err(error) => Err(error.to_string()),
@@ -76,17 +83,17 @@ pub(super) fn span(text: &str, low_ms: i64, high_ms: i64) -> Result<Span, String
 }
 
 /// The same, as a number of milliseconds.
-pub(super) fn span_ms(text: &str, low_ms: i64, high_ms: i64) -> Result<u64, String> {
+pub(in crate::serve) fn span_ms(text: &str, low_ms: i64, high_ms: i64) -> Result<u64, String> {
     span(text, low_ms, high_ms).map(|it| (it.0 / 1_000).unsigned_abs())
 }
 
 /// As [`span_ms`] reads it.
-pub(super) fn ms_text(ms: u64) -> String {
+pub(in crate::serve) fn ms_text(ms: u64) -> String {
     Span(i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1_000)).to_string()
 }
 
 /// `none`, or a value.
-pub(super) fn or_none<T>(
+pub(in crate::serve) fn or_none<T>(
     text: &str,
     read: impl FnOnce(&str) -> Result<T, String>,
 ) -> Result<Option<T>, String> {
@@ -97,12 +104,12 @@ pub(super) fn or_none<T>(
 }
 
 /// As [`or_none`] reads it.
-pub(super) fn none_text<T: Display>(value: Option<T>) -> String {
+pub(in crate::serve) fn none_text<T: Display>(value: Option<T>) -> String {
     value.map_or_else(|| "none".to_owned(), |it| it.to_string())
 }
 
 /// Yes or no.
-pub(super) fn truth(text: &str) -> Result<bool, String> {
+pub(in crate::serve) fn truth(text: &str) -> Result<bool, String> {
     match text {
         "true" => Ok(true),
         "false" => Ok(false),
@@ -111,7 +118,7 @@ pub(super) fn truth(text: &str) -> Result<bool, String> {
 }
 
 /// A path of a folder.
-pub(super) fn folder(text: &str) -> Result<PathBuf, String> {
+pub(in crate::serve) fn folder(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() || text.contains('\0') {
         return Err(bad(text, "a folder"));
     }
@@ -119,7 +126,7 @@ pub(super) fn folder(text: &str) -> Result<PathBuf, String> {
 }
 
 /// The id of a cluster; none is `auto`.
-pub(super) fn cluster_id(text: &str) -> Result<Option<String>, String> {
+pub(in crate::serve) fn cluster_id(text: &str) -> Result<Option<String>, String> {
     if text == "auto" {
         return Ok(None);
     }
@@ -131,7 +138,7 @@ pub(super) fn cluster_id(text: &str) -> Result<Option<String>, String> {
 }
 
 /// Host names with commas between.
-pub(super) fn hosts(text: &str) -> Result<Vec<String>, String> {
+pub(in crate::serve) fn hosts(text: &str) -> Result<Vec<String>, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let one = |name: &str| {
         let name = name.trim();
@@ -145,7 +152,7 @@ pub(super) fn hosts(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// As [`hosts`] reads it.
-pub(super) fn hosts_text(hosts: &[String]) -> String {
+pub(in crate::serve) fn hosts_text(hosts: &[String]) -> String {
     if hosts.is_empty() { "none".to_owned() } else { hosts.join(",") }
 }
 
@@ -173,18 +180,18 @@ fn name_of<T: PartialEq>(value: T, choices: &[(&'static str, T)]) -> String {
     found.map_or("", |(name, _)| name).to_owned()
 }
 
-pub(super) fn level(text: &str) -> Result<LogLevel, String> {
+pub(in crate::serve) fn level(text: &str) -> Result<LogLevel, String> {
     choice(text, &LEVELS)
 }
 
-pub(super) fn level_text(level: LogLevel) -> String {
+pub(in crate::serve) fn level_text(level: LogLevel) -> String {
     name_of(level, &LEVELS)
 }
 
-pub(super) fn format(text: &str) -> Result<LogFormat, String> {
+pub(in crate::serve) fn format(text: &str) -> Result<LogFormat, String> {
     choice(text, &FORMATS)
 }
 
-pub(super) fn format_text(format: LogFormat) -> String {
+pub(in crate::serve) fn format_text(format: LogFormat) -> String {
     name_of(format, &FORMATS)
 }

@@ -23,7 +23,7 @@ impl ServeArguments {
 
 const AFTER: &str = "\
 Each setting can be a flag (--kafka-listen), an environment variable (TIDEMILL_KAFKA_LISTEN) or a \
-line of the config file (kafka_listen: …). A flag counts before a variable, a variable before the \
+line of the config file (kafka_listen: …). Of a flag that is given twice the last counts. A flag counts before a variable, a variable before the \
 file. Sizes are written as 64KiB, 4MiB or 1GiB, times as 10ms, 30s or 7d.
 
 Codes: 0 stopped by SIGTERM or Ctrl-C, 2 not started.";
@@ -50,7 +50,8 @@ impl Args for ServeArguments {
             .help_heading("Node")
             .help("A file of settings, YAML. [env: TIDEMILL_CONFIG]")
             .value_name("FILE");
-        command.arg(file).args(SETTINGS.iter().map(flag)).after_help(AFTER)
+        let command = command.arg(file).args(SETTINGS.iter().map(flag)).after_help(AFTER);
+        command.args_override_self(true)
     }
 
     fn augment_args_for_update(command: Command) -> Command {

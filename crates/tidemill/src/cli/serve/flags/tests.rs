@@ -31,5 +31,6 @@ fn a_switch_alone_means_yes_and_takes_nothing_that_follows() {
     assert_eq!(given.value("insecure").as_deref(), Some("true"));
     assert_eq!(given.value("data").as_deref(), Some("d"));
     assert_eq!(parse(&["--auto-create=false"]).value("auto-create").as_deref(), Some("false"));
+    assert_eq!(parse(&["--data", "a", "--data", "b"]).value("data").as_deref(), Some("b"));
     assert!(command().try_get_matches_from(["serve", "--nonsense"]).is_err());
 }

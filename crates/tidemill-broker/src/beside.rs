@@ -1,0 +1,125 @@
+//! What the node's other sides (HTTP, jobs) ask of the broker: streams by name, what readers of
+//! committed records may see, and figures.
+//!
+//! Invariant: who reads through [`Committed`] sees what a Kafka consumer with `read_committed` sees.
+
+use crate::{
+    Broker,
+    partition::{Partition, Readable},
+};
+use std::sync::{Arc, atomic::Ordering};
+use tidemill_log::{LogError, OnData, Stream, StreamSpec, Streamlet};
+
+
+/// What happened since the broker was opened, and what is there now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Connections that are open.
+    pub connections: u64,
+    /// Connections that were closed at once because there were too many.
+    pub connections_refused: u64,
+    /// Connections that were closed for what they sent, or for not taking their answers.
+    pub connections_hostile: u64,
+    /// Bytes of chunks that producers sent.
+    pub produced_bytes: u64,
+    /// Records in them.
+    pub produced_records: u64,
+    /// Bytes of chunks that consumers were sent.
+    pub fetched_bytes: u64,
+}
+
+/// A streamlet as readers of committed records see it.
+pub struct Committed(Arc<Partition>);
+
+/// A reader that waits; it is forgotten when this is dropped.
+#[must_use = "the notice is forgotten when this is dropped"]
+pub struct Waiting(#[expect(dead_code, reason = "held until it is dropped")] Readable);
+
+impl Broker {
+    /// What happened, and what is there.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        let counts = &self.counts;
+        let of = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        Figures {
+            connections: of(&counts.connections),
+            connections_refused: of(&counts.connections_refused),
+            connections_hostile: of(&counts.connections_hostile),
+            produced_bytes: of(&counts.produced_bytes),
+            produced_records: of(&counts.produced_records),
+            fetched_bytes: of(&counts.fetched_bytes),
+        }
+    }
+
+    /// The settings of a stream that does not say otherwise.
+    #[must_use]
+    pub fn stream_defaults(&self) -> StreamSpec {
+        let defaults = self.settings.topic_defaults.clone();
+        StreamSpec { streamlets: self.settings.partitions, ..defaults }
+    }
+
+    /// The stream of a name; made, if it is not there and clients may make streams.
+    ///
+    /// # Errors
+    /// There is none and none may be made; the name is impossible; the disk failed.
+    pub fn stream_or_new(&self, name: &str) -> Result<Arc<Stream>, LogError> {
+        self.topic_or_new(name).map(|topic| Arc::clone(&topic.stream))
+    }
+
+    /// Removes a stream, as a Kafka client does it.
+    ///
+    /// # Errors
+    /// There is none, or the disk failed and it is still there.
+    pub fn delete_stream(&self, name: &str) -> Result<(), LogError> {
+        // Who deletes and makes topics at the same time must not lose the new one.
+        let _one = self.topics.change();
+        if self.log.get(name).is_none() {
+            return Err(LogError::Unknown(name.to_owned()));
+        }
+        let outcome = self.log.delete(name);
+        if self.log.get(name).is_some() {
+            return outcome;
+        }
+        self.topics.forget(name);
+        if let Err(error) = outcome {
+            tracing::warn!(stream = name, %error, "files of a deleted stream are left");
+        }
+        Ok(())
+    }
+
+    /// A streamlet as readers of committed records see it, if it is there.
+    #[must_use]
+    pub fn committed(&self, stream: &str, streamlet: u32) -> Option<Committed> {
+        let index = i32::try_from(streamlet).ok()?;
+        self.topic(stream)?.partition(index).map(Committed)
+    }
+}
+
+impl Committed {
+    /// The streamlet.
+    #[must_use]
+    pub fn streamlet(&self) -> &Arc<Streamlet> {
+        &self.0.streamlet
+    }
+
+    /// The offset after the last that may be seen. None: what is known of transactions could not be
+    /// read; the log says why.
+    #[must_use]
+    pub fn end_offset(&self) -> Option<i64> {
+        self.0.last_stable_offset().ok()
+    }
+
+    /// Aborted transactions with records from `from` up to, not including, `to`: the producer, and
+    /// the offset from which on its records are left out until a marker that says so.
+    #[must_use]
+    pub fn aborted(&self, from: i64, to: i64) -> Vec<(i64, i64)> {
+        let aborted = self.0.aborted(from, to).into_iter();
+        aborted.map(|it| (it.producer_id, it.first_offset)).collect()
+    }
+
+    /// Calls back once when there may be something to see at `offset`; at once, if that is so now.
+    /// The callback must be quick and must not block.
+    pub fn on_readable(&self, offset: i64, notice: OnData) -> Waiting {
+        Waiting(self.0.on_readable(offset, true, notice))
+    }
+}

@@ -1,0 +1,149 @@
+//! `POST /streams/NAME`: each line of the body is a record.
+
+use super::{
+    batch::{Batch, Range, json_of},
+    body,
+    parameters::Parameters,
+    problem::{Problem, json},
+    state::State,
+};
+use axum::{
+    body::Body,
+    extract::{Path, State as Shared},
+    http::{HeaderMap, StatusCode, Uri},
+    response::{IntoResponse, Response},
+};
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use std::{
+    borrow::Cow,
+    sync::{Arc, atomic::Ordering},
+};
+
+#[cfg(test)]
+mod tests;
+
+pub(super) const PARAMETERS: &[&str] = &["key", "streamlet", "format"];
+
+/// What each line is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Lines {
+    /// Text, taken as it is.
+    Text,
+    /// JSON, and the field that has the key, if one has.
+    Json { key: Option<String> },
+}
+
+pub(super) async fn append(
+    Shared(state): Shared<Arc<State>>,
+    Path(name): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::of(&uri, PARAMETERS)?;
+    let lines = lines_of(&parameters)?;
+    let only = parameters.value("streamlet", "the number of a streamlet")?;
+    let stream = state.log.get(&name).ok_or_else(|| unknown(&name))?;
+    let received = body::receive(&state, &headers, body).await?;
+    let number = state.number();
+    let batch = Batch::new(stream, only, number)?;
+    let (ranges, count) = write(&state, number, received, batch, move |bytes, now_ms, batch| {
+        for (line, text) in non_empty_lines(bytes) {
+            let key = lines.key(text).map_err(|why| Problem::bad(why).at_line(line))?;
+            let added = batch.add(now_ms, key.as_deref(), text);
+            added.map_err(|error| Problem::from(error).at_line(line))?;
+        }
+        Ok(())
+    })
+    .await?;
+    Ok((StatusCode::OK, json(&answer(&ranges, count))).into_response())
+}
+
+fn answer(ranges: &[Range], count: usize) -> Value {
+    serde_json::json!({ "records": count, "appended": json_of(ranges) })
+}
+
+pub(super) fn unknown(name: &str) -> Problem {
+    let name: String = name.chars().take(249).collect();
+    Problem::new(StatusCode::NOT_FOUND, format!("there is no stream `{name}`"))
+}
+
+/// Inflates a body, has its records put into a batch, appends that and waits until it counts. Gives
+/// back the offsets and how many records there were.
+pub(super) async fn write(
+    state: &Arc<State>,
+    number: u64,
+    received: body::Received,
+    mut batch: Batch,
+    fill: impl FnOnce(&[u8], i64, &mut Batch) -> Result<(), Problem> + Send + 'static,
+) -> Result<(Vec<Range>, usize), Problem> {
+    let shared = Arc::clone(state);
+    let work = move || {
+        let (bytes, mut charge) = received.plain(&shared)?;
+        // The chunks are another copy, with up to some bytes more for each record.
+        shared.charge_more(&mut charge, 2 * bytes.len())?;
+        fill(&bytes, shared.now_ms(), &mut batch)?;
+        drop(bytes);
+        let count = batch.record_count;
+        Ok::<_, Problem>((batch.append(number), count, charge))
+    };
+    let (appending, count, _charge) = blocking(work).await??;
+    let ranges = appending.durable().await?;
+    state.counts.written_records.fetch_add(count as u64, Ordering::Relaxed);
+    Ok((ranges, count))
+}
+
+/// Does what may block on a thread that may.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        tracing::error!(%error, "a request panicked");
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the node has a fault; see its log")
+    })
+}
+
+/// Lines with their numbers, from 1; those with nothing in them are left out.
+pub(super) fn non_empty_lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let lines = bytes.split(|it| *it == b'\n').map(|it| it.strip_suffix(b"\r").unwrap_or(it));
+    (1..).zip(lines).filter(|(_, line)| !line.trim_ascii().is_empty())
+}
+
+fn lines_of(parameters: &Parameters) -> Result<Lines, Problem> {
+    let key = parameters.text("key").map(str::to_owned);
+    match parameters.text("format") {
+        None | Some("json") => Ok(Lines::Json { key }),
+        Some("text") if key.is_none() => Ok(Lines::Text),
+        Some("text") => Err(Problem::bad("lines of text have no field that could be the key")),
+        Some(_) => Err(Problem::bad("`format`: expected `json` or `text`")),
+    }
+}
+
+impl Lines {
+    /// The key of a line, if it has one; or why it is no such line.
+    fn key<'t>(&self, text: &'t [u8]) -> Result<Option<Cow<'t, [u8]>>, String> {
+        let no_json = |error: serde_json::Error| {
+            // One line is parsed: its number is ours to say.
+            let why = error.to_string();
+            let why = why.split(" at line ").next().unwrap_or_default();
+            format!("not JSON: {why} at column {}", error.column())
+        };
+        match self {
+            Self::Text => Ok(None),
+            Self::Json { key: None } => {
+                serde_json::from_slice::<IgnoredAny>(text).map_err(no_json)?;
+                std::str::from_utf8(text).map_err(|_| "not JSON: not UTF-8".to_owned())?;
+                Ok(None)
+            }
+            Self::Json { key: Some(field) } => {
+                let value: Value = serde_json::from_slice(text).map_err(no_json)?;
+                match value.get(field) {
+                    None | Some(Value::Null) => Ok(None),
+                    Some(Value::String(key)) => Ok(Some(key.clone().into_bytes().into())),
+                    Some(other) => Ok(Some(other.to_string().into_bytes().into())),
+                }
+            }
+        }
+    }
+}

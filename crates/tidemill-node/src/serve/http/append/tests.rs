@@ -1,0 +1,39 @@
+//! Lines, keys, and what is refused.
+
+use super::*;
+
+fn key_of(field: &str, line: &str) -> Result<Option<String>, String> {
+    let lines = Lines::Json { key: Some(field.to_owned()) };
+    let key = lines.key(line.as_bytes())?;
+    Ok(key.map(|it| String::from_utf8(it.into_owned()).unwrap()))
+}
+
+#[test]
+fn lines_are_numbered_and_empty_ones_left_out() {
+    let lines: Vec<_> = non_empty_lines(b"a\r\n\n  \nb\n\r\nc").collect();
+    assert_eq!(lines, [(1, &b"a"[..]), (4, b"b"), (6, b"c")]);
+    assert_eq!(non_empty_lines(b"").count() + non_empty_lines(b"\n\n").count(), 0);
+}
+
+#[test]
+fn the_key_is_the_text_of_a_field() {
+    assert_eq!(key_of("k", r#"{"k":"a b","v":1}"#), Ok(Some("a b".to_owned())));
+    assert_eq!(key_of("k", r#"{"k":5}"#), Ok(Some("5".to_owned())));
+    assert_eq!(key_of("k", r#"{"k":{"a":1}}"#), Ok(Some(r#"{"a":1}"#.to_owned())));
+    for line in [r#"{"k":null}"#, r#"{"v":1}"#, "[1]", "5"] {
+        assert_eq!(key_of("k", line), Ok(None), "{line}");
+    }
+}
+
+#[test]
+fn what_is_no_json_is_refused_with_its_column() {
+    for line in ["{", "a", "{\"a\":1} x", "\u{1}", "{\"a\":}"] {
+        let error = Lines::Json { key: None }.key(line.as_bytes()).unwrap_err();
+        assert!(error.starts_with("not JSON:") && !error.contains(" line "), "{error}");
+        assert!(key_of("k", line).is_err());
+        assert_eq!(Lines::Text.key(line.as_bytes()), Ok(None));
+    }
+    assert!(Lines::Json { key: None }.key(b"\"\xff\"").is_err());
+    let deep = "[".repeat(100_000);
+    assert!(Lines::Json { key: None }.key(deep.as_bytes()).is_err());
+}

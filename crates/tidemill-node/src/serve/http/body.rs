@@ -1,0 +1,135 @@
+//! A request's body: whole, within its limit and its deadline, inflated if it is gzip.
+//!
+//! Memory is charged as bytes come, never by what a head claims.
+
+use super::{
+    problem::Problem,
+    state::{Charge, State},
+};
+use axum::{
+    body::Body,
+    http::{HeaderMap, StatusCode, header},
+};
+use flate2::read::MultiGzDecoder;
+use hyper::body::Body as _;
+use std::{future::poll_fn, io::Read, pin::Pin};
+use tokio::time::timeout;
+
+#[cfg(test)]
+mod tests;
+
+/// How much is charged at a time.
+const STEP_BYTES: usize = 64 << 10;
+
+/// A body that was received.
+#[derive(Debug)]
+pub(super) struct Received {
+    bytes: Vec<u8>,
+    is_gzip: bool,
+    /// What it is charged with.
+    pub(super) charge: Charge,
+}
+
+fn too_large(limit: usize) -> Problem {
+    let why = format!("the body has more than {limit} bytes: send it in pieces");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why).with("limit_bytes", limit)
+}
+
+/// Whether the body is gzip. Anything else is refused.
+fn is_gzip(headers: &HeaderMap) -> Result<bool, Problem> {
+    match headers.get(header::CONTENT_ENCODING).map(|it| it.as_bytes().to_ascii_lowercase()) {
+        None => Ok(false),
+        Some(it) if it == b"identity" => Ok(false),
+        Some(it) if it == b"gzip" || it == b"x-gzip" => Ok(true),
+        Some(_) => {
+            let why = "this content encoding is not known: send gzip or none";
+            Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why))
+        }
+    }
+}
+
+/// Receives a body.
+pub(super) async fn receive(
+    state: &State,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Received, Problem> {
+    let limit = state.body_bytes_max();
+    let is_gzip = is_gzip(headers)?;
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large(limit));
+    }
+    let patience = state.settings.transfer_time;
+    match timeout(patience.duration(), collect(state, body, limit)).await {
+        Ok(received) => {
+            let (bytes, charge) = received?;
+            Ok(Received { bytes, is_gzip, charge })
+        }
+        Err(_) => {
+            let why = format!("the body was not whole after {patience}");
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, why))
+        }
+    }
+}
+
+async fn collect(
+    state: &State,
+    mut body: Body,
+    limit: usize,
+) -> Result<(Vec<u8>, Charge), Problem> {
+    let mut charge = state.charge(STEP_BYTES).await?;
+    let (mut bytes, mut charged) = (Vec::new(), STEP_BYTES);
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let frame =
+            frame.map_err(|error| Problem::bad(format!("the body cannot be read: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if data.len() > limit - bytes.len() {
+            return Err(too_large(limit));
+        }
+        // A vector that grows has twice what it holds, for a moment three times.
+        while charged < 2 * (bytes.len() + data.len()) {
+            state.charge_more(&mut charge, STEP_BYTES)?;
+            charged += STEP_BYTES;
+        }
+        bytes.extend_from_slice(&data);
+    }
+    state.counts.body_bytes.fetch_add(bytes.len() as u64, std::sync::atomic::Ordering::Relaxed);
+    Ok((bytes, charge))
+}
+
+impl Received {
+    /// The body without compression, and what it is charged with. Takes its time.
+    pub(super) fn plain(mut self, state: &State) -> Result<(Vec<u8>, Charge), Problem> {
+        if !self.is_gzip {
+            return Ok((self.bytes, self.charge));
+        }
+        let charge = &mut self.charge;
+        let bytes = inflate(&self.bytes, state.body_bytes_max(), &mut |more| {
+            state.charge_more(charge, more)
+        })?;
+        Ok((bytes, self.charge))
+    }
+}
+
+/// Inflates gzip to at most `limit` bytes; `charge` is asked before memory is taken.
+fn inflate(
+    packed: &[u8],
+    limit: usize,
+    charge: &mut dyn FnMut(usize) -> Result<(), Problem>,
+) -> Result<Vec<u8>, Problem> {
+    let mut plain = Vec::new();
+    let mut decoder = MultiGzDecoder::new(packed);
+    loop {
+        let room = STEP_BYTES.min(limit - plain.len() + 1);
+        charge(2 * room)?;
+        let before = plain.len();
+        let read = decoder.by_ref().take(room as u64).read_to_end(&mut plain);
+        read.map_err(|error| Problem::bad(format!("the body is no whole gzip: {error}")))?;
+        if plain.len() > limit {
+            return Err(too_large(limit));
+        }
+        if plain.len() - before < room {
+            return Ok(plain);
+        }
+    }
+}

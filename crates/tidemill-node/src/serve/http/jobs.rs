@@ -1,0 +1,154 @@
+//! Jobs over HTTP: submitted, listed, looked at, cancelled, given other threads.
+
+use super::{
+    append::blocking,
+    body,
+    parameters::Parameters,
+    problem::{Problem, json},
+    state::State,
+};
+use crate::{
+    diagnostic::Diagnostic,
+    jobs::{JobView, Jobs, JobsError, Submission},
+};
+use axum::{
+    body::Body,
+    extract::{Path, State as Shared},
+    http::{HeaderMap, StatusCode, Uri},
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+use serde_json::{Value, json as value_of};
+use std::{path::PathBuf, sync::Arc};
+
+pub(super) const RESCALE_PARAMETERS: &[&str] = &["threads"];
+
+/// What a submission says.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    /// The job file's text.
+    job: String,
+    /// Its name, for messages.
+    #[serde(default)]
+    file: Option<String>,
+    #[serde(default)]
+    set: Vec<String>,
+    /// An absolute path of the node's machine.
+    #[serde(default)]
+    base_dir: Option<PathBuf>,
+    #[serde(default)]
+    resume: bool,
+}
+
+fn view(view: &JobView) -> Result<Value, Problem> {
+    serde_json::to_value(view).map_err(|error| {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("a job cannot be shown: {error}"))
+    })
+}
+
+fn diagnostic(it: &Diagnostic) -> Value {
+    value_of!({
+        "file": it.file,
+        "line": it.place.map(|place| place.line),
+        "column": it.place.map(|place| place.column),
+        "path": it.problem.path.join("."),
+        "message": it.problem.message,
+        "expected": it.problem.expected,
+        "nearest": it.problem.nearest,
+    })
+}
+
+impl From<JobsError> for Problem {
+    fn from(error: JobsError) -> Self {
+        let status = match &error {
+            JobsError::Refused(_) | JobsError::Start(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            JobsError::Unknown(_) => StatusCode::NOT_FOUND,
+            JobsError::Running(_)
+            | JobsError::Ended(_)
+            | JobsError::Rescale(_)
+            | JobsError::TooMany => StatusCode::CONFLICT,
+            JobsError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            JobsError::Disk { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let problem = Self::new(status, error.to_string());
+        match error {
+            JobsError::Refused(refused) => {
+                problem.with("errors", refused.0.iter().map(diagnostic).collect::<Value>())
+            }
+            _ => problem,
+        }
+    }
+}
+
+/// Does something to the jobs on a thread that may block.
+async fn with<T: Send + 'static>(
+    state: &Arc<State>,
+    work: impl FnOnce(&Arc<Jobs>) -> Result<T, JobsError> + Send + 'static,
+) -> Result<T, Problem> {
+    let jobs = Arc::clone(&state.jobs);
+    Ok(blocking(move || work(&jobs)).await??)
+}
+
+pub(super) async fn submit(
+    Shared(state): Shared<Arc<State>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    Parameters::of(&uri, &[])?;
+    let (bytes, _charge) = body::receive(&state, &headers, body).await?.plain(&state)?;
+    let asked: Asked = serde_json::from_slice(&bytes)
+        .map_err(|error| Problem::bad(format!("the body is no submission of a job: {error}")))?;
+    if asked.base_dir.as_ref().is_some_and(|it| !it.is_absolute()) {
+        return Err(Problem::bad("base_dir is not absolute"));
+    }
+    let submission = Submission {
+        text: asked.job,
+        file: asked.file.unwrap_or_else(|| "job".to_owned()),
+        set: asked.set,
+        base_dir: asked.base_dir,
+        resume: asked.resume,
+    };
+    let job = with(&state, move |jobs| jobs.submit(submission)).await?;
+    Ok((StatusCode::CREATED, json(&view(&job)?)).into_response())
+}
+
+pub(super) async fn list(Shared(state): Shared<Arc<State>>, uri: Uri) -> Result<Response, Problem> {
+    Parameters::of(&uri, &[])?;
+    let jobs = with(&state, |jobs| Ok(jobs.list())).await?;
+    let jobs = jobs.iter().map(view).collect::<Result<Vec<_>, _>>()?;
+    Ok(json(&value_of!({ "jobs": jobs })).into_response())
+}
+
+pub(super) async fn describe(
+    Shared(state): Shared<Arc<State>>,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Parameters::of(&uri, &[])?;
+    let job = with(&state, move |jobs| jobs.get(&name)).await?;
+    Ok(json(&view(&job)?).into_response())
+}
+
+pub(super) async fn cancel(
+    Shared(state): Shared<Arc<State>>,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Parameters::of(&uri, &[])?;
+    let job = with(&state, move |jobs| jobs.cancel(&name)).await?;
+    Ok((StatusCode::ACCEPTED, json(&view(&job)?)).into_response())
+}
+
+pub(super) async fn rescale(
+    Shared(state): Shared<Arc<State>>,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::of(&uri, RESCALE_PARAMETERS)?;
+    let threads = parameters.value("threads", "a number of worker threads")?;
+    let threads = threads.ok_or_else(|| Problem::bad("say how many `threads`"))?;
+    let job = with(&state, move |jobs| jobs.rescale(&name, threads)).await?;
+    Ok(json(&view(&job)?).into_response())
+}
