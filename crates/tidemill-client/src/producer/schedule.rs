@@ -44,11 +44,15 @@ impl Schedule {
         self.bell.notify_one();
     }
 
+    /// The thread is awake: it looks at everything now, and what changes after that rings again.
+    pub(super) fn begin_turn(&self) {
+        let mut state = self.state.lock().expect("no panic while held");
+        state.rung = false;
+    }
+
     /// Takes out all queues that are due.
     pub(super) fn take_due(&self, now_us: u64, into: &mut Vec<usize>) {
         let mut state = self.state.lock().expect("no panic while held");
-        state.sleeps_until_us = 0;
-        state.rung = false;
         let later = state.due.split_off(&(now_us.saturating_add(1), 0));
         into.extend(std::mem::replace(&mut state.due, later).into_iter().map(|(_, queue)| queue));
     }

@@ -68,9 +68,10 @@ impl Sender {
     /// The body of the thread.
     pub(super) fn run(mut self) {
         while !self.shared.closed.load(Ordering::Acquire) {
+            self.shared.schedule.begin_turn();
             let now_us = self.shared.cluster.now_us();
             let until_us = self.turn(now_us);
-            self.shared.schedule.sleep(now_us, until_us);
+            self.shared.schedule.sleep(self.shared.cluster.now_us(), until_us);
         }
     }
 
