@@ -9,6 +9,7 @@
 
 mod meta;
 mod note;
+mod reader;
 mod sink;
 mod source;
 

@@ -5,6 +5,7 @@
 
 use super::meta::{self, Meta, MetaColumns};
 use super::note::{Began, Notes};
+use super::reader::{Kept, Reader};
 use crate::columns::{Shape, largest_time};
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use crate::found::{Found, SAMPLE_BYTES_MAX, SAMPLE_RECORDS, Sample, decoder};
@@ -13,7 +14,6 @@ use crate::influx::InfluxGuesses;
 use crate::line_source::{BadRecords, Decode, add_late, letter};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema, SchemaRef};
-use bytes::Bytes;
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
@@ -23,21 +23,15 @@ use tidemill_flow::{
     DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceError, SourceFactory,
     SourceWaker, TIME_COLUMN,
 };
-use tidemill_log::{Interest, Log, ReadCursor, ReadLimit, Stream, Streamlet};
+use tidemill_log::{Interest, Log, Stream, Streamlet};
 use tidemill_types::{
     Micros, Span,
     job::{Format, MetaSpec, Named, StartSpec, TimeSpec, UntilSpec},
 };
-use tidemill_wire::{
-    chunk::{CHUNK_HEAD_BYTES, ChunkHead},
-    records::{Records, inflate},
-};
+use tidemill_wire::records::Record;
 
 #[cfg(test)]
 mod tests;
-
-/// Most bytes that a chunk's records may have when they are inflated.
-const INFLATED_BYTES_MAX: usize = 256 << 20;
 
 /// How a job reads a stream.
 #[derive(Clone, Debug)]
@@ -283,118 +277,6 @@ impl SourceFactory for StreamSource {
     }
 }
 
-/// Reads a streamlet record by record.
-struct Reader {
-    streamlet: Arc<Streamlet>,
-    cursor: ReadCursor,
-    /// The next record's offset.
-    offset: i64,
-    /// Chunks that were read; the first holds `offset`.
-    chunks: std::collections::VecDeque<Bytes>,
-    /// The head of the first chunk, less the records that were taken, and where the rest stands.
-    first: Option<(ChunkHead, usize)>,
-    scratch: Vec<u8>,
-    /// Whether the records of the first chunk are in `scratch`.
-    inflated: bool,
-}
-
-impl Reader {
-    fn new(streamlet: &Arc<Streamlet>, offset: i64) -> Self {
-        Self {
-            streamlet: Arc::clone(streamlet),
-            cursor: ReadCursor::default(),
-            offset,
-            chunks: std::collections::VecDeque::new(),
-            first: None,
-            scratch: Vec::new(),
-            inflated: false,
-        }
-    }
-
-    /// Sees to it that there is a chunk. False: there is nothing below `below`.
-    fn fill(&mut self, bytes: usize, below: i64) -> Result<bool, String> {
-        if self.offset >= below {
-            return Ok(false);
-        }
-        if self.chunks.is_empty() {
-            let limit = ReadLimit { max_bytes: bytes, at_least_one: true, below: i64::MAX };
-            let read = self.streamlet.read(&mut self.cursor, self.offset, limit);
-            self.chunks.extend(read.map_err(|error| error.to_string())?.chunks);
-        }
-        Ok(!self.chunks.is_empty())
-    }
-
-    /// Hands out records of the first chunk, at most `max`, and moves past them.
-    fn each(
-        &mut self,
-        max: usize,
-        mut take: impl FnMut(i64, tidemill_wire::records::Record<'_>),
-    ) -> Result<(), String> {
-        let Some(chunk) = self.chunks.front() else { return Ok(()) };
-        let damaged = |error: &dyn std::fmt::Display| format!("damaged records: {error}");
-        if self.first.is_none() {
-            let head = ChunkHead::read(chunk).map_err(|error| damaged(&error))?;
-            let body = &chunk[CHUNK_HEAD_BYTES..head.bytes];
-            self.scratch.clear();
-            let plain = inflate(&head, body, INFLATED_BYTES_MAX, &mut self.scratch)
-                .map_err(|error| damaged(&error))?;
-            self.inflated = !std::ptr::eq(plain.as_ptr(), body.as_ptr());
-            let length = plain.len();
-            if self.inflated {
-                self.scratch.truncate(length);
-            }
-            self.first = Some((head, 0));
-        }
-        let Some((head, at)) = &mut self.first else { return Ok(()) };
-        let whole = if self.inflated { &self.scratch[..] } else { &chunk[CHUNK_HEAD_BYTES..] };
-        if !head.is_control() {
-            let mut records = Records::new(head, &whole[*at..]);
-            let (mut taken, mut given) = (0, 0);
-            while given < max {
-                let Some(record) = records.next() else { break };
-                let record = record.map_err(|error| damaged(&error))?;
-                taken += 1;
-                let offset = head.base_offset + i64::from(record.offset_delta);
-                if offset >= self.offset {
-                    given += 1;
-                    self.offset = offset + 1;
-                    take(offset, record);
-                }
-            }
-            head.record_count -= taken;
-            *at = whole.len() - records.rest().len();
-        } else {
-            head.record_count = 0;
-        }
-        if head.record_count <= 0 {
-            self.offset = self.offset.max(head.last_offset() + 1);
-            self.chunks.pop_front();
-            self.first = None;
-        }
-        Ok(())
-    }
-}
-
-/// Copies of values, with their offsets.
-#[derive(Default)]
-struct Kept {
-    bytes: Vec<u8>,
-    records: Vec<(i64, usize)>,
-}
-
-impl Kept {
-    fn push(&mut self, offset: i64, value: &[u8]) {
-        self.bytes.extend_from_slice(value);
-        self.records.push((offset, self.bytes.len()));
-    }
-
-    fn get(&self, index: usize) -> (i64, &[u8]) {
-        let start = index.checked_sub(1).map_or(0, |before| self.records[before].1);
-        let (offset, end) = self.records[index];
-        (offset, &self.bytes[start..end])
-    }
-}
-
 /// One streamlet, read by a job.
 struct Slice {
     subject: String,
@@ -503,7 +385,7 @@ impl Source for Slice {
                 let position = format!("{}, offset {offset}", self.subject);
                 letters.push(letter(request.cycle, position, reason, value));
             }
-            (kept.bytes.clear(), kept.records.clear());
+            kept.clear();
         }
         self.time_max = self.time_max.max(largest_time(&batch).map_or(Micros::MIN, Micros));
         Ok(Read::Rows { payload: Payload::Arrow(batch), bytes: bytes.max(1) })
@@ -528,7 +410,7 @@ fn take(
     decoder: &mut dyn Decode,
     spec: &MetaSpec,
     offset: i64,
-    record: &tidemill_wire::records::Record<'_>,
+    record: &Record<'_>,
 ) -> Result<Meta, String> {
     let value = record.value.ok_or("it has no value")?;
     if std::str::from_utf8(value).is_err() {
