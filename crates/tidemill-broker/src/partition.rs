@@ -43,8 +43,6 @@ pub(crate) mod history;
 mod keep;
 mod load;
 pub(crate) mod stable;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use keep::Snapshot;
 pub(crate) use load::LoadError;
@@ -320,8 +318,7 @@ impl Partition {
             let transactional_id = transactional.map_or("", KafkaString::as_str);
             let producer = ProducerEpoch { id: sequenced.producer_id, epoch: sequenced.epoch };
             // With the books in hand: its end cannot be written here between this and the append.
-            let verified =
-                self.shared.transactions.verify(transactional_id, producer, &self.place);
+            let verified = self.shared.transactions.verify(transactional_id, producer, &self.place);
             verified.map_err(|error| error.of_produce(*version))?;
             // From here on: before a reader sees a record that may not be committed.
             self.first_unstable.fetch_min(self.streamlet.end_offset(), Ordering::SeqCst);

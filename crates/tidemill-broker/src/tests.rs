@@ -17,6 +17,7 @@ mod limits;
 mod produce;
 mod sessions;
 mod settings;
+mod snapshots;
 mod times;
 mod transaction_crashes;
 mod transactions;

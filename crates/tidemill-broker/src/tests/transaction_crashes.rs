@@ -83,7 +83,8 @@ async fn r7_r4_a_transaction_lives_through_a_restart_at_every_step() {
                         5 => assert_eq!(producer.end(&mut client, false).await, 0, "{what}"),
                         _ => {}
                     }
-                    let seen = [committed(&mut client, 0).await.0, committed(&mut client, 1).await.0];
+                    let seen =
+                        [committed(&mut client, 0).await.0, committed(&mut client, 1).await.0];
                     if step < 3 {
                         assert!(seen.iter().all(Vec::is_empty), "{what}: {seen:?}");
                     } else {
