@@ -1,5 +1,6 @@
 //! The command line: what can be asked, and which file answers.
 
+mod job;
 mod load;
 mod outcome;
 mod progress;
@@ -11,7 +12,6 @@ mod validate;
 
 use clap::{Parser, Subcommand};
 use std::{io::Write, path::PathBuf, process::ExitCode};
-use tidemill_node::schema::job_schema_text;
 
 /// Done.
 const DONE: u8 = 0;
@@ -38,9 +38,9 @@ enum Command {
     Validate(validate::ValidateArguments),
     /// Runs a node: streams on disk, served to Kafka clients and over HTTP.
     Serve(serve::ServeArguments),
-    /// About jobs in general.
+    /// Jobs of a node: submit, list, status, cancel, rescale; and the schema of job files.
     #[command(subcommand)]
-    Job(JobCommand),
+    Job(job::JobCommand),
     /// Measures the engine with one of the workloads that the peers are measured with.
     #[command(subcommand)]
     Bench(crate::bench::Bench),
@@ -56,12 +56,6 @@ struct JobArguments {
     /// may be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-}
-
-#[derive(Debug, Subcommand)]
-enum JobCommand {
-    /// Prints the JSON Schema of job files, for editors.
-    Schema,
 }
 
 /// Does what the process's arguments say.
@@ -84,7 +78,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Validate(arguments) => validate::validate(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
-        Command::Job(JobCommand::Schema) => print_all(&job_schema_text()),
+        Command::Job(command) => job::run(&command),
         Command::Bench(bench) => match crate::bench::run(&bench) {
             Ok(()) => DONE,
             Err(error) => {

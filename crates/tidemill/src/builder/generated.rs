@@ -98,7 +98,11 @@ impl From<Generated> for SourceOf {
             make,
             time: time_index.map(|index| (index, lateness)),
         };
-        Self { spec: SourceSpec { time, ..SourceSpec::default() }, factory: Some(Arc::new(factory)), problems }
+        Self {
+            spec: SourceSpec { time, ..SourceSpec::default() },
+            factory: Some(Arc::new(factory)),
+            problems,
+        }
     }
 }
 

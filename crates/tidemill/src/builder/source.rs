@@ -73,7 +73,11 @@ impl File {
 impl From<File> for SourceOf {
     fn from(file: File) -> Self {
         let File { file, time, problems } = file;
-        Self { spec: SourceSpec { file: Some(file), time, ..SourceSpec::default() }, factory: None, problems }
+        Self {
+            spec: SourceSpec { file: Some(file), time, ..SourceSpec::default() },
+            factory: None,
+            problems,
+        }
     }
 }
 

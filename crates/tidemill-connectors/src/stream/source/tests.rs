@@ -221,6 +221,6 @@ fn a_job_that_resumes_reads_from_where_it_began() {
     assert_eq!(open(false).unwrap(), Position(3), "a new run begins anew");
     log.delete("s").unwrap();
     log.create("s", StreamSpec::default()).unwrap();
-    let message = open(true).err().expect("it is another stream").message;
+    let message = open(true).expect_err("it is another stream").message;
     assert!(message.contains("a later one of that name"), "{message}");
 }

@@ -5,7 +5,7 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::collections::BTreeMap;
-use tidemill_node::serve::settings::{FLAG, SETTINGS, Setting};
+use tidemill_node::serve::settings::{FLAG, GROUPS, Group, Setting, settings};
 
 #[cfg(test)]
 mod tests;
@@ -28,10 +28,10 @@ file. Sizes are written as 64KiB, 4MiB or 1GiB, times as 10ms, 30s or 7d.
 
 Codes: 0 stopped by SIGTERM or Ctrl-C, 2 not started.";
 
-fn flag(setting: &'static Setting) -> Arg {
+fn flag(group: &'static Group, setting: &'static Setting) -> Arg {
     let arg = Arg::new(setting.name)
         .long(setting.name)
-        .help_heading(setting.group)
+        .help_heading(group.title)
         .help(format!("{} [default: {}]", setting.about, setting.default()))
         .value_name(setting.value)
         .action(ArgAction::Set)
@@ -50,7 +50,9 @@ impl Args for ServeArguments {
             .help_heading("Node")
             .help("A file of settings, YAML. [env: TIDEMILL_CONFIG]")
             .value_name("FILE");
-        let command = command.arg(file).args(SETTINGS.iter().map(flag)).after_help(AFTER);
+        let of = |group: &'static Group| group.settings.iter().map(move |it| flag(group, it));
+        let flags = GROUPS.iter().flat_map(of);
+        let command = command.arg(file).args(flags).after_help(AFTER);
         command.args_override_self(true)
     }
 
@@ -61,7 +63,7 @@ impl Args for ServeArguments {
 
 impl FromArgMatches for ServeArguments {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let names = SETTINGS.iter().map(|it| it.name).chain([FLAG]);
+        let names = settings().map(|it| it.name).chain([FLAG]);
         let given = |name| matches.get_one::<String>(name).map(|text| (name, text.clone()));
         Ok(Self(names.filter_map(given).collect()))
     }

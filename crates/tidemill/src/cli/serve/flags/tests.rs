@@ -15,12 +15,14 @@ fn parse(line: &[&str]) -> ServeArguments {
 fn every_setting_is_a_flag_and_is_in_help() {
     command().debug_assert();
     let help = command().render_long_help().to_string();
-    for setting in SETTINGS {
+    for group in GROUPS {
+        assert!(help.contains(&format!("{}:", group.title)), "{help}");
+    }
+    for setting in settings() {
         let given = parse(&[&format!("--{}={}", setting.name, setting.default())]);
         assert_eq!(given.value(setting.name), Some(setting.default()));
         assert_eq!(given.0.len(), 1, "nothing else is given");
         assert!(help.contains(&format!("--{} ", setting.name)) || setting.is_switch());
-        assert!(help.contains(&format!("{}:", setting.group)), "{help}");
     }
     assert!(parse(&[]).0.is_empty(), "no default hides a variable or a file");
 }

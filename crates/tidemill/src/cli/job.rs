@@ -1,0 +1,283 @@
+//! `tidemill job …`: jobs of a node that serves, over its HTTP side.
+
+use super::{FAILED, JobArguments, REFUSED, load, print_all};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::{io, path::PathBuf, time::Duration};
+use tidemill::table::grid;
+use tidemill_node::schema::job_schema_text;
+
+/// How long a node may take to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest answer that is read, in bytes.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// The node that is asked.
+#[derive(Debug, Args)]
+pub(super) struct NodeArguments {
+    /// Where the node's HTTP side listens.
+    #[arg(long, value_name = "ADDR", env = "TIDEMILL_HTTP", default_value = "127.0.0.1:8088")]
+    http: String,
+    /// Prints the node's answer as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A job by its name.
+#[derive(Debug, Args)]
+pub(super) struct NamedArguments {
+    /// The job's name.
+    name: String,
+    #[command(flatten)]
+    node: NodeArguments,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum JobCommand {
+    /// Prints the JSON Schema of job files, for editors.
+    Schema,
+    /// Gives a job to a node, which runs it until it ends or is cancelled, also after a restart.
+    Submit {
+        #[command(flatten)]
+        job: JobArguments,
+        /// Goes on where a job of this name stopped.
+        #[arg(long)]
+        resume: bool,
+        #[command(flatten)]
+        node: NodeArguments,
+    },
+    /// Lists the jobs of a node.
+    List {
+        #[command(flatten)]
+        node: NodeArguments,
+    },
+    /// Shows one job: how far it is, stage by stage.
+    Status(NamedArguments),
+    /// Stops a job for good, at the end of the cycles that were begun.
+    Cancel(NamedArguments),
+    /// Gives a job another number of worker threads, without stopping it.
+    Rescale {
+        #[command(flatten)]
+        named: NamedArguments,
+        /// Worker threads.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+        threads: u16,
+    },
+}
+
+pub(super) fn run(command: &JobCommand) -> u8 {
+    match command {
+        JobCommand::Schema => print_all(&job_schema_text()),
+        JobCommand::Submit { job, resume, node } => submit(job, *resume, node),
+        JobCommand::List { node } => {
+            answer(node, ask(node, "GET", "/jobs", None), |it| list(&it["jobs"]))
+        }
+        JobCommand::Status(named) => {
+            answer(&named.node, ask(&named.node, "GET", &path(&named.name), None), status)
+        }
+        JobCommand::Cancel(named) => {
+            let asked = ask(&named.node, "DELETE", &path(&named.name), None);
+            answer(&named.node, asked, |it| format!("cancelling job {}\n", word(&it["name"])))
+        }
+        JobCommand::Rescale { named, threads } => {
+            let path = format!("{}/threads?threads={threads}", path(&named.name));
+            let asked = ask(&named.node, "PUT", &path, None);
+            answer(&named.node, asked, |it| {
+                format!("job {} runs on {threads} threads\n", word(&it["name"]))
+            })
+        }
+    }
+}
+
+/// A job's path. Names of jobs are letters, digits, `-` and `_`; anything else is escaped.
+fn path(name: &str) -> String {
+    let escaped = name.bytes().map(|it| match it {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => char::from(it).to_string(),
+        other => format!("%{other:02X}"),
+    });
+    format!("/jobs/{}", escaped.collect::<String>())
+}
+
+fn submit(arguments: &JobArguments, resume: bool, node: &NodeArguments) -> u8 {
+    // What can be seen here is said here.
+    let descriptor = match load::load(arguments) {
+        Ok(descriptor) => descriptor,
+        Err(refused) => {
+            load::show_refusal(&refused, node.json);
+            return REFUSED;
+        }
+    };
+    let base_dir =
+        std::path::absolute(load::base_dir(arguments)).unwrap_or_else(|_| PathBuf::new());
+    let body = json!({
+        "job": descriptor.text(),
+        "file": arguments.file.display().to_string(),
+        "set": arguments.set,
+        "base_dir": base_dir,
+        "resume": resume,
+    });
+    answer(node, ask(node, "POST", "/jobs", Some(&body)), |it| {
+        let name = word(&it["name"]);
+        format!("job {name} is running; look at it with: tidemill job status {name}\n")
+    })
+}
+
+/// What a node answered: its status, and a document.
+fn ask(
+    node: &NodeArguments,
+    method: &str,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<(u16, Value), String> {
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_global(Some(PATIENCE))
+        .build()
+        .into();
+    let url = format!("http://{}{path}", node.http);
+    let bytes = body.map_or_else(Vec::new, |it| it.to_string().into_bytes());
+    let request = ureq::http::Request::builder()
+        .method(method)
+        .uri(&url)
+        .header("content-type", "application/json")
+        .body(bytes)
+        .map_err(|error| format!("`{}` is no address: {error}", node.http))?;
+    let mut response = agent.run(request).map_err(|error| match error {
+        ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => format!(
+            "no node answers at {}: start one with `tidemill serve`, or say where it is with --http",
+            node.http
+        ),
+        other => format!("{}: {other}", node.http),
+    })?;
+    let status = response.status().as_u16();
+    let text = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
+    let text = text.map_err(|error| format!("{}: {error}", node.http))?;
+    let document = serde_json::from_str(&text)
+        .map_err(|_| format!("{} answers, but it is no Tidemill node", node.http))?;
+    Ok((status, document))
+}
+
+/// Shows an answer, or what is wrong.
+fn answer(
+    node: &NodeArguments,
+    asked: Result<(u16, Value), String>,
+    show: impl FnOnce(&Value) -> String,
+) -> u8 {
+    match asked {
+        Err(message) => {
+            eprintln!("error: {message}");
+            FAILED
+        }
+        Ok((200..=299, document)) if node.json => print_all(&format!("{document}\n")),
+        Ok((200..=299, document)) => print_all(&show(&document)),
+        Ok((status, document)) => {
+            if node.json {
+                let _shown = print_all(&format!("{document}\n"));
+            } else {
+                eprintln!("error: {}", word(&document["error"]).trim_start_matches("error: "));
+            }
+            if matches!(status, 400..=422) { REFUSED } else { FAILED }
+        }
+    }
+}
+
+fn word(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+fn list(jobs: &Value) -> String {
+    let jobs = jobs.as_array().map_or(&[][..], Vec::as_slice);
+    if jobs.is_empty() {
+        return "there are no jobs; give one to the node with: tidemill job submit JOB.yaml\n"
+            .into();
+    }
+    let rows = jobs.iter().map(|job| {
+        let progress = &job["progress"];
+        vec![
+            word(&job["name"]),
+            word(&job["status"]),
+            word(&job["delivery"]),
+            word(&progress["workers"]),
+            word(&progress["cycle_committed"]),
+            sum(&progress["sources"], "records"),
+            sum(&progress["sinks"], "rows"),
+        ]
+    });
+    let head = ["job", "status", "delivery", "threads", "cycle", "records in", "rows out"];
+    format!(
+        "{}\n",
+        grid(&head, &[false, false, false, true, true, true, true], &rows.collect::<Vec<_>>())
+    )
+}
+
+/// A count summed over sources or sinks; nothing if the job's progress is not known.
+fn sum(parts: &Value, of: &str) -> String {
+    let parts = parts.as_array();
+    let sum = |parts: &Vec<Value>| parts.iter().filter_map(|it| it[of].as_u64()).sum::<u64>();
+    parts.map_or_else(String::new, |parts| sum(parts).to_string())
+}
+
+fn status(job: &Value) -> String {
+    let mut out = format!("job {}: {}\n", word(&job["name"]), word(&job["status"]));
+    if let Some(message) = job["message"].as_str() {
+        out.push_str(&format!("  {message}\n"));
+    }
+    let progress = &job["progress"];
+    if progress.is_null() {
+        return out;
+    }
+    out.push_str(&format!(
+        "cycle {} cut, {} committed; {} threads; {} dead letters; {} shed\n",
+        word(&progress["cycle_cut"]),
+        word(&progress["cycle_committed"]),
+        word(&progress["workers"]),
+        word(&progress["dead_letters"]),
+        word(&progress["shed"]),
+    ));
+    let none = Vec::new();
+    let parts = |kind: &str| progress[kind].as_array().unwrap_or(&none).clone();
+    let mut rows = Vec::new();
+    for it in parts("sources") {
+        let lag = it["lag_cycles"].as_u64().map_or_else(String::new, |lag| format!("{lag} cycles"));
+        rows.push(vec![
+            "source".into(),
+            word(&it["name"]),
+            word(&it["records"]),
+            String::new(),
+            lag,
+        ]);
+    }
+    for it in parts("stages") {
+        let waiting =
+            it["waiting_bytes"].as_u64().map_or_else(String::new, |it| format!("{it} bytes"));
+        rows.push(vec![
+            "stage".into(),
+            word(&it["name"]),
+            word(&it["rows_in"]),
+            word(&it["rows_out"]),
+            waiting,
+        ]);
+    }
+    for it in parts("sinks") {
+        rows.push(vec![
+            "sink".into(),
+            word(&it["name"]),
+            String::new(),
+            word(&it["rows"]),
+            String::new(),
+        ]);
+    }
+    out.push_str(&format!(
+        "{}\n",
+        grid(
+            &["", "name", "rows in", "rows out", "waiting"],
+            &[false, false, true, true, true],
+            &rows
+        )
+    ));
+    out
+}

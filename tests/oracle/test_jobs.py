@@ -1,0 +1,148 @@
+"""Jobs that a node runs: given to it by the command line, over its restarts and its death."""
+
+import json
+import re
+import signal
+import subprocess
+
+import pytest
+
+from mill import DAY, same
+
+FILL = """
+name: fill
+cycle: {{records: 1000}}
+sources:
+  flights: {{file: {{path: {inputs}/flights.ndjson, format: json}}}}
+stages:
+  kept: {{from: flights, where: distance > 300, select: {{id: id, ts: ts, carrier: carrier, dep_delay: dep_delay}}}}
+sinks:
+  stored: {{from: kept, stream: {{name: flights, key: [carrier], streamlets: 3}}}}
+"""
+DAILY = """
+name: daily
+sources:
+  flights: {stream: flights, format: json, until: latest, time: {field: ts, lateness: 30d}}
+stages:
+  days: {from: flights, key: [carrier], window: {tumbling: 1d}, aggregate: {n: count(*), late: sum(dep_delay)}}
+sinks:
+  out: {from: days, file: {path: daily.ndjson, format: json}}
+"""
+# Reads what comes, and never ends by itself.
+COPY = """
+name: copy
+sources:
+  flights: {stream: flights, format: json, schema: {id: bigint}}
+stages:
+  ids: {from: flights, select: {id: id}}
+sinks:
+  out: {from: ids, stream: ids}
+"""
+
+
+class Node:
+    """A node that serves, and the command line that speaks to it."""
+
+    def __init__(self, binary, folder):
+        self.binary, self.folder, self.process = str(binary), folder, None
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [self.binary, "serve", "--data", "node", "--kafka-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"],
+            cwd=self.folder, stdout=subprocess.PIPE, text=True)
+        ready = re.fullmatch(r"ready kafka=(\S+) http=(\S+)\n", self.process.stdout.readline())
+        assert ready, "the node did not start"
+        self.kafka, self.http = ready.groups()
+
+    def end(self, how):
+        self.process.send_signal(how)
+        code = self.process.wait(timeout=10)
+        assert code == (0 if how == signal.SIGTERM else -how)
+
+    def job(self, *arguments, code=0):
+        ran = subprocess.run(
+            [self.binary, "job", *arguments, "--http", self.http],
+            cwd=self.folder, capture_output=True, text=True, timeout=60)
+        assert ran.returncode == code, f"exit {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
+        return ran.stdout + ran.stderr
+
+    def submit(self, text, code=0):
+        (self.folder / "job.yaml").write_text(text, encoding="utf-8")
+        return self.job("submit", "job.yaml", code=code)
+
+    def wait(self, name, done):
+        """Asks until the job is as it should be; each question takes a process's time."""
+        for _ in range(600):
+            job = json.loads(self.job("status", name, "--json"))
+            if done(job):
+                return job
+        raise AssertionError(f"job {name}: {job}")
+
+
+@pytest.fixture
+def node(binary, tmp_path):
+    node = Node(binary, tmp_path)
+    node.start()
+    yield node
+    if node.process.poll() is None:
+        node.process.kill()
+        node.process.wait()
+
+
+def finished(job):
+    assert job["status"] in ("running", "finished"), job
+    return job["status"] == "finished"
+
+
+def written(job):
+    return (job["progress"] or {"sinks": [{"rows": 0}]})["sinks"][0]["rows"]
+
+
+def test_jobs_are_given_to_a_node(node, inputs, db):
+    assert "there are no jobs" in node.job("list")
+    assert "job fill is running" in node.submit(FILL.format(inputs=inputs))
+    node.wait("fill", finished)
+    node.submit(DAILY)
+    node.wait("daily", finished)
+    rows = [json.loads(line) for line in open(node.folder / "daily.ndjson", encoding="utf-8")]
+    same(db, rows, f"""
+        select carrier, moment(floor_to(ts, {DAY})) as window_start, moment(floor_to(ts, {DAY}) + {DAY}) as window_end,
+               count(*) as n, sum(dep_delay) as late
+        from flights where distance > 300 group by all""")
+    assert re.search(r"daily\W+finished\W+exactly-once", node.job("list"))
+    assert "is not running" in node.job("cancel", "daily", code=2)
+    assert "there is no job `other`" in node.job("status", "other", code=2)
+    node.end(signal.SIGTERM)
+
+
+def test_what_a_node_refuses_names_its_place(node):
+    said = node.submit(COPY, code=2)
+    assert "job.yaml:4:" in said and "there is no stream `flights`" in said
+    said = node.submit("name: x\nsources: {a: {stream: s}}\nsinks: {b: {from: a, blackhole: {}}}\n", code=2)
+    assert "has no format" in said
+    node.end(signal.SIGTERM)
+    assert "tidemill serve" in node.job("list", code=1)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "stop"])
+def test_a_job_goes_on_when_its_node_comes_back(node, inputs, db, how):
+    node.submit(FILL.format(inputs=inputs))
+    node.wait("fill", finished)
+    [(count,)] = db.execute("select count(*) from flights where distance > 300").fetchall()
+    node.submit(COPY)
+    node.wait("copy", lambda it: written(it) > 0)
+    node.end(how)
+    node.start()
+    node.job("rescale", "copy", "--threads", "1")
+    node.wait("copy", lambda it: it["progress"]["sources"][0]["records"] == count)
+    node.job("cancel", "copy")
+    node.wait("copy", lambda it: it["status"] == "cancelled")
+    node.submit("""
+name: seen
+sources: {ids: {stream: ids, format: json, until: latest}}
+sinks: {out: {from: ids, file: {path: seen.ndjson, format: json}}}
+""")
+    node.wait("seen", finished)
+    rows = [json.loads(line) for line in open(node.folder / "seen.ndjson", encoding="utf-8")]
+    same(db, rows, "select id from flights where distance > 300")
+    node.end(signal.SIGTERM)
