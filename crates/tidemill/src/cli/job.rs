@@ -107,8 +107,8 @@ fn submit(arguments: &JobArguments, resume: bool, node: &NodeArguments) -> u8 {
             return REFUSED;
         }
     };
-    let base_dir =
-        std::path::absolute(load::base_dir(arguments)).unwrap_or_else(|_| PathBuf::new());
+    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let base_dir = here.join(load::base_dir(arguments));
     let body = json!({
         "job": descriptor.text(),
         "file": arguments.file.display().to_string(),
