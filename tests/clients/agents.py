@@ -93,6 +93,9 @@ class Agent:
             raise Failed(found)
         return found["ok"]
 
+    def has_answer(self):
+        return not self.answers.empty()
+
     def ask(self, op, seconds=75, **ask):
         self.send(op, **ask)
         return self.answer(seconds)

@@ -111,6 +111,10 @@ def open_clients():
             opened.remove(it)
             it.close()
 
+        def forget(self, it):
+            """It is closed by the test."""
+            opened.remove(it)
+
     yield Open()
     for it in opened:
         if it.agent.process.poll() is None:

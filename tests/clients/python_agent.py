@@ -280,7 +280,7 @@ class KafkaPython:
         client, found, end = self.clients[ask["id"]], [], time.monotonic() + ask["ms"] / 1000
         while True:
             left = max(0, end - time.monotonic())
-            for records in client.poll(min(100, int(left * 1000)), max_records=5000).values():
+            for records in client.poll(int(left * 1000), max_records=5000).values():
                 for it in records:
                     headers = [[name, text(value)] for name, value in it.headers]
                     found.append([it.topic, it.partition, it.offset, it.timestamp, text(it.key), text(it.value), headers])
