@@ -16,9 +16,6 @@ use tidemill_wire::{
     records::{RecordsLimit, check_records},
 };
 
-#[cfg(test)]
-mod tests;
-
 /// The first version of produce requests that may have Zstandard. (KIP-110.)
 const ZSTD_FROM_VERSION: i16 = 7;
 

@@ -30,9 +30,6 @@ mod kept;
 
 pub(crate) use kept::Sessions;
 
-#[cfg(test)]
-mod tests;
-
 /// Slots whose partitions have something new, and whoever waits for that.
 #[derive(Debug, Default)]
 pub(crate) struct Wake {
@@ -217,7 +214,7 @@ impl Session {
             self.make_due(id);
         }
         let mut found = Found::default();
-        let mut later = Vec::new();
+        let (mut hungry, mut fed) = (Vec::new(), Vec::new());
         while let Some(id) = self.due.pop_front() {
             if found.bytes >= room.bytes && found.bytes > 0 {
                 self.due.push_front(id);
@@ -232,9 +229,11 @@ impl Session {
             if failed {
                 self.failed.insert(id);
             }
-            if bytes > 0 || failed || full {
-                // There may be more, or no error any more, and the client will come back for it.
-                later.push(id);
+            if bytes > 0 {
+                // There may be more, and the client will come back for it.
+                fed.push(id);
+            } else if failed || full {
+                hungry.push(id);
             } else {
                 slot.wait(id, wake, self.committed);
             }
@@ -243,7 +242,8 @@ impl Session {
             found.full |= full;
             found.slots.push((id, answer));
         }
-        for id in later {
+        // Whoever got nothing for want of room comes first next time.
+        for id in hungry.into_iter().chain(fed) {
             self.make_due(id);
         }
         found

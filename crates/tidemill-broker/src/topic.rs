@@ -52,6 +52,11 @@ impl Topic {
         Self { stream, partitions: RwLock::default(), shared, live }
     }
 
+    /// Whether it is deleted: readers and writers are told that there is no such topic.
+    pub(crate) fn set_gone(&self, gone: bool) {
+        self.live.gone.store(gone, Ordering::Release);
+    }
+
     /// Its stream's settings were changed.
     pub(crate) fn changed(&self) {
         self.live.set(&self.stream.spec());
@@ -155,7 +160,7 @@ impl Topics {
     pub(crate) fn forget(&self, name: &str) {
         let gone = self.names.write().unwrap_or_else(PoisonError::into_inner).remove(name);
         if let Some(gone) = gone {
-            gone.live.gone.store(true, Ordering::Release);
+            gone.set_gone(true);
             let mut ids = self.ids.write().unwrap_or_else(PoisonError::into_inner);
             ids.remove(&gone.stream.id());
         }

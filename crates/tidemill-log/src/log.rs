@@ -37,6 +37,8 @@ use std::{
 use tidemill_env::{DiskLock, Thread, World};
 use tidemill_types::Micros;
 
+mod create;
+
 type Streams = BTreeMap<String, Arc<Stream>>;
 
 struct Inner {
@@ -155,12 +157,24 @@ impl Log {
     /// The name or a setting is impossible, the stream exists, or the disk failed.
     pub fn create(&self, name: &str, spec: StreamSpec) -> Result<Arc<Stream>, LogError> {
         let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
-        self.check(name, &spec, 0)?;
-        if self.get(name).is_some() {
-            return Err(LogError::Exists(name.to_owned()));
-        }
+        self.create_one(name, spec)
+    }
+
+    /// As [`Self::create`], for one who has the lock of changes.
+    fn create_one(&self, name: &str, spec: StreamSpec) -> Result<Arc<Stream>, LogError> {
+        self.check_new(name, &spec, self.streamlet_count())?;
+        let disk = &*self.0.shared.world.disk;
+        let stream = self.new_stream(name, &spec);
+        let folder = &stream.core.folder;
+        disk.create_dir_all(folder).map_err(at(folder))?;
+        disk.sync_dir(&self.0.streams_folder).map_err(at(folder))?;
+        stream.apply(spec)?;
+        Ok(self.add(stream))
+    }
+
+    /// A stream that is nowhere yet.
+    fn new_stream(&self, name: &str, spec: &StreamSpec) -> Stream {
         let shared = &self.0.shared;
-        let disk = &*shared.world.disk;
         // An epoch is never used twice, so these numbers are not either.
         let mut random = shared.world.random(shared.next_epoch());
         let mut id = [0; 16];
@@ -168,26 +182,41 @@ impl Log {
         id[8..].copy_from_slice(&random.next().to_be_bytes());
         let id = StreamId(id);
         let folder = self.0.streams_folder.join(id.to_string());
-        disk.create_dir_all(&folder).map_err(at(&folder))?;
-        disk.sync_dir(&self.0.streams_folder).map_err(at(&folder))?;
         let core = Arc::new(StreamCore {
             id,
             name: Arc::from(name),
             folder,
-            limits: Limits::of(&spec),
+            limits: Limits::of(spec),
             spec: RwLock::new(spec.clone()),
             starts: Mutex::default(),
             deleted: AtomicBool::new(false),
         });
-        let stream = Stream { core, shared: Arc::clone(shared), streamlets: RwLock::default() };
-        stream.apply(spec)?;
-        let stream = Arc::new(stream);
-        let mut streams = self.0.streams.write().unwrap_or_else(PoisonError::into_inner);
-        streams.insert(name.to_owned(), Arc::clone(&stream));
-        Ok(stream)
+        Stream { core, shared: Arc::clone(shared), streamlets: RwLock::default() }
     }
 
-    fn check(&self, name: &str, spec: &StreamSpec, has: u32) -> Result<(), LogError> {
+    /// A stream that is on the disk is one of the log's.
+    fn add(&self, stream: Stream) -> Arc<Stream> {
+        let stream = Arc::new(stream);
+        let mut streams = self.0.streams.write().unwrap_or_else(PoisonError::into_inner);
+        streams.insert(stream.name().to_owned(), Arc::clone(&stream));
+        stream
+    }
+
+    /// Streamlets of all streams.
+    fn streamlet_count(&self) -> u32 {
+        self.streams().values().map(|it| it.core.streamlet_count()).sum()
+    }
+
+    fn check_new(&self, name: &str, spec: &StreamSpec, others: u32) -> Result<(), LogError> {
+        self.check(name, spec, 0, others)?;
+        if self.get(name).is_some() {
+            return Err(LogError::Exists(name.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// `others` are the streamlets that there are, those of the stream itself with them.
+    fn check(&self, name: &str, spec: &StreamSpec, has: u32, others: u32) -> Result<(), LogError> {
         if self.0.shared.is_closed() {
             return Err(LogError::Closed);
         }
@@ -204,7 +233,6 @@ impl Log {
                 spec.streamlets
             )));
         }
-        let others: u32 = self.streams().values().map(|it| it.spec().streamlets).sum();
         let max = self.0.shared.options.streamlets_max;
         if others - has + spec.streamlets > max {
             return Err(bad(format!(
@@ -222,7 +250,7 @@ impl Log {
     pub fn alter(&self, name: &str, spec: StreamSpec) -> Result<Arc<Stream>, LogError> {
         let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
         let stream = self.get(name).ok_or_else(|| LogError::Unknown(name.to_owned()))?;
-        self.check(name, &spec, stream.spec().streamlets)?;
+        self.check(name, &spec, stream.core.streamlet_count(), self.streamlet_count())?;
         stream.apply(spec)?;
         Ok(stream)
     }

@@ -61,9 +61,7 @@ pub(crate) fn write<T: Serialize>(
 ) -> Result<(), LogError> {
     let path = folder.join(META);
     let new = with(&path, ".new");
-    let json = serde_json::to_vec_pretty(meta).expect("plain values can be written");
-    let mut bytes = format!("{TITLE}{:08x}\n", crc32c(&json)).into_bytes();
-    bytes.extend_from_slice(&json);
+    let bytes = bytes_of(meta);
     let put = || -> io::Result<()> {
         let mut file = disk.create(&new)?;
         file.append(&bytes)?;
@@ -75,6 +73,32 @@ pub(crate) fn write<T: Serialize>(
         disk.sync_dir(folder)
     };
     put().map_err(at(&path))
+}
+
+/// As [`write`], in a new folder, and durable once the file system is synced: then [`settle`].
+pub(crate) fn prepare<T: Serialize>(
+    disk: &dyn Disk,
+    folder: &Path,
+    meta: &T,
+) -> Result<(), LogError> {
+    let new = with(&folder.join(META), ".new");
+    let put = || disk.create(&new)?.append(&bytes_of(meta));
+    put().map_err(at(&new))
+}
+
+/// Metadata that were prepared, and are durable, are in force; durably so once the file system is
+/// synced again.
+pub(crate) fn settle(disk: &dyn Disk, folder: &Path) -> Result<(), LogError> {
+    let path = folder.join(META);
+    disk.rename(&with(&path, ".new"), &path).map_err(at(&path))
+}
+
+/// The whole file.
+fn bytes_of<T: Serialize>(meta: &T) -> Vec<u8> {
+    let json = serde_json::to_vec_pretty(meta).expect("plain values can be written");
+    let mut bytes = format!("{TITLE}{:08x}\n", crc32c(&json)).into_bytes();
+    bytes.extend_from_slice(&json);
+    bytes
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {

@@ -66,6 +66,12 @@ impl Stream {
             meta::write(disk, &self.core.folder, &meta)?;
             self.core.set_spec(spec.clone());
         }
+        self.open_streamlets(&spec);
+        Ok(())
+    }
+
+    /// Makes the streamlets that are not there yet, and has all go by these settings.
+    pub(crate) fn open_streamlets(&self, spec: &StreamSpec) {
         let mut streamlets = self.streamlets.write().unwrap_or_else(PoisonError::into_inner);
         for index in streamlets.len() as u32..spec.streamlets {
             let empty =
@@ -73,6 +79,5 @@ impl Stream {
             streamlets.push(Streamlet::new(&self.shared, &self.core, index, empty));
         }
         streamlets.iter().for_each(|it| it.set_active_groups(spec.active_groups));
-        Ok(())
     }
 }

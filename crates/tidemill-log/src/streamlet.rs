@@ -54,6 +54,11 @@ impl StreamCore {
         self.spec.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Streamlets, as the settings say.
+    pub(crate) fn streamlet_count(&self) -> u32 {
+        self.spec.read().unwrap_or_else(PoisonError::into_inner).streamlets
+    }
+
     pub(crate) fn set_spec(&self, spec: StreamSpec) {
         self.limits.set(&spec);
         *self.spec.write().unwrap_or_else(PoisonError::into_inner) = spec;

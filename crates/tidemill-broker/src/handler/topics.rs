@@ -5,7 +5,7 @@ use crate::{
     api::Context,
     handler::{blocking, configs, partitions::check_room},
     refusal::Refusal,
-    topic::Topic,
+    topic::{Topic, uuid_of},
     topic_settings::Texts,
 };
 use std::{
@@ -28,6 +28,9 @@ pub(crate) const REPLICAS: i16 = 1;
 /// "As the broker has it", for a count.
 const BY_DEFAULT: i32 = -1;
 
+/// Topics that are made together; other changes may come between.
+const TOGETHER: usize = 500;
+
 /// Makes topics.
 pub(crate) async fn create(
     context: &Context<'_>,
@@ -36,21 +39,28 @@ pub(crate) async fn create(
     let broker = Arc::clone(context.broker);
     let topics = blocking::run(move || {
         let twice = twice(request.topics.iter().map(|it| it.name.as_str().to_owned()));
-        let mut twins = Twins::of(&broker);
         let mut done = BTreeSet::new();
-        let mut topics = Vec::with_capacity(request.topics.len());
+        let mut checked = Vec::with_capacity(request.topics.len());
         for asked in request.topics {
             let outcome = if !twice.contains(asked.name.as_str()) {
-                create_one(&broker, &asked, request.validate_only, &mut twins)
+                check(&broker, &asked)
             } else if done.insert(asked.name.as_str().to_owned()) {
                 let why = "the request names this topic more than once";
                 Err(Refusal::with(ErrorCode::InvalidRequest, &why))
             } else {
                 continue;
             };
-            topics.push(created(&broker, asked.name, outcome));
+            checked.push((asked.name, outcome));
         }
-        topics
+        if request.validate_only {
+            let outcome = |spec: StreamSpec| {
+                check_room(&broker, spec.streamlets)?;
+                Ok((None, spec))
+            };
+            let one = |(name, it): (_, Result<_, _>)| told(&broker, name, it.and_then(outcome));
+            return checked.into_iter().map(one).collect();
+        }
+        make(&broker, checked)
     });
     let topics = topics.await;
     CreateTopicsResponseData { topics, ..CreateTopicsResponseData::default() }
@@ -67,13 +77,8 @@ pub(crate) fn twice<T: Ord>(all: impl Iterator<Item = T>) -> BTreeSet<T> {
     twice
 }
 
-/// Makes a topic, or only says whether it could be made. With none for a topic that was not made.
-fn create_one(
-    broker: &Broker,
-    asked: &CreatableTopic,
-    validate_only: bool,
-    twins: &mut Twins,
-) -> Result<(Option<Arc<Topic>>, StreamSpec), Refusal> {
+/// What a topic that is asked for would be like, if it can be made.
+fn check(broker: &Broker, asked: &CreatableTopic) -> Result<StreamSpec, Refusal> {
     let name = asked.name.as_str();
     if !is_stream_name(name) {
         return Err(LogError::Name(name.escape_debug().to_string()).into());
@@ -82,19 +87,38 @@ fn create_one(
         return Err(LogError::Exists(name.to_owned()).into());
     }
     let streamlets = streamlets(broker, asked)?;
-    let spec = broker
-        .defaults()
-        .spec(streamlets, texts(&asked.configs)?)
-        .map_err(|error| Refusal::with(ErrorCode::InvalidConfig, &error))?;
-    if validate_only {
-        check_room(broker, streamlets)?;
-        return Ok((None, spec));
-    }
-    twins.add(name);
-    let stream = broker.log.create(name, spec)?;
-    let spec = stream.spec();
-    tracing::info!(topic = name, partitions = spec.streamlets, "topic made");
-    Ok((broker.topic(name), spec))
+    let spec = broker.defaults().spec(streamlets, texts(&asked.configs)?);
+    spec.map_err(|error| Refusal::with(ErrorCode::InvalidConfig, &error))
+}
+
+/// Makes what passed the check.
+fn make(
+    broker: &Broker,
+    checked: Vec<(KafkaString, Result<StreamSpec, Refusal>)>,
+) -> Vec<CreatableTopicResult> {
+    let good = checked.iter().filter_map(|(name, outcome)| {
+        outcome.as_ref().ok().map(|spec| (name.as_str().to_owned(), spec.clone()))
+    });
+    let good: Vec<_> = good.collect();
+    let mut twins = Twins::of(broker);
+    let made = good.chunks(TOGETHER).flat_map(|some| {
+        some.iter().for_each(|(name, _)| twins.add(name));
+        broker.log.create_all(some.to_vec())
+    });
+    let mut made = made.collect::<Vec<_>>().into_iter();
+    let outcome = |(name, outcome): (KafkaString, Result<StreamSpec, Refusal>)| {
+        let outcome = outcome.and_then(|spec| match made.next() {
+            Some(stream) => {
+                let stream = stream?;
+                let topic = stream.name();
+                tracing::info!(topic, partitions = spec.streamlets, "topic made");
+                Ok((Some(uuid_of(stream.id())), spec))
+            }
+            None => Err(LogError::Closed.into()),
+        });
+        told(broker, name, outcome)
+    };
+    checked.into_iter().map(outcome).collect()
 }
 
 /// How many partitions a new topic gets.
@@ -179,15 +203,15 @@ impl Twins {
     }
 }
 
-fn created(
+fn told(
     broker: &Broker,
     name: KafkaString,
-    outcome: Result<(Option<Arc<Topic>>, StreamSpec), Refusal>,
+    outcome: Result<(Option<KafkaUuid>, StreamSpec), Refusal>,
 ) -> CreatableTopicResult {
     match outcome {
-        Ok((topic, spec)) => CreatableTopicResult {
+        Ok((id, spec)) => CreatableTopicResult {
             name,
-            topic_id: topic.map_or(KafkaUuid::ZERO, |it| it.id()),
+            topic_id: id.unwrap_or(KafkaUuid::ZERO),
             num_partitions: i32::try_from(spec.streamlets).unwrap_or(i32::MAX),
             replication_factor: REPLICAS,
             configs: Some(configs::of_new_topic(broker, &spec)),
@@ -261,6 +285,8 @@ fn delete_one(broker: &Broker, topic: &Topic) -> Result<(), Refusal> {
     if broker.log.get(name).is_none_or(|it| it.id() != topic.stream.id()) {
         return Err(Refusal::of(ErrorCode::UnknownTopicOrPartition));
     }
+    // Readers who find no data must know why.
+    topic.set_gone(true);
     let outcome = broker.log.delete(name);
     // It may be gone although the disk failed: then the rest goes when the log is opened again.
     if broker.log.get(name).is_none() {
@@ -272,6 +298,7 @@ fn delete_one(broker: &Broker, topic: &Topic) -> Result<(), Refusal> {
         }
         return Ok(());
     }
+    topic.set_gone(false);
     Ok(outcome?)
 }
 

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 /// Longer than anything that should be waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection.
 pub(crate) struct Client {

@@ -1,1 +1,245 @@
-//! x
+//! Fetch: what is there at once, what comes in time, and how much of it.
+
+use super::{client::*, node::Node};
+use std::time::{Duration, Instant};
+use tidemill_log::Fsync;
+use tidemill_types::ByteSize;
+use tidemill_wire::{
+    kafka::{ErrorCode, message::*},
+    records::Compression,
+};
+
+/// A wait that nobody should have to sit out.
+const LONG_MS: i32 = 15_000;
+
+#[expect(clippy::disallowed_methods, reason = "how long an answer took is what is tested")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_poll_wakes_for_the_next_record() {
+    let node = Node::start().await;
+    let mut reader = node.client().await;
+    let mut writer = node.client().await;
+    writer.create("t", 1).await;
+    for round in 0..20 {
+        let id = reader.send(&fetch("t", 0, round, LONG_MS), 12).await;
+        let value = round.to_string();
+        writer.produce("t", 0, chunk(&[&value])).await;
+        let began = now();
+        let answer = reader.receive::<FetchRequestData>(12, id).await;
+        assert_eq!(values(&only(only(answer.responses).partitions).records), [(round, value)]);
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[tokio::test]
+async fn a_fetch_of_nothing_ends_when_its_time_is_up() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    let began = now();
+    let answer = client.fetch("t", 0, 0, 300).await;
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert_eq!((answer.error_code, answer.high_watermark), (0, 0));
+    assert_eq!(values(&answer.records), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fetch_waits_for_as_much_as_it_asks_for() {
+    let node = Node::start().await;
+    let mut reader = node.client().await;
+    let mut writer = node.client().await;
+    writer.create("t", 1).await;
+    let value = "v".repeat(400);
+    writer.produce("t", 0, chunk(&[&value])).await;
+    let mut request = fetch("t", 0, 0, LONG_MS);
+    request.min_bytes = 1_300;
+    let id = reader.send(&request, 12).await;
+    // What is there is not enough, and neither is the next.
+    writer.produce("t", 0, chunk(&[&value])).await;
+    writer.produce("t", 0, chunk(&[&value])).await;
+    let began = now();
+    let answer = reader.receive::<FetchRequestData>(12, id).await;
+    assert!(began.elapsed() < Duration::from_secs(5), "the third made it enough");
+    assert_eq!(values(&only(only(answer.responses).partitions).records).len(), 3);
+}
+
+#[tokio::test]
+async fn a_fetch_that_is_full_does_not_wait_for_more() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    for _ in 0..4 {
+        client.produce("t", 0, chunk(&[&"v".repeat(600)])).await;
+    }
+    let began = now();
+    let mut request = fetch("t", 0, 0, LONG_MS);
+    (request.min_bytes, request.max_bytes) = (1 << 20, 1_500);
+    let answer = only(only(client.ask(&request, 12).await.responses).partitions);
+    assert_eq!(values(&answer.records).len(), 2);
+    let mut request = fetch("t", 0, 0, LONG_MS);
+    request.min_bytes = 1 << 20;
+    request.topics[0].partitions[0].partition_max_bytes = 700;
+    let answer = only(only(client.ask(&request, 12).await.responses).partitions);
+    assert_eq!(values(&answer.records).len(), 1);
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn limits_hold_but_for_the_first_chunk() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 2).await;
+    for partition in 0..2 {
+        for _ in 0..3 {
+            client.produce("t", partition, chunk(&[&"v".repeat(5_000)])).await;
+        }
+    }
+    let mut request = fetch("t", 0, 0, 0);
+    request.topics[0].partitions = vec![place(0, 0), place(1, 0)];
+    for place in &mut request.topics[0].partitions {
+        place.partition_max_bytes = 10;
+    }
+    let count = |answer: &fetch_response::FetchResponseData| -> Vec<usize> {
+        let mut partitions = answer.responses[0].partitions.clone();
+        partitions.sort_by_key(|it| it.partition_index);
+        partitions.iter().map(|it| values(&it.records).len()).collect()
+    };
+    let mut found = count(&client.ask(&request, 12).await);
+    found.sort_unstable();
+    assert_eq!(found, [0, 1], "one chunk in all, so that there is progress");
+    request.max_bytes = 0;
+    assert_eq!(count(&client.ask(&request, 12).await).iter().sum::<usize>(), 1);
+    request.max_bytes = i32::MAX;
+    request.topics[0].partitions[0].partition_max_bytes = 11_000;
+    request.topics[0].partitions[1].partition_max_bytes = 6_000;
+    let answer = client.ask(&request, 12).await;
+    assert_eq!(count(&answer), [2, 1]);
+}
+
+#[tokio::test]
+async fn partitions_take_turns_when_not_all_fit() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 4).await;
+    for partition in 0..4 {
+        client.produce("t", partition, chunk(&[&"v".repeat(1_000)])).await;
+    }
+    let mut seen = [0; 4];
+    let mut request = fetch("t", 0, 0, 0);
+    request.topics[0].partitions = (0..4).map(|it| place(it, 0)).collect();
+    request.max_bytes = 1_500;
+    for _ in 0..8 {
+        let answer = only(client.ask(&request, 12).await.responses);
+        assert_eq!(answer.partitions.len(), 4, "each is told of");
+        for partition in answer.partitions {
+            seen[partition.partition_index as usize] += values(&partition.records).len();
+        }
+    }
+    assert_eq!(seen, [2; 4]);
+}
+
+#[tokio::test]
+async fn offsets_out_of_range_are_told_at_once() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    client.produce("t", 0, chunk(&["a", "b", "c"])).await;
+    let began = now();
+    for offset in [-1, 4, i64::MAX, i64::MIN] {
+        let answer = client.fetch("t", 0, offset, LONG_MS).await;
+        assert_eq!(answer.error_code, code(ErrorCode::OffsetOutOfRange), "{offset}");
+    }
+    let answer = client.fetch("t", 9, 0, LONG_MS).await;
+    assert_eq!(answer.error_code, code(ErrorCode::UnknownTopicOrPartition));
+    let answer = client.fetch("u", 0, 0, LONG_MS).await;
+    assert_eq!(answer.error_code, code(ErrorCode::UnknownTopicOrPartition));
+    let mut request = fetch("t", 0, 0, LONG_MS);
+    request.topics[0].partitions[0].current_leader_epoch = 3;
+    let answer = only(only(client.ask(&request, 12).await.responses).partitions);
+    assert_eq!(answer.error_code, code(ErrorCode::UnknownLeaderEpoch));
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+/// A client that went away must not be waited upon until its time is up.
+#[tokio::test]
+async fn a_long_poll_ends_when_its_client_goes() {
+    let node = Node::start_with(|how| how.settings.limits.connections = 1).await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    client.send(&fetch("t", 0, 0, 600_000), 12).await;
+    drop(client);
+    let mut tries = 0;
+    loop {
+        let mut next = node.client().await;
+        let id = next.send(&ApiVersionsRequestData::default(), 0).await;
+        match next.frame().await {
+            Some(_) => break,
+            None => tries += id,
+        }
+        assert!(tries < 100, "the place of the first is never free");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Data that is no longer in memory comes from the disk, the same.
+#[tokio::test]
+async fn old_data_come_from_the_disk() {
+    let node = Node::start_with(|how| {
+        how.options.memory_bytes = ByteSize(0);
+        how.options.fsync = Fsync::Os;
+    })
+    .await;
+    let mut client = node.client().await;
+    client.create_with("t", 1, &[("segment.bytes", "65536")]).await;
+    let value = vec![b'v'; 3_000];
+    for _ in 0..100 {
+        client.produce("t", 0, chunk_at(&[1, 2], &value, Compression::NONE)).await;
+    }
+    let mut offset = 0;
+    while offset < 200 {
+        let answer = client.fetch("t", 0, offset, 0).await;
+        assert_eq!(answer.error_code, 0);
+        for (found, value) in values(&answer.records) {
+            assert_eq!((found, value.len()), (offset, 3_000));
+            offset += 1;
+        }
+    }
+}
+
+/// However much is asked for, answers that are not taken hold so much memory and no more; others
+/// are served when there is room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_are_not_taken_have_a_bound() {
+    let node = Node::start_with(|how| {
+        how.settings.limits.answers_bytes = ByteSize(8 << 20);
+        how.settings.limits.transfer_ms = 1_000;
+        how.options.fsync = Fsync::Os;
+    })
+    .await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    for _ in 0..32 {
+        client.produce("t", 0, chunk(&[&"v".repeat(1_000_000)])).await;
+    }
+    let mut request = fetch("t", 0, 0, 0);
+    request.max_bytes = i32::MAX;
+    request.topics[0].partitions[0].partition_max_bytes = i32::MAX;
+    let mut slow = Vec::new();
+    for _ in 0..12 {
+        let mut client = node.client().await;
+        client.send(&request, 12).await;
+        slow.push(client);
+    }
+    let most = (8 << 20) + 1_100_000;
+    for _ in 0..20 {
+        assert!(node.broker.answers.used() <= most, "{}", node.broker.answers.used());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(node.broker.answers.used() > 4 << 20, "{}", node.broker.answers.used());
+    // Whoever takes its answer is served, be it later.
+    let answer = slow[11].frame().await;
+    assert!(answer.is_some_and(|it| it.len() > 1_000_000));
+}

@@ -1,1 +1,0 @@
-//! Sessions wake for what is new, and read nothing else.
