@@ -151,7 +151,9 @@ fn sync_alone(shared: &Shared, (streamlet, segment): Work, job: &SyncJob) {
     };
     match job.file.sync().and_then(names) {
         Ok(()) => {
-            shared.together.one_took(shared.world.clock.monotonic_micros() - began_us);
+            let took_us = shared.world.clock.monotonic_micros() - began_us;
+            shared.together.one_took(took_us);
+            shared.syncs.took(took_us);
             land(shared, streamlet, segment, job);
         }
         Err(error) => refused(&streamlet, &segment, &error),
@@ -178,7 +180,9 @@ fn sync_together(shared: &Shared, round: Vec<Work>) {
     };
     match outcome.and_then(|()| last.map_or(Ok(()), |file| file.sync())) {
         Ok(()) => {
-            shared.together.all_took(shared.world.clock.monotonic_micros() - began_us);
+            let took_us = shared.world.clock.monotonic_micros() - began_us;
+            shared.together.all_took(took_us);
+            shared.syncs.took(took_us);
             for ((streamlet, segment), job) in jobs {
                 land(shared, streamlet, segment, &job);
             }

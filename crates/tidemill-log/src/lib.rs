@@ -74,6 +74,7 @@ mod segment;
 mod shared;
 mod stream;
 mod streamlet;
+mod sync_figures;
 mod walk;
 
 pub use append::{Append, AppendHow};
@@ -87,6 +88,7 @@ pub use read::{Chunks, ReadCursor, ReadLimit};
 pub use report::Finding;
 pub use stream::Stream;
 pub use streamlet::{Interest, Streamlet};
+pub use sync_figures::SyncFigures;
 pub use tidemill_wire::chunk::{
     CHUNK_HEAD_BYTES, ChunkError, ChunkHead, Codec, crc32c, stamp, stamp_append_time,
 };

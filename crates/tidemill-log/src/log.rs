@@ -24,6 +24,7 @@ use crate::{
     shared::{Shared, at},
     stream::Stream,
     streamlet::{StreamCore, Streamlet},
+    sync_figures::SyncFigures,
 };
 use std::{
     collections::BTreeMap,
@@ -317,6 +318,12 @@ impl Log {
     #[must_use]
     pub fn kept_bytes(&self) -> (u64, u64) {
         (self.0.shared.memory.bytes(), self.0.shared.pool_bytes())
+    }
+
+    /// Syncs since the log was opened.
+    #[must_use]
+    pub fn sync_figures(&self) -> SyncFigures {
+        self.0.shared.syncs.figures()
     }
 
     /// Ends the log: takes no more appends, syncs and seals what is open, ends the threads. Opening

@@ -76,6 +76,8 @@ struct Scanned {
     tail: Vec<Place>,
     floor: i64,
     damaged: bool,
+    /// Something stands behind the last good chunk.
+    torn: bool,
     /// Good chunks were cut off.
     cut: bool,
 }
@@ -147,7 +149,8 @@ pub(crate) fn streamlet(
 fn scan(shared: &Shared, file: SegmentFile, findings: &mut Vec<Finding>) -> io::Result<Scanned> {
     let now = file.mark.clone();
     let floor = now.floor;
-    let mut it = Scanned { file, now, tail: vec![], floor, damaged: false, cut: false };
+    let tail = Vec::new();
+    let mut it = Scanned { file, now, tail, floor, damaged: false, torn: false, cut: false };
     let path = it.file.path.clone();
     let reader = shared.world.disk.open_read(&path)?;
     let mut walker = Walker::new(reader, it.file.key, SCAN_BYTES)?;
@@ -171,6 +174,7 @@ fn scan(shared: &Shared, file: SegmentFile, findings: &mut Vec<Finding>) -> io::
         let Some(place) = place else {
             if nonzero {
                 findings.push(Finding::Torn { path, position });
+                it.torn = true;
             }
             break;
         };
@@ -228,7 +232,7 @@ fn settle(
     recovered: &mut Recovered,
     left: &mut Unfinished,
 ) -> io::Result<()> {
-    let Scanned { file, now, damaged, cut, .. } = segment;
+    let Scanned { file, now, damaged, torn, cut, .. } = segment;
     if now.position == DATA_START && !damaged {
         // No chunk of this life ever became durable in it.
         let folder = file.path.parent().unwrap_or(Path::new(""));
@@ -241,7 +245,9 @@ fn settle(
     }
     settled.seal();
     let placed = settled.file(shared)?;
-    if !damaged {
+    // Space that was merely reserved can wait: to give it back takes longer than all the rest.
+    let spare = !damaged && !torn && !cut;
+    if !damaged && !spare {
         placed.set_length(now.position)?;
     }
     let grown = now.position > file.mark.position;
@@ -253,6 +259,7 @@ fn settle(
         // Its first sync may never have come.
         state.name_durable = !grown;
         state.doubtful = grown;
+        state.spare = spare;
         if later {
             state.unsynced = Some(now.first);
             state.durable_end = file.mark.end;

@@ -21,6 +21,9 @@ use tidemill_types::Micros;
 /// Rounds of maintenance without an append after which an open file is closed.
 const IDLE_ROUNDS: u32 = 2;
 
+/// Files of a streamlet that are cut to their length in a round, at the most.
+const TRIMS_MAX: usize = 16;
+
 /// The time of day, as far as it can be believed: it does not run ahead of the monotonic clock by
 /// more than an eighth.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,6 +113,19 @@ impl Streamlet {
     }
 }
 
+impl Streamlet {
+    /// Gives space back that an earlier life reserved and did not use. If it cannot be, the next
+    /// round tries again: nothing depends on it.
+    fn trim(&self) {
+        let spare = |it: &&Arc<Segment>| it.state().spare;
+        let segments: Vec<_> =
+            self.segments().values().filter(spare).take(TRIMS_MAX).cloned().collect();
+        for segment in segments {
+            let _later = segment.trim(&*self.shared.world.disk);
+        }
+    }
+}
+
 impl Stream {
     /// One round of retention: how many segments went.
     pub(crate) fn maintain(&self, now_us: i64) -> Result<usize, LogError> {
@@ -119,6 +135,7 @@ impl Stream {
         let mut starts = BTreeMap::new();
         for streamlet in self.streamlets() {
             streamlet.tend(cutoff_s);
+            streamlet.trim();
             if let Some(start) = new_start(&streamlet.aged(), cutoff_s, bytes_max) {
                 starts.insert(streamlet.index(), start);
             }

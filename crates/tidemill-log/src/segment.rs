@@ -83,6 +83,8 @@ pub(crate) struct SegmentState {
     /// A sync that failed in an earlier life may have left pages that read as written and are not
     /// on the disk, and would not be by another sync: they must be written again first.
     pub(crate) doubtful: bool,
+    /// The file is longer than what is written: space that an earlier life reserved.
+    pub(crate) spare: bool,
     pub(crate) commit: Commit,
     /// Chunks that wait for a sync: where they end, and their base offset.
     pub(crate) waiting: VecDeque<(u64, i64)>,
@@ -160,6 +162,7 @@ impl Segment {
             marks: mark.sequence,
             name_durable: true,
             doubtful: false,
+            spare: false,
             commit: Commit::Idle,
             waiting: VecDeque::new(),
             unsynced: None,
@@ -351,6 +354,17 @@ impl Segment {
             Some(file) => file.write_at(at, &bytes),
             None => Ok(()),
         }
+    }
+
+    /// Gives space back that an earlier life reserved.
+    pub(crate) fn trim(&self, disk: &dyn Disk) -> io::Result<()> {
+        // Held to the end: whoever gives the file away waits for it.
+        let mut state = self.state();
+        if state.spare && !self.is_retired() {
+            disk.open_append(&self.path)?.truncate(state.written)?;
+            state.spare = false;
+        }
+        Ok(())
     }
 
     /// Closes the file if nothing is written to it any more.

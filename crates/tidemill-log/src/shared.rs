@@ -11,6 +11,7 @@ use crate::{
     memory::Memory,
     options::{Journal, LogOptions},
     segment::Segment,
+    sync_figures::SyncCounter,
 };
 use std::{
     io,
@@ -36,6 +37,7 @@ pub(crate) struct Shared {
     pub(crate) memory: Memory,
     pub(crate) committer: Committer,
     pub(crate) together: Together,
+    pub(crate) syncs: SyncCounter,
     pool_folder: PathBuf,
     pool: Mutex<Pool>,
     /// The next segment's epoch. Its upper half is the log's life, so it never repeats.
@@ -72,6 +74,7 @@ impl Shared {
             memory,
             committer: Committer::default(),
             together,
+            syncs: SyncCounter::default(),
             pool_folder,
             pool: Mutex::default(),
             epoch: AtomicU64::new(u64::from(life) << 32),

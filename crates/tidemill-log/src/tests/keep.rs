@@ -162,3 +162,25 @@ fn row_38_a_stop_at_any_step_of_a_deletion_removes_all_or_nothing() {
         }
     }
 }
+
+#[test]
+fn space_that_a_dead_process_had_reserved_is_given_back() {
+    let sim = World::simulated(1);
+    let (log, streamlet) = started(&sim, spec());
+    fill(&log, &streamlet, 3);
+    let all = values(&streamlet);
+    sim.disk.kill();
+    let before = sim.disk.used();
+    let (log, streamlet) = reopened(&sim);
+    assert_eq!(values(&streamlet), all);
+    log.maintain(now(&sim)).unwrap();
+    assert!(sim.disk.used() + 40_000 < before, "{before} {}", sim.disk.used());
+    for segment in streamlet.segments().values() {
+        while segment.forget_one() {}
+    }
+    assert_eq!(values(&streamlet), all);
+    sim.disk.power_cut();
+    let (log, streamlet) = reopened(&sim);
+    assert_eq!(values(&streamlet), all);
+    assert!(log.findings().is_empty(), "{:?}", log.findings());
+}
