@@ -1,5 +1,6 @@
 # make run           build, fetch the demo's data, run the demo
 # make test          everything CI runs, in its order
+# make serve         the node as a process: starting, stopping, HTTP
 # make clients       unmodified Kafka clients against our broker
 # make bench         ours and its peers in turn; writes a table and a plot
 # make bench-broker  our broker and Apache Kafka in turn, the same way
@@ -7,7 +8,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run data test bench bench-broker fmt lint unit docs oracle clients
+.PHONY: help run data test bench bench-broker fmt lint unit docs oracle serve clients
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # step NAME,COMMAND: runs it and says how long it took.
@@ -32,6 +33,7 @@ test:
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory docs
 	@$(MAKE) --no-print-directory oracle
+	@$(MAKE) --no-print-directory serve
 
 fmt:
 	$(call step,format,cargo fmt --all --check)
@@ -48,6 +50,10 @@ docs:
 # The same results as an independent engine, on real data.
 oracle:
 	$(call step,oracle,tests/oracle/run.sh)
+
+# The node as a process, and real clients of InfluxDB.
+serve:
+	$(call step,serve,tests/serve/run.sh)
 
 # Real Kafka clients against a debug build.
 clients:

@@ -1,4 +1,4 @@
-//! Settings of a node, as plain values, and [`SETTINGS`]: their names, meanings and bounds.
+//! Settings of a node, as plain values, and [`GROUPS`]: their names, meanings and bounds.
 //!
 //! ```text
 //! --kafka-listen  ┐                                    flag       over
@@ -18,7 +18,7 @@ pub(in crate::serve) mod value;
 
 pub use page::markdown;
 pub use resolve::{FLAG, Given, resolve};
-pub use table::{GROUPS, SETTINGS, Setting};
+pub use table::{GROUPS, Group, Setting, settings};
 
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
 use tidemill_broker::BrokerSettings;
@@ -58,7 +58,7 @@ pub struct ServeSettings {
 /// Settings of the HTTP side.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
-    /// Where to listen; port 0 takes a free one. Default `127.0.0.1:8080`.
+    /// Where to listen; port 0 takes a free one. Default `127.0.0.1:8088`.
     pub listen: SocketAddr,
     /// Names that a request may call this node by, beside `localhost` and addresses; `*` for any.
     /// Others are refused, so that no web page reaches a node through a name of its own. Default
@@ -70,10 +70,11 @@ pub struct HttpSettings {
     pub body_bytes: ByteSize,
     /// Bytes of all bodies that are being received or answered. Default 256 MiB.
     pub bodies_bytes: ByteSize,
-    /// A body must be whole this long after its head, and an answer taken. Default 30 s.
+    /// A body must be whole this long after its head, and a second more for each 64 KiB of it; and
+    /// so long an answer may wait for its reader to take more of it. Default 10 s.
     pub transfer_time: Span,
-    /// A connection is closed this long after its last request, if no other head is whole by then.
-    /// Default 1 m.
+    /// A connection is closed this long after its last answer, if no other head is whole by then.
+    /// Default 15 s.
     pub idle_time: Span,
 }
 
@@ -120,13 +121,13 @@ impl Default for ServeSettings {
 impl Default for HttpSettings {
     fn default() -> Self {
         Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            listen: SocketAddr::from(([127, 0, 0, 1], 8088)),
             hosts: Vec::new(),
             connections: 16_000,
             body_bytes: ByteSize(16 << 20),
             bodies_bytes: ByteSize(256 << 20),
-            transfer_time: Span(30_000_000),
-            idle_time: Span(60_000_000),
+            transfer_time: Span(10_000_000),
+            idle_time: Span(15_000_000),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A request's body: whole, within its limit and its deadline, inflated if it is gzip.
 //!
-//! Memory is charged as bytes come, never by what a head claims.
+//! The deadline moves as bytes come, so that a large body may take its time and a dripping one may
+//! not. Memory is charged as bytes come, never by what a head claims.
 
 use super::{
     problem::Problem,
@@ -12,14 +13,17 @@ use axum::{
 };
 use flate2::read::MultiGzDecoder;
 use hyper::body::Body as _;
-use std::{future::poll_fn, io::Read, pin::Pin};
-use tokio::time::timeout;
+use std::{future::poll_fn, io::Read, pin::Pin, time::Duration};
+use tokio::time::{Instant, timeout_at};
 
 #[cfg(test)]
 mod tests;
 
 /// How much is charged at a time.
 const STEP_BYTES: usize = 64 << 10;
+
+/// A body that takes a second for so many bytes is not too slow.
+const SECOND_BYTES: u64 = 64 << 10;
 
 /// A body that was received.
 #[derive(Debug)]
@@ -59,17 +63,13 @@ pub(super) async fn receive(
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large(limit));
     }
-    let patience = state.settings.transfer_time;
-    match timeout(patience.duration(), collect(state, body, limit)).await {
-        Ok(received) => {
-            let (bytes, charge) = received?;
-            Ok(Received { bytes, is_gzip, charge })
-        }
-        Err(_) => {
-            let why = format!("the body was not whole after {patience}");
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, why))
-        }
-    }
+    let (bytes, charge) = collect(state, body, limit).await?;
+    Ok(Received { bytes, is_gzip, charge })
+}
+
+/// How long a body may take that has so many bytes so far.
+fn patience(base: Duration, bytes: usize) -> Duration {
+    base + Duration::from_micros(bytes as u64 * 1_000_000 / SECOND_BYTES)
 }
 
 async fn collect(
@@ -79,7 +79,18 @@ async fn collect(
 ) -> Result<(Vec<u8>, Charge), Problem> {
     let mut charge = state.charge(STEP_BYTES).await?;
     let (mut bytes, mut charged) = (Vec::new(), STEP_BYTES);
-    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+    let began = Instant::now();
+    loop {
+        let until = began + patience(state.settings.transfer_time.duration(), bytes.len());
+        let next = poll_fn(|context| Pin::new(&mut body).poll_frame(context));
+        let frame = match timeout_at(until, next).await {
+            Ok(Some(frame)) => frame,
+            Ok(None) => break,
+            Err(_) => {
+                let why = format!("the body was not whole in time: {} bytes came", bytes.len());
+                return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, why));
+            }
+        };
         let frame =
             frame.map_err(|error| Problem::bad(format!("the body cannot be read: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };

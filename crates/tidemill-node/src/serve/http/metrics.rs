@@ -11,17 +11,19 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use prometheus_client::{
-    encoding::text::encode,
-    metrics::{counter::Counter, gauge::Gauge, info::Info},
+    encoding::{EncodeMetric, MetricEncoder, NoLabelSet, text::encode},
+    metrics::{MetricType, counter::Counter, gauge::Gauge, info::Info},
     registry::Registry,
 };
 use std::{
+    fmt,
     path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
+use tidemill_log::SyncFigures;
 
 #[cfg(test)]
 mod tests;
@@ -88,6 +90,23 @@ impl Page {
         let gauge = Gauge::<f64, AtomicU64>::default();
         gauge.set(value);
         self.0.register(name, help, gauge);
+    }
+}
+
+/// Durations by class, as a histogram.
+#[derive(Debug)]
+struct Spread(SyncFigures);
+
+impl EncodeMetric for Spread {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+        let bounds = self.0.classes.iter().map(|(us, count)| (*us as f64 / 1e6, *count));
+        let classes: Vec<(f64, u64)> = bounds.chain([(f64::INFINITY, self.0.longer)]).collect();
+        let sum = self.0.total_us as f64 / 1e6;
+        encoder.encode_histogram::<NoLabelSet>(sum, self.0.count(), &classes, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
     }
 }
 
@@ -188,6 +207,8 @@ fn log(state: &State, page: &mut Page) {
         "What opening the log found wrong",
         state.log.findings().len() as f64,
     );
+    let syncs = Spread(state.log.sync_figures());
+    page.0.register("log_sync_seconds", "How long syncs of files took", syncs);
     if let Ok(space) = state.world.disk.space(state.log.folder()) {
         page.gauge("disk_bytes", "Size of the data's file system", space.total_bytes as f64);
         page.gauge("disk_free_bytes", "Bytes that are free on it", space.free_bytes as f64);

@@ -89,8 +89,8 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
             biased;
             () = asked(&mut stop) => break,
             accepted = listener.accept() => match accepted {
-                Ok((socket, _)) if connections.len() < state.settings.connections => {
-                    connections.spawn(serve(socket, router.clone(), Arc::clone(&state)));
+                Ok((socket, peer)) if connections.len() < state.settings.connections => {
+                    connections.spawn(serve(socket, peer, router.clone(), Arc::clone(&state)));
                 }
                 Ok(_) => {
                     state.counts.connections_refused.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +112,7 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
     }
 }
 
-async fn serve(socket: TcpStream, router: Router, state: Arc<State>) {
+async fn serve(socket: TcpStream, peer: SocketAddr, router: Router, state: Arc<State>) {
     let _open = Lasting::new(&state.counts, |it| &it.connections);
     let _best_effort = socket.set_nodelay(true);
     let settings = &state.settings;
@@ -131,7 +131,11 @@ async fn serve(socket: TcpStream, router: Router, state: Arc<State>) {
             connection.as_mut().await
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "an HTTP connection ended");
+    match ended {
+        Err(error) if error.is_parse() => {
+            tracing::warn!(%peer, %error, "HTTP connection closed");
+        }
+        Err(error) => tracing::debug!(%peer, %error, "HTTP connection ended"),
+        Ok(()) => {}
     }
 }

@@ -1,6 +1,6 @@
 //! The tables of settings in `docs/serve.md`.
 
-use super::{GROUPS, SETTINGS};
+use super::GROUPS;
 use std::fmt::Write;
 
 /// The tables of all settings, as they stand in `docs/serve.md`.
@@ -9,9 +9,9 @@ pub fn markdown() -> String {
     let mut text = String::new();
     for group in GROUPS {
         // Writing to a string cannot fail.
-        let _ = write!(text, "### {group}\n\n| flag | default | Kafka | meaning |\n");
+        let _ = write!(text, "### {}\n\n| flag | default | Kafka | meaning |\n", group.title);
         text.push_str("| --- | --- | --- | --- |\n");
-        for setting in SETTINGS.iter().filter(|it| it.group == *group) {
+        for setting in group.settings {
             let kafka = match setting.kafka {
                 "" => String::new(),
                 name => format!("`{name}`"),

@@ -2,7 +2,7 @@
 //!
 //! Everything that is wrong is found at once; nothing here opens a file or asks for a variable.
 
-use super::{SETTINGS, ServeSettings, Setting};
+use super::{ServeSettings, Setting, settings as all};
 use crate::{
     descriptor::{line_of, tree},
     diagnostic::{Diagnostic, Place, Problem, Refused},
@@ -41,13 +41,13 @@ pub fn resolve(given: Given<'_>) -> Result<ServeSettings, Refused> {
     if let Some((name, text)) = given.file {
         from_file(&mut settings, name, text, &mut wrong);
     }
-    for setting in SETTINGS {
+    for setting in all() {
         let variable = setting.variable();
         if let Some(text) = (given.variable)(&variable) {
             put(&mut settings, setting, &text, &variable, &mut wrong);
         }
     }
-    for setting in SETTINGS {
+    for setting in all() {
         if let Some(text) = (given.flag)(setting.name) {
             put(&mut settings, setting, &text, &format!("--{}", setting.name), &mut wrong);
         }
@@ -90,8 +90,8 @@ fn from_file(settings: &mut ServeSettings, file: &str, text: &str, wrong: &mut V
         }
     };
     for (name, node) in entries {
-        let Some(setting) = SETTINGS.iter().find(|it| it.key() == name.text) else {
-            let keys: Vec<String> = SETTINGS.iter().map(Setting::key).collect();
+        let Some(setting) = all().find(|it| it.key() == name.text) else {
+            let keys: Vec<String> = all().map(Setting::key).collect();
             let shown: String = name.text.chars().take(100).collect();
             let problem = Problem::new([shown.as_str()], format!("unknown setting `{shown}`"));
             say(name.place, problem.one_of(&name.text, keys.iter().map(String::as_str)));

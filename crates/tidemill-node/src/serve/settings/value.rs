@@ -2,6 +2,7 @@
 
 use super::{LogFormat, LogLevel};
 use std::{fmt::Display, net::SocketAddr, ops::RangeInclusive, path::PathBuf, str::FromStr};
+use tidemill_log::Journal;
 use tidemill_types::{ByteSize, Span};
 
 /// The longest time that a setting may be, in milliseconds: a hundred years.
@@ -87,6 +88,12 @@ pub(in crate::serve) fn span_ms(text: &str, low_ms: i64, high_ms: i64) -> Result
     span(text, low_ms, high_ms).map(|it| (it.0 / 1_000).unsigned_abs())
 }
 
+/// The same, as Kafka has it: up to 24 days.
+pub(in crate::serve) fn span_ms_i32(text: &str) -> Result<i32, String> {
+    let ms = span_ms(text, 1, 24 * DAY_MS)?;
+    i32::try_from(ms).map_err(|error| error.to_string())
+}
+
 /// As [`span_ms`] reads it.
 pub(in crate::serve) fn ms_text(ms: u64) -> String {
     Span(i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1_000)).to_string()
@@ -165,6 +172,8 @@ const LEVELS: [(&str, LogLevel); 6] = [
     ("trace", LogLevel::Trace),
 ];
 
+const JOURNALS: [(&str, Journal); 2] = [("write", Journal::Write), ("map", Journal::Map)];
+
 const FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
 
 fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
@@ -194,4 +203,12 @@ pub(in crate::serve) fn format(text: &str) -> Result<LogFormat, String> {
 
 pub(in crate::serve) fn format_text(format: LogFormat) -> String {
     name_of(format, &FORMATS)
+}
+
+pub(in crate::serve) fn journal(text: &str) -> Result<Journal, String> {
+    choice(text, &JOURNALS)
+}
+
+pub(in crate::serve) fn journal_text(journal: Journal) -> String {
+    name_of(journal, &JOURNALS)
 }

@@ -52,3 +52,11 @@ fn what_is_no_gzip_is_refused() {
         assert_eq!(error.status, StatusCode::BAD_REQUEST, "{bytes:?}");
     }
 }
+
+#[test]
+fn large_bodies_have_time_and_dripping_ones_do_not() {
+    let base = Duration::from_secs(10);
+    assert_eq!(patience(base, 0), base);
+    assert_eq!(patience(base, 1 << 20), base + Duration::from_secs(16));
+    assert!(patience(base, 100) < base + Duration::from_millis(2));
+}

@@ -21,6 +21,26 @@ fn every_figure_has_help() {
 }
 
 #[test]
+fn durations_are_a_histogram() {
+    let classes = vec![(1_000, 2), (500_000, 3)];
+    let figures = SyncFigures { classes, longer: 1, total_us: 2_500_000 };
+    let mut registry = Registry::default();
+    registry.register("sync_seconds", "How long", Spread(figures));
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    for line in [
+        "# TYPE sync_seconds histogram",
+        "sync_seconds_sum 2.5",
+        "sync_seconds_count 6",
+        "sync_seconds_bucket{le=\"0.001\"} 2",
+        "sync_seconds_bucket{le=\"0.5\"} 5",
+        "sync_seconds_bucket{le=\"+Inf\"} 6",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line}\n{text}");
+    }
+}
+
+#[test]
 fn resident_memory_is_read() {
     assert_eq!(resident_bytes(b"Name:\tx\nVmRSS:\t   42 kB\nThreads:\t3\n"), Some(42 * 1024));
     for bad in
