@@ -3,6 +3,7 @@
 use crate::{
     frame::Budget,
     group::registry::Groups,
+    intake::Inflating,
     partition::{Partition, Shared},
     session::Sessions,
     settings::BrokerSettings,
@@ -33,6 +34,7 @@ pub struct Broker {
     pub(crate) settings: BrokerSettings,
     pub(crate) topics: Topics,
     pub(crate) budget: Arc<Budget>,
+    pub(crate) inflating: Inflating,
     /// For records in answers.
     pub(crate) answers: Arc<Budget>,
     pub(crate) counts: Counts,
@@ -116,6 +118,7 @@ impl Broker {
             log,
             topics: Topics::new(shared),
             budget: budget(settings.limits.requests_bytes),
+            inflating: Inflating::new(settings.limits.inflated_bytes.0),
             answers: budget(settings.limits.answers_bytes),
             counts: Counts::default(),
             sessions: Sessions::default(),

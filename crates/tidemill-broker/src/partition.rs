@@ -17,7 +17,7 @@
 //! - Chunks of no producer take no lock here.
 
 use crate::{
-    api::Context, fetch_answer::Aborted, intake, producer::state::Sequenced, record_time,
+    api::Context, fetch_answer::Aborted, intake::Checked, producer::state::Sequenced, record_time,
     refusal::Refusal, settings::ProducerLimits, store::Store, topic::Live,
     transaction::coordinator::Coordinator, transaction::state::ProducerEpoch,
 };
@@ -248,15 +248,15 @@ impl Partition {
         }
     }
 
-    /// Checks a chunk that a client sent and appends it.
+    /// Appends a chunk that a client sent, if it is new.
     pub(crate) fn append(
         &self,
         context: &Context<'_>,
-        chunk: &Bytes,
+        mut checked: Checked,
         transactional: Option<&KafkaString>,
     ) -> Result<Appended, Refusal> {
-        let taken = intake::take(context.broker, &self.live, chunk, context.version())?;
-        let (head, chunk) = (&taken.head, &taken.chunk);
+        let append_time_ms = checked.stamp(context.broker, &self.live);
+        let (head, chunk) = (&checked.head, &checked.chunk);
         if head.is_transactional() && transactional.is_none() {
             let why = "records of a transaction without a transactional id";
             return Err(Refusal::with(ErrorCode::TransactionalIdAuthorizationFailed, &why));
@@ -279,7 +279,7 @@ impl Partition {
         counts.produced_bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
         let records = u64::try_from(head.record_count).unwrap_or(0);
         counts.produced_records.fetch_add(records, Ordering::Relaxed);
-        Ok(Appended::New(append, taken.append_time_ms))
+        Ok(Appended::New(append, append_time_ms))
     }
 
     fn append_chunk(

@@ -97,7 +97,8 @@ pub struct Limits {
     pub idle_ms: u64,
     /// Fetch sessions. Default 10,000. (`max.incremental.fetch.session.cache.slots`.)
     pub fetch_sessions: usize,
-    /// Bytes a compressed batch may have when it is inflated. Default 256 MiB.
+    /// Bytes a compressed batch may have when it is inflated, and all together that are being
+    /// looked at. Default 256 MiB.
     pub inflated_bytes: ByteSize,
     /// Of producers.
     pub producers: ProducerLimits,

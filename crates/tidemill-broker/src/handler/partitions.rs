@@ -167,6 +167,9 @@ fn described(
         leader_epoch: 0,
         replica_nodes: vec![node; usize::from(REPLICAS.unsigned_abs())],
         isr_nodes: vec![node],
+        // Java's admin client cannot do without these lists.
+        eligible_leader_replicas: Some(Vec::new()),
+        last_known_elr: Some(Vec::new()),
         ..DescribeTopicPartitionsResponsePartition::default()
     };
     let count = topic.partition_count();

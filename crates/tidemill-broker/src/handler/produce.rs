@@ -7,6 +7,7 @@ use crate::{
     answer::{Answer, Begun},
     api::Context,
     handler::transaction::add::produced,
+    intake,
     partition::Appended,
     refusal::Refusal,
 };
@@ -50,7 +51,7 @@ pub(crate) async fn begin(context: &Context<'_>, mut body: Bytes) -> Result<Begu
     let mut appends = Vec::new();
     let timeout_ms = u64::try_from(request.timeout_ms).unwrap_or(0);
     let transactional = request.transactional_id.clone();
-    let response = Response::append(context, request, transactional.as_ref(), &mut appends);
+    let response = Response::append(context, request, transactional.as_ref(), &mut appends).await;
     match acks {
         0 if response.has_errors() => Ok(Begun::HangUp),
         0 => Ok(Begun::Silent),
@@ -142,7 +143,7 @@ impl Response {
     }
 
     /// Appends all chunks of a request.
-    fn append(
+    async fn append(
         context: &Context<'_>,
         request: ProduceRequestData,
         transactional: Option<&KafkaString>,
@@ -168,8 +169,11 @@ impl Response {
                     None => Err(Refusal::of(missing)),
                     Some(partition) => {
                         let chunk = part.records.unwrap_or_default();
-                        let outcome = partition.append(context, &chunk, transactional);
-                        outcome.map(|it| (it, partition.streamlet.start_offset()))
+                        let live = &partition.live;
+                        let checked = intake::check(broker, live, chunk, context.version()).await;
+                        let append = |it| partition.append(context, it, transactional);
+                        let start = |it| (it, partition.streamlet.start_offset());
+                        checked.and_then(append).map(start)
                     }
                 };
                 partitions.push(match outcome {

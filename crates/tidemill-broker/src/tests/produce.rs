@@ -292,19 +292,21 @@ async fn a_wrong_largest_time_is_set_right() {
     assert_eq!(tidemill_wire::chunk::verify(&got).unwrap().max_timestamp_ms, 300);
 }
 
+/// What stands beside "no producer" is not looked at, as some clients write anything there. A
+/// producer has a sequence.
 #[tokio::test]
-async fn a_sequence_without_a_producer_is_no_chunk() {
+async fn producers_and_sequences_belong_together() {
     let node = Node::start().await;
     let mut client = node.client().await;
     client.create("t", 1).await;
-    let mut builder = ChunkBuilder::new(Compression::NONE);
-    builder.set_origin(Origin {
-        producer_id: -1,
-        producer_epoch: 0,
-        base_sequence: 5,
-        is_transactional: false,
-    });
-    builder.append(1, None, Some(b"v"), [].into_iter()).unwrap();
-    let answer = client.produce("t", 0, builder.finish().unwrap()).await;
-    assert_eq!(answer.error_code, code(ErrorCode::InvalidRecord));
+    let cases = [(-1, 0, 5, true), (-1, -1, 0, true), (7, 0, -1, false), (7, -1, 0, false)];
+    for (producer_id, producer_epoch, base_sequence, good) in cases {
+        let origin = Origin { producer_id, producer_epoch, base_sequence, is_transactional: false };
+        let mut builder = ChunkBuilder::new(Compression::NONE);
+        builder.set_origin(origin);
+        builder.append(1, None, Some(b"v"), [].into_iter()).unwrap();
+        let answer = client.produce("t", 0, builder.finish().unwrap()).await;
+        let expected = if good { 0 } else { code(ErrorCode::InvalidRecord) };
+        assert_eq!(answer.error_code, expected, "{origin:?}");
+    }
 }
