@@ -14,6 +14,7 @@ const SLICES_MAX: usize = 64;
 pub(crate) struct Answer {
     pub(crate) parts: Vec<Bytes>,
     /// What its memory is charged with, until it is sent.
+    #[expect(dead_code, reason = "it is held, not read")]
     pub(crate) charge: Option<Charge>,
 }
 

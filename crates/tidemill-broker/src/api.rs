@@ -205,5 +205,5 @@ fn unsupported(head: &RequestHead) -> Result<Begun, MessageError> {
     }
     // Reading a version that is not known says so.
     let never = ApiVersionsResponseData::read(&mut Bytes::new(), i16::MAX);
-    Err(never.err().expect("there is no such version").into())
+    Err(never.expect_err("there is no such version").into())
 }

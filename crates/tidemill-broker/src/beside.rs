@@ -10,7 +10,6 @@ use crate::{
 use std::sync::{Arc, atomic::Ordering};
 use tidemill_log::{LogError, OnData, Stream, StreamSpec, Streamlet};
 
-
 /// What happened since the broker was opened, and what is there now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {

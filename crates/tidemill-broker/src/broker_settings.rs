@@ -181,6 +181,3 @@ pub(crate) fn all(settings: &BrokerSettings, defaults: &Defaults) -> Vec<Shown> 
     all.sort_by_key(|it| it.name);
     all
 }
-
-#[cfg(test)]
-mod tests;

@@ -52,6 +52,7 @@ impl Budget {
     }
 
     /// Bytes that are charged now.
+    #[cfg(test)]
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }

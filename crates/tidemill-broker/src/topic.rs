@@ -2,6 +2,7 @@
 
 use crate::{
     partition::{Partition, Shared},
+    store::Batch,
     topic_settings,
 };
 use std::{
@@ -156,13 +157,21 @@ impl Topics {
         topic
     }
 
-    /// Forgets a topic whose stream was deleted.
+    /// Forgets a topic whose stream was deleted, and what was stored of its producers.
     pub(crate) fn forget(&self, name: &str) {
         let gone = self.names.write().unwrap_or_else(PoisonError::into_inner).remove(name);
-        if let Some(gone) = gone {
-            gone.set_gone(true);
-            let mut ids = self.ids.write().unwrap_or_else(PoisonError::into_inner);
-            ids.remove(&gone.stream.id());
+        let Some(gone) = gone else { return };
+        gone.set_gone(true);
+        let mut ids = self.ids.write().unwrap_or_else(PoisonError::into_inner);
+        ids.remove(&gone.stream.id());
+        drop(ids);
+        let mut batch = Batch::default();
+        let partitions = gone.partitions.read().unwrap_or_else(PoisonError::into_inner);
+        partitions.iter().for_each(|partition| partition.forget_stored(&mut batch));
+        drop(partitions);
+        let noted = self.shared.store.commit_then(batch, Box::new(|_outcome| {}));
+        if let Err(error) = noted {
+            tracing::warn!(topic = name, %error, "what was stored of a deleted topic stays");
         }
     }
 }

@@ -20,9 +20,6 @@ mod value;
 pub(crate) use value::Kind;
 use value::{bounded, one_of};
 
-#[cfg(test)]
-mod tests;
-
 /// "No limit", as Kafka says it for many settings.
 const UNLIMITED: &str = "9223372036854775807";
 

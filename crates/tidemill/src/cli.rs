@@ -7,6 +7,7 @@ mod progress;
 mod run;
 mod serve;
 mod signals;
+mod stream;
 mod table;
 mod validate;
 
@@ -41,6 +42,9 @@ enum Command {
     /// Jobs of a node: submit, list, status, cancel, rescale; and the schema of job files.
     #[command(subcommand)]
     Job(job::JobCommand),
+    /// Streams of a node: create, list, describe, alter, delete, produce, consume.
+    #[command(subcommand, visible_alias = "topic")]
+    Stream(stream::StreamCommand),
     /// Measures the engine with one of the workloads that the peers are measured with.
     #[command(subcommand)]
     Bench(crate::bench::Bench),
@@ -79,6 +83,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Validate(arguments) => validate::validate(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Job(command) => job::run(&command),
+        Command::Stream(command) => stream::run(&command),
         Command::Bench(bench) => match crate::bench::run(&bench) {
             Ok(()) => DONE,
             Err(error) => {

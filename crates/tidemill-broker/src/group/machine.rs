@@ -195,6 +195,7 @@ impl Group {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn generation(&self) -> i32 {
         self.generation
     }

@@ -12,7 +12,7 @@ use crate::{
 use std::{collections::BTreeMap, sync::Arc};
 use tidemill_log::LogError;
 use tidemill_wire::kafka::{
-    ErrorCode, KafkaString, KafkaUuid,
+    ErrorCode, KafkaString,
     message::{
         MetadataRequestData, MetadataRequestTopic, MetadataResponseBroker, MetadataResponseData,
         MetadataResponsePartition, MetadataResponseTopic,

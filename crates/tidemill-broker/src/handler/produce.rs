@@ -82,11 +82,13 @@ async fn later(
 /// Where an append's outcome goes in the response: topic and partition, by position.
 type Place = (usize, usize);
 
+/// What became of an append; none while it is not known.
+type Outcome = Option<Result<(), AppendError>>;
+
 /// Appends that must count before a request is answered.
 struct Pending {
     remaining: AtomicUsize,
-    /// With none for those that are not known yet.
-    outcomes: Mutex<Vec<(Place, Option<Result<(), AppendError>>)>>,
+    outcomes: Mutex<Vec<(Place, Outcome)>>,
     done: Mutex<Option<oneshot::Sender<()>>>,
 }
 

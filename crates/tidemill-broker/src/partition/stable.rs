@@ -73,6 +73,7 @@ impl Stable {
     }
 
     /// Whether a transaction is open or a marker not visible.
+    #[cfg(test)]
     pub(crate) fn is_busy(&self) -> bool {
         !self.open.is_empty() || !self.ending.is_empty()
     }

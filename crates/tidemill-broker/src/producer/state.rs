@@ -221,6 +221,7 @@ impl Producers {
         self.all.insert(producer_id, producer);
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }

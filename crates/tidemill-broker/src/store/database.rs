@@ -27,6 +27,8 @@ const COUNT: TableDefinition<'static, &str, u64> = TableDefinition::new("transac
 const COUNT_KEY: &str = "count";
 
 type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
+type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+type Reading = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 const fn definition(table: Table) -> Definition {
     TableDefinition::new(table.name())
@@ -144,10 +146,7 @@ impl Database {
         told(&self.file, &self.trouble, error)
     }
 
-    fn reading(
-        &self,
-        table: Table,
-    ) -> Result<Option<redb::ReadOnlyTable<&'static [u8], &'static [u8]>>, StoreError> {
+    fn reading(&self, table: Table) -> Result<Option<Reading>, StoreError> {
         let read = self.redb.begin_read().map_err(|error| self.told(error))?;
         match read.open_table(definition(table)) {
             Ok(table) => Ok(Some(table)),
@@ -170,7 +169,7 @@ impl Database {
         &self,
         table: Table,
         prefix: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        visit: &mut Visit<'_>,
     ) -> Result<(), StoreError> {
         guarded(&self.file, || {
             let Some(reading) = self.reading(table)? else { return Ok(()) };

@@ -37,7 +37,7 @@ fn batch(number: u32) -> Batch {
     let mut batch = Batch::default();
     batch.put(Table::Offsets, b"all".as_slice(), number.to_be_bytes());
     batch.put(Table::Groups, b"all".as_slice(), number.to_be_bytes());
-    let (here, gone) = if number % 2 == 0 { ("even", "odd") } else { ("odd", "even") };
+    let (here, gone) = if number.is_multiple_of(2) { ("even", "odd") } else { ("odd", "even") };
     batch.put(Table::Offsets, here, vec![number as u8; 700]);
     batch.delete(Table::Offsets, gone);
     batch
@@ -45,7 +45,7 @@ fn batch(number: u32) -> Batch {
 
 fn after(number: u32) -> Content {
     let all = b"all".to_vec();
-    let here = if number % 2 == 0 { "even" } else { "odd" };
+    let here = if number.is_multiple_of(2) { "even" } else { "odd" };
     BTreeMap::from([
         ((Table::Offsets, all.clone()), number.to_be_bytes().to_vec()),
         ((Table::Groups, all), number.to_be_bytes().to_vec()),

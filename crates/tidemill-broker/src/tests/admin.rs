@@ -3,6 +3,7 @@
 use super::{client::*, node::Node};
 use std::sync::Arc;
 use tidemill_log::StreamSpec;
+use tidemill_wire::kafka::message::describe_topic_partitions_request::Cursor;
 use tidemill_wire::kafka::{
     ErrorCode, KafkaUuid,
     message::{
@@ -343,7 +344,7 @@ async fn partitions_are_described_in_pieces() {
         }
         rounds += 1;
         let Some(next) = answer.next_cursor else { break };
-        let next = describe_topic_partitions_request::Cursor::default()
+        let next = Cursor::default()
             .with_topic_name(next.topic_name)
             .with_partition_index(next.partition_index);
         cursor = Some(Box::new(next));

@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use std::{fmt::Debug, net::SocketAddr, time::Duration};
+use tidemill_wire::kafka::message::fetch_request::{FetchPartition, FetchTopic};
 use tidemill_wire::{
     kafka::{
         ErrorCode, KafkaUuid, Message, Request, message::*, read_response_head, request_frame, text,

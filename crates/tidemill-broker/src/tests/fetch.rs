@@ -102,7 +102,7 @@ async fn limits_hold_but_for_the_first_chunk() {
     for place in &mut request.topics[0].partitions {
         place.partition_max_bytes = 10;
     }
-    let count = |answer: &fetch_response::FetchResponseData| -> Vec<usize> {
+    let count = |answer: &FetchResponseData| -> Vec<usize> {
         let mut partitions = answer.responses[0].partitions.clone();
         partitions.sort_by_key(|it| it.partition_index);
         partitions.iter().map(|it| values(&it.records).len()).collect()

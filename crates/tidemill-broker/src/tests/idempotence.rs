@@ -2,6 +2,7 @@
 
 use super::{client::*, node::Node, producer::Producer};
 use tidemill_env::World;
+use tidemill_wire::kafka::message::describe_producers_request::TopicRequest;
 use tidemill_wire::kafka::{ErrorCode, message::*};
 
 async fn started(node: &Node) -> Client {

@@ -2,6 +2,7 @@
 
 use super::{client::*, node::Node};
 use std::time::Duration;
+use tidemill_wire::kafka::message::fetch_request::FetchTopic;
 use tidemill_wire::kafka::{
     ErrorCode, KafkaUuid,
     message::{fetch_request::ForgottenTopic, *},

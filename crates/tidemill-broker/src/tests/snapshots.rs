@@ -177,7 +177,9 @@ async fn a_reader_behind_an_open_transaction_sleeps_until_it_ends() {
     let woken = Arc::new(AtomicUsize::new(0));
     let wait = |offset: i64, committed: bool| {
         let woken = Arc::clone(&woken);
-        let notice = move || drop(woken.fetch_add(1, Ordering::SeqCst));
+        let notice = move || {
+            woken.fetch_add(1, Ordering::SeqCst);
+        };
         partition.on_readable(offset, committed, Box::new(notice))
     };
     let forgotten = wait(0, true);

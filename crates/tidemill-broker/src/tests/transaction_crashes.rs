@@ -158,7 +158,7 @@ async fn r7_r10_a_node_that_dies_anywhere_in_an_end_leaves_it_done_or_undone() {
 
 /// What an end was answered, if it was.
 async fn answer(client: &mut Client, id: i32, version: i16) -> Option<(i64, i16)> {
-    use tidemill_wire::kafka::{ApiKey, Message, read_response_head};
+    use tidemill_wire::kafka::{ApiKey, read_response_head};
     let frame = tokio::time::timeout(std::time::Duration::from_millis(300), client.frame()).await;
     let mut frame = frame.ok()??;
     assert_eq!(read_response_head(&mut frame, ApiKey::EndTxn, version).unwrap(), id);

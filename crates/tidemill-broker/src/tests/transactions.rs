@@ -7,6 +7,7 @@ use super::{
     producer::{Producer, committed, init},
 };
 use std::time::Duration;
+use tidemill_wire::kafka::message::describe_producers_request::TopicRequest;
 use tidemill_wire::{
     kafka::{ErrorCode, message::*, text},
     transactions::TransactionPhase,
@@ -344,10 +345,10 @@ async fn wrong_requests_get_the_protocols_own_errors() {
     stray[22] |= 0x10;
     let crc = tidemill_wire::chunk::crc32c(&stray[21..]);
     stray[17..21].copy_from_slice(&crc.to_be_bytes());
-    let answer = client.ask(&super::client::produce("t", 0, stray.clone(), -1), version).await;
+    let answer = client.ask(&produce("t", 0, stray.clone(), -1), version).await;
     let error = only(only(answer.responses).partition_responses).error_code;
     assert_eq!(error, code(ErrorCode::TransactionalIdAuthorizationFailed));
-    let mut request = super::client::produce("t", 0, stray, -1);
+    let mut request = produce("t", 0, stray, -1);
     request.transactional_id = Some(text("x"));
     let answer = client.ask(&request, version).await;
     let error = only(only(answer.responses).partition_responses).error_code;

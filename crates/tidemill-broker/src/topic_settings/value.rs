@@ -17,21 +17,6 @@ pub(crate) enum Kind {
     List = 7,
 }
 
-impl Kind {
-    /// Its name in the documentation.
-    #[cfg(test)]
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Boolean => "boolean",
-            Self::String => "string",
-            Self::Int => "int",
-            Self::Long => "long",
-            Self::Double => "double",
-            Self::List => "list",
-        }
-    }
-}
-
 /// Longest text that is kept, in bytes.
 const TEXT_BYTES_MAX: usize = 1_000;
 

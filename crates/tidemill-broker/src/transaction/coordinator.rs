@@ -17,6 +17,9 @@
 //! - The next transaction of an id begins when all markers of the one before are durable.
 //! - A request that is dropped half way leaves what the store has and what counts the same.
 
+mod mark;
+mod upkeep;
+
 use super::{
     entry::{Entry, Marked},
     state::{
@@ -35,6 +38,7 @@ use crate::{
     settings::TransactionLimits,
     store::{Batch, Store, StoreError, Table},
 };
+use mark::{mark_group, mark_partition};
 use std::{
     collections::BTreeMap,
     ops::ControlFlow,
@@ -456,132 +460,6 @@ impl Coordinator {
         }
         Fate::Ended { epoch: None, commit: false }
     }
-
-    /// Does what is due: aborts what is open for too long, goes on with what is being ended,
-    /// stores what has ended, and forgets ids that nobody used for long.
-    pub(crate) async fn tend(self: &Arc<Self>, broker: &Arc<Broker>) {
-        let now_ms = self.now_ms();
-        let mut late = Vec::new();
-        let mut ended = Vec::new();
-        for entry in self.entries() {
-            self.drive(broker, &entry);
-            let (is_late, is_unsaved, is_idle) = {
-                let held = entry.held();
-                let resting = held
-                    .transaction
-                    .as_ref()
-                    .is_none_or(|it| it.phase != Phase::Ongoing && it.prepared_commit().is_none());
-                let is_idle = resting && held.used_ms + self.limits.idle_ms <= now_ms;
-                (held.deadline_ms.is_some_and(|it| it <= now_ms), held.unsaved, is_idle)
-            };
-            if !(is_late || is_unsaved || is_idle) {
-                continue;
-            }
-            // Somebody is changing it: next time.
-            let Ok(gate) = Arc::clone(&entry.gate).try_lock_owned() else { continue };
-            let Some(current) = entry.held().transaction.clone() else { continue };
-            if is_late && current.phase == Phase::Ongoing {
-                let id = &entry.id;
-                tracing::info!(
-                    id,
-                    producer_id = current.producer.id,
-                    "a transaction took too long"
-                );
-                let next = current.fenced(self.wall_ms());
-                late.push((Arc::clone(&entry), self.put(&entry, gate, next, Batch::default())));
-            } else if is_idle {
-                self.forget(&entry, gate);
-            } else if entry.held().unsaved {
-                ended.push((entry, current, gate));
-            }
-        }
-        self.save(ended).await;
-        for (entry, put) in late {
-            match put.await {
-                Ok(()) => self.drive(broker, &entry),
-                Err(error) => tracing::warn!(id = entry.id, %error, "it could not be aborted"),
-            }
-        }
-    }
-
-    /// Stores that transactions have ended.
-    async fn save(&self, ended: Vec<(Arc<Entry>, Transaction, OwnedMutexGuard<()>)>) {
-        let mut batch = Batch::default();
-        for (entry, transaction, _) in &ended {
-            batch.put(Table::Transactions, entry.id.as_bytes(), transaction.record().encode());
-        }
-        if batch.is_empty() {
-            return;
-        }
-        match self.store.commit(batch).await {
-            Ok(()) => ended.iter().for_each(|(entry, ..)| entry.held().unsaved = false),
-            Err(error) => tracing::warn!(%error, "ends of transactions are not stored yet"),
-        }
-    }
-
-    /// Stores that transactions have ended, before the node stops. Blocks.
-    pub(crate) fn close(&self) {
-        let mut batch = Batch::default();
-        for entry in self.entries() {
-            let held = entry.held();
-            if let Some(transaction) = held.transaction.as_ref().filter(|_| held.unsaved) {
-                batch.put(Table::Transactions, entry.id.as_bytes(), transaction.record().encode());
-            }
-        }
-        if !batch.is_empty()
-            && let Err(error) = self.store.commit_blocking(batch)
-        {
-            tracing::warn!(%error, "ends of transactions are not stored: the next start sees to them");
-        }
-    }
-
-    /// Takes an id out that nobody used for long.
-    fn forget(self: &Arc<Self>, entry: &Arc<Entry>, gate: OwnedMutexGuard<()>) {
-        let mut batch = Batch::default();
-        batch.delete(Table::Transactions, entry.id.as_bytes());
-        let (me, entry) = (Arc::clone(self), Arc::clone(entry));
-        let forgotten = move |outcome: Result<(), StoreError>| {
-            if outcome.is_ok() {
-                let mut all = me.all.write().unwrap_or_else(PoisonError::into_inner);
-                all.remove(&entry.id);
-                drop(all);
-                let mut held = entry.held();
-                held.is_gone = true;
-                held.transaction = None;
-            }
-            drop(gate);
-        };
-        // If it is refused it is tried again.
-        let _refused = self.store.commit_then(batch, Box::new(forgotten));
-    }
-}
-
-/// Writes a transaction's end to a partition.
-fn mark_partition(entry: &Arc<Entry>, partition: &Partition, mark: Mark, place: Marked) {
-    let (marked, at) = (Arc::clone(entry), place.clone());
-    let notice = move |outcome: Result<(), _>| {
-        marked.marked(&at, outcome.is_ok());
-    };
-    if let Err(error) = partition.end_transaction(mark, Box::new(notice))
-        && entry.marked(&place, false)
-    {
-        let topic = partition.streamlet.stream_name();
-        let (id, index) = (&entry.id, partition.place.index);
-        tracing::warn!(id, topic, index, %error, "a transaction's end waits for its disk");
-    }
-}
-
-/// Lets the offsets count that a transaction holds for a group, or drops them.
-fn mark_group(entry: &Arc<Entry>, groups: &Arc<Groups>, mark: Mark, group: String) {
-    let (entry, groups) = (Arc::clone(entry), Arc::clone(groups));
-    tokio::spawn(async move {
-        let ended = groups.end_transaction(&group, mark.producer.id, mark.commit).await;
-        if entry.marked(&Marked::Group(group.clone()), ended.is_ok())
-            && let Err(error) = ended
-        {
-            tracing::warn!(id = entry.id, group, %error, "a transaction's end waits for its disk");
-        }
-    });
 }
 
 /// Whether it came in time.

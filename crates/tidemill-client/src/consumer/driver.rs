@@ -51,9 +51,12 @@ fn rests_until(shared: &Shared, now_us: u64) -> u64 {
     rests.min().unwrap_or(u64::MAX)
 }
 
+/// One question for offsets, and the partitions that it is for.
+type Wanted = (OffsetAt, Vec<(i32, u64)>);
+
 /// Looks up where to begin, where that is not known.
 fn start(shared: &Shared, admin: &Admin, now_us: u64) {
-    let mut wanted: BTreeMap<(Arc<str>, (i64, u8)), (OffsetAt, Vec<(i32, u64)>)> = BTreeMap::new();
+    let mut wanted = BTreeMap::<(Arc<str>, (i64, u8)), Wanted>::new();
     {
         let state = shared.lock();
         for ((stream, index), position) in &state.positions {

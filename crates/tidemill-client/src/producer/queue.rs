@@ -138,7 +138,7 @@ impl Queue {
         if let Some(open) = &self.open {
             let fits = open.builder.len_bytes() + most <= self.rules.batch_bytes;
             let close_in_time = timestamp_ms.abs_diff(open.base_timestamp_ms) <= i64::MAX as u64;
-            if !open.builder.is_empty() && !(fits && close_in_time) {
+            if !(open.builder.is_empty() || fits && close_in_time) {
                 self.close();
             }
         }

@@ -139,7 +139,7 @@ impl Shared {
             let now_us = || clock.monotonic_micros();
             let take = |bytes| self.budget.try_take(bytes);
             let appended = queue
-                .append(record, timestamp_ms, &mut done, &now_us, take)
+                .append(record, timestamp_ms, &mut done, now_us, take)
                 .map_err(|_| ProduceError::TooLarge { bytes, max })?;
             // Also when there was no room: what was full before it is closed now.
             if queue.closed_serial() != closed {

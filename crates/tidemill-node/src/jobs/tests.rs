@@ -118,7 +118,7 @@ fn what_is_refused_leaves_nothing_behind() {
             "name",
         ),
     ] {
-        let error = node.jobs.submit(submission(&folder, text)).err().expect("it is wrong");
+        let error = node.jobs.submit(submission(&folder, text)).expect_err("it is wrong");
         assert!(error.to_string().contains(expected), "{error}");
     }
     assert!(node.jobs.list().is_empty());

@@ -247,7 +247,7 @@ fn the_registry_brings_sources_sinks_and_operators() {
     let operator = operator.clone();
     registry.add_operator(
         "keep",
-        std::sync::Arc::new(move |schema: &SchemaRef| match schema.fields().len() {
+        Arc::new(move |schema: &SchemaRef| match schema.fields().len() {
             4 => Ok(operator.clone()),
             count => Err(format!("it takes 4 columns, not {count}")),
         }),

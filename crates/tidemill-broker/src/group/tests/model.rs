@@ -66,10 +66,11 @@ struct Slot {
     is_assigned: bool,
 }
 
+/// The last two slots are static members; the odd ones need a promised id.
 struct Play {
     stage: Stage,
     slots: Vec<Slot>,
-    /// The last two are static members, and the odd ones need a promised id.
+    /// Who owns a partition in a generation.
     owners: BTreeMap<(i32, u8), String>,
 }
 
@@ -90,7 +91,7 @@ impl Play {
             protocols,
             instance: Self::instance(slot),
             needs_known_id: slot % 2 == 1,
-            may_skip: slot % 2 == 0,
+            may_skip: slot.is_multiple_of(2),
             ..asking(&id)
         };
         let ticket = self.stage.join(asking);
@@ -114,7 +115,7 @@ impl Play {
 
     /// Lets the clients read their answers.
     fn read(&mut self) {
-        for it in &mut self.slots {
+        for (slot, it) in self.slots.iter_mut().enumerate() {
             if let Some(answer) = it.join.and_then(|ticket| self.stage.joined.remove(&ticket)) {
                 it.join = None;
                 match answer.error {
@@ -143,19 +144,13 @@ impl Play {
                 continue;
             }
             // One owner of a partition in a generation, whoever asks for it how often. A static
-            // member that came back is the same owner under another id.
+            // member that comes back is the same owner under another id.
+            let owner = Self::instance(slot).unwrap_or_else(|| it.id.clone());
             for partition in &answer.assignment[..] {
-                let owner = it.id.clone();
+                let owner = owner.clone();
                 let known = self.owners.entry((generation, *partition)).or_insert(owner.clone());
                 assert_eq!(*known, owner, "partition {partition} in generation {generation}");
             }
-        }
-    }
-
-    /// What the clients were told that their former selves own.
-    fn came_back(&mut self, before: &str, after: &str) {
-        for owner in self.owners.values_mut().filter(|it| *it == before) {
-            after.clone_into(owner);
         }
     }
 
@@ -196,14 +191,6 @@ impl Play {
             Act::Pass { ms } => self.stage.pass(ms),
         }
         self.stage.take();
-        let before: Vec<String> = self.slots.iter().map(|it| it.id.clone()).collect();
-        for (slot, before) in before.iter().enumerate().skip(SLOTS / 2) {
-            let ticket = self.slots[slot].join;
-            let answer = ticket.and_then(|it| self.stage.joined.get(&it)).cloned();
-            if let Some(answer) = answer.filter(|it| it.error == ErrorCode::None) {
-                self.came_back(before, &answer.member_id);
-            }
-        }
         self.read();
     }
 

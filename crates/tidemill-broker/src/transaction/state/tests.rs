@@ -282,14 +282,12 @@ proptest! {
         acts in acts(), first_epoch in prop_oneof![Just(0i16), Just(i16::MAX - 4)],
     ) {
         let mut state = empty(first_epoch);
-        let mut spare = SPARE;
         let mut client = Some(state.producer);
         // Transactions that were decided: whose, and how.
         let mut decided: Vec<(ProducerEpoch, bool)> = Vec::new();
         let mut sent: Vec<Request> = Vec::new();
         let mut seen: Vec<ProducerEpoch> = vec![state.producer];
-        for act in acts {
-            spare += 1;
+        for (spare, act) in (SPARE + 1..).zip(acts) {
             let before = state.clone();
             let (request, late) = match act {
                 Act::Add => (client.map(Request::Add), false),

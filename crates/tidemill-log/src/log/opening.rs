@@ -1,0 +1,147 @@
+//! Opening a log: its streams are read, and what a crash left is recovered or set aside.
+
+use super::*;
+
+/// Counts this opening. Damaged metadata are kept as `meta.old`; the clock stands in for them.
+pub(super) fn next_life(
+    world: &World,
+    folder: &Path,
+    findings: &mut Vec<Finding>,
+) -> Result<u32, LogError> {
+    let disk = &*world.disk;
+    let before = match meta::read::<LogMeta>(disk, folder) {
+        Ok(meta) => meta.map_or(0, |it| it.life),
+        Err(LogError::Damaged { path, why }) => {
+            findings.push(Finding::SetAside { path, why });
+            u32::try_from(world.clock.wall_micros() / 1_000_000).unwrap_or(0)
+        }
+        Err(error) => return Err(error),
+    };
+    let life = before.saturating_add(1);
+    meta::write(disk, folder, &LogMeta { life })?;
+    Ok(life)
+}
+
+/// What opening needs.
+pub(super) struct Opening<'a> {
+    pub(super) shared: &'a Arc<Shared>,
+    pub(super) aside: PathBuf,
+    pub(super) finish: Finish,
+}
+
+impl Opening<'_> {
+    pub(super) fn streams(
+        &mut self,
+        folder: &Path,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Streams, LogError> {
+        let mut streams = Streams::new();
+        for path in self.shared.world.disk.list(folder).map_err(at(folder))? {
+            let stream = match self.stream(&path, findings) {
+                Ok(stream) => stream,
+                Err(LogError::Damaged { path, why }) => {
+                    findings.push(Finding::SetAside { path, why });
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let Some(stream) = stream else { continue };
+            let twin = streams.insert(stream.name().to_owned(), Arc::new(stream));
+            if let Some(twin) = twin {
+                let why = format!("another stream is called {} too", twin.name());
+                findings.push(Finding::SetAside { path: twin.core.folder.clone(), why });
+            }
+        }
+        Ok(streams)
+    }
+
+    /// One stream; none if there is nothing of it.
+    fn stream(
+        &mut self,
+        folder: &Path,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Option<Stream>, LogError> {
+        let disk = &*self.shared.world.disk;
+        let damaged = |why: &str| LogError::Damaged { path: folder.to_owned(), why: why.into() };
+        let files = disk.list(folder).map_err(|_| damaged("it is not the folder of a stream"))?;
+        let Some(meta) = meta::read::<StreamMeta>(disk, folder)? else {
+            if files.is_empty() {
+                // Making it was cut short.
+                remove_folder(disk, folder).map_err(at(folder))?;
+                return Ok(None);
+            }
+            return Err(damaged("it has files and no metadata"));
+        };
+        let id = meta.id().filter(|it| folder.file_name().is_some_and(|n| *n == *it.to_string()));
+        let id = id.ok_or_else(|| damaged("its metadata are those of another stream"))?;
+        if !is_stream_name(&meta.name) || meta.spec.problem().is_some() {
+            return Err(damaged("its metadata have impossible values"));
+        }
+        if meta.deleted {
+            self.finish_deletion(folder, &files)?;
+            return Ok(None);
+        }
+        // What was read may have been renamed and not synced when the process ended: from here on
+        // it must not change any more.
+        disk.sync_dir(folder).map_err(at(folder))?;
+        let core = Arc::new(StreamCore {
+            id,
+            name: Arc::from(meta.name.as_str()),
+            folder: folder.to_owned(),
+            limits: Limits::of(&meta.spec),
+            spec: RwLock::new(meta.spec.clone()),
+            starts: Mutex::new(meta.starts.clone()),
+            deleted: AtomicBool::new(false),
+        });
+        let streamlets = self.streamlets(&core, &files, &meta, findings)?;
+        let shared = Arc::clone(self.shared);
+        Ok(Some(Stream { core, shared, streamlets: RwLock::new(streamlets) }))
+    }
+
+    fn finish_deletion(&self, folder: &Path, files: &[PathBuf]) -> Result<(), LogError> {
+        let disk = &*self.shared.world.disk;
+        let named = |it: &&PathBuf| it.extension().is_some_and(|it| it == "seg");
+        let segments: Vec<PathBuf> = files.iter().filter(named).cloned().collect();
+        self.shared.recycle(folder, &segments).map_err(at(folder))?;
+        meta::remove(disk, folder).and_then(|()| remove_folder(disk, folder)).map_err(at(folder))
+    }
+
+    fn streamlets(
+        &mut self,
+        core: &Arc<StreamCore>,
+        files: &[PathBuf],
+        meta: &StreamMeta,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Vec<Arc<Streamlet>>, LogError> {
+        let mut found: BTreeMap<u32, (u64, Vec<SegmentFile>)> = BTreeMap::new();
+        for path in files {
+            let name = path.file_name().map(|it| it.to_string_lossy().into_owned());
+            let Some(name) = name.filter(|it| !it.starts_with(meta::META)) else { continue };
+            let Some(parts) = SegmentKey::parse_file_name(&name) else {
+                let why = "its name is not that of a segment".to_owned();
+                findings.push(Finding::SetAside { path: path.clone(), why });
+                continue;
+            };
+            let (next_group, files) = found.entry(parts.0).or_default();
+            *next_group = (*next_group).max(parts.1.saturating_add(1));
+            match recover::inspect(self.shared, core, path, parts)? {
+                Ok(file) => files.push(file),
+                Err(why) => findings.push(Finding::SetAside { path: path.clone(), why }),
+            }
+        }
+        let count = meta.spec.streamlets.max(found.keys().next_back().map_or(0, |it| it + 1));
+        core.spec.write().unwrap_or_else(PoisonError::into_inner).streamlets = count;
+        let fsync = meta.spec.fsync.unwrap_or(self.shared.options.fsync);
+        let always = fsync == Fsync::Always;
+        let open = |index: u32| {
+            let (next_group, files) = found.remove(&index).unwrap_or_default();
+            let start = meta.starts.get(&index).copied().unwrap_or(0);
+            let (shared, aside) = (self.shared, &self.aside);
+            let (recovered, left) =
+                recover::streamlet(shared, aside, files, next_group, start, always, findings)?;
+            self.finish.add(shared, left)?;
+            Ok(Streamlet::new(shared, core, index, recovered))
+        };
+        (0..count).map(open).collect()
+    }
+}

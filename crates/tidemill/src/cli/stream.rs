@@ -1,0 +1,91 @@
+//! `tidemill stream …`: streams of a node, over the Kafka protocol; so also of an Apache Kafka.
+
+mod consume;
+mod from;
+mod lines;
+mod manage;
+mod produce;
+mod rates;
+mod render;
+mod settings;
+
+use super::{DONE, FAILED, REFUSED, STOPPED, print_all, signals::StopFlag};
+use clap::{Args, Subcommand};
+use std::time::Duration;
+use tidemill_client::{AdminError, Client, ClientOptions, ErrorCode};
+use tidemill_env::World;
+
+/// How long a node may take to take a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The node that is asked.
+#[derive(Debug, Args)]
+struct NodeArguments {
+    /// Where nodes listen for Kafka clients; several with commas between them.
+    #[arg(long, value_name = "ADDR", env = "TIDEMILL_BOOTSTRAP", default_value = "127.0.0.1:9092")]
+    bootstrap: String,
+    /// Answers as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum StreamCommand {
+    /// Makes a stream.
+    Create(manage::CreateArguments),
+    /// Lists streams.
+    List(manage::ListArguments),
+    /// Shows one stream: its streamlets with their offsets, and its settings.
+    Describe(manage::DescribeArguments),
+    /// Changes settings of a stream, or adds streamlets.
+    Alter(manage::AlterArguments),
+    /// Deletes a stream and all its records.
+    Delete(manage::DeleteArguments),
+    /// Sends lines of standard input to a stream, each as a record.
+    Produce(produce::ProduceArguments),
+    /// Writes records of a stream to standard output.
+    Consume(consume::ConsumeArguments),
+}
+
+pub(super) fn run(command: &StreamCommand) -> u8 {
+    match command {
+        StreamCommand::Create(arguments) => manage::create(arguments),
+        StreamCommand::List(arguments) => manage::list(arguments),
+        StreamCommand::Describe(arguments) => manage::describe(arguments),
+        StreamCommand::Alter(arguments) => manage::alter(arguments),
+        StreamCommand::Delete(arguments) => manage::delete(arguments),
+        StreamCommand::Produce(arguments) => produce::produce(arguments),
+        StreamCommand::Consume(arguments) => consume::consume(arguments),
+    }
+}
+
+impl NodeArguments {
+    fn client(&self, world: &World) -> Client {
+        let options = ClientOptions {
+            connect_timeout: CONNECT_TIMEOUT,
+            client_id: "tidemill-cli".to_owned(),
+            ..ClientOptions::at(&self.bootstrap)
+        };
+        Client::new(world, options)
+    }
+}
+
+/// Says what went wrong, and what can be done about it.
+fn failed(error: &(impl std::fmt::Display + ?Sized), code: Option<ErrorCode>) -> u8 {
+    eprintln!("error: {error}");
+    if code == Some(ErrorCode::UnknownTopicOrPartition) {
+        eprintln!(
+            "hint: `tidemill stream list` shows what there is, `tidemill stream create` makes one"
+        );
+    }
+    FAILED
+}
+
+fn admin_failed(error: &AdminError) -> u8 {
+    failed(error, error.code())
+}
+
+/// Listens to Ctrl-C.
+fn stop_flag() -> Result<StopFlag, u8> {
+    StopFlag::listen().map_err(|error| failed(&format!("signals cannot be heard: {error}"), None))
+}

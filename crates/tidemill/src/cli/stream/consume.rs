@@ -1,0 +1,270 @@
+//! `tidemill stream consume`: records become lines of standard output.
+
+use super::{
+    DONE, NodeArguments, STOPPED, failed,
+    from::start,
+    rates::{Counts, Rates},
+    render::{Format, render},
+    stop_flag,
+};
+use std::{
+    collections::BTreeMap,
+    io::{self, IsTerminal, Write},
+    time::Duration,
+};
+use tidemill_client::{
+    Admin, AdminError, Consumer,
+    admin::OffsetAt,
+    consumer::{Batch, ConsumeError, ConsumerOptions, Isolation, Start},
+};
+use tidemill_env::World;
+
+/// How often it is looked whether somebody wants to stop.
+const LOOK: Duration = Duration::from_millis(50);
+/// How often a group's offsets are committed, in microseconds.
+const COMMIT_US: u64 = 5_000_000;
+/// Bytes that are gathered before they are written, while more records are there.
+const OUT_BYTES: usize = 256 << 10;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct ConsumeArguments {
+    /// The stream's name.
+    name: String,
+    /// Goes on when all records are written that were there at the beginning.
+    #[arg(long, short)]
+    follow: bool,
+    /// Where to begin: `earliest`, `latest`, an offset, or a time such as 2026-01-31T12:00:00Z.
+    #[arg(long, value_name = "WHERE", default_value = "earliest", value_parser = start)]
+    from: Start,
+    /// How a record is written.
+    #[arg(long, value_enum, default_value_t = Format::Lines)]
+    format: Format,
+    /// Ends after so many records.
+    #[arg(long, value_name = "N")]
+    max: Option<u64>,
+    /// One streamlet only.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    streamlet: Option<i32>,
+    /// Begins where this group has left off, and commits how far it gets; `--from` is for
+    /// streamlets of which it has no offset.
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
+    /// Only records that are in no transaction, or in a committed one.
+    #[arg(long)]
+    committed: bool,
+    /// Says nothing but errors.
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
+    #[command(flatten)]
+    node: NodeArguments,
+}
+
+/// How consuming came to its end.
+enum End {
+    Done,
+    Stopped,
+    /// Nobody reads what is written.
+    Unread,
+    Output(io::Error),
+    Failed(ConsumeError),
+}
+
+pub(super) fn consume(arguments: &ConsumeArguments) -> u8 {
+    let world = World::real();
+    let stop = match stop_flag() {
+        Ok(stop) => stop,
+        Err(code) => return code,
+    };
+    let client = arguments.node.client(&world);
+    let admin = client.admin();
+    let plan = match plan(arguments, &admin) {
+        Ok(plan) => plan,
+        Err(error) => return consume_failed(&error),
+    };
+    let isolation = if arguments.committed { Isolation::Committed } else { Isolation::Uncommitted };
+    let options = ConsumerOptions { isolation, ..ConsumerOptions::default() };
+    let mut consumer = client.consumer(options);
+    if let Err(error) = consumer.assign(&arguments.name, &plan.starts) {
+        return consume_failed(&error);
+    }
+    let now_us = || world.clock.monotonic_micros();
+    let may_draw = !io::stdout().is_terminal();
+    let mut rates = Rates::new(now_us(), arguments.node.json, arguments.quiet, may_draw);
+    let mut copy = Copy {
+        arguments,
+        out: Vec::with_capacity(OUT_BYTES),
+        counts: Counts::default(),
+        taken: BTreeMap::new(),
+    };
+    let mut committed_us = now_us();
+    let end = loop {
+        if stop.is_set() {
+            break End::Stopped;
+        }
+        if let Some(end) = copy.step(&mut consumer, &plan) {
+            break end;
+        }
+        if rates.is_due(now_us()) {
+            rates.show(now_us(), copy.counts);
+        }
+        if now_us().saturating_sub(committed_us) > COMMIT_US {
+            committed_us = now_us();
+            if let Err(error) = copy.flush().and_then(|()| copy.commit(&admin)) {
+                break error;
+            }
+        }
+    };
+    let end = match (copy.flush().and_then(|()| copy.commit(&admin)), end) {
+        (Err(error), End::Done | End::Stopped) => error,
+        (_, end) => end,
+    };
+    let said = match &end {
+        End::Done | End::Unread => "done",
+        End::Stopped => "stopped",
+        End::Output(_) | End::Failed(_) => "failed",
+    };
+    let done = format!("stream {}: read", arguments.name);
+    rates.finish(now_us(), copy.counts, &done, said, arguments.quiet);
+    match end {
+        End::Done | End::Unread => DONE,
+        End::Stopped => STOPPED,
+        End::Output(error) => failed(&format!("standard output: {error}"), None),
+        End::Failed(error) => consume_failed(&error),
+    }
+}
+
+fn consume_failed(error: &ConsumeError) -> u8 {
+    let code = match error {
+        ConsumeError::Lookup(error) => AdminError::code(error),
+        _ => None,
+    };
+    failed(error, code)
+}
+
+/// Where to begin in each streamlet, and where to end.
+struct Plan {
+    starts: BTreeMap<i32, Start>,
+    /// None: never.
+    ends: Option<BTreeMap<i32, i64>>,
+}
+
+fn plan(arguments: &ConsumeArguments, admin: &Admin) -> Result<Plan, ConsumeError> {
+    let at = if arguments.committed { OffsetAt::LatestCommitted } else { OffsetAt::Latest };
+    let mut ends = admin.offsets(&arguments.name, at)?;
+    if let Some(only) = arguments.streamlet {
+        if !ends.contains_key(&only) {
+            return Err(ConsumeError::NoStreamlet {
+                stream: arguments.name.clone(),
+                streamlet: only,
+                count: i32::try_from(ends.len()).unwrap_or(i32::MAX),
+            });
+        }
+        ends.retain(|index, _| *index == only);
+    }
+    let mut starts: BTreeMap<i32, Start> =
+        ends.keys().map(|index| (*index, arguments.from)).collect();
+    if let Some(group) = &arguments.group {
+        let committed = admin.group_offsets(group)?;
+        for (index, offset) in committed.get(&arguments.name).into_iter().flatten() {
+            if let Some(start) = starts.get_mut(index) {
+                *start = Start::Offset(offset.offset);
+            }
+        }
+    }
+    let ends = ends.into_iter().map(|(index, end)| (index, end.offset)).collect();
+    Ok(Plan { starts, ends: (!arguments.follow).then_some(ends) })
+}
+
+/// From the consumer to standard output.
+struct Copy<'a> {
+    arguments: &'a ConsumeArguments,
+    out: Vec<u8>,
+    counts: Counts,
+    /// The next offset of each streamlet that was written from.
+    taken: BTreeMap<i32, i64>,
+}
+
+impl Copy<'_> {
+    /// Takes what is there; if nothing is, writes what was gathered and waits a little.
+    fn step(&mut self, consumer: &mut Consumer, plan: &Plan) -> Option<End> {
+        let polled = match consumer.poll(Duration::ZERO) {
+            Ok(None) => {
+                if let Err(end) = self.flush() {
+                    return Some(end);
+                }
+                if plan.is_reached(&self.arguments.name, consumer) {
+                    return Some(End::Done);
+                }
+                consumer.poll(LOOK)
+            }
+            polled => polled,
+        };
+        let batch = match polled {
+            Ok(Some(batch)) => batch,
+            Ok(None) => return None,
+            Err(error) => return Some(End::Failed(error)),
+        };
+        let end = self.write(&batch, plan);
+        consumer.recycle(batch);
+        end
+    }
+
+    fn write(&mut self, batch: &Batch, plan: &Plan) -> Option<End> {
+        let streamlet = batch.streamlet();
+        let last = plan.ends.as_ref().and_then(|it| it.get(&streamlet));
+        for record in batch.records() {
+            if self.arguments.max.is_some_and(|max| self.counts.records >= max) {
+                return Some(End::Done);
+            }
+            let record = match record {
+                Ok(record) => record,
+                Err(error) => return Some(End::Failed(error)),
+            };
+            // What was written after the beginning is for the next time.
+            if last.is_some_and(|last| record.offset >= *last) {
+                break;
+            }
+            render(&mut self.out, self.arguments.format, streamlet, &record);
+            let field = |it: Option<&[u8]>| it.map_or(0, <[u8]>::len) as u64;
+            self.counts.records += 1;
+            self.counts.bytes += field(record.key) + field(record.value);
+            self.taken.insert(streamlet, record.offset.saturating_add(1));
+        }
+        if self.arguments.max.is_some_and(|max| self.counts.records >= max) {
+            return Some(End::Done);
+        }
+        if self.out.len() >= OUT_BYTES { self.flush().err() } else { None }
+    }
+
+    fn flush(&mut self) -> Result<(), End> {
+        let mut out = io::stdout().lock();
+        let written = out.write_all(&self.out).and_then(|()| out.flush());
+        self.out.clear();
+        written.map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => End::Unread,
+            _ => End::Output(error),
+        })
+    }
+
+    /// Commits what was written.
+    fn commit(&self, admin: &Admin) -> Result<(), End> {
+        let Some(group) = &self.arguments.group else { return Ok(()) };
+        if self.taken.is_empty() {
+            return Ok(());
+        }
+        let offsets = BTreeMap::from([(self.arguments.name.clone(), self.taken.clone())]);
+        admin.commit_group_offsets(group, &offsets).map_err(|error| End::Failed(error.into()))
+    }
+}
+
+impl Plan {
+    /// Whether all is read that was there at the beginning.
+    fn is_reached(&self, name: &str, consumer: &Consumer) -> bool {
+        let Some(ends) = &self.ends else { return false };
+        let positions = consumer.positions();
+        ends.iter().all(|(index, end)| {
+            let position = positions.get(&(name.to_owned(), *index));
+            position.copied().flatten().is_some_and(|it| it >= *end)
+        })
+    }
+}

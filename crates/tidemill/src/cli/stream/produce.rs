@@ -1,0 +1,287 @@
+//! `tidemill stream produce`: lines of standard input become records.
+
+use super::{
+    DONE, FAILED, NodeArguments, STOPPED, failed,
+    lines::{Ended, Lines, split},
+    rates::{Counts, Rates},
+    settings::pair,
+    stop_flag,
+};
+use serde_json::Value;
+use std::{io, time::Duration};
+use tidemill_client::{
+    AdminError,
+    producer::{
+        Acks, Codec, Compression, FlushError, Header, NewRecord, ProduceError, Producer,
+        ProducerOptions, StreamWriter,
+    },
+};
+use tidemill_env::World;
+use tidemill_types::{ByteSize, Span, limits::RECORD_BYTES_MAX};
+
+/// How long the last records may take.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(120);
+/// How often it is looked whether somebody wants to stop.
+const LOOK: Duration = Duration::from_millis(100);
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct ProduceArguments {
+    /// The stream's name.
+    name: String,
+    /// What a line is: anything, or a JSON value.
+    #[arg(long, value_enum, default_value_t = Format::Lines)]
+    format: Format,
+    /// The field of a JSON line that is the record's key, such as `user.id`.
+    #[arg(long, value_name = "FIELD")]
+    key: Option<String>,
+    /// A header for each record; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    header: Vec<(String, String)>,
+    /// The streamlet that all records go to.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    streamlet: Option<i32>,
+    /// How records are compressed on their way and in the log.
+    #[arg(long, value_enum, default_value_t = CodecName::None)]
+    compression: CodecName,
+    /// When a record counts: at once, when the leader has it, or when it is durable.
+    #[arg(long, value_enum, default_value_t = AcksName::All)]
+    acks: AcksName,
+    /// How long records are gathered before they are sent.
+    #[arg(long, value_name = "TIME", default_value = "5ms")]
+    linger: Span,
+    /// How many bytes are gathered at most.
+    #[arg(long, value_name = "SIZE", default_value = "256KiB")]
+    batch_bytes: ByteSize,
+    /// Says nothing but errors.
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
+    #[command(flatten)]
+    node: NodeArguments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Each line is a value, whatever it is.
+    Lines,
+    /// Each line is a JSON value, and is checked to be one.
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum CodecName {
+    None,
+    Gzip,
+    Snappy,
+    Lz4,
+    Zstd,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum AcksName {
+    /// At once.
+    #[value(name = "0")]
+    None,
+    /// When the leader has it.
+    #[value(name = "1")]
+    Leader,
+    /// When it is durable.
+    #[value(name = "all", alias = "-1")]
+    All,
+}
+
+/// Why a record was not sent.
+enum Trouble {
+    /// A line is not what was said.
+    Line(u64, String),
+    Produce(ProduceError),
+    Input(io::Error),
+}
+
+/// How reading came to its end.
+enum End {
+    Done,
+    Stopped,
+    Failed(Trouble),
+}
+
+impl ProduceArguments {
+    fn options(&self) -> ProducerOptions {
+        let codec = match self.compression {
+            CodecName::None => Codec::None,
+            CodecName::Gzip => Codec::Gzip,
+            CodecName::Snappy => Codec::Snappy,
+            CodecName::Lz4 => Codec::Lz4,
+            CodecName::Zstd => Codec::Zstd,
+        };
+        let acks = match self.acks {
+            AcksName::None => Acks::None,
+            AcksName::Leader => Acks::Leader,
+            AcksName::All => Acks::All,
+        };
+        ProducerOptions {
+            acks,
+            compression: Compression::of(codec),
+            linger: self.linger.duration(),
+            batch_bytes: usize::try_from(self.batch_bytes.0).unwrap_or(usize::MAX),
+            ..ProducerOptions::default()
+        }
+    }
+}
+
+pub(super) fn produce(arguments: &ProduceArguments) -> u8 {
+    if arguments.key.is_some() && arguments.format != Format::Json {
+        eprintln!("error: --key names a field of JSON: say --format json");
+        return super::REFUSED;
+    }
+    let world = World::real();
+    let stop = match stop_flag() {
+        Ok(stop) => stop,
+        Err(code) => return code,
+    };
+    let producer = arguments.node.client(&world).producer(arguments.options());
+    let stream = match producer.stream(&arguments.name) {
+        Ok(stream) => stream,
+        Err(error) => return produce_failed(&error),
+    };
+    let now_us = || world.clock.monotonic_micros();
+    let mut rates = Rates::new(now_us(), arguments.node.json, arguments.quiet, true);
+    let lines = Lines::read(&world, io::stdin(), RECORD_BYTES_MAX);
+    let mut sent = Sent { arguments, stream: &stream, lines: 0, bytes: 0 };
+    let mut end = loop {
+        if stop.is_set() {
+            break End::Stopped;
+        }
+        let outcome = match lines.next(LOOK) {
+            None => Ok(()),
+            Some(Ok(block)) => sent.send_all(&block, || stop.is_set()),
+            Some(Err(Ended::End)) => break End::Done,
+            Some(Err(Ended::TooLong(max))) => {
+                let message = format!("it is longer than {max} bytes");
+                Err(Trouble::Line(sent.lines + 1, message))
+            }
+            Some(Err(Ended::Failed(error))) => Err(Trouble::Input(error)),
+        };
+        if let Err(trouble) = outcome {
+            break End::Failed(trouble);
+        }
+        if rates.is_due(now_us()) {
+            rates.show(now_us(), Counts { records: sent.lines, bytes: sent.bytes });
+        }
+    };
+    let flushed = flush(&producer, || {
+        if rates.is_due(now_us()) {
+            rates.show(now_us(), Counts { records: sent.lines, bytes: sent.bytes });
+        }
+    });
+    if let Err(FlushError::Lost { first, .. }) = &flushed
+        && matches!(end, End::Done)
+    {
+        end = End::Failed(Trouble::Produce(first.clone()));
+    }
+    let stats = producer.stats();
+    let share = stats.delivered_records as f64 / sent.lines.max(1) as f64;
+    let bytes = if share >= 1.0 { sent.bytes } else { (sent.bytes as f64 * share) as u64 };
+    let counts = Counts { records: stats.delivered_records, bytes };
+    let said = match &end {
+        End::Done => "done",
+        End::Stopped => "stopped",
+        End::Failed(_) => "failed",
+    };
+    let done = format!("stream {}: sent", arguments.name);
+    rates.finish(now_us(), counts, &done, said, arguments.quiet);
+    if let Err(error) = &flushed {
+        eprintln!("error: {error}");
+    }
+    match end {
+        End::Done if flushed.is_ok() => DONE,
+        End::Stopped if flushed.is_ok() => STOPPED,
+        End::Done | End::Stopped => FAILED,
+        End::Failed(Trouble::Line(number, message)) => {
+            failed(&format!("standard input, line {number}: {message}"), None)
+        }
+        End::Failed(Trouble::Input(error)) => failed(&format!("standard input: {error}"), None),
+        End::Failed(Trouble::Produce(_)) if flushed.is_err() => FAILED,
+        End::Failed(Trouble::Produce(error)) => produce_failed(&error),
+    }
+}
+
+fn produce_failed(error: &ProduceError) -> u8 {
+    let code = match error {
+        ProduceError::Lookup(error) => AdminError::code(error),
+        _ => None,
+    };
+    failed(error, code)
+}
+
+/// Flushes, and shows that it goes on.
+fn flush(producer: &Producer, mut show: impl FnMut()) -> Result<(), FlushError> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match producer.flush(LOOK) {
+            Err(FlushError::TimedOut { .. }) if waited < FLUSH_PATIENCE => {
+                waited += LOOK;
+                show();
+            }
+            other => return other,
+        }
+    }
+}
+
+/// What was sent so far.
+struct Sent<'a> {
+    arguments: &'a ProduceArguments,
+    stream: &'a StreamWriter,
+    lines: u64,
+    bytes: u64,
+}
+
+impl Sent<'_> {
+    fn send_all(&mut self, block: &[u8], stopped: impl Fn() -> bool) -> Result<(), Trouble> {
+        let headers: Vec<Header<'_>> = self
+            .arguments
+            .header
+            .iter()
+            .map(|(key, value)| Header { key: key.as_bytes(), value: Some(value.as_bytes()) })
+            .collect();
+        for line in split(block) {
+            let key = match self.arguments.format {
+                Format::Lines => None,
+                Format::Json => self.key_of(line)?,
+            };
+            let record = NewRecord {
+                key: key.as_deref(),
+                value: Some(line),
+                headers: &headers,
+                timestamp_ms: None,
+                streamlet: self.arguments.streamlet,
+            };
+            self.stream.send(&record).map_err(Trouble::Produce)?;
+            self.lines += 1;
+            self.bytes += line.len() as u64;
+            // Sending may wait for room: whoever wants to stop need not wait for the whole block.
+            if self.lines.is_multiple_of(1024) && stopped() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a line of JSON; the key in it, if one is asked for.
+    fn key_of(&self, line: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
+        let number = self.lines + 1;
+        let wrong = |error: serde_json::Error| Trouble::Line(number, format!("no JSON: {error}"));
+        let Some(field) = &self.arguments.key else {
+            serde_json::from_slice::<serde::de::IgnoredAny>(line).map_err(wrong)?;
+            return Ok(None);
+        };
+        let value: Value = serde_json::from_slice(line).map_err(wrong)?;
+        let found = field.split('.').try_fold(&value, |value, part| value.get(part));
+        match found {
+            None | Some(Value::Null) => {
+                Err(Trouble::Line(number, format!("there is no field `{field}`, the key")))
+            }
+            Some(Value::String(text)) => Ok(Some(text.clone().into_bytes())),
+            Some(other) => Ok(Some(other.to_string().into_bytes())),
+        }
+    }
+}

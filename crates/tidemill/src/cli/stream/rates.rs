@@ -1,0 +1,132 @@
+//! How many records and bytes a second, while a command runs and at its end.
+
+use super::super::progress::print_json;
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+use std::io::IsTerminal;
+
+/// How rates are shown.
+enum Display {
+    /// A line that is redrawn on standard error.
+    Bar(ProgressBar),
+    /// A line a second on standard error.
+    Lines,
+    /// An object a second on standard error.
+    Json,
+    /// Nothing.
+    Quiet,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) records: u64,
+    pub(super) bytes: u64,
+}
+
+/// See the module.
+pub(super) struct Rates {
+    display: Display,
+    start_us: u64,
+    last_us: u64,
+    last: Counts,
+}
+
+impl Rates {
+    /// `may_draw` is false where standard output is a terminal that records are written to.
+    pub(super) fn new(now_us: u64, json: bool, quiet: bool, may_draw: bool) -> Self {
+        let display = if json {
+            Display::Json
+        } else if quiet || !may_draw {
+            Display::Quiet
+        } else if std::io::stderr().is_terminal() {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+            let style = ProgressStyle::with_template("{spinner} {msg}");
+            bar.set_style(style.expect("a template of this file"));
+            Display::Bar(bar)
+        } else {
+            Display::Lines
+        };
+        Self { display, start_us: now_us, last_us: now_us, last: Counts::default() }
+    }
+
+    /// Whether it is time to show something.
+    pub(super) fn is_due(&self, now_us: u64) -> bool {
+        let period_us = match self.display {
+            Display::Bar(_) => 100_000,
+            Display::Lines | Display::Json => 1_000_000,
+            Display::Quiet => return false,
+        };
+        now_us.saturating_sub(self.last_us) >= period_us
+    }
+
+    /// Shows what there is now.
+    pub(super) fn show(&mut self, now_us: u64, counts: Counts) {
+        let records = per_second(counts.records - self.last.records, now_us - self.last_us);
+        let bytes = per_second(counts.bytes - self.last.bytes, now_us - self.last_us);
+        let seconds = (now_us - self.start_us) as f64 / 1e6;
+        let text = || {
+            format!(
+                "{seconds:.0} s: {} records ({}/s, {}/s)",
+                HumanCount(counts.records),
+                HumanCount(records),
+                HumanBytes(bytes),
+            )
+        };
+        match &self.display {
+            Display::Bar(bar) => {
+                bar.set_message(text());
+                bar.tick();
+            }
+            Display::Lines => eprintln!("{}", text()),
+            Display::Json => print_json(
+                &json!({
+                    "type": "progress",
+                    "seconds": seconds,
+                    "records": counts.records,
+                    "bytes": counts.bytes,
+                    "records_per_s": records,
+                    "bytes_per_s": bytes,
+                }),
+                true,
+            ),
+            Display::Quiet => {}
+        }
+        (self.last_us, self.last) = (now_us, counts);
+    }
+
+    /// Shows the sum: what was done, to which stream, how fast.
+    pub(super) fn finish(&self, now_us: u64, counts: Counts, done: &str, end: &str, quiet: bool) {
+        if let Display::Bar(bar) = &self.display {
+            bar.finish_and_clear();
+        }
+        let micros = now_us.saturating_sub(self.start_us);
+        let seconds = micros as f64 / 1e6;
+        let records = per_second(counts.records, micros);
+        let megabytes = counts.bytes as f64 / micros.max(1) as f64;
+        if matches!(self.display, Display::Json) {
+            let summary = json!({
+                "type": "summary",
+                "end": end,
+                "seconds": seconds,
+                "records": counts.records,
+                "bytes": counts.bytes,
+                "records_per_s": records,
+                "mb_per_s": megabytes,
+            });
+            print_json(&summary, true);
+        } else if !quiet {
+            eprintln!(
+                "{done} {} records, {}, in {seconds:.2} s: {} records/s, {megabytes:.1} MB/s",
+                HumanCount(counts.records),
+                HumanBytes(counts.bytes),
+                HumanCount(records),
+            );
+        }
+    }
+}
+
+fn per_second(count: u64, micros: u64) -> u64 {
+    let rate = u128::from(count) * 1_000_000 / u128::from(micros.max(1));
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}

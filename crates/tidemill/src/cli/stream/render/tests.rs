@@ -1,0 +1,33 @@
+//! Values of every kind, as lines.
+
+use super::*;
+use tidemill_client::consumer::Headers;
+
+fn line(format: Format, key: Option<&[u8]>, value: Option<&[u8]>) -> String {
+    let record = Received { offset: 7, timestamp_ms: 1500, key, value, headers: Headers::NONE };
+    let mut into = Vec::new();
+    render(&mut into, format, 2, &record);
+    String::from_utf8_lossy(&into).into_owned()
+}
+
+#[test]
+fn each_format_writes_one_line() {
+    assert_eq!(line(Format::Lines, None, Some(b"a value")), "a value\n");
+    assert_eq!(line(Format::Lines, None, None), "\n");
+    assert_eq!(line(Format::Hex, Some(b"k"), Some(b"\xff\x00")), "2\t7\t6b\tff00\n");
+    assert_eq!(line(Format::Hex, None, None), "2\t7\t-\t-\n");
+    let head = r#"{"streamlet":2,"offset":7,"timestamp_ms":1500"#;
+    let cases: [(&[u8], &str); 5] = [
+        (b"text", r#""value":"text""#),
+        (b"5", r#""value":"5""#),
+        (b"{\n \"a\": [1, null]}", r#""value":{"a":[1,null]}"#),
+        (b"{no json", r#""value":"{no json""#),
+        (b"\xff", r#""value_hex":"ff""#),
+    ];
+    for (value, said) in cases {
+        let expected = format!("{head},\"key\":\"k\",{said}}}\n");
+        assert_eq!(line(Format::Json, Some(b"k"), Some(value)), expected);
+    }
+    let expected = format!("{head},\"key\":null,\"value\":null}}\n");
+    assert_eq!(line(Format::Json, None, None), expected);
+}
