@@ -171,7 +171,21 @@ fn plan(arguments: &ConsumeArguments, admin: &Admin) -> Result<Plan, ConsumeErro
             }
         }
     }
-    let ends = ends.into_iter().map(|(index, end)| (index, end.offset)).collect();
+    let ends: BTreeMap<i32, i64> =
+        ends.into_iter().map(|(index, end)| (index, end.offset)).collect();
+    for (index, start) in &starts {
+        // The node would say so as well, but not to one who waits for nothing.
+        if let (Start::Offset(offset), Some(end)) = (start, ends.get(index))
+            && offset > end
+        {
+            return Err(ConsumeError::OutOfRange {
+                stream: arguments.name.clone(),
+                streamlet: *index,
+                offset: *offset,
+                hint: format!("the next record will get offset {end}"),
+            });
+        }
+    }
     Ok(Plan { starts, ends: (!arguments.follow).then_some(ends) })
 }
 
