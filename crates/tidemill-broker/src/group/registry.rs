@@ -12,6 +12,8 @@ mod commits;
 mod load;
 mod members;
 mod removal;
+#[cfg(test)]
+mod tests;
 mod timers;
 
 use super::{
