@@ -35,7 +35,8 @@ use std::{
     io,
     ops::ControlFlow,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, RwLock, mpsc},
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, mpsc},
+    thread::ThreadId,
 };
 use tidemill_env::{Thread, World};
 use tokio::sync::oneshot;
@@ -197,6 +198,8 @@ struct Shared {
     failed: RwLock<Option<StoreError>>,
     /// None while it cannot be opened again after an error, and after the end.
     database: RwLock<Option<Database>>,
+    /// The store's own thread, once it runs.
+    writer: OnceLock<ThreadId>,
 }
 
 /// The metadata file of a broker. Dropping it commits what waits and closes the file.
@@ -226,6 +229,7 @@ impl Store {
             file: file.to_owned(),
             failed: RwLock::new(None),
             database: RwLock::new(Some(database)),
+            writer: OnceLock::new(),
         });
         let (queue, requests) = mpsc::channel();
         let writer = Writer::new(Arc::clone(&shared), requests);
@@ -323,7 +327,9 @@ impl Store {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(queue);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
+        // A notice may hold the last reference to a store: then its own thread closes it.
+        let is_writer = self.shared.writer.get() == Some(&std::thread::current().id());
+        if let Some(thread) = thread.filter(|_| !is_writer) {
             thread.join();
         }
         self.shared.database.write().unwrap_or_else(PoisonError::into_inner).take();

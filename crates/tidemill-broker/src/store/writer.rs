@@ -33,6 +33,7 @@ impl Writer {
 
     /// Runs until nobody can hand in batches any more.
     pub(super) fn run(self) {
+        let _once = self.shared.writer.set(std::thread::current().id());
         while let Ok(first) = self.requests.recv() {
             let mut bytes = first.batch.bytes;
             let mut group = vec![first];

@@ -1,7 +1,7 @@
 //! A broker in a folder of its own, on a free port.
 
 use super::client::Client;
-use crate::{Broker, BrokerSettings, Server};
+use crate::{Broker, BrokerError, BrokerSettings, Server, StoreError};
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -73,5 +73,14 @@ impl Node {
 
 fn open(world: &World, folder: &Path, log: &Arc<Log>, settings: BrokerSettings) -> Arc<Broker> {
     world.disk.create_dir_all(folder).unwrap();
-    Broker::open(world, Arc::clone(log), folder, settings).unwrap()
+    // A broker that was dropped in the middle of a commit closes its store when that is done.
+    for _ in 0..5_000 {
+        match Broker::open(world, Arc::clone(log), folder, settings.clone()) {
+            Err(BrokerError::Store(StoreError::InUse { .. })) => {
+                World::real().clock.sleep_micros(1_000);
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+    panic!("the store is in use for 5 s");
 }

@@ -136,19 +136,13 @@ fn refuses_sinks_that_cannot_be() {
     refuses(
         &job(stage, "  out: {from: s}"),
         &[
-            "j:8:3: error: the sink `out` writes nowhere, expected one of `file: {path: ..., format: ...}`, `stdout: {}`, `blackhole: {}`",
+            "j:8:3: error: the sink `out` writes nowhere, expected one of `file: {path: ..., format: ...}`, `stream: ...`, `stdout: {}`, `blackhole: {}`",
         ],
     );
     refuses(
-        &job(stage, "  out: {from: s, stream: x}"),
+        &job(stage, "  out: {from: s, stdout: {}, stream: x, blackhole: {}}"),
         &[
-            "j:8:26: error: a `stream` sink needs a node with a log, and this one has none, expected one of `file: {path: ..., format: ...}`, `stdout: {}`, `blackhole: {}`",
-        ],
-    );
-    refuses(
-        &job(stage, "  out: {from: s, stdout: {}, blackhole: {}}"),
-        &[
-            "j:8:3: error: the sink `out` has several kinds: stdout, blackhole, expected exactly one",
+            "j:8:3: error: the sink `out` has several kinds: stdout, stream, blackhole, expected exactly one",
         ],
     );
     refuses(

@@ -37,7 +37,7 @@ fn bad_jobs_are_refused_before_anything_starts() {
         (
             "file: {path: out.ndjson, format: json}",
             "stream: results",
-            "job.yaml:10:29: error: a `stream` sink needs a node with a log",
+            "job.yaml:10:29: error: a stream is in a node's log, and there is none here",
         ),
         (
             "where: delay > 15",
