@@ -26,9 +26,6 @@ pub use offsets::{Offset, OffsetAt};
 pub use settings::{Setting, SettingSource};
 pub use streams::{NewStream, StreamDescription, StreamSummary, StreamletDescription};
 
-#[cfg(test)]
-mod tests;
-
 /// Why something could not be asked or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdminError {

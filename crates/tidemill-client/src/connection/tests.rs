@@ -7,7 +7,9 @@ use tidemill_wire::kafka::message::{HeartbeatRequestData, HeartbeatResponseData}
 
 fn open(node: &FakeNode, options: ClientOptions) -> Connection {
     let (told, changes) = mpsc::channel();
-    let changed = Arc::new(move || drop(told.send(())));
+    let changed = Arc::new(move || {
+        let _gone = told.send(());
+    });
     let connection =
         Connection::open(&World::real(), node.address(), &options, &Arc::default(), changed);
     while !connection.is_ready() && connection.ended().is_none() {
@@ -145,7 +147,9 @@ fn nobody_there_is_told() {
     drop(node);
     let options = quick();
     let (tell, told) = mpsc::channel();
-    let changed = Arc::new(move || drop(tell.send(())));
+    let changed = Arc::new(move || {
+        let _gone = tell.send(());
+    });
     let connection = Connection::open(&World::real(), &address, &options, &Arc::default(), changed);
     told.recv_timeout(Duration::from_secs(20)).unwrap();
     let error = connection.ended().unwrap();

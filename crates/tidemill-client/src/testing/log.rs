@@ -26,6 +26,9 @@ pub(crate) enum Fault {
     Code(ErrorCode),
 }
 
+/// A producer's epoch, and of its last chunks first and next sequence number and base offset.
+type Sent = (i16, Vec<(i32, i32, i64)>);
+
 /// A streamlet.
 #[derive(Default)]
 pub(crate) struct FakeStreamlet {
@@ -34,7 +37,7 @@ pub(crate) struct FakeStreamlet {
     pub(crate) start: i64,
     pub(crate) end: i64,
     /// By producer id: epoch, and first and next sequence number of the last five chunks.
-    producers: BTreeMap<i64, (i16, Vec<(i32, i32, i64)>)>,
+    producers: BTreeMap<i64, Sent>,
     /// Aborted transactions: producer id and first offset.
     pub(crate) aborted: Vec<(i64, i64)>,
 }

@@ -91,7 +91,7 @@ impl Play {
             protocols,
             instance: Self::instance(slot),
             needs_known_id: slot % 2 == 1,
-            may_skip: slot % 2 == 0,
+            may_skip: slot.is_multiple_of(2),
             ..asking(&id)
         };
         let ticket = self.stage.join(asking);

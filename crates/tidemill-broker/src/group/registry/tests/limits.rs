@@ -1,0 +1,158 @@
+//! Limits, retention, and what stands still with the node.
+
+use super::*;
+
+#[tokio::test]
+async fn offsets_of_groups_with_members_stay_and_of_empty_ones_go() {
+    let node = Node::new(4);
+    let who = enter(&node.groups, "members").await;
+    node.groups.commit(&who, vec![(place(1), offset(1))]).await.unwrap();
+    node.groups.commit(&nobody("simple"), vec![(place(1), offset(1))]).await.unwrap();
+    let alive_ms = 9_000;
+    for _ in 0..=(RETENTION_MS / alive_ms) {
+        node.sim.clock.advance(alive_ms * 1000);
+        node.groups.tick();
+        assert_eq!(node.groups.heartbeat(&who), Ok(()));
+    }
+    node.groups.sweep();
+    node.settle();
+    assert_eq!(node.live().into_keys().collect::<Vec<_>>(), ["members"]);
+    // It counts from when the last member went, however old the offset is.
+    node.groups.leave("members", &[(who.member_id.clone(), None)]).unwrap();
+    node.sim.clock.advance(RETENTION_MS * 1000);
+    node.groups.sweep();
+    node.settle();
+    assert_eq!(node.live().len(), 1);
+    node.sim.clock.advance(1_000);
+    node.groups.sweep();
+    node.settle();
+    assert!(node.live().is_empty());
+    // Then there is nothing to keep the groups for.
+    node.groups.sweep();
+    node.settle();
+    assert!(node.groups.list().is_empty());
+    assert!(node.stored().is_empty());
+}
+
+/// R11: retention must not take what is being committed or held in its place.
+#[tokio::test]
+async fn r11_an_old_offset_that_is_being_replaced_stays() {
+    for producer_id in [None, Some(7)] {
+        let node = Node::new(4);
+        node.groups.commit(&nobody("g"), vec![(place(1), offset(1))]).await.unwrap();
+        node.sim.clock.advance((RETENTION_MS + 1) * 1000);
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let hold = Box::new(move |_| gone.recv().unwrap());
+        node.store.commit_then(Batch::default(), hold).unwrap();
+        let offsets = vec![(place(1), offset(2))];
+        let begun = node.groups.begin_write(&nobody("g"), offsets, producer_id).unwrap();
+        node.groups.sweep();
+        go.send(()).unwrap();
+        commits::done(begun).await.unwrap();
+        node.groups.sweep();
+        node.settle();
+        node.groups.end_transaction("g", 7, true).await.unwrap();
+        let found = node.groups.offsets("g", |it| it.get(&place(1)).unwrap().offset);
+        assert_eq!(found, Some(2));
+        assert_eq!(node.live(), node.stored());
+    }
+}
+
+#[tokio::test]
+async fn time_stands_still_while_the_node_does_not_run() {
+    let mut node = Node::new(5);
+    node.groups.commit(&nobody("g"), vec![(place(1), offset(1))]).await.unwrap();
+    node.sim.clock.advance(RETENTION_MS * 900);
+    node.groups.sweep();
+    node.settle();
+    node.store.close();
+    // A year goes by.
+    node.sim.clock.advance(365 * 86_400_000_000);
+    node.restart(false);
+    node.groups.sweep();
+    node.settle();
+    assert_eq!(node.live().len(), 1);
+    node.sim.clock.advance(RETENTION_MS * 101);
+    node.groups.sweep();
+    node.settle();
+    assert!(node.live().is_empty());
+}
+
+#[tokio::test]
+async fn groups_and_offsets_have_limits() {
+    let node = Node::new(6);
+    let many: Vec<_> = (0..98).map(|it| (place(it), offset(1))).collect();
+    node.groups.commit(&nobody("g"), many).await.unwrap();
+    let three: Vec<_> = (98..101).map(|it| (place(it), offset(1))).collect();
+    let too_many = Err(ErrorCode::InvalidCommitOffsetSize);
+    assert_eq!(node.groups.commit(&nobody("g"), three).await, too_many);
+    // Those that are there can be committed again.
+    let again = (0..98).map(|it| (place(it), offset(2))).collect();
+    node.groups.commit(&nobody("g"), again).await.unwrap();
+    for number in 1..20 {
+        let joined = node.groups.join(joining(&format!("g{number}"), "")).await;
+        assert_eq!(joined.error, ErrorCode::None);
+    }
+    let refused = node.groups.join(joining("one more", "")).await;
+    assert_eq!(refused.error, ErrorCode::GroupMaxSizeReached);
+    let refused = node.groups.commit(&nobody("one more"), Vec::new()).await;
+    assert_eq!(refused, too_many);
+    let long = "g".repeat(ID_BYTES_MAX + 1);
+    let refused = node.groups.join(joining(&long, "")).await;
+    assert_eq!(refused.error, ErrorCode::InvalidGroupId);
+    let refused = node.groups.commit(&nobody(&long), Vec::new()).await;
+    assert_eq!(refused, Err(ErrorCode::InvalidGroupId));
+}
+
+#[tokio::test]
+async fn a_group_that_is_being_deleted_takes_nothing_and_comes_back_if_it_is_not() {
+    let node = Node::new(7);
+    node.groups.commit(&nobody("g"), vec![(place(1), offset(1))]).await.unwrap();
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let hold = |gone: std::sync::mpsc::Receiver<()>| {
+        node.store.commit_then(Batch::default(), Box::new(move |_| gone.recv().unwrap())).unwrap();
+    };
+    hold(gone);
+    // In flight when the group is deleted: it goes with it.
+    let late = node.groups.begin_write(&nobody("g"), vec![(place(2), offset(1))], None).unwrap();
+    let groups = Arc::clone(&node.groups);
+    let deleted = tokio::spawn(async move { groups.delete("g").await });
+    while node.groups.describe("g").unwrap().state != "Dead" {
+        tokio::task::yield_now().await;
+    }
+    let refused = node.groups.commit(&nobody("g"), vec![(place(1), offset(9))]).await;
+    assert_eq!(refused, Err(ErrorCode::CoordinatorNotAvailable));
+    let refused = node.groups.join(joining("g", "")).await;
+    assert_eq!(refused.error, ErrorCode::CoordinatorNotAvailable);
+    go.send(()).unwrap();
+    assert_eq!(deleted.await.unwrap(), Ok(()));
+    commits::done(late).await.unwrap();
+    assert!(node.live().is_empty() && node.stored().is_empty());
+    // One that is not deleted after all.
+    node.groups.commit(&nobody("g"), vec![(place(1), offset(2))]).await.unwrap();
+    node.sim.disk.fail_after(0);
+    assert_eq!(node.groups.delete("g").await, Err(ErrorCode::CoordinatorNotAvailable));
+    node.groups.commit(&nobody("g"), vec![(place(1), offset(3))]).await.unwrap();
+    assert_eq!(node.live(), node.stored());
+}
+
+#[test]
+fn entries_that_a_newer_node_wrote_are_refused_and_left_alone() {
+    for table in [Table::Groups, Table::Offsets, Table::PendingOffsets] {
+        let mut node = Node::new(8);
+        let mut batch = Batch::default();
+        let key = crate::group::offsets::key("g", &place(1));
+        let key = match table {
+            Table::Groups => b"g".to_vec(),
+            Table::Offsets => key.encode(),
+            _ => key.encode_pending(1),
+        };
+        batch.put(table, key.as_slice(), [9, 9, 9]);
+        node.store.commit_blocking(batch).unwrap();
+        let refused = Groups::open(&node.sim.world, Arc::clone(&node.store), settings());
+        assert!(matches!(refused, Err(StoreError::Damaged { .. })));
+        assert_eq!(node.store.get(table, &key).unwrap(), Some(vec![9, 9, 9]));
+        node.store.close();
+        node.store = Arc::new(Store::open(&node.sim.world, Path::new("data/broker.redb")).unwrap());
+    }
+}
