@@ -4,6 +4,7 @@
 //! notice; both happen in the same order, so memory is what the store has.
 
 use super::{Cell, Groups, ID_BYTES_MAX, Inner, Writing, code_of};
+use crate::group::machine::State;
 use crate::{
     group::offsets::{Place, key},
     store::{Batch, StoreError, Table},
@@ -206,6 +207,10 @@ impl Groups {
         producer_id: i64,
         commit: bool,
     ) -> Result<Ended, StoreError> {
+        // A group that is being deleted holds them no more, or all of them still: its store says.
+        if *inner.group.state() == State::Dead && !inner.is_gone {
+            return Ok(Ended::Unsettled);
+        }
         // Whether these are held is not known before the store has answered.
         if inner.writing.values().any(|it| it.producer_id == Some(producer_id)) {
             return Ok(Ended::Unsettled);

@@ -56,6 +56,8 @@ impl Groups {
         let mut inner = cell.lock();
         if !is_removed {
             inner.group.revive();
+            drop(inner);
+            cell.settled.notify_waiters();
             return;
         }
         inner.is_gone = true;
