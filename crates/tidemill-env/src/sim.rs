@@ -27,6 +27,15 @@ pub struct SimWorld {
     pub disk: Arc<SimDisk>,
 }
 
+impl SimWorld {
+    /// The world as one process has it: once the disk was killed or lost power, this world's disk
+    /// refuses everything, even if threads of that process are still about.
+    #[must_use]
+    pub fn process(&self) -> World {
+        World { disk: Arc::new(self.disk.process()), ..self.world.clone() }
+    }
+}
+
 /// A clock that moves when it is told to. A sleep takes no time: it moves the clock.
 #[derive(Debug, Default)]
 pub struct SimClock {

@@ -355,3 +355,19 @@ fn a_disk_says_how_much_it_holds() {
     let space = disk.space(Path::new("")).unwrap();
     assert_eq!((space.total_bytes, space.free_bytes), (1000, 700));
 }
+
+#[test]
+fn a_dead_process_does_nothing_any_more() {
+    let sim = World::simulated(1);
+    let (old, path) = (sim.process(), Path::new("a"));
+    old.disk.create(path).unwrap().append(b"kept").unwrap();
+    let _lock = old.disk.lock(Path::new("lock")).unwrap();
+    sim.disk.kill();
+    assert!(old.disk.read(path).is_err());
+    assert!(old.disk.create(path).is_err());
+    assert!(old.disk.open_placed(path).is_err());
+    assert!(old.disk.lock(Path::new("lock")).is_err());
+    let new = sim.process();
+    assert_eq!(new.disk.read(path).unwrap(), b"kept");
+    assert!(new.disk.lock(Path::new("lock")).is_ok(), "the dead one holds nothing");
+}

@@ -82,7 +82,7 @@ async fn r1_a_restart_forgets_no_chunk_and_gives_no_id_twice() {
         let mut sent: Vec<(Producer, i64)> = Vec::new();
         let mut producer = None;
         for life in 0..4 {
-            let node = Node::start_with(|how| how.world = Some(sim.world.clone())).await;
+            let node = Node::start_with(|how| how.world = Some(sim.process())).await;
             let mut client = node.client().await;
             if life == 0 {
                 client.create("t", 1).await;

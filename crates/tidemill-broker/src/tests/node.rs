@@ -1,12 +1,8 @@
 //! A broker in a folder of its own, on a free port.
 
 use super::client::Client;
-use crate::{Broker, BrokerError, BrokerSettings, Server, StoreError};
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use crate::{Broker, BrokerSettings, Server};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use tempfile::TempDir;
 use tidemill_env::World;
 use tidemill_log::{Log, LogOptions};
@@ -50,7 +46,7 @@ impl Node {
         let path = folder.as_ref().map_or(PathBuf::from("/data"), |it| it.path().to_owned());
         let world = how.world.unwrap_or_else(World::real);
         let log = Arc::new(Log::open(&world, &path.join("log"), how.options).unwrap());
-        let broker = open(&world, &path, &log, how.settings);
+        let broker = Broker::open(&world, Arc::clone(&log), &path, how.settings).unwrap();
         let server = Server::start(Arc::clone(&broker)).await.unwrap();
         Self { log, broker, server: Some(server), _folder: folder }
     }
@@ -69,18 +65,4 @@ impl Node {
         self.broker.close();
         self.log.close();
     }
-}
-
-fn open(world: &World, folder: &Path, log: &Arc<Log>, settings: BrokerSettings) -> Arc<Broker> {
-    world.disk.create_dir_all(folder).unwrap();
-    // A broker that was dropped in the middle of a commit closes its store when that is done.
-    for _ in 0..5_000 {
-        match Broker::open(world, Arc::clone(log), folder, settings.clone()) {
-            Err(BrokerError::Store(StoreError::InUse { .. })) => {
-                World::real().clock.sleep_micros(1_000);
-            }
-            opened => return opened.unwrap(),
-        }
-    }
-    panic!("the store is in use for 5 s");
 }

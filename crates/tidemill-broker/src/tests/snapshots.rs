@@ -17,7 +17,7 @@ use tidemill_wire::producers::ProducerRecord;
 
 async fn node(sim: &SimWorld, fsync: Fsync) -> Node {
     Node::start_with(|how| {
-        how.world = Some(sim.world.clone());
+        how.world = Some(sim.process());
         how.options.fsync = fsync;
     })
     .await

@@ -10,7 +10,7 @@ use tidemill_env::{SimWorld, World};
 use tidemill_wire::kafka::{ErrorCode, message::*};
 
 async fn node(sim: &SimWorld) -> Node {
-    Node::start_with(|how| how.world = Some(sim.world.clone())).await
+    Node::start_with(|how| how.world = Some(sim.process())).await
 }
 
 /// A node, a client of it, and a topic.

@@ -61,7 +61,11 @@ struct State {
 
 /// A disk in memory. Clones share it.
 #[derive(Clone, Debug)]
-pub struct SimDisk(Arc<Mutex<State>>);
+pub struct SimDisk {
+    state: Arc<Mutex<State>>,
+    /// The only life in which this handle works; none: it works in all.
+    life: Option<u64>,
+}
 
 struct SimFile {
     disk: SimDisk,
@@ -73,6 +77,10 @@ fn not_found(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("{} is not there", path.display()))
 }
 
+fn dead() -> io::Error {
+    io::Error::other("the process that opened this is dead")
+}
+
 fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
@@ -81,7 +89,7 @@ impl SimDisk {
     /// An empty disk. The seed decides what power cuts leave.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self(Arc::new(Mutex::new(State {
+        let state = Mutex::new(State {
             files: BTreeMap::new(),
             names: BTreeMap::new(),
             names_durable: BTreeMap::new(),
@@ -94,7 +102,16 @@ impl SimDisk {
             capacity: u64::MAX,
             locks: BTreeMap::new(),
             random: Random::new(seed),
-        })))
+        });
+        Self { state: Arc::new(state), life: None }
+    }
+
+    /// The disk as one process has it: from the next kill or power cut on, it refuses everything,
+    /// as a dead process does nothing.
+    #[must_use]
+    pub fn process(&self) -> Self {
+        let life = self.state().life;
+        Self { state: Arc::clone(&self.state), life: Some(life) }
     }
 
     /// Cuts the power: what was not synced is lost, wholly or in part.
@@ -136,7 +153,13 @@ impl SimDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("no panic while held")
+        self.state.lock().expect("no panic while held")
+    }
+
+    /// The state, for the process that this handle is of.
+    fn alive(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.state();
+        if self.life.is_none_or(|it| it == state.life) { Ok(state) } else { Err(dead()) }
     }
 
     fn handle(&self, state: &State, file: u64) -> SimFile {
@@ -198,29 +221,29 @@ impl State {
 
 impl Disk for SimDisk {
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.alive()?;
         state.operate()?;
         state.folders.extend(path.ancestors().map(Path::to_owned));
         Ok(())
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        let state = self.state();
+        let state = self.alive()?;
         Ok(state.names.contains_key(path) || state.folders.contains(path))
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let state = self.state();
+        let state = self.alive()?;
         Ok(state.files[&state.find(path)?].data.clone())
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DiskRead>> {
-        let state = self.state();
+        let state = self.alive()?;
         Ok(Arc::new(self.handle(&state, state.find(path)?)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let mut state = self.state();
+        let mut state = self.alive()?;
         state.operate()?;
         if !state.folders.contains(parent(path)) {
             return Err(not_found(parent(path)));
@@ -242,7 +265,7 @@ impl Disk for SimDisk {
     }
 
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let state = self.state();
+        let state = self.alive()?;
         Ok(Box::new(self.handle(&state, state.find(path)?)))
     }
 
@@ -251,7 +274,7 @@ impl Disk for SimDisk {
     }
 
     fn file_system(&self, folder: &Path) -> io::Result<Arc<dyn FileSystem>> {
-        let state = self.state();
+        let state = self.alive()?;
         if !state.folders.contains(folder) {
             return Err(not_found(folder));
         }
@@ -259,7 +282,7 @@ impl Disk for SimDisk {
     }
 
     fn space(&self, _folder: &Path) -> io::Result<Space> {
-        let total_bytes = self.state().capacity;
+        let total_bytes = self.alive()?.capacity;
         Ok(Space { total_bytes, free_bytes: total_bytes.saturating_sub(self.used()) })
     }
 
@@ -268,7 +291,7 @@ impl Disk for SimDisk {
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.alive()?;
         state.operate()?;
         let inside = |it: &&PathBuf| it.parent() == Some(path);
         if state.names.keys().any(|it| inside(&it)) || state.folders.iter().any(|it| inside(&it)) {
@@ -278,7 +301,7 @@ impl Disk for SimDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.alive()?;
         state.operate()?;
         let file = state.find(from)?;
         state.names.remove(from);
@@ -287,7 +310,7 @@ impl Disk for SimDisk {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.alive()?;
         state.operate()?;
         state.find(path)?;
         state.names.remove(path);
@@ -295,7 +318,7 @@ impl Disk for SimDisk {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        let state = self.state();
+        let state = self.alive()?;
         if !state.folders.contains(path) {
             return Err(not_found(path));
         }
@@ -307,7 +330,7 @@ impl Disk for SimDisk {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let state = &mut *self.state();
+        let state = &mut *self.alive()?;
         state.operate()?;
         if !state.folders.contains(path) {
             return Err(not_found(path));
@@ -326,7 +349,7 @@ impl SimFile {
         if state.life == self.life {
             Ok(state)
         } else {
-            Err(io::Error::other("the process that opened this file is dead"))
+            Err(dead())
         }
     }
 }

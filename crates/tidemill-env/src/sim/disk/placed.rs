@@ -123,13 +123,13 @@ impl SimDisk {
     }
 
     pub(super) fn place(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
-        let mut state = self.state();
+        let mut state = self.alive()?;
         let file = match state.find(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 drop(state);
                 drop(crate::Disk::create(self, path)?);
-                state = self.state();
+                state = self.alive()?;
                 state.find(path)?
             }
             Err(error) => return Err(error),
@@ -139,7 +139,7 @@ impl SimDisk {
     }
 
     pub(super) fn take_lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
-        let mut state = self.state();
+        let mut state = self.alive()?;
         let life = state.life;
         if state.locks.contains_key(path) {
             return Err(io::ErrorKind::WouldBlock.into());
