@@ -37,7 +37,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use tidemill_env::{DiskLock, Thread, World};
+use tidemill_env::{Thread, World};
 use tidemill_types::Micros;
 
 mod create;
@@ -55,12 +55,16 @@ struct Inner {
     findings: Vec<Finding>,
     trusted: Mutex<Trusted>,
     threads: Mutex<Vec<Box<dyn Thread>>>,
-    lock: Mutex<Option<Box<dyn DiskLock>>>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         self.shared.close();
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if threads.is_empty() {
+            // Nobody syncs what waits. It holds what it belongs to, and that holds the lock.
+            drop(self.shared.committer.take_all());
+        }
     }
 }
 
@@ -96,6 +100,7 @@ impl Log {
         let mut opening = Opening { shared: &shared, aside, finish: Finish::default() };
         let streams = opening.streams(&streams_folder, &mut findings)?;
         opening.finish.all(&shared)?;
+        shared.hold(lock);
         let spawn = |index: usize| {
             let shared = Arc::clone(&shared);
             let body = Box::new(move || commit::run(&shared));
@@ -111,7 +116,6 @@ impl Log {
             findings,
             trusted: Mutex::default(),
             threads: Mutex::new(threads),
-            lock: Mutex::new(Some(lock)),
         })))
     }
 
@@ -343,7 +347,7 @@ impl Log {
         threads.into_iter().for_each(Thread::join);
         self.sync();
         streamlets.iter().for_each(|streamlet| streamlet.close());
-        *self.0.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.0.shared.unlock();
     }
 }
 

@@ -58,13 +58,20 @@ struct Aged {
 }
 
 /// The start after what is too old or too much has gone: segments go in the order of their ends.
-fn new_start(segments: &[Aged], cutoff_s: Option<i64>, bytes_max: Option<u64>) -> Option<i64> {
+/// What all consumers have read, below `read_below`, goes in any case.
+fn new_start(
+    segments: &[Aged],
+    cutoff_s: Option<i64>,
+    bytes_max: Option<u64>,
+    read_below: i64,
+) -> Option<i64> {
     let mut bytes: u64 = segments.iter().map(|it| it.bytes).sum();
     let mut start = None;
     for segment in segments {
         let old = cutoff_s.is_some_and(|it| i64::from(segment.appended_s) < it);
         let much = bytes_max.is_some_and(|it| bytes - segment.bytes >= it);
-        if !segment.may_go || !(old || much) {
+        let read = segment.end <= read_below;
+        if !segment.may_go || !(old || much || read) {
             break;
         }
         bytes -= segment.bytes;
@@ -136,11 +143,16 @@ impl Stream {
         for streamlet in self.streamlets() {
             streamlet.tend(cutoff_s);
             streamlet.trim();
-            if let Some(start) = new_start(&streamlet.aged(), cutoff_s, bytes_max) {
+            let read_below = streamlet.progress_floor();
+            let start = new_start(&streamlet.aged(), cutoff_s, bytes_max, read_below);
+            if let Some(start) = start {
                 starts.insert(streamlet.index(), start);
             }
         }
-        self.move_starts(starts)
+        let gone = self.move_starts(starts)?;
+        // What a crash between a new start and the end of its segments left.
+        let stale: Vec<_> = self.streamlets().iter().flat_map(|it| it.drop_below_start()).collect();
+        Ok(gone + self.give_away(&stale)?)
     }
 
     /// Removes the records below `before`: the new start, which is that offset.

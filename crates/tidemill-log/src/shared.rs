@@ -21,7 +21,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
-use tidemill_env::{PlacedFile, World};
+use tidemill_env::{DiskLock, PlacedFile, World};
 use tidemill_types::Span;
 
 /// Emptied segment files: path and length.
@@ -43,6 +43,8 @@ pub(crate) struct Shared {
     /// The next segment's epoch. Its upper half is the log's life, so it never repeats.
     epoch: AtomicU64,
     closed: AtomicBool,
+    /// Held as long as anything of this log can write: threads and streamlets hold this.
+    lock: Mutex<Option<Box<dyn DiskLock>>>,
 }
 
 /// An error with the path where it happened.
@@ -79,6 +81,7 @@ impl Shared {
             pool: Mutex::default(),
             epoch: AtomicU64::new(u64::from(life) << 32),
             closed: AtomicBool::new(false),
+            lock: Mutex::default(),
         };
         shared.empty_pool()?;
         Ok(shared)
@@ -92,6 +95,16 @@ impl Shared {
             disk.remove(&path).map_err(at(&path))?;
         }
         Ok(())
+    }
+
+    /// Keeps the folder's lock until [`Self::unlock`], or until nothing of the log is left.
+    pub(crate) fn hold(&self, lock: Box<dyn DiskLock>) {
+        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(lock);
+    }
+
+    /// Nothing is written any more.
+    pub(crate) fn unlock(&self) {
+        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     pub(crate) fn is_closed(&self) -> bool {

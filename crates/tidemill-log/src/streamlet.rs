@@ -83,6 +83,8 @@ pub struct Streamlet {
     /// Everything below is durable: what chunk references tell a recovery.
     floor: AtomicI64,
     failed: AtomicBool,
+    /// All consumers have read everything below.
+    progress_floor: AtomicI64,
     /// Who reads it by groups, and how far.
     pub(crate) applications: Mutex<Applications>,
 }
@@ -130,6 +132,7 @@ impl Streamlet {
             progress: Mutex::new(Progress::new(recovered.start, recovered.next)),
             floor: AtomicI64::new(durable),
             failed: AtomicBool::new(false),
+            progress_floor: AtomicI64::new(0),
             applications: Mutex::default(),
         };
         let streamlet = Arc::new(streamlet);
@@ -179,6 +182,17 @@ impl Streamlet {
     #[must_use]
     pub fn segment_count(&self) -> usize {
         self.segments().len()
+    }
+
+    /// Says that all consumers have read what is below `offset`: retention takes whole segments
+    /// below it, whatever their age. It is for the caller to know; [`Self::groups_floor`] says it
+    /// of readers of groups. Not kept over a restart. 0, which is the default: nothing goes so.
+    pub fn set_progress_floor(&self, offset: i64) {
+        self.progress_floor.store(offset, Ordering::SeqCst);
+    }
+
+    pub(crate) fn progress_floor(&self) -> i64 {
+        self.progress_floor.load(Ordering::SeqCst)
     }
 
     /// Why it takes no appends, if it does not.

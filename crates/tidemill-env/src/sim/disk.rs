@@ -346,11 +346,7 @@ impl Disk for SimDisk {
 impl SimFile {
     fn live(&self) -> io::Result<MutexGuard<'_, State>> {
         let state = self.disk.state();
-        if state.life == self.life {
-            Ok(state)
-        } else {
-            Err(dead())
-        }
+        if state.life == self.life { Ok(state) } else { Err(dead()) }
     }
 }
 

@@ -9,13 +9,15 @@ fn aged(end: i64, appended_s: u32, may_go: bool) -> Aged {
 #[test]
 fn segments_go_from_the_oldest_on_and_stop_at_one_that_must_stay() {
     let all = [aged(10, 1, true), aged(20, 2, true), aged(30, 3, true), aged(40, 4, false)];
-    assert_eq!(new_start(&all, Some(3), None), Some(20));
-    assert_eq!(new_start(&all, Some(9), None), Some(30), "the open one stays");
-    assert_eq!(new_start(&all, Some(1), None), None);
-    assert_eq!(new_start(&all, None, Some(200)), Some(20));
-    assert_eq!(new_start(&all, None, Some(201)), Some(10));
-    assert_eq!(new_start(&all, None, None), None);
-    assert_eq!(new_start(&[aged(5, 1, false), aged(9, 1, true)], Some(9), None), None);
+    assert_eq!(new_start(&all, Some(3), None, 0), Some(20));
+    assert_eq!(new_start(&all, Some(9), None, 0), Some(30), "the open one stays");
+    assert_eq!(new_start(&all, Some(1), None, 0), None);
+    assert_eq!(new_start(&all, None, Some(200), 0), Some(20));
+    assert_eq!(new_start(&all, None, Some(201), 0), Some(10));
+    assert_eq!(new_start(&all, None, None, 0), None);
+    assert_eq!(new_start(&all, None, None, 19), Some(10), "what is read in part stays");
+    assert_eq!(new_start(&all, None, None, 99), Some(30));
+    assert_eq!(new_start(&[aged(5, 1, false), aged(9, 1, true)], Some(9), None, 0), None);
 }
 
 #[test]

@@ -184,3 +184,65 @@ fn space_that_a_dead_process_had_reserved_is_given_back() {
     assert_eq!(values(&streamlet), all);
     assert!(log.findings().is_empty(), "{:?}", log.findings());
 }
+
+#[test]
+fn what_all_consumers_have_read_goes_and_what_they_have_not_stays() {
+    let sim = World::simulated(1);
+    let retention = Retention { time: None, bytes: None };
+    let (log, streamlet) = started(&sim, StreamSpec { retention, ..spec() });
+    fill(&log, &streamlet, 60);
+    assert_eq!(log.maintain(now(&sim)).unwrap(), 0);
+    streamlet.set_progress_floor(30);
+    assert!(log.maintain(now(&sim)).unwrap() > 0);
+    let start = streamlet.start_offset();
+    assert!((15..=30).contains(&start), "{start}");
+    assert_eq!(values(&streamlet).len() as i64, 60 - start);
+    streamlet.set_progress_floor(1000);
+    log.maintain(now(&sim)).unwrap();
+    assert!(streamlet.start_offset() > 40 && streamlet.segment_count() == 1, "the open one stays");
+}
+
+#[test]
+fn row_38_segments_that_a_crash_left_below_the_start_go_with_the_next_round() {
+    let mut left = 0;
+    for step in 0..16 {
+        let sim = World::simulated(step);
+        let (log, streamlet) = started(&sim, spec());
+        fill(&log, &streamlet, 60);
+        sim.disk.fail_after(step);
+        let _failed = log.get("s").unwrap().delete_records(&streamlet, 40);
+        sim.disk.kill();
+        let (log, streamlet) = reopened(&sim);
+        let start = streamlet.start_offset();
+        let stale = streamlet.segments().values().filter(|it| it.range().1 <= start).count();
+        left += stale;
+        assert_eq!(log.maintain(now(&sim)).unwrap(), stale);
+        assert!(streamlet.segments().values().all(|it| it.range().1 > start));
+        assert_eq!(segment_files(&sim).len(), streamlet.segment_count());
+        assert_eq!(values(&streamlet).len() as i64, 60 - start);
+    }
+    assert!(left > 0, "some stop was at such a moment");
+}
+
+#[test]
+fn row_28_a_log_that_is_dropped_keeps_its_folder_until_nothing_of_it_can_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::real();
+    let open = || Log::open(&world, folder.path(), LogOptions::default());
+    let log = open().unwrap();
+    let streamlet = log.create("s", spec()).unwrap().streamlet(0).unwrap();
+    put(&streamlet, b"kept").unwrap().wait().unwrap();
+    drop(log);
+    assert!(matches!(open(), Err(LogError::InUse(_))), "a streamlet of it is in use");
+    assert!(put(&streamlet, b"late").is_err());
+    drop(streamlet);
+    // Its threads end by themselves.
+    let log = loop {
+        match open() {
+            Ok(log) => break log,
+            Err(LogError::InUse(_)) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(values(&log.get("s").unwrap().streamlet(0).unwrap()), [b"kept"]);
+}
