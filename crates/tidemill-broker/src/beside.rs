@@ -6,6 +6,7 @@
 use crate::{
     Broker,
     partition::{Partition, Readable},
+    store::StoreError,
 };
 use std::sync::{Arc, atomic::Ordering};
 use tidemill_log::{LogError, OnData, Stream, StreamSpec, Streamlet};
@@ -48,6 +49,13 @@ impl Broker {
             produced_records: of(&counts.produced_records),
             fetched_bytes: of(&counts.fetched_bytes),
         }
+    }
+
+    /// Why the broker's metadata takes no changes until the node starts again; none while it does.
+    /// Then groups commit no offsets and no transaction ends.
+    #[must_use]
+    pub fn failure(&self) -> Option<StoreError> {
+        self.store.failure()
     }
 
     /// The settings of a stream that does not say otherwise.

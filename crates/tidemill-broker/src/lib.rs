@@ -48,7 +48,7 @@ mod transaction;
 
 pub use beside::{Committed, Figures, Waiting};
 pub use broker::{Broker, BrokerError};
-pub use server::Server;
+pub use server::{Server, listen_at};
 pub use settings::{BrokerSettings, GroupSettings, Limits, ProducerLimits, TransactionLimits};
 pub use store::StoreError;
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::watch,
     task::{JoinHandle, JoinSet},
 };
@@ -30,7 +30,7 @@ impl Server {
     pub async fn start(broker: Arc<Broker>) -> Result<Self, BrokerError> {
         let listen = broker.settings.listen;
         let refused = |error| BrokerError::Listen { address: listen, error };
-        let listener = TcpListener::bind(listen).await.map_err(refused)?;
+        let listener = listen_at(listen).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         broker.listens_at(address);
         let (stop, stopped) = watch::channel(false);
@@ -58,6 +58,21 @@ impl Server {
 pub(crate) async fn asked(stopped: &mut watch::Receiver<bool>) {
     // Without a sender nobody can say it any more.
     let _said_or_gone = stopped.wait_for(|it| *it).await;
+}
+
+/// Room for many clients that connect at the same moment, as they do when a node comes back.
+const BACKLOG: u32 = 4096;
+
+/// Listens on an address, with room for many clients that come at once. In a tokio runtime.
+///
+/// # Errors
+/// The address is taken, or not of this machine.
+pub fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A node that starts again need not wait for connections of its last life.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 async fn accept(broker: Arc<Broker>, listener: TcpListener, stopped: watch::Receiver<bool>) {

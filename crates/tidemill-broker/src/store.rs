@@ -317,7 +317,6 @@ impl Store {
     }
 
     /// Why nothing is committed any more; none while all is well.
-    #[cfg(test)]
     pub(crate) fn failure(&self) -> Option<StoreError> {
         self.shared.failure()
     }

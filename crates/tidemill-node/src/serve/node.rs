@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tidemill_broker::{Broker, BrokerError, Server};
+use tidemill_broker::{Broker, BrokerError, Server, listen_at};
 use tidemill_env::World;
 use tidemill_log::{Log, LogError};
 use tokio::{net::TcpListener, runtime, sync::watch};
@@ -216,7 +216,7 @@ impl Node {
                 return Err(ServeError::Insecure(address));
             }
         }
-        let http = bind(settings.http.listen, "--http-listen").await?;
+        let http = bind(settings.http.listen, "--http-listen")?;
         let (log, cluster_id) = {
             let (world, data) = (world.clone(), settings.data.clone());
             let (options, wanted) = (settings.log.clone(), settings.cluster_id.clone());
@@ -284,9 +284,8 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(body).await.map_err(panicked)
 }
 
-async fn bind(address: SocketAddr, option: &'static str) -> Result<TcpListener, ServeError> {
-    let bound = TcpListener::bind(address).await;
-    bound.map_err(|error| ServeError::Listen { address, option, error })
+fn bind(address: SocketAddr, option: &'static str) -> Result<TcpListener, ServeError> {
+    listen_at(address).map_err(|error| ServeError::Listen { address, option, error })
 }
 
 /// Opens what is in the data folder. The log's lock is the lock of all of it.

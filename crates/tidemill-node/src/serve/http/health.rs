@@ -23,6 +23,9 @@ fn why_failing(state: &State) -> Option<String> {
     if *state.stopped.borrow() {
         return Some("the node stops".to_owned());
     }
+    if let Some(why) = state.broker.failure() {
+        return Some(why.to_string());
+    }
     let streams = state.log.list();
     let streamlets = streams.iter().flat_map(|it| it.streamlets());
     let mut failed = streamlets.filter_map(|it| {

@@ -1,4 +1,8 @@
-//! A socket that gives up on a reader who takes nothing for long, and that counts bytes.
+//! A socket that gives up on a reader who takes nothing for long, that hears a sender out for a
+//! moment before it is closed, and that counts bytes.
+//!
+//! A request may be refused before its body has come. If the socket were closed then, the bytes
+//! that still come would be answered with a reset, and the client might never see why.
 
 use super::metrics::HttpCounts;
 use std::{
@@ -11,8 +15,17 @@ use std::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Sleep, sleep},
+    time::{Instant, Sleep, sleep},
 };
+
+/// How long a sender is heard out.
+const HEARD_TIME: Duration = Duration::from_secs(2);
+/// One that is quiet for so long is not in the middle of a body.
+const QUIET_TIME: Duration = Duration::from_millis(250);
+/// And how many bytes of it at most.
+const HEARD_BYTES_MAX: usize = 64 << 20;
+/// How much is thrown away at a time.
+const HEARD_STEP_BYTES: usize = 16 << 10;
 
 /// A socket with patience.
 pub(super) struct Patient<S> {
@@ -21,11 +34,27 @@ pub(super) struct Patient<S> {
     counts: Arc<HttpCounts>,
     /// Since the reader last took something, if a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
+    /// Since the socket was shut down.
+    hearing: Option<Hearing>,
+}
+
+/// What still comes, and is thrown away.
+struct Hearing {
+    bytes: usize,
+    end: Pin<Box<Sleep>>,
+    quiet: Pin<Box<Sleep>>,
+}
+
+impl Default for Hearing {
+    fn default() -> Self {
+        let (end, quiet) = (Box::pin(sleep(HEARD_TIME)), Box::pin(sleep(QUIET_TIME)));
+        Self { bytes: 0, end, quiet }
+    }
 }
 
 impl<S> Patient<S> {
     pub(super) fn new(socket: S, patience: Duration, counts: Arc<HttpCounts>) -> Self {
-        Self { socket, patience, counts, waiting: None }
+        Self { socket, patience, counts, waiting: None, hearing: None }
     }
 
     /// The outcome of a write; or, if it waits for too long, an error.
@@ -61,7 +90,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -89,6 +118,30 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(context)
+        let this = &mut *self;
+        if this.hearing.is_none() {
+            ready!(Pin::new(&mut this.socket).poll_shutdown(context))?;
+        }
+        let hearing = this.hearing.get_or_insert_default();
+        loop {
+            let mut thrown = [0; HEARD_STEP_BYTES];
+            let mut into = ReadBuf::new(&mut thrown);
+            let read = Pin::new(&mut this.socket).poll_read(context, &mut into);
+            let bytes = into.filled().len();
+            if read.is_ready() && bytes == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            if read.is_pending() {
+                if hearing.quiet.as_mut().poll(context).is_pending() {
+                    ready!(hearing.end.as_mut().poll(context));
+                }
+                return Poll::Ready(Ok(()));
+            }
+            hearing.bytes += bytes;
+            hearing.quiet.as_mut().reset(Instant::now() + QUIET_TIME);
+            if hearing.bytes > HEARD_BYTES_MAX {
+                return Poll::Ready(Ok(()));
+            }
+        }
     }
 }
