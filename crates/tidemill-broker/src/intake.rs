@@ -99,7 +99,12 @@ pub(crate) async fn check(
         }
         seen => seen,
     };
-    let latest_ms = seen.map_err(|error| Refusal::from(&error))?.max_timestamp_ms;
+    let seen = seen.map_err(|error| Refusal::from(&error))?;
+    if seen.has_keyless && live.keyed.load(Ordering::Relaxed) {
+        let why = "a record has no key, and the topic's cleanup.policy has compact";
+        return Err(Refusal::with(ErrorCode::InvalidRecord, &why));
+    }
+    let latest_ms = seen.max_timestamp_ms;
     if latest_ms == head.max_timestamp_ms {
         return Ok(Checked { head, chunk });
     }

@@ -30,6 +30,8 @@ pub(crate) struct Topic {
 pub(crate) struct Live {
     /// Records have the time of their append.
     pub(crate) append_time: AtomicBool,
+    /// Records must have keys.
+    pub(crate) keyed: AtomicBool,
     pub(crate) max_chunk_bytes: AtomicU64,
     /// It was deleted.
     pub(crate) gone: AtomicBool,
@@ -38,6 +40,7 @@ pub(crate) struct Live {
 impl Live {
     pub(crate) fn set(&self, spec: &StreamSpec) {
         self.append_time.store(topic_settings::has_append_time(spec), Ordering::Relaxed);
+        self.keyed.store(topic_settings::has_keys(spec), Ordering::Relaxed);
         self.max_chunk_bytes.store(spec.max_chunk_bytes.0, Ordering::Relaxed);
     }
 

@@ -20,6 +20,7 @@ mod value;
 pub(crate) use value::Kind;
 use value::{bounded, one_of};
 
+const CLEANUP: &str = "cleanup.policy";
 /// "No limit", as Kafka says it for many settings.
 const UNLIMITED: &str = "9223372036854775807";
 
@@ -81,11 +82,13 @@ fn unlimited_or_number(text: &str) -> Result<i64, String> {
 /// All settings of topics.
 pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
     TopicSetting {
-        name: "cleanup.policy",
+        name: CLEANUP,
         kind: Kind::List,
         of_broker: Some("log.cleanup.policy"),
-        doc: "What happens to old records: they are deleted by retention.",
-        place: Only { value: "delete", why: "compaction comes in a later version" },
+        doc: "What happens to old records. `delete`: retention. `compact`: nothing goes, and \
+              records without a key are refused; compaction itself comes in a later version. \
+              `compact,delete`: retention, with keys in all records.",
+        place: Used { default: "delete", check: value::cleanup },
     },
     TopicSetting {
         name: "compression.type",
@@ -382,6 +385,7 @@ impl Defaults {
         if !texts.contains_key("tidemill.fsync") {
             spec.fsync = self.flushed(spec.fsync, &texts);
         }
+        spec.compacted = texts.get(CLEANUP).is_some_and(|it| value::policies(it) == ["compact"]);
         spec.settings = texts;
         Ok(spec)
     }
@@ -430,4 +434,9 @@ impl Defaults {
 /// Whether the records of a topic with these settings have the time of their append.
 pub(crate) fn has_append_time(spec: &StreamSpec) -> bool {
     spec.settings.get("message.timestamp.type").is_some_and(|it| it == "LogAppendTime")
+}
+
+/// Whether the records of a topic with these settings must have keys.
+pub(crate) fn has_keys(spec: &StreamSpec) -> bool {
+    spec.settings.get(CLEANUP).is_some_and(|it| value::policies(it).contains(&"compact"))
 }

@@ -112,6 +112,9 @@ pub struct StreamSpec {
     pub max_chunk_bytes: ByteSize,
     /// How long data stay.
     pub retention: Retention,
+    /// What was last said of each key is wanted for ever: retention is off, and all stays until
+    /// compaction is there. Default false.
+    pub compacted: bool,
     /// When an append counts; none: as the log's options say.
     pub fsync: Option<Fsync>,
     /// Settings of those who serve the log, by name; the log keeps them and does not look at them.
@@ -126,6 +129,7 @@ impl Default for StreamSpec {
             segment_bytes: ByteSize(16 << 20),
             max_chunk_bytes: ByteSize((1 << 20) + 12),
             retention: Retention::default(),
+            compacted: false,
             fsync: None,
             settings: BTreeMap::new(),
         }

@@ -137,13 +137,15 @@ impl Stream {
     /// One round of retention: how many segments went.
     pub(crate) fn maintain(&self, now_us: i64) -> Result<usize, LogError> {
         let spec = self.spec();
-        let cutoff_s = spec.retention.time.map(|it| now_us.saturating_sub(it.0) / 1_000_000);
-        let bytes_max = spec.retention.bytes.map(|it| it.0);
+        let keeps = spec.compacted;
+        let time = spec.retention.time.filter(|_| !keeps);
+        let cutoff_s = time.map(|it| now_us.saturating_sub(it.0) / 1_000_000);
+        let bytes_max = spec.retention.bytes.filter(|_| !keeps).map(|it| it.0);
         let mut starts = BTreeMap::new();
         for streamlet in self.streamlets() {
             streamlet.tend(cutoff_s);
             streamlet.trim();
-            let read_below = streamlet.progress_floor();
+            let read_below = if keeps { 0 } else { streamlet.progress_floor() };
             let start = new_start(&streamlet.aged(), cutoff_s, bytes_max, read_below);
             if let Some(start) = start {
                 starts.insert(streamlet.index(), start);

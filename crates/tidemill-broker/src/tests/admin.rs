@@ -81,7 +81,9 @@ async fn what_cannot_be_made_is_told_with_its_own_error() {
         (assigned(&[(0, &[1])]).with_num_partitions(1), ErrorCode::InvalidRequest),
         (new_topic("a", 1, &[("no.such", "1")]), ErrorCode::InvalidConfig),
         (new_topic("a", 1, &[("retention.ms", "-2")]), ErrorCode::InvalidConfig),
-        (new_topic("a", 1, &[("cleanup.policy", "compact")]), ErrorCode::InvalidConfig),
+        (new_topic("a", 1, &[("cleanup.policy", "burn")]), ErrorCode::InvalidConfig),
+        (new_topic("a", 1, &[("cleanup.policy", "")]), ErrorCode::InvalidConfig),
+        (new_topic("a", 1, &[("remote.storage.enable", "true")]), ErrorCode::InvalidConfig),
     ];
     for validate_only in [true, false] {
         for (topic, error) in &cases {
@@ -91,8 +93,8 @@ async fn what_cannot_be_made_is_told_with_its_own_error() {
             assert!(made.error_message.is_some_and(|it| it.len() < 1_000), "{topic:?}");
         }
     }
-    let compact = create(vec![new_topic("a", 1, &[("cleanup.policy", "compact")])]);
-    let why = only(client.ask(&compact, 7).await.topics).error_message.unwrap();
+    let remote = create(vec![new_topic("a", 1, &[("remote.storage.enable", "true")])]);
+    let why = only(client.ask(&remote, 7).await.topics).error_message.unwrap();
     assert!(why.as_str().contains("later version"), "{why}");
     assert_eq!(node.log.list().len(), 1, "nothing was made");
 

@@ -67,3 +67,17 @@ pub(crate) fn short(text: &str) -> Result<(), String> {
     }
     Err(format!("it is longer than {TEXT_BYTES_MAX} bytes"))
 }
+
+/// The parts of a clean-up policy.
+pub(crate) fn policies(text: &str) -> Vec<&str> {
+    text.split(',').map(str::trim).filter(|it| !it.is_empty()).collect()
+}
+
+/// A clean-up policy: deletion, compaction, or both.
+pub(crate) fn cleanup(text: &str) -> Result<(), String> {
+    let found = policies(text);
+    if found.is_empty() {
+        return Err("it is empty: `delete`, `compact` or both are possible".into());
+    }
+    found.into_iter().try_for_each(|it| one_of(it, &["compact", "delete"]))
+}
