@@ -11,7 +11,9 @@ mod meta;
 mod note;
 mod reader;
 mod sink;
+pub(crate) mod slice;
 mod source;
+pub(crate) mod values;
 
 pub use sink::StreamSink;
 pub use source::{StreamSource, StreamSourceSpec};

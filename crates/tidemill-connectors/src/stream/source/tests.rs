@@ -1,13 +1,15 @@
 //! Records of a stream become rows; what is no record becomes a letter; cuts may be anywhere.
 
 use super::*;
+use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tidemill_env::{SimWorld, World};
+use tidemill_flow::{DeadLetter, Payload, Position, ReadRequest, TIME_COLUMN};
 use tidemill_log::{AppendHow, Fsync, LogOptions, StreamSpec};
-use tidemill_types::Cycle;
+use tidemill_types::{Cycle, Micros, Span};
 use tidemill_wire::chunk::Codec;
 use tidemill_wire::records::{ChunkBuilder, Compression, Header, control_marker};
 

@@ -1,0 +1,218 @@
+//! One streamlet as a source, wherever its records come from.
+//!
+//! ```text
+//! Feed: records at offsets ─▶ json │ csv │ text │ influx ─▶ batch, meta columns
+//!                                   what is no record ─▶ dead letters
+//! ```
+//!
+//! A cycle ends between two records, so a position is an offset.
+
+use super::meta::{Meta, MetaColumns};
+use super::reader::Kept;
+use super::source::StreamSourceSpec;
+use super::values::Values;
+use crate::columns::largest_time;
+use crate::found::decoder;
+use crate::line_source::{BadRecords, Decode, add_late, letter};
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::SchemaRef;
+use std::sync::Arc;
+use tidemill_flow::{
+    DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceError, SourceWaker, TIME_COLUMN,
+};
+use tidemill_types::{Micros, Span, job::MetaSpec};
+use tidemill_wire::records::Record;
+
+/// Records of a streamlet, in order.
+pub(crate) trait Feed: Send {
+    /// The next record's offset, or one before it.
+    fn offset(&self) -> i64;
+
+    /// The streamlet's number.
+    fn streamlet(&self) -> u32;
+
+    /// Sees to it that there are records to hand out. False: there is nothing below the offset
+    /// `below`, or not yet.
+    ///
+    /// # Errors
+    /// The streamlet cannot be read; in words.
+    fn fill(&mut self, bytes: usize, below: i64) -> Result<bool, String>;
+
+    /// Hands out some of these records, at most `max`, and moves past them.
+    ///
+    /// # Errors
+    /// The records are damaged.
+    fn each(
+        &mut self,
+        max: usize,
+        below: i64,
+        take: &mut dyn FnMut(i64, &Record<'_>),
+    ) -> Result<(), String>;
+
+    /// The waker that counts from now on.
+    fn wake_by(&mut self, waker: SourceWaker);
+
+    /// Nothing was there: sees to it that the waker is called when there is. Gives back what the
+    /// source says then.
+    fn wait(&mut self) -> Read;
+}
+
+/// One streamlet, read by a job.
+pub(crate) struct Slice<F> {
+    /// What it is part of: a stream, a topic.
+    kind: &'static str,
+    /// Its name and number, as dead letters say where they are from.
+    subject: String,
+    feed: F,
+    decoder: Box<dyn Decode>,
+    meta: MetaColumns,
+    meta_spec: MetaSpec,
+    schema: SchemaRef,
+    /// Values under way, if columns may turn out bad at the end of a batch: lists and objects.
+    kept: Option<Kept>,
+    time_is_timestamp: bool,
+    until: Option<i64>,
+    lateness: Span,
+    time_max: Micros,
+}
+
+impl<F: Feed> Slice<F> {
+    /// Reads `feed` up to, not including, the offset `until`.
+    pub(crate) fn new(
+        (kind, subject): (&'static str, String),
+        feed: F,
+        until: Option<i64>,
+        values: &Values,
+        spec: &StreamSourceSpec,
+    ) -> Self {
+        let nested = values.shape.fields.iter().any(|it| it.data_type().is_nested());
+        Self {
+            kind,
+            subject,
+            feed,
+            decoder: decoder(spec.format, &values.shape),
+            meta: MetaColumns::default(),
+            meta_spec: spec.meta.clone(),
+            schema: Arc::clone(&values.schema),
+            kept: nested.then(Kept::default),
+            time_is_timestamp: values.time_is_timestamp,
+            until,
+            lateness: spec.time.as_ref().map_or(Span::default(), |it| it.lateness),
+            time_max: Micros::MIN,
+        }
+    }
+
+    fn failed(&self, error: impl std::fmt::Display) -> SourceError {
+        SourceError::new(format!("{} {}: {error}", self.kind, self.subject))
+    }
+
+    /// The records taken as a batch with all columns.
+    fn batch(&mut self, bad: &mut BadRecords, records: usize) -> Result<RecordBatch, SourceError> {
+        let (batch, late) = self.decoder.finish().map_err(|error| self.failed(error))?;
+        if !late.is_empty() {
+            self.meta.drop_rows(&late.iter().map(|(row, _)| *row).collect::<Vec<_>>());
+            add_late(bad, late, records);
+        }
+        let rows = batch.num_rows();
+        let mut columns = batch.columns().to_vec();
+        let hidden = match (self.time_is_timestamp, batch.schema_ref().index_of(TIME_COLUMN)) {
+            (true, _) => Some(self.meta.times()),
+            (false, Ok(index)) => Some(columns.remove(index)),
+            (false, Err(_)) => None,
+        };
+        columns.extend(self.meta.finish(&self.meta_spec, self.feed.streamlet()));
+        columns.extend(hidden);
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+            .map_err(|error| self.failed(error))
+    }
+}
+
+impl<F: Feed> Source for Slice<F> {
+    fn read(
+        &mut self,
+        request: &ReadRequest,
+        letters: &mut Vec<DeadLetter>,
+    ) -> Result<Read, SourceError> {
+        let replayed = request.until.map(|it| i64::try_from(it.0).unwrap_or(i64::MAX));
+        let below = replayed.or(self.until).unwrap_or(i64::MAX);
+        let filled = self.feed.fill(request.bytes, below);
+        if !filled.map_err(|error| self.failed(error))? {
+            let ended = self.until.is_some_and(|until| self.feed.offset() >= until);
+            return Ok(if ended && replayed.is_none() { Read::End } else { self.feed.wait() });
+        }
+        let (mut bytes, mut records) = (0, 0);
+        let mut bad: BadRecords = Vec::new();
+        while bytes < request.bytes && records < request.records {
+            let filled = self.feed.fill(request.bytes - bytes, below);
+            if !filled.map_err(|error| self.failed(error))? {
+                break;
+            }
+            let room = request.records - records;
+            let (decoder, columns, subject) = (&mut self.decoder, &mut self.meta, &self.subject);
+            let (meta_spec, kept) = (&self.meta_spec, &mut self.kept);
+            let outcome = self.feed.each(room, below, &mut |offset, record| {
+                let value = record.value.unwrap_or_default();
+                bytes += value.len() + record.key.map_or(0, <[u8]>::len);
+                if let Some(kept) = kept {
+                    kept.push(offset, value);
+                }
+                match take(&mut **decoder, meta_spec, offset, record) {
+                    Ok(meta) => columns.push(meta),
+                    Err(reason) => {
+                        let position = format!("{subject}, offset {offset}");
+                        letters.push(letter(request.cycle, position, reason, value));
+                        bad.push((records, String::new()));
+                    }
+                }
+                records += 1;
+            });
+            outcome.map_err(|error| self.failed(error))?;
+        }
+        let batch = self.batch(&mut bad, records)?;
+        if let Some(kept) = &mut self.kept {
+            for (index, reason) in bad.into_iter().filter(|(_, reason)| !reason.is_empty()) {
+                let (offset, value) = kept.get(index);
+                let position = format!("{}, offset {offset}", self.subject);
+                letters.push(letter(request.cycle, position, reason, value));
+            }
+            kept.clear();
+        }
+        self.time_max = self.time_max.max(largest_time(&batch).map_or(Micros::MIN, Micros));
+        Ok(Read::Rows { payload: Payload::Arrow(batch), bytes: bytes.max(1) })
+    }
+
+    fn position(&self) -> Position {
+        Position(self.feed.offset().unsigned_abs())
+    }
+
+    fn wake_by(&mut self, waker: SourceWaker) {
+        self.feed.wake_by(waker);
+    }
+
+    fn watermark(&self) -> Micros {
+        self.time_max.minus(self.lateness)
+    }
+}
+
+/// Takes a record's value, and says what it has beside it.
+fn take(
+    decoder: &mut dyn Decode,
+    spec: &MetaSpec,
+    offset: i64,
+    record: &Record<'_>,
+) -> Result<Meta, String> {
+    let value = record.value.ok_or("it has no value")?;
+    if std::str::from_utf8(value).is_err() {
+        return Err("it is not UTF-8".to_owned());
+    }
+    let key = match (&spec.key, record.key) {
+        (Some(_), Some(key)) => {
+            Some(std::str::from_utf8(key).map_err(|_| "its key is not UTF-8")?.to_owned())
+        }
+        _ => None,
+    };
+    let timestamp_us = record.timestamp_ms.saturating_mul(1000);
+    decoder.record(value)?;
+    Ok(Meta { key, timestamp_us, offset })
+}

@@ -1,0 +1,144 @@
+//! The columns of records of a stream: found in the first of them, then as the job says.
+
+use super::meta;
+use super::source::StreamSourceSpec;
+use crate::columns::Shape;
+use crate::error::{ConnectorError, ConnectorErrorKind};
+use crate::found::{Found, SAMPLE_BYTES_MAX, SAMPLE_RECORDS, Sample};
+use crate::guess::{Guess, Guesses};
+use crate::influx::InfluxGuesses;
+use arrow_schema::{Field, Schema, SchemaRef};
+use std::sync::Arc;
+use tidemill_flow::TIME_COLUMN;
+use tidemill_types::job::{Format, TimeSpec};
+
+/// What records of a source become.
+#[derive(Clone)]
+pub(crate) struct Values {
+    /// Columns of the value.
+    pub(crate) shape: Shape,
+    /// Columns of the value, meta columns, and the hidden one.
+    pub(crate) schema: SchemaRef,
+    pub(crate) time_is_timestamp: bool,
+}
+
+/// Looks at the first records.
+pub(crate) struct Look {
+    sample: Sample,
+    /// How many records may still be looked at.
+    pub(crate) left: usize,
+    /// How many bytes of them.
+    pub(crate) bytes_left: usize,
+    empty: bool,
+    failed: Option<String>,
+}
+
+impl Look {
+    /// `name` is the stream, as messages name it: such as "stream `orders`".
+    ///
+    /// # Errors
+    /// The format is none of single records, or names too little.
+    pub(crate) fn new(name: &str, spec: &StreamSourceSpec) -> Result<Self, ConnectorError> {
+        let sample = match spec.format {
+            Format::Json => Sample::Json(Guesses::default()),
+            Format::Influx => Sample::Influx(InfluxGuesses::default()),
+            Format::Csv => {
+                if spec.schema.is_empty() {
+                    let message = "CSV values have no header: name their columns under `schema`";
+                    return Err(refused(name, message));
+                }
+                let names: Vec<String> = spec.schema.keys().cloned().collect();
+                let mut guesses = Guesses::default();
+                names.iter().for_each(|name| guesses.add(name, Guess::Nothing));
+                Sample::Csv(names, guesses)
+            }
+            Format::Text => Sample::Text,
+            Format::Arrow | Format::Parquet => {
+                let message =
+                    "values are read as json, csv, text or influx; its format must be one";
+                return Err(refused(name, message));
+            }
+        };
+        let left = spec.sample.unwrap_or(SAMPLE_RECORDS).max(1);
+        let bytes_left = SAMPLE_BYTES_MAX as usize;
+        Ok(Self { sample, left, bytes_left, empty: true, failed: None })
+    }
+
+    /// Whether more records are to be looked at.
+    pub(crate) fn goes_on(&self) -> bool {
+        let text = matches!(self.sample, Sample::Text);
+        !text && self.left > 0 && self.bytes_left > 0 && self.failed.is_none()
+    }
+
+    /// Looks at the value of a record.
+    pub(crate) fn add(&mut self, value: Option<&[u8]>) {
+        self.left = self.left.saturating_sub(1);
+        if let (Some(value), None) = (value, &self.failed) {
+            self.bytes_left = self.bytes_left.saturating_sub(value.len());
+            if std::str::from_utf8(value).is_ok() {
+                self.empty = false;
+                self.failed = self.sample.add(value).err();
+            }
+        }
+    }
+
+    /// What was seen, made to fit what the job says.
+    ///
+    /// # Errors
+    /// There is nothing that says what the columns are, or they are not as the job says.
+    pub(crate) fn finish(
+        self,
+        name: &str,
+        spec: &StreamSourceSpec,
+    ) -> Result<Values, ConnectorError> {
+        if let Some(failed) = self.failed {
+            return Err(refused(name, failed));
+        }
+        let open = matches!(spec.format, Format::Json | Format::Influx);
+        let (shape, empty) = (self.sample.shape(), self.empty);
+        let mut found = Found { shape, data: (0, 0), total: None, open, empty };
+        let timestamp = spec.meta.timestamp.as_deref();
+        let of_value = |time: &&TimeSpec| timestamp != Some(time.field.as_str());
+        let value_time = spec.time.as_ref().filter(of_value);
+        let subject = name.replace('`', "");
+        found.apply(&subject, spec.format, &spec.schema, value_time)?;
+        if found.shape.fields.is_empty() {
+            let message = "it is empty, so its columns are not known: name them and their types \
+                           under `schema`";
+            return Err(refused(name, message));
+        }
+        let time_is_timestamp = spec.time.is_some() && value_time.is_none();
+        let schema = whole_schema(name, &found.shape, spec, time_is_timestamp)?;
+        Ok(Values { shape: found.shape, schema, time_is_timestamp })
+    }
+}
+
+/// A source that cannot be read. `name` is what it is, such as "stream `orders`".
+pub(crate) fn refused(name: &str, message: impl std::fmt::Display) -> ConnectorError {
+    let message = format!("{name}: {message}");
+    ConnectorError { kind: ConnectorErrorKind::Unreadable, message }
+}
+
+/// Columns of the value, meta columns, and the hidden one.
+fn whole_schema(
+    name: &str,
+    shape: &Shape,
+    spec: &StreamSourceSpec,
+    time_is_timestamp: bool,
+) -> Result<SchemaRef, ConnectorError> {
+    let mut fields = shape.fields.clone();
+    for field in meta::fields(&spec.meta) {
+        if fields.iter().any(|it| it.name() == field.name()) {
+            let message = format!(
+                "its values have a column `{}` too: give the one under `meta` another name",
+                field.name()
+            );
+            return Err(refused(name, message));
+        }
+        fields.push(field);
+    }
+    if shape.time.is_some() || time_is_timestamp {
+        fields.push(Field::new(TIME_COLUMN, crate::column_type::moment_type(), false));
+    }
+    Ok(Arc::new(Schema::new(fields)))
+}
