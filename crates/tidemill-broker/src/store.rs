@@ -67,7 +67,7 @@ pub(crate) enum Table {
 }
 
 impl Table {
-    const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Settings,
         Self::Producers,
         Self::Aborted,
@@ -77,7 +77,7 @@ impl Table {
         Self::PendingOffsets,
     ];
 
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Settings => "settings",
             Self::Producers => "producers",

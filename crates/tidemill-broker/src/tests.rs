@@ -9,6 +9,7 @@ pub(crate) mod producer;
 
 mod admin;
 mod deleted;
+mod documents;
 mod fetch;
 mod groups;
 mod idempotence;

@@ -1,0 +1,110 @@
+//! The tables of `docs/broker.md` and `docs/formats.md` are those of the code.
+
+use crate::{
+    BrokerSettings, api,
+    broker_settings::BROKER_SETTINGS,
+    store::Table,
+    topic_settings::{Defaults, Kind, Place, TOPIC_SETTINGS, TopicSetting},
+};
+use std::collections::BTreeSet;
+
+const BROKER: &str = include_str!("../../../../docs/broker.md");
+const FORMATS: &str = include_str!("../../../../docs/formats.md");
+
+/// The rows of the first table after a line, each as its cells.
+fn table<'a>(page: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
+    let mut lines = page.lines().skip_while(|it| *it != heading);
+    assert!(lines.next().is_some(), "the page has no `{heading}`");
+    let rows = lines.skip_while(|it| !it.starts_with('|')).take_while(|it| it.starts_with('|'));
+    let cells = |row: &'a str| row.trim_matches('|').split(" | ").map(str::trim).collect();
+    // Without its head and the line below that.
+    rows.skip(2).map(cells).collect()
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Boolean => "boolean",
+        Kind::String => "text",
+        Kind::Int => "int",
+        Kind::Long => "long",
+        Kind::Double => "double",
+        Kind::List => "list",
+    }
+}
+
+fn code(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("`{text}`") }
+}
+
+fn topic_row(setting: &TopicSetting) -> String {
+    let counts = match setting.place {
+        Place::Field { .. } | Place::Used { .. } => "yes".to_owned(),
+        Place::Only { value, why } => format!("only `{value}`: {why}"),
+        Place::Kept { .. } => "kept, no effect".to_owned(),
+    };
+    let default = match Defaults::built_in().value(setting).as_str() {
+        "9223372036854775807" => "no limit (2⁶³ − 1)".to_owned(),
+        other => code(other),
+    };
+    let of_broker = setting.of_broker.map_or_else(String::new, code);
+    let (name, kind, doc) = (setting.name, kind(setting.kind), setting.doc);
+    format!("| `{name}` | {kind} | {default} | {of_broker} | {counts} | {doc} |\n")
+}
+
+#[test]
+fn the_page_has_the_requests_that_are_answered() {
+    let said: Vec<_> = table(BROKER, "## Requests")
+        .into_iter()
+        .map(|row| (row[0].to_owned(), row[1].to_owned(), row[2].to_owned()))
+        .collect();
+    let known: Vec<_> = api::supported()
+        .map(|(key, from, to)| {
+            (format!("{key:?}"), (key as i16).to_string(), format!("{from} to {to}"))
+        })
+        .collect();
+    let rows: Vec<_> = known.iter().map(|(a, b, c)| format!("| {a} | {b} | {c} |")).collect();
+    assert_eq!(said, known, "docs/broker.md must have these requests:\n{}", rows.join("\n"));
+}
+
+#[test]
+fn the_page_has_the_settings_of_topics() {
+    let rows: String = TOPIC_SETTINGS.iter().map(topic_row).collect();
+    let count = table(BROKER, "## Settings of topics").len();
+    assert!(BROKER.contains(&rows), "docs/broker.md must hold this, word for word:\n\n{rows}");
+    assert_eq!(count, TOPIC_SETTINGS.len(), "docs/broker.md has rows that are no settings");
+}
+
+#[test]
+fn the_page_has_the_settings_of_the_broker() {
+    let settings = BrokerSettings::default();
+    let row = |it: &crate::broker_settings::BrokerSetting| {
+        let default = code(&(it.get)(&settings));
+        format!("| `{}` | {} | {default} | {} |\n", it.name, kind(it.kind), it.doc)
+    };
+    let rows: String = BROKER_SETTINGS.iter().map(row).collect();
+    let count = table(BROKER, "## Settings of the broker").len();
+    assert!(BROKER.contains(&rows), "docs/broker.md must hold this, word for word:\n\n{rows}");
+    assert_eq!(count, BROKER_SETTINGS.len(), "docs/broker.md has rows that are no settings");
+}
+
+/// Names of tables are in the files of users: they never change.
+#[test]
+fn the_page_of_formats_has_the_tables_of_the_store() {
+    let rows = table(FORMATS, "### Tables of the store");
+    let named = rows.iter().map(|row| row[0].trim_matches('`')).filter(|it| !it.is_empty());
+    let said: BTreeSet<&str> = named.collect();
+    let known: BTreeSet<&str> = Table::ALL.iter().map(|it| it.name()).collect();
+    assert_eq!(said, known);
+    assert_eq!(
+        known.into_iter().collect::<Vec<_>>(),
+        [
+            "aborted",
+            "groups",
+            "offsets",
+            "pending-offsets",
+            "producers",
+            "settings",
+            "transactions"
+        ]
+    );
+}
