@@ -191,9 +191,12 @@ def test_k7_a_zombie_cannot_commit(client, own_agent, broker, open_clients, topi
     assert len(heir.read(10)) == 10
     heir.commit()
     zombie.agent.go_on()
-    with pytest.raises(Failed) as refused:
+    try:
         zombie.commit()
-    assert refused.value.code in FENCED, f"{refused.value}"
+        # franz-go's heartbeat may be first: then it knows that it has nothing to commit any more.
+        assert client == "franz-go", "a zombie's commit was taken"
+    except Failed as refused:
+        assert refused.code in FENCED, f"{refused}"
     assert heir.committed((source, 0)) == [20]
     zombie.agent.kill()
 

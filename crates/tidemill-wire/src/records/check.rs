@@ -3,19 +3,25 @@
 //! Kafka looks at the same when it takes a produce request: it reads each record's fields but not
 //! its bytes, and it inflates compressed chunks to do so.
 //!
-//! Invariant: a compressed chunk is never whole in memory here, but for one of Snappy in one block,
-//! which is at most 22 times as long as the chunk, and for one of Zstandard with a window over 8 MiB.
+//! Invariant: a compressed chunk is never whole in memory here, nor is a long record of it, but for
+//! one of Snappy in one block, which is at most 22 times as long as the chunk, and for one of
+//! Zstandard with a window over 8 MiB.
 
 use super::{
-    Fault, Record, RecordsError,
+    Fault, RecordsError,
     inflate::{codec, walk},
     record::{take_length, take_record},
 };
 use crate::chunk::{CHUNK_HEAD_BYTES, ChunkHead, Codec};
 
+mod long;
 #[cfg(test)]
 mod tests;
 
+use long::Long;
+
+/// A record of which so many bytes are there, and more to come, is walked without keeping them.
+const LONG_BYTES: usize = 64 * 1024;
 /// The attributes that a chunk may have: codec, timestamp type, transactional, control.
 const ATTRIBUTES: i16 = 0x3f;
 
@@ -50,6 +56,9 @@ pub(super) struct Walk {
     max_timestamp_ms: i64,
     has_keyless: bool,
     record_bytes_max: usize,
+    long_bytes: usize,
+    /// The long record that is under way.
+    long: Option<Long>,
 }
 
 /// Checks the records of a chunk that [`ChunkHead::check`] accepted: every record and every field
@@ -89,6 +98,8 @@ impl Walk {
             max_timestamp_ms: i64::MIN,
             has_keyless: false,
             record_bytes_max,
+            long_bytes: LONG_BYTES,
+            long: None,
         }
     }
 
@@ -97,36 +108,66 @@ impl Walk {
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<usize, RecordsError> {
         let mut rest = bytes;
         while !rest.is_empty() {
+            if let Some(long) = &mut self.long {
+                match long.walk(&mut rest) {
+                    Ok(true) => self.see_long()?,
+                    Ok(false) => break,
+                    Err(fault) => return Err(self.damaged(fault)),
+                }
+                continue;
+            }
             if i64::from(self.found) >= i64::from(self.said) {
                 return Err(RecordsError::Trailing { said: self.said });
             }
             let before = rest.len();
             match take_record(&mut rest, self.base_timestamp_ms) {
-                Ok(record) => self.see(&record, before - rest.len())?,
+                Ok(record) => {
+                    let (delta, time_ms) = (record.offset_delta, record.timestamp_ms);
+                    self.see(delta, time_ms, record.key.is_none(), before - rest.len())?;
+                }
                 Err(Fault::Cut) => {
                     // A record that is too long is refused before the rest of it is inflated.
                     let mut begun = rest;
                     if let Ok(length) = take_length(&mut begun) {
                         self.check_length(length)?;
+                        if rest.len() >= self.long_bytes {
+                            let long = Long::begin(&mut rest, self.base_timestamp_ms);
+                            self.long = Some(long.map_err(|fault| self.damaged(fault))?);
+                            continue;
+                        }
                     }
                     break;
                 }
-                Err(fault) => return Err(RecordsError::Damaged { record: self.found, fault }),
+                Err(fault) => return Err(self.damaged(fault)),
             }
         }
         Ok(bytes.len() - rest.len())
     }
 
+    fn damaged(&self, fault: Fault) -> RecordsError {
+        RecordsError::Damaged { record: self.found, fault }
+    }
+
+    fn see_long(&mut self) -> Result<(), RecordsError> {
+        let Some(long) = self.long.take() else { return Ok(()) };
+        self.see(long.offset_delta, long.timestamp_ms, long.is_keyless, long.bytes)
+    }
+
     #[inline(always)]
-    fn see(&mut self, record: &Record<'_>, bytes: usize) -> Result<(), RecordsError> {
-        if u32::try_from(record.offset_delta) != Ok(self.found) {
-            let delta = record.offset_delta;
+    fn see(
+        &mut self,
+        delta: i32,
+        timestamp_ms: i64,
+        is_keyless: bool,
+        bytes: usize,
+    ) -> Result<(), RecordsError> {
+        if u32::try_from(delta) != Ok(self.found) {
             return Err(RecordsError::OutOfOrder { record: self.found, delta });
         }
         self.check_length(bytes)?;
         self.found += 1;
-        self.max_timestamp_ms = self.max_timestamp_ms.max(record.timestamp_ms);
-        self.has_keyless |= record.key.is_none();
+        self.max_timestamp_ms = self.max_timestamp_ms.max(timestamp_ms);
+        self.has_keyless |= is_keyless;
         Ok(())
     }
 
@@ -142,7 +183,7 @@ impl Walk {
     /// The end of the pieces, with so many bytes that were no whole record.
     fn finish(&self, rest_bytes: usize) -> Result<(), RecordsError> {
         let (said, found) = (self.said, self.found);
-        if rest_bytes > 0 {
+        if rest_bytes > 0 || self.long.is_some() {
             return Err(RecordsError::Damaged { record: found, fault: Fault::Cut });
         }
         if i64::from(found) < i64::from(said) {

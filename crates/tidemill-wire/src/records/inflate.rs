@@ -36,6 +36,12 @@ thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
 }
 
+/// How long this thread's buffer for walking is.
+#[cfg(test)]
+pub(super) fn kept_bytes() -> usize {
+    KEPT.with_borrow(|kept| kept.walked.len())
+}
+
 /// Where a codec writes to.
 pub(super) struct Output<'a> {
     bytes: &'a mut Vec<u8>,

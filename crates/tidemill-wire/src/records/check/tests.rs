@@ -3,7 +3,10 @@
 use super::*;
 use crate::{
     chunk::{seal, verify},
-    records::{ChunkBuilder, Compression, Headers, Records, codec::Deflater, inflate, testing::*},
+    records::{
+        ChunkBuilder, Compression, Headers, Records, codec::Deflater, inflate, inflate::kept_bytes,
+        testing::*,
+    },
 };
 use proptest::prelude::*;
 
@@ -243,8 +246,8 @@ proptest! {
             let place = place.index(bytes.len());
             bytes[place] = byte;
         }
-        let run = |sizes: &mut dyn Iterator<Item = usize>| {
-            let mut walk = Walk::new(&head, 1 << 20);
+        let run = |long_bytes: usize, sizes: &mut dyn Iterator<Item = usize>| {
+            let mut walk = Walk { long_bytes, ..Walk::new(&head, 1 << 20) };
             let (mut done, mut shown) = (0, 0);
             while shown < bytes.len() {
                 shown = bytes.len().min(shown + sizes.next().unwrap_or(usize::MAX / 2));
@@ -253,6 +256,28 @@ proptest! {
             walk.finish(bytes.len() - done)?;
             Ok::<_, RecordsError>((walk.found, walk.max_timestamp_ms, walk.has_keyless))
         };
-        prop_assert_eq!(run(&mut sizes.iter().copied().cycle()), run(&mut std::iter::empty()));
+        let whole = run(usize::MAX, &mut std::iter::empty());
+        for long_bytes in [usize::MAX, 100, 12, 1] {
+            let pieces = run(long_bytes, &mut sizes.iter().copied().cycle());
+            // A record that is cut may be found to be wrong before its end is missed.
+            let cut = matches!(whole, Err(RecordsError::Damaged { fault: Fault::Cut, .. }));
+            if pieces != whole && !(cut && matches!(pieces, Err(RecordsError::Damaged { .. }))) {
+                prop_assert_eq!(&pieces, &whole, "long from {}", long_bytes);
+            }
+        }
+    }
+}
+
+#[test]
+fn long_records_leave_nothing_behind() {
+    let record = Owned::value(&vec![7; 40 << 20]);
+    for codec in [Codec::Gzip, Codec::Lz4, Codec::Zstd] {
+        let chunk = build(Compression::of(codec), &[record.clone(), record.clone()]);
+        let head = ChunkHead::check(&chunk).unwrap();
+        let limit = RecordsLimit { inflated_bytes_max: 128 << 20, record_bytes_max: usize::MAX };
+        let seen = check_records(&chunk, &head, limit).unwrap();
+        assert!(seen.plain_bytes > 80 << 20 && seen.has_keyless, "{codec:?}");
+        // A buffer that became longer would not be kept.
+        assert!((1..=1 << 20).contains(&kept_bytes()), "{codec:?}: {}", kept_bytes());
     }
 }

@@ -1,0 +1,172 @@
+//! A long record, walked as its bytes come: none of them is kept.
+//!
+//! ```text
+//! head ─▶ key ─▶ value ─▶ count ─▶ (header's key ─▶ its value) … ─▶ end
+//!           each of them: a length, then bytes that are passed over
+//! ```
+//!
+//! Invariant: it takes what [`super::take_record`] takes, and refuses what that refuses for the
+//! same reason.
+
+use crate::records::{
+    record::{Fault, take_length},
+    varint::{NoVarint, take_i32, take_i64},
+};
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Head,
+    Key,
+    Value,
+    Count,
+    HeaderKey,
+    HeaderValue,
+    End,
+}
+
+/// Why a part is not there.
+enum NoPart {
+    /// The bytes end within it.
+    Cut,
+    Wrong(Fault),
+}
+
+use NoPart::{Cut, Wrong};
+
+/// The record, as far as it was walked.
+#[derive(Debug)]
+pub(super) struct Long {
+    /// All of it, with its length.
+    pub(super) bytes: usize,
+    pub(super) offset_delta: i32,
+    pub(super) timestamp_ms: i64,
+    pub(super) is_keyless: bool,
+    base_timestamp_ms: i64,
+    /// Bytes that are still to come.
+    left: usize,
+    /// Those of them that are passed over next.
+    skip: usize,
+    part: Part,
+    headers_left: u32,
+}
+
+fn number(bytes: &mut &[u8]) -> Result<i32, NoPart> {
+    take_i32(bytes).map_err(|why| match why {
+        NoVarint::Cut => Cut,
+        NoVarint::Long => Wrong(Fault::Number),
+    })
+}
+
+impl Long {
+    /// Begins with the length, which must be there.
+    pub(super) fn begin(bytes: &mut &[u8], base_timestamp_ms: i64) -> Result<Self, Fault> {
+        let before = bytes.len();
+        let left = take_length(bytes)?;
+        Ok(Self {
+            bytes: before - bytes.len() + left,
+            offset_delta: 0,
+            timestamp_ms: 0,
+            is_keyless: false,
+            base_timestamp_ms,
+            left,
+            skip: 0,
+            part: Part::Head,
+            headers_left: 0,
+        })
+    }
+
+    /// Walks on. True: the record has ended. What is left of `bytes` is to come again, with more.
+    pub(super) fn walk(&mut self, bytes: &mut &[u8]) -> Result<bool, Fault> {
+        loop {
+            let passed = self.skip.min(bytes.len());
+            *bytes = &bytes[passed..];
+            self.skip -= passed;
+            self.left -= passed;
+            if self.skip > 0 {
+                return Ok(false);
+            }
+            if self.part == Part::End {
+                return if self.left == 0 { Ok(true) } else { Err(Fault::Rest) };
+            }
+            let shown = self.left.min(bytes.len());
+            let mut window = &bytes[..shown];
+            match self.step(&mut window) {
+                Ok(()) => {
+                    let taken = shown - window.len();
+                    *bytes = &bytes[taken..];
+                    self.left -= taken;
+                }
+                Err(Cut) if shown < self.left => return Ok(false),
+                Err(Cut) => return Err(Fault::Number),
+                Err(Wrong(fault)) => return Err(fault),
+            }
+        }
+    }
+
+    /// Takes the next part's numbers.
+    fn step(&mut self, bytes: &mut &[u8]) -> Result<(), NoPart> {
+        match self.part {
+            Part::Head => {
+                match **bytes {
+                    [0, ref rest @ ..] => *bytes = rest,
+                    [] if self.left == 0 => return Err(Wrong(Fault::Length)),
+                    [] => return Err(Cut),
+                    _ => return Err(Wrong(Fault::Attributes)),
+                }
+                let delta_ms = take_i64(bytes).map_err(|why| match why {
+                    NoVarint::Cut => Cut,
+                    NoVarint::Long => Wrong(Fault::Number),
+                })?;
+                let timestamp_ms = self.base_timestamp_ms.checked_add(delta_ms);
+                self.timestamp_ms = timestamp_ms.ok_or(Wrong(Fault::Timestamp))?;
+                self.offset_delta = number(bytes)?;
+                self.part = Part::Key;
+            }
+            Part::Key => {
+                self.is_keyless = self.field(bytes, Fault::Key)?.is_none();
+                self.part = Part::Value;
+            }
+            Part::Value => {
+                self.field(bytes, Fault::Value)?;
+                self.part = Part::Count;
+            }
+            Part::Count => {
+                let shown = bytes.len();
+                let count = u32::try_from(number(bytes)?);
+                self.headers_left = count.map_err(|_| Wrong(Fault::Headers))?;
+                let left = self.left - (shown - bytes.len());
+                if self.headers_left as usize > left / 2 {
+                    return Err(Wrong(Fault::Headers));
+                }
+                self.part = if self.headers_left == 0 { Part::End } else { Part::HeaderKey };
+            }
+            Part::HeaderKey => {
+                self.field(bytes, Fault::Headers)?.ok_or(Wrong(Fault::Headers))?;
+                self.part = Part::HeaderValue;
+            }
+            Part::HeaderValue => {
+                self.field(bytes, Fault::Headers)?;
+                self.headers_left -= 1;
+                self.part = if self.headers_left == 0 { Part::End } else { Part::HeaderKey };
+            }
+            Part::End => {}
+        }
+        Ok(())
+    }
+
+    /// The length of a field, whose bytes are passed over; none if there is no field.
+    fn field(&mut self, bytes: &mut &[u8], fault: Fault) -> Result<Option<usize>, NoPart> {
+        let shown = bytes.len();
+        let length = number(bytes)?;
+        let left = self.left - (shown - bytes.len());
+        match usize::try_from(length) {
+            Ok(length) if length <= left => {
+                self.skip = length;
+                Ok(Some(length))
+            }
+            Err(_) if length == -1 => Ok(None),
+            _ => Err(Wrong(fault)),
+        }
+    }
+}
