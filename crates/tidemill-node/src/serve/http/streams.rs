@@ -69,6 +69,7 @@ fn describe(state: &State, stream: &Stream) -> Value {
         segment_bytes,
         max_chunk_bytes,
         retention,
+        compacted,
         fsync,
         settings: _,
     } = stream.spec();
@@ -92,6 +93,7 @@ fn describe(state: &State, stream: &Stream) -> Value {
         "max_chunk_bytes": max_chunk_bytes.0,
         "retention_time": retention.time.map(|it| it.to_string()),
         "retention_bytes": retention.bytes.map(|ByteSize(it)| it),
+        "compacted": compacted,
         "fsync": fsync::text(fsync.unwrap_or(state.log.options().fsync)),
     })
 }
