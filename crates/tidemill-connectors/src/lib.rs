@@ -37,4 +37,6 @@ pub use error::{ConnectorError, ConnectorErrorKind, SchemaPlace};
 pub use file_source::FileSource;
 pub use influx::{InfluxLines, InfluxPoint};
 pub use sink::{BlackholeSink, FileSink, StdoutSink, WriterSink};
-pub use stream::{StreamSink, StreamSource, StreamSourceSpec};
+pub use stream::{
+    AbortedTransaction, StreamNode, StreamSink, StreamSource, StreamSourceSpec, Transactions,
+};

@@ -7,7 +7,10 @@
 //!
 //! Nothing goes over a socket, and a chunk is read where the log has it (KerA ch. 5, locality).
 
+mod bounds;
+mod left_out;
 mod meta;
+mod node;
 mod note;
 mod reader;
 mod sink;
@@ -15,5 +18,6 @@ pub(crate) mod slice;
 mod source;
 pub(crate) mod values;
 
+pub use node::{AbortedTransaction, StreamNode, Transactions};
 pub use sink::StreamSink;
 pub use source::{StreamSource, StreamSourceSpec};

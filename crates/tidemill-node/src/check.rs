@@ -172,6 +172,7 @@ fn source_kind(source: &SourceSpec, custom: bool, path: [&str; 2], problems: &mu
             ("sample", source.sample.is_some()),
             ("start", source.start.is_some()),
             ("until", source.until.is_some()),
+            ("isolation", source.isolation.is_some()),
             ("meta", source.meta.is_some()),
         ];
         for (part, _) in parts.iter().filter(|(_, there)| *there) {

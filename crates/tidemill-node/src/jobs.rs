@@ -17,6 +17,7 @@ use crate::{
     descriptor::{self, Descriptor},
     diagnostic::{Problem, Refused},
     plan::{PlanOptions, Planned, plan},
+    streams::Streams,
 };
 use folder::{Folder, Record};
 use serde::Serialize;
@@ -28,7 +29,6 @@ use std::{
 };
 use tidemill_env::{Thread, World};
 use tidemill_flow::{JobHandle, Progress, RunOptions, engine};
-use tidemill_log::Log;
 use tidemill_types::job::Delivery;
 
 #[cfg(test)]
@@ -137,7 +137,7 @@ struct State {
 /// All jobs of a node.
 pub struct Jobs {
     world: World,
-    log: Arc<Log>,
+    streams: Streams,
     folder: PathBuf,
     state: Mutex<State>,
 }
@@ -154,14 +154,14 @@ impl Jobs {
     ///
     /// # Errors
     /// The folder cannot be read.
-    pub fn open(world: &World, log: &Arc<Log>, data: &Path) -> Result<Arc<Self>, JobsError> {
+    pub fn open(world: &World, streams: Streams, data: &Path) -> Result<Arc<Self>, JobsError> {
         let folder = data.join("jobs");
         let at = |error| JobsError::Disk { path: folder.clone(), error };
         world.disk.create_dir_all(&folder).map_err(at)?;
         let found = world.disk.list(&folder).map_err(at)?;
         let jobs = Arc::new(Self {
             world: world.clone(),
-            log: Arc::clone(log),
+            streams,
             folder: folder.clone(),
             state: Mutex::default(),
         });
@@ -225,7 +225,7 @@ impl Jobs {
             preview_rows: 0,
             threads: record.threads,
             resume,
-            log: Some(Arc::clone(&self.log)),
+            streams: Some(self.streams.clone()),
         };
         let writes_here = descriptor.spec.sinks.iter().find(|(_, it)| it.stdout.is_some());
         if let Some((name, _)) = writes_here {

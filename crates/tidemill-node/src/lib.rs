@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Read in this order: [`diagnostic`], [`descriptor`], [`registry`], [`check`], [`plan`],
-//! [`preview`], [`schema`]; apart from those, [`serve`].
+//! [`preview`], [`schema`]; apart from those, [`streams`], [`jobs`], [`serve`].
 //!
 //! Invariant: a job that is refused was not started: no file was written, no thread was made.
 
@@ -19,7 +19,9 @@ pub mod preview;
 pub mod registry;
 pub mod schema;
 pub mod serve;
+pub mod streams;
 
 pub use descriptor::Descriptor;
 pub use diagnostic::{Diagnostic, Problem, Refused};
 pub use registry::Registry;
+pub use streams::Streams;

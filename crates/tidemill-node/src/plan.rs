@@ -20,6 +20,7 @@ use crate::descriptor::Descriptor;
 use crate::diagnostic::{Problem, Refused};
 use crate::preview::Preview;
 use crate::registry::Registry;
+use crate::streams::Streams;
 use arrow_schema::SchemaRef;
 use indexmap::IndexMap;
 use std::{
@@ -29,11 +30,10 @@ use std::{
 use tidemill_connectors::{FileSource, StreamSource, StreamSourceSpec};
 use tidemill_env::World;
 use tidemill_flow::{JobGraph, Link, NodeId, NodeKind, Partition, SourceFactory};
-use tidemill_log::Log;
 use tidemill_types::job::{Delivery, JobSpec, SourceSpec};
 
 /// What a plan needs to know besides the job.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PlanOptions {
     /// The folder that relative paths of the job begin in.
     pub base_dir: PathBuf,
@@ -45,21 +45,8 @@ pub struct PlanOptions {
     pub threads: Option<usize>,
     /// The job goes on where an earlier run in the same folder stopped.
     pub resume: bool,
-    /// The node's log, for streams.
-    pub log: Option<Arc<Log>>,
-}
-
-impl std::fmt::Debug for PlanOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PlanOptions")
-            .field("base_dir", &self.base_dir)
-            .field("data", &self.data)
-            .field("preview_rows", &self.preview_rows)
-            .field("threads", &self.threads)
-            .field("resume", &self.resume)
-            .field("log", &self.log.is_some())
-            .finish()
-    }
+    /// The node's streams.
+    pub streams: Option<Streams>,
 }
 
 /// A job that is ready to start.
@@ -213,19 +200,21 @@ impl<'a> Planner<'a> {
             return Ok(None);
         };
         let place = ["sources", name, "stream"];
-        let Some(log) = &self.options.log else { return Err(no_log(place)) };
+        let Some(streams) = &self.options.streams else { return Err(no_log(place)) };
         let spec = StreamSourceSpec {
             format,
             schema: source.schema.clone(),
             sample: source.sample,
             start: source.start.unwrap_or_default(),
             until: source.until.unwrap_or_default(),
+            isolation: source.isolation.unwrap_or_default(),
             meta: source.meta.clone().unwrap_or_default(),
             time: source.time.clone(),
             note: self.notes().map(|folder| folder.join(format!("source-{name}.json"))),
             resume: self.options.resume,
         };
-        match StreamSource::new(self.world, log, stream, spec) {
+        let node = streams.node();
+        match StreamSource::new(self.world, streams.log(), node.as_ref(), stream, spec) {
             Ok(source) => Ok(Some(source)),
             Err(error) => Err(operators::stream_problem(name, &error)),
         }

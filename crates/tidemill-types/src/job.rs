@@ -159,9 +159,13 @@ pub struct SourceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<StartSpec>,
     /// Where reading a stream ends: `never` (the default), or `latest`: at the end that it has when
-    /// the job starts.
+    /// the job starts, which is before the first record of a transaction that is open then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<UntilSpec>,
+    /// Which records of a stream are read: `committed` (the default), none of an open or an aborted
+    /// transaction; or `uncommitted`, all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
     /// Columns for what a stream's records have beside their value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<MetaSpec>,
@@ -192,6 +196,17 @@ pub enum UntilSpec {
     Never,
     /// At the end that it has when the job starts.
     Latest,
+}
+
+/// Which records of a stream are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// None of an open or an aborted transaction.
+    #[default]
+    Committed,
+    /// All of them.
+    Uncommitted,
 }
 
 /// Names of columns for what a record has beside its value; what has no name is no column.

@@ -1,8 +1,14 @@
 //! Records of a streamlet one after another, wherever their chunks end.
+//!
+//! Markers of transactions are passed over. With a view of the transactions, so is what was aborted,
+//! and nothing is read beyond the last stable offset: what a Kafka consumer with `read_committed`
+//! sees.
 
+use super::left_out::LeftOut;
+use super::node::Transactions;
 use bytes::Bytes;
 use std::{collections::VecDeque, sync::Arc};
-use tidemill_log::{ReadCursor, ReadLimit, Streamlet};
+use tidemill_log::{OnData, ReadCursor, ReadLimit, Streamlet};
 use tidemill_wire::{
     chunk::{CHUNK_HEAD_BYTES, ChunkHead},
     records::{Record, Records, inflate},
@@ -11,14 +17,42 @@ use tidemill_wire::{
 /// Most bytes that a chunk's records may have when they are inflated.
 const INFLATED_BYTES_MAX: usize = 256 << 20;
 
+/// A streamlet, and what a reader may see of it.
+#[derive(Clone)]
+pub(super) struct View {
+    pub(super) streamlet: Arc<Streamlet>,
+    /// None: everything that is acknowledged is read.
+    pub(super) transactions: Option<Arc<dyn Transactions>>,
+}
+
+impl View {
+    /// The offset after the last that may be read.
+    pub(super) fn end_offset(&self) -> Result<i64, String> {
+        match &self.transactions {
+            Some(transactions) => transactions.end_offset(),
+            None => Ok(self.streamlet.high_watermark()),
+        }
+    }
+
+    /// Calls back once when there may be something to read at `offset`, perhaps at once. Dropping
+    /// what is returned forgets it.
+    pub(super) fn on_readable(&self, offset: i64, notice: OnData) -> Box<dyn Send> {
+        match &self.transactions {
+            Some(transactions) => transactions.on_readable(offset, notice),
+            None => Box::new(self.streamlet.on_data(offset, notice)),
+        }
+    }
+}
+
 /// Reads a streamlet record by record.
 pub(super) struct Reader {
-    pub(super) streamlet: Arc<Streamlet>,
+    pub(super) view: View,
     cursor: ReadCursor,
     /// The next record's offset.
     pub(super) offset: i64,
     /// Chunks that were read; the first holds `offset`.
     chunks: VecDeque<Bytes>,
+    left_out: LeftOut,
     /// The head of the first chunk, less the records that were taken, and where the rest stands.
     first: Option<(ChunkHead, usize)>,
     scratch: Vec<u8>,
@@ -27,41 +61,78 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(streamlet: &Arc<Streamlet>, offset: i64) -> Self {
+    pub(super) fn new(view: View, offset: i64) -> Self {
         Self {
-            streamlet: Arc::clone(streamlet),
+            view,
             cursor: ReadCursor::default(),
             offset,
             chunks: VecDeque::new(),
+            left_out: LeftOut::default(),
             first: None,
             scratch: Vec::new(),
             inflated: false,
         }
     }
 
-    /// Sees to it that there is a chunk. False: there is nothing below `below`.
+    /// Sees to it that there is a chunk. False: `below` is reached, or, if it is [`i64::MAX`], there
+    /// is nothing yet. Any other offset must be one that could be read before.
     pub(super) fn fill(&mut self, bytes: usize, below: i64) -> Result<bool, String> {
         if self.offset >= below {
             return Ok(false);
         }
         if self.chunks.is_empty() {
-            let limit = ReadLimit { max_bytes: bytes, at_least_one: true, below: i64::MAX };
-            let read = self.streamlet.read(&mut self.cursor, self.offset, limit);
-            self.chunks.extend(read.map_err(|error| error.to_string())?.chunks);
+            let streamlet = &self.view.streamlet;
+            let mut limit = ReadLimit { max_bytes: bytes, at_least_one: true, below: i64::MAX };
+            if let Some(transactions) = &self.view.transactions {
+                limit.below = transactions.end_offset()?;
+                // Beyond the end of the log is an error, which the read tells.
+                if self.offset >= limit.below && self.offset <= streamlet.high_watermark() {
+                    return self.nothing(below);
+                }
+            }
+            let read = streamlet.read(&mut self.cursor, self.offset, limit);
+            let read = read.map_err(|error| error.to_string())?;
+            self.left_out = LeftOut::of(self.offset, read.next_offset);
+            self.chunks.extend(read.chunks);
+            if self.chunks.is_empty() {
+                return self.nothing(below);
+            }
         }
-        Ok(!self.chunks.is_empty())
+        Ok(true)
     }
 
-    /// Hands out records of the first chunk, at most `max`, and moves past them.
+    /// Who reads up to an offset knows that it was there.
+    fn nothing(&self, below: i64) -> Result<bool, String> {
+        if below == i64::MAX {
+            return Ok(false);
+        }
+        Err(format!(
+            "it was read up to offset {below} once, and ends at {} now: its end was lost; start \
+             the job anew",
+            self.offset
+        ))
+    }
+
+    /// Hands out records of the first chunk, at most `max`, and moves past them. Gives back the
+    /// bytes of the chunk if it was passed over.
     pub(super) fn each(
         &mut self,
         max: usize,
         mut take: impl FnMut(i64, Record<'_>),
-    ) -> Result<(), String> {
-        let Some(chunk) = self.chunks.front() else { return Ok(()) };
+    ) -> Result<usize, String> {
+        let Some(chunk) = self.chunks.front() else { return Ok(0) };
         let damaged = |error: &dyn std::fmt::Display| format!("damaged records: {error}");
         if self.first.is_none() {
             let head = ChunkHead::read(chunk).map_err(|error| damaged(&error))?;
+            let passes_over = match &self.view.transactions {
+                Some(transactions) => self.left_out.leaves_out(&**transactions, &head, chunk),
+                None => head.is_control(),
+            };
+            if passes_over {
+                let bytes = chunk.len();
+                self.next_chunk(head.last_offset());
+                return Ok(bytes);
+            }
             let body = &chunk[CHUNK_HEAD_BYTES..head.bytes];
             self.scratch.clear();
             let plain = inflate(&head, body, INFLATED_BYTES_MAX, &mut self.scratch)
@@ -73,33 +144,35 @@ impl Reader {
             }
             self.first = Some((head, 0));
         }
-        let Some((head, at)) = &mut self.first else { return Ok(()) };
+        let Some((head, at)) = &mut self.first else { return Ok(0) };
         let whole = if self.inflated { &self.scratch[..] } else { &chunk[CHUNK_HEAD_BYTES..] };
-        if !head.is_control() {
-            let mut records = Records::new(head, &whole[*at..]);
-            let (mut taken, mut given) = (0, 0);
-            while given < max {
-                let Some(record) = records.next() else { break };
-                let record = record.map_err(|error| damaged(&error))?;
-                taken += 1;
-                let offset = head.base_offset + i64::from(record.offset_delta);
-                if offset >= self.offset {
-                    given += 1;
-                    self.offset = offset + 1;
-                    take(offset, record);
-                }
+        let mut records = Records::new(head, &whole[*at..]);
+        let (mut taken, mut given) = (0, 0);
+        while given < max {
+            let Some(record) = records.next() else { break };
+            let record = record.map_err(|error| damaged(&error))?;
+            taken += 1;
+            let offset = head.base_offset + i64::from(record.offset_delta);
+            if offset >= self.offset {
+                given += 1;
+                self.offset = offset + 1;
+                take(offset, record);
             }
-            head.record_count -= taken;
-            *at = whole.len() - records.rest().len();
-        } else {
-            head.record_count = 0;
         }
+        head.record_count -= taken;
+        *at = whole.len() - records.rest().len();
         if head.record_count <= 0 {
-            self.offset = self.offset.max(head.last_offset() + 1);
-            self.chunks.pop_front();
-            self.first = None;
+            let last_offset = head.last_offset();
+            self.next_chunk(last_offset);
         }
-        Ok(())
+        Ok(0)
+    }
+
+    /// The first chunk is done.
+    fn next_chunk(&mut self, last_offset: i64) {
+        self.offset = self.offset.max(last_offset + 1);
+        self.chunks.pop_front();
+        self.first = None;
     }
 }
 

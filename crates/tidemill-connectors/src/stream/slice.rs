@@ -38,7 +38,8 @@ pub(crate) trait Feed: Send {
     /// The streamlet cannot be read; in words.
     fn fill(&mut self, bytes: usize, below: i64) -> Result<bool, String>;
 
-    /// Hands out some of these records, at most `max`, and moves past them.
+    /// Hands out some of these records, at most `max`, and moves past them. Gives back the bytes
+    /// that it passed over: of what is no record, or of an aborted transaction.
     ///
     /// # Errors
     /// The records are damaged.
@@ -47,7 +48,7 @@ pub(crate) trait Feed: Send {
         max: usize,
         below: i64,
         take: &mut dyn FnMut(i64, &Record<'_>),
-    ) -> Result<(), String>;
+    ) -> Result<usize, String>;
 
     /// The waker that counts from now on.
     fn wake_by(&mut self, waker: SourceWaker);
@@ -167,7 +168,7 @@ impl<F: Feed> Source for Slice<F> {
                 }
                 records += 1;
             });
-            outcome.map_err(|error| self.failed(error))?;
+            bytes += outcome.map_err(|error| self.failed(error))?;
         }
         let batch = self.batch(&mut bad, records)?;
         if let Some(kept) = &mut self.kept {

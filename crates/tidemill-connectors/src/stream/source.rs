@@ -1,22 +1,27 @@
 //! A stream as a source: one source slice a streamlet, at an offset each.
 //!
 //! A cycle ends between two records, so a position is an offset. What is not a record of the
-//! stream's users (markers of transactions) is passed over.
+//! stream's users (markers of transactions) is passed over, and so is what was aborted.
 
+use super::bounds::bounds;
+use super::node::StreamNode;
 use super::note::{Began, Notes};
-use super::reader::Reader;
+use super::reader::{Reader, View};
 use super::slice::{Feed, Slice};
 use super::values::{Look, Values, refused};
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use arrow_schema::SchemaRef;
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use tidemill_env::World;
 use tidemill_flow::{Read, Source, SourceError, SourceFactory, SourceWaker};
-use tidemill_log::{Interest, Log, Stream, Streamlet};
-use tidemill_types::job::{Format, MetaSpec, Named, StartSpec, TimeSpec, UntilSpec};
+use tidemill_log::{Log, Stream};
+use tidemill_types::job::{Format, Isolation, MetaSpec, Named, StartSpec, TimeSpec, UntilSpec};
 use tidemill_wire::records::Record;
 
 #[cfg(test)]
@@ -35,6 +40,8 @@ pub struct StreamSourceSpec {
     pub start: StartSpec,
     /// Where it ends.
     pub until: UntilSpec,
+    /// Whether records of open and of aborted transactions are read.
+    pub isolation: Isolation,
     /// Columns beside those of the value.
     pub meta: MetaSpec,
     /// Event time: a column of the value, or the timestamp's.
@@ -50,6 +57,8 @@ pub struct StreamSource {
     stream: Arc<Stream>,
     spec: StreamSourceSpec,
     values: Values,
+    /// By streamlet; later ones are not read.
+    views: Vec<View>,
     /// By streamlet: where it begins and, if it does, ends.
     bounds: Vec<(i64, Option<i64>)>,
     /// Written before the first slice is read.
@@ -57,7 +66,8 @@ pub struct StreamSource {
 }
 
 impl StreamSource {
-    /// Looks at a stream's first records and finds its columns, as a file's are found.
+    /// Looks at a stream's first records and finds its columns, as a file's are found. Without a
+    /// `node` nothing is known of transactions, and all of their records are read.
     ///
     /// # Errors
     /// There is no such stream, it is empty and the job names no columns, its records cannot be
@@ -66,6 +76,7 @@ impl StreamSource {
     pub fn new(
         world: &World,
         log: &Log,
+        node: Option<&Arc<dyn StreamNode>>,
         name: &str,
         spec: StreamSourceSpec,
     ) -> Result<Arc<dyn SourceFactory>, ConnectorError> {
@@ -76,7 +87,9 @@ impl StreamSource {
         let subject = format!("stream `{name}`");
         let refused = |message: String| refused(&subject, message);
         let mut look = Look::new(&subject, &spec)?;
-        sample(&stream, &mut look).map_err(refused)?;
+        let node = node.filter(|_| spec.isolation == Isolation::Committed);
+        let views = views(&stream, node).map_err(refused)?;
+        sample(&views, &mut look).map_err(refused)?;
         let values = look.finish(&subject, &spec)?;
         let note = spec.note.as_ref().map(|path| Notes::<Began>::new(world, path));
         let began = match &note {
@@ -91,12 +104,11 @@ impl StreamSource {
             }
             Some(began) => began.bounds,
             None => {
-                let streamlets = stream.streamlets();
-                let bounds = streamlets.iter().map(|it| bounds(it, &spec));
-                bounds.collect::<Result<_, _>>().map_err(|it| refused(it.to_string()))?
+                let bounds = views.iter().map(|it| bounds(it, &spec));
+                bounds.collect::<Result<_, _>>().map_err(refused)?
             }
         };
-        Ok(Arc::new(Self { stream, spec, values, bounds, note: Mutex::new(note) }))
+        Ok(Arc::new(Self { stream, spec, values, views, bounds, note: Mutex::new(note) }))
     }
 
     /// Keeps where reading begins, once.
@@ -113,25 +125,15 @@ impl StreamSource {
     }
 }
 
-fn bounds(
-    streamlet: &Streamlet,
-    spec: &StreamSourceSpec,
-) -> Result<(i64, Option<i64>), tidemill_log::ReadError> {
-    let end = streamlet.high_watermark();
-    let start = match spec.start {
-        StartSpec::Earliest => streamlet.start_offset(),
-        StartSpec::Latest => end,
-        // The chunk that has the first such record; records before it are read too.
-        StartSpec::Time(time) => {
-            let found = streamlet.offset_for_time(time.0.div_euclid(1000))?;
-            found.map_or(end, |(offset, _)| offset)
-        }
+/// The streamlets, with what the node knows of their transactions.
+fn views(stream: &Stream, node: Option<&Arc<dyn StreamNode>>) -> Result<Vec<View>, String> {
+    let view = |streamlet| {
+        let Some(node) = node else { return Ok(View { streamlet, transactions: None }) };
+        let transactions = node.transactions(&streamlet);
+        let transactions = transactions.ok_or("it was deleted just now")?;
+        Ok(View { streamlet, transactions: Some(transactions) })
     };
-    let until = match spec.until {
-        UntilSpec::Never => None,
-        UntilSpec::Latest => Some(end.max(start)),
-    };
-    Ok((start, until))
+    stream.streamlets().into_iter().map(view).collect()
 }
 
 impl SourceFactory for StreamSource {
@@ -145,13 +147,13 @@ impl SourceFactory for StreamSource {
 
     fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
         self.write_note()?;
-        let streamlet = self.stream.streamlet(slice).ok_or_else(|| {
+        let view = self.views.get(slice as usize).cloned().ok_or_else(|| {
             SourceError::new(format!("stream `{}` has no streamlet {slice}", self.stream.name()))
         })?;
         let (start, until) = self.bounds[slice as usize];
         let subject = ("stream", format!("{} streamlet {slice}", self.stream.name()));
-        let reader = Reader::new(&streamlet, start);
-        let feed = LogFeed { reader, waker: None, interest: None };
+        let reader = Reader::new(view, start);
+        let feed = LogFeed { reader, waker: None, wish: None };
         Ok(Box::new(Slice::new(subject, feed, until, &self.values, &self.spec)))
     }
 
@@ -167,11 +169,12 @@ impl SourceFactory for StreamSource {
 }
 
 /// Lets `look` see the first records of a stream.
-fn sample(stream: &Stream, look: &mut Look) -> Result<(), String> {
-    for streamlet in stream.streamlets() {
-        let mut reader = Reader::new(&streamlet, streamlet.start_offset());
+fn sample(views: &[View], look: &mut Look) -> Result<(), String> {
+    for view in views {
+        let end = view.end_offset()?;
+        let mut reader = Reader::new(view.clone(), view.streamlet.start_offset());
         while look.goes_on() {
-            if !reader.fill(look.bytes_left.min(1 << 20), streamlet.high_watermark())? {
+            if !reader.fill(look.bytes_left.min(1 << 20), end)? {
                 break;
             }
             reader.each(look.left, |_, record| look.add(record.value))?;
@@ -184,8 +187,16 @@ fn sample(stream: &Stream, look: &mut Look) -> Result<(), String> {
 struct LogFeed {
     reader: Reader,
     waker: Option<SourceWaker>,
-    /// A wish to be woken, with the offset that it is for.
-    interest: Option<(i64, Interest)>,
+    wish: Option<Wish>,
+}
+
+/// A wish to be woken.
+struct Wish {
+    /// When there may be something to read here.
+    offset: i64,
+    /// It was granted: a record of a transaction grants it too, which is not to be read yet.
+    granted: Arc<AtomicBool>,
+    _until_dropped: Box<dyn Send>,
 }
 
 impl Feed for LogFeed {
@@ -194,7 +205,7 @@ impl Feed for LogFeed {
     }
 
     fn streamlet(&self) -> u32 {
-        self.reader.streamlet.index()
+        self.reader.view.streamlet.index()
     }
 
     fn fill(&mut self, bytes: usize, below: i64) -> Result<bool, String> {
@@ -206,7 +217,7 @@ impl Feed for LogFeed {
         max: usize,
         below: i64,
         take: &mut dyn FnMut(i64, &Record<'_>),
-    ) -> Result<(), String> {
+    ) -> Result<usize, String> {
         // No compaction makes gaps in chunks of the log, so this many never go past `below`.
         let room = usize::try_from(below.saturating_sub(self.reader.offset)).unwrap_or(1);
         self.reader.each(max.min(room), |offset, record| take(offset, &record))
@@ -214,16 +225,22 @@ impl Feed for LogFeed {
 
     fn wake_by(&mut self, waker: SourceWaker) {
         self.waker = Some(waker);
-        self.interest = None;
+        self.wish = None;
     }
 
     fn wait(&mut self) -> Read {
         let Some(waker) = &self.waker else { return Read::Idle { until: None } };
         let offset = self.reader.offset;
-        if self.interest.as_ref().is_none_or(|(it, _)| *it != offset) {
-            let waker = Arc::clone(waker);
-            let notice = Box::new(move || waker());
-            self.interest = Some((offset, self.reader.streamlet.on_data(offset, notice)));
+        let stands = |it: &Wish| it.offset == offset && !it.granted.load(Ordering::Acquire);
+        if !self.wish.as_ref().is_some_and(stands) {
+            let granted = Arc::new(AtomicBool::new(false));
+            let (waker, grant) = (Arc::clone(waker), Arc::clone(&granted));
+            let notice = Box::new(move || {
+                grant.store(true, Ordering::Release);
+                waker();
+            });
+            let until_dropped = self.reader.view.on_readable(offset, notice);
+            self.wish = Some(Wish { offset, granted, _until_dropped: until_dropped });
         }
         Read::Idle { until: Some(u64::MAX) }
     }

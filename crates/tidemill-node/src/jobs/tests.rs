@@ -3,24 +3,23 @@
 use super::*;
 use std::{fs, time::Duration};
 use tempfile::TempDir;
-use tidemill_log::LogOptions;
+use tidemill_log::{Log, LogOptions};
 
 struct Node {
     jobs: Arc<Jobs>,
-    log: Arc<Log>,
+    streams: Streams,
 }
 
 fn node(folder: &TempDir) -> Node {
     let world = World::real();
-    let log = Log::open(&world, &folder.path().join("log"), LogOptions::default()).unwrap();
-    let log = Arc::new(log);
-    Node { jobs: Jobs::open(&world, &log, folder.path()).unwrap(), log }
+    let streams = Streams::open(&world, folder.path()).unwrap();
+    Node { jobs: Jobs::open(&world, streams.clone(), folder.path()).unwrap(), streams }
 }
 
 impl Node {
     fn stop(self) {
         self.jobs.close();
-        self.log.close();
+        self.streams.close();
     }
 
     fn wait(&self, name: &str, done: impl Fn(&JobView) -> bool) -> JobView {

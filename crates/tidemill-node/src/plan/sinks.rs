@@ -64,10 +64,10 @@ impl Planner<'_> {
         }
         if let Some(stream) = &spec.stream {
             let place = ["sinks", name, "stream"];
-            let Some(log) = &self.options.log else { return Err(super::no_log(place)) };
+            let Some(streams) = &self.options.streams else { return Err(super::no_log(place)) };
             let notes = self.notes().map(|folder| folder.join(format!("sink-{name}.json")));
             let schema = Arc::clone(schema);
-            let sink = StreamSink::new(self.world, log, stream, schema, notes.as_deref())
+            let sink = StreamSink::new(self.world, streams.log(), stream, schema, notes.as_deref())
                 .map_err(|error| operators::sink_problem(name, "stream", &error))?;
             return Ok((sink, format!("stream {}", stream.name)));
         }

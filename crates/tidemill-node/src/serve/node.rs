@@ -4,6 +4,7 @@
 
 use super::{http::Http, identity, open_files, settings::ServeSettings, upkeep::Upkeep};
 use crate::jobs::{Jobs, JobsError};
+use crate::streams::Streams;
 use std::{
     io,
     net::SocketAddr,
@@ -242,8 +243,9 @@ impl Node {
         })?;
         let address = settings.http.listen;
         let jobs = {
-            let (world, log, data) = (world.clone(), Arc::clone(&log), settings.data.clone());
-            blocking(move || Jobs::open(&world, &log, &data)).await?.map_err(ServeError::Jobs)?
+            let (world, data) = (world.clone(), settings.data.clone());
+            let streams = Streams::of(&log, &broker);
+            blocking(move || Jobs::open(&world, streams, &data)).await?.map_err(ServeError::Jobs)?
         };
         opened.jobs = Some(Arc::clone(&jobs));
         let http = Http::start(world, &log, &broker, &jobs, settings.http, http);

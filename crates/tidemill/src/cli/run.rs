@@ -8,12 +8,11 @@ use super::outcome::{End, Outcome};
 use super::progress::{Display, Moment, print_json};
 use super::signals::StopFlag;
 use super::{DONE, FAILED, JobArguments, REFUSED, STOPPED, load, print_all, table};
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 use tidemill_env::World;
 use tidemill_flow::{JobHandle, RunOptions, engine};
-use tidemill_log::{Log, LogOptions};
 use tidemill_node::plan::{PlanOptions, Planned, plan};
-use tidemill_node::{Descriptor, Problem, Refused, Registry};
+use tidemill_node::{Descriptor, Problem, Refused, Registry, Streams};
 use tidemill_types::job::Delivery;
 
 #[derive(Debug, clap::Args)]
@@ -56,12 +55,15 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
             let problem = problem.expected("`exactly-once`, or a run without `--resume`");
             return Err(Refused(vec![descriptor.locate(problem)]));
         }
-        let log = open_log(arguments, &descriptor, &world)?;
-        let options = PlanOptions { log: log.clone(), ..options(arguments) };
-        let planned = plan(&descriptor, &options, &world, &Registry::default())?;
-        Ok((descriptor, planned, log))
+        let streams = open_streams(arguments, &descriptor, &world)?;
+        let options = PlanOptions { streams: streams.clone(), ..options(arguments) };
+        let planned = plan(&descriptor, &options, &world, &Registry::default());
+        if let (Err(_), Some(streams)) = (&planned, &streams) {
+            streams.close();
+        }
+        Ok((descriptor, planned?, streams))
     });
-    let (descriptor, planned, log) = match prepared {
+    let (descriptor, planned, streams) = match prepared {
         Ok(prepared) => prepared,
         Err(refused) => {
             load::show_refusal(&refused, arguments.json);
@@ -98,8 +100,8 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     let stopped = watch(&handle, &world, &stop, &mut display, start);
     display.clear();
     let result = handle.wait();
-    if let Some(log) = log {
-        log.close();
+    if let Some(streams) = streams {
+        streams.close();
     }
     let progress = handle.progress();
     let end = match result {
@@ -119,12 +121,12 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     show(arguments, &descriptor, &outcome, to_stderr)
 }
 
-/// The log in the job's folder, if the job has streams.
-fn open_log(
+/// The streams in the job's folder, if the job has any.
+fn open_streams(
     arguments: &RunArguments,
     descriptor: &Descriptor,
     world: &World,
-) -> Result<Option<Arc<Log>>, Refused> {
+) -> Result<Option<Streams>, Refused> {
     let spec = &descriptor.spec;
     let source = spec.sources.iter().find(|(_, it)| it.stream.is_some());
     let sink = spec.sinks.iter().find(|(_, it)| it.stream.is_some());
@@ -134,13 +136,9 @@ fn open_log(
         (None, None) => return Ok(None),
     };
     let Some(data) = &arguments.data else { return Ok(None) };
-    match Log::open(world, &data.join("log"), LogOptions::default()) {
-        Ok(log) => Ok(Some(Arc::new(log))),
-        Err(error) => {
-            let problem = Problem::new(path, format!("the log cannot be opened: {error}"));
-            Err(Refused(vec![descriptor.locate(problem)]))
-        }
-    }
+    Streams::open(world, data)
+        .map(Some)
+        .map_err(|error| Refused(vec![descriptor.locate(Problem::new(path, error.to_string()))]))
 }
 
 fn options(arguments: &RunArguments) -> PlanOptions {
@@ -154,7 +152,7 @@ fn options(arguments: &RunArguments) -> PlanOptions {
         },
         threads: arguments.threads.map(usize::from),
         resume: arguments.resume,
-        log: None,
+        streams: None,
     }
 }
 

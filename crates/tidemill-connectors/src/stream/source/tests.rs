@@ -1,5 +1,7 @@
 //! Records of a stream become rows; what is no record becomes a letter; cuts may be anywhere.
 
+mod transactions;
+
 use super::*;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -8,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tidemill_env::{SimWorld, World};
 use tidemill_flow::{DeadLetter, Payload, Position, ReadRequest, TIME_COLUMN};
-use tidemill_log::{AppendHow, Fsync, LogOptions, StreamSpec};
+use tidemill_log::{AppendHow, Fsync, LogOptions, StreamSpec, Streamlet};
 use tidemill_types::{Cycle, Micros, Span};
 use tidemill_wire::chunk::Codec;
 use tidemill_wire::records::{ChunkBuilder, Compression, Header, control_marker};
@@ -37,6 +39,7 @@ fn spec(format: Format) -> StreamSourceSpec {
         sample: None,
         start: StartSpec::Earliest,
         until: UntilSpec::Latest,
+        isolation: Isolation::Committed,
         meta: MetaSpec::default(),
         time: None,
         note: None,
@@ -77,7 +80,7 @@ fn values_are_rows_and_what_is_none_is_a_letter() {
     let lz4 = Compression { codec: Codec::Lz4, level: None };
     put(&streamlet, lz4, &[r#"{"n":3}"#, "-", r#"{"n":4}"#]);
     for records in [1, 2, 3, 100] {
-        let source = StreamSource::new(&sim.world, &log, "s", spec(Format::Json)).unwrap();
+        let source = StreamSource::new(&sim.world, &log, None, "s", spec(Format::Json)).unwrap();
         assert_eq!(source.total(), Some(7));
         let (batches, letters) = read_all(&mut *source.open(0).unwrap(), records);
         assert_eq!(numbers(&batches), [1, 2, 3, 4], "{records} at a time");
@@ -97,7 +100,7 @@ fn a_replay_cuts_where_the_ledger_says() {
     let values: Vec<&str> = values.iter().map(String::as_str).collect();
     put(&streamlet, Compression::NONE, &values);
     put(&streamlet, Compression::NONE, &values);
-    let source = StreamSource::new(&sim.world, &log, "s", spec(Format::Json)).unwrap();
+    let source = StreamSource::new(&sim.world, &log, None, "s", spec(Format::Json)).unwrap();
     let mut slice = source.open(0).unwrap();
     let mut letters = Vec::new();
     for (until, rows) in [(3, 3), (13, 10), (14, 1)] {
@@ -131,6 +134,7 @@ fn what_stands_beside_a_value_can_be_columns_and_event_time() {
     let source = StreamSource::new(
         &sim.world,
         &log,
+        None,
         "s",
         StreamSourceSpec { meta, time, ..spec(Format::Text) },
     );
@@ -161,7 +165,7 @@ fn a_source_that_waits_is_woken_by_a_record() {
         start: StartSpec::Latest,
         ..spec(Format::Text)
     };
-    let source = StreamSource::new(&sim.world, &log, "s", never).unwrap();
+    let source = StreamSource::new(&sim.world, &log, None, "s", never).unwrap();
     assert!(source.live());
     let mut slice = source.open(0).unwrap();
     let woken = Arc::new(AtomicUsize::new(0));
@@ -187,7 +191,10 @@ fn a_stream_without_columns_is_refused_with_what_to_do() {
     let log = log(&sim);
     log.create("s", StreamSpec::default()).unwrap();
     let refused = |name: &str, spec: StreamSourceSpec| {
-        StreamSource::new(&sim.world, &log, name, spec).err().expect("it is impossible").message
+        StreamSource::new(&sim.world, &log, None, name, spec)
+            .err()
+            .expect("it is impossible")
+            .message
     };
     assert!(refused("t", spec(Format::Json)).contains("there is no stream `t`"));
     assert!(refused("s", spec(Format::Json)).contains("under `schema`"));
@@ -195,8 +202,14 @@ fn a_stream_without_columns_is_refused_with_what_to_do() {
     assert!(refused("s", spec(Format::Parquet)).contains("its format must be one"));
     let schema = Named::from([("n".to_owned(), "bigint".to_owned())]);
     assert!(
-        StreamSource::new(&sim.world, &log, "s", StreamSourceSpec { schema, ..spec(Format::Json) })
-            .is_ok()
+        StreamSource::new(
+            &sim.world,
+            &log,
+            None,
+            "s",
+            StreamSourceSpec { schema, ..spec(Format::Json) }
+        )
+        .is_ok()
     );
 }
 
@@ -214,7 +227,7 @@ fn a_job_that_resumes_reads_from_where_it_began() {
         ..spec(Format::Text)
     };
     let open = |resume| {
-        let source = StreamSource::new(&sim.world, &log, "s", latest(resume));
+        let source = StreamSource::new(&sim.world, &log, None, "s", latest(resume));
         source.map(|source| source.open(0).unwrap().position())
     };
     assert_eq!(open(true).unwrap(), Position(1), "there is no note yet");

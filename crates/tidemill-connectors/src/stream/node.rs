@@ -1,0 +1,43 @@
+//! What a source asks of the node whose log it reads: facts that are not in the chunks.
+//!
+//! Who has only a log gives no node; its sources then read all that is acknowledged.
+//!
+//! Invariant: a transaction that was aborted below the last stable offset stays so, and that offset
+//! never goes back: what is read up to there is read the same again when a job resumes.
+
+use std::sync::Arc;
+use tidemill_log::{OnData, Streamlet};
+
+/// A node, as sources see it.
+pub trait StreamNode: Send + Sync {
+    /// What is known of a streamlet's transactions. None: the node has not this streamlet, or no
+    /// longer.
+    fn transactions(&self, streamlet: &Arc<Streamlet>) -> Option<Arc<dyn Transactions>>;
+}
+
+/// The transactions of a streamlet (KIP-98).
+pub trait Transactions: Send + Sync {
+    /// The last stable offset: the first of the oldest transaction that is open, or the end. Cheap:
+    /// it is asked for each group of chunks.
+    ///
+    /// # Errors
+    /// It is not known; the message says why.
+    fn end_offset(&self) -> Result<i64, String>;
+
+    /// Aborted transactions with records from `from` up to, not including, `to`. Asked only where
+    /// there are chunks of transactions, and after [`Self::end_offset`].
+    fn aborted(&self, from: i64, to: i64) -> Vec<AbortedTransaction>;
+
+    /// Calls back once when there may be something to read at `offset`; at once, if that is so now.
+    /// Dropping what is returned forgets it.
+    fn on_readable(&self, offset: i64, notice: OnData) -> Box<dyn Send>;
+}
+
+/// A transaction that was aborted, in one streamlet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AbortedTransaction {
+    /// Whose.
+    pub producer_id: i64,
+    /// Offset of its first record; it ends with the producer's next marker.
+    pub first_offset: i64,
+}

@@ -1,0 +1,125 @@
+//! Streams as jobs read and write them: a log, and beside it the broker that knows what is not in
+//! the chunks.
+//!
+//! ```text
+//! node that serves ─▶ log + broker ─┐
+//! tidemill run ─▶ folder of a node ─┴─▶ Streams ─▶ plan ─▶ sources: chunks from the log,
+//!                                                          transactions from the broker
+//! ```
+//!
+//! A folder in which no broker ever was has no transactions, and its log is all there is.
+
+use std::{path::Path, sync::Arc};
+use tidemill_broker::{Broker, BrokerError, BrokerSettings, Committed};
+use tidemill_connectors::{AbortedTransaction, StreamNode, Transactions};
+use tidemill_env::World;
+use tidemill_log::{Log, LogError, LogOptions, OnData, Streamlet};
+
+#[cfg(test)]
+mod tests;
+
+/// The file of a broker in a node's folder.
+const BROKER_FILE: &str = "broker.redb";
+
+/// The streams of a node.
+#[derive(Clone)]
+pub struct Streams {
+    log: Arc<Log>,
+    broker: Option<Arc<Broker>>,
+}
+
+/// Why streams cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamsError {
+    /// The log.
+    #[error("the log cannot be opened: {0}")]
+    Log(#[from] LogError),
+    /// What the broker keeps beside it.
+    #[error("what is known of transactions and groups cannot be opened: {0}")]
+    Broker(#[from] BrokerError),
+}
+
+impl std::fmt::Debug for Streams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Streams").field("broker", &self.broker).finish_non_exhaustive()
+    }
+}
+
+impl Streams {
+    /// Those of a node that serves.
+    #[must_use]
+    pub fn of(log: &Arc<Log>, broker: &Arc<Broker>) -> Self {
+        Self { log: Arc::clone(log), broker: Some(Arc::clone(broker)) }
+    }
+
+    /// Those in the folder of a node that does not run; made, if there are none. Blocks.
+    ///
+    /// # Errors
+    /// They are damaged, in use, or cannot be read.
+    pub fn open(world: &World, folder: &Path) -> Result<Self, StreamsError> {
+        let log = Arc::new(Log::open(world, &folder.join("log"), LogOptions::default())?);
+        let mut streams = Self { log, broker: None };
+        if world.disk.exists(&folder.join(BROKER_FILE)).unwrap_or(true) {
+            let log = Arc::clone(&streams.log);
+            match Broker::open(world, log, folder, BrokerSettings::default()) {
+                Ok(broker) => streams.broker = Some(broker),
+                Err(error) => {
+                    streams.close();
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(streams)
+    }
+
+    /// Closes what [`Self::open`] opened. Blocks.
+    pub fn close(&self) {
+        self.broker.iter().for_each(|it| it.close());
+        self.log.close();
+    }
+
+    /// The log.
+    #[must_use]
+    pub fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// What sources ask; none if there is nothing to know.
+    pub(crate) fn node(&self) -> Option<Arc<dyn StreamNode>> {
+        let broker = Arc::clone(self.broker.as_ref()?);
+        Some(Arc::new(Known { broker }))
+    }
+}
+
+/// What a broker knows.
+struct Known {
+    broker: Arc<Broker>,
+}
+
+impl StreamNode for Known {
+    fn transactions(&self, streamlet: &Arc<Streamlet>) -> Option<Arc<dyn Transactions>> {
+        let committed = self.broker.committed(streamlet.stream_name(), streamlet.index())?;
+        // A stream that is made anew has its name, and other streamlets.
+        Arc::ptr_eq(committed.streamlet(), streamlet)
+            .then(|| Arc::new(View(committed)) as Arc<dyn Transactions>)
+    }
+}
+
+struct View(Committed);
+
+impl Transactions for View {
+    fn end_offset(&self) -> Result<i64, String> {
+        let unknown = "what is known of its transactions cannot be read; see the node's log";
+        self.0.end_offset().ok_or_else(|| unknown.to_owned())
+    }
+
+    fn aborted(&self, from: i64, to: i64) -> Vec<AbortedTransaction> {
+        let aborted = self.0.aborted(from, to).into_iter();
+        let of = |(producer_id, first_offset)| AbortedTransaction { producer_id, first_offset };
+        aborted.map(of).collect()
+    }
+
+    fn on_readable(&self, offset: i64, notice: OnData) -> Box<dyn Send> {
+        Box::new(self.0.on_readable(offset, notice))
+    }
+}
