@@ -17,6 +17,8 @@ command -v kcat >/dev/null || packages+=(kcat)
 command -v javac >/dev/null || packages+=(openjdk-17-jdk-headless)
 command -v mvn >/dev/null || packages+=(maven)
 command -v go >/dev/null || packages+=(golang-go)
+# For power cuts, which only root can do.
+[ "$(id -u)" != 0 ] || command -v mkfs.xfs >/dev/null || packages+=(xfsprogs)
 if [ ${#packages[@]} -gt 0 ]; then
   [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "tests/clients: please install ${packages[*]}" >&2; exit 1; }
   apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${packages[@]}" >/dev/null
