@@ -14,6 +14,8 @@ use tokio::sync::watch;
 const EVERY: Duration = Duration::from_millis(250);
 /// Rounds between those that look for what can be forgotten.
 const PRUNE_ROUNDS: u32 = 240;
+/// Rounds between those that look how far groups have read.
+const PROGRESS_ROUNDS: u32 = 8;
 /// Snapshots that are stored together.
 const TOGETHER: usize = 64;
 
@@ -31,10 +33,18 @@ pub(crate) async fn run(broker: Arc<Broker>, mut stopped: watch::Receiver<bool>)
         broker.transactions.tend(&broker).await;
         snapshots(&broker).await;
         round = round.wrapping_add(1).max(1);
+        if round.is_multiple_of(PROGRESS_ROUNDS) {
+            progress(&broker);
+        }
         if round.is_multiple_of(PRUNE_ROUNDS) {
             partitions(&broker).iter().for_each(|it| it.prune());
         }
     }
+}
+
+/// Tells the log what the groups have read that retention goes by.
+pub(crate) fn progress(broker: &Broker) {
+    broker.topics.known().iter().for_each(|it| it.tell_progress(&broker.groups));
 }
 
 fn partitions(broker: &Broker) -> Vec<Arc<Partition>> {

@@ -1,6 +1,7 @@
 //! Topics: the log's streams, with what a broker knows beside them.
 
 use crate::{
+    group::registry::Groups,
     partition::{Partition, Shared},
     store::Batch,
     topic_settings,
@@ -22,6 +23,8 @@ pub(crate) struct Topic {
     partitions: RwLock<Vec<Arc<Partition>>>,
     shared: Arc<Shared>,
     live: Arc<Live>,
+    /// The log was told how far groups have read.
+    told: AtomicBool,
 }
 
 /// What each request needs of a topic's settings, without a lock, and whether there is still a
@@ -33,6 +36,8 @@ pub(crate) struct Live {
     /// Records must have keys.
     pub(crate) keyed: AtomicBool,
     pub(crate) max_chunk_bytes: AtomicU64,
+    /// Consumer groups whose progress lets records go.
+    readers: RwLock<Vec<String>>,
     /// It was deleted.
     pub(crate) gone: AtomicBool,
 }
@@ -42,6 +47,8 @@ impl Live {
         self.append_time.store(topic_settings::has_append_time(spec), Ordering::Relaxed);
         self.keyed.store(topic_settings::has_keys(spec), Ordering::Relaxed);
         self.max_chunk_bytes.store(spec.max_chunk_bytes.0, Ordering::Relaxed);
+        let mut readers = self.readers.write().unwrap_or_else(PoisonError::into_inner);
+        *readers = topic_settings::readers(spec);
     }
 
     pub(crate) fn is_gone(&self) -> bool {
@@ -53,7 +60,7 @@ impl Topic {
     fn new(stream: Arc<Stream>, shared: Arc<Shared>) -> Self {
         let live = Arc::new(Live::default());
         live.set(&stream.spec());
-        Self { stream, partitions: RwLock::default(), shared, live }
+        Self { stream, partitions: RwLock::default(), shared, live, told: AtomicBool::new(false) }
     }
 
     /// Whether it is deleted: readers and writers are told that there is no such topic.
@@ -64,6 +71,27 @@ impl Topic {
     /// Its stream's settings were changed.
     pub(crate) fn changed(&self) {
         self.live.set(&self.stream.spec());
+    }
+
+    /// Tells the log how far all groups have read that retention goes by.
+    pub(crate) fn tell_progress(&self, groups: &Groups) {
+        let readers = self.live.readers.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if !self.told.swap(!readers.is_empty(), Ordering::Relaxed) && readers.is_empty() {
+            return;
+        }
+        for streamlet in self.stream.streamlets() {
+            let place = (self.stream.name().to_owned(), streamlet.index());
+            let committed = |group: &String| {
+                let offset = groups.offsets(group, |it| {
+                    it.get(&place)
+                        .filter(|it| it.topic_id == self.stream.id().0)
+                        .map(|it| it.offset)
+                });
+                offset.flatten().unwrap_or(0)
+            };
+            // Without groups nothing goes by their progress.
+            streamlet.set_progress_floor(readers.iter().map(committed).min().unwrap_or(0));
+        }
     }
 
     /// A partition, if the topic has it.

@@ -20,6 +20,7 @@ mod value;
 pub(crate) use value::Kind;
 use value::{bounded, one_of};
 
+const READERS: &str = "tidemill.retention.groups";
 const CLEANUP: &str = "cleanup.policy";
 /// "No limit", as Kafka says it for many settings.
 const UNLIMITED: &str = "9223372036854775807";
@@ -322,6 +323,14 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
         },
     },
     TopicSetting {
+        name: READERS,
+        kind: Kind::List,
+        of_broker: None,
+        doc: "Consumer groups, with commas between them. Segments below the offsets that all of \
+              them committed go, whatever their age; retention by time and bytes goes on beside it.",
+        place: Used { default: "", check: value::groups },
+    },
+    TopicSetting {
         name: "unclean.leader.election.enable",
         kind: Kind::Boolean,
         of_broker: Some("unclean.leader.election.enable"),
@@ -385,7 +394,7 @@ impl Defaults {
         if !texts.contains_key("tidemill.fsync") {
             spec.fsync = self.flushed(spec.fsync, &texts);
         }
-        spec.compacted = texts.get(CLEANUP).is_some_and(|it| value::policies(it) == ["compact"]);
+        spec.compacted = texts.get(CLEANUP).is_some_and(|it| value::parts(it) == ["compact"]);
         spec.settings = texts;
         Ok(spec)
     }
@@ -438,5 +447,11 @@ pub(crate) fn has_append_time(spec: &StreamSpec) -> bool {
 
 /// Whether the records of a topic with these settings must have keys.
 pub(crate) fn has_keys(spec: &StreamSpec) -> bool {
-    spec.settings.get(CLEANUP).is_some_and(|it| value::policies(it).contains(&"compact"))
+    spec.settings.get(CLEANUP).is_some_and(|it| value::parts(it).contains(&"compact"))
+}
+
+/// The consumer groups whose progress lets a topic's records go.
+pub(crate) fn readers(spec: &StreamSpec) -> Vec<String> {
+    let text = spec.settings.get(READERS).map_or("", String::as_str);
+    value::parts(text).into_iter().map(str::to_owned).collect()
 }

@@ -6,8 +6,9 @@ use tidemill_wire::{
     kafka::{
         ErrorCode,
         message::{
-            IncrementalAlterConfigsRequestData,
+            IncrementalAlterConfigsRequestData, OffsetCommitRequestData,
             incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig},
+            offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic},
         },
         text,
     },
@@ -53,5 +54,51 @@ async fn a_compacted_topic_wants_keys_and_keeps_all() {
         let gone = node.log.maintain(later()).unwrap();
         assert_eq!(gone > 0, goes, "{policy}");
     }
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn what_all_named_groups_have_read_goes() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    let forever = [("retention.ms", "-1"), ("segment.bytes", "65536")];
+    let named = [&forever[..], &[("tidemill.retention.groups", "a, b")]].concat();
+    client.create_with("t", 1, &named).await;
+    let value = "x".repeat(1_000);
+    for _ in 0..20 {
+        let answer = client.produce("t", 0, chunk(&vec![value.as_str(); 20])).await;
+        assert_eq!(answer.error_code, 0);
+    }
+    let streamlet = node.log.get("t").unwrap().streamlet(0).unwrap();
+    let now = || Micros(tidemill_env::World::real().clock.wall_micros());
+    let mut round = || {
+        crate::tending::progress(&node.broker);
+        node.log.maintain(now()).unwrap();
+        streamlet.start_offset()
+    };
+    let commit = |group: &str, offset: i64| {
+        let partition = OffsetCommitRequestPartition::default()
+            .with_partition_index(0)
+            .with_committed_offset(offset);
+        let topic = OffsetCommitRequestTopic::default()
+            .with_name(text("t"))
+            .with_partitions(vec![partition]);
+        OffsetCommitRequestData::default()
+            .with_group_id(text(group))
+            .with_generation_id_or_member_epoch(-1)
+            .with_topics(vec![topic])
+    };
+    assert_eq!(round(), 0, "nobody has read anything");
+    client.ask(&commit("a", 400), 8).await;
+    assert_eq!(round(), 0, "one of them has not");
+    client.ask(&commit("b", 250), 8).await;
+    let start = round();
+    assert!((150..=250).contains(&start), "{start}: whole segments below 250");
+    client.ask(&commit("b", 100), 8).await;
+    assert_eq!(round(), start, "who goes back finds nothing new to lose");
+    client.ask(&commit("b", 400), 8).await;
+    let last = round();
+    assert!((start + 1..400).contains(&last), "{last}: the open segment stays");
+    drop(streamlet);
     node.stop().await;
 }

@@ -19,6 +19,8 @@ pub(crate) enum Kind {
 
 /// Longest text that is kept, in bytes.
 const TEXT_BYTES_MAX: usize = 1_000;
+/// Most consumer groups that a topic's retention goes by.
+const GROUPS_MAX: usize = 16;
 
 /// A number, both bounds included.
 pub(crate) fn bounded(text: &str, low: i64, high: i64) -> Result<i64, String> {
@@ -68,16 +70,24 @@ pub(crate) fn short(text: &str) -> Result<(), String> {
     Err(format!("it is longer than {TEXT_BYTES_MAX} bytes"))
 }
 
-/// The parts of a clean-up policy.
-pub(crate) fn policies(text: &str) -> Vec<&str> {
+/// The texts of a list.
+pub(crate) fn parts(text: &str) -> Vec<&str> {
     text.split(',').map(str::trim).filter(|it| !it.is_empty()).collect()
 }
 
 /// A clean-up policy: deletion, compaction, or both.
 pub(crate) fn cleanup(text: &str) -> Result<(), String> {
-    let found = policies(text);
+    let found = parts(text);
     if found.is_empty() {
         return Err("it is empty: `delete`, `compact` or both are possible".into());
     }
     found.into_iter().try_for_each(|it| one_of(it, &["compact", "delete"]))
+}
+
+/// Names of consumer groups; not many.
+pub(crate) fn groups(text: &str) -> Result<(), String> {
+    if parts(text).len() > GROUPS_MAX {
+        return Err(format!("at most {GROUPS_MAX} groups are possible"));
+    }
+    short(text)
 }
