@@ -35,7 +35,7 @@ use crate::{
     cluster::{Cluster, StreamMeta},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -51,7 +51,7 @@ mod position;
 mod shared;
 mod walk;
 
-pub use batch::{Batch, Received};
+pub use batch::{Batch, Received, Taken};
 pub use error::ConsumeError;
 pub use options::{ConsumerOptions, Isolation, OutOfRange, Start};
 use position::{Phase, Position};
@@ -159,6 +159,33 @@ impl Consumer {
                 packed.unpack(self.shared.options.inflated_bytes_max, scratch).map(Some)
             }
         }
+    }
+
+    /// The records of the next chunk of one streamlet, if they are there; `scratch` is memory to
+    /// inflate them in. For a consumer with [`ConsumerOptions::apart`]; any thread may call it.
+    ///
+    /// # Errors
+    /// The streamlet has stopped. That is told once.
+    pub fn take_of(
+        &self,
+        stream: &Arc<str>,
+        streamlet: i32,
+        scratch: Vec<u8>,
+    ) -> Result<Taken, ConsumeError> {
+        match self.shared.take_of(&(Arc::clone(stream), streamlet)) {
+            Err(next) => Ok(Taken::Nothing { next }),
+            Ok(Waiting::Error { error, .. }) => Err(error),
+            Ok(Waiting::Chunk { packed, .. }) => {
+                let inflated_bytes_max = self.shared.options.inflated_bytes_max;
+                packed.unpack(inflated_bytes_max, scratch).map(Taken::Batch)
+            }
+        }
+    }
+
+    /// Calls this, from any thread, when something has come, with the streamlets that it is for. It
+    /// must be quick, and must not be what drops the consumer.
+    pub fn on_arrival(&self, call: Arc<dyn Fn(&BTreeSet<(Arc<str>, i32)>) + Send + Sync>) {
+        self.shared.listen(call);
     }
 
     /// Gives a batch back whose records are not needed any more: its memory is used for the next.

@@ -17,6 +17,8 @@ pub struct ConnectorError {
 pub enum ConnectorErrorKind {
     /// There is no such file.
     NotFound,
+    /// Nobody answers where it is.
+    Unreachable,
     /// The file cannot be read, or is not of its format.
     Unreadable,
     /// The file cannot be written, or not in that format.

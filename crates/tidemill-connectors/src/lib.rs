@@ -25,6 +25,7 @@ mod guess;
 mod influx;
 mod input;
 mod json;
+mod kafka;
 mod line_source;
 mod moment;
 mod number;
@@ -36,6 +37,7 @@ mod text;
 pub use error::{ConnectorError, ConnectorErrorKind, SchemaPlace};
 pub use file_source::FileSource;
 pub use influx::{InfluxLines, InfluxPoint};
+pub use kafka::KafkaSource;
 pub use sink::{BlackholeSink, FileSink, StdoutSink, WriterSink};
 pub use stream::{
     AbortedTransaction, StreamNode, StreamSink, StreamSource, StreamSourceSpec, Transactions,

@@ -11,7 +11,7 @@ mod bounds;
 mod left_out;
 mod meta;
 mod node;
-mod note;
+pub(crate) mod note;
 mod reader;
 mod sink;
 pub(crate) mod slice;

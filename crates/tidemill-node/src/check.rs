@@ -140,8 +140,10 @@ fn source_kind(source: &SourceSpec, custom: bool, path: [&str; 2], problems: &mu
     let mut kinds = Vec::new();
     kinds.extend(source.file.is_some().then_some("a file"));
     kinds.extend(source.stream.is_some().then_some("a stream"));
+    kinds.extend(source.kafka.is_some().then_some("a topic"));
     kinds.extend(custom.then_some("a source of the program"));
-    let expected = "`file: {path: ..., format: ...}`, or `stream: ...` and `format: ...`";
+    let expected = "`file: {path: ..., format: ...}`, `kafka: {brokers: ..., topic: ..., format: \
+                    ...}`, or `stream: ...` and `format: ...`";
     match kinds.as_slice() {
         [] => {
             let problem = Problem::new(path, format!("the source `{name}` reads nothing"));
@@ -165,6 +167,7 @@ fn source_kind(source: &SourceSpec, custom: bool, path: [&str; 2], problems: &mu
     };
     zero(&["file", "sample"], source.file.as_ref().is_some_and(|it| it.sample == Some(0)));
     zero(&["sample"], source.sample == Some(0));
+    zero(&["kafka", "sample"], source.kafka.as_ref().is_some_and(|it| it.sample == Some(0)));
     if source.stream.is_none() {
         let parts = [
             ("format", source.format.is_some()),
@@ -178,7 +181,8 @@ fn source_kind(source: &SourceSpec, custom: bool, path: [&str; 2], problems: &mu
         for (part, _) in parts.iter().filter(|(_, there)| *there) {
             let message = format!("`{part}` belongs to a `stream`, and `{name}` reads none");
             let problem = Problem::new([path[0], path[1], part], message);
-            problems.push(problem.expected("a `stream`, or the same part under `file`"));
+            let expected = "a `stream`, or the same part under `file` or `kafka`";
+            problems.push(problem.expected(expected));
         }
     }
 }

@@ -27,10 +27,10 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tidemill_connectors::{FileSource, StreamSource, StreamSourceSpec};
+use tidemill_connectors::{FileSource, KafkaSource, StreamSource, StreamSourceSpec};
 use tidemill_env::World;
 use tidemill_flow::{JobGraph, Link, NodeId, NodeKind, Partition, SourceFactory};
-use tidemill_types::job::{Delivery, JobSpec, SourceSpec};
+use tidemill_types::job::{Delivery, JobSpec, KafkaSourceSpec, SourceSpec};
 
 /// What a plan needs to know besides the job.
 #[derive(Clone, Debug, Default)]
@@ -168,7 +168,7 @@ impl<'a> Planner<'a> {
                         }
                     }
                 }
-                (None, None) => match self.stream_source(name, source) {
+                (None, None) => match self.record_source(name, source) {
                     Ok(Some(source)) => source,
                     Ok(None) => continue,
                     Err(problem) => {
@@ -190,12 +190,15 @@ impl<'a> Planner<'a> {
         self.options.data.as_ref().filter(|_| self.spec.delivery == Delivery::ExactlyOnce)
     }
 
-    /// A stream of the node's log; none if the source names none, which was said before.
-    fn stream_source(
+    /// A stream of the node's log or a topic; none if the source names none, which was said before.
+    fn record_source(
         &self,
         name: &str,
         source: &SourceSpec,
     ) -> Result<Option<Arc<dyn SourceFactory>>, Problem> {
+        if let Some(kafka) = &source.kafka {
+            return self.kafka_source(name, source, kafka).map(Some);
+        }
         let (Some(stream), Some(format)) = (&source.stream, source.format) else {
             return Ok(None);
         };
@@ -218,6 +221,29 @@ impl<'a> Planner<'a> {
             Ok(source) => Ok(Some(source)),
             Err(error) => Err(operators::stream_problem(name, &error)),
         }
+    }
+
+    /// A topic of another cluster.
+    fn kafka_source(
+        &self,
+        name: &str,
+        source: &SourceSpec,
+        kafka: &KafkaSourceSpec,
+    ) -> Result<Arc<dyn SourceFactory>, Problem> {
+        let spec = StreamSourceSpec {
+            format: kafka.format,
+            schema: kafka.schema.clone(),
+            sample: kafka.sample,
+            start: kafka.start.unwrap_or_default(),
+            until: kafka.until.unwrap_or_default(),
+            isolation: kafka.isolation.unwrap_or_default(),
+            meta: kafka.meta.clone().unwrap_or_default(),
+            time: source.time.clone(),
+            note: self.notes().map(|folder| folder.join(format!("source-{name}.json"))),
+            resume: self.options.resume,
+        };
+        KafkaSource::new(self.world, &kafka.brokers, &kafka.topic, spec)
+            .map_err(|error| operators::kafka_problem(name, &error))
     }
 
     fn name(&mut self, name: &str, node: NodeId, output: usize, schema: SchemaRef) {

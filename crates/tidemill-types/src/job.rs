@@ -8,8 +8,10 @@
 //! here; a checker names a place by its path, such as `stages.late.where`.
 
 mod custom;
+mod kafka;
 mod stage;
 
+pub use kafka::KafkaSourceSpec;
 pub use stage::{
     AggregateSpec, CountWindow, DedupSpec, EmptySpec, FlatMapSpec, JoinKind, JoinSpec,
     PartitionSpec, SlidingWindow, StageSpec, TopSpec, WindowSpec,
@@ -143,6 +145,9 @@ pub struct SourceSpec {
     /// Records of a stream of the node's log, by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<String>,
+    /// Records of a topic of another Kafka cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kafka: Option<KafkaSourceSpec>,
     /// How the values of a stream's records are read: `json`, `csv` (one line each), `text` or
     /// `influx`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -164,6 +164,17 @@ impl Admin {
         self.wait_for_leaders(&new.name, new.streamlets.unwrap_or(1))
     }
 
+    /// The id of a stream, 32 hexadecimal digits (zeros if the node does not know ids), and how many
+    /// streamlets it has.
+    ///
+    /// # Errors
+    /// No node answers, or there is no such stream.
+    pub fn identify(&self, name: &str) -> Result<(String, u32), AdminError> {
+        let meta = self.stream_meta(name)?;
+        let id = meta.id.to_bytes().iter().map(|it| format!("{it:02x}")).collect();
+        Ok((id, meta.streamlet_count().unsigned_abs()))
+    }
+
     /// Waits until a stream has so many streamlets with leaders. A cluster makes them in its own
     /// time; when that is up the stream is there all the same.
     fn wait_for_leaders(&self, name: &str, count: i32) -> Result<(), AdminError> {

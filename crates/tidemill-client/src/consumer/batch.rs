@@ -33,6 +33,8 @@ pub struct Batch {
     streamlet: i32,
     from: i64,
     head: ChunkHead,
+    /// How many records [`Batch::each`] has gone past, and their bytes.
+    passed: (i32, usize),
     // Before `frame`: its memory is used again only if nobody else has a part of it.
     chunk: Bytes,
     plain: Option<Vec<u8>>,
@@ -52,6 +54,18 @@ pub struct Received<'a> {
     pub value: Option<&'a [u8]>,
     /// The headers, in order.
     pub headers: Headers<'a>,
+}
+
+/// What there was of a streamlet.
+pub enum Taken {
+    /// The records of a chunk.
+    Batch(Batch),
+    /// Nothing yet.
+    Nothing {
+        /// The offset from which records are waited for: what is before it was taken, or is hidden.
+        /// None while it is being looked up, and when the streamlet has stopped.
+        next: Option<i64>,
+    },
 }
 
 /// What a batch is made of, before its records are inflated.
@@ -89,7 +103,8 @@ impl Packed {
                 Some(scratch)
             }
         };
-        Ok(Batch { stream, streamlet, from, head, chunk, plain, _frame: frame })
+        let passed = (0, 0);
+        Ok(Batch { stream, streamlet, from, head, passed, chunk, plain, _frame: frame })
     }
 }
 
@@ -154,6 +169,56 @@ impl Batch {
                 reason: error.to_string(),
             })),
         })
+    }
+
+    /// Hands out records that were not handed out before, in order: at most `max`, and none at the
+    /// offset `below` or behind it. Gives back whether the batch has more.
+    ///
+    /// # Errors
+    /// The chunk is damaged behind its checksum.
+    pub fn each(
+        &mut self,
+        max: usize,
+        below: i64,
+        mut take: impl FnMut(Received<'_>),
+    ) -> Result<bool, ConsumeError> {
+        let plain = self.plain.as_deref().unwrap_or(&self.chunk[CHUNK_HEAD_BYTES..]);
+        let (mut passed, mut at) = self.passed;
+        let head = ChunkHead { record_count: self.head.record_count - passed, ..self.head };
+        let mut records = Records::new(&head, &plain[at..]);
+        let (mut given, mut next) = (0, self.head.base_offset.max(self.from));
+        while given < max {
+            let Some(record) = records.next() else { break };
+            let record = record.map_err(|error| ConsumeError::Damaged {
+                stream: self.stream.to_string(),
+                streamlet: self.streamlet,
+                offset: next,
+                reason: error.to_string(),
+            })?;
+            let offset = self.head.base_offset.saturating_add(i64::from(record.offset_delta));
+            if offset >= below {
+                break;
+            }
+            (passed, at) = (passed + 1, plain.len() - records.rest().len());
+            if offset >= self.from {
+                (given, next) = (given + 1, offset.saturating_add(1));
+                take(Received {
+                    offset,
+                    timestamp_ms: record.timestamp_ms,
+                    key: record.key,
+                    value: record.value,
+                    headers: record.headers,
+                });
+            }
+        }
+        self.passed = (passed, at);
+        Ok(passed < self.head.record_count)
+    }
+
+    /// Gives the memory back that the records were inflated in, for the next batch.
+    #[must_use]
+    pub fn into_memory(self) -> Vec<u8> {
+        self.into_scratch().unwrap_or_default()
     }
 
     /// Memory for the next batch, in place of this one.

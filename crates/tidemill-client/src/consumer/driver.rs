@@ -113,7 +113,7 @@ fn started(shared: &Shared, place: &Place, epoch: u64, outcome: Result<i64, Admi
                 now_us.saturating_add(rest_us(failures, shared.cluster.options(), random))
             };
             position.rest(rest);
-            state.obstacle = Some(error.to_string());
+            state.hinder(error.to_string());
         }
         Err(error) => {
             state.stop(place, ConsumeError::Lookup(error));
@@ -181,7 +181,7 @@ fn ask_nodes(shared: &Arc<Shared>, metadata: &Metadata, now_us: u64) -> bool {
             Way::Opening => {}
             Way::Resting { error, .. } => {
                 all_well = false;
-                shared.lock().obstacle = Some(error.to_string());
+                shared.lock().hinder(error.to_string());
                 shared.cluster.refresh();
             }
             Way::Unknown => {

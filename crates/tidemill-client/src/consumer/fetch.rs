@@ -200,7 +200,7 @@ fn all_failed(
         }
     }
     if *error != CallError::Closed {
-        state.obstacle = Some(error.to_string());
+        state.hinder(error.to_string());
         shared.cluster.refresh();
     }
 }
@@ -270,7 +270,7 @@ fn refused(shared: &Shared, state: &mut State, place: &Place, refusal: Refusal) 
     match position.refused(refusal, shared.options.out_of_range, now_us, patience_us) {
         Trouble::Again { refresh } => {
             position.rest(rest_until(shared));
-            state.obstacle = Some(obstacle);
+            state.hinder(obstacle);
             if refresh {
                 shared.cluster.refresh();
             }
@@ -301,22 +301,30 @@ fn take_chunks(
     position.good();
     let trouble = position.walked(walked.end, walked.next);
     let epoch = position.epoch;
-    let mut bytes = 0;
+    let (mut bytes, buffers) = (0, shared.cluster.buffers());
+    if !walked.chunks.is_empty() {
+        state.arrived.insert(place.clone());
+    }
     for seen in walked.chunks {
         bytes += seen.bytes.len();
+        // Where nobody may take it for long, a chunk must not keep the memory of a whole answer.
+        let (chunk, frame) = match shared.options.apart {
+            true => (Bytes::copy_from_slice(&seen.bytes), Frame::new(Bytes::new(), buffers)),
+            false => (seen.bytes, Arc::clone(frame)),
+        };
         let packed = Packed {
             stream: Arc::clone(&place.0),
             streamlet: place.1,
             from,
             head: seen.head,
-            chunk: seen.bytes,
-            frame: Arc::clone(frame),
+            chunk,
+            frame,
         };
         state.waiting.push_back(Waiting::Chunk { epoch, packed });
     }
     position.buffered_bytes += bytes;
     state.waiting_bytes += bytes;
-    state.obstacle = None;
+    state.unhinder();
     if let Some(Trouble::Stop(error)) = trouble {
         state.stop(place, error);
     }

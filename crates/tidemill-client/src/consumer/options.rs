@@ -61,6 +61,11 @@ pub struct ConsumerOptions {
     pub buffer_bytes: usize,
     /// The most bytes that the records of one chunk may have, inflated. Default 64 MiB.
     pub inflated_bytes_max: usize,
+    /// Streamlets are taken from one by one, with [`Consumer::take_of`]: each has a share of the
+    /// buffer to itself, so one that nobody takes from holds up no other. Default not.
+    ///
+    /// [`Consumer::take_of`]: super::Consumer::take_of
+    pub apart: bool,
 }
 
 impl Default for ConsumerOptions {
@@ -74,6 +79,7 @@ impl Default for ConsumerOptions {
             fetch_bytes_min: 1,
             buffer_bytes: 32 << 20,
             inflated_bytes_max: 64 << 20,
+            apart: false,
         }
     }
 }

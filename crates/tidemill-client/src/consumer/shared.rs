@@ -25,7 +25,12 @@ pub(super) struct Shared {
     something: Condvar,
     /// Rings when there is something for the consumer's thread.
     work: Condvar,
+    /// Is told which streamlets have something for the user.
+    listener: Mutex<Option<Listener>>,
 }
+
+/// Takes the streamlets for which something has come, by stream and number.
+pub(super) type Listener = Arc<dyn Fn(&BTreeSet<(Arc<str>, i32)>) + Send + Sync>;
 
 #[derive(Default)]
 pub(super) struct State {
@@ -33,6 +38,8 @@ pub(super) struct State {
     /// What waits for the user.
     pub(super) waiting: VecDeque<Waiting>,
     pub(super) waiting_bytes: usize,
+    /// For whom something has come that the listener has not been told.
+    pub(super) arrived: BTreeSet<Place>,
     /// Nodes that have been asked.
     pub(super) asked: BTreeSet<i32>,
     pub(super) next_epoch: u64,
@@ -60,6 +67,7 @@ impl Shared {
             state: Mutex::default(),
             something: Condvar::new(),
             work: Condvar::new(),
+            listener: Mutex::default(),
         }
     }
 
@@ -73,9 +81,36 @@ impl Shared {
         self.work.notify_one();
     }
 
-    /// Wakes the user.
+    /// Wakes the user. The state must not be locked.
     pub(super) fn tell(&self) {
         self.something.notify_all();
+        let listener = self.listener.lock().expect("no panic while held").clone();
+        if let Some(listener) = listener {
+            let arrived = std::mem::take(&mut self.lock().arrived);
+            if !arrived.is_empty() {
+                listener(&arrived);
+            }
+        }
+    }
+
+    pub(super) fn listen(&self, listener: Listener) {
+        *self.listener.lock().expect("no panic while held") = Some(listener);
+    }
+
+    /// Takes the next thing of a streamlet, if it has one; else gives back where it is fetched.
+    pub(super) fn take_of(&self, place: &Place) -> Result<Waiting, Option<i64>> {
+        let mut state = self.lock();
+        if let Some((waiting, room)) = state.take(&self.options, Some(place)) {
+            if room {
+                state.rung = true;
+                self.work.notify_one();
+            }
+            return Ok(waiting);
+        }
+        match state.positions.get(place).map(|it| &it.phase) {
+            Some(Phase::Fetching(offset)) => Err(Some(*offset)),
+            _ => Err(None),
+        }
     }
 
     /// Lets the consumer's thread sleep until it is rung, or a moment. False: it has ended.
@@ -94,7 +129,7 @@ impl Shared {
         let mut state = self.lock();
         let mut deadline_us = None;
         loop {
-            if let Some((waiting, room)) = state.take(&self.options) {
+            if let Some((waiting, room)) = state.take(&self.options, None) {
                 if room {
                     state.rung = true;
                     self.work.notify_one();
@@ -114,10 +149,34 @@ impl Shared {
     }
 }
 
+impl Waiting {
+    fn is_of(&self, place: &Place) -> bool {
+        match self {
+            Self::Chunk { packed, .. } => packed.streamlet == place.1 && packed.stream == place.0,
+            Self::Error { place: of, .. } => of == place,
+        }
+    }
+}
+
 impl State {
+    /// Notes that something stands in the way; it is logged when that begins.
+    pub(super) fn hinder(&mut self, obstacle: String) {
+        if self.obstacle.is_none() {
+            tracing::warn!(%obstacle, "a consumer cannot fetch; it goes on trying");
+        }
+        self.obstacle = Some(obstacle);
+    }
+
+    /// Notes that records come again.
+    pub(super) fn unhinder(&mut self) {
+        if let Some(obstacle) = self.obstacle.take() {
+            tracing::info!(%obstacle, "a consumer can fetch again");
+        }
+    }
+
     /// Whether more may be asked for.
     pub(super) fn has_room(&self, options: &ConsumerOptions) -> bool {
-        self.waiting_bytes < options.buffer_bytes
+        options.apart || self.waiting_bytes < options.buffer_bytes
     }
 
     /// Bytes of one streamlet that may wait before it is not asked for any more.
@@ -126,13 +185,17 @@ impl State {
         share.max(options.streamlet_bytes)
     }
 
-    /// The next thing that is not of an assignment that is over, and whether there is room now that
+    /// The next thing, of any streamlet or of one, that is not of an assignment that is over, and whether there is room now that
     /// was not before: then more can be asked for.
-    fn take(&mut self, options: &ConsumerOptions) -> Option<(Waiting, bool)> {
+    fn take(&mut self, options: &ConsumerOptions, of: Option<&Place>) -> Option<(Waiting, bool)> {
         let share_bytes = self.share_bytes(options);
         let had_room = self.has_room(options);
         loop {
-            let waiting = self.waiting.pop_front()?;
+            let next = match of {
+                None => 0,
+                Some(place) => self.waiting.iter().position(|it| it.is_of(place))?,
+            };
+            let waiting = self.waiting.remove(next)?;
             let (epoch, place, bytes, next) = match &waiting {
                 Waiting::Chunk { epoch, packed } => {
                     let place = (Arc::clone(&packed.stream), packed.streamlet);
@@ -163,5 +226,6 @@ impl State {
         position.phase = Phase::Stopped;
         let epoch = position.epoch;
         self.waiting.push_back(Waiting::Error { epoch, place: place.clone(), error });
+        self.arrived.insert(place.clone());
     }
 }

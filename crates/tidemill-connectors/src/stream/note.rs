@@ -21,26 +21,26 @@ pub(super) struct Written {
 
 /// Of a source: where each streamlet began and, if it does, ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Began {
+pub(crate) struct Began {
     /// The stream's id: another stream may have its name later.
-    pub(super) stream: String,
-    pub(super) bounds: Vec<(i64, Option<i64>)>,
+    pub(crate) stream: String,
+    pub(crate) bounds: Vec<(i64, Option<i64>)>,
 }
 
 /// The file of a note.
-pub(super) struct Notes<T> {
+pub(crate) struct Notes<T> {
     world: World,
     path: PathBuf,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: Serialize + DeserializeOwned> Notes<T> {
-    pub(super) fn new(world: &World, path: &Path) -> Self {
+    pub(crate) fn new(world: &World, path: &Path) -> Self {
         Self { world: world.clone(), path: path.to_owned(), of: PhantomData }
     }
 
     /// The note; none if there is no file.
-    pub(super) fn read(&self) -> io::Result<Option<T>> {
+    pub(crate) fn read(&self) -> io::Result<Option<T>> {
         let bytes = match self.world.disk.read(&self.path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -56,7 +56,7 @@ impl<T: Serialize + DeserializeOwned> Notes<T> {
     }
 
     /// Replaces the note in one step that outlives a power cut.
-    pub(super) fn write(&self, note: &T) -> io::Result<()> {
+    pub(crate) fn write(&self, note: &T) -> io::Result<()> {
         let disk = &*self.world.disk;
         let folder = self.path.parent().unwrap_or(Path::new(""));
         disk.create_dir_all(folder)?;

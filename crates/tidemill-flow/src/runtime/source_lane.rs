@@ -235,6 +235,10 @@ impl SourceLane {
                 Ok(self.after_rows(job, open, now_us, until.is_some()))
             }
             Read::End => Ok(Step::Cut { ended: true }),
+            // A recorded cycle ends where it ended, however long its records take to come.
+            Read::Idle { until: due } if until.is_some() => {
+                Ok(Step::Leave(After::At(due.unwrap_or(now_us + POLL_US).max(now_us + 1))))
+            }
             Read::Idle { until: due } => Ok(self.after_nothing(job, cycle, now_us, due)),
         }
     }

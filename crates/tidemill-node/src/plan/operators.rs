@@ -131,6 +131,16 @@ pub(super) fn stream_problem(source: &str, error: &ConnectorError) -> Problem {
     column_problem(source, "the stream", &place, &[place[0], place[1], "stream"], error)
 }
 
+/// What is wrong with a topic that is a source.
+pub(super) fn kafka_problem(source: &str, error: &ConnectorError) -> Problem {
+    let part = match error.kind {
+        ConnectorErrorKind::Unreachable => "brokers",
+        _ => "topic",
+    };
+    let place = ["sources", source, "kafka"];
+    column_problem(source, "the topic", &place, &[place[0], place[1], place[2], part], error)
+}
+
 /// `parent` has the part `schema`; what is no column's fault is said at `whole`.
 fn column_problem(
     source: &str,

@@ -1,0 +1,50 @@
+//! A cluster that a job names, and what is said when it or a topic of it is not there.
+
+use crate::error::{ConnectorError, ConnectorErrorKind};
+use tidemill_client::{AdminError, CallError, Client, ClientOptions, ErrorCode};
+use tidemill_env::World;
+
+/// A client of the cluster at these addresses.
+///
+/// # Errors
+/// They are no addresses.
+pub(super) fn client(world: &World, brokers: &str) -> Result<Client, ConnectorError> {
+    let options = ClientOptions::at(brokers);
+    let is_address = |it: &String| {
+        let port = it.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
+        port.is_some_and(|it| it.parse::<u16>().is_ok_and(|it| it > 0))
+    };
+    if options.bootstrap.is_empty() || !options.bootstrap.iter().all(is_address) {
+        let message = format!(
+            "`brokers: {brokers}` is no list of addresses; it is written `HOST:PORT`, several with \
+             commas between them"
+        );
+        return Err(ConnectorError { kind: ConnectorErrorKind::Unreachable, message });
+    }
+    Ok(Client::new(world, options))
+}
+
+/// Why a topic cannot be used, and what to do.
+pub(super) fn refused(brokers: &str, topic: &str, error: &AdminError) -> ConnectorError {
+    let (kind, message) = match (error, error.code()) {
+        (AdminError::Call(error), _) => {
+            let reason = match error {
+                CallError::Unreachable { address, reason } => format!("{address}: {reason}"),
+                other => other.to_string(),
+            };
+            let message = format!(
+                "no broker of the cluster of topic `{topic}` answers ({reason}): `brokers` is \
+                 `{brokers}`, and one of these must be up when the job starts"
+            );
+            (ConnectorErrorKind::Unreachable, message)
+        }
+        (_, Some(ErrorCode::UnknownTopicOrPartition)) => {
+            let message = format!(
+                "the cluster at `{brokers}` has no topic `{topic}`: create it, or write to it first"
+            );
+            (ConnectorErrorKind::NotFound, message)
+        }
+        _ => (ConnectorErrorKind::Unreadable, format!("topic `{topic}`: {error}")),
+    };
+    ConnectorError { kind, message }
+}

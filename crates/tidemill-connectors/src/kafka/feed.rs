@@ -1,0 +1,226 @@
+//! One consumer for all partitions of a topic, and a feed of records for each of them.
+//!
+//! ```text
+//! the consumer's threads ─▶ its buffer, a share for each partition
+//!          │ rings                 │ take_of(partition)
+//!          ▼                       ▼
+//!        Bells ─▶ waker ─▶ Slice ─▶ KafkaFeed
+//! ```
+//!
+//! Invariants: a partition that nobody reads from holds up no other; a slice that found nothing is
+//! woken when something comes; what the bells hold does not hold the consumer, whose threads ring.
+
+use crate::stream::slice::Feed;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tidemill_client::{
+    Client, Consumer,
+    consumer::{Batch, ConsumeError, ConsumerOptions, Isolation, Start, Taken},
+};
+use tidemill_env::World;
+use tidemill_flow::{Read, SourceWaker};
+use tidemill_types::job;
+use tidemill_wire::records::Record;
+
+/// Fetched bytes of all partitions that wait to be read.
+const BUFFER_BYTES: usize = 64 << 20;
+/// Most bytes of a partition in an answer, and the fewest.
+const PARTITION_BYTES: (usize, usize) = (64 << 10, 1 << 20);
+/// Most bytes of an answer.
+const ANSWER_BYTES: usize = 8 << 20;
+/// How soon a slice is asked again that is to end at an offset: what is before it may be hidden, so
+/// that nothing ever comes. In microseconds.
+const LOOK_US: u64 = 20_000;
+
+/// The consumer of a topic, for the feeds of its partitions.
+pub(super) struct Hub {
+    world: World,
+    consumer: Consumer,
+    topic: Arc<str>,
+    bells: Arc<Bells>,
+}
+
+/// By partition: who is to be woken.
+struct Bells(Mutex<Vec<Bell>>);
+
+#[derive(Clone, Default)]
+struct Bell {
+    waker: Option<SourceWaker>,
+    /// The slice waits for its waker.
+    waiting: bool,
+    /// Something has come since the slice looked last.
+    rung: bool,
+}
+
+impl Bells {
+    fn lock(&self) -> MutexGuard<'_, Vec<Bell>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring(&self, partitions: impl Iterator<Item = i32>) {
+        let mut wakers: Vec<SourceWaker> = Vec::new();
+        {
+            let mut bells = self.lock();
+            for partition in partitions {
+                let Some(bell) = usize::try_from(partition).ok().and_then(|it| bells.get_mut(it))
+                else {
+                    continue;
+                };
+                bell.rung = true;
+                if std::mem::take(&mut bell.waiting) {
+                    wakers.extend(bell.waker.clone());
+                }
+            }
+        }
+        wakers.iter().for_each(|waker| waker());
+    }
+}
+
+impl Hub {
+    /// Begins to fetch records of each partition from its start.
+    ///
+    /// # Errors
+    /// No broker answers, or the topic is not there.
+    pub(super) fn new(
+        world: &World,
+        client: &Client,
+        (topic, isolation): (&str, job::Isolation),
+        starts: impl ExactSizeIterator<Item = i64>,
+    ) -> Result<Arc<Self>, ConsumeError> {
+        let count = starts.len();
+        let (least, most) = PARTITION_BYTES;
+        let options = ConsumerOptions {
+            isolation: seen(isolation),
+            apart: true,
+            buffer_bytes: BUFFER_BYTES,
+            streamlet_bytes: (BUFFER_BYTES / count.max(1) / 2).clamp(least, most),
+            fetch_bytes: ANSWER_BYTES,
+            ..ConsumerOptions::default()
+        };
+        let mut consumer = client.consumer(options);
+        let bells = Arc::new(Bells(Mutex::new(vec![Bell::default(); count])));
+        let rung = Arc::clone(&bells);
+        consumer.on_arrival(Arc::new(move |arrived| rung.ring(arrived.iter().map(|it| it.1))));
+        let starts: BTreeMap<i32, Start> = (0..).zip(starts.map(Start::Offset)).collect();
+        consumer.assign(topic, &starts)?;
+        Ok(Arc::new(Self { world: world.clone(), consumer, topic: topic.into(), bells }))
+    }
+}
+
+/// Whose records are seen, as the client says it.
+pub(super) fn seen(isolation: job::Isolation) -> Isolation {
+    match isolation {
+        job::Isolation::Committed => Isolation::Committed,
+        job::Isolation::Uncommitted => Isolation::Uncommitted,
+    }
+}
+
+/// Records of a partition.
+pub(super) struct KafkaFeed {
+    hub: Arc<Hub>,
+    partition: u32,
+    /// The next record's offset, or one before it.
+    offset: i64,
+    /// Nothing at this offset or behind it is asked for.
+    below: i64,
+    batch: Option<Batch>,
+    /// To inflate the next batch in.
+    memory: Vec<u8>,
+}
+
+impl KafkaFeed {
+    pub(super) fn new(hub: &Arc<Hub>, partition: u32, offset: i64) -> Self {
+        let (hub, memory) = (Arc::clone(hub), Vec::new());
+        Self { hub, partition, offset, below: i64::MAX, batch: None, memory }
+    }
+
+    fn bell<T>(&self, with: impl FnOnce(&mut Bell) -> T) -> Option<T> {
+        self.hub.bells.lock().get_mut(self.partition as usize).map(with)
+    }
+}
+
+impl Feed for KafkaFeed {
+    fn offset(&self) -> i64 {
+        self.offset
+    }
+
+    fn streamlet(&self) -> u32 {
+        self.partition
+    }
+
+    fn fill(&mut self, _: usize, below: i64) -> Result<bool, String> {
+        self.below = below;
+        if self.offset >= below {
+            return Ok(false);
+        }
+        if self.batch.is_some() {
+            return Ok(true);
+        }
+        // Before the look: what comes after it rings again.
+        self.bell(|bell| bell.rung = false);
+        let partition = self.partition.cast_signed();
+        let memory = std::mem::take(&mut self.memory);
+        let taken = self.hub.consumer.take_of(&self.hub.topic, partition, memory);
+        match taken.map_err(|error| error.to_string())? {
+            Taken::Batch(batch) => self.batch = Some(batch),
+            // All up to there is read or hidden. Where reading has no end that makes no difference,
+            // and a position stays behind a record.
+            Taken::Nothing { next: Some(next) } if below < i64::MAX => {
+                self.offset = self.offset.max(next.min(below));
+            }
+            Taken::Nothing { .. } => {}
+        }
+        Ok(self.batch.is_some())
+    }
+
+    fn each(
+        &mut self,
+        max: usize,
+        below: i64,
+        take: &mut dyn FnMut(i64, &Record<'_>),
+    ) -> Result<usize, String> {
+        let Some(batch) = &mut self.batch else { return Ok(0) };
+        let (mut offset, mut given) = (self.offset, 0);
+        let outcome = batch.each(max, below, |record| {
+            (offset, given) = (record.offset.saturating_add(1), given + 1);
+            let record = Record {
+                offset_delta: 0,
+                timestamp_ms: record.timestamp_ms,
+                key: record.key,
+                value: record.value,
+                headers: record.headers,
+            };
+            take(offset - 1, &record);
+        });
+        let more = outcome.map_err(|error| error.to_string())?;
+        if !more {
+            offset = offset.max(batch.next_offset().min(below));
+            self.memory = self.batch.take().map(Batch::into_memory).unwrap_or_default();
+        } else if given < max {
+            // The next record is behind the end.
+            offset = offset.max(below);
+        }
+        self.offset = offset;
+        // What is hidden does not come here.
+        Ok(0)
+    }
+
+    fn wake_by(&mut self, waker: SourceWaker) {
+        self.bell(|bell| *bell = Bell { waker: Some(waker), ..Bell::default() });
+    }
+
+    fn wait(&mut self) -> Read {
+        let woken = self.bell(|bell| {
+            bell.waiting = bell.waker.is_some() && !bell.rung;
+            bell.waiting
+        });
+        let until = match (woken, self.below) {
+            (Some(true), i64::MAX) => Some(u64::MAX),
+            (Some(true), _) => Some(self.hub.world.clock.monotonic_micros() + LOOK_US),
+            _ => None,
+        };
+        Read::Idle { until }
+    }
+}

@@ -1,0 +1,229 @@
+//! A topic as a source: one source slice a partition, at an offset each.
+//!
+//! Where only committed records are read, what was read is never taken back: a job that resumes reads
+//! the same records up to the same offsets again. Where each partition began is noted in the job's
+//! folder before the first record is read; the ledger has where each cycle ended.
+
+use super::cluster;
+use super::feed::{Hub, KafkaFeed, seen};
+use crate::error::ConnectorError;
+use crate::stream::StreamSourceSpec;
+use crate::stream::note::{Began, Notes};
+use crate::stream::slice::Slice;
+use crate::stream::values::{Look, Values, refused};
+use arrow_schema::SchemaRef;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tidemill_client::{
+    Admin, AdminError, Client,
+    admin::OffsetAt,
+    consumer::{ConsumerOptions, Start},
+};
+use tidemill_env::World;
+use tidemill_flow::{Source, SourceError, SourceFactory};
+use tidemill_types::job::{Isolation, StartSpec, UntilSpec};
+
+#[cfg(test)]
+mod tests;
+
+/// How long first records are waited for, in microseconds.
+const LOOK_PATIENCE_US: u64 = 30_000_000;
+
+/// A topic of another cluster as a source.
+pub struct KafkaSource {
+    world: World,
+    client: Client,
+    topic: String,
+    /// The topic's id: another one may have its name later.
+    id: String,
+    spec: StreamSourceSpec,
+    values: Values,
+    /// By partition: where it begins and, if it does, ends.
+    bounds: Vec<(i64, Option<i64>)>,
+    /// Made when the first slice is opened.
+    hub: Mutex<Option<Arc<Hub>>>,
+    /// Written before the first slice is read.
+    note: Mutex<Option<Notes<Began>>>,
+}
+
+impl KafkaSource {
+    /// Looks at a topic's first records and finds its columns, as a stream's are found.
+    ///
+    /// # Errors
+    /// No broker answers, there is no such topic, it is empty and the job names no columns, its
+    /// records cannot be read, or it has not the columns that the job names.
+    #[expect(clippy::new_ret_no_self, reason = "the engine takes any source factory")]
+    pub fn new(
+        world: &World,
+        brokers: &str,
+        topic: &str,
+        spec: StreamSourceSpec,
+    ) -> Result<Arc<dyn SourceFactory>, ConnectorError> {
+        let subject = format!("topic `{topic}`");
+        let mut look = Look::new(&subject, &spec)?;
+        let client = cluster::client(world, brokers)?;
+        let admin = client.admin();
+        let failed = |error: AdminError| cluster::refused(brokers, topic, &error);
+        let (id, _) = admin.identify(topic).map_err(failed)?;
+        let latest = match spec.isolation {
+            Isolation::Committed => OffsetAt::LatestCommitted,
+            Isolation::Uncommitted => OffsetAt::Latest,
+        };
+        let ends = offsets(&admin, topic, latest).map_err(failed)?;
+        let starts = offsets(&admin, topic, OffsetAt::Earliest).map_err(failed)?;
+        let isolation = spec.isolation;
+        sample(world, &client, (topic, isolation), (&starts, &ends), &mut look)
+            .map_err(|message| refused(&subject, message))?;
+        let values = look.finish(&subject, &spec)?;
+        let note = spec.note.as_ref().map(|path| Notes::<Began>::new(world, path));
+        let began = match &note {
+            Some(note) if spec.resume => note.read().map_err(|it| refused(&subject, it))?,
+            _ => None,
+        };
+        let bounds = match began {
+            Some(began) if began.stream != id => {
+                let message = "it is not the topic that the job began with, but another one of \
+                               that name; start the job anew";
+                return Err(refused(&subject, message));
+            }
+            Some(began) => began.bounds,
+            None => {
+                let starts = match spec.start {
+                    StartSpec::Earliest => starts,
+                    StartSpec::Latest => ends.clone(),
+                    StartSpec::Time(time) => {
+                        let at = OffsetAt::Time(time.0.div_euclid(1000));
+                        offsets(&admin, topic, at).map_err(failed)?
+                    }
+                };
+                let until = |start: &i64, end: i64| match spec.until {
+                    UntilSpec::Never => None,
+                    UntilSpec::Latest => Some(end.max(*start)),
+                };
+                starts.iter().zip(ends).map(|(start, end)| (*start, until(start, end))).collect()
+            }
+        };
+        let (world, topic) = (world.clone(), topic.to_owned());
+        let (hub, note) = (Mutex::new(None), Mutex::new(note));
+        Ok(Arc::new(Self { world, client, topic, id, spec, values, bounds, hub, note }))
+    }
+
+    fn failed(&self, error: impl std::fmt::Display) -> SourceError {
+        SourceError::new(format!("topic `{}`: {error}", self.topic))
+    }
+
+    /// Keeps where reading begins, once.
+    fn write_note(&self) -> Result<(), SourceError> {
+        let mut note = self.note.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(notes) = &*note {
+            let (stream, bounds) = (self.id.clone(), self.bounds.clone());
+            notes.write(&Began { stream, bounds }).map_err(|error| self.failed(error))?;
+        }
+        *note = None;
+        Ok(())
+    }
+
+    fn hub(&self) -> Result<Arc<Hub>, SourceError> {
+        let mut hub = self.hub.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(hub) = &*hub {
+            return Ok(Arc::clone(hub));
+        }
+        let starts = self.bounds.iter().map(|(start, _)| *start);
+        let made = Hub::new(&self.world, &self.client, (&self.topic, self.spec.isolation), starts);
+        let made = made.map_err(|error| self.failed(error))?;
+        *hub = Some(Arc::clone(&made));
+        Ok(made)
+    }
+}
+
+/// An offset of each partition, in their order.
+fn offsets(admin: &Admin, topic: &str, at: OffsetAt) -> Result<Vec<i64>, AdminError> {
+    Ok(admin.offsets(topic, at)?.into_values().map(|it| it.offset).collect())
+}
+
+/// Lets `look` see the first records of a topic, partition by partition: so it sees the
+/// same ones each time.
+fn sample(
+    world: &World,
+    client: &Client,
+    (topic, isolation): (&str, Isolation),
+    (starts, ends): (&[i64], &[i64]),
+    look: &mut Look,
+) -> Result<(), String> {
+    if !look.goes_on() || starts.iter().zip(ends).all(|(start, end)| start >= end) {
+        return Ok(());
+    }
+    let options = ConsumerOptions {
+        isolation: seen(isolation),
+        buffer_bytes: 4 << 20,
+        ..ConsumerOptions::default()
+    };
+    let mut consumer = client.consumer(options);
+    for (index, (start, end)) in (0..).zip(starts.iter().zip(ends)) {
+        if start >= end || !look.goes_on() {
+            continue;
+        }
+        let assigned = BTreeMap::from([(index, Start::Offset(*start))]);
+        consumer.assign(topic, &assigned).map_err(|error| error.to_string())?;
+        let mut came_us = world.clock.monotonic_micros();
+        while look.goes_on() {
+            let polled = consumer.poll(Duration::from_millis(20));
+            if let Some(batch) = polled.map_err(|error| error.to_string())? {
+                came_us = world.clock.monotonic_micros();
+                for record in batch.records() {
+                    let record = record.map_err(|error| error.to_string())?;
+                    if look.goes_on() && record.offset < *end {
+                        look.add(record.value);
+                    }
+                }
+                if batch.next_offset() >= *end {
+                    break;
+                }
+                consumer.recycle(batch);
+                continue;
+            }
+            let at = consumer.positions().get(&(topic.to_owned(), index)).copied().flatten();
+            if at.is_some_and(|it| it >= *end) {
+                break;
+            }
+            if world.clock.monotonic_micros().saturating_sub(came_us) > LOOK_PATIENCE_US {
+                let obstacle = consumer.obstacle().unwrap_or_else(|| "nothing came".to_owned());
+                return Err(format!("its first records could not be read: {obstacle}"));
+            }
+        }
+        consumer.unassign(topic, index);
+    }
+    Ok(())
+}
+
+impl SourceFactory for KafkaSource {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.values.schema)
+    }
+
+    fn slices(&self) -> u32 {
+        u32::try_from(self.bounds.len()).unwrap_or(u32::MAX)
+    }
+
+    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+        self.write_note()?;
+        let hub = self.hub()?;
+        let (start, until) = self.bounds[slice as usize];
+        let subject = ("topic", format!("{} partition {slice}", self.topic));
+        let feed = KafkaFeed::new(&hub, slice, start);
+        Ok(Box::new(Slice::new(subject, feed, until, &self.values, &self.spec)))
+    }
+
+    fn live(&self) -> bool {
+        self.spec.until == UntilSpec::Never
+    }
+
+    fn total(&self) -> Option<u64> {
+        let lengths = self.bounds.iter().map(|(start, until)| until.map(|it| it - start));
+        let total: Option<i64> = lengths.sum();
+        total.and_then(|it| u64::try_from(it).ok())
+    }
+}

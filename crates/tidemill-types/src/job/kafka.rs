@@ -1,0 +1,38 @@
+//! Topics of other clusters, as sources and sinks.
+
+use super::{Format, Isolation, MetaSpec, Named, StartSpec, UntilSpec};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A topic of a Kafka cluster that a job reads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KafkaSourceSpec {
+    /// Addresses of some brokers of the cluster, `HOST:PORT`, with commas between them.
+    pub brokers: String,
+    /// The topic.
+    pub topic: String,
+    /// How the values of its records are read: `json`, `csv` (one line each), `text` or `influx`.
+    pub format: Format,
+    /// Types of columns by name. Columns that are not named here are found from the first records.
+    #[serde(default, skip_serializing_if = "Named::is_empty")]
+    pub schema: Named<String>,
+    /// How many records decide the types of columns (default 10,000).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<usize>,
+    /// Where reading begins: `earliest` (the default), `latest`, or a time: the first record that
+    /// is not older.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<StartSpec>,
+    /// Where reading ends: `never` (the default), or `latest`: at the end that the topic has when
+    /// the job starts, which is before the first record of a transaction that is open then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<UntilSpec>,
+    /// Which records are read: `committed` (the default), none of an open or an aborted
+    /// transaction; or `uncommitted`, all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
+    /// Columns for what records have beside their value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<MetaSpec>,
+}
