@@ -272,6 +272,64 @@ fn aborted_transactions_are_not_seen_by_those_who_ask_for_committed() {
 }
 
 #[test]
+fn streamlets_are_taken_from_apart_and_one_that_is_left_holds_up_no_other() {
+    let log = FakeLog::start(&[("events", 3)]);
+    (0..3).for_each(|it| fill(&log, it, 0..500));
+    let options = ConsumerOptions {
+        fetch_bytes: 2000,
+        streamlet_bytes: 400,
+        buffer_bytes: 1200,
+        apart: true,
+        ..ConsumerOptions::default()
+    };
+    let mut consumer = client(log.address()).consumer(options);
+    let (tell, told) = std::sync::mpsc::channel();
+    consumer.on_arrival(Arc::new(move |arrived| {
+        arrived.iter().for_each(|(_, index)| drop(tell.send(*index)));
+    }));
+    consumer.assign_stream("events", Start::Earliest).unwrap();
+    let stream: Arc<str> = "events".into();
+    // Nobody takes from streamlet 0 until the others have come to their ends.
+    for index in [2, 1, 0] {
+        let (mut taken, mut memory) = (Vec::new(), Vec::new());
+        while taken.len() < 500 {
+            match consumer.take_of(&stream, index, std::mem::take(&mut memory)).unwrap() {
+                Taken::Batch(mut batch) => {
+                    assert_eq!(batch.streamlet(), index);
+                    let next = batch.next_offset();
+                    // In parts, none of them behind an offset.
+                    for below in [next - 3, next - 1, i64::MAX, i64::MAX] {
+                        let more = batch.each(2, below, |record| {
+                            assert!(record.offset < below);
+                            let value = String::from_utf8(record.value.unwrap().to_vec());
+                            taken.push((index, record.offset, value.unwrap()));
+                        });
+                        more.unwrap();
+                    }
+                    assert!(
+                        !batch
+                            .each(100, i64::MAX, |record| {
+                                let value = String::from_utf8(record.value.unwrap().to_vec());
+                                taken.push((index, record.offset, value.unwrap()));
+                            })
+                            .unwrap()
+                    );
+                    memory = batch.into_memory();
+                }
+                Taken::Nothing { .. } => {
+                    while told.recv_timeout(PATIENCE).expect("it is told of more") != index {}
+                }
+            }
+            let waiting = consumer.shared.lock().waiting_bytes;
+            assert!(waiting < 3 * (400 + 2000), "a share and an answer each: {waiting}");
+        }
+        assert!(taken == expected(index, 0..500));
+        let nothing = consumer.take_of(&stream, index, Vec::new()).unwrap();
+        assert!(matches!(nothing, Taken::Nothing { next: Some(500) }));
+    }
+}
+
+#[test]
 fn what_is_taken_can_be_committed_and_gone_on_from() {
     let log = FakeLog::start(&[("events", 1)]);
     fill(&log, 0, 0..70);
