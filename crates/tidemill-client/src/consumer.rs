@@ -35,7 +35,7 @@ use crate::{
     cluster::{Cluster, StreamMeta},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -55,6 +55,7 @@ pub use batch::{Batch, Received, Taken};
 pub use error::ConsumeError;
 pub use options::{ConsumerOptions, Isolation, OutOfRange, Start};
 use position::{Phase, Position};
+pub use shared::Listener;
 use shared::{Shared, Waiting};
 
 #[cfg(test)]
@@ -184,7 +185,7 @@ impl Consumer {
 
     /// Calls this, from any thread, when something has come, with the streamlets that it is for. It
     /// must be quick, and must not be what drops the consumer.
-    pub fn on_arrival(&self, call: Arc<dyn Fn(&BTreeSet<(Arc<str>, i32)>) + Send + Sync>) {
+    pub fn on_arrival(&self, call: Listener) {
         self.shared.listen(call);
     }
 

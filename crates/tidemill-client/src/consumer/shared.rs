@@ -30,7 +30,7 @@ pub(super) struct Shared {
 }
 
 /// Takes the streamlets for which something has come, by stream and number.
-pub(super) type Listener = Arc<dyn Fn(&BTreeSet<(Arc<str>, i32)>) + Send + Sync>;
+pub type Listener = Arc<dyn Fn(&BTreeSet<(Arc<str>, i32)>) + Send + Sync>;
 
 #[derive(Default)]
 pub(super) struct State {

@@ -285,7 +285,9 @@ fn streamlets_are_taken_from_apart_and_one_that_is_left_holds_up_no_other() {
     let mut consumer = client(log.address()).consumer(options);
     let (tell, told) = std::sync::mpsc::channel();
     consumer.on_arrival(Arc::new(move |arrived| {
-        arrived.iter().for_each(|(_, index)| drop(tell.send(*index)));
+        for (_, index) in arrived {
+            let _ = tell.send(*index);
+        }
     }));
     consumer.assign_stream("events", Start::Earliest).unwrap();
     let stream: Arc<str> = "events".into();
