@@ -135,3 +135,73 @@ def test_a_waiting_job_is_woken_by_the_end_of_a_transaction(node, own_agent, ope
         producer.must_send(topic, values([turn + 1]))
     # Nothing else happens, so a job that looks only now and then would be late in most turns.
     assert sorted(took)[len(took) // 2] < 0.5, took
+
+
+def standing(consumer, topic, partitions=1):
+    """The offsets that the consumer's group has committed."""
+    return consumer.committed(*[(topic, it) for it in range(partitions)])
+
+
+@pytest.mark.parametrize("client", ["librdkafka", "java"])
+def test_a_job_starts_where_a_group_stands_and_the_group_follows(node, own_agent, open_clients, client):
+    topic, group = f"t-{uuid.uuid4().hex[:8]}", f"g-{uuid.uuid4().hex[:8]}"
+    agent = own_agent(client, node.broker)
+    producer = open_clients.producer(agent)
+    producer.must_send(topic, values(range(10)))
+    consumer = open_clients.consumer(agent, topics=[topic], group=group)
+    assert len(consumer.read(10)) == 10
+    consumer.commit()
+    producer.must_send(topic, values(range(10, 15)))
+    start = f", start: {{group: {group}}}"
+    # Its consumer would commit offsets of its own.
+    said = node.submit(topic, "out", start, code=2)
+    assert "members that are alive (1)" in said and group in said
+    open_clients.close(consumer)
+    node.submit(topic, "out", start)
+    wait(lambda: node.numbers("out") == list(range(10, 15)), 20, "it goes on where the consumer stopped")
+
+    # Only asks: it assigns itself and never joins.
+    asks = open_clients.consumer(agent, assign=[[topic, 0]], group=group)
+    wait(lambda: standing(asks, topic) == [15], 20, "the group has what the job has written")
+    for turn in range(3):
+        producer.must_send(topic, values(range(15 + turn, 16 + turn)))
+        wait(lambda: standing(asks, topic) == [16 + turn], 20, "it follows")
+    assert node.numbers("out") == list(range(10, 18))
+
+    node.kill()
+    producer.must_send(topic, values(range(18, 25)))
+    wait(lambda: node.numbers("out") == list(range(10, 25)), 20, "each row once after a kill")
+    wait(lambda: standing(asks, topic) == [25], 20, "the group follows after a kill")
+    node.broker.restart()
+    producer.must_send(topic, values(range(25, 30)))
+    wait(lambda: node.numbers("out") == list(range(10, 30)), 20, "each row once after a stop")
+    wait(lambda: standing(asks, topic) == [30], 20, "the group follows after a stop")
+
+    # Whoever comes after the job finds nothing twice.
+    node.command("job", "cancel", "out")
+    wait(lambda: node.status("out")["status"] == "cancelled", 20, "it ends")
+    producer.must_send(topic, values(range(30, 33)))
+    after = open_clients.consumer(agent, topics=[topic], group=group)
+    assert [json.loads(it.value)["n"] for it in after.read(3)] == [30, 31, 32]
+
+
+def test_a_group_is_never_ahead_of_what_a_job_has_written(node, own_agent, open_clients):
+    topic, group = f"t-{uuid.uuid4().hex[:8]}", f"g-{uuid.uuid4().hex[:8]}"
+    agent = own_agent("librdkafka", node.broker)
+    producer = open_clients.producer(agent)
+    producer.must_send(topic, values([0]))
+    node.submit(topic, "out", f", start: {{group: {group}}}")
+    asks = open_clients.consumer(agent, assign=[[topic, 0]], group=group)
+    sent, stood = 1, []
+    for turn in range(12):
+        producer.must_send(topic, values(range(sent, sent + 50)))
+        sent += 50
+        # In this order: what the group has then is in the file now.
+        stands = standing(asks, topic)[0]
+        assert stands <= len(node.numbers("out")), "results first"
+        stood.append(stands)
+        if turn in (4, 8):
+            node.kill()
+    assert stood == sorted(stood), "it never goes back"
+    wait(lambda: standing(asks, topic) == [sent], 20, "it has all")
+    assert node.numbers("out") == list(range(sent))

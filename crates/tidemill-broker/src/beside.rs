@@ -1,7 +1,11 @@
 //! What the node's other sides (HTTP, jobs) ask of the broker: streams by name, what readers of
-//! committed records may see, and figures.
+//! committed records may see, consumer groups, and figures.
 //!
 //! Invariant: who reads through [`Committed`] sees what a Kafka consumer with `read_committed` sees.
+
+mod group;
+
+pub use group::GroupError;
 
 use crate::{
     Broker,

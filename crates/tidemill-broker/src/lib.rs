@@ -46,7 +46,7 @@ mod topic;
 mod topic_settings;
 mod transaction;
 
-pub use beside::{Committed, Figures, Waiting};
+pub use beside::{Committed, Figures, GroupError, Waiting};
 pub use broker::{Broker, BrokerError};
 pub use server::{Server, listen_at};
 pub use settings::{BrokerSettings, GroupSettings, Limits, ProducerLimits, TransactionLimits};

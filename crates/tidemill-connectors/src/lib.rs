@@ -40,5 +40,6 @@ pub use influx::{InfluxLines, InfluxPoint};
 pub use kafka::KafkaSource;
 pub use sink::{BlackholeSink, FileSink, StdoutSink, WriterSink};
 pub use stream::{
-    AbortedTransaction, StreamNode, StreamSink, StreamSource, StreamSourceSpec, Transactions,
+    AbortedTransaction, StreamGroup, StreamNode, StreamSink, StreamSource, StreamSourceSpec,
+    Transactions,
 };

@@ -12,12 +12,13 @@ mod left_out;
 mod meta;
 mod node;
 pub(crate) mod note;
+mod progress;
 mod reader;
 mod sink;
 pub(crate) mod slice;
 mod source;
 pub(crate) mod values;
 
-pub use node::{AbortedTransaction, StreamNode, Transactions};
+pub use node::{AbortedTransaction, StreamGroup, StreamNode, Transactions};
 pub use sink::StreamSink;
 pub use source::{StreamSource, StreamSourceSpec};

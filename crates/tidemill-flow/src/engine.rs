@@ -6,7 +6,9 @@ use crate::progress::{Progress, SinkProgress, SourceProgress, StageProgress};
 use crate::runtime::{
     blocks::BlockPool,
     commit::{self, CommitThread, Committer},
-    connect, hand_over,
+    connect,
+    followed::Followed,
+    hand_over,
     job::Job,
     lane::Core,
     layout::Layout,
@@ -197,9 +199,15 @@ fn build(
         .collect();
     let sinks = opened.sinks.iter().map(|(node, sink, held)| (*node, Arc::clone(sink), *held));
     let sinks = sinks.collect();
+    let followed = plan.nodes.iter().enumerate().filter_map(|(id, node)| match &node.work {
+        Work::Source { factory, .. } => Some((id as u32, Arc::clone(factory))),
+        _ => None,
+    });
+    let recorded_last = recorded.times.last().map_or(Cycle::NONE, |(cycle, _)| *cycle);
+    let followed = Followed::new(followed, recorded_last);
     let job = Job {
         sources: slices.len(),
-        committer: Committer::new(slices, sinks, ledger.is_some()),
+        committer: Committer::new(slices, sinks, ledger.is_some(), followed),
         slices_done: plan.nodes.iter().map(|_| AtomicU64::new(0)).collect(),
         plan,
         world: world.clone(),

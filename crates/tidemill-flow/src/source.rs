@@ -36,6 +36,17 @@ pub trait SourceFactory: Send + Sync {
     fn total(&self) -> Option<u64> {
         None
     }
+    /// Whether [`Self::committed`] is to be called.
+    fn follows(&self) -> bool {
+        false
+    }
+    /// Everything that came of a slice's records before `position` is where it stays: in all sinks,
+    /// and as dead letters. Called at the end of cycles, with positions that do not fall, from one
+    /// thread; it must be quick and must not block. A job that resumes begins again with its last
+    /// recorded position.
+    fn committed(&self, slice: u32, position: Position) {
+        let _nobody_asked = (slice, position);
+    }
 }
 
 /// Why a source cannot go on.

@@ -11,7 +11,7 @@ pub(crate) use graph::{sources_of, streamed};
 
 use crate::diagnostic::Problem;
 use crate::registry::Registry;
-use tidemill_types::job::{CompressionSpec, DEAD_LETTER, JobSpec, SinkSpec, SourceSpec};
+use tidemill_types::job::{CompressionSpec, DEAD_LETTER, JobSpec, SinkSpec, SourceSpec, StartSpec};
 use tidemill_types::limits::{SLICES_MAX, STAGES_MAX, WORKERS_MAX};
 
 /// Longest name of a job, source, stage or sink, in bytes.
@@ -168,6 +168,11 @@ fn source_kind(source: &SourceSpec, custom: bool, path: [&str; 2], problems: &mu
     zero(&["file", "sample"], source.file.as_ref().is_some_and(|it| it.sample == Some(0)));
     zero(&["sample"], source.sample == Some(0));
     zero(&["kafka", "sample"], source.kafka.as_ref().is_some_and(|it| it.sample == Some(0)));
+    if matches!(source.kafka.as_ref().and_then(|it| it.start.as_ref()), Some(StartSpec::Group(_))) {
+        let message = "a topic of another cluster cannot start from a consumer group";
+        let problem = Problem::new([path[0], path[1], "kafka", "start"], message);
+        problems.push(problem.expected("`earliest`, `latest` or a time"));
+    }
     if source.stream.is_none() {
         let parts = [
             ("format", source.format.is_some()),

@@ -9,11 +9,17 @@
 //!
 //! A folder in which no broker ever was has no transactions, and its log is all there is.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 use tidemill_broker::{Broker, BrokerError, BrokerSettings, Committed};
-use tidemill_connectors::{AbortedTransaction, StreamNode, Transactions};
+use tidemill_connectors::{AbortedTransaction, StreamGroup, StreamNode, Transactions};
 use tidemill_env::World;
-use tidemill_log::{Log, LogError, LogOptions, OnData, Streamlet};
+use tidemill_log::{Log, LogError, LogOptions, OnData, Stream, Streamlet};
 
 #[cfg(test)]
 mod tests;
@@ -52,14 +58,16 @@ impl Streams {
         Self { log: Arc::clone(log), broker: Some(Arc::clone(broker)) }
     }
 
-    /// Those in the folder of a node that does not run; made, if there are none. Blocks.
+    /// Those in the folder of a node that does not run; made, if there are none. What is known of
+    /// transactions and groups is opened if there is any, and made if there are to be `groups`.
+    /// Blocks.
     ///
     /// # Errors
     /// They are damaged, in use, or cannot be read.
-    pub fn open(world: &World, folder: &Path) -> Result<Self, StreamsError> {
+    pub fn open(world: &World, folder: &Path, groups: bool) -> Result<Self, StreamsError> {
         let log = Arc::new(Log::open(world, &folder.join("log"), LogOptions::default())?);
         let mut streams = Self { log, broker: None };
-        if world.disk.exists(&folder.join(BROKER_FILE)).unwrap_or(true) {
+        if groups || world.disk.exists(&folder.join(BROKER_FILE)).unwrap_or(true) {
             let log = Arc::clone(&streams.log);
             match Broker::open(world, log, folder, BrokerSettings::default()) {
                 Ok(broker) => streams.broker = Some(broker),
@@ -102,6 +110,41 @@ impl StreamNode for Known {
         // A stream that is made anew has its name, and other streamlets.
         Arc::ptr_eq(committed.streamlet(), streamlet)
             .then(|| Arc::new(View(committed)) as Arc<dyn Transactions>)
+    }
+
+    fn group(&self, group: &str, stream: &Arc<Stream>) -> Arc<dyn StreamGroup> {
+        Arc::new(Group {
+            broker: Arc::clone(&self.broker),
+            group: group.to_owned(),
+            stream: Arc::clone(stream),
+            refused: AtomicBool::new(false),
+        })
+    }
+}
+
+/// A consumer group that follows a job.
+struct Group {
+    broker: Arc<Broker>,
+    group: String,
+    stream: Arc<Stream>,
+    /// The last commit was refused, which the log said once.
+    refused: AtomicBool,
+}
+
+impl StreamGroup for Group {
+    fn offsets(&self, streamlets: u32) -> Result<Vec<Option<i64>>, String> {
+        let offsets = self.broker.group_offsets(&self.group, &self.stream);
+        let offsets = offsets.map_err(|error| format!("the group `{}`: {error}", self.group))?;
+        Ok((0..streamlets).map(|it| offsets.get(&it).copied()).collect())
+    }
+
+    fn commit(&self, offsets: &[(u32, i64)]) {
+        let outcome = self.broker.commit_group_offsets(&self.group, &self.stream, offsets);
+        let was_refused = self.refused.swap(outcome.is_err(), Ordering::Relaxed);
+        if let (Err(error), false) = (outcome, was_refused) {
+            let (group, stream) = (&self.group, self.stream.name());
+            tracing::warn!(group, stream, "a job's progress is not committed: {error}");
+        }
     }
 }
 

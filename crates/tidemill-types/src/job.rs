@@ -159,8 +159,9 @@ pub struct SourceSpec {
     /// How many records of a stream decide the types of columns (default 10,000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<usize>,
-    /// Where reading a stream begins: `earliest` (the default), `latest`, or a time: the first
-    /// record that is not older.
+    /// Where reading a stream begins: `earliest` (the default), `latest`, a time: the first record
+    /// that is not older, or `group`: where that consumer group's committed offsets stand, which
+    /// then follow the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<StartSpec>,
     /// Where reading a stream ends: `never` (the default), or `latest`: at the end that it has when
@@ -180,7 +181,7 @@ pub struct SourceSpec {
 }
 
 /// Where reading a stream begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(with = "custom::StartForm")]
 pub enum StartSpec {
     /// At its first record.
@@ -190,6 +191,9 @@ pub enum StartSpec {
     Latest,
     /// At the first record with this time or a later one.
     Time(Micros),
+    /// Where the committed offsets of this consumer group stand; at the first record of a streamlet
+    /// where it has none. The job commits its progress to the group.
+    Group(String),
 }
 
 /// Where reading a stream ends.

@@ -91,12 +91,17 @@ impl KafkaSource {
             }
             Some(began) => began.bounds,
             None => {
-                let starts = match spec.start {
+                let starts = match &spec.start {
                     StartSpec::Earliest => starts,
                     StartSpec::Latest => ends.clone(),
                     StartSpec::Time(time) => {
                         let at = OffsetAt::Time(time.0.div_euclid(1000));
                         offsets(&admin, topic, at).map_err(failed)?
+                    }
+                    StartSpec::Group(_) => {
+                        let message = "it cannot start from a consumer group: only a stream of \
+                                       the node can";
+                        return Err(refused(&subject, message));
                     }
                 };
                 let until = |start: &i64, end: i64| match spec.until {

@@ -6,13 +6,30 @@
 //! never goes back: what is read up to there is read the same again when a job resumes.
 
 use std::sync::Arc;
-use tidemill_log::{OnData, Streamlet};
+use tidemill_log::{OnData, Stream, Streamlet};
 
 /// A node, as sources see it.
 pub trait StreamNode: Send + Sync {
     /// What is known of a streamlet's transactions. None: the node has not this streamlet, or no
     /// longer.
     fn transactions(&self, streamlet: &Arc<Streamlet>) -> Option<Arc<dyn Transactions>>;
+
+    /// What a consumer group has of a stream.
+    fn group(&self, group: &str, stream: &Arc<Stream>) -> Arc<dyn StreamGroup>;
+}
+
+/// A consumer group, and one stream.
+pub trait StreamGroup: Send + Sync {
+    /// The offset that is committed for each streamlet, that is, of the next record; none where
+    /// there is none.
+    ///
+    /// # Errors
+    /// The group has members that are alive; the message says so.
+    fn offsets(&self, streamlets: u32) -> Result<Vec<Option<i64>>, String>;
+
+    /// Commits offsets, by streamlet, as somebody who is no member. Blocks until they are durable,
+    /// or are not committed; the node's log says why.
+    fn commit(&self, offsets: &[(u32, i64)]);
 }
 
 /// The transactions of a streamlet (KIP-98).

@@ -4,8 +4,9 @@
 //! stream's users (markers of transactions) is passed over, and so is what was aborted.
 
 use super::bounds::bounds;
-use super::node::StreamNode;
+use super::node::{StreamGroup, StreamNode};
 use super::note::{Began, Notes};
+use super::progress::Progress;
 use super::reader::{Reader, View};
 use super::slice::{Feed, Slice};
 use super::values::{Look, Values, refused};
@@ -19,7 +20,7 @@ use std::{
     },
 };
 use tidemill_env::World;
-use tidemill_flow::{Read, Source, SourceError, SourceFactory, SourceWaker};
+use tidemill_flow::{Position, Read, Source, SourceError, SourceFactory, SourceWaker};
 use tidemill_log::{Log, Stream};
 use tidemill_types::job::{Format, Isolation, MetaSpec, Named, StartSpec, TimeSpec, UntilSpec};
 use tidemill_wire::records::Record;
@@ -54,6 +55,7 @@ pub struct StreamSourceSpec {
 
 /// A stream of a log as a source.
 pub struct StreamSource {
+    world: World,
     stream: Arc<Stream>,
     spec: StreamSourceSpec,
     values: Values,
@@ -61,6 +63,8 @@ pub struct StreamSource {
     views: Vec<View>,
     /// By streamlet: where it begins and, if it does, ends.
     bounds: Vec<(i64, Option<i64>)>,
+    /// If a consumer group follows.
+    progress: Option<Progress>,
     /// Written before the first slice is read.
     note: Mutex<Option<Notes<Began>>>,
 }
@@ -87,6 +91,7 @@ impl StreamSource {
         let subject = format!("stream `{name}`");
         let refused = |message: String| refused(&subject, message);
         let mut look = Look::new(&subject, &spec)?;
+        let group = group(&stream, node, &spec).map_err(refused)?;
         let node = node.filter(|_| spec.isolation == Isolation::Committed);
         let views = views(&stream, node).map_err(refused)?;
         sample(&views, &mut look).map_err(refused)?;
@@ -103,12 +108,11 @@ impl StreamSource {
                 return Err(refused(message.to_owned()));
             }
             Some(began) => began.bounds,
-            None => {
-                let bounds = views.iter().map(|it| bounds(it, &spec));
-                bounds.collect::<Result<_, _>>().map_err(refused)?
-            }
+            None => bounds(&views, &spec, group.as_deref()).map_err(refused)?,
         };
-        Ok(Arc::new(Self { stream, spec, values, views, bounds, note: Mutex::new(note) }))
+        let progress = group.map(Progress::new);
+        let (world, note) = (world.clone(), Mutex::new(note));
+        Ok(Arc::new(Self { world, stream, spec, values, views, bounds, progress, note }))
     }
 
     /// Keeps where reading begins, once.
@@ -122,6 +126,22 @@ impl StreamSource {
         }
         *note = None;
         Ok(())
+    }
+}
+
+/// The consumer group that the source starts from and that follows it, if it names one.
+fn group(
+    stream: &Arc<Stream>,
+    node: Option<&Arc<dyn StreamNode>>,
+    spec: &StreamSourceSpec,
+) -> Result<Option<Arc<dyn StreamGroup>>, String> {
+    let StartSpec::Group(group) = &spec.start else { return Ok(None) };
+    if group.is_empty() {
+        return Err("the consumer group under `start` has no name".to_owned());
+    }
+    match node {
+        Some(node) => Ok(Some(node.group(group, stream))),
+        None => Err("there are no consumer groups here, and it is to start from one".to_owned()),
     }
 }
 
@@ -165,6 +185,16 @@ impl SourceFactory for StreamSource {
         let lengths = self.bounds.iter().map(|(start, until)| until.map(|it| it - start));
         let total: Option<i64> = lengths.sum();
         total.and_then(|it| u64::try_from(it).ok())
+    }
+
+    fn follows(&self) -> bool {
+        self.progress.is_some()
+    }
+
+    fn committed(&self, slice: u32, position: Position) {
+        if let Some(progress) = &self.progress {
+            progress.reached(&self.world, slice, i64::try_from(position.0).unwrap_or(i64::MAX));
+        }
     }
 }
 

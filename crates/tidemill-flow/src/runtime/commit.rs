@@ -10,6 +10,7 @@
 //! - A job without a ledger has no such wait: the lane of the sink commits by itself.
 
 use super::cuts::Cuts;
+use super::followed::Followed;
 use super::job::Job;
 use super::ledger::Ledger;
 use super::sink_lane::SharedSink;
@@ -36,6 +37,7 @@ pub(crate) struct Committer {
     inner: Mutex<Inner>,
     bell: Condvar,
     has_ledger: bool,
+    followed: Followed,
     /// The last cycle that every source has cut and, if there is a ledger, that it holds.
     pub(crate) cut: AtomicU64,
     rung: AtomicBool,
@@ -69,6 +71,7 @@ impl Committer {
         slices: Vec<(u32, u32)>,
         sinks: Vec<(usize, SharedSink, Cycle)>,
         has_ledger: bool,
+        followed: Followed,
     ) -> Self {
         let (written, committed) = (Cycle::NONE, Cycle::NONE);
         let state = |(node, sink, held)| (node, SinkState { sink, held, written, committed });
@@ -77,6 +80,7 @@ impl Committer {
             inner: Mutex::new(Inner { cuts: Cuts::new(slices), sinks }),
             bell: Condvar::new(),
             has_ledger,
+            followed,
             cut: AtomicU64::new(0),
             rung: AtomicBool::new(false),
         }
@@ -90,6 +94,7 @@ impl Committer {
 
     /// A source slice has cut a cycle.
     pub(crate) fn cut(&self, cycle: Cycle, time: Micros, cut: Cut) {
+        self.followed.cut(cycle, &cut);
         let mut inner = self.inner.lock().expect("no panic while held");
         if self.has_ledger {
             inner.cuts.add(cycle, time, cut);
@@ -125,7 +130,8 @@ impl Committer {
         job.commit_reached(all);
         // This may have been the last cycle of a job that stops: the thread ends such a job.
         let stops = || job.pacer.lock().expect("no panic while held").stop_after().is_some();
-        if ended || job.dead_letters.load(Ordering::Relaxed) > 0 || stops() {
+        let letters = job.dead_letters.load(Ordering::Relaxed) > 0;
+        if ended || letters || !self.followed.is_empty() || stops() {
             self.wake();
         }
         Ok(())
@@ -186,7 +192,7 @@ pub(crate) fn run(job: &Job, mut thread: CommitThread) {
 fn round(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError> {
     let committer = &job.committer;
     let Some(ledger) = &mut thread.ledger else {
-        return write_letters(job, thread);
+        return settle(job, thread);
     };
     let (entries, complete) = {
         let mut inner = committer.inner.lock().expect("no panic while held");
@@ -214,7 +220,15 @@ fn round(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError> {
     }
     let all = committer.inner.lock().expect("no panic while held").committed();
     job.commit_reached(all);
-    Ok(write_letters(job, thread)? || did)
+    Ok(settle(job, thread)? || did)
+}
+
+/// What follows when all sinks have committed.
+fn settle(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError> {
+    let committed = Cycle(job.committed.load(Ordering::Acquire));
+    let did = write_letters(job, thread)?;
+    job.committer.followed.committed(committed);
+    Ok(did)
 }
 
 /// Hands dead letters of committed cycles to their sink, in an order that every run has.

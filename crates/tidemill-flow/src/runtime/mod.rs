@@ -11,6 +11,7 @@ pub(crate) mod commit;
 pub(crate) mod connect;
 pub(crate) mod credit;
 pub(crate) mod cuts;
+pub(crate) mod followed;
 pub(crate) mod hand_over;
 pub(crate) mod inbox;
 pub(crate) mod job;

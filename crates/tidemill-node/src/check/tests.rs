@@ -152,6 +152,19 @@ fn refuses_sinks_that_cannot_be() {
 }
 
 #[test]
+fn refuses_a_group_in_another_cluster() {
+    let kafka = "{brokers: b, topic: t, format: text, start: {group: g}}";
+    refuses(
+        &format!(
+            "name: j\nsources:\n  a: {{kafka: {kafka}}}\nsinks:\n  out: {{from: a, blackhole: {{}}}}\n"
+        ),
+        &[
+            "j:3:55: error: a topic of another cluster cannot start from a consumer group, expected `earliest`, `latest` or a time",
+        ],
+    );
+}
+
+#[test]
 fn order_puts_readers_after_what_they_read() {
     let text = job(
         "  z: {from: y, where: x}\n  y: {from: late, where: x}\n  w: {from: a, window: {tumbling: 1h}, aggregate: {n: count(*)}, late: late}",

@@ -241,3 +241,27 @@ fn places_within_quoted_text() {
         assert_eq!(place.column, expected, "{scalar}");
     }
 }
+
+#[test]
+fn a_stream_starts_at_a_place_a_time_or_a_group() {
+    use tidemill_types::{Micros, job::StartSpec};
+    let job = |start: &str| {
+        format!(
+            "name: j\nsources: {{s: {{stream: a, format: text, start: {start}}}}}\nsinks: {{}}\n"
+        )
+    };
+    let starts = [
+        ("earliest", StartSpec::Earliest),
+        ("1500", StartSpec::Time(Micros(1_500_000))),
+        ("{group: billing}", StartSpec::Group("billing".to_owned())),
+    ];
+    for (text, expected) in starts {
+        let spec = parse(&job(text), "job.yaml").expect("a start").spec;
+        assert_eq!(spec.sources["s"].start, Some(expected.clone()));
+        let written = serde_json::to_string(&expected).expect("a start is written");
+        assert_eq!(serde_json::from_str::<StartSpec>(&written).expect("and read"), expected);
+    }
+    let message = refused(&job("{grp: billing}"));
+    assert!(message.contains("job.yaml:2:51: error: unknown field `grp`"), "{message}");
+    assert!(refused(&job("soon")).contains("`{group: NAME}`"));
+}

@@ -12,7 +12,7 @@ struct Node {
 
 fn node(folder: &TempDir) -> Node {
     let world = World::real();
-    let streams = Streams::open(&world, folder.path()).unwrap();
+    let streams = Streams::open(&world, folder.path(), false).unwrap();
     Node { jobs: Jobs::open(&world, streams.clone(), folder.path()).unwrap(), streams }
 }
 

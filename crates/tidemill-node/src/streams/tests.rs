@@ -56,7 +56,7 @@ fn rows(world: &World, streams: &Streams, isolation: Isolation) -> usize {
 fn jobs_read_committed_records_in_a_node_and_in_its_folder() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::real();
-    let streams = Streams::open(&world, folder.path()).unwrap();
+    let streams = Streams::open(&world, folder.path(), false).unwrap();
     assert!(streams.node().is_none(), "no broker was ever here");
     let streamlet = streams.log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
     put(&streamlet, &chunk(None, "plain"));
@@ -75,9 +75,9 @@ fn jobs_read_committed_records_in_a_node_and_in_its_folder() {
     assert_eq!(rows(&world, &served, Isolation::Uncommitted), 4);
     served.close();
 
-    let again = Streams::open(&world, folder.path()).unwrap();
+    let again = Streams::open(&world, folder.path(), false).unwrap();
     assert_eq!(rows(&world, &again, Isolation::Committed), 3);
-    let error = Streams::open(&world, folder.path()).expect_err("it is open");
+    let error = Streams::open(&world, folder.path(), false).expect_err("it is open");
     assert!(matches!(error, StreamsError::Log(LogError::InUse(_))), "{error}");
     again.close();
 }

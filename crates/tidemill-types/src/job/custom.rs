@@ -170,22 +170,34 @@ impl Serialize for CompressionSpec {
     }
 }
 
-/// `earliest`, `latest`, an RFC 3339 time, or milliseconds since 1970.
+/// `earliest`, `latest`, an RFC 3339 time, milliseconds since 1970, or a consumer group.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its JSON Schema is used")]
 pub(super) enum StartForm {
     Text(String),
     Millis(i64),
+    Group(GroupTable),
+}
+
+/// Where a consumer group stands.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GroupTable {
+    /// The group's id.
+    group: String,
 }
 
 struct StartVisitor;
 
-impl de::Visitor<'_> for StartVisitor {
+impl<'de> de::Visitor<'de> for StartVisitor {
     type Value = StartSpec;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("`earliest`, `latest`, a time such as 2026-01-31T12:00:00Z, or milliseconds")
+        f.write_str(
+            "`earliest`, `latest`, a time such as 2026-01-31T12:00:00Z, milliseconds, or \
+             `{group: NAME}`",
+        )
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<StartSpec, E> {
@@ -211,6 +223,11 @@ impl de::Visitor<'_> for StartVisitor {
             Err(_) => Err(E::invalid_value(de::Unexpected::Unsigned(millis), &self)),
         }
     }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<StartSpec, A::Error> {
+        let table = GroupTable::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(StartSpec::Group(table.group))
+    }
 }
 
 impl<'de> Deserialize<'de> for StartSpec {
@@ -224,6 +241,7 @@ impl Serialize for StartSpec {
         match self {
             Self::Earliest => s.serialize_str("earliest"),
             Self::Latest => s.serialize_str("latest"),
+            Self::Group(group) => GroupTable { group: group.clone() }.serialize(s),
             Self::Time(time) => match jiff::Timestamp::from_microsecond(time.0) {
                 Ok(time) => s.collect_str(&time),
                 Err(_) => s.serialize_i64(time.0 / 1000),

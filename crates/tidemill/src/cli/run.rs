@@ -13,7 +13,7 @@ use tidemill_env::World;
 use tidemill_flow::{JobHandle, RunOptions, engine};
 use tidemill_node::plan::{PlanOptions, Planned, plan};
 use tidemill_node::{Descriptor, Problem, Refused, Registry, Streams};
-use tidemill_types::job::Delivery;
+use tidemill_types::job::{Delivery, SourceSpec, StartSpec};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArguments {
@@ -136,7 +136,9 @@ fn open_streams(
         (None, None) => return Ok(None),
     };
     let Some(data) = &arguments.data else { return Ok(None) };
-    Streams::open(world, data)
+    let by_group = |it: &SourceSpec| matches!(it.start, Some(StartSpec::Group(_)));
+    let groups = spec.sources.values().any(by_group);
+    Streams::open(world, data, groups)
         .map(Some)
         .map_err(|error| Refused(vec![descriptor.locate(Problem::new(path, error.to_string()))]))
 }

@@ -54,6 +54,20 @@ impl Groups {
         done(waits).await.map_err(|error| code_of(&error))
     }
 
+    /// As [`Self::commit`], for a thread that may block.
+    ///
+    /// # Errors
+    /// None of them is committed.
+    pub(crate) fn commit_blocking(
+        self: &Arc<Self>,
+        who: &Who,
+        offsets: Vec<(Place, NewOffset)>,
+    ) -> Result<(), ErrorCode> {
+        let Some(waits) = self.begin_write(who, offsets, None)? else { return Ok(()) };
+        let outcome = waits.blocking_recv().unwrap_or(Err(StoreError::Closed));
+        outcome.map_err(|error| code_of(&error))
+    }
+
     /// Holds offsets for a producer's open transaction; when this resolves that is durable. The
     /// caller knows that this producer may send them, in this transaction. (KIP-98, KIP-447.)
     ///

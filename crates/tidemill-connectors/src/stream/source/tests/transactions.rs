@@ -2,7 +2,7 @@
 //! of a committed one, the same again in a replay, and no question without need.
 
 use super::*;
-use crate::{AbortedTransaction, Transactions};
+use crate::{AbortedTransaction, StreamGroup, Transactions};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tidemill_log::OnData;
@@ -26,6 +26,10 @@ impl StreamNode for Facts {
     fn transactions(&self, streamlet: &Arc<Streamlet>) -> Option<Arc<dyn Transactions>> {
         *self.0.streamlet.lock().unwrap() = Some(Arc::clone(streamlet));
         Some(Arc::new(Self(Arc::clone(&self.0))))
+    }
+
+    fn group(&self, group: &str, _: &Arc<Stream>) -> Arc<dyn StreamGroup> {
+        panic!("no group is asked for, not {group} either");
     }
 }
 

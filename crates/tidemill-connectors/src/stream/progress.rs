@@ -1,0 +1,88 @@
+//! Commits a job's progress to a consumer group, on a thread of its own.
+//!
+//! ```text
+//! commit thread of the job ── position ──▶ newest by streamlet ──▶ thread ── commit ──▶ group
+//! ```
+//!
+//! While one commit is under way positions gather, so a group gets as many commits as the disk
+//! takes, whatever the length of cycles. Nothing in the job waits for it or depends on it: who reads
+//! the group's offsets sees a place up to which all results are where they stay.
+
+use super::node::StreamGroup;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+};
+use tidemill_env::{Thread, World};
+
+/// The progress of one source.
+pub(super) struct Progress {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<Box<dyn Thread>>>,
+}
+
+struct Shared {
+    group: Arc<dyn StreamGroup>,
+    state: Mutex<State>,
+    bell: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// By streamlet: what is not committed yet.
+    newest: BTreeMap<u32, i64>,
+    ends: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Commits until there is nothing more to come.
+    fn run(&self) {
+        loop {
+            let state = self.lock();
+            let idle = |it: &mut State| it.newest.is_empty() && !it.ends;
+            let state = self.bell.wait_while(state, idle);
+            let mut state = state.unwrap_or_else(PoisonError::into_inner);
+            if state.newest.is_empty() {
+                return;
+            }
+            let due: Vec<(u32, i64)> = std::mem::take(&mut state.newest).into_iter().collect();
+            drop(state);
+            self.group.commit(&due);
+        }
+    }
+}
+
+impl Progress {
+    /// Of a source that a group follows. No thread runs before there is something to commit.
+    pub(super) fn new(group: Arc<dyn StreamGroup>) -> Self {
+        let shared = Shared { group, state: Mutex::default(), bell: Condvar::new() };
+        Self { shared: Arc::new(shared), thread: Mutex::new(None) }
+    }
+
+    /// A streamlet is done up to, not including, this offset.
+    pub(super) fn reached(&self, world: &World, streamlet: u32, offset: i64) {
+        self.shared.lock().newest.insert(streamlet, offset);
+        self.shared.bell.notify_one();
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            let shared = Arc::clone(&self.shared);
+            *thread = Some(world.spawn.spawn("group", Box::new(move || shared.run())));
+        }
+    }
+}
+
+impl Drop for Progress {
+    /// What was reached is committed before this returns.
+    fn drop(&mut self) {
+        self.shared.lock().ends = true;
+        self.shared.bell.notify_one();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            thread.join();
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Sources that want to know how far the results of their records are where they stay.
+//!
+//! ```text
+//! cuts of a source that follows ──▶ wait ──▶ sinks and dead letters have the cycle ──▶ told
+//! ```
+//!
+//! The commit thread tells, so a source hears of its positions in order. In a replay cycles before
+//! the last recorded one are not told: the source heard of them in an earlier life, and of the last
+//! perhaps not.
+
+use crate::source::{Position, SourceFactory};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex},
+};
+use tidemill_types::Cycle;
+use tidemill_wire::ledger::Cut;
+
+#[cfg(test)]
+mod tests;
+
+/// Cuts that are not committed yet. At most as many cycles as a source may be ahead.
+pub(crate) struct Followed {
+    /// By node; those that follow.
+    sources: BTreeMap<u32, Arc<dyn SourceFactory>>,
+    /// The first cycle that is told.
+    first: Cycle,
+    slices: Mutex<BTreeMap<(u32, u32), Slice>>,
+}
+
+#[derive(Default)]
+struct Slice {
+    cuts: VecDeque<(Cycle, u64)>,
+    told: Option<u64>,
+}
+
+impl Followed {
+    /// Of these sources, from `first` on.
+    pub(crate) fn new(
+        sources: impl IntoIterator<Item = (u32, Arc<dyn SourceFactory>)>,
+        first: Cycle,
+    ) -> Self {
+        let sources = sources.into_iter().filter(|(_, it)| it.follows()).collect();
+        Self { sources, first, slices: Mutex::default() }
+    }
+
+    /// Whether there are any.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    /// A source slice has cut a cycle.
+    pub(crate) fn cut(&self, cycle: Cycle, cut: &Cut) {
+        if cycle < self.first || !self.sources.contains_key(&cut.source) {
+            return;
+        }
+        let mut slices = self.slices.lock().expect("no panic while held");
+        slices.entry((cut.source, cut.slice)).or_default().cuts.push_back((cycle, cut.position));
+    }
+
+    /// All results of cycles up to this one are where they stay.
+    pub(crate) fn committed(&self, upto: Cycle) {
+        if self.is_empty() {
+            return;
+        }
+        let mut due = Vec::new();
+        {
+            let mut slices = self.slices.lock().expect("no panic while held");
+            for ((node, number), slice) in &mut *slices {
+                let count = slice.cuts.partition_point(|(cycle, _)| *cycle <= upto);
+                let last = slice.cuts.drain(..count).next_back().map(|(_, position)| position);
+                if let Some(position) = last.filter(|it| slice.told != Some(*it)) {
+                    slice.told = Some(position);
+                    due.push((*node, *number, Position(position)));
+                }
+            }
+        }
+        for (node, number, position) in due {
+            if let Some(source) = self.sources.get(&node) {
+                source.committed(number, position);
+            }
+        }
+    }
+}
