@@ -262,6 +262,9 @@ fn a_stream_starts_at_a_place_a_time_or_a_group() {
         assert_eq!(serde_json::from_str::<StartSpec>(&written).expect("and read"), expected);
     }
     let message = refused(&job("{grp: billing}"));
-    assert!(message.contains("job.yaml:2:51: error: unknown field `grp`"), "{message}");
+    assert!(
+        message.contains("job.yaml:2:48: error: unknown field `grp`, expected `group`"),
+        "{message}"
+    );
     assert!(refused(&job("soon")).contains("`{group: NAME}`"));
 }

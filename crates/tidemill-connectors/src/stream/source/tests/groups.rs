@@ -5,12 +5,14 @@ use crate::{StreamGroup, Transactions};
 use std::sync::mpsc;
 use tidemill_log::StreamSpec;
 
+type Offsets = Vec<(u32, i64)>;
+
 /// A node with one group.
 #[derive(Default)]
 struct Group {
     committed: Mutex<Vec<Option<i64>>>,
     alive: bool,
-    told: Mutex<Option<mpsc::Sender<Vec<(u32, i64)>>>>,
+    told: Mutex<Option<mpsc::Sender<Offsets>>>,
 }
 
 struct Node(Arc<Group>);
@@ -108,7 +110,7 @@ fn the_group_follows_and_has_all_when_the_source_is_gone() {
         source.committed(1, Position(offset));
     }
     drop(source);
-    let commits: Vec<Vec<(u32, i64)>> = hears.iter().collect();
+    let commits: Vec<Offsets> = hears.iter().collect();
     let last = |streamlet| commits.iter().flatten().rfind(|it| it.0 == streamlet).unwrap().1;
     assert_eq!((last(0), last(1)), (103, 99));
     for streamlet in [0, 1] {
