@@ -159,7 +159,7 @@ fn refuses_a_group_in_another_cluster() {
             "name: j\nsources:\n  a: {{kafka: {kafka}}}\nsinks:\n  out: {{from: a, blackhole: {{}}}}\n"
         ),
         &[
-            "j:3:55: error: a topic of another cluster cannot start from a consumer group, expected `earliest`, `latest` or a time",
+            "j:3:58: error: a topic of another cluster cannot start from a consumer group, expected `earliest`, `latest` or a time",
         ],
     );
 }
