@@ -8,13 +8,14 @@ use tokio::{io::AsyncWriteExt, net::tcp::OwnedWriteHalf};
 
 /// Slices that one write to a socket takes.
 const SLICES_MAX: usize = 64;
+/// Answers are not held back for others once they are so long together.
+const TOGETHER_BYTES_MAX: usize = 32 << 10;
 
 /// A frame, in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) parts: Vec<Bytes>,
     /// What its memory is charged with, until it is sent.
-    #[expect(dead_code, reason = "it is held, not read")]
     pub(crate) charge: Option<Charge>,
 }
 
@@ -48,13 +49,44 @@ impl Answer {
     pub(crate) fn of_parts(parts: Vec<Bytes>) -> Self {
         Self { parts, charge: None }
     }
+}
+
+/// Answers that leave together, in their order.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    socket: OwnedWriteHalf,
+    parts: Vec<Bytes>,
+    /// Held until they are sent.
+    charges: Vec<Charge>,
+    bytes: usize,
+}
+
+impl Outbox {
+    pub(crate) fn new(socket: OwnedWriteHalf) -> Self {
+        Self { socket, parts: Vec::new(), charges: Vec::new(), bytes: 0 }
+    }
+
+    pub(crate) fn put(&mut self, answer: Answer) {
+        self.bytes += answer.parts.iter().map(Bytes::len).sum::<usize>();
+        self.parts.extend(answer.parts);
+        self.charges.extend(answer.charge);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Whether no more should be put beside what is here.
+    pub(crate) fn is_full(&self) -> bool {
+        self.parts.len() >= SLICES_MAX || self.bytes >= TOGETHER_BYTES_MAX
+    }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.parts.iter().map(Bytes::len).sum()
+        self.bytes
     }
 
     /// Writes it all.
-    pub(crate) async fn send(self, socket: &mut OwnedWriteHalf) -> io::Result<()> {
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
         let mut parts = self.parts.as_slice();
         let mut done = 0;
         while !parts.is_empty() {
@@ -64,7 +96,7 @@ impl Answer {
                 *slice = IoSlice::new(part);
             }
             slices[0] = IoSlice::new(&parts[0][done..]);
-            let written = socket.write_vectored(&slices[..count]).await?;
+            let written = self.socket.write_vectored(&slices[..count]).await?;
             if written == 0 && slices[..count].iter().any(|it| !it.is_empty()) {
                 return Err(io::ErrorKind::WriteZero.into());
             }
@@ -74,6 +106,9 @@ impl Answer {
                 parts = &parts[1..];
             }
         }
+        self.parts.clear();
+        self.charges.clear();
+        self.bytes = 0;
         Ok(())
     }
 }

@@ -7,11 +7,12 @@
 //! One task does both sides. A produce request is begun (its chunks are appended) as soon as it is
 //! read, and its answer waits for durability; the next request is read meanwhile, so that several
 //! share one sync. All other requests are answered before the next is begun, as Kafka does it.
-//! While a client does not take its answers nothing more is read from it.
+//! Answers that are there together leave together, before anything is waited for. While a client
+//! does not take its answers nothing more is read from it.
 
 use crate::{
     Broker,
-    answer::{Answer, Begun},
+    answer::{Answer, Begun, Outbox},
     api,
     frame::{Charge, FrameError, Frames, patience},
     handler::fetch::Fetching,
@@ -19,21 +20,18 @@ use crate::{
 };
 use std::{
     collections::VecDeque,
-    future::Future,
+    future::{Future, poll_fn},
     net::SocketAddr,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 use tidemill_wire::kafka::{MessageError, RequestHead};
-use tokio::{
-    net::{TcpStream, tcp::OwnedWriteHalf},
-    sync::watch,
-    time::timeout,
-};
+use tokio::{net::TcpStream, sync::watch, time::timeout};
 
 /// Who asks, as handlers see it.
 #[derive(Debug)]
@@ -99,7 +97,7 @@ pub(crate) async fn serve(
         broker: Arc::clone(&broker),
         caller,
         frames,
-        socket: writing,
+        out: Outbox::new(writing),
         waiting: VecDeque::new(),
         fetching: Fetching::default(),
     };
@@ -121,7 +119,7 @@ struct Connection {
     broker: Arc<Broker>,
     caller: Caller,
     frames: Frames,
-    socket: OwnedWriteHalf,
+    out: Outbox,
     /// Answers that are waited for, and what their requests are charged with.
     waiting: VecDeque<(Waiting, Charge)>,
     fetching: Fetching,
@@ -133,25 +131,37 @@ impl Connection {
             match self.step(&mut stopped).await {
                 Ok(()) => {}
                 Err(End::Stopped) => {
-                    let rest = async { while let Ok(true) = self.answer_next().await {} };
+                    let rest = async {
+                        while let Ok(true) = self.answer_next().await {}
+                        let _gone = self.flush().await;
+                    };
                     let _late = timeout(Duration::from_secs(2), rest).await;
                     return End::Stopped;
                 }
-                Err(end) => return end,
+                Err(end @ (End::Slow(_) | End::Socket(_))) => return end,
+                Err(end) => {
+                    // What was answered before is not lost by what came after it.
+                    let _late = timeout(Duration::from_secs(2), self.flush()).await;
+                    return end;
+                }
             }
         }
     }
 
-    /// Reads a request and begins it, or sends the answer that is due.
+    /// Reads a request and begins it, or takes the answer that is due.
     async fn step(&mut self, stopped: &mut watch::Receiver<bool>) -> Result<(), End> {
+        self.take_ready()?;
         let room = self.waiting.len() < self.broker.settings.limits.in_flight;
+        if !self.out.is_empty() && (self.out.is_full() || !room || !self.frames.is_here()?) {
+            self.flush().await?;
+        }
         let next = self.frames.next();
         let (mut body, charge) = match self.waiting.front_mut() {
             Some((answer, _)) => tokio::select! {
                 biased;
                 answer = answer => {
                     self.waiting.pop_front();
-                    return self.send(answer.map_err(End::Answer)?).await;
+                    return self.put(answer.map_err(End::Answer)?);
                 }
                 frame = next, if room => frame?,
                 () = asked(stopped) => return Err(End::Stopped),
@@ -163,17 +173,27 @@ impl Connection {
             },
         };
         let head = RequestHead::read(&mut body).map_err(End::Head)?;
-        let begun = tokio::select! {
-            begun = api::begin(&self.broker, &self.caller, &mut self.fetching, &head, body) => begun,
-            () = self.frames.gone() => return Err(End::Closed),
-            () = asked(stopped) => return Err(End::Stopped),
+        let begun = {
+            let begin = api::begin(&self.broker, &self.caller, &mut self.fetching, &head, body);
+            let mut begin = pin!(begin);
+            match poll_fn(|context| Poll::Ready(begin.as_mut().poll(context))).await {
+                Poll::Ready(begun) => begun,
+                Poll::Pending => {
+                    flush(&mut self.out, &self.broker).await?;
+                    tokio::select! {
+                        begun = begin => begun,
+                        () = self.frames.gone() => return Err(End::Closed),
+                        () = asked(stopped) => return Err(End::Stopped),
+                    }
+                }
+            }
         };
         match begun {
             Ok(Begun::Silent) => Ok(()),
             Ok(Begun::HangUp) => Err(End::Refused),
             Ok(Begun::Now(answer)) => {
                 while self.answer_next().await? {}
-                self.send(Some(answer)).await
+                self.put(Some(answer))
             }
             Ok(Begun::Later(answer)) => {
                 self.waiting.push_back((answer, charge));
@@ -190,20 +210,55 @@ impl Connection {
         }
     }
 
-    /// Waits for the oldest answer and sends it. False: none is waited for.
+    /// Takes the oldest answers, as far as they are there.
+    fn take_ready(&mut self) -> Result<(), End> {
+        while !self.out.is_full()
+            && let Some((answer, _)) = self.waiting.front_mut()
+        {
+            let mut nobody = Context::from_waker(Waker::noop());
+            let Poll::Ready(answer) = answer.as_mut().poll(&mut nobody) else { break };
+            self.waiting.pop_front();
+            self.put(answer.map_err(End::Answer)?)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the oldest answer and takes it. False: none is waited for.
     async fn answer_next(&mut self) -> Result<bool, End> {
-        let Some((answer, _charge)) = self.waiting.pop_front() else { return Ok(false) };
-        let answer = answer.await.map_err(End::Answer)?;
-        self.send(answer).await?;
+        let Some((mut answer, _charge)) = self.waiting.pop_front() else { return Ok(false) };
+        let there = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await;
+        let answer = match there {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => {
+                self.flush().await?;
+                answer.await
+            }
+        };
+        self.put(answer.map_err(End::Answer)?)?;
         Ok(true)
     }
 
-    async fn send(&mut self, answer: Option<Answer>) -> Result<(), End> {
-        let Some(answer) = answer else { return Ok(()) };
-        let patience = patience(self.broker.settings.limits.transfer_ms, answer.bytes());
-        match timeout(patience, answer.send(&mut self.socket)).await {
-            Ok(sent) => Ok(sent?),
-            Err(_) => Err(End::Slow(patience.as_millis())),
+    #[expect(clippy::unnecessary_wraps, reason = "callers hand it on")]
+    fn put(&mut self, answer: Option<Answer>) -> Result<(), End> {
+        if let Some(answer) = answer {
+            self.out.put(answer);
         }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), End> {
+        flush(&mut self.out, &self.broker).await
+    }
+}
+
+/// Sends what is to be sent.
+async fn flush(out: &mut Outbox, broker: &Broker) -> Result<(), End> {
+    if out.is_empty() {
+        return Ok(());
+    }
+    let patience = patience(broker.settings.limits.transfer_ms, out.bytes());
+    match timeout(patience, out.flush()).await {
+        Ok(sent) => Ok(sent?),
+        Err(_) => Err(End::Slow(patience.as_millis())),
     }
 }

@@ -1,8 +1,9 @@
 //! Frames from a socket: the length, then so many bytes.
 //!
 //! Memory follows what has arrived, not what a length claims: the buffer doubles as it fills, and
-//! each doubling is charged to a budget that all connections share. An idle connection has no
-//! buffer at all.
+//! each doubling is charged to a budget that all connections share. A frame that is not much longer
+//! than one that this connection has sent gets its memory at once, and no more than it needs: a
+//! chunk in it can stay there. An idle connection has no buffer at all.
 
 use crate::Limits;
 use bytes::{Buf, Bytes, BytesMut};
@@ -29,8 +30,12 @@ const PLAIN_BYTES_MAX: usize = 16 << 20;
 const PLAIN_BYTES_CHEAP: usize = 256 << 10;
 /// How many times as long they become, at most.
 const READ_FACTOR: usize = 8;
-/// The first buffer of a frame, and the least that is read at once.
-const FIRST_BYTES: usize = 16 << 10;
+/// The first buffer of a frame.
+const FIRST_BYTES: usize = 4 << 10;
+/// The memory of a frame that any connection gets at once.
+const TRUSTED_BYTES_MIN: usize = 16 << 10;
+/// And the most, however long the frames were that it has sent.
+const TRUSTED_BYTES_MAX: usize = 2 << 20;
 
 /// Bytes that all connections of a broker may have buffered together.
 #[derive(Debug)]
@@ -154,6 +159,8 @@ pub(crate) struct Frames {
     charge: Charge,
     /// When the first byte of the frame in front came.
     began: Option<Instant>,
+    /// A frame that claims to be so long gets its memory at once.
+    trusted_bytes: usize,
     max: usize,
     idle_ms: u64,
     transfer_ms: u64,
@@ -166,6 +173,7 @@ impl Frames {
             buffer: BytesMut::new(),
             charge: Charge::new(budget),
             began: None,
+            trusted_bytes: TRUSTED_BYTES_MIN,
             max: usize::try_from(limits.request_bytes.0).unwrap_or(usize::MAX),
             idle_ms: limits.idle_ms,
             transfer_ms: limits.transfer_ms,
@@ -234,7 +242,13 @@ impl Frames {
         if self.buffer.len() < whole {
             return Ok(None);
         }
-        let mut frame = self.buffer.split_to(whole).freeze();
+        // Whoever has the whole buffer has its memory alone.
+        let frame = if self.buffer.len() == whole {
+            std::mem::take(&mut self.buffer)
+        } else {
+            self.buffer.split_to(whole)
+        };
+        let mut frame = frame.freeze();
         frame.advance(FRAME_HEAD_BYTES);
         let mut charge = Charge::new(&self.charge.budget);
         std::mem::swap(&mut charge, &mut self.charge);
@@ -243,34 +257,68 @@ impl Frames {
             charge.force(length * READ_FACTOR);
         }
         self.began = Some(Instant::now());
-        if self.buffer.is_empty() {
-            // The frame keeps this memory; an idle connection keeps none.
-            self.buffer = BytesMut::new();
-        }
+        self.trusted_bytes = (whole * 2).clamp(self.trusted_bytes, TRUSTED_BYTES_MAX);
         Ok(Some((frame, charge)))
+    }
+
+    /// Whether the next frame is here, or comes without waiting.
+    pub(crate) fn is_here(&mut self) -> Result<bool, FrameError> {
+        loop {
+            if let Some(length) = self.length()?
+                && self.buffer.len() >= FRAME_HEAD_BYTES + length
+            {
+                return Ok(true);
+            }
+            let want = self.want()?;
+            if !self.charge.set(self.buffer.len() + want) || !self.read(want)? {
+                return Ok(false);
+            }
+        }
     }
 
     async fn fill(&mut self) -> Result<(), FrameError> {
         self.socket.readable().await?;
-        let have = self.buffer.len();
-        let want = match self.length()? {
-            Some(length) => (FRAME_HEAD_BYTES + length - have).min(have.max(FIRST_BYTES)),
-            None => FIRST_BYTES,
-        };
-        while !self.charge.set(have + want) {
+        let want = self.want()?;
+        while !self.charge.set(self.buffer.len() + want) {
             // Others must be done first; whoever waits too long is closed by its deadline.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        self.buffer.reserve(want);
+        self.read(want)?;
+        Ok(())
+    }
+
+    /// How much more is to be read.
+    fn want(&self) -> Result<usize, FrameError> {
+        let have = self.buffer.len();
+        Ok(match self.length()? {
+            Some(length) => {
+                let most = have.max(self.trusted_bytes.saturating_sub(have)).max(FIRST_BYTES);
+                (FRAME_HEAD_BYTES + length).saturating_sub(have).min(most)
+            }
+            None => FIRST_BYTES,
+        })
+    }
+
+    /// Reads up to so many bytes. False: there are none now.
+    fn read(&mut self, want: usize) -> Result<bool, FrameError> {
+        let have = self.buffer.len();
+        if have == 0 {
+            self.began = Some(Instant::now());
+        }
+        if self.buffer.capacity() - have < want {
+            let mut longer = BytesMut::with_capacity(have + want);
+            longer.extend_from_slice(&self.buffer);
+            self.buffer = longer;
+        }
         match self.socket.try_read_buf(&mut self.buffer) {
             Ok(0) => Err(FrameError::Closed),
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if have == 0 {
                     self.buffer = BytesMut::new();
                     self.charge.set(0);
                 }
-                Ok(())
+                Ok(false)
             }
             Err(error) => Err(error.into()),
         }

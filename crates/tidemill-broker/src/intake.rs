@@ -37,6 +37,8 @@ pub(crate) struct Checked {
     /// Of `chunk`, as it is now.
     pub(crate) head: ChunkHead,
     pub(crate) chunk: Bytes,
+    /// It is most of the memory that it is in, which may stay as it is.
+    pub(crate) is_whole: bool,
 }
 
 /// Room for chunks that inflate to much, in MiB.
@@ -81,16 +83,18 @@ fn look(chunk: &[u8], head: &ChunkHead, inflated: usize) -> Result<RecordsSeen, 
     check_records(chunk, head, limit)
 }
 
-/// Checks a chunk that came in a produce request of this version.
+/// Checks a chunk that came in a produce request of this version. `is_whole`: it is most of the
+/// memory that it is in.
 pub(crate) async fn check(
     broker: &Arc<Broker>,
     live: &Live,
     chunk: Bytes,
+    is_whole: bool,
     version: i16,
 ) -> Result<Checked, Refusal> {
     let mut head = check_head(live, &chunk, version)?;
     if !broker.settings.check_records {
-        return Ok(Checked { head, chunk });
+        return Ok(Checked { head, chunk, is_whole });
     }
     let limit_bytes = broker.inflating.limit_bytes;
     let seen = match look(&chunk, &head, LITTLE_BYTES.min(limit_bytes)) {
@@ -106,10 +110,10 @@ pub(crate) async fn check(
     }
     let latest_ms = seen.max_timestamp_ms;
     if latest_ms == head.max_timestamp_ms {
-        return Ok(Checked { head, chunk });
+        return Ok(Checked { head, chunk, is_whole });
     }
     let chunk = stamped(&chunk, &mut head, |bytes| stamp_max_time(bytes, latest_ms));
-    Ok(Checked { head, chunk })
+    Ok(Checked { head, chunk, is_whole })
 }
 
 /// All that is said without a look at the records.

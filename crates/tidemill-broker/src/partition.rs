@@ -256,7 +256,8 @@ impl Partition {
         transactional: Option<&KafkaString>,
     ) -> Result<Appended, Refusal> {
         let append_time_ms = checked.stamp(context.broker, &self.live);
-        let (head, chunk) = (&checked.head, &checked.chunk);
+        let (head, bytes) = (&checked.head, checked.chunk.len());
+        let chunk = Chunk { bytes: checked.chunk, is_whole: checked.is_whole };
         if head.is_transactional() && transactional.is_none() {
             let why = "records of a transaction without a transactional id";
             return Err(Refusal::with(ErrorCode::TransactionalIdAuthorizationFailed, &why));
@@ -276,7 +277,7 @@ impl Partition {
             None => self.append_chunk(head, chunk, context.caller.id)?,
         };
         let counts = &context.broker.counts;
-        counts.produced_bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        counts.produced_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let records = u64::try_from(head.record_count).unwrap_or(0);
         counts.produced_records.fetch_add(records, Ordering::Relaxed);
         Ok(Appended::New(append, append_time_ms))
@@ -285,12 +286,16 @@ impl Partition {
     fn append_chunk(
         &self,
         head: &ChunkHead,
-        chunk: &[u8],
+        chunk: Chunk,
         lane: u64,
     ) -> Result<Append, AppendError> {
-        let append =
-            self.streamlet.append_checked(head, chunk, AppendHow { lane, leader_epoch: 0 })?;
-        self.advance(chunk.len());
+        let (bytes, how) = (chunk.bytes.len(), AppendHow { lane, leader_epoch: 0 });
+        let append = if chunk.is_whole {
+            self.streamlet.append_owned(head, chunk.bytes, how)?
+        } else {
+            self.streamlet.append_checked(head, &chunk.bytes, how)?
+        };
+        self.advance(bytes);
         Ok(append)
     }
 
@@ -299,7 +304,7 @@ impl Partition {
         &self,
         asked: &Asked<'_>,
         head: &ChunkHead,
-        chunk: &Bytes,
+        chunk: Chunk,
     ) -> Result<Appended, Refusal> {
         let Asked { version, transactional, sequenced } = asked;
         let adds = sequenced.transactional && *version >= ADDS_FROM_VERSION;
@@ -371,7 +376,8 @@ impl Partition {
         let chunk = control_marker(producer.id, producer.epoch, commit, 0, time_ms);
         let head = ChunkHead::read(&chunk)?;
         let lane = u64::try_from(producer.id).unwrap_or(0);
-        let append = self.append_chunk(&head, &chunk, lane)?;
+        let chunk = Chunk { bytes: chunk.into(), is_whole: false };
+        let append = self.append_chunk(&head, chunk, lane)?;
         let now_ms = self.now_ms();
         opened.history().ended(producer.id, producer.epoch, commit, append.base_offset, now_ms);
         opened.publish();
@@ -474,6 +480,13 @@ impl Partition {
             }
         })
     }
+}
+
+/// A chunk that is about to be appended.
+struct Chunk {
+    bytes: Bytes,
+    /// As [`Checked::is_whole`].
+    is_whole: bool,
 }
 
 /// A chunk of a producer, as it was sent.

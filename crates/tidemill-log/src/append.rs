@@ -12,7 +12,7 @@ use crate::{
     shared::{is_full, with_room},
     streamlet::Streamlet,
 };
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::{
     io,
     sync::{Arc, Condvar, Mutex, PoisonError},
@@ -22,6 +22,8 @@ use tidemill_wire::chunk::{CHUNK_HEAD_BYTES, ChunkError, ChunkHead, stamp};
 
 /// The first reservation of a segment; it doubles until the segment is as long as it may be.
 const RESERVE_FIRST: u64 = 256 << 10;
+/// After so long a segment that is full is synced which nobody waits for.
+const LATE_US: u64 = 30_000_000;
 
 /// The open end of one of a streamlet's active groups.
 #[derive(Default)]
@@ -101,6 +103,32 @@ fn disk_error(error: io::Error) -> AppendError {
     }
 }
 
+/// A chunk to append.
+enum Source<'a> {
+    /// It stays the caller's.
+    Lent(&'a [u8]),
+    Given(Bytes),
+}
+
+impl Source<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Lent(bytes) => bytes,
+            Self::Given(bytes) => bytes,
+        }
+    }
+
+    /// Its bytes in memory that nobody else has: copied, if need be.
+    fn owned(self) -> BytesMut {
+        match self {
+            Self::Lent(bytes) => BytesMut::from(bytes),
+            Self::Given(bytes) => {
+                bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]))
+            }
+        }
+    }
+}
+
 /// Where the next chunk of a group goes.
 struct Room {
     segment: Arc<Segment>,
@@ -123,7 +151,7 @@ impl Streamlet {
     /// that means for what was appended before.
     pub fn append(self: &Arc<Self>, chunk: &[u8], how: AppendHow) -> Result<Append, AppendError> {
         let head = ChunkHead::check(chunk)?;
-        self.append_checked(&head, chunk, how)
+        self.append_entry(&head, Source::Lent(chunk), how)
     }
 
     /// As [`Self::append`], for a chunk that was checked: `head` is what [`ChunkHead::check`] said
@@ -138,12 +166,37 @@ impl Streamlet {
         chunk: &[u8],
         how: AppendHow,
     ) -> Result<Append, AppendError> {
-        if chunk.len() != head.bytes {
-            return Err(ChunkError::Short { have: chunk.len(), want: head.bytes }.into());
+        self.append_entry(head, Source::Lent(chunk), how)
+    }
+
+    /// As [`Self::append_checked`], for a chunk that is the caller's to give away. If nobody else
+    /// has a part of the memory that it is in, it is stamped where it is and stays there for
+    /// readers, all of that memory with it; so give away only what fills its memory.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub fn append_owned(
+        self: &Arc<Self>,
+        head: &ChunkHead,
+        chunk: Bytes,
+        how: AppendHow,
+    ) -> Result<Append, AppendError> {
+        self.append_entry(head, Source::Given(chunk), how)
+    }
+
+    fn append_entry(
+        self: &Arc<Self>,
+        head: &ChunkHead,
+        chunk: Source<'_>,
+        how: AppendHow,
+    ) -> Result<Append, AppendError> {
+        let bytes = chunk.bytes().len();
+        if bytes != head.bytes {
+            return Err(ChunkError::Short { have: bytes, want: head.bytes }.into());
         }
         let max = self.stream.limits.max_chunk_bytes();
-        if chunk.len() as u64 > max {
-            return Err(AppendError::TooLarge { bytes: chunk.len(), max });
+        if bytes as u64 > max {
+            return Err(AppendError::TooLarge { bytes, max });
         }
         let (mut slot_of_lane, mut alone) = self.slot(how.lane);
         let mut slot = loop {
@@ -162,7 +215,7 @@ impl Streamlet {
         if self.shared.is_closed() {
             return Err(AppendError::Closed);
         }
-        let room = self.room(&mut slot, entry_bytes(chunk.len())).map_err(disk_error)?;
+        let room = self.room(&mut slot, entry_bytes(bytes)).map_err(disk_error)?;
         slot.idle_rounds = 0;
         let count = i64::from(head.record_count);
         let base = self.progress().take(count)?;
@@ -243,7 +296,21 @@ impl Streamlet {
     /// A segment gets no more chunks; its seal is written once all of it is durable.
     pub(crate) fn seal(self: &Arc<Self>, segment: &Arc<Segment>) {
         segment.seal();
-        self.sync_soon(segment);
+        if self.fsync() == Fsync::Os {
+            self.sync_late(segment);
+        } else {
+            self.sync_soon(segment);
+        }
+    }
+
+    /// By then the system has most of it on the disk, and the sync is cheap.
+    fn sync_late(self: &Arc<Self>, segment: &Arc<Segment>) {
+        if segment.enqueue() {
+            let bytes = segment.state().written;
+            let due_us = self.shared.world.clock.monotonic_micros() + LATE_US;
+            let work = (Arc::clone(self), Arc::clone(segment));
+            self.shared.committer.push_late(due_us, bytes, work);
+        }
     }
 
     fn sync_soon(self: &Arc<Self>, segment: &Arc<Segment>) {
@@ -259,7 +326,7 @@ impl Streamlet {
         room: &Room,
         head: &ChunkHead,
         base: i64,
-        chunk: &[u8],
+        chunk: Source<'_>,
         how: AppendHow,
     ) -> io::Result<bool> {
         let Room { segment, position, .. } = room;
@@ -292,30 +359,28 @@ impl Streamlet {
         &self,
         room: &Room,
         reference: &ChunkRef,
-        chunk: &[u8],
+        chunk: Source<'_>,
     ) -> io::Result<Option<Bytes>> {
         let bytes = reference.entry_bytes() as usize;
         let encoded = reference.encode(&room.segment.key, room.position);
+        let padding = &[0; 8][..bytes - REF_BYTES - chunk.bytes().len()];
         if !self.shared.memory.is_on() {
             // No copy but the one into the file.
+            let chunk = chunk.bytes();
             let (head, records) = chunk.split_at(CHUNK_HEAD_BYTES.min(chunk.len()));
             let mut stamped = [0; CHUNK_HEAD_BYTES];
             let stamped = &mut stamped[..head.len()];
             stamped.copy_from_slice(head);
             stamp(stamped, reference.base, reference.leader_epoch);
-            let padding = &[0; 8][..bytes - REF_BYTES - chunk.len()];
             let parts = [&encoded[..], stamped, records, padding];
             room.file.write_parts_at(room.position, &parts)?;
             return Ok(None);
         }
-        // The copy that is stamped is the one that is written, and the one that stays.
-        let mut entry = Vec::with_capacity(bytes);
-        entry.extend_from_slice(&encoded);
-        entry.extend_from_slice(chunk);
-        stamp(&mut entry[REF_BYTES..], reference.base, reference.leader_epoch);
-        entry.resize(bytes, 0);
-        room.file.write_at(room.position, &entry)?;
-        Ok(Some(Bytes::from(entry).slice(REF_BYTES..REF_BYTES + chunk.len())))
+        // What is stamped is what is written, and what stays.
+        let mut chunk = chunk.owned();
+        stamp(&mut chunk, reference.base, reference.leader_epoch);
+        room.file.write_parts_at(room.position, &[&encoded[..], &chunk, padding])?;
+        Ok(Some(chunk.freeze()))
     }
 
     /// A write failed: part of it may be in the file. If this chunk's offsets are the last taken

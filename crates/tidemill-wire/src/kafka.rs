@@ -102,7 +102,8 @@ impl RequestHead {
             key: head.request_api_key,
             version: head.request_api_version,
             correlation_id: head.correlation_id,
-            client_id: head.client_id,
+            // A copy: who keeps the head does not keep the frame.
+            client_id: head.client_id.map(|it| text(it.as_str())),
         })
     }
 

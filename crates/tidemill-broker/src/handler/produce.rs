@@ -26,15 +26,19 @@ use tidemill_wire::kafka::{
         PartitionProduceData, PartitionProduceResponse, ProduceRequestData, ProduceResponseData,
         TopicProduceResponse,
     },
+    text,
 };
 use tokio::sync::oneshot;
 
 /// An acknowledgement means that all in-sync replicas have it; here: that it is durable.
 const ACKS_ALL: i16 = -1;
+/// Chunks that are shorter than this are copied out of their frames.
+const WHOLE_BYTES_MIN: usize = 8 << 10;
 
 /// Begins a produce request: when this returns, its chunks are appended.
 pub(crate) async fn begin(context: &Context<'_>, mut body: Bytes) -> Result<Begun, MessageError> {
-    let request = ProduceRequestData::read(&mut body, context.version())?;
+    let frame_bytes = body.len();
+    let mut request = ProduceRequestData::read(&mut body, context.version())?;
     let acks = request.acks;
     if !(ACKS_ALL..=1).contains(&acks) {
         let refused = |_: &PartitionProduceData| Err(Refusal::of(ErrorCode::InvalidRequiredAcks));
@@ -50,8 +54,10 @@ pub(crate) async fn begin(context: &Context<'_>, mut body: Bytes) -> Result<Begu
     }
     let mut appends = Vec::new();
     let timeout_ms = u64::try_from(request.timeout_ms).unwrap_or(0);
-    let transactional = request.transactional_id.clone();
-    let response = Response::append(context, request, transactional.as_ref(), &mut appends).await;
+    // A copy, as of all that lives on: the frame's memory is the chunk's.
+    let transactional = request.transactional_id.take().map(|it| text(it.as_str()));
+    let response =
+        Response::append(context, request, frame_bytes, transactional.as_ref(), &mut appends).await;
     match acks {
         0 if response.has_errors() => Ok(Begun::HangUp),
         0 => Ok(Begun::Silent),
@@ -77,6 +83,11 @@ async fn later(
 ) -> Result<Option<Answer>, MessageError> {
     let _late = tokio::time::timeout(Duration::from_millis(timeout_ms), done).await;
     Answer::of(&head, &response.with(&pending)).map(Some)
+}
+
+/// Whether a chunk is most of its frame, and worth it that the log keeps that frame's memory.
+fn fills(chunk_bytes: usize, frame_bytes: usize) -> bool {
+    chunk_bytes >= WHOLE_BYTES_MIN && chunk_bytes >= frame_bytes / 8 * 7
 }
 
 /// Where an append's outcome goes in the response: topic and partition, by position.
@@ -148,6 +159,7 @@ impl Response {
     async fn append(
         context: &Context<'_>,
         request: ProduceRequestData,
+        frame_bytes: usize,
         transactional: Option<&KafkaString>,
         appends: &mut Vec<(Place, Appended)>,
     ) -> Self {
@@ -164,6 +176,9 @@ impl Response {
                 None if by_id => ErrorCode::UnknownTopicId,
                 _ => ErrorCode::UnknownTopicOrPartition,
             };
+            // A copy, so that what is answered does not hold the frame.
+            let name = text(asked.name.as_str());
+            drop(asked.name);
             let mut partitions = Vec::with_capacity(asked.partition_data.len());
             for (at, part) in asked.partition_data.into_iter().enumerate() {
                 let partition = topic.as_ref().and_then(|topic| topic.partition(part.index));
@@ -172,7 +187,8 @@ impl Response {
                     Some(partition) => {
                         let chunk = part.records.unwrap_or_default();
                         let live = &partition.live;
-                        let checked = intake::check(broker, live, chunk, context.version()).await;
+                        let (whole, version) = (fills(chunk.len(), frame_bytes), context.version());
+                        let checked = intake::check(broker, live, chunk, whole, version).await;
                         let append = |it| partition.append(context, it, transactional);
                         let start = |it| (it, partition.streamlet.start_offset());
                         checked.and_then(append).map(start)
@@ -189,7 +205,7 @@ impl Response {
                 });
             }
             topics.push(TopicProduceResponse {
-                name: asked.name,
+                name,
                 topic_id: asked.topic_id,
                 partition_responses: partitions,
                 ..TopicProduceResponse::default()
