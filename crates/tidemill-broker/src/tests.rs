@@ -10,6 +10,7 @@ pub(crate) mod producer;
 mod admin;
 mod deleted;
 mod documents;
+mod faults;
 mod fetch;
 mod groups;
 mod idempotence;

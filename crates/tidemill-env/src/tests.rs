@@ -106,6 +106,16 @@ fn the_nth_operation_fails_once() {
 }
 
 #[test]
+fn some_reads_fail() {
+    let disk = SimDisk::new(0);
+    disk.put("f", b"abc");
+    let file = disk.open_read(Path::new("f")).unwrap();
+    let mut read = || file.read_at(1, &mut [0; 8]).ok();
+    disk.fail_reads_after(1, 2);
+    assert_eq!([read(), read(), read(), read()], [Some(2), None, None, Some(2)]);
+}
+
+#[test]
 fn the_simulated_clock_moves_only_when_told() {
     let sim = World::simulated(3);
     let (monotonic, wall) = (sim.world.clock.monotonic_micros(), sim.world.clock.wall_micros());

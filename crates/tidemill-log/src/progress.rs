@@ -159,10 +159,11 @@ impl Progress {
         notices
     }
 
-    /// Nothing lands any more: all in flight fail, and readers are told to look.
+    /// Nothing lands any more: all in flight fail, and readers are told to look. What failed can
+    /// still be closed.
     pub(crate) fn fail(&mut self, error: AppendError) -> Notices {
         let mut notices = Notices::default();
-        if self.failed.is_some() {
+        if self.is_closed() || (self.failed.is_some() && !matches!(error, AppendError::Closed)) {
             return notices;
         }
         let flights = std::mem::take(&mut self.flights);
@@ -197,10 +198,15 @@ impl Progress {
         (offset, self.next_turn)
     }
 
+    fn is_closed(&self) -> bool {
+        matches!(self.failed, Some(AppendError::Closed))
+    }
+
     /// Asks for a notice when offset `after` can be read; none is kept, and it comes back, if it
-    /// can be now or never will.
+    /// can be now or the streamlet is closed. One that failed says nothing until it is closed:
+    /// whoever was told at once would ask again at once.
     pub(crate) fn on_data(&mut self, after: i64, notice: OnData) -> Result<Turn, OnData> {
-        if after < self.watermark || self.failed.is_some() {
+        if after < self.watermark || self.is_closed() {
             return Err(notice);
         }
         let turn = self.turn(after);

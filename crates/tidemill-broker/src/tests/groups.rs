@@ -96,7 +96,7 @@ fn commit_of(
         .with_topics(vec![topic_asked])
 }
 
-async fn commit(
+pub(super) async fn commit(
     client: &mut Client,
     group: &str,
     member: (&str, i32),
@@ -110,7 +110,7 @@ async fn commit(
 }
 
 /// Offset and metadata of partition 0.
-async fn committed(
+pub(super) async fn committed(
     client: &mut Client,
     group: &str,
     (topic, id): (&str, KafkaUuid),

@@ -52,6 +52,8 @@ struct State {
     operations: u64,
     /// Syncs of files that still succeed before one fails.
     fail_sync_in: Option<u64>,
+    /// Reads of open files that still succeed, and then how many fail.
+    fail_reads: Option<(u64, u64)>,
     /// Bytes that all files together may have.
     capacity: u64,
     /// Files that are locked, and by which life.
@@ -99,6 +101,7 @@ impl SimDisk {
             fail_in: None,
             operations: 0,
             fail_sync_in: None,
+            fail_reads: None,
             capacity: u64::MAX,
             locks: BTreeMap::new(),
             random: Random::new(seed),
@@ -199,6 +202,7 @@ impl State {
         self.life += 1;
         self.fail_in = None;
         self.fail_sync_in = None;
+        self.fail_reads = None;
         self.locks.clear();
     }
 
@@ -209,6 +213,19 @@ impl State {
             return Err(io::Error::other("the disk failed, as the test asked"));
         }
         Ok(())
+    }
+
+    /// Counts a read of an open file; an error if it is one that must fail.
+    fn read(&mut self) -> io::Result<()> {
+        match &mut self.fail_reads {
+            Some((0, failing @ 1..)) => *failing -= 1,
+            Some((good @ 1.., _)) => {
+                *good -= 1;
+                return Ok(());
+            }
+            _ => return Ok(()),
+        }
+        Err(io::Error::other("a read failed, as the test asked"))
     }
 
     fn find(&self, path: &Path) -> io::Result<u64> {
@@ -382,7 +399,8 @@ impl DiskFile for SimFile {
 
 impl DiskRead for SimFile {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        let state = self.live()?;
+        let mut state = self.live()?;
+        state.read()?;
         let data = &state.files[&self.file].data;
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(data.len());
         let count = into.len().min(data.len() - start);

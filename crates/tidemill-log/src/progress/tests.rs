@@ -78,3 +78,23 @@ fn several_wait_for_one_offset_and_each_is_told_once() {
     progress.fail(failure("gone")).give();
     assert_eq!(seen.lock().unwrap()[5..], [("f", false)], "what nobody took is never visible");
 }
+
+#[test]
+fn row_15_a_reader_of_what_failed_waits_until_it_is_closed() {
+    let told = Arc::new(Mutex::new(0));
+    let note = || {
+        let told = Arc::clone(&told);
+        Box::new(move || *told.lock().unwrap() += 1)
+    };
+    let mut progress = Progress::new(0, 3);
+    assert!(progress.on_data(3, note()).is_ok());
+    progress.fail(failure("gone")).give();
+    assert_eq!(*told.lock().unwrap(), 1, "it looks again");
+    assert!(progress.on_data(3, note()).is_ok(), "and then it waits");
+    progress.fail(failure("again")).give();
+    assert_eq!(*told.lock().unwrap(), 1);
+    assert!(progress.on_data(2, note()).is_err(), "what is there can be read");
+    progress.fail(AppendError::Closed).give();
+    assert_eq!(*told.lock().unwrap(), 2);
+    assert!(progress.on_data(3, note()).is_err());
+}
