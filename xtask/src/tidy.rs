@@ -4,6 +4,7 @@
 //! decides about one text is a plain function; `tests` shows what it refuses.
 
 mod documents;
+mod robustness;
 mod rules;
 mod tests;
 mod tree;
@@ -116,6 +117,29 @@ fn files_are_tidy() {
     let mut offences = Vec::new();
     for (name, text) in &sources {
         offences.extend(rules::offences(name, text).into_iter().map(|it| format!("{name}: {it}")));
+    }
+    refuse(&offences);
+}
+
+#[test]
+fn the_table_of_faults_names_tests_that_are_there() {
+    let documents = tree::documents();
+    let page = documents.get("docs/robustness.md").expect("the page of faults");
+    let (sources, scripts) = (tree::sources(), tree::scripts());
+    let functions = robustness::functions(sources.values(), scripts.values());
+    assert!(functions.len() > 500, "the tests were found");
+    refuse(&robustness::offences(page, &functions));
+}
+
+/// A client that is told an unknown error sends its batch again under new numbers.
+#[test]
+fn r6_the_broker_names_no_unknown_error() {
+    let mut offences = Vec::new();
+    for (name, text) in tree::sources() {
+        let speaks = name.starts_with("crates/tidemill-broker/src/");
+        if speaks && text.contains(concat!("Unknown", "ServerError")) {
+            offences.push(format!("{name} names an error that tells a client nothing"));
+        }
     }
     refuse(&offences);
 }

@@ -110,7 +110,7 @@ fn some_reads_fail() {
     let disk = SimDisk::new(0);
     disk.put("f", b"abc");
     let file = disk.open_read(Path::new("f")).unwrap();
-    let mut read = || file.read_at(1, &mut [0; 8]).ok();
+    let read = || file.read_at(1, &mut [0; 8]).ok();
     disk.fail_reads_after(1, 2);
     assert_eq!([read(), read(), read(), read()], [Some(2), None, None, Some(2)]);
 }

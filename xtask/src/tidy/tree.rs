@@ -58,6 +58,13 @@ pub(super) fn documents() -> BTreeMap<String, String> {
     found
 }
 
+/// Every Python file of the tests by its path from the root.
+pub(super) fn scripts() -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    gather(&root(), "tests", ".py", &mut found);
+    found
+}
+
 /// Whether a folder of the repository has this file.
 pub(super) fn exists(folder: &str, target: &str) -> bool {
     root().join(folder).join(target).exists()
