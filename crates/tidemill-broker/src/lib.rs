@@ -45,12 +45,14 @@ mod tending;
 mod topic;
 mod topic_settings;
 mod transaction;
+mod unwired;
 
 pub use beside::{Committed, Figures, GroupError, Waiting};
 pub use broker::{Broker, BrokerError};
 pub use server::{Server, listen_at};
 pub use settings::{BrokerSettings, GroupSettings, Limits, ProducerLimits, TransactionLimits};
 pub use store::StoreError;
+pub use unwired::Unwired;
 
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,7 @@ mod documents;
 mod faults;
 mod fetch;
 mod groups;
+mod hostile;
 mod idempotence;
 mod produce;
 mod sessions;

@@ -1,0 +1,54 @@
+//! Requests without a socket, for tests and fuzz targets: a frame's content in, an answer's out.
+//!
+//! What a connection does with a request, but for its socket: the same reading of the head, the
+//! same dispatch, the same waiting.
+
+use crate::{
+    Broker,
+    answer::{Answer, Begun},
+    api,
+    connection::Caller,
+    handler::fetch::Fetching,
+};
+use bytes::{Bytes, BytesMut};
+use std::{net::SocketAddr, sync::Arc};
+use tidemill_wire::kafka::{MessageError, RequestHead};
+
+/// A client that has no socket.
+pub struct Unwired {
+    broker: Arc<Broker>,
+    caller: Caller,
+    fetching: Fetching,
+}
+
+impl Unwired {
+    /// A client of this broker. It needs no server.
+    #[must_use]
+    pub fn new(broker: &Arc<Broker>) -> Self {
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        let caller = Caller { peer, id: 0 };
+        Self { broker: Arc::clone(broker), caller, fetching: Fetching::default() }
+    }
+
+    /// The whole answer to a frame's content, with its length in front. None: no answer is wanted,
+    /// or the connection would be closed by a request that wants none.
+    ///
+    /// # Errors
+    /// The bytes are no request that is answered: a connection would be closed.
+    pub async fn ask(&mut self, mut frame: Bytes) -> Result<Option<Bytes>, MessageError> {
+        let head = RequestHead::read(&mut frame)?;
+        let begun = api::begin(&self.broker, &self.caller, &mut self.fetching, &head, frame).await;
+        let answer = match begun? {
+            Begun::Now(answer) => Some(answer),
+            Begun::Later(answer) => answer.await?,
+            Begun::Silent | Begun::HangUp => None,
+        };
+        Ok(answer.map(|it| whole(&it)))
+    }
+}
+
+fn whole(answer: &Answer) -> Bytes {
+    let mut all = BytesMut::with_capacity(answer.bytes());
+    answer.parts.iter().for_each(|part| all.extend_from_slice(part));
+    all.freeze()
+}
