@@ -48,7 +48,7 @@ impl Unwired {
 }
 
 fn whole(answer: &Answer) -> Bytes {
-    let mut all = BytesMut::with_capacity(answer.bytes());
+    let mut all = BytesMut::new();
     answer.parts.iter().for_each(|part| all.extend_from_slice(part));
     all.freeze()
 }
