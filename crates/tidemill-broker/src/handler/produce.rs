@@ -39,6 +39,8 @@ const WHOLE_BYTES_MIN: usize = 8 << 10;
 pub(crate) async fn begin(context: &Context<'_>, mut body: Bytes) -> Result<Begun, MessageError> {
     let frame_bytes = body.len();
     let mut request = ProduceRequestData::read(&mut body, context.version())?;
+    // The chunk's memory is its own only if nothing else holds it, not even what is left of it.
+    drop(body);
     let acks = request.acks;
     if !(ACKS_ALL..=1).contains(&acks) {
         let refused = |_: &PartitionProduceData| Err(Refusal::of(ErrorCode::InvalidRequiredAcks));
