@@ -1,4 +1,6 @@
-"""Jobs read and write topics of an Apache Kafka: every record once, whatever is killed or restarted meanwhile."""
+"""Jobs read and write topics of a cluster: every record once, whatever is killed or restarted meanwhile.
+
+The cluster is an Apache Kafka, or a node of Tidemill that the jobs do not know to be one."""
 
 import json
 import os
@@ -14,16 +16,16 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from brokers import ROOT, Kafka, Tidemill, wait
+from brokers import KINDS, ROOT, Tidemill, wait
 
 pytestmark = [pytest.mark.timeout(300)]
 
 BINARY = os.environ.get("TIDEMILL_BIN", str(ROOT / "target/debug/tidemill"))
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory):
-    found = Kafka(tmp_path_factory.mktemp("kafka")).start()
+@pytest.fixture(scope="module", params=sorted(KINDS))
+def kafka(request, tmp_path_factory):
+    found = KINDS[request.param](tmp_path_factory.mktemp("cluster")).start()
     yield found
     found.check()
     found.kill()
@@ -257,15 +259,157 @@ def test_a_job_that_is_killed_reads_each_record_once(kafka, job, name, tmp_path)
     assert sorted(it["n"] for it in rows(out)) == list(range(sent)), f"seed {seed}"
 
 
-@pytest.fixture
-def own_kafka(tmp_path):
+@pytest.fixture(params=sorted(KINDS))
+def own_kafka(request, tmp_path):
+    """A cluster of the test's own, to be killed."""
     started = []
 
-    def start(**settings):
-        found = Kafka(tmp_path / f"kafka{len(started)}", {name.replace("_", "."): value for name, value in settings.items()})
+    def start():
+        found = KINDS[request.param](tmp_path / f"cluster{len(started)}")
         started.append(found)
         return found.start()
 
     yield start
     for it in started:
         it.kill()
+
+
+def to_topic(kafka, topic, out, delivery="exactly-once", sink=None, **more):
+    sinks = {"y": {"from": "x", "kafka": {"brokers": kafka.address, "topic": out, **(sink or {})}}}
+    return {"name": "copy", "delivery": delivery, "sources": {"x": source(kafka, topic, **more)}, "sinks": sinks}
+
+
+def numbers(kafka, topic, partitions):
+    return [value["n"] for records in committed(kafka, topic, partitions) for _, _, value in records]
+
+
+def test_rows_become_records_with_keys_and_partitions_as_kafkas_clients_choose(kafka, job, name):
+    topic, out = make_topic(kafka, name("in"), 2), name("out")
+    produce(kafka, topic, range(500), 2)
+    sink = {"key": ["n"], "create": True, "partitions": 3}
+    job(to_topic(kafka, topic, out, sink=sink, until="latest")).start().finish()
+    found = committed(kafka, out, 3)
+    assert sorted(value["n"] for records in found for _, _, value in records) == list(range(500))
+    # The same keys through a client with the Java client's partitioner are in the same partitions.
+    other = make_topic(kafka, name("other"), 3)
+    producer = Producer({"bootstrap.servers": kafka.address, "partitioner": "murmur2_random"})
+    for n in range(500):
+        producer.produce(other, json.dumps({"n": n}), key=str(n))
+    producer.flush(30)
+    keys = [{key for _, key, _ in records} for records in found]
+    assert keys == [{key for _, key, _ in records} for records in committed(kafka, other, 3)]
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_a_topic_that_is_not_there_is_refused_or_made(kafka, job, name, delivery):
+    topic, out = make_topic(kafka, name("in")), name("out")
+    produce(kafka, topic, range(10), 1)
+    missing = job(to_topic(kafka, topic, out, delivery, until="latest")).start()
+    assert missing.process.wait(30) != 0
+    assert "has no topic" in missing.text() and "create: true" in missing.text()
+    job(to_topic(kafka, topic, out, delivery, {"create": True}, until="latest")).start().finish()
+    assert numbers(kafka, out, 1) == list(range(10))
+
+
+def test_a_broker_that_is_killed_under_a_sink_is_waited_for(own_kafka, job, name):
+    kafka = own_kafka()
+    topic, outs = make_topic(kafka, name("in"), 2), [make_topic(kafka, name("out"), 2) for _ in range(2)]
+    running = [job(to_topic(kafka, topic, out, delivery)).start() for out, delivery in zip(outs, ["exactly-once", "at-least-once"])]
+    # The first columns.
+    wait(lambda: all(it.process.poll() is not None for it in running), 30, "an empty topic is refused")
+    produce(kafka, topic, range(100), 2)
+    running = [job(to_topic(kafka, topic, out, delivery)).start() for out, delivery in zip(outs, ["exactly-once", "at-least-once"])]
+    sent = 100
+    for turn in range(2):
+        for _ in range(5):
+            produce(kafka, topic, range(sent, sent + 500), 2)
+            sent += 500
+        time.sleep(random.random() / 2)
+        kafka.kill()
+        time.sleep(1)
+        kafka.start()
+    produce(kafka, topic, range(sent, sent + 100), 2)
+    sent += 100
+    for out, it in zip(outs, running):
+        wait(lambda: sum(ends(kafka, out, 2)) > 0 and len(set(numbers(kafka, out, 2))) == sent, 90, "all rows are there")
+        it.check()
+    assert Counter(numbers(kafka, outs[0], 2)) == Counter(range(sent))
+
+
+def test_a_job_that_is_killed_writes_each_row_once(kafka, job, name):
+    seed = random.randrange(1 << 32)
+    draw = random.Random(seed)
+    topic, out = make_topic(kafka, name("in"), 3), make_topic(kafka, name("out"), 2)
+    produce(kafka, topic, range(200), 3)
+    running = job(to_topic(kafka, topic, out)).start()
+    stopped, sent = threading.Event(), [200]
+
+    def load():
+        while not stopped.is_set():
+            produce(kafka, topic, range(sent[0], sent[0] + 100), 3)
+            sent[0] += 100
+
+    loading = threading.Thread(target=load)
+    loading.start()
+    try:
+        kills = 0
+        while kills < 10:
+            time.sleep(draw.random() * 1.5)
+            running.check()
+            running.kill()
+            running.start("--resume")
+            kills += 1
+    finally:
+        stopped.set()
+        loading.join()
+    wait(lambda: len(numbers(kafka, out, 2)) >= sent[0], 90, f"all rows are there (seed {seed})")
+    running.check()
+    assert Counter(numbers(kafka, out, 2)) == Counter(range(sent[0])), f"seed {seed}"
+    running.stop()
+    produce(kafka, topic, range(sent[0], sent[0] + 100), 3)
+    running.start("--resume")
+    wait(lambda: len(numbers(kafka, out, 2)) >= sent[0] + 100, 60, "it goes on after a stop as well")
+    assert Counter(numbers(kafka, out, 2)) == Counter(range(sent[0] + 100))
+
+
+def test_a_process_that_was_thought_dead_writes_nothing_once_another_has_its_place(kafka, job, name, tmp_path):
+    topic, out = make_topic(kafka, name("in")), make_topic(kafka, name("out"))
+    produce(kafka, topic, range(100), 1)
+    first = job(to_topic(kafka, topic, out)).start()
+    wait(lambda: len(numbers(kafka, out, 1)) == 100, 60, "the first rows are there")
+    first.process.send_signal(signal.SIGSTOP)
+    # Its folder as it is, elsewhere: two processes that both think that they are the job.
+    second = job(to_topic(kafka, topic, out))
+    subprocess.run(["cp", "-r", str(first.data), str(second.data)], check=True)
+    second.start("--resume")
+    produce(kafka, topic, range(100, 200), 1)
+    wait(lambda: len(numbers(kafka, out, 1)) == 200, 60, "the second goes on")
+    first.process.send_signal(signal.SIGCONT)
+    assert first.process.wait(60) != 0
+    assert "another process has resumed this job" in first.text()
+    produce(kafka, topic, range(200, 300), 1)
+    wait(lambda: len(numbers(kafka, out, 1)) == 300, 60, "the second is not disturbed for long")
+    second.check()
+    assert numbers(kafka, out, 1) == list(range(300))
+
+
+def test_a_submitted_job_goes_on_when_its_node_is_killed(kafka, job, name, tmp_path):
+    topic, out = make_topic(kafka, name("in"), 2), make_topic(kafka, name("out"), 2)
+    produce(kafka, topic, range(100), 2)
+    node = Tidemill(tmp_path / "node").start()
+    try:
+        written = job(to_topic(kafka, topic, out))
+        line = [BINARY, "job", "submit", str(written.file), "--http", f"127.0.0.1:{node.http_port}"]
+        subprocess.run(line, check=True, capture_output=True, text=True)
+        sent = 100
+        for _ in range(3):
+            produce(kafka, topic, range(sent, sent + 400), 2)
+            sent += 400
+            time.sleep(random.random())
+            node.kill()
+            node.start()
+        wait(lambda: len(numbers(kafka, out, 2)) >= sent, 60, "all rows are there")
+        assert Counter(numbers(kafka, out, 2)) == Counter(range(sent))
+        assert node.stop() < 5
+    finally:
+        node.kill()

@@ -105,6 +105,14 @@ impl Admin {
         self.cluster.now_us().saturating_add(micros(self.cluster.options().request_timeout))
     }
 
+    pub(crate) fn now_us(&self) -> u64 {
+        self.cluster.now_us()
+    }
+
+    pub(crate) fn rest(&self, rest_us: u64) {
+        self.cluster.world().clock.sleep_micros(rest_us);
+    }
+
     /// A connection to any node.
     fn any(&self) -> Result<Connection, CallError> {
         let patience_us = micros(self.cluster.options().connect_timeout);

@@ -131,8 +131,17 @@ impl Connection {
         request: &R,
         wait: Duration,
     ) -> Result<R::Response, CallError> {
+        self.call_in(request, self.version(R::KEY)?, wait)
+    }
+
+    /// As [`Self::call`], in this version.
+    pub(crate) fn call_in<R: Request>(
+        &self,
+        request: &R,
+        version: i16,
+        wait: Duration,
+    ) -> Result<R::Response, CallError> {
         let shared = self.shared();
-        let version = self.version(R::KEY)?;
         let now_us = shared.world.clock.monotonic_micros();
         let patience_us = micros(shared.options.request_timeout.saturating_add(wait));
         let deadline_us = now_us.saturating_add(patience_us);

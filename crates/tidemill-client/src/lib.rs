@@ -3,7 +3,8 @@
 //! ```text
 //!  Client ┬ admin()    ─▶ Admin      streams, settings, offsets, groups: one call, one answer
 //!         ├ producer() ─▶ Producer   records ─▶ chunks ─▶ requests, in order, several under way
-//!         └ consumer() ─▶ Consumer   chunks, the next fetched while the current is processed
+//!         ├ consumer() ─▶ Consumer   chunks, the next fetched while the current is processed
+//!         └ transactions() ─▶ Transactions   chunks and an offset, all or nothing
 //!
 //!  Admin, Producer, Consumer ─▶ Cluster: who leads what, a connection a node ─▶ Connection
 //! ```
@@ -26,7 +27,7 @@
 //!   through [`tidemill_env::World`].
 //!
 //! Read the modules in this order: `error`, `options`, `backoff`, `connection`, `cluster`,
-//! [`admin`], [`producer`], [`consumer`].
+//! [`admin`], [`producer`], [`consumer`], [`transactions`].
 
 pub mod admin;
 mod backoff;
@@ -37,12 +38,14 @@ pub mod consumer;
 mod error;
 mod options;
 pub mod producer;
+pub mod transactions;
 
 pub use admin::{Admin, AdminError};
 pub use consumer::Consumer;
 pub use error::{CallError, Refusal};
 pub use options::{ClientOptions, Security};
 pub use producer::Producer;
+pub use transactions::Transactions;
 #[cfg(test)]
 mod testing;
 

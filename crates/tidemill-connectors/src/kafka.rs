@@ -3,6 +3,7 @@
 //! ```text
 //! brokers ─▶ Consumer: fetches ahead ─▶ KafkaFeed, one a partition ─▶ Slice ─▶ batch
 //!            its threads, bounded         wakes its slice
+//! blocks ─▶ rows ─▶ commit(c): Transactions, or Producer ─▶ brokers
 //! ```
 //!
 //! The protocol is spoken by `tidemill_client`; what a record becomes, and how rows become records,
@@ -10,6 +11,8 @@
 
 mod cluster;
 mod feed;
+mod sink;
 mod source;
 
+pub use sink::KafkaSink;
 pub use source::KafkaSource;

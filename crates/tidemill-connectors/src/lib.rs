@@ -37,7 +37,7 @@ mod text;
 pub use error::{ConnectorError, ConnectorErrorKind, SchemaPlace};
 pub use file_source::FileSource;
 pub use influx::{InfluxLines, InfluxPoint};
-pub use kafka::KafkaSource;
+pub use kafka::{KafkaSink, KafkaSource};
 pub use sink::{BlackholeSink, FileSink, StdoutSink, WriterSink};
 pub use stream::{
     AbortedTransaction, StreamGroup, StreamNode, StreamSink, StreamSource, StreamSourceSpec,

@@ -14,6 +14,7 @@ mod node;
 pub(crate) mod note;
 mod progress;
 mod reader;
+pub(crate) mod rows;
 mod sink;
 pub(crate) mod slice;
 mod source;

@@ -198,6 +198,7 @@ fn kinds(sink: &SinkSpec) -> Vec<&'static str> {
         ("file", sink.file.is_some()),
         ("stdout", sink.stdout.is_some()),
         ("stream", sink.stream.is_some()),
+        ("kafka", sink.kafka.is_some()),
         ("blackhole", sink.blackhole.is_some()),
     ];
     kinds.into_iter().filter(|(_, there)| *there).map(|(name, _)| name).collect()
@@ -217,8 +218,8 @@ fn sinks(spec: &JobSpec, registry: &Registry, problems: &mut Vec<Problem>) {
         .collect();
     for (name, sink) in &spec.sinks {
         let path = ["sinks", name.as_str()];
-        let expected =
-            "one of `file: {path: ..., format: ...}`, `stream: ...`, `stdout: {}`, `blackhole: {}`";
+        let expected = "one of `file: {path: ..., format: ...}`, `stream: ...`, `kafka: {brokers: ..., topic: \
+             ...}`, `stdout: {}`, `blackhole: {}`";
         match (kinds(sink).as_slice(), registry.sink(name).is_some()) {
             ([], false) => {
                 let problem = Problem::new(path, format!("the sink `{name}` writes nowhere"));

@@ -11,7 +11,7 @@ mod custom;
 mod kafka;
 mod stage;
 
-pub use kafka::KafkaSourceSpec;
+pub use kafka::{KafkaSinkSpec, KafkaSourceSpec};
 pub use stage::{
     AggregateSpec, CountWindow, DedupSpec, EmptySpec, FlatMapSpec, JoinKind, JoinSpec,
     PartitionSpec, SlidingWindow, StageSpec, TopSpec, WindowSpec,
@@ -298,6 +298,9 @@ pub struct SinkSpec {
     /// A stream of the node's log, by name, or with how it is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamSinkSpec>,
+    /// A topic of another Kafka cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kafka: Option<KafkaSinkSpec>,
     /// Rows are counted and dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blackhole: Option<EmptySpec>,

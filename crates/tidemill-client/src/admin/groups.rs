@@ -110,6 +110,20 @@ impl Admin {
 
     /// A connection to the node that keeps a group.
     pub(crate) fn coordinator(&self, name: &str) -> Result<Connection, AdminError> {
+        self.coordinator_of(name, 0, &group(name))
+    }
+
+    /// A connection to the node that keeps the transactions of an id.
+    pub(crate) fn transaction_coordinator(&self, id: &str) -> Result<Connection, AdminError> {
+        self.coordinator_of(id, 1, &format!("transactional id `{id}`"))
+    }
+
+    fn coordinator_of(
+        &self,
+        name: &str,
+        key_type: i8,
+        what: &str,
+    ) -> Result<Connection, AdminError> {
         self.again(|| {
             let connection = self.any()?;
             let version = connection.version(ApiKey::FindCoordinator)?;
@@ -119,6 +133,7 @@ impl Admin {
                 }
                 _ => FindCoordinatorRequestData::default().with_key(text(name)),
             };
+            let request = request.with_key_type(key_type);
             let answer = connection.call(&request, Duration::ZERO)?;
             let (code, message, id, host, port) = match answer.coordinators.first() {
                 Some(it) if version >= 4 => {
@@ -129,7 +144,7 @@ impl Admin {
                     (it.error_code, &it.error_message, it.node_id, &it.host, it.port)
                 }
             };
-            Refusal::check(code, message.as_ref()).map_err(about(group(name)))?;
+            Refusal::check(code, message.as_ref()).map_err(about(what))?;
             self.cluster.learn(id, host.as_str(), port);
             Ok(self.node(id)?)
         })

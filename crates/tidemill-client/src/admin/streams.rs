@@ -239,7 +239,7 @@ impl Admin {
     }
 
     /// How long a node may take, as a request says it.
-    pub(super) fn timeout_ms(&self) -> i32 {
+    pub(crate) fn timeout_ms(&self) -> i32 {
         i32::try_from(micros(self.request_timeout()) / 1000).unwrap_or(i32::MAX)
     }
 }

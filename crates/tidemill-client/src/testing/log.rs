@@ -51,6 +51,8 @@ pub(crate) struct FakeState {
     pub(crate) fault: Box<dyn FnMut(ApiKey) -> Fault + Send>,
     /// Committed offsets by group, stream and streamlet.
     pub(crate) committed: BTreeMap<(String, String, i32), i64>,
+    /// Transactions by their id.
+    pub(super) transactions: BTreeMap<String, super::transactions::FakeTransaction>,
 }
 
 /// See the module.
@@ -70,6 +72,7 @@ impl FakeLog {
             next_producer_id: 1000,
             fault: Box::new(|_| Fault::None),
             committed: BTreeMap::new(),
+            transactions: BTreeMap::new(),
         }));
         let served = Arc::clone(&state);
         let node =
@@ -218,7 +221,10 @@ impl FakeState {
                 let asked = OffsetFetchRequestData::read(&mut content, version).unwrap();
                 self.fetch_offsets(head, &asked)
             }
-            _ => return Reply::Close,
+            key => match self.transact(head, key, &mut content, fault) {
+                Some(reply) => reply,
+                None => return Reply::Close,
+            },
         };
         if fault == Fault::CloseAfter { Reply::Close } else { reply }
     }

@@ -11,33 +11,25 @@
 //! each streamlet has a first part, which the replay leaves out. As a replay makes the same rows in
 //! the same parts, a reader sees every row once. The notes are only where to begin looking.
 //!
-//! Invariant: where a chunk ends depends on the rows alone, not on the clock.
+//! Invariant: where a chunk ends depends on the rows alone, not on the clock (`rows`).
 
 use super::note::{Notes, Written};
+use super::rows::{Pending, Row, Rows, chunk_rows};
 use crate::error::{ConnectorError, ConnectorErrorKind};
-use crate::sink::{cell::Cell, encode::RowEncoder};
-use arrow_array::RecordBatch;
-use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampMicrosecondType;
-use arrow_cast::display::FormatOptions;
 use arrow_schema::SchemaRef;
 use std::{
     path::Path,
     sync::{Arc, Condvar, Mutex, PoisonError},
 };
 use tidemill_env::World;
-use tidemill_flow::{Block, Sink, SinkError, TIME_COLUMN};
+use tidemill_flow::{Block, Sink, SinkError};
 use tidemill_log::{
     AppendError, AppendHow, Log, LogError, ReadCursor, ReadLimit, Stream, StreamSpec, Streamlet,
     is_stream_name,
 };
-use tidemill_types::{
-    Cycle,
-    job::{Format, StreamSinkSpec},
-};
+use tidemill_types::{Cycle, job::StreamSinkSpec};
 use tidemill_wire::{
     chunk::ChunkHead,
-    partitioner::streamlet_of,
     records::{ChunkBuilder, Compression, Header, Records},
 };
 
@@ -46,10 +38,6 @@ mod tests;
 
 /// The header that says which cycle a chunk is of.
 const MARK: &[u8] = b"tidemill";
-/// Keys and values of a chunk, in bytes; one record may be longer.
-const CHUNK_BYTES: usize = 256 << 10;
-/// Records of a chunk.
-const CHUNK_RECORDS: usize = 4_096;
 /// Offsets are noted anew after so many chunks, when no part of a cycle is beyond them: that many are looked at when a job resumes.
 const CHUNKS_TO_NOTE: u64 = 1_024;
 
@@ -92,20 +80,6 @@ impl Mark {
     }
 }
 
-/// One row on its way.
-struct Row {
-    key: Option<std::ops::Range<usize>>,
-    value: std::ops::Range<usize>,
-    timestamp_ms: Option<i64>,
-}
-
-/// Rows of cycles that are not committed.
-struct Pending {
-    cycle: Cycle,
-    bytes: Vec<u8>,
-    rows: Vec<Row>,
-}
-
 /// Writes rows to a stream of this process's log.
 pub struct StreamSink {
     world: World,
@@ -113,14 +87,12 @@ pub struct StreamSink {
     spec: StreamSinkSpec,
     /// Once it is open.
     stream: Option<Arc<Stream>>,
-    encoder: RowEncoder,
-    key: Vec<usize>,
+    rows: Rows,
     notes: Option<Notes<Written>>,
     run: u64,
     held: Cycle,
     /// By streamlet: the last part that is there of a cycle after the one held.
     there: Vec<Option<(Cycle, u32)>>,
-    pending: Vec<Pending>,
     chunks_since_note: u64,
     builder: ChunkBuilder,
 }
@@ -148,30 +120,18 @@ impl StreamSink {
         if !is_stream_name(name) {
             return Err(refused("a name has 1 to 249 of a-z A-Z 0-9 . _ -".to_owned()));
         }
-        if !matches!(spec.format, Format::Json | Format::Text) {
-            return Err(refused("its format must be json or text".to_owned()));
-        }
-        let column = |wanted: &String| {
-            schema.index_of(wanted).map_err(|_| {
-                let names = schema.fields().iter().map(|it| it.name().as_str());
-                let names: Vec<&str> = names.filter(|it| *it != TIME_COLUMN).collect();
-                refused(format!("there is no column `{wanted}`; it has: {}", names.join(", ")))
-            })
-        };
-        let key = spec.key.iter().map(column).collect::<Result<Vec<_>, _>>()?;
-        let encoder = RowEncoder::new(Path::new(name), spec.format, Arc::clone(&schema))?;
+        let subject = format!("stream `{name}`");
+        let rows = Rows::new((&subject, name), spec.format, &spec.key, &schema)?;
         Ok(Box::new(Self {
             world: world.clone(),
             log: Arc::clone(log),
             spec: spec.clone(),
             stream: None,
             there: Vec::new(),
-            encoder,
-            key,
+            rows,
             notes: notes.map(|path| Notes::new(world, path)),
             run: 0,
             held: Cycle::NONE,
-            pending: Vec::new(),
             chunks_since_note: 0,
             builder: ChunkBuilder::new(Compression::NONE),
         }))
@@ -241,14 +201,7 @@ impl StreamSink {
     fn append(&mut self, pending: &Pending, waits: &Arc<Waits>) -> Result<(), SinkError> {
         let streamlets = self.streamlets();
         let count = u32::try_from(self.there.len()).unwrap_or(1).max(1);
-        let mut by_streamlet: Vec<Vec<&Row>> = vec![Vec::new(); count as usize];
-        for row in &pending.rows {
-            let streamlet = match &row.key {
-                Some(key) => streamlet_of(&pending.bytes[key.clone()], count),
-                None => (pending.cycle.0 % u64::from(count)) as u32,
-            };
-            by_streamlet[streamlet as usize].push(row);
-        }
+        let by_streamlet = pending.by_streamlet(count);
         let now_ms = self.world.clock.wall_micros().div_euclid(1000);
         for (streamlet, rows) in streamlets.iter().zip(by_streamlet) {
             let mut rows = &rows[..];
@@ -258,14 +211,7 @@ impl StreamSink {
                 let place = Some((pending.cycle, part));
                 if self.there[streamlet.index() as usize] < place {
                     let mark = Mark { run: self.run, cycle: pending.cycle, part, held: self.held };
-                    self.append_chunk(
-                        streamlet,
-                        &pending.bytes,
-                        &rows[..fits],
-                        mark,
-                        now_ms,
-                        waits,
-                    )?;
+                    self.append_chunk(streamlet, (pending, &rows[..fits]), mark, now_ms, waits)?;
                 }
                 (rows, part) = (&rows[fits..], part + 1);
             }
@@ -276,24 +222,16 @@ impl StreamSink {
     fn append_chunk(
         &mut self,
         streamlet: &Arc<Streamlet>,
-        bytes: &[u8],
-        rows: &[&Row],
+        (pending, rows): (&Pending, &[&Row]),
         mark: Mark,
         now_ms: i64,
         waits: &Arc<Waits>,
     ) -> Result<(), SinkError> {
         let mark = mark.bytes();
         let marks = [Header { key: MARK, value: Some(&mark) }];
-        for (index, row) in rows.iter().enumerate() {
-            let key = row.key.clone().map(|it| &bytes[it]);
-            let value = Some(&bytes[row.value.clone()]);
-            let first = self.notes.is_some() && index == 0;
-            let headers = if first { &marks[..] } else { &[] };
-            let timestamp_ms = row.timestamp_ms.unwrap_or(now_ms);
-            let added = self.builder.append(timestamp_ms, key, value, headers.iter().copied());
-            added.map_err(|error| self.failed(error))?;
-        }
-        let Some(chunk) = self.builder.finish() else { return Ok(()) };
+        let marks = if self.notes.is_some() { &marks[..] } else { &[] };
+        let chunk = pending.chunk(&mut self.builder, rows, marks, now_ms);
+        let Some(chunk) = chunk.map_err(|error| self.failed(error))? else { return Ok(()) };
         // One lane: the chunks of a job keep their order.
         let how = AppendHow { lane: self.run, leader_epoch: 0 };
         let append = streamlet.append(&chunk, how).map_err(|error| self.failed(error))?;
@@ -304,16 +242,6 @@ impl StreamSink {
         self.chunks_since_note += 1;
         Ok(())
     }
-}
-
-/// How many of these rows are one chunk.
-fn chunk_rows(rows: &[&Row]) -> usize {
-    let mut bytes = 0;
-    let fits = rows.iter().take(CHUNK_RECORDS).take_while(|row| {
-        bytes += row.value.len() + row.key.as_ref().map_or(0, ExactSizeIterator::len);
-        bytes <= CHUNK_BYTES
-    });
-    fits.count().max(1)
 }
 
 /// Appends that are not durable yet.
@@ -346,13 +274,6 @@ impl Waits {
     }
 }
 
-/// Times of the rows, in milliseconds.
-fn times(batch: &RecordBatch) -> Option<Vec<i64>> {
-    let times = batch.column_by_name(TIME_COLUMN)?;
-    let times = times.as_primitive_opt::<TimestampMicrosecondType>()?;
-    Some(times.values().iter().map(|it| it.div_euclid(1000)).collect())
-}
-
 impl Sink for StreamSink {
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
         let stream = self.find_or_make().map_err(|error| self.failed(error))?;
@@ -380,37 +301,11 @@ impl Sink for StreamSink {
     }
 
     fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
-        let mut pending = Pending { cycle, bytes: Vec::new(), rows: Vec::new() };
-        for block in blocks.iter().filter(|block| !block.is_empty()) {
-            let batch = block.batch();
-            let start = pending.bytes.len();
-            self.encoder
-                .blocks(std::slice::from_ref(block), &mut pending.bytes)
-                .map_err(|error| self.failed(error))?;
-            let times = times(&batch);
-            let keys = keys(&batch, &self.key).map_err(|error| self.failed(error))?;
-            let ends: Vec<usize> = memchr::memchr_iter(b'\n', &pending.bytes[start..]).collect();
-            debug_assert_eq!(ends.len(), batch.num_rows(), "a row is a line");
-            let mut from = start;
-            for (row, end) in ends.into_iter().enumerate() {
-                let value = from..start + end;
-                from = start + end + 1;
-                let key = keys.as_ref().map(|keys| {
-                    let at = pending.bytes.len();
-                    pending.bytes.extend_from_slice(keys.get(row).map_or(&[][..], Vec::as_slice));
-                    at..pending.bytes.len()
-                });
-                let timestamp_ms = times.as_ref().and_then(|it| it.get(row).copied());
-                pending.rows.push(Row { key, value, timestamp_ms });
-            }
-        }
-        self.pending.push(pending);
-        Ok(())
+        self.rows.write(cycle, blocks).map_err(|error| self.failed(error))
     }
 
     fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
-        let count = self.pending.partition_point(|it| it.cycle <= cycle);
-        let ready: Vec<Pending> = self.pending.drain(..count).collect();
+        let ready = self.rows.take(cycle);
         let waits = Arc::new(Waits::default());
         for pending in &ready {
             self.append(pending, &waits)?;
@@ -433,32 +328,4 @@ impl Sink for StreamSink {
         }
         Ok(())
     }
-}
-
-/// Keys of rows: a column's text, or a JSON list of several.
-fn keys(
-    batch: &RecordBatch,
-    columns: &[usize],
-) -> Result<Option<Vec<Vec<u8>>>, arrow_schema::ArrowError> {
-    if columns.is_empty() {
-        return Ok(None);
-    }
-    let options = FormatOptions::default().with_display_error(true);
-    let cells = columns.iter().map(|index| Cell::new(batch.column(*index), &options));
-    let cells = cells.collect::<Result<Vec<_>, _>>()?;
-    let text = |cell: &Cell<'_>, row: usize| {
-        let mut text = Vec::new();
-        if !cell.is_null(row) {
-            cell.write(row, &mut text);
-        }
-        text
-    };
-    let key = |row: usize| match cells.as_slice() {
-        [one] => text(one, row),
-        several => {
-            let texts = several.iter().map(|it| String::from_utf8_lossy(&text(it, row)).into());
-            serde_json::Value::Array(texts.collect()).to_string().into_bytes()
-        }
-    };
-    Ok(Some((0..batch.num_rows()).map(key).collect()))
 }

@@ -5,7 +5,7 @@ use crate::diagnostic::Problem;
 use crate::preview::Preview;
 use arrow_schema::SchemaRef;
 use std::{path::Path, sync::Arc};
-use tidemill_connectors::{BlackholeSink, FileSink, StdoutSink, StreamSink};
+use tidemill_connectors::{BlackholeSink, FileSink, KafkaSink, StdoutSink, StreamSink};
 use tidemill_flow::{NodeKind, Partition, Sink, letter};
 use tidemill_types::job::{DEAD_LETTER, Format, SinkSpec};
 
@@ -70,6 +70,13 @@ impl Planner<'_> {
             let sink = StreamSink::new(self.world, streams.log(), stream, schema, notes.as_deref())
                 .map_err(|error| operators::sink_problem(name, "stream", &error))?;
             return Ok((sink, format!("stream {}", stream.name)));
+        }
+        if let Some(kafka) = &spec.kafka {
+            let notes = self.notes().map(|folder| folder.join(format!("sink-{name}.json")));
+            let id = format!("{}-{name}", self.spec.name);
+            let sink = KafkaSink::new(self.world, kafka, &id, schema, notes.as_deref())
+                .map_err(|error| operators::sink_problem(name, "kafka", &error))?;
+            return Ok((sink, format!("topic {}", kafka.topic)));
         }
         if let Some(stdout) = &spec.stdout {
             let sink = StdoutSink::new(stdout.format, Arc::clone(schema))

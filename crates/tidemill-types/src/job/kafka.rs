@@ -36,3 +36,30 @@ pub struct KafkaSourceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<MetaSpec>,
 }
+
+/// A topic of a Kafka cluster that a job writes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KafkaSinkSpec {
+    /// Addresses of some brokers of the cluster, `HOST:PORT`, with commas between them.
+    pub brokers: String,
+    /// The topic.
+    pub topic: String,
+    /// How values are written: `json` (the default) or `text`.
+    #[serde(default = "json")]
+    pub format: Format,
+    /// Columns whose values are the record's key and choose its partition. Without them records
+    /// have no key and go to the partitions in turn, a cycle's rows at a time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub key: Vec<String>,
+    /// The topic is made when the job starts, if it is not there.
+    #[serde(default)]
+    pub create: bool,
+    /// Partitions, if it is made (default: the cluster's own).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<u32>,
+}
+
+fn json() -> Format {
+    Format::Json
+}

@@ -230,7 +230,8 @@ impl Stage {
 
     fn sink(self, make: Option<MakeSink>, kind: impl FnOnce(&mut SinkSpec)) -> SinkOf {
         let from = self.spec.from;
-        let mut spec = SinkSpec { from, file: None, stdout: None, stream: None, blackhole: None };
+        let mut spec =
+            SinkSpec { from, file: None, stdout: None, stream: None, kafka: None, blackhole: None };
         kind(&mut spec);
         SinkOf { spec, make }
     }

@@ -1,13 +1,14 @@
 //! What a job wrote to a stream is there once, wherever it was cut off.
 
 use super::*;
-use arrow_array::{ArrayRef, Int64Array, StringArray};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use proptest::prelude::*;
 use std::path::PathBuf;
 use tidemill_env::{Disk, SimWorld};
 use tidemill_flow::Payload;
 use tidemill_log::{Fsync, LogOptions};
-use tidemill_types::SliceId;
+use tidemill_types::{SliceId, job::Format};
+use tidemill_wire::partitioner::streamlet_of;
 
 fn log(sim: &SimWorld) -> Arc<Log> {
     // Without threads: a written chunk counts at once.

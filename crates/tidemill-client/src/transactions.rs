@@ -1,0 +1,400 @@
+//! Transactions: chunks of several streamlets and an offset of a group, all or nothing (KIP-98).
+//!
+//! ```text
+//! take_over ─▶ producer id, epoch      what an earlier owner had open is aborted, and it is fenced
+//! commit    ─▶ add streamlets, add the group ─▶ chunks to their leaders, the offset ─▶ end
+//!     any failure ─▶ what is open is left alone: take_over again, then read the offset
+//! ```
+//!
+//! Whoever commits asks nothing but "did it count?", and there is one way to know: after
+//! [`Transactions::take_over`] every transaction begun before has come to its end, and the offset of
+//! the group says which was the last that counted. So no failure needs a treatment of its own.
+//!
+//! The protocol is that of before KIP-890's second part, which brokers of all versions take: what a
+//! transaction writes to is added first. Its epoch changes with each take-over, so a chunk that is
+//! late on its way is refused.
+//!
+//! Invariants: calls wait no longer than [`ClientOptions::request_timeout`] for an answer; a chunk is
+//! only sent within a transaction, and an end only after all of it is acknowledged.
+//!
+//! [`ClientOptions::request_timeout`]: crate::ClientOptions::request_timeout
+
+use crate::{
+    Admin, AdminError, CallError, Client, Refusal,
+    admin::about,
+    cluster::Metadata,
+    connection::{Asking, Connection},
+};
+use bytes::Bytes;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::mpsc,
+    time::Duration,
+};
+use tidemill_wire::{
+    chunk::{ChunkHead, seal},
+    kafka::{
+        ApiKey, ErrorCode, KafkaUuid, Produce, ProduceStream, Request,
+        message::{
+            AddOffsetsToTxnRequestData, AddPartitionsToTxnRequestData, EndTxnRequestData,
+            InitProducerIdRequestData, ProduceRequestData, TxnOffsetCommitRequestData,
+            add_partitions_to_txn_request::AddPartitionsToTxnTopic,
+            txn_offset_commit_request::{
+                TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+            },
+        },
+        produce_frame, text,
+    },
+};
+
+#[cfg(test)]
+mod tests;
+
+/// The newest versions of before KIP-890's second part.
+const NEWEST: &[(ApiKey, i16)] = &[
+    (ApiKey::AddPartitionsToTxn, 3),
+    (ApiKey::AddOffsetsToTxn, 3),
+    (ApiKey::TxnOffsetCommit, 4),
+    (ApiKey::EndTxn, 4),
+    (ApiKey::InitProducerId, 5),
+    (ApiKey::Produce, 11),
+];
+/// The rest before asking again while the transaction before is being ended, in microseconds.
+const REST_US: u64 = 5_000;
+
+/// The transactions of one id, one after the other. It has connections of its own.
+pub struct Transactions {
+    admin: Admin,
+    id: String,
+    timeout: Duration,
+    identity: Option<(i64, i16)>,
+    /// The next sequence number, by streamlet.
+    sequences: BTreeMap<(String, i32), i32>,
+}
+
+/// An offset that is committed with a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetMark {
+    /// Of which group; it has no members.
+    pub group: String,
+    /// Of which stream and streamlet.
+    pub stream: String,
+    /// See `stream`.
+    pub streamlet: i32,
+    /// The offset.
+    pub offset: i64,
+    /// Text beside it, some thousand bytes at most.
+    pub metadata: String,
+}
+
+impl Client {
+    /// Transactions under an id. The cluster aborts one that is open for longer than `timeout`.
+    #[must_use]
+    pub fn transactions(&self, id: &str, timeout: Duration) -> Transactions {
+        let (admin, sequences) = (self.admin(), BTreeMap::new());
+        Transactions { admin, id: id.to_owned(), timeout, identity: None, sequences }
+    }
+}
+
+/// Whether the same may succeed after [`Transactions::take_over`]: the cluster could not be reached,
+/// something is on its way to another node, or the transaction was ended by somebody else.
+#[must_use]
+pub fn is_passing(error: &AdminError) -> bool {
+    match error {
+        AdminError::Call(error) => {
+            !matches!(error, CallError::Unsupported { .. } | CallError::BadRequest(_))
+        }
+        AdminError::Refused { refusal, .. } => {
+            refusal.code.is_retriable()
+                || matches!(
+                    refusal.code,
+                    ErrorCode::ProducerFenced
+                        | ErrorCode::InvalidProducerEpoch
+                        | ErrorCode::InvalidProducerIdMapping
+                        | ErrorCode::UnknownProducerId
+                        | ErrorCode::OutOfOrderSequenceNumber
+                        | ErrorCode::InvalidTxnState
+                        | ErrorCode::TransactionAbortable
+                        | ErrorCode::OperationNotAttempted
+                        | ErrorCode::UnknownServerError
+                )
+        }
+    }
+}
+
+impl Transactions {
+    /// Makes the id this one's: whoever had it before can do nothing under it any more, and what was
+    /// open has ended, one way or the other, when this returns.
+    ///
+    /// # Errors
+    /// No node answers, or the coordinator refuses.
+    pub fn take_over(&mut self) -> Result<(), AdminError> {
+        self.identity = None;
+        self.sequences.clear();
+        let request = InitProducerIdRequestData::default()
+            .with_transactional_id(Some(text(&self.id)))
+            .with_transaction_timeout_ms(i32::try_from(self.timeout.as_millis()).unwrap_or(60_000))
+            .with_producer_id(-1)
+            .with_producer_epoch(-1);
+        self.again(|| {
+            let connection = self.admin.transaction_coordinator(&self.id)?;
+            let answer = call(&connection, &request)?;
+            Refusal::check(answer.error_code, None).map_err(about(self.what()))?;
+            Ok((answer.producer_id, answer.producer_epoch))
+        })
+        .map(|identity| self.identity = Some(identity))
+    }
+
+    /// Whether a transaction can be committed: the id was taken over, and nothing has failed since.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.identity.is_some()
+    }
+
+    /// Writes chunks, each to its streamlet in their order, and the offset, in one transaction. The
+    /// chunks' heads get producer and sequence numbers here.
+    ///
+    /// # Errors
+    /// Something failed. Whether the transaction counts is not known then: take over again, and see
+    /// what the offset is.
+    pub fn commit(
+        &mut self,
+        stream: &str,
+        chunks: BTreeMap<i32, Vec<Vec<u8>>>,
+        mark: &OffsetMark,
+    ) -> Result<(), AdminError> {
+        let Some(identity) = self.identity.take() else {
+            return Err(CallError::BadRequest("the id was not taken over".to_owned()).into());
+        };
+        let indexes: Vec<i32> = chunks.keys().copied().collect();
+        if !indexes.is_empty() {
+            self.add_streamlets(identity, stream, &indexes)?;
+        }
+        self.add_group(identity, &mark.group)?;
+        self.produce(identity, stream, chunks)?;
+        self.mark(identity, mark)?;
+        self.end(identity)?;
+        self.identity = Some(identity);
+        Ok(())
+    }
+
+    fn what(&self) -> String {
+        format!("transactional id `{}`", self.id)
+    }
+
+    /// As [`Admin::again`], with short rests while the transaction before is being ended.
+    fn again<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, AdminError>,
+    ) -> Result<T, AdminError> {
+        let deadline_us = self.admin.deadline_us();
+        self.admin.again(|| {
+            loop {
+                match attempt() {
+                    Err(error)
+                        if error.code() == Some(ErrorCode::ConcurrentTransactions)
+                            && self.admin.now_us() < deadline_us =>
+                    {
+                        self.admin.rest(REST_US);
+                    }
+                    other => return other,
+                }
+            }
+        })
+    }
+
+    fn add_streamlets(
+        &self,
+        (producer_id, epoch): (i64, i16),
+        stream: &str,
+        indexes: &[i32],
+    ) -> Result<(), AdminError> {
+        let topic = AddPartitionsToTxnTopic::default()
+            .with_name(text(stream))
+            .with_partitions(indexes.to_vec());
+        let request = AddPartitionsToTxnRequestData::default()
+            .with_v3_and_below_transactional_id(text(&self.id))
+            .with_v3_and_below_producer_id(producer_id)
+            .with_v3_and_below_producer_epoch(epoch)
+            .with_v3_and_below_topics(vec![topic]);
+        self.again(|| {
+            let answer = call(&self.admin.transaction_coordinator(&self.id)?, &request)?;
+            // One that is refused has the others not attempted: what it was is said.
+            let mut worst = 0;
+            for row in
+                answer.results_by_topic_v3_and_below.iter().flat_map(|it| &it.results_by_partition)
+            {
+                let code = row.partition_error_code;
+                if code != 0
+                    && (worst == 0 || ErrorCode::from(worst) == ErrorCode::OperationNotAttempted)
+                {
+                    worst = code;
+                }
+            }
+            let code = worst;
+            Refusal::check(code, None).map_err(about(self.what()))
+        })
+    }
+
+    fn add_group(&self, (producer_id, epoch): (i64, i16), group: &str) -> Result<(), AdminError> {
+        let request = AddOffsetsToTxnRequestData::default()
+            .with_transactional_id(text(&self.id))
+            .with_producer_id(producer_id)
+            .with_producer_epoch(epoch)
+            .with_group_id(text(group));
+        self.again(|| {
+            let answer = call(&self.admin.transaction_coordinator(&self.id)?, &request)?;
+            Refusal::check(answer.error_code, None).map_err(about(self.what()))
+        })
+    }
+
+    fn mark(&self, (producer_id, epoch): (i64, i16), mark: &OffsetMark) -> Result<(), AdminError> {
+        let row = TxnOffsetCommitRequestPartition::default()
+            .with_partition_index(mark.streamlet)
+            .with_committed_offset(mark.offset)
+            .with_committed_leader_epoch(-1)
+            .with_committed_metadata(Some(text(&mark.metadata)));
+        let topic = TxnOffsetCommitRequestTopic::default()
+            .with_name(text(&mark.stream))
+            .with_partitions(vec![row]);
+        let request = TxnOffsetCommitRequestData::default()
+            .with_transactional_id(text(&self.id))
+            .with_group_id(text(&mark.group))
+            .with_producer_id(producer_id)
+            .with_producer_epoch(epoch)
+            .with_generation_id(-1)
+            .with_member_id(text(""))
+            .with_topics(vec![topic]);
+        self.again(|| {
+            let answer = call(&self.admin.coordinator(&mark.group)?, &request)?;
+            for it in answer.topics.iter().flat_map(|it| &it.partitions) {
+                let what = format!("group `{}`", mark.group);
+                Refusal::check(it.error_code, None).map_err(about(what))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn end(&self, (producer_id, epoch): (i64, i16)) -> Result<(), AdminError> {
+        let request = EndTxnRequestData::default()
+            .with_transactional_id(text(&self.id))
+            .with_producer_id(producer_id)
+            .with_producer_epoch(epoch)
+            .with_committed(true);
+        // Asked again, a transaction that has been committed is committed.
+        self.again(|| {
+            let answer = call(&self.admin.transaction_coordinator(&self.id)?, &request)?;
+            Refusal::check(answer.error_code, None).map_err(about(self.what()))
+        })
+    }
+
+    /// Sends the chunks, one of each streamlet at a time, to all leaders at once.
+    fn produce(
+        &mut self,
+        identity: (i64, i16),
+        stream: &str,
+        chunks: BTreeMap<i32, Vec<Vec<u8>>>,
+    ) -> Result<(), AdminError> {
+        let mut left: BTreeMap<i32, VecDeque<Vec<u8>>> =
+            chunks.into_iter().map(|(index, chunks)| (index, chunks.into())).collect();
+        let metadata = self.admin.metadata(Some(&[stream]))?;
+        loop {
+            let mut round: BTreeMap<i32, Vec<(i32, Bytes)>> = BTreeMap::new();
+            for (index, chunks) in &mut left {
+                let Some(mut chunk) = chunks.pop_front() else { continue };
+                let Some(leader) = metadata.leader(stream, *index) else {
+                    let code = ErrorCode::LeaderNotAvailable;
+                    let refusal = Refusal { code, message: None };
+                    return Err(about(crate::admin::streamlet(stream, *index))(refusal));
+                };
+                let next = self.sequences.entry((stream.to_owned(), *index)).or_insert(0);
+                *next = stamp(&mut chunk, identity, *next);
+                round.entry(leader).or_default().push((*index, chunk.into()));
+            }
+            if round.is_empty() {
+                return Ok(());
+            }
+            self.send(stream, &metadata, round)?;
+        }
+    }
+
+    /// One request to each leader; all answers are waited for.
+    fn send(
+        &self,
+        stream: &str,
+        metadata: &Metadata,
+        round: BTreeMap<i32, Vec<(i32, Bytes)>>,
+    ) -> Result<(), AdminError> {
+        let (tell, told) = mpsc::channel();
+        let mut sent = Vec::new();
+        for (leader, chunks) in round {
+            let connection = self.admin.node(leader)?;
+            let version = picked::<ProduceRequestData>(&connection)?;
+            let id = metadata.streams.get(stream).map_or(KafkaUuid::ZERO, |it| it.id);
+            let row = ProduceStream { name: text(stream), id: Some(id), chunks };
+            let timeout_ms = self.admin.timeout_ms();
+            let produce = Produce {
+                transactional_id: Some(text(&self.id)),
+                acks: -1,
+                timeout_ms,
+                streams: vec![row],
+            };
+            let asking = Asking::answered(version, self.admin.deadline_us());
+            let tell = tell.clone();
+            let asked = connection.clone();
+            let then = Box::new(move |answer: Result<Bytes, CallError>| {
+                let read =
+                    answer.and_then(|it| asked.read_answer::<ProduceRequestData>(version, it));
+                drop(tell.send(read));
+            });
+            let write = |version, id, client: &_| produce_frame(&produce, version, id, client);
+            connection.send_pieces(ApiKey::Produce, &asking, write, then);
+            sent.push(connection);
+        }
+        drop(tell);
+        for _ in 0..sent.len() {
+            let answer = loop {
+                match told.recv_timeout(Duration::from_millis(100)) {
+                    Ok(answer) => break answer?,
+                    Err(mpsc::RecvTimeoutError::Disconnected) => {
+                        return Err(CallError::Closed.into());
+                    }
+                    Err(mpsc::RecvTimeoutError::Timeout) => {
+                        let now_us = self.admin.now_us();
+                        for connection in &sent {
+                            let _ = connection.expire(now_us);
+                        }
+                    }
+                }
+            };
+            for row in answer.responses.iter().flat_map(|it| &it.partition_responses) {
+                if ErrorCode::from(row.error_code) == ErrorCode::DuplicateSequenceNumber {
+                    continue;
+                }
+                Refusal::check(row.error_code, row.error_message.as_ref())
+                    .map_err(about(crate::admin::streamlet(stream, row.index)))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes producer and sequence number into a chunk's head. Gives back the number that follows.
+fn stamp(chunk: &mut [u8], (producer_id, producer_epoch): (i64, i16), base_sequence: i32) -> i32 {
+    let Ok(head) = ChunkHead::read(chunk) else { return base_sequence };
+    let attributes = head.attributes | 0x10;
+    seal(chunk, &ChunkHead { producer_id, producer_epoch, base_sequence, attributes, ..head });
+    // After the largest number comes 0.
+    let next = i64::from(base_sequence) + i64::from(head.record_count.max(0));
+    i32::try_from(next % (i64::from(i32::MAX) + 1)).unwrap_or(0)
+}
+
+/// The version in which a request is sent.
+fn picked<R: Request>(connection: &Connection) -> Result<i16, CallError> {
+    let newest = NEWEST.iter().find(|(api, _)| *api == R::KEY).map_or(i16::MAX, |it| it.1);
+    connection.version(R::KEY).map(|it| it.min(newest))
+}
+
+fn call<R: Request>(connection: &Connection, request: &R) -> Result<R::Response, CallError> {
+    connection.call_in(request, picked::<R>(connection)?, Duration::ZERO)
+}

@@ -1,0 +1,168 @@
+//! All or nothing, and how it is known which.
+
+use super::*;
+use crate::{
+    ClientOptions,
+    testing::log::{FakeLog, Fault},
+};
+use std::sync::{Arc, Mutex};
+use tidemill_env::{Random, World};
+use tidemill_wire::records::{ChunkBuilder, Compression, Headers};
+
+fn client(address: &str) -> Client {
+    let options = ClientOptions {
+        connect_timeout: Duration::from_secs(5),
+        request_timeout: Duration::from_secs(2),
+        backoff: Duration::from_millis(1),
+        backoff_max: Duration::from_millis(2),
+        ..ClientOptions::at(address)
+    };
+    Client::new(&World::real(), options)
+}
+
+fn chunk(values: &[&str]) -> Vec<u8> {
+    let mut builder = ChunkBuilder::new(Compression::NONE);
+    for value in values {
+        builder.append(1, None, Some(value.as_bytes()), Headers::NONE).unwrap();
+    }
+    builder.finish().unwrap()
+}
+
+fn mark(offset: i64) -> OffsetMark {
+    OffsetMark {
+        group: "g".to_owned(),
+        stream: "events".to_owned(),
+        streamlet: 0,
+        offset,
+        metadata: "me".to_owned(),
+    }
+}
+
+fn held(client: &Client) -> Option<i64> {
+    let offsets = client.admin().group_offsets("g").unwrap();
+    offsets.get("events").and_then(|it| it.get(&0)).map(|it| it.offset)
+}
+
+#[test]
+fn chunks_and_offset_are_sent_before_the_end_and_count_with_it() {
+    let log = FakeLog::start(&[("events", 2)]);
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&asked);
+    let mut concurrent = 3;
+    log.on_request(move |key| {
+        noted.lock().unwrap().push(key);
+        // The transaction before is still being ended.
+        if key == ApiKey::AddPartitionsToTxn && concurrent > 0 {
+            concurrent -= 1;
+            return Fault::Code(ErrorCode::ConcurrentTransactions);
+        }
+        Fault::None
+    });
+    let client = client(log.address());
+    let mut transactions = client.transactions("t", Duration::from_secs(60));
+    assert!(!transactions.is_ready());
+    assert!(transactions.commit("events", BTreeMap::new(), &mark(1)).is_err(), "not taken over");
+    transactions.take_over().unwrap();
+    let chunks =
+        BTreeMap::from([(0, vec![chunk(&["a", "b"]), chunk(&["c"])]), (1, vec![chunk(&["d"])])]);
+    transactions.commit("events", chunks, &mark(7)).unwrap();
+    assert_eq!(held(&client), Some(7));
+    // Sequence numbers go on: the log refuses gaps.
+    let chunks = BTreeMap::from([(0, vec![chunk(&["e"])])]);
+    transactions.commit("events", chunks, &mark(8)).unwrap();
+    assert_eq!(held(&client), Some(8));
+    assert_eq!(log.values("events", 0), [b"a", b"b", b"c", b"e"]);
+    assert_eq!(log.values("events", 1), [b"d"]);
+    let asked = asked.lock().unwrap();
+    let of_first: Vec<ApiKey> = asked
+        .iter()
+        .copied()
+        .filter(|it| ![ApiKey::Metadata, ApiKey::FindCoordinator].contains(it))
+        .skip_while(|it| *it != ApiKey::AddOffsetsToTxn)
+        .take_while(|it| *it != ApiKey::OffsetFetch)
+        .collect();
+    let expected = [
+        ApiKey::AddOffsetsToTxn,
+        ApiKey::Produce,
+        ApiKey::Produce,
+        ApiKey::TxnOffsetCommit,
+        ApiKey::EndTxn,
+    ];
+    assert_eq!(of_first, expected);
+}
+
+#[test]
+fn after_any_failure_the_offset_says_whether_it_counts() {
+    let log = FakeLog::start(&[("events", 2)]);
+    let mut random = Random::new(7);
+    log.on_request(move |key| match (key, random.below(12)) {
+        (ApiKey::Metadata | ApiKey::OffsetFetch, _) => Fault::None,
+        (_, 0) => Fault::CloseBefore,
+        (_, 1) => Fault::CloseAfter,
+        (ApiKey::Produce, 2) => Fault::Code(ErrorCode::NotLeaderOrFollower),
+        (ApiKey::EndTxn, 2) => Fault::Code(ErrorCode::InvalidProducerEpoch),
+        (ApiKey::AddOffsetsToTxn, 2) => Fault::Code(ErrorCode::NotCoordinator),
+        _ => Fault::None,
+    });
+    let client = client(log.address());
+    let mut transactions = client.transactions("t", Duration::from_secs(60));
+    let mut failures = 0;
+    for offset in 1..=60 {
+        loop {
+            if !transactions.is_ready() {
+                match transactions.take_over() {
+                    Ok(()) if held(&client) == Some(offset) => break,
+                    Ok(()) => assert_eq!(held(&client), (offset > 1).then_some(offset - 1)),
+                    Err(error) => {
+                        assert!(is_passing(&error), "{error}");
+                        continue;
+                    }
+                }
+            }
+            let chunks = BTreeMap::from([(0, vec![chunk(&["a"])]), (1, vec![chunk(&["b"])])]);
+            match transactions.commit("events", chunks, &mark(offset)) {
+                Ok(()) => {
+                    assert_eq!(held(&client), Some(offset));
+                    break;
+                }
+                Err(error) => {
+                    assert!(is_passing(&error), "{error}");
+                    assert!(!transactions.is_ready(), "nothing is sent before it is known");
+                    failures += 1;
+                }
+            }
+        }
+    }
+    assert!(failures > 10, "{failures}");
+}
+
+#[test]
+fn what_will_not_pass_is_told_as_such() {
+    let log = FakeLog::start(&[("events", 1)]);
+    let client = client(log.address());
+    for code in [ErrorCode::TransactionalIdAuthorizationFailed, ErrorCode::MessageTooLarge] {
+        let mut transactions = client.transactions("t", Duration::from_secs(60));
+        log.on_request(|_| Fault::None);
+        transactions.take_over().unwrap();
+        log.on_request(move |key| match key {
+            ApiKey::Produce => Fault::Code(code),
+            _ => Fault::None,
+        });
+        let chunks = BTreeMap::from([(0, vec![chunk(&["a"])])]);
+        let error = transactions.commit("events", chunks, &mark(1)).unwrap_err();
+        assert_eq!(error.code(), Some(code));
+        assert!(!is_passing(&error));
+        assert_eq!(held(&client), None);
+    }
+}
+
+#[test]
+fn after_the_largest_sequence_number_comes_zero() {
+    let mut made = chunk(&["a", "b", "c"]);
+    assert_eq!(stamp(&mut made, (9, 4), 10), 13);
+    let head = ChunkHead::check(&made).unwrap();
+    assert!(head.is_transactional());
+    assert_eq!((head.producer_id, head.producer_epoch, head.base_sequence), (9, 4, 10));
+    assert_eq!(stamp(&mut made, (9, 4), i32::MAX), 2);
+    assert_eq!(stamp(&mut made, (9, 4), i32::MAX - 2), 0);
+}

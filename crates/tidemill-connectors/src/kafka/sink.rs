@@ -1,0 +1,147 @@
+//! A topic of another cluster as a sink.
+//!
+//! ```text
+//! write(c): rows ─▶ encoded, kept       commit(c): rows up to c ─▶ Once │ Repeating ─▶ brokers
+//! ```
+//!
+//! Under `exactly-once` in a job that keeps a ledger, a commit is a transaction ([`once`]). In all
+//! other jobs an idempotent producer writes ([`repeating`]), and a job that is started again may
+//! write rows twice.
+//!
+//! Brokers that go away are waited for, for as long as it takes: the commit does not return, the
+//! rows behind it wait, and by the links' credit the sources do.
+
+use super::cluster;
+use crate::error::{ConnectorError, ConnectorErrorKind};
+use crate::stream::rows::Rows;
+use arrow_schema::SchemaRef;
+use once::Once;
+use repeating::Repeating;
+use std::{path::Path, sync::Arc};
+use tidemill_client::{AdminError, Client, ErrorCode, admin::NewStream};
+use tidemill_env::World;
+use tidemill_flow::{Block, Sink, SinkError};
+use tidemill_types::{Cycle, job::KafkaSinkSpec};
+
+mod once;
+mod repeating;
+#[cfg(test)]
+mod tests;
+
+/// The rest after the first failure of a commit and the longest one, in microseconds.
+const REST_US: (u64, u64) = (50_000, 2_000_000);
+
+/// Writes rows to a topic of another cluster.
+pub struct KafkaSink {
+    client: Client,
+    spec: KafkaSinkSpec,
+    rows: Rows,
+    writer: Writer,
+    partitions: u32,
+}
+
+enum Writer {
+    Once(Box<Once>),
+    Repeating(Box<Repeating>),
+}
+
+impl KafkaSink {
+    /// A sink that writes rows of `schema`. With `notes`, a file of the job's folder, each row is
+    /// written once, also by a job that resumes; `name` is the job's and the sink's, for the name
+    /// under which the cluster knows its transactions.
+    ///
+    /// # Errors
+    /// No broker answers, there is no such topic and it is not to be made, the format is not `json`
+    /// or `text`, or a key column is not there.
+    #[expect(clippy::new_ret_no_self, reason = "the engine takes any sink")]
+    pub fn new(
+        world: &World,
+        spec: &KafkaSinkSpec,
+        name: &str,
+        schema: &SchemaRef,
+        notes: Option<&Path>,
+    ) -> Result<Box<dyn Sink>, ConnectorError> {
+        let subject = format!("topic `{}`", spec.topic);
+        let rows = Rows::new((&subject, &spec.topic), spec.format, &spec.key, schema)?;
+        let client = cluster::client(world, &spec.brokers)?;
+        match client.admin().identify(&spec.topic) {
+            Ok(_) => {}
+            Err(error) if is_unknown(&error) && spec.create => {}
+            Err(error) if is_unknown(&error) => {
+                let message = format!(
+                    "the cluster at `{}` has no topic `{}`: create it, or say `create: true`",
+                    spec.brokers, spec.topic
+                );
+                return Err(ConnectorError { kind: ConnectorErrorKind::NotFound, message });
+            }
+            Err(error) => return Err(cluster::refused(&spec.brokers, &spec.topic, &error)),
+        }
+        let writer = match notes {
+            Some(path) => Writer::Once(Box::new(Once::new(world, &client, spec, name, path))),
+            None => Writer::Repeating(Box::new(Repeating::new(world, &client))),
+        };
+        Ok(Box::new(Self { client, spec: spec.clone(), rows, writer, partitions: 0 }))
+    }
+
+    fn failed(&self, error: impl std::fmt::Display) -> SinkError {
+        SinkError::new(format!("topic `{}` cannot be written: {error}", self.spec.topic))
+    }
+
+    /// The topic's id and its partitions; it is made if it is to be.
+    fn find_or_make(&self) -> Result<(String, u32), AdminError> {
+        let admin = self.client.admin();
+        match admin.identify(&self.spec.topic) {
+            Err(error) if is_unknown(&error) && self.spec.create => {
+                let partitions = self.spec.partitions.and_then(|it| i32::try_from(it).ok());
+                let new = NewStream {
+                    name: self.spec.topic.clone(),
+                    streamlets: partitions,
+                    ..NewStream::default()
+                };
+                match admin.create(&new) {
+                    Err(error) if error.code() != Some(ErrorCode::TopicAlreadyExists) => Err(error),
+                    _ => admin.identify(&self.spec.topic),
+                }
+            }
+            found => found,
+        }
+    }
+}
+
+fn is_unknown(error: &AdminError) -> bool {
+    error.code() == Some(ErrorCode::UnknownTopicOrPartition)
+}
+
+impl Sink for KafkaSink {
+    fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
+        let (id, partitions) = self.find_or_make().map_err(|error| self.failed(error))?;
+        self.partitions = partitions.max(1);
+        let opened = match &mut self.writer {
+            Writer::Once(once) => once.open(resume, &id),
+            Writer::Repeating(repeating) => repeating.open(&self.spec.topic).map(|()| Cycle::NONE),
+        };
+        opened.map_err(|error| self.failed(error))
+    }
+
+    fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
+        self.rows.write(cycle, blocks).map_err(|error| self.failed(error))
+    }
+
+    fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
+        let ready = self.rows.up_to(cycle);
+        let outcome = match &mut self.writer {
+            Writer::Once(once) => once.commit(cycle, ready, self.partitions),
+            Writer::Repeating(repeating) => repeating.commit(ready, self.partitions),
+        };
+        outcome.map_err(|error| self.failed(error))?;
+        drop(self.rows.take(cycle));
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), SinkError> {
+        match &mut self.writer {
+            Writer::Once(once) => once.close().map_err(|error| self.failed(error)),
+            Writer::Repeating(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Each row once: a transaction for each commit, with the cycle in it.
+//!
+//! ```text
+//! commit(c): │ chunks of the rows up to c ─▶ partitions │
+//!            │ offset c of the group ────▶ coordinator  │ ─▶ end     all or nothing
+//!
+//! open, and after any failure:  take the transactional id over ─▶ read the group's offset: held
+//! ```
+//!
+//! # Why each row is there once
+//!
+//! A *run* of a job is all of its lives from a start to the next start without `--resume`. It draws
+//! a number, which is noted in the job's folder before anything is written, and has a transactional
+//! id and a group of that number to itself. The group has one offset: the last cycle of the last
+//! transaction that was committed, and in its metadata the *life* that wrote it, a number that each
+//! process draws.
+//!
+//! 1. Rows and offset are in one transaction, so a reader of committed records sees the rows of the
+//!    cycles up to *c*, once the offset is *c*, and else none of those after the offset before.
+//! 2. Taking the id over (`InitProducerId`) returns after every transaction that was begun under the
+//!    id has ended, and no chunk or end sent under an earlier epoch counts any more. The offset read
+//!    after it, with those of undecided transactions waited for, is therefore what is held.
+//! 3. So a failure in a commit, whatever it was, leaves one question, and it has that answer: if the
+//!    offset is *c* the rows are there, else none of them is, and all are sent again.
+//! 4. A process that was thought dead and is not may take the id over as well; but before it writes
+//!    it finds the life of another process in the metadata, and gives up. A life begins with a
+//!    transaction that writes itself there. If that one counts, nobody took the id over between the
+//!    offset that it repeats and itself.
+//! 5. Cuts of cycles are in the ledger before a commit, and a replay makes the same rows again: what
+//!    is sent after a crash is what would have been sent.
+//!
+//! The cluster forgets an offset that was not written for long (`offsets.retention.minutes`, 7 days
+//! by default, for a group without members). A job that ended at the end of a cycle has noted where
+//! it was; one that was killed, and is resumed after that time, is refused.
+//!
+//! Invariant: nothing is written under an id whose offset was not read since it was taken over.
+
+use super::REST_US;
+use crate::stream::note::Notes;
+use crate::stream::rows::{Pending, Row, chunk_rows};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, path::Path, time::Duration};
+use tidemill_client::{
+    Admin, AdminError, Client, Transactions,
+    transactions::{OffsetMark, is_passing},
+};
+use tidemill_env::World;
+use tidemill_types::{Cycle, job::KafkaSinkSpec};
+use tidemill_wire::records::{ChunkBuilder, Compression};
+
+/// The cluster aborts a transaction that is open for longer: one lasts as long as it takes to send
+/// the rows of a commit.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What is noted of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Run {
+    run: u64,
+    /// The topic's id.
+    topic: String,
+    /// Whether the group's offset was written.
+    begun: bool,
+    /// What is held, if the job ended in good order.
+    ended: Option<u64>,
+}
+
+/// See the module.
+pub(super) struct Once {
+    world: World,
+    client: Client,
+    admin: Admin,
+    topic: String,
+    /// Of the job and the sink.
+    name: String,
+    notes: Notes<Run>,
+    run: Run,
+    life: u64,
+    transactions: Transactions,
+    held: Cycle,
+}
+
+/// Why the sink cannot go on, or not now.
+enum Trouble {
+    Passing(String),
+    Lasting(String),
+}
+
+impl From<AdminError> for Trouble {
+    fn from(error: AdminError) -> Self {
+        match is_passing(&error) {
+            true => Self::Passing(error.to_string()),
+            false => Self::Lasting(error.to_string()),
+        }
+    }
+}
+
+/// A name that a cluster takes for a transactional id and a group.
+fn id_of(name: &str, run: u64) -> String {
+    format!("tidemill-{name}-{run:016x}")
+}
+
+impl Once {
+    pub(super) fn new(
+        world: &World,
+        client: &Client,
+        spec: &KafkaSinkSpec,
+        name: &str,
+        notes: &Path,
+    ) -> Self {
+        let now = world.clock.wall_micros().unsigned_abs();
+        let life = world.random(now ^ u64::from(u32::MAX)).next();
+        Self {
+            world: world.clone(),
+            client: client.clone(),
+            admin: client.admin(),
+            topic: spec.topic.clone(),
+            name: name.to_owned(),
+            notes: Notes::new(world, notes),
+            run: Run { run: 0, topic: String::new(), begun: false, ended: None },
+            life,
+            transactions: client.transactions("", TIMEOUT),
+            held: Cycle::NONE,
+        }
+    }
+
+    /// Begins a run, or goes on with the one that is noted. Gives back what is held.
+    pub(super) fn open(&mut self, resume: bool, topic: &str) -> Result<Cycle, String> {
+        let noted = self.notes.read();
+        match noted {
+            Ok(Some(run)) if resume => {
+                if run.topic != topic {
+                    let message = "it is not the topic that the job wrote before, but another one \
+                                   of that name; start the job anew";
+                    return Err(message.to_owned());
+                }
+                self.run = run;
+            }
+            Err(error) if resume => return Err(error.to_string()),
+            noted => {
+                // What an earlier run left open would hold up readers until it times out.
+                if let Ok(Some(run)) = noted {
+                    let mut earlier = self.client.transactions(&self.id(run.run), TIMEOUT);
+                    if earlier.take_over().is_ok() {
+                        drop(self.admin.delete_group(&self.id(run.run)));
+                    }
+                }
+                let now = self.world.clock.wall_micros().unsigned_abs();
+                let run = self.world.random(now).next();
+                self.run = Run { run, topic: topic.to_owned(), begun: false, ended: None };
+                self.note()?;
+            }
+        }
+        self.transactions = self.client.transactions(&self.id(self.run.run), TIMEOUT);
+        self.persist(|it| it.begin())?;
+        self.run = Run { begun: true, ended: None, ..self.run.clone() };
+        self.note()?;
+        Ok(self.held)
+    }
+
+    fn id(&self, run: u64) -> String {
+        id_of(&self.name, run)
+    }
+
+    fn note(&self) -> Result<(), String> {
+        self.notes.write(&self.run).map_err(|error| error.to_string())
+    }
+
+    /// Tries again and again, with rests, until it is done or cannot be.
+    fn persist<T>(
+        &mut self,
+        mut attempt: impl FnMut(&mut Self) -> Result<T, Trouble>,
+    ) -> Result<T, String> {
+        let (mut rest_us, rest_us_max) = REST_US;
+        let mut told = false;
+        loop {
+            match attempt(self) {
+                Ok(done) => {
+                    if told {
+                        tracing::info!(topic = %self.topic, "a sink can commit again");
+                    }
+                    return Ok(done);
+                }
+                Err(Trouble::Lasting(error)) => return Err(error),
+                Err(Trouble::Passing(error)) => {
+                    if !told {
+                        tracing::warn!(topic = %self.topic, %error, "a sink cannot commit; it goes on trying");
+                        told = true;
+                    }
+                    self.world.clock.sleep_micros(rest_us);
+                    rest_us = (rest_us * 2).min(rest_us_max);
+                }
+            }
+        }
+    }
+
+    /// Takes the id over and learns what is held.
+    fn take_over(&mut self) -> Result<Option<(Cycle, String)>, Trouble> {
+        self.transactions.take_over()?;
+        let offsets = self.admin.group_offsets(&self.id(self.run.run))?;
+        let mark = offsets.get(&self.topic).and_then(|it| it.get(&0));
+        Ok(mark.map(|it| (Cycle(it.offset.unsigned_abs()), it.metadata.clone())))
+    }
+
+    /// Begins a life.
+    fn begin(&mut self) -> Result<(), Trouble> {
+        self.held = match (self.take_over()?, self.run.ended) {
+            (Some((held, _)), _) => held,
+            (None, Some(ended)) => Cycle(ended),
+            (None, None) if !self.run.begun => Cycle::NONE,
+            (None, None) => {
+                let message = "the cluster has forgotten how far the job was \
+                               (`offsets.retention.minutes`); start the job anew";
+                return Err(Trouble::Lasting(message.to_owned()));
+            }
+        };
+        let mark = self.mark(self.held);
+        Ok(self.transactions.commit(&self.topic, BTreeMap::new(), &mark)?)
+    }
+
+    fn mark(&self, held: Cycle) -> OffsetMark {
+        OffsetMark {
+            group: self.id(self.run.run),
+            stream: self.topic.clone(),
+            streamlet: 0,
+            offset: held.0.cast_signed(),
+            metadata: self.life_text(),
+        }
+    }
+
+    fn life_text(&self) -> String {
+        format!("life {:016x}", self.life)
+    }
+
+    /// Commits the rows; returns when they are there.
+    pub(super) fn commit(
+        &mut self,
+        cycle: Cycle,
+        ready: &[Pending],
+        partitions: u32,
+    ) -> Result<(), String> {
+        // Cycles without rows leave nothing to be seen, and are made again after a crash.
+        if ready.iter().any(|it| !it.rows.is_empty()) {
+            self.persist(|it| it.try_commit(cycle, ready, partitions))?;
+            self.held = cycle;
+        }
+        Ok(())
+    }
+
+    fn try_commit(
+        &mut self,
+        cycle: Cycle,
+        ready: &[Pending],
+        partitions: u32,
+    ) -> Result<(), Trouble> {
+        if !self.transactions.is_ready() {
+            match self.take_over()? {
+                Some((_, life)) if life != self.life_text() => {
+                    let message = "another process has resumed this job and writes in its place";
+                    return Err(Trouble::Lasting(message.to_owned()));
+                }
+                Some((held, _)) if held == cycle => return Ok(()),
+                Some((held, _)) if held == self.held => {}
+                found => {
+                    let found = found.map_or("nothing".to_owned(), |it| format!("cycle {}", it.0));
+                    let message = format!(
+                        "the cluster says that {found} is there, and it was cycle {}",
+                        self.held
+                    );
+                    return Err(Trouble::Lasting(message));
+                }
+            }
+        }
+        let now_ms = self.world.clock.wall_micros().div_euclid(1000);
+        let chunks = chunks(ready, partitions, now_ms).map_err(Trouble::Lasting)?;
+        let mark = self.mark(cycle);
+        Ok(self.transactions.commit(&self.topic, chunks, &mark)?)
+    }
+
+    /// Notes what is held, for the day when the cluster has forgotten it.
+    pub(super) fn close(&mut self) -> Result<(), String> {
+        self.run.ended = Some(self.held.0);
+        self.note()
+    }
+}
+
+/// The rows as chunks by partition.
+pub(super) fn chunks(
+    ready: &[Pending],
+    partitions: u32,
+    now_ms: i64,
+) -> Result<BTreeMap<i32, Vec<Vec<u8>>>, String> {
+    let mut chunks: BTreeMap<i32, Vec<Vec<u8>>> = BTreeMap::new();
+    let mut builder = ChunkBuilder::new(Compression::NONE);
+    for pending in ready {
+        for (partition, rows) in (0..).zip(pending.by_streamlet(partitions)) {
+            let mut rows: &[&Row] = &rows;
+            while !rows.is_empty() {
+                let fits = chunk_rows(rows);
+                let made = pending.chunk(&mut builder, &rows[..fits], &[], now_ms);
+                let made = made.map_err(|error| error.to_string())?;
+                chunks.entry(partition).or_default().extend(made);
+                rows = &rows[fits..];
+            }
+        }
+    }
+    Ok(chunks)
+}

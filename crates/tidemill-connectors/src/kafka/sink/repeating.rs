@@ -1,0 +1,88 @@
+//! Each row at least once: an idempotent producer, which never gives a record up.
+//!
+//! A commit returns when all of its records are acknowledged. Within a life of the job each is there
+//! once, unless the cluster forgets the producer; rows that were sent and not yet committed when the
+//! job was cut off come again.
+
+use crate::stream::rows::Pending;
+use std::time::Duration;
+use tidemill_client::{
+    Client, Producer,
+    producer::{FlushError, NewRecord, ProduceError, ProducerOptions, StreamWriter},
+};
+use tidemill_env::World;
+
+/// How long records are waited for before it is said that they are.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longer than a job waits for a cluster.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// See the module.
+pub(super) struct Repeating {
+    world: World,
+    client: Client,
+    open: Option<(Producer, StreamWriter)>,
+}
+
+impl Repeating {
+    pub(super) fn new(world: &World, client: &Client) -> Self {
+        Self { world: world.clone(), client: client.clone(), open: None }
+    }
+
+    pub(super) fn open(&mut self, topic: &str) -> Result<(), String> {
+        let options = ProducerOptions {
+            delivery_timeout: FOR_EVER,
+            block_timeout: PATIENCE,
+            ..ProducerOptions::default()
+        };
+        let producer = self.client.producer(options);
+        let writer = producer.stream(topic).map_err(|error| error.to_string())?;
+        self.open = Some((producer, writer));
+        Ok(())
+    }
+
+    /// Sends the rows; returns when they are acknowledged.
+    pub(super) fn commit(&mut self, ready: &[Pending], partitions: u32) -> Result<(), String> {
+        let Some((producer, writer)) = &self.open else {
+            return Err("the sink is not open".to_owned());
+        };
+        let now_ms = self.world.clock.wall_micros().div_euclid(1000);
+        let mut told = false;
+        let mut tell = |error: &dyn std::fmt::Display| {
+            if !std::mem::replace(&mut told, true) {
+                tracing::warn!(%error, "a sink cannot deliver; it goes on trying");
+            }
+        };
+        for pending in ready {
+            for (partition, rows) in (0..).zip(pending.by_streamlet(partitions)) {
+                for row in rows {
+                    let record = NewRecord {
+                        key: row.key.clone().map(|it| &pending.bytes[it]),
+                        value: Some(&pending.bytes[row.value.clone()]),
+                        timestamp_ms: Some(row.timestamp_ms.unwrap_or(now_ms)),
+                        streamlet: Some(partition),
+                        ..NewRecord::default()
+                    };
+                    loop {
+                        match writer.send(&record) {
+                            Ok(()) => break,
+                            Err(error @ ProduceError::Full { .. }) => tell(&error),
+                            Err(error) => return Err(error.to_string()),
+                        }
+                    }
+                }
+            }
+        }
+        loop {
+            match producer.flush(PATIENCE) {
+                Ok(()) => break,
+                Err(error @ FlushError::TimedOut { .. }) => tell(&error),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        if told {
+            tracing::info!("a sink can deliver again");
+        }
+        Ok(())
+    }
+}
