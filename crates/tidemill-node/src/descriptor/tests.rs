@@ -268,3 +268,29 @@ fn a_stream_starts_at_a_place_a_time_or_a_group() {
     );
     assert!(refused(&job("soon")).contains("`{group: NAME}`"));
 }
+
+proptest::proptest! {
+    /// The same is done by the target `job` in `fuzz/`, with texts that a fuzzer chooses.
+    #[test]
+    fn row_34_any_change_of_a_job_is_a_job_or_is_refused_with_a_place(
+        changes in proptest::collection::vec(
+            (proptest::prelude::any::<usize>(), 0..9usize, "[ -~\n\t\u{e9}\u{2028}]{0,6}"), 1..6,
+        ),
+    ) {
+        let mut text: Vec<char> = JOB.chars().collect();
+        for (at, gone, new) in changes {
+            let at = at % (text.len() + 1);
+            let end = (at + gone).min(text.len());
+            text.splice(at..end, new.chars());
+        }
+        let text: String = text.into_iter().collect();
+        match parse(&text, "job.yaml") {
+            Ok(job) => {
+                for problem in crate::check::check(&job.spec, &crate::Registry::default()) {
+                    proptest::prop_assert!(!job.locate(problem).to_string().is_empty());
+                }
+            }
+            Err(refused) => proptest::prop_assert!(!refused.0.is_empty()),
+        }
+    }
+}

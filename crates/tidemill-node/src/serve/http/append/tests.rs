@@ -37,3 +37,23 @@ fn what_is_no_json_is_refused_with_its_column() {
     let deep = "[".repeat(100_000);
     assert!(Lines::Json { key: None }.key(deep.as_bytes()).is_err());
 }
+
+proptest::proptest! {
+    #[test]
+    fn row_34_any_body_is_lines_with_keys_or_refusals(
+        text in "[ -~\n\r\t\u{e9}]{0,200}", bytes: Vec<u8>, field in "[a-k\"]{0,3}",
+    ) {
+        for body in [text.as_bytes(), &bytes] {
+            let lines: Vec<_> = non_empty_lines(body).collect();
+            let breaks = body.iter().filter(|it| **it == b'\n').count();
+            proptest::prop_assert!(lines.iter().all(|(number, _)| (1..=breaks + 1).contains(number)));
+            let json = Lines::Json { key: Some(field.clone()) };
+            for (_, line) in lines {
+                let key = json.key(line);
+                let is_json = serde_json::from_slice::<Value>(line).is_ok();
+                proptest::prop_assert!(is_json || key.is_err() || key == Ok(None));
+                proptest::prop_assert_eq!(Lines::Text.key(line), Ok(None));
+            }
+        }
+    }
+}

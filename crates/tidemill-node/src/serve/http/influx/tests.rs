@@ -62,3 +62,33 @@ fn good_lines_are_taken_and_bad_ones_told() {
     let many = points("x\n".repeat(1_000).as_bytes(), 1, 0, &mut batch);
     assert_eq!((many.count, many.told.len()), (1_000, TOLD_MAX));
 }
+
+proptest::proptest! {
+    #[test]
+    fn row_34_any_line_is_a_point_or_is_told(
+        changes in proptest::collection::vec(
+            (proptest::prelude::any::<usize>(), 0..6usize, "[ -~\n\t\u{e9}]{0,4}"), 0..8,
+        ),
+        unit_ns in proptest::prelude::any::<i64>(),
+        bytes: Vec<u8>,
+    ) {
+        let good = "cpu,host=a\\ b v=1.5,u=2i,t=\"x \\\" y\",ok=true 1700000000\ncpu v=1\n# c\n";
+        let mut text: Vec<char> = good.chars().collect();
+        for (at, gone, new) in changes {
+            let at = at % (text.len() + 1);
+            let end = (at + gone).min(text.len());
+            text.splice(at..end, new.chars());
+        }
+        let text: String = text.into_iter().collect();
+        let options = LogOptions { sync_threads: 0, ..LogOptions::default() };
+        let log = Log::open(&World::simulated(7).world, Path::new("data"), options).unwrap();
+        let stream = log.create("s", StreamSpec::default()).unwrap();
+        for body in [text.as_bytes(), &bytes] {
+            let mut batch = Batch::new(std::sync::Arc::clone(&stream), None, 0).unwrap();
+            let bad = points(body, unit_ns, 77, &mut batch);
+            let is_comment = |it: &[u8]| it.trim_ascii_start().starts_with(b"#");
+            let lines = non_empty_lines(body).filter(|it| !is_comment(it.1)).count();
+            proptest::prop_assert_eq!(batch.record_count + bad.count, lines);
+        }
+    }
+}
