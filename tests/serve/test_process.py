@@ -234,7 +234,7 @@ def test_help_has_every_setting_in_groups():
 
 
 def test_a_full_disk_is_said_and_writes_go_on_when_there_is_room(own, tmp_path):
-    """Fault row 20: the disk is full, and then it is not."""
+    """Fault row 14: the disk is full, and then it is not."""
     place = tmp_path / "small"
     place.mkdir()
     node = own("--data", str(place / "data"), "--segment-bytes", "64KiB", "--recycled", "0B")

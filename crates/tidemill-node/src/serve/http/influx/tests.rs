@@ -84,7 +84,7 @@ proptest::proptest! {
         let log = Log::open(&World::simulated(7).world, Path::new("data"), options).unwrap();
         let stream = log.create("s", StreamSpec::default()).unwrap();
         for body in [text.as_bytes(), &bytes] {
-            let mut batch = Batch::new(std::sync::Arc::clone(&stream), None, 0).unwrap();
+            let mut batch = Batch::new(Arc::clone(&stream), None, 0).unwrap();
             let bad = points(body, unit_ns, 77, &mut batch);
             let is_comment = |it: &[u8]| it.trim_ascii_start().starts_with(b"#");
             let lines = non_empty_lines(body).filter(|it| !is_comment(it.1)).count();
