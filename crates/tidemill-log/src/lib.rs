@@ -55,6 +55,7 @@
 //! `commit`, `read`, `recover`, `retention`, `log`. (`kera.txt` ch. 5 and 6, in one node.)
 
 mod append;
+mod blocks;
 mod commit;
 mod error;
 mod format;

@@ -4,6 +4,7 @@
 //! Invariant: a file is used again only after its old name is durably gone.
 
 use crate::{
+    blocks::Blocks,
     commit::{Committer, Together, Work},
     error::LogError,
     format::SegmentHead,
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) world: World,
     pub(crate) options: LogOptions,
     pub(crate) memory: Memory,
+    pub(crate) blocks: Arc<Blocks>,
     pub(crate) committer: Committer,
     pub(crate) together: Together,
     pub(crate) syncs: SyncCounter,
@@ -70,10 +72,12 @@ impl Shared {
         };
         let (min, threads) = (options.sync_together_min, options.sync_threads);
         let together = Together::new(file_system, min, threads);
+        let block_bytes = usize::try_from(options.read_ahead_bytes.0).unwrap_or(usize::MAX >> 1);
         let shared = Self {
             world,
             options,
             memory,
+            blocks: Blocks::new(block_bytes),
             committer: Committer::default(),
             together,
             syncs: SyncCounter::default(),

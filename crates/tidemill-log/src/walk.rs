@@ -4,6 +4,7 @@
 //! and holds one block of it.
 
 use crate::{
+    blocks::Blocks,
     format::{ChunkRef, REF_BYTES},
     ids::SegmentKey,
 };
@@ -17,9 +18,12 @@ pub(crate) struct Walker {
     key: SegmentKey,
     /// The file's length when it was opened, and as far as it was looked at again.
     length: u64,
+    /// Nothing is read ahead beyond this place.
+    bound: u64,
     ahead: usize,
     block_start: u64,
     block: Bytes,
+    blocks: Option<Arc<Blocks>>,
 }
 
 impl Walker {
@@ -27,7 +31,27 @@ impl Walker {
     pub(crate) fn new(file: Arc<dyn DiskRead>, key: SegmentKey, ahead: u64) -> io::Result<Self> {
         let length = file.length()?;
         let ahead = usize::try_from(ahead.clamp(4096, 1 << 30)).unwrap_or(4096);
-        Ok(Self { file, key, length, ahead, block_start: 0, block: Bytes::new() })
+        Ok(Self {
+            file,
+            key,
+            length,
+            bound: u64::MAX,
+            ahead,
+            block_start: 0,
+            block: Bytes::new(),
+            blocks: None,
+        })
+    }
+
+    /// Takes memory for what it reads from there.
+    pub(crate) fn with_blocks(mut self, blocks: &Arc<Blocks>) -> Self {
+        self.blocks = Some(Arc::clone(blocks));
+        self
+    }
+
+    /// Reads nothing ahead beyond `bound`, where nothing was written yet.
+    pub(crate) fn bound(&mut self, bound: u64) {
+        self.bound = bound;
     }
 
     /// Length of the file.
@@ -43,18 +67,31 @@ impl Walker {
             if end > self.length {
                 self.length = self.file.length()?;
             }
-            let want = (count.max(self.ahead) as u64).min(self.length.saturating_sub(position));
-            let mut block = vec![0; usize::try_from(want).map_err(io::Error::other)?];
-            let mut filled = 0;
-            while filled < block.len() {
-                match self.file.read_at(position + filled as u64, &mut block[filled..])? {
-                    0 => break,
-                    more => filled += more,
+            let ahead = self.bound.saturating_sub(position).min(self.ahead as u64);
+            let want = (count as u64).max(ahead).min(self.length.saturating_sub(position));
+            let want = usize::try_from(want).map_err(io::Error::other)?;
+            let file = &self.file;
+            let fill = |block: &mut [u8]| {
+                let mut filled = 0;
+                while filled < block.len() {
+                    match file.read_at(position + filled as u64, &mut block[filled..])? {
+                        0 => break,
+                        more => filled += more,
+                    }
                 }
-            }
-            block.truncate(filled);
+                Ok(filled)
+            };
+            let block = match &self.blocks {
+                Some(blocks) => blocks.filled(want, fill)?,
+                None => {
+                    let mut block = vec![0; want];
+                    let filled = fill(&mut block)?;
+                    block.truncate(filled);
+                    Bytes::from(block)
+                }
+            };
             self.block_start = position;
-            self.block = Bytes::from(block);
+            self.block = block;
         }
         let from = (position - self.block_start) as usize;
         let to = (from + count).min(self.block.len());

@@ -38,7 +38,8 @@ impl Lane {
     fn walker(&mut self, streamlet: &Streamlet, ahead: u64) -> io::Result<&mut Walker> {
         if self.walker.is_none() {
             let file = self.segment.reader(&*streamlet.shared.world.disk)?;
-            self.walker = Some(Walker::new(file, self.segment.key, ahead)?);
+            let walker = Walker::new(file, self.segment.key, ahead)?;
+            self.walker = Some(walker.with_blocks(&streamlet.shared.blocks));
         }
         Ok(self.walker.as_mut().expect("it was just made"))
     }
@@ -78,6 +79,7 @@ impl Lane {
         }
         let ahead = streamlet.shared.options.read_ahead_bytes.0;
         let walker = self.walker(streamlet, ahead)?;
+        walker.bound(written);
         let mut entry = walker.entry(position)?;
         if entry.is_none() {
             // What was read ahead may be from before it was written.

@@ -1,0 +1,107 @@
+//! Memory for what is read ahead, used again: a block goes back when nobody has a part of it.
+//!
+//! Without it each read would take fresh memory of the system, which empties every page of it
+//! before it is written to.
+//!
+//! Invariant: at most `kept_max` blocks wait to be used again.
+
+use bytes::Bytes;
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// Memory that waits to be used again, at most.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+
+/// Blocks of one length.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    block_bytes: usize,
+    kept_max: usize,
+    kept: Mutex<Vec<Vec<u8>>>,
+}
+
+/// A block with something in it.
+struct Block {
+    bytes: Vec<u8>,
+    filled: usize,
+    blocks: Arc<Blocks>,
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.filled]
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let mut kept = self.blocks.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < self.blocks.kept_max {
+            kept.push(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+impl Blocks {
+    pub(crate) fn new(block_bytes: usize) -> Arc<Self> {
+        let block_bytes = block_bytes.max(4096);
+        let kept_max = KEPT_BYTES_MAX / block_bytes;
+        Arc::new(Self { block_bytes, kept_max, kept: Mutex::default() })
+    }
+
+    /// Memory with what `fill` puts into its first `want` bytes, and says how much that is.
+    pub(crate) fn filled(
+        self: &Arc<Self>,
+        want: usize,
+        fill: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<Bytes> {
+        if want > self.block_bytes || want < self.block_bytes / 8 {
+            // Too long for a block, or a waste of one.
+            let mut bytes = vec![0; want];
+            let filled = fill(&mut bytes)?;
+            bytes.truncate(filled);
+            return Ok(bytes.into());
+        }
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let bytes = kept.unwrap_or_else(|| vec![0; self.block_bytes]);
+        let mut block = Block { bytes, filled: 0, blocks: Arc::clone(self) };
+        block.filled = fill(&mut block.bytes[..want])?.min(want);
+        Ok(Bytes::from_owner(block))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_used_again_once_nobody_has_a_part_of_it() {
+        let blocks = Blocks::new(8192);
+        let of = |byte: u8, want: usize| {
+            let fill = |into: &mut [u8]| {
+                into.fill(byte);
+                Ok(into.len() - 1)
+            };
+            blocks.filled(want, fill).unwrap()
+        };
+        let first = of(1, 8192);
+        assert_eq!(first, [1; 8191][..]);
+        let (place, part) = (first.as_ptr(), first.slice(10..20));
+        drop(first);
+        let second = of(2, 5000);
+        assert_ne!(second.as_ptr(), place);
+        assert_eq!(part, [1; 10][..], "a part holds all of it");
+        drop(part);
+        let third = of(3, 4096);
+        assert_eq!(third.as_ptr(), place);
+        assert_eq!(third, [3; 4095][..], "nothing of what was there before is seen");
+        assert_eq!(of(4, 100_000).len(), 99_999);
+        assert_eq!(of(5, 10).len(), 9);
+        let failed = blocks.filled(8192, |_| Err(io::Error::other("no")));
+        assert!(failed.is_err());
+        drop((second, third));
+        assert_eq!(blocks.kept.lock().unwrap().len(), 3);
+    }
+}
