@@ -40,6 +40,6 @@ pub use influx::{InfluxLines, InfluxPoint};
 pub use kafka::{KafkaSink, KafkaSource};
 pub use sink::{BlackholeSink, FileSink, StdoutSink, WriterSink};
 pub use stream::{
-    AbortedTransaction, StreamGroup, StreamNode, StreamSink, StreamSource, StreamSourceSpec,
-    Transactions,
+    AbortedTransaction, DeclaredStream, StreamGroup, StreamNode, StreamSink, StreamSource,
+    StreamSourceSpec, Transactions,
 };

@@ -8,6 +8,7 @@
 //! Nothing goes over a socket, and a chunk is read where the log has it (KerA ch. 5, locality).
 
 mod bounds;
+mod declared;
 mod left_out;
 mod meta;
 mod node;
@@ -20,6 +21,7 @@ pub(crate) mod slice;
 mod source;
 pub(crate) mod values;
 
+pub use declared::DeclaredStream;
 pub use node::{AbortedTransaction, StreamGroup, StreamNode, Transactions};
 pub use sink::StreamSink;
 pub use source::{StreamSource, StreamSourceSpec};

@@ -14,6 +14,9 @@ mod sinks;
 mod stage;
 #[cfg(test)]
 mod tests;
+mod unseen;
+
+pub use unseen::{Validated, validate};
 
 use crate::check;
 use crate::descriptor::Descriptor;
@@ -27,7 +30,9 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tidemill_connectors::{FileSource, KafkaSource, StreamSource, StreamSourceSpec};
+use tidemill_connectors::{
+    DeclaredStream, FileSource, KafkaSource, StreamSource, StreamSourceSpec,
+};
 use tidemill_env::World;
 use tidemill_flow::{JobGraph, Link, NodeId, NodeKind, Partition, SourceFactory};
 use tidemill_types::job::{Delivery, JobSpec, KafkaSourceSpec, SourceSpec};
@@ -75,12 +80,7 @@ pub fn plan(
         return Err(refused(descriptor, problems));
     }
     let mut planner = Planner::new(&descriptor.spec, options, world, registry);
-    planner.sources();
-    for name in check::order(&descriptor.spec) {
-        planner.stage(name, &descriptor.spec.stages[name]);
-    }
-    planner.sinks();
-    let letters = planner.dead_letters();
+    let letters = planner.all();
     if planner.problems.is_empty()
         && let Err(error) = planner.graph.check()
     {
@@ -116,6 +116,7 @@ struct Planner<'a> {
     options: &'a PlanOptions,
     world: &'a World,
     registry: &'a Registry,
+    streams: unseen::Streams,
     graph: JobGraph,
     /// What each name stands for. A name that could not be planned is missing: those who read it
     /// are left out too, and only the first problem is reported.
@@ -141,7 +142,18 @@ impl<'a> Planner<'a> {
         // The same job draws the same random numbers in every run.
         graph.seed = tidemill_flow::partition::hash_bytes(spec.name.as_bytes());
         let (names, previews, problems) = (IndexMap::new(), Vec::new(), Vec::new());
-        Self { spec, options, world, registry, graph, names, previews, problems }
+        let streams = unseen::Streams::Opened;
+        Self { spec, options, world, registry, streams, graph, names, previews, problems }
+    }
+
+    /// All nodes; gives back the view of dead letters.
+    fn all(&mut self) -> Preview {
+        self.sources();
+        for name in check::order(self.spec) {
+            self.stage(name, &self.spec.stages[name]);
+        }
+        self.sinks();
+        self.dead_letters()
     }
 
     fn problem(&mut self, problem: Problem) {
@@ -203,7 +215,6 @@ impl<'a> Planner<'a> {
             return Ok(None);
         };
         let place = ["sources", name, "stream"];
-        let Some(streams) = &self.options.streams else { return Err(no_log(place)) };
         let spec = StreamSourceSpec {
             format,
             schema: source.schema.clone(),
@@ -216,6 +227,14 @@ impl<'a> Planner<'a> {
             note: self.notes().map(|folder| folder.join(format!("source-{name}.json"))),
             resume: self.options.resume,
         };
+        if self.streams != unseen::Streams::Opened {
+            let declared = DeclaredStream::new(stream, &spec)
+                .map_err(|error| operators::stream_problem(name, &error))?;
+            let known =
+                self.streams == unseen::Streams::Declared || !DeclaredStream::may_have_more(&spec);
+            return Ok(declared.filter(|_| known));
+        }
+        let Some(streams) = &self.options.streams else { return Err(no_log(place)) };
         let node = streams.node();
         match StreamSource::new(self.world, streams.log(), node.as_ref(), stream, spec) {
             Ok(source) => Ok(Some(source)),

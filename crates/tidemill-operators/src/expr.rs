@@ -82,6 +82,14 @@ pub(crate) fn parse(sql: &str) -> Result<ast::Expr, ExprError> {
     Err(error)
 }
 
+/// Whether a text is an expression at all; its names and types are not looked at.
+///
+/// # Errors
+/// It is none.
+pub fn check_syntax(sql: &str) -> Result<(), ExprError> {
+    parse(sql).map(|_| ())
+}
+
 /// Takes "… at Line: 1, Column: 9" apart.
 fn syntax_error(text: &str) -> ExprError {
     let text = text.trim_start_matches("sql parser error: ");

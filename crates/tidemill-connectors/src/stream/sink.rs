@@ -112,16 +112,7 @@ impl StreamSink {
         schema: SchemaRef,
         notes: Option<&Path>,
     ) -> Result<Box<dyn Sink>, ConnectorError> {
-        let name = &spec.name;
-        let refused = |message: String| ConnectorError {
-            kind: ConnectorErrorKind::Unwritable,
-            message: format!("stream `{name}`: {message}"),
-        };
-        if !is_stream_name(name) {
-            return Err(refused("a name has 1 to 249 of a-z A-Z 0-9 . _ -".to_owned()));
-        }
-        let subject = format!("stream `{name}`");
-        let rows = Rows::new((&subject, name), spec.format, &spec.key, &schema)?;
+        let rows = Self::checked(spec, &schema)?;
         Ok(Box::new(Self {
             world: world.clone(),
             log: Arc::clone(log),
@@ -135,6 +126,27 @@ impl StreamSink {
             chunks_since_note: 0,
             builder: ChunkBuilder::new(Compression::NONE),
         }))
+    }
+
+    /// Whether such a sink can be, of rows of `schema`; nothing is opened.
+    ///
+    /// # Errors
+    /// As those of [`Self::new`].
+    pub fn check(spec: &StreamSinkSpec, schema: &SchemaRef) -> Result<(), ConnectorError> {
+        Self::checked(spec, schema).map(|_| ())
+    }
+
+    fn checked(spec: &StreamSinkSpec, schema: &SchemaRef) -> Result<Rows, ConnectorError> {
+        let name = &spec.name;
+        let refused = |message: String| ConnectorError {
+            kind: ConnectorErrorKind::Unwritable,
+            message: format!("stream `{name}`: {message}"),
+        };
+        if !is_stream_name(name) {
+            return Err(refused("a name has 1 to 249 of a-z A-Z 0-9 . _ -".to_owned()));
+        }
+        let subject = format!("stream `{name}`");
+        Rows::new((&subject, name), spec.format, &spec.key, schema)
     }
 
     fn failed(&self, error: impl std::fmt::Display) -> SinkError {

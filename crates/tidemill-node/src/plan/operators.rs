@@ -43,6 +43,11 @@ fn part_path<'p>(stage: &'p str, part: &'p str) -> Vec<&'p str> {
     ["stages", stage].into_iter().chain(fields).collect()
 }
 
+/// An expression of a part such as `where` or `select.NAME`.
+pub(super) fn expression_problem(stage: &str, part: &str, error: &ExprError) -> Problem {
+    expression(&part_path(stage, part), error)
+}
+
 pub(super) fn transform_problem(stage: &str, error: &TransformError) -> Problem {
     expression(&part_path(stage, &error.part), &error.error)
 }

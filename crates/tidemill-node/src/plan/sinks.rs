@@ -64,12 +64,19 @@ impl Planner<'_> {
         }
         if let Some(stream) = &spec.stream {
             let place = ["sinks", name, "stream"];
+            let place_of = || format!("stream {}", stream.name);
+            if self.streams != super::unseen::Streams::Opened {
+                return match StreamSink::check(stream, schema) {
+                    Ok(()) => Ok((Box::new(BlackholeSink::new()), place_of())),
+                    Err(error) => Err(operators::sink_problem(name, "stream", &error)),
+                };
+            }
             let Some(streams) = &self.options.streams else { return Err(super::no_log(place)) };
             let notes = self.notes().map(|folder| folder.join(format!("sink-{name}.json")));
             let schema = Arc::clone(schema);
             let sink = StreamSink::new(self.world, streams.log(), stream, schema, notes.as_deref())
                 .map_err(|error| operators::sink_problem(name, "stream", &error))?;
-            return Ok((sink, format!("stream {}", stream.name)));
+            return Ok((sink, place_of()));
         }
         if let Some(kafka) = &spec.kafka {
             let notes = self.notes().map(|folder| folder.join(format!("sink-{name}.json")));

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use tidemill_env::World;
 use tidemill_flow::{JobGraph, NodeId, NodeKind, Partition, TIME_COLUMN};
 use tidemill_node::Registry;
-use tidemill_node::plan::{PlanOptions, plan};
+use tidemill_node::plan::{PlanOptions, Validated, validate as look_at};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ValidateArguments {
@@ -20,15 +20,28 @@ pub(super) struct ValidateArguments {
 pub(super) fn validate(arguments: &ValidateArguments) -> u8 {
     let options =
         PlanOptions { base_dir: load::base_dir(&arguments.job), ..PlanOptions::default() };
-    let planned = load::load(&arguments.job)
-        .and_then(|descriptor| plan(&descriptor, &options, &World::real(), &Registry::default()));
-    match planned {
-        Ok(planned) if arguments.json => {
-            let nodes = nodes(&planned.graph);
-            let name = &planned.graph.name;
-            print_all(&format!("{}\n", json!({ "type": "valid", "job": name, "nodes": nodes })))
+    let looked = load::load(&arguments.job).and_then(|descriptor| {
+        look_at(&descriptor, &options, &World::real(), &Registry::default())
+    });
+    match looked {
+        Ok(Validated { planned, unchecked }) if arguments.json => {
+            let (nodes, name) = (nodes(&planned.graph), &planned.graph.name);
+            let valid = json!({
+                "type": "valid",
+                "job": name,
+                "nodes": nodes,
+                "unchecked": unchecked,
+            });
+            print_all(&format!("{valid}\n"))
         }
-        Ok(planned) => print_all(&text(&arguments.job.file.display().to_string(), &planned.graph)),
+        Ok(Validated { planned, unchecked }) => {
+            let mut text = text(&arguments.job.file.display().to_string(), &planned.graph);
+            if let Some(unchecked) = unchecked {
+                // Writing to a string cannot fail.
+                let _ = writeln!(text, "not checked, for want of a node: {unchecked}");
+            }
+            print_all(&text)
+        }
         Err(refused) => {
             load::show_refusal(&refused, arguments.json);
             REFUSED

@@ -181,6 +181,25 @@ fn validate_shows_the_graph_and_starts_nothing() {
 }
 
 #[test]
+fn validate_needs_no_node_for_streams_and_says_what_it_left_out() {
+    let house = House::new();
+    let job = "name: j\nsources: {in: {stream: orders, format: json, schema: {n: bigint}}}\n\
+               stages: {s: {from: in, where: n > 1}}\nsinks: {out: {from: s, stream: big}}\n";
+    house.write("job.yaml", job);
+    let stdout = house.run(&["validate", "job.yaml"]).ends_with(0).stdout();
+    let line = "not checked, for want of a node: that the stream `orders` is there, with these \
+                columns\n";
+    assert!(stdout.ends_with(line), "{stdout}");
+    let valid = house.run(&["validate", "job.yaml", "--json"]).ends_with(0).summary();
+    assert_eq!(valid["unchecked"], "that the stream `orders` is there, with these columns");
+    house.write("job.yaml", &job.replace("n > 1", "n >"));
+    house.run(&["validate", "job.yaml"]).ends_with(2);
+    house.write("job.yaml", job);
+    let stderr = house.run(&["run", "job.yaml"]).ends_with(2).stderr();
+    assert!(stderr.contains("node's log"), "{stderr}");
+}
+
+#[test]
 fn the_schema_is_printed() {
     let house = House::new();
     let schema = house.run(&["job", "schema"]).ends_with(0).stdout();

@@ -1,0 +1,58 @@
+//! A stream that is not here, as its job describes it: for a look at a job without a node.
+//!
+//! Nothing here reads a log.
+
+use super::source::StreamSourceSpec;
+use super::values::Look;
+use crate::error::ConnectorError;
+use arrow_schema::SchemaRef;
+use std::sync::Arc;
+use tidemill_flow::{Source, SourceError, SourceFactory};
+use tidemill_types::job::{Format, UntilSpec};
+
+/// A stream with the columns that its job names.
+pub struct DeclaredStream {
+    schema: SchemaRef,
+    live: bool,
+}
+
+impl DeclaredStream {
+    /// The stream with the columns that the job names and with no others; none if it names none, and
+    /// they would be found in the records.
+    ///
+    /// # Errors
+    /// What the job says of the stream is impossible, whatever its records are.
+    #[expect(clippy::new_ret_no_self, reason = "the engine takes any source factory")]
+    pub fn new(
+        name: &str,
+        spec: &StreamSourceSpec,
+    ) -> Result<Option<Arc<dyn SourceFactory>>, ConnectorError> {
+        let subject = format!("stream `{name}`");
+        let look = Look::new(&subject, spec)?;
+        if Self::may_have_more(spec) && spec.schema.is_empty() {
+            return Ok(None);
+        }
+        let schema = look.finish(&subject, spec)?.schema;
+        Ok(Some(Arc::new(Self { schema, live: spec.until == UntilSpec::Never })))
+    }
+
+    /// Whether records may have columns that the job does not name.
+    #[must_use]
+    pub fn may_have_more(spec: &StreamSourceSpec) -> bool {
+        matches!(spec.format, Format::Json | Format::Influx)
+    }
+}
+
+impl SourceFactory for DeclaredStream {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+        Err(SourceError::new("a stream that is only declared has no records"))
+    }
+
+    fn live(&self) -> bool {
+        self.live
+    }
+}
