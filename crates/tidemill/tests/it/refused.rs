@@ -35,11 +35,6 @@ fn bad_jobs_are_refused_before_anything_starts() {
             "job.yaml:7:11: error: stages read each other in a loop: late -> late",
         ),
         (
-            "file: {path: out.ndjson, format: json}",
-            "stream: results",
-            "job.yaml:10:29: error: a stream is in a node's log, and there is none here",
-        ),
-        (
             "where: delay > 15",
             "key: [carier]\n    window: {global: {}}\n    aggregate: {n: count(*)}",
             "job.yaml:8:11: error: unknown column `carier`",
@@ -67,6 +62,20 @@ fn bad_jobs_are_refused_before_anything_starts() {
             assert!(!house.path("out.ndjson").exists(), "{to}");
         }
     }
+}
+
+#[test]
+fn a_job_with_streams_is_valid_and_does_not_run_without_a_log() {
+    let house = House::new();
+    house.write("flights.csv", &flights(10));
+    let job = JOB.replacen("file: {path: out.ndjson, format: json}", "stream: results", 1);
+    house.write("job.yaml", &job);
+    let stderr = house.run(&["run", "job.yaml"]).ends_with(2).stderr();
+    let expected = "job.yaml:10:29: error: a stream is in a node's log, and there is none here";
+    assert!(stderr.starts_with(expected), "{stderr}");
+    assert!(stderr.contains('^'), "the line is shown: {stderr}");
+    let stdout = house.run(&["validate", "job.yaml"]).ends_with(0).stdout();
+    assert!(stdout.contains("not checked, for want of a node: the streams"), "{stdout}");
 }
 
 #[test]
