@@ -23,7 +23,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 use tidemill_log::{ReadCursor, ReadError, ReadLimit};
-use tidemill_wire::kafka::{ErrorCode, KafkaString, KafkaUuid};
+use tidemill_wire::kafka::{ErrorCode, KafkaString, KafkaUuid, text};
 use tokio::sync::Notify;
 
 mod kept;
@@ -61,6 +61,10 @@ pub(crate) type Place = (KafkaUuid, KafkaString, i32);
 
 struct Slot {
     place: Place,
+    /// The last round of questions that named it.
+    round: u64,
+    /// The last look that read it.
+    looked: u64,
     asked: Asked,
     partition: Result<Arc<Partition>, ErrorCode>,
     cursor: ReadCursor,
@@ -76,7 +80,10 @@ struct Slot {
 #[derive(Default)]
 pub(crate) struct Session {
     slots: BTreeMap<u32, Slot>,
-    places: BTreeMap<([u8; 16], Vec<u8>, i32), u32>,
+    /// Slots by topic and partition.
+    places: BTreeMap<TopicKey, BTreeMap<i32, u32>>,
+    round: u64,
+    looks: u64,
     next_slot: u32,
     due: VecDeque<u32>,
     /// Slots that had an error when they were looked at last.
@@ -103,8 +110,11 @@ pub(crate) struct Found {
     pub(crate) full: bool,
 }
 
-fn key(place: &Place) -> ([u8; 16], Vec<u8>, i32) {
-    (place.0.to_bytes(), place.1.as_bytes().to_vec(), place.2)
+/// A topic's id and name.
+type TopicKey = ([u8; 16], Vec<u8>);
+
+fn key(id: KafkaUuid, name: &KafkaString) -> TopicKey {
+    (id.to_bytes(), name.as_bytes().to_vec())
 }
 
 impl Session {
@@ -126,21 +136,41 @@ impl Session {
         }
     }
 
-    /// Adds a partition, or asks for another place of one that is there.
-    pub(crate) fn ask(&mut self, place: Place, asked: Asked, topic: Result<&Topic, ErrorCode>) {
-        let partition = topic.and_then(|topic| partition_of(topic, &place));
-        let id = *self.places.entry(key(&place)).or_insert_with(|| {
-            self.next_slot += 1;
-            self.next_slot
-        });
-        match self.slots.get_mut(&id) {
-            Some(slot) => {
+    /// From now on partitions are asked for that belong together: [`Self::keep_asked`].
+    pub(crate) fn begin_round(&mut self) {
+        self.round += 1;
+    }
+
+    /// Adds partitions of a topic, or asks for other places of those that are there.
+    pub(crate) fn ask(
+        &mut self,
+        (id, name): (KafkaUuid, &KafkaString),
+        topic: Result<&Topic, ErrorCode>,
+        asked: impl Iterator<Item = (i32, Asked)>,
+    ) {
+        // A copy: the session outlives the request.
+        let name = text(name.as_str());
+        let of_topic = self.places.entry(key(id, &name)).or_default();
+        for (index, asked) in asked {
+            let slot_id = *of_topic.entry(index).or_insert_with(|| {
+                self.next_slot += 1;
+                self.next_slot
+            });
+            if let Some(slot) = self.slots.get_mut(&slot_id) {
+                slot.round = self.round;
+                let waits = slot.waits_for(&asked);
                 slot.asked = asked;
-                slot.partition = partition;
-            }
-            None => {
+                if waits {
+                    continue;
+                }
+                slot.partition = topic.and_then(|it| partition_of(it, &slot.place));
+            } else {
+                let place = (id, name.clone(), index);
+                let partition = topic.and_then(|it| partition_of(it, &place));
                 let slot = Slot {
                     place,
+                    round: self.round,
+                    looked: 0,
                     asked,
                     partition,
                     cursor: ReadCursor::default(),
@@ -149,10 +179,10 @@ impl Session {
                     next: 0,
                     told: None,
                 };
-                self.slots.insert(id, slot);
+                self.slots.insert(slot_id, slot);
             }
+            make_due(&mut self.slots, &mut self.due, slot_id);
         }
-        self.make_due(id);
     }
 
     /// Looks for the topics of partitions that had errors: they may be there by now, or again.
@@ -169,34 +199,31 @@ impl Session {
 
     /// Drops partitions that a client no longer reads.
     pub(crate) fn forget(&mut self, place: &Place) {
-        if let Some(id) = self.places.remove(&key(place)) {
+        let topic = key(place.0, &place.1);
+        let Some(of_topic) = self.places.get_mut(&topic) else { return };
+        if let Some(id) = of_topic.remove(&place.2) {
             self.slots.remove(&id);
+        }
+        if of_topic.is_empty() {
+            self.places.remove(&topic);
         }
     }
 
-    /// Drops all partitions but these.
-    pub(crate) fn keep(&mut self, places: &BTreeSet<([u8; 16], Vec<u8>, i32)>) {
-        let gone = self.places.iter().filter(|(place, _)| !places.contains(*place));
-        let gone: Vec<_> = gone.map(|(place, id)| (place.clone(), *id)).collect();
-        for (place, id) in gone {
-            self.places.remove(&place);
-            self.slots.remove(&id);
+    /// Drops all partitions but those that were asked for in this round.
+    pub(crate) fn keep_asked(&mut self) {
+        let (slots, round) = (&mut self.slots, self.round);
+        if slots.values().all(|it| it.round == round) {
+            return;
         }
-    }
-
-    /// A place as [`Self::keep`] takes it.
-    pub(crate) fn key_of(place: &Place) -> ([u8; 16], Vec<u8>, i32) {
-        key(place)
+        self.places.retain(|_, of_topic| {
+            of_topic.retain(|_, id| slots.get(id).is_some_and(|it| it.round == round));
+            !of_topic.is_empty()
+        });
+        slots.retain(|_, slot| slot.round == round);
     }
 
     fn make_due(&mut self, id: u32) {
-        if let Some(slot) = self.slots.get_mut(&id)
-            && !slot.is_due
-        {
-            slot.is_due = true;
-            slot.interest = None;
-            self.due.push_back(id);
-        }
+        make_due(&mut self.slots, &mut self.due, id);
     }
 
     /// Reads what is due, as far as there is room. What was found before is read again, so that
@@ -213,6 +240,7 @@ impl Session {
         for id in self.wake.take() {
             self.make_due(id);
         }
+        self.looks += 1;
         let mut found = Found::default();
         let (mut hungry, mut fed) = (Vec::new(), Vec::new());
         while let Some(id) = self.due.pop_front() {
@@ -223,6 +251,7 @@ impl Session {
             let wake = &self.wake;
             let Some(slot) = self.slots.get_mut(&id) else { continue };
             slot.is_due = false;
+            slot.looked = self.looks;
             let left = room.bytes.saturating_sub(found.bytes);
             let (answer, full) = slot.read(left, found.bytes == 0, self.committed);
             let (bytes, failed) = (answer.bytes(), answer.error != ErrorCode::None);
@@ -287,16 +316,33 @@ impl Session {
 
     /// Answers for slots that were not looked at, as a client without sessions expects them.
     pub(crate) fn fill(&self, found: &mut Found) {
-        let have: BTreeSet<u32> = found.slots.iter().map(|(id, _)| *id).collect();
         for (id, slot) in &self.slots {
-            if !have.contains(id) {
+            if slot.looked != self.looks {
                 found.slots.push((*id, slot.nothing(self.committed)));
             }
         }
     }
 }
 
+fn make_due(slots: &mut BTreeMap<u32, Slot>, due: &mut VecDeque<u32>, id: u32) {
+    if let Some(slot) = slots.get_mut(&id)
+        && !slot.is_due
+    {
+        slot.is_due = true;
+        slot.interest = None;
+        due.push_back(id);
+    }
+}
+
 impl Slot {
+    /// Whether it waits for the very thing that is asked for: then there is nothing to look at.
+    fn waits_for(&self, asked: &Asked) -> bool {
+        let waits = self.interest.is_some() && !self.is_due && self.next == asked.offset;
+        waits
+            && self.asked.leader_epoch == asked.leader_epoch
+            && self.partition.as_ref().is_ok_and(|it| !it.live.is_gone())
+    }
+
     /// An answer without records.
     fn nothing(&self, committed: bool) -> PartitionAnswer {
         match &self.partition {

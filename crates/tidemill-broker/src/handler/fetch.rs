@@ -9,7 +9,7 @@ use crate::{
     topic::Topic,
 };
 use bytes::Bytes;
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use tidemill_wire::{
     chunk::{ChunkHead, Codec},
     kafka::{
@@ -128,8 +128,8 @@ async fn whole(
     request: FetchRequestData,
     how: &mut How,
 ) -> Vec<TopicAnswer> {
-    let places = ask(context, session, &request);
-    session.keep(&places);
+    ask(context, session, &request);
+    session.keep_asked();
     session.set_committed(how.committed);
     let mut found = wait(session, how).await;
     session.fill(&mut found);
@@ -145,27 +145,20 @@ fn place(context: &Context<'_>, name: &KafkaString, id: KafkaUuid, partition: i3
 }
 
 /// Takes over what a request asks for: the partitions it names.
-fn ask(
-    context: &Context<'_>,
-    session: &mut Session,
-    request: &FetchRequestData,
-) -> BTreeSet<([u8; 16], Vec<u8>, i32)> {
+fn ask(context: &Context<'_>, session: &mut Session, request: &FetchRequestData) {
     let broker = context.broker;
     let by_id = context.version() >= 13;
-    let mut places = BTreeSet::new();
+    session.begin_round();
     for asked in &request.topics {
         let topic: Result<Arc<Topic>, ErrorCode> = if by_id {
             broker.topics.get_by_id(&broker.log, asked.topic_id).ok_or(ErrorCode::UnknownTopicId)
         } else {
             broker.topic(asked.topic.as_str()).ok_or(ErrorCode::UnknownTopicOrPartition)
         };
-        for partition in &asked.partitions {
-            let place = place(context, &asked.topic, asked.topic_id, partition.partition);
-            places.insert(Session::key_of(&place));
-            session.ask(place, asked_of(partition), topic.as_deref().map_err(|it| *it));
-        }
+        let (id, name, _) = place(context, &asked.topic, asked.topic_id, 0);
+        let partitions = asked.partitions.iter().map(|it| (it.partition, asked_of(it)));
+        session.ask((id, &name), topic.as_deref().map_err(|it| *it), partitions);
     }
-    places
 }
 
 /// Cuts answers before the first chunk that a client of an old version could not read. If nothing
