@@ -24,7 +24,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from cases import BROKERS, DURABILITY, LOADS, OURS, RECORD_BYTES, ROOT, cases, command
-from machine import run, wait_for_quiet
+from machine import run, wait_for_quiet, warm_memory
 from results import markdown, summarise
 
 RESULTS = ROOT / "bench/results"
@@ -68,6 +68,7 @@ def arguments():
     parser.add_argument("--seconds", type=int, default=20, help="of a latency run (default 20)")
     parser.add_argument("--busy-max", type=float, default=0.1, help="cores that others may use in a run that counts (default 0.1; the kernel's own threads are others)")
     parser.add_argument("--quiet-wait", type=int, default=30, help="seconds to wait for a quiet machine before a run (default 30)")
+    parser.add_argument("--warm-memory", type=int, default=3, help="GiB that are touched before each run (default 3)")
     parser.add_argument("--broker-cpus", default="0")
     parser.add_argument("--client-cpus", default="1")
     parser.add_argument("--folder", type=Path, default=ROOT / "target/bench-broker", help="where the brokers' data is; emptied")
@@ -168,6 +169,7 @@ class Session:
             elif "produce" not in self.asked.loads:
                 sys.exit("consume reads what produce wrote: ask for both")
             line = command(case, node.address, self.last, self.records(case), self.asked.seconds)
+            warm_memory(self.asked.warm_memory << 30)
             wait_for_quiet(self.asked.busy_max, self.asked.quiet_wait)
             found = run(line, node, self.asked.client_cpus, PATIENCE)
             record = {
