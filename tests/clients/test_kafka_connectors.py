@@ -413,3 +413,24 @@ def test_a_submitted_job_goes_on_when_its_node_is_killed(kafka, job, name, tmp_p
         assert node.stop() < 5
     finally:
         node.kill()
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_a_job_whose_sinks_cluster_is_away_can_be_stopped_and_goes_on(kafka, own_kafka, job, name, delivery):
+    away = own_kafka()
+    topic, out = make_topic(kafka, name("in")), make_topic(away, name("out"))
+    produce(kafka, topic, range(100), 1)
+    spec = to_topic(away, topic, out, delivery)
+    spec["sources"]["x"]["kafka"]["brokers"] = kafka.address
+    running = job(spec).start()
+    wait(lambda: len(set(numbers(away, out, 1))) == 100, 60, "the first rows are there")
+    away.kill()
+    produce(kafka, topic, range(100, 200), 1)
+    wait(lambda: "a sink cannot" in running.text(), 60, "the job says that it waits")
+    running.stop(10)
+    assert running.process.returncode != 0 and "resumed, it goes on" in running.text()
+    away.start()
+    running.start(*(["--resume"] if delivery == "exactly-once" else []))
+    wait(lambda: len(set(numbers(away, out, 1))) == 200, 60, "it goes on")
+    if delivery == "exactly-once":
+        assert numbers(away, out, 1) == list(range(200))

@@ -228,7 +228,15 @@ fn build(
     };
     let thread =
         CommitThread { ledger, dead_letter: None, dead_letter_held: opened.dead_letter_held };
-    (Arc::new(job), thread)
+    let job = Arc::new(job);
+    for (_, sink, _) in &opened.sinks {
+        let job = Arc::downgrade(&job);
+        let stop_asked = move || job.upgrade().is_none_or(|job| job.is_to_stop());
+        if let Ok(mut sink) = sink.lock() {
+            sink.stop_by(Arc::new(stop_asked));
+        }
+    }
+    (job, thread)
 }
 
 fn open_lanes(job: &Arc<Job>, layout: &Layout, cores: Cores) {

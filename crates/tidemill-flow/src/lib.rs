@@ -37,5 +37,5 @@ pub use operator::{
 pub use partition::Partition;
 pub use progress::{Progress, SinkProgress, SourceProgress, StageProgress};
 pub use rows::{Rows, RowsPool};
-pub use sink::{Sink, SinkError};
+pub use sink::{Sink, SinkError, StopAsked};
 pub use source::{Position, Read, ReadRequest, Source, SourceError, SourceFactory, SourceWaker};

@@ -19,6 +19,9 @@ impl SinkError {
     }
 }
 
+/// Says whether the job is to stop. It may be called at any time, and does not wait.
+pub type StopAsked = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// A place for results.
 ///
 /// Exactly-once rests on [`Sink::open`]: a sink stores the last committed cycle together with its
@@ -45,6 +48,12 @@ pub trait Sink: Send {
     /// # Errors
     /// The cycle could not be committed.
     fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError>;
+
+    /// Takes what says whether the job is to stop, before the first cycle. A sink whose commit waits
+    /// for what may never come asks it, and fails; a job that resumes makes those cycles again.
+    fn stop_by(&mut self, stop_asked: StopAsked) {
+        drop(stop_asked);
+    }
 
     /// Ends the sink: everything committed is flushed to where it will stay.
     ///

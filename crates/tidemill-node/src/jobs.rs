@@ -260,6 +260,11 @@ impl Jobs {
         let Some(entry) = state.jobs.get_mut(name) else { return };
         let progress = handle.progress();
         let status = match outcome {
+            // A sink that waited for its cluster has given up because the node stops.
+            Err(error) if stopping => {
+                tracing::warn!(job = name, "stopped with its node: {error}");
+                Status::Running
+            }
             Err(error) => Status::Failed(error.to_string()),
             Ok(_) if progress.finished => Status::Finished,
             Ok(_) if entry.cancelled => Status::Cancelled,

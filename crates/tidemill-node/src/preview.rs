@@ -11,7 +11,7 @@ use arrow_array::{Array, RecordBatch, cast::AsArray, types::Float64Type};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, SchemaRef};
 use std::sync::{Arc, Mutex, PoisonError};
-use tidemill_flow::{Block, Sink, SinkError, TIME_COLUMN};
+use tidemill_flow::{Block, Sink, SinkError, StopAsked, TIME_COLUMN};
 use tidemill_types::Cycle;
 
 #[cfg(test)]
@@ -124,6 +124,12 @@ impl Sink for Previewed {
 
     fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
         self.inner.as_mut().map_or(Ok(()), |inner| inner.commit(cycle))
+    }
+
+    fn stop_by(&mut self, stop_asked: StopAsked) {
+        if let Some(inner) = &mut self.inner {
+            inner.stop_by(stop_asked);
+        }
     }
 
     fn close(&mut self) -> Result<(), SinkError> {

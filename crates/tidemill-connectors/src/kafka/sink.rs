@@ -9,7 +9,8 @@
 //! write rows twice.
 //!
 //! Brokers that go away are waited for, for as long as it takes: the commit does not return, the
-//! rows behind it wait, and by the links' credit the sources do.
+//! rows behind it wait, and by the links' credit the sources do. A job that is to stop meanwhile fails
+//! after a moment: what is not committed is made again when it resumes.
 
 use super::cluster;
 use crate::error::{ConnectorError, ConnectorErrorKind};
@@ -20,7 +21,7 @@ use repeating::Repeating;
 use std::{path::Path, sync::Arc};
 use tidemill_client::{AdminError, Client, ErrorCode, admin::NewStream};
 use tidemill_env::World;
-use tidemill_flow::{Block, Sink, SinkError};
+use tidemill_flow::{Block, Sink, SinkError, StopAsked};
 use tidemill_types::{Cycle, job::KafkaSinkSpec};
 
 mod once;
@@ -30,6 +31,37 @@ mod tests;
 
 /// The rest after the first failure of a commit and the longest one, in microseconds.
 const REST_US: (u64, u64) = (50_000, 2_000_000);
+
+/// How long a commit goes on trying when the job is to stop, in microseconds.
+const STOP_PATIENCE_US: u64 = 2_000_000;
+
+/// Whether a commit is to be given up, because the job is to stop.
+pub(super) struct Stop {
+    world: World,
+    asked: Option<StopAsked>,
+    since_us: Option<u64>,
+}
+
+impl Stop {
+    fn new(world: &World) -> Self {
+        Self { world: world.clone(), asked: None, since_us: None }
+    }
+
+    /// Asked after each failure.
+    fn gives_up(&mut self) -> bool {
+        if !self.asked.as_ref().is_some_and(|asked| asked()) {
+            return false;
+        }
+        let now_us = self.world.clock.monotonic_micros();
+        let since_us = *self.since_us.get_or_insert(now_us);
+        now_us.saturating_sub(since_us) >= STOP_PATIENCE_US
+    }
+}
+
+/// What is said then.
+fn given_up(error: &str) -> String {
+    format!("the job is to stop, and its rows could not be committed; resumed, it goes on: {error}")
+}
 
 /// Writes rows to a topic of another cluster.
 pub struct KafkaSink {
@@ -136,6 +168,13 @@ impl Sink for KafkaSink {
         outcome.map_err(|error| self.failed(error))?;
         drop(self.rows.take(cycle));
         Ok(())
+    }
+
+    fn stop_by(&mut self, stop_asked: StopAsked) {
+        match &mut self.writer {
+            Writer::Once(once) => once.stop_by(stop_asked),
+            Writer::Repeating(repeating) => repeating.stop_by(stop_asked),
+        }
     }
 
     fn close(&mut self) -> Result<(), SinkError> {

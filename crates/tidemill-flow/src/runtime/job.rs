@@ -256,6 +256,12 @@ impl Job {
         self.peers.close(self.finished.load(Ordering::Acquire));
     }
 
+    /// Whether it was asked to stop, or has ended.
+    pub(crate) fn is_to_stop(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+            || self.pacer.lock().expect("no panic while held").stop_after().is_some()
+    }
+
     /// Pokes every source lane: something that sources look at has changed.
     pub(crate) fn poke_sources(&self) {
         let layouts = self.layouts.read().expect("no panic while held").clone();

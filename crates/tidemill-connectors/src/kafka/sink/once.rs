@@ -35,7 +35,7 @@
 //!
 //! Invariant: nothing is written under an id whose offset was not read since it was taken over.
 
-use super::REST_US;
+use super::{REST_US, Stop, given_up};
 use crate::stream::note::Notes;
 use crate::stream::rows::{Pending, Row, chunk_rows};
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,7 @@ use tidemill_client::{
     transactions::{OffsetMark, is_passing},
 };
 use tidemill_env::World;
+use tidemill_flow::StopAsked;
 use tidemill_types::{Cycle, job::KafkaSinkSpec};
 use tidemill_wire::records::{ChunkBuilder, Compression};
 
@@ -77,6 +78,7 @@ pub(super) struct Once {
     life: u64,
     transactions: Transactions,
     held: Cycle,
+    stop: Stop,
 }
 
 /// Why the sink cannot go on, or not now.
@@ -120,7 +122,12 @@ impl Once {
             life,
             transactions: client.transactions("", TIMEOUT),
             held: Cycle::NONE,
+            stop: Stop::new(world),
         }
+    }
+
+    pub(super) fn stop_by(&mut self, stop_asked: StopAsked) {
+        self.stop.asked = Some(stop_asked);
     }
 
     /// Begins a run, or goes on with the one that is noted. Gives back what is held.
@@ -181,6 +188,9 @@ impl Once {
                     return Ok(done);
                 }
                 Err(Trouble::Lasting(error)) => return Err(error),
+                Err(Trouble::Passing(error)) if self.stop.gives_up() => {
+                    return Err(given_up(&error));
+                }
                 Err(Trouble::Passing(error)) => {
                     if !told {
                         tracing::warn!(topic = %self.topic, %error, "a sink cannot commit; it goes on trying");

@@ -4,6 +4,7 @@
 //! once, unless the cluster forgets the producer; rows that were sent and not yet committed when the
 //! job was cut off come again.
 
+use super::{Stop, given_up};
 use crate::stream::rows::Pending;
 use std::time::Duration;
 use tidemill_client::{
@@ -11,9 +12,10 @@ use tidemill_client::{
     producer::{FlushError, NewRecord, ProduceError, ProducerOptions, StreamWriter},
 };
 use tidemill_env::World;
+use tidemill_flow::StopAsked;
 
-/// How long records are waited for before it is said that they are.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long records are waited for before it is looked whether the job is to stop.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Longer than a job waits for a cluster.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
@@ -22,11 +24,16 @@ pub(super) struct Repeating {
     world: World,
     client: Client,
     open: Option<(Producer, StreamWriter)>,
+    stop: Stop,
 }
 
 impl Repeating {
     pub(super) fn new(world: &World, client: &Client) -> Self {
-        Self { world: world.clone(), client: client.clone(), open: None }
+        Self { world: world.clone(), client: client.clone(), open: None, stop: Stop::new(world) }
+    }
+
+    pub(super) fn stop_by(&mut self, stop_asked: StopAsked) {
+        self.stop.asked = Some(stop_asked);
     }
 
     pub(super) fn open(&mut self, topic: &str) -> Result<(), String> {
@@ -66,7 +73,12 @@ impl Repeating {
                     loop {
                         match writer.send(&record) {
                             Ok(()) => break,
-                            Err(error @ ProduceError::Full { .. }) => tell(&error),
+                            Err(error @ ProduceError::Full { .. }) => {
+                                tell(&error);
+                                if self.stop.gives_up() {
+                                    return Err(given_up(&error.to_string()));
+                                }
+                            }
                             Err(error) => return Err(error.to_string()),
                         }
                     }
@@ -76,7 +88,12 @@ impl Repeating {
         loop {
             match producer.flush(PATIENCE) {
                 Ok(()) => break,
-                Err(error @ FlushError::TimedOut { .. }) => tell(&error),
+                Err(error @ FlushError::TimedOut { .. }) => {
+                    tell(&error);
+                    if self.stop.gives_up() {
+                        return Err(given_up(&error.to_string()));
+                    }
+                }
                 Err(error) => return Err(error.to_string()),
             }
         }
