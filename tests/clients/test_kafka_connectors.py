@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from brokers import KINDS, ROOT, Tidemill, wait
@@ -51,7 +51,15 @@ def ends(kafka, topic, partitions):
     """The last stable offsets."""
     consumer = Consumer({"bootstrap.servers": kafka.address, "group.id": "ends", "isolation.level": "read_committed"})
     try:
-        return [consumer.get_watermark_offsets(TopicPartition(topic, it), 30)[1] for it in range(partitions)]
+        def of(partition):
+            try:
+                return [consumer.get_watermark_offsets(TopicPartition(topic, partition), 30)[1]]
+            except KafkaException as error:
+                # A broker that has just started leads nothing yet.
+                assert error.args[0].retriable() or error.args[0].code() == KafkaError.NOT_LEADER_FOR_PARTITION, error
+                return None
+
+        return [wait(lambda: of(it), 60, "the last stable offset is told")[0] for it in range(partitions)]
     finally:
         consumer.close()
 
