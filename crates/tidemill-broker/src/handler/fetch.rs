@@ -201,12 +201,15 @@ async fn wait(session: &mut Session, how: &mut How) -> Found {
     let mut found = look(session, how, Found::default()).await;
     while found.bytes < how.min_bytes && !found.failed && !found.full && session.len() > 0 {
         session.wait_for_more(&found);
-        // A notice that is there already does not let the time run out by itself.
-        let woken = timeout_at(how.end, wake.notify.notified()).await.is_ok();
-        if !woken || Instant::now() >= how.end {
+        if timeout_at(how.end, wake.notify.notified()).await.is_err() {
             break;
         }
+        // A notice that is there already does not let the time run out by itself.
+        let is_late = Instant::now() >= how.end;
         found = look(session, how, found).await;
+        if is_late {
+            break;
+        }
     }
     found
 }
