@@ -3,7 +3,8 @@
 //! Without it each read would take fresh memory of the system, which empties every page of it
 //! before it is written to.
 //!
-//! Invariant: at most `kept_max` blocks wait to be used again.
+//! Invariant: at most `kept_max` blocks wait to be used again, and none of them for longer than two
+//! rounds of maintenance.
 
 use bytes::Bytes;
 use std::{
@@ -12,14 +13,22 @@ use std::{
 };
 
 /// Memory that waits to be used again, at most.
-const KEPT_BYTES_MAX: usize = 64 << 20;
+const KEPT_BYTES_MAX: usize = 128 << 20;
 
 /// Blocks of one length.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     block_bytes: usize,
     kept_max: usize,
-    kept: Mutex<Vec<Vec<u8>>>,
+    kept: Mutex<Kept>,
+}
+
+/// Blocks that nobody has.
+#[derive(Debug, Default)]
+struct Kept {
+    blocks: Vec<Vec<u8>>,
+    /// The fewest there were since the last trim: so many were not needed.
+    fewest: usize,
 }
 
 /// A block with something in it.
@@ -38,8 +47,8 @@ impl AsRef<[u8]> for Block {
 impl Drop for Block {
     fn drop(&mut self) {
         let mut kept = self.blocks.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < self.blocks.kept_max {
-            kept.push(std::mem::take(&mut self.bytes));
+        if kept.blocks.len() < self.blocks.kept_max {
+            kept.blocks.push(std::mem::take(&mut self.bytes));
         }
     }
 }
@@ -64,11 +73,24 @@ impl Blocks {
             bytes.truncate(filled);
             return Ok(bytes.into());
         }
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let bytes = kept.unwrap_or_else(|| vec![0; self.block_bytes]);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let again = kept.blocks.pop();
+        kept.fewest = kept.fewest.min(kept.blocks.len());
+        drop(kept);
+        let bytes = again.unwrap_or_else(|| vec![0; self.block_bytes]);
         let mut block = Block { bytes, filled: 0, blocks: Arc::clone(self) };
         block.filled = fill(&mut block.bytes[..want])?.min(want);
         Ok(Bytes::from_owner(block))
+    }
+
+    /// Gives back what was not needed since the last call.
+    pub(crate) fn trim(&self) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let unused = kept.fewest.min(kept.blocks.len());
+        let gone: Vec<Vec<u8>> = kept.blocks.drain(..unused).collect();
+        kept.fewest = kept.blocks.len();
+        drop(kept);
+        drop(gone);
     }
 }
 
@@ -102,6 +124,13 @@ mod tests {
         let failed = blocks.filled(8192, |_| Err(io::Error::other("no")));
         assert!(failed.is_err());
         drop((second, third));
-        assert_eq!(blocks.kept.lock().unwrap().len(), 3);
+        let kept = || blocks.kept.lock().unwrap().blocks.len();
+        assert_eq!(kept(), 3);
+        blocks.trim();
+        let one = of(6, 8192);
+        assert_eq!(kept(), 2, "they were in use until now");
+        blocks.trim();
+        drop(one);
+        assert_eq!(kept(), 1, "two were never needed");
     }
 }

@@ -305,6 +305,7 @@ impl Log {
             let mut state = self.0.trusted.lock().unwrap_or_else(PoisonError::into_inner);
             trusted(&mut state, now, monotonic_us)
         };
+        self.0.shared.blocks.trim();
         let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
         let outcomes: Vec<_> = self.list().iter().map(|it| it.maintain(now_us)).collect();
         outcomes.into_iter().sum()
