@@ -1,10 +1,19 @@
 //! An answer on its way to a client: bytes of ours, and chunks that are sent as the log has them.
 
 use crate::frame::Charge;
-use bytes::{Bytes, BytesMut};
-use std::{future::Future, io, io::IoSlice, pin::Pin};
+use bytes::BytesMut;
+use rustix::{
+    fs::sendfile,
+    io::retry_on_intr,
+    net::{SendAncillaryBuffer, SendFlags, sendmsg},
+};
+use std::{future::Future, io, io::IoSlice, os::fd::AsFd, pin::Pin};
+use tidemill_log::{FileChunk, Served};
 use tidemill_wire::kafka::{Message, MessageError, RequestHead, end_frame};
-use tokio::{io::AsyncWriteExt, net::tcp::OwnedWriteHalf};
+use tokio::{
+    io::Interest,
+    net::{TcpStream, tcp::OwnedWriteHalf},
+};
 
 /// Slices that one write to a socket takes.
 const SLICES_MAX: usize = 64;
@@ -14,7 +23,7 @@ const TOGETHER_BYTES_MAX: usize = 32 << 10;
 /// A frame, in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    pub(crate) parts: Vec<Bytes>,
+    pub(crate) parts: Vec<Served>,
     /// What its memory is charged with, until it is sent.
     pub(crate) charge: Option<Charge>,
 }
@@ -42,11 +51,11 @@ impl Answer {
     /// A frame but for its length.
     pub(crate) fn whole(mut frame: BytesMut) -> Self {
         end_frame(&mut frame, 0).expect("responses without chunks are short");
-        Self::of_parts(vec![frame.freeze()])
+        Self::of_parts(vec![Served::Memory(frame.freeze())])
     }
 
     /// A whole frame.
-    pub(crate) fn of_parts(parts: Vec<Bytes>) -> Self {
+    pub(crate) fn of_parts(parts: Vec<Served>) -> Self {
         Self { parts, charge: None }
     }
 }
@@ -55,7 +64,7 @@ impl Answer {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     socket: OwnedWriteHalf,
-    parts: Vec<Bytes>,
+    parts: Vec<Served>,
     /// Held until they are sent.
     charges: Vec<Charge>,
     bytes: usize,
@@ -67,7 +76,7 @@ impl Outbox {
     }
 
     pub(crate) fn put(&mut self, answer: Answer) {
-        self.bytes += answer.parts.iter().map(Bytes::len).sum::<usize>();
+        self.bytes += answer.parts.iter().map(Served::len).sum::<usize>();
         self.parts.extend(answer.parts);
         self.charges.extend(answer.charge);
     }
@@ -88,27 +97,76 @@ impl Outbox {
     /// Writes it all.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         let mut parts = self.parts.as_slice();
-        let mut done = 0;
-        while !parts.is_empty() {
-            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let count = parts.len().min(SLICES_MAX);
-            for (slice, part) in slices.iter_mut().zip(parts) {
-                *slice = IoSlice::new(part);
-            }
-            slices[0] = IoSlice::new(&parts[0][done..]);
-            let written = self.socket.write_vectored(&slices[..count]).await?;
-            if written == 0 && slices[..count].iter().any(|it| !it.is_empty()) {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
-            done += written;
-            while parts.first().is_some_and(|it| done >= it.len()) {
-                done -= parts[0].len();
-                parts = &parts[1..];
-            }
+        while let Some(first) = parts.first() {
+            let sent = match first {
+                Served::Memory(_) => {
+                    let in_memory = |it: &&Served| matches!(it, Served::Memory(_));
+                    let count = parts.iter().take(SLICES_MAX).take_while(in_memory).count();
+                    let more = parts.len() > count;
+                    send_bytes(&self.socket, &parts[..count], more).await?;
+                    count
+                }
+                Served::File(chunk) => {
+                    send_file(&self.socket, chunk, parts.len() > 1).await?;
+                    1
+                }
+            };
+            parts = &parts[sent..];
         }
         self.parts.clear();
         self.charges.clear();
         self.bytes = 0;
         Ok(())
     }
+}
+
+/// Sends parts that are in memory. `more`: others follow at once.
+async fn send_bytes(socket: &OwnedWriteHalf, parts: &[Served], more: bool) -> io::Result<()> {
+    let bytes = parts.iter().map(|part| match part {
+        Served::Memory(bytes) => &bytes[..],
+        Served::File(_) => &[],
+    });
+    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+    for (slice, bytes) in slices.iter_mut().zip(bytes) {
+        *slice = IoSlice::new(bytes);
+    }
+    let mut left = &mut slices[..parts.len()];
+    IoSlice::advance_slices(&mut left, 0);
+    let flags = if more { SendFlags::MORE | SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL };
+    let socket: &TcpStream = socket.as_ref();
+    while !left.is_empty() {
+        let slices = &*left;
+        let send = || {
+            let mut nothing = SendAncillaryBuffer::default();
+            Ok(retry_on_intr(|| sendmsg(socket.as_fd(), slices, &mut nothing, flags))?)
+        };
+        match socket.async_io(Interest::WRITABLE, send).await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            sent => IoSlice::advance_slices(&mut left, sent),
+        }
+    }
+    Ok(())
+}
+
+/// Sends a chunk out of its file, which the system does without a copy.
+async fn send_file(socket: &OwnedWriteHalf, chunk: &FileChunk, more: bool) -> io::Result<()> {
+    let Some((file, position)) = chunk.place() else {
+        let bytes = Served::Memory(chunk.read()?);
+        return send_bytes(socket, &[bytes], more).await;
+    };
+    let socket: &TcpStream = socket.as_ref();
+    let mut done = 0;
+    while done < chunk.bytes() {
+        let send = || {
+            let mut at = position + done as u64;
+            let left = chunk.bytes() - done;
+            Ok(retry_on_intr(|| sendfile(socket.as_fd(), file, Some(&mut at), left))?)
+        };
+        match socket.async_io(Interest::WRITABLE, send).await? {
+            // The file is shorter than it was.
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            sent => done += sent,
+        }
+    }
+    Ok(())
 }

@@ -9,6 +9,7 @@
 
 use crate::answer::Answer;
 use bytes::{BufMut, Bytes, BytesMut};
+use tidemill_log::Served;
 use tidemill_wire::kafka::{ErrorCode, KafkaString, KafkaUuid, RequestHead, end_frame};
 
 #[cfg(test)]
@@ -34,7 +35,7 @@ pub(crate) struct PartitionAnswer {
     pub(crate) log_start_offset: i64,
     /// None for readers of uncommitted records.
     pub(crate) aborted: Option<Vec<Aborted>>,
-    pub(crate) chunks: Vec<Bytes>,
+    pub(crate) chunks: Vec<Served>,
 }
 
 impl PartitionAnswer {
@@ -52,7 +53,7 @@ impl PartitionAnswer {
 
     /// Bytes of records.
     pub(crate) fn bytes(&self) -> usize {
-        self.chunks.iter().map(Bytes::len).sum()
+        self.chunks.iter().map(Served::len).sum()
     }
 }
 
@@ -73,7 +74,7 @@ pub(crate) fn answer(
 ) -> Option<Answer> {
     let partitions: usize = topics.iter().map(|it| it.partitions.len()).sum();
     let small = topics.iter().flat_map(|it| &it.partitions).flat_map(|it| &it.chunks);
-    let copied: usize = small.map(Bytes::len).filter(|it| *it < COPIED_BYTES).sum();
+    let copied: usize = small.map(Served::len).filter(|it| *it < COPIED_BYTES).sum();
     let mut writer = Writer {
         version: head.version,
         flexible: head.version >= 12,
@@ -90,7 +91,7 @@ struct Writer {
     /// Compact lengths and tagged fields.
     flexible: bool,
     buffer: BytesMut,
-    parts: Vec<Bytes>,
+    parts: Vec<Served>,
     /// Bytes of `parts`.
     sent: usize,
 }
@@ -148,12 +149,15 @@ impl Writer {
         }
         self.count(partition.bytes());
         for chunk in partition.chunks {
-            if chunk.len() < COPIED_BYTES {
-                self.buffer.put_slice(&chunk);
-            } else {
-                self.flush();
-                self.sent += chunk.len();
-                self.parts.push(chunk);
+            match chunk {
+                Served::Memory(chunk) if chunk.len() < COPIED_BYTES => {
+                    self.buffer.put_slice(&chunk);
+                }
+                chunk => {
+                    self.flush();
+                    self.sent += chunk.len();
+                    self.parts.push(chunk);
+                }
             }
         }
         self.no_tags();
@@ -186,25 +190,25 @@ impl Writer {
         }
         // The first part stays open: the frame's length is written into it at the end.
         if self.parts.is_empty() {
-            self.parts.push(Bytes::new());
+            self.parts.push(Served::Memory(Bytes::new()));
         }
         let part = self.buffer.split().freeze();
         self.sent += part.len();
-        self.parts.push(part);
+        self.parts.push(Served::Memory(part));
     }
 
     fn end(mut self) -> Option<Answer> {
         if self.parts.is_empty() {
             end_frame(&mut self.buffer, 0)?;
-            return Some(Answer::of_parts(vec![self.buffer.freeze()]));
+            return Some(Answer::of_parts(vec![Served::Memory(self.buffer.freeze())]));
         }
         self.flush();
-        let first = std::mem::take(&mut self.parts[1]);
+        // What was flushed first: nothing stands before the heads.
+        let Served::Memory(first) = self.parts.remove(1) else { return None };
         let rest = self.sent - first.len();
         let mut first = first.try_into_mut().unwrap_or_else(|it| BytesMut::from(&it[..]));
         end_frame(&mut first, rest)?;
-        self.parts[0] = first.freeze();
-        self.parts.remove(1);
+        self.parts[0] = Served::Memory(first.freeze());
         Some(Answer::of_parts(self.parts))
     }
 }

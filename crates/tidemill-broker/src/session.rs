@@ -393,7 +393,7 @@ impl Slot {
         let below = if committed { answer.last_stable_offset } else { i64::MAX };
         let max_bytes = bytes.min(self.asked.max_bytes);
         let limit = ReadLimit { max_bytes, at_least_one, below };
-        match partition.streamlet.read(&mut self.cursor, self.asked.offset, limit) {
+        match partition.streamlet.read_to_send(&mut self.cursor, self.asked.offset, limit) {
             Ok(read) => {
                 answer.high_watermark = read.high_watermark;
                 answer.log_start_offset = read.start_offset;

@@ -12,6 +12,7 @@ use crate::{
 };
 use bytes::{Bytes, BytesMut};
 use std::{net::SocketAddr, sync::Arc};
+use tidemill_log::Served;
 use tidemill_wire::kafka::{MessageError, RequestHead};
 
 /// A client that has no socket.
@@ -49,6 +50,12 @@ impl Unwired {
 
 fn whole(answer: &Answer) -> Bytes {
     let mut all = BytesMut::new();
-    answer.parts.iter().for_each(|part| all.extend_from_slice(part));
+    for part in &answer.parts {
+        match part {
+            Served::Memory(bytes) => all.extend_from_slice(bytes),
+            // A file that is gone leaves an answer that nobody can read.
+            Served::File(chunk) => all.extend_from_slice(&chunk.read().unwrap_or_default()),
+        }
+    }
     all.freeze()
 }

@@ -13,6 +13,7 @@
 
 use std::{
     io,
+    os::fd::BorrowedFd,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -73,6 +74,11 @@ pub trait DiskRead: Send + Sync {
     /// # Errors
     /// The disk's.
     fn length(&self) -> io::Result<u64>;
+    /// The file itself, for calls that hand its bytes on unread. None: there is no such file, as in
+    /// a simulated world.
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// A file that is written and read at any place, by any number of threads.

@@ -10,7 +10,10 @@ use rustix::fs::FallocateFlags;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, IoSlice, Write},
-    os::unix::fs::FileExt,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::FileExt,
+    },
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -83,6 +86,10 @@ impl DiskRead for RealRead {
 
     fn length(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(AsFd::as_fd(&self.0))
     }
 }
 

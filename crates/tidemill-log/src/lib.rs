@@ -85,7 +85,7 @@ pub use ids::{SegmentKey, StreamId, is_stream_name};
 pub use log::Log;
 pub use options::{Fsync, Journal, LogOptions, Retention, StreamSpec};
 pub use progress::{OnData, OnDurable};
-pub use read::{Chunks, ReadCursor, ReadLimit};
+pub use read::{Chunks, FileChunk, ReadCursor, ReadLimit, Served};
 pub use report::Finding;
 pub use stream::Stream;
 pub use streamlet::{Interest, Streamlet};

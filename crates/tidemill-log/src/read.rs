@@ -23,9 +23,15 @@ use std::{
 };
 
 mod lane;
+mod served;
 
 use lane::SEEK_BYTES;
 pub(crate) use lane::{Head, Lane};
+use served::Form;
+pub use served::{FileChunk, Served};
+
+/// A reader that sends reads at least so much ahead, in bytes.
+const AHEAD_BYTES_MIN: usize = 64 << 10;
 
 /// How much to read.
 #[derive(Clone, Copy, Debug)]
@@ -46,10 +52,10 @@ impl Default for ReadLimit {
 
 /// What a read found.
 #[derive(Clone, Debug)]
-pub struct Chunks {
+pub struct Chunks<C = Bytes> {
     /// Chunks in the order of their offsets, without gaps. The first may begin before the offset
     /// that was asked for.
-    pub chunks: Vec<Bytes>,
+    pub chunks: Vec<C>,
     /// Where to go on.
     pub next_offset: i64,
     /// The high watermark, before the read.
@@ -187,6 +193,29 @@ impl Streamlet {
         offset: i64,
         limit: ReadLimit,
     ) -> Result<Chunks, ReadError> {
+        self.read_as(cursor, offset, limit)
+    }
+
+    /// As [`Self::read`], for somebody who sends the chunks on: those that are not in memory are
+    /// not given as bytes, if they are long, but as places in their file.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_to_send(
+        &self,
+        cursor: &mut ReadCursor,
+        offset: i64,
+        limit: ReadLimit,
+    ) -> Result<Chunks<Served>, ReadError> {
+        self.read_as(cursor, offset, limit)
+    }
+
+    fn read_as<C: Form>(
+        &self,
+        cursor: &mut ReadCursor,
+        offset: i64,
+        limit: ReadLimit,
+    ) -> Result<Chunks<C>, ReadError> {
         loop {
             let (start, watermark, end) = {
                 let progress = self.progress();
@@ -215,10 +244,10 @@ impl Streamlet {
         }
     }
 
-    fn read_into(
+    fn read_into<C: Form>(
         &self,
         cursor: &mut ReadCursor,
-        found: &mut Chunks,
+        found: &mut Chunks<C>,
         limit: ReadLimit,
     ) -> Result<(), Stop> {
         let bound = found.high_watermark.min(limit.below);
@@ -239,8 +268,12 @@ impl Streamlet {
         }
         let mut bytes = 0;
         while cursor.next < bound {
+            if C::IS_SENT_FROM_FILES {
+                let left = limit.max_bytes.saturating_sub(bytes).max(AHEAD_BYTES_MIN) as u64;
+                cursor.lanes.iter_mut().for_each(|lane| lane.ahead_max = left);
+            }
             let index = cursor.find(self, bound)?;
-            let lane = &mut cursor.lanes[index];
+            let lane = &cursor.lanes[index];
             let Some(Head::Good(reference, chunk)) = &lane.head else { break };
             let room = bytes + chunk.len() <= limit.max_bytes
                 || (limit.at_least_one && found.chunks.is_empty());
@@ -248,16 +281,18 @@ impl Streamlet {
                 break;
             }
             bytes += chunk.len();
-            found.chunks.push(chunk.clone());
+            found.chunks.push(C::of(chunk, lane));
             cursor.next = reference.last + 1;
-            lane.go(lane.position + reference.entry_bytes());
+            let position = lane.position + reference.entry_bytes();
+            let lane = &mut cursor.lanes[index];
+            lane.go(position);
             // While its chunks follow each other, no other lane needs to be looked at.
             let most = limit.max_bytes.saturating_sub(bytes);
             let run = lane.segment.recent_run(lane.position, cursor.next, bound, most);
             if let Some(run) = run {
                 bytes += run.bytes;
                 cursor.next = run.next;
-                found.chunks.extend(run.chunks);
+                found.chunks.extend(run.chunks.into_iter().map(C::in_memory));
                 lane.go(run.position);
             }
             found.next_offset = cursor.next;
@@ -265,6 +300,9 @@ impl Streamlet {
         // A walker's block is memory that a waiting reader would hold.
         if cursor.next >= bound {
             cursor.lanes.iter_mut().for_each(|lane| lane.walker = None);
+        } else if C::IS_SENT_FROM_FILES {
+            // Many readers that are not done would hold much that they hardly use.
+            cursor.lanes.iter_mut().for_each(Lane::let_go);
         }
         Ok(())
     }

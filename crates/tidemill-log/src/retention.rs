@@ -206,9 +206,9 @@ impl Stream {
             return Ok(0);
         }
         segments.iter().for_each(|segment| segment.retire());
-        let paths: Vec<_> = segments.iter().map(|segment| segment.path.clone()).collect();
-        self.shared.recycle(&self.core.folder, &paths).map_err(at(&self.core.folder))?;
-        Ok(paths.len())
+        let files: Vec<_> = segments.iter().map(|it| (it.path.clone(), it.is_leased())).collect();
+        self.shared.recycle(&self.core.folder, &files).map_err(at(&self.core.folder))?;
+        Ok(files.len())
     }
 }
 

@@ -20,7 +20,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 use tidemill_env::{Disk, DiskRead, PlacedFile};
@@ -99,6 +99,8 @@ pub(crate) struct Segment {
     pub(crate) path: PathBuf,
     /// Its file was given away: what is read from it now is another's.
     retired: AtomicBool,
+    /// How many have a part of its file that they will still read.
+    leases: AtomicUsize,
     state: Mutex<SegmentState>,
 }
 
@@ -168,7 +170,13 @@ impl Segment {
             unsynced: None,
             recent: VecDeque::new(),
         };
-        Self { key, path, retired: AtomicBool::new(false), state: Mutex::new(state) }
+        Self {
+            key,
+            path,
+            retired: AtomicBool::new(false),
+            leases: AtomicUsize::new(0),
+            state: Mutex::new(state),
+        }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, SegmentState> {
@@ -388,6 +396,11 @@ impl Segment {
         state.file = None;
     }
 
+    /// Whether somebody will still read its file: then it must not be used again.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.leases.load(Ordering::SeqCst) > 0
+    }
+
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::SeqCst)
     }
@@ -396,6 +409,25 @@ impl Segment {
     pub(crate) fn range(&self) -> (i64, i64) {
         let state = self.state();
         (state.first, state.end)
+    }
+}
+
+/// The right to read a segment's file as it is. While there is one the file is not used again.
+pub(crate) struct Lease(Arc<Segment>);
+
+impl Lease {
+    /// None: the file may be another's already.
+    pub(crate) fn take(segment: &Arc<Segment>) -> Option<Self> {
+        segment.leases.fetch_add(1, Ordering::SeqCst);
+        let lease = Self(Arc::clone(segment));
+        // Whoever retires it looks for leases after that.
+        (!segment.is_retired()).then_some(lease)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.leases.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -233,12 +233,12 @@ impl Shared {
         self.world.disk.sync_dir(&self.pool_folder)
     }
 
-    /// Takes the files of retired segments of one folder into the pool, or removes them. Their
-    /// old names are durably gone when this returns.
-    pub(crate) fn recycle(&self, folder: &Path, paths: &[PathBuf]) -> io::Result<()> {
+    /// Takes the files of retired segments of one folder into the pool, or removes them; those
+    /// that somebody still reads in any case. Their old names are durably gone when this returns.
+    pub(crate) fn recycle(&self, folder: &Path, files: &[(PathBuf, bool)]) -> io::Result<()> {
         let disk = &*self.world.disk;
         let mut emptied = Vec::new();
-        for path in paths {
+        for (path, is_read) in files {
             let to = self.pool_folder.join(format!("{:016x}", self.next_epoch()));
             let length = match disk.open_read(path).and_then(|it| it.length()) {
                 Ok(length) => length,
@@ -246,11 +246,18 @@ impl Shared {
                 Err(error) => return Err(error),
             };
             disk.rename(path, &to)?;
-            emptied.push((to, length));
+            emptied.push((to, length, *is_read));
         }
         disk.sync_dir(&self.pool_folder)?;
         disk.sync_dir(folder)?;
-        emptied.into_iter().for_each(|(path, length)| self.put_into_pool(path, length));
+        for (path, length, is_read) in emptied {
+            if is_read {
+                // What is open stays as it is until it is closed.
+                disk.remove(&path)?;
+            } else {
+                self.put_into_pool(path, length);
+            }
+        }
         Ok(())
     }
 }

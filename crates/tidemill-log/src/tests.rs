@@ -11,6 +11,7 @@ use tidemill_types::{ByteSize, Micros, Span};
 mod crash;
 mod damage;
 mod keep;
+mod served;
 
 const FOLDER: &str = "/log";
 

@@ -49,9 +49,19 @@ impl Walker {
         self
     }
 
+    /// From now on reads so many bytes at once.
+    pub(crate) fn ahead(&mut self, ahead: u64) {
+        self.ahead = usize::try_from(ahead.clamp(4096, 1 << 30)).unwrap_or(4096);
+    }
+
     /// Reads nothing ahead beyond `bound`, where nothing was written yet.
     pub(crate) fn bound(&mut self, bound: u64) {
         self.bound = bound;
+    }
+
+    /// What it reads.
+    pub(crate) fn file(&self) -> &Arc<dyn DiskRead> {
+        &self.file
     }
 
     /// Length of the file.

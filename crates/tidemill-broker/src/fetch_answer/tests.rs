@@ -4,6 +4,14 @@ use super::*;
 use proptest::prelude::*;
 use tidemill_wire::kafka::{ApiKey, Message, message::FetchResponseData, read_response_head, text};
 
+fn bytes_of(parts: &[Served]) -> Vec<u8> {
+    let bytes = parts.iter().map(|part| match part {
+        Served::Memory(bytes) => bytes.clone(),
+        Served::File(chunk) => chunk.read().unwrap(),
+    });
+    bytes.flatten().collect()
+}
+
 fn partition() -> impl Strategy<Value = PartitionAnswer> {
     let aborted = proptest::option::of(proptest::collection::vec((0i64..9, 0i64..9), 0..3));
     let sizes = proptest::collection::vec(prop_oneof![0usize..10, 2040usize..2060], 0..4);
@@ -17,7 +25,7 @@ fn partition() -> impl Strategy<Value = PartitionAnswer> {
             let one = |(producer_id, first_offset)| Aborted { producer_id, first_offset };
             list.into_iter().map(one).collect()
         }),
-        chunks: sizes.into_iter().map(|it| Bytes::from(vec![it as u8; it])).collect(),
+        chunks: sizes.into_iter().map(|it| Served::Memory(vec![it as u8; it].into())).collect(),
     })
 }
 
@@ -36,7 +44,7 @@ proptest! {
             partitions,
         }).collect();
         let answer = answer(&head, ErrorCode::None, 11, topics.clone()).unwrap();
-        let whole: Vec<u8> = answer.parts.iter().flatten().copied().collect();
+        let whole = bytes_of(&answer.parts);
         let said = i32::from_be_bytes(whole[..4].try_into().unwrap());
         prop_assert_eq!(said as usize, whole.len() - 4);
         let mut body = Bytes::from(whole).slice(4..);
@@ -55,7 +63,7 @@ proptest! {
             for (read, partition) in read.partitions.iter().zip(&topic.partitions) {
                 prop_assert_eq!(read.partition_index, partition.index);
                 prop_assert_eq!((read.high_watermark, read.last_stable_offset), (7, 5));
-                let records: Vec<u8> = partition.chunks.iter().flatten().copied().collect();
+                let records = bytes_of(&partition.chunks);
                 prop_assert_eq!(read.records.as_deref(), Some(&records[..]));
                 let count = read.aborted_transactions.as_ref().map(Vec::len);
                 prop_assert_eq!(count, partition.aborted.as_ref().map(Vec::len));

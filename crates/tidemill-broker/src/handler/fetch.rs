@@ -10,6 +10,7 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
+use tidemill_log::Served;
 use tidemill_wire::{
     chunk::{ChunkHead, Codec},
     kafka::{
@@ -164,7 +165,14 @@ fn ask(context: &Context<'_>, session: &mut Session, request: &FetchRequestData)
 /// Cuts answers before the first chunk that a client of an old version could not read. If nothing
 /// is left, that is its error.
 fn without_zstd(mut topics: Vec<TopicAnswer>) -> Vec<TopicAnswer> {
-    let is_zstd = |it: &Bytes| ChunkHead::read(it).is_ok_and(|it| it.codec() == Ok(Codec::Zstd));
+    let is_zstd = |it: &Served| {
+        let bytes = match it {
+            Served::Memory(bytes) => Ok(bytes.clone()),
+            Served::File(chunk) => chunk.read(),
+        };
+        // What cannot be read is not known to be anything else.
+        bytes.map_or(true, |it| ChunkHead::read(&it).is_ok_and(|it| it.codec() == Ok(Codec::Zstd)))
+    };
     for partition in topics.iter_mut().flat_map(|it| &mut it.partitions) {
         let Some(first) = partition.chunks.iter().position(is_zstd) else { continue };
         partition.chunks.truncate(first);

@@ -243,3 +243,33 @@ async fn answers_that_are_not_taken_have_a_bound() {
     let answer = slow[11].frame().await;
     assert!(answer.is_some_and(|it| it.len() > 1_000_000));
 }
+
+#[tokio::test]
+async fn long_chunks_that_are_not_in_memory_are_sent_out_of_their_files() {
+    let node = Node::start_with(|how| how.options.memory_bytes = tidemill_types::ByteSize(0)).await;
+    let mut client = node.client().await;
+    client.create("t", 3).await;
+    let long: Vec<String> = (0..12).map(|it| it.to_string().repeat(30_000)).collect();
+    for (index, value) in long.iter().enumerate() {
+        let partition = (index % 3) as i32;
+        assert_eq!(client.produce("t", partition, chunk(&[value.as_str()])).await.error_code, 0);
+        assert_eq!(client.produce("t", partition, chunk(&["short"])).await.error_code, 0);
+    }
+    for partition in 0..3 {
+        let (mut offset, mut found) = (0, Vec::new());
+        while found.len() < 8 {
+            let answer = client.fetch("t", partition, offset, 0).await;
+            assert_eq!(answer.error_code, 0);
+            let read = values(&answer.records);
+            assert!(!read.is_empty(), "partition {partition} at {offset}");
+            offset = read.last().unwrap().0 + 1;
+            found.extend(read);
+        }
+        for (index, (offset, value)) in found.iter().enumerate() {
+            let expected = &long[(index / 2) * 3 + partition as usize];
+            assert_eq!(*offset, index as i64);
+            assert_eq!(value, if index % 2 == 0 { expected.as_str() } else { "short" });
+        }
+    }
+    node.stop().await;
+}

@@ -101,7 +101,8 @@ impl Opening<'_> {
     fn finish_deletion(&self, folder: &Path, files: &[PathBuf]) -> Result<(), LogError> {
         let disk = &*self.shared.world.disk;
         let named = |it: &&PathBuf| it.extension().is_some_and(|it| it == "seg");
-        let segments: Vec<PathBuf> = files.iter().filter(named).cloned().collect();
+        // Of an earlier life: nobody reads them.
+        let segments: Vec<_> = files.iter().filter(named).map(|it| (it.clone(), false)).collect();
         self.shared.recycle(folder, &segments).map_err(at(folder))?;
         meta::remove(disk, folder).and_then(|()| remove_folder(disk, folder)).map_err(at(folder))
     }

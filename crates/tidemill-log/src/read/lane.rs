@@ -28,11 +28,13 @@ pub(crate) struct Lane {
     pub(crate) head: Option<Head>,
     /// For what is no longer in memory.
     pub(crate) walker: Option<Walker>,
+    /// No more than this is read ahead, in bytes.
+    pub(crate) ahead_max: u64,
 }
 
 impl Lane {
     pub(crate) fn new(segment: Arc<Segment>) -> Self {
-        Self { segment, position: DATA_START, head: None, walker: None }
+        Self { segment, position: DATA_START, head: None, walker: None, ahead_max: u64::MAX }
     }
 
     fn walker(&mut self, streamlet: &Streamlet, ahead: u64) -> io::Result<&mut Walker> {
@@ -77,8 +79,9 @@ impl Lane {
             self.head = Some(Head::Good(reference, chunk));
             return Ok(());
         }
-        let ahead = streamlet.shared.options.read_ahead_bytes.0;
+        let ahead = streamlet.shared.options.read_ahead_bytes.0.min(self.ahead_max);
         let walker = self.walker(streamlet, ahead)?;
+        walker.ahead(ahead);
         walker.bound(written);
         let mut entry = walker.entry(position)?;
         if entry.is_none() {
@@ -91,6 +94,14 @@ impl Lane {
             None => Head::Bad(walker.find(position + 8, written)?),
         });
         Ok(())
+    }
+
+    /// Keeps its place and none of the memory of what stands there, unless that is the segment's.
+    pub(crate) fn let_go(&mut self) {
+        if let Some(walker) = &mut self.walker {
+            walker.forget();
+            self.head = None;
+        }
     }
 
     /// Moves to the next place.
