@@ -246,7 +246,7 @@ async fn answers_that_are_not_taken_have_a_bound() {
 
 #[tokio::test]
 async fn long_chunks_that_are_not_in_memory_are_sent_out_of_their_files() {
-    let node = Node::start_with(|how| how.options.memory_bytes = tidemill_types::ByteSize(0)).await;
+    let node = Node::start_with(|how| how.options.memory_bytes = ByteSize(0)).await;
     let mut client = node.client().await;
     client.create("t", 3).await;
     let long: Vec<String> = (0..12).map(|it| it.to_string().repeat(30_000)).collect();
