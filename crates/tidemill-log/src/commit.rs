@@ -53,7 +53,7 @@ const TICK: Duration = Duration::from_millis(2);
 /// As [`TICK`], while that is only what nobody waits for.
 const LATE_TICK: Duration = Duration::from_millis(100);
 /// Bytes that are put off at most: a recovery after a crash reads them.
-const LATE_BYTES_MAX: u64 = 1 << 30;
+const LATE_BYTES_MAX: u64 = 512 << 20;
 /// Segments that are put off at most: their files are open.
 const LATE_SEGMENTS_MAX: usize = 512;
 
