@@ -113,8 +113,9 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     serde_json::from_slice(json).map_err(|error| format!("it cannot be read: {error}"))
 }
 
-/// Reads the metadata of a folder; none if there are none.
-pub(crate) fn read<T: DeserializeOwned>(
+/// Reads the metadata of a folder; none if there are none. What a write that failed left is put in
+/// force, durably, if it is whole.
+pub(crate) fn read<T: Serialize + DeserializeOwned>(
     disk: &dyn Disk,
     folder: &Path,
 ) -> Result<Option<T>, LogError> {
@@ -123,7 +124,13 @@ pub(crate) fn read<T: DeserializeOwned>(
     for candidate in [path.clone(), with(&path, ".new"), with(&path, ".old")] {
         match disk.read(&candidate) {
             Ok(bytes) => match parse(&bytes) {
-                Ok(meta) => return Ok(Some(meta)),
+                Ok(meta) => {
+                    if candidate != path {
+                        // It may not be durable: whoever acts upon it must find it again.
+                        write(disk, folder, &meta)?;
+                    }
+                    return Ok(Some(meta));
+                }
                 Err(_) if candidate != path => {}
                 Err(why) => return Err(LogError::Damaged { path: candidate, why }),
             },

@@ -59,9 +59,10 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
+    /// Readers come first: whoever is told that a chunk counts, and then asks for news, finds it.
     pub(crate) fn give(self) {
-        self.durable.into_iter().for_each(|(notice, outcome)| notice(outcome));
         self.data.into_iter().for_each(|notice| notice());
+        self.durable.into_iter().for_each(|(notice, outcome)| notice(outcome));
     }
 }
 

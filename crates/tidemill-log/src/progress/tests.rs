@@ -30,7 +30,7 @@ fn each_notice_is_given_once() {
     let data = note("data");
     assert!(progress.on_data(0, Box::new(move || data(Ok(())))).is_ok());
     progress.land([first]).give();
-    assert_eq!(*seen.lock().unwrap(), [("a", true), ("data", true)]);
+    assert_eq!(*seen.lock().unwrap(), [("data", true), ("a", true)], "readers first");
     progress.fail(failure("gone")).give();
     progress.fail(failure("again")).give();
     progress.land([second]).give();

@@ -378,3 +378,26 @@ fn r9_the_watermark_and_the_start_do_not_go_back_over_a_restart() {
         assert_eq!(streamlet.end_offset(), streamlet.high_watermark());
     }
 }
+
+/// Metadata were between two names when the disk failed, and failed again.
+#[test]
+fn row_15_a_change_that_failed_half_way_stays_once_it_was_seen() {
+    let append = |lane| Step::Append { lane, bytes: 0 };
+    for (first, second) in (0..16).flat_map(|first| (0..8).map(move |second| (first, second))) {
+        let steps = [
+            append(0),
+            Step::Fail(first),
+            append(1),
+            append(0),
+            append(0),
+            Step::Groups(1),
+            append(0),
+            Step::Sync,
+            Step::Fail(second),
+            Step::DeleteBefore(120),
+            Step::Kill,
+            Step::PowerCut,
+        ];
+        run(0, Fsync::Always, &steps);
+    }
+}
