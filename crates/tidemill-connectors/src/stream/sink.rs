@@ -94,6 +94,8 @@ pub struct StreamSink {
     /// By streamlet: the last part that is there of a cycle after the one held.
     there: Vec<Option<(Cycle, u32)>>,
     chunks_since_note: u64,
+    /// A commit began that did not end: chunks of it may be there, and must be found.
+    is_unsure: bool,
     builder: ChunkBuilder,
 }
 
@@ -124,6 +126,7 @@ impl StreamSink {
             run: 0,
             held: Cycle::NONE,
             chunks_since_note: 0,
+            is_unsure: false,
             builder: ChunkBuilder::new(Compression::NONE),
         }))
     }
@@ -319,23 +322,25 @@ impl Sink for StreamSink {
     fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
         let ready = self.rows.take(cycle);
         let waits = Arc::new(Waits::default());
+        self.is_unsure = true;
         for pending in &ready {
             self.append(pending, &waits)?;
         }
         waits.all().map_err(|error| self.failed(error))?;
+        self.is_unsure = false;
         self.held = cycle;
         // One commit of the earlier run may have been of more cycles than this one.
         for there in &mut self.there {
             *there = there.filter(|(last, _)| *last > cycle);
         }
-        if self.chunks_since_note >= CHUNKS_TO_NOTE {
+        if self.chunks_since_note >= CHUNKS_TO_NOTE && self.there.iter().all(Option::is_none) {
             self.note()?;
         }
         Ok(())
     }
 
     fn close(&mut self) -> Result<(), SinkError> {
-        if self.there.iter().all(Option::is_none) {
+        if !self.is_unsure && self.there.iter().all(Option::is_none) {
             self.note()?;
         }
         Ok(())

@@ -32,6 +32,11 @@ impl Shed {
         dropped
     }
 
+    /// Whether nothing is kept.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
     /// What was kept, oldest first, as if it were read now.
     pub(crate) fn next(&mut self) -> Option<Read> {
         match self.kept.pop_front() {

@@ -199,7 +199,9 @@ impl SourceLane {
 
     fn step(&mut self, job: &Arc<Job>, lane: &Arc<Lane>, cycle: Cycle) -> Result<Step, JobError> {
         let recorded = self.replay.front().filter(|(it, _)| *it == cycle).map(|(_, cut)| *cut);
+        // What was read and is kept belongs before the cut, though the source is there already.
         if let Some(cut) = recorded
+            && self.shed.is_empty()
             && self.source.position() >= Position(cut.position)
         {
             self.idle = cut.idle;
