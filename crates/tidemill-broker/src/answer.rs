@@ -1,24 +1,10 @@
-//! An answer on its way to a client: bytes of ours, and chunks that are sent as the log has them.
+//! An answer: bytes of ours, and chunks that are sent as the log has them.
 
 use crate::frame::Charge;
 use bytes::BytesMut;
-use rustix::{
-    fs::sendfile,
-    io::retry_on_intr,
-    net::{SendAncillaryBuffer, SendFlags, sendmsg},
-};
-use std::{future::Future, io, io::IoSlice, os::fd::AsFd, pin::Pin};
-use tidemill_log::{FileChunk, Served};
+use std::{future::Future, pin::Pin};
+use tidemill_log::Served;
 use tidemill_wire::kafka::{Message, MessageError, RequestHead, end_frame};
-use tokio::{
-    io::Interest,
-    net::{TcpStream, tcp::OwnedWriteHalf},
-};
-
-/// Slices that one write to a socket takes.
-const SLICES_MAX: usize = 64;
-/// Answers are not held back for others once they are so long together.
-const TOGETHER_BYTES_MAX: usize = 32 << 10;
 
 /// A frame, in pieces.
 #[derive(Debug, Default)]
@@ -58,115 +44,4 @@ impl Answer {
     pub(crate) fn of_parts(parts: Vec<Served>) -> Self {
         Self { parts, charge: None }
     }
-}
-
-/// Answers that leave together, in their order.
-#[derive(Debug)]
-pub(crate) struct Outbox {
-    socket: OwnedWriteHalf,
-    parts: Vec<Served>,
-    /// Held until they are sent.
-    charges: Vec<Charge>,
-    bytes: usize,
-}
-
-impl Outbox {
-    pub(crate) fn new(socket: OwnedWriteHalf) -> Self {
-        Self { socket, parts: Vec::new(), charges: Vec::new(), bytes: 0 }
-    }
-
-    pub(crate) fn put(&mut self, answer: Answer) {
-        self.bytes += answer.parts.iter().map(Served::len).sum::<usize>();
-        self.parts.extend(answer.parts);
-        self.charges.extend(answer.charge);
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.parts.is_empty()
-    }
-
-    /// Whether no more should be put beside what is here.
-    pub(crate) fn is_full(&self) -> bool {
-        self.parts.len() >= SLICES_MAX || self.bytes >= TOGETHER_BYTES_MAX
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Writes it all.
-    pub(crate) async fn flush(&mut self) -> io::Result<()> {
-        let mut parts = self.parts.as_slice();
-        while let Some(first) = parts.first() {
-            let sent = match first {
-                Served::Memory(_) => {
-                    let in_memory = |it: &&Served| matches!(it, Served::Memory(_));
-                    let count = parts.iter().take(SLICES_MAX).take_while(in_memory).count();
-                    let more = parts.len() > count;
-                    send_bytes(&self.socket, &parts[..count], more).await?;
-                    count
-                }
-                Served::File(chunk) => {
-                    send_file(&self.socket, chunk, parts.len() > 1).await?;
-                    1
-                }
-            };
-            parts = &parts[sent..];
-        }
-        self.parts.clear();
-        self.charges.clear();
-        self.bytes = 0;
-        Ok(())
-    }
-}
-
-/// Sends parts that are in memory. `more`: others follow at once.
-async fn send_bytes(socket: &OwnedWriteHalf, parts: &[Served], more: bool) -> io::Result<()> {
-    let bytes = parts.iter().map(|part| match part {
-        Served::Memory(bytes) => &bytes[..],
-        Served::File(_) => &[],
-    });
-    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-    for (slice, bytes) in slices.iter_mut().zip(bytes) {
-        *slice = IoSlice::new(bytes);
-    }
-    let mut left = &mut slices[..parts.len()];
-    IoSlice::advance_slices(&mut left, 0);
-    let flags = if more { SendFlags::MORE | SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL };
-    let socket: &TcpStream = socket.as_ref();
-    while !left.is_empty() {
-        let slices = &*left;
-        let send = || {
-            let mut nothing = SendAncillaryBuffer::default();
-            Ok(retry_on_intr(|| sendmsg(socket.as_fd(), slices, &mut nothing, flags))?)
-        };
-        match socket.async_io(Interest::WRITABLE, send).await? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            sent => IoSlice::advance_slices(&mut left, sent),
-        }
-    }
-    Ok(())
-}
-
-/// Sends a chunk out of its file, which the system does without a copy.
-async fn send_file(socket: &OwnedWriteHalf, chunk: &FileChunk, more: bool) -> io::Result<()> {
-    let Some((file, position)) = chunk.place() else {
-        let bytes = Served::Memory(chunk.read()?);
-        return send_bytes(socket, &[bytes], more).await;
-    };
-    let socket: &TcpStream = socket.as_ref();
-    let mut done = 0;
-    while done < chunk.bytes() {
-        let send = || {
-            let mut at = position + done as u64;
-            let left = chunk.bytes() - done;
-            Ok(retry_on_intr(|| sendfile(socket.as_fd(), file, Some(&mut at), left))?)
-        };
-        match socket.async_io(Interest::WRITABLE, send).await? {
-            // The file is shorter than it was.
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            sent => done += sent,
-        }
-    }
-    Ok(())
 }

@@ -80,12 +80,12 @@ pub enum BrokerError {
     Store(#[from] StoreError),
 }
 
-/// The broker's own metadata, in its data folder.
-const STORE_FILE: &str = "broker.redb";
+/// The file of a broker's own metadata, in its data folder.
+pub const STORE_FILE: &str = "broker.redb";
 
 impl Broker {
     /// A broker for a log; [`crate::Server::start`] lets it take connections. Its own metadata
-    /// (group offsets, producers, transactions) are the file `broker.redb` in `folder`, which must
+    /// (group offsets, producers, transactions) are the file [`STORE_FILE`] in `folder`, which must
     /// be there; the file is made if it is not. Blocks while it reads that file.
     ///
     /// # Errors

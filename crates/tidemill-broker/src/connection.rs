@@ -12,10 +12,11 @@
 
 use crate::{
     Broker,
-    answer::{Answer, Begun, Outbox},
+    answer::{Answer, Begun},
     api,
     frame::{Charge, FrameError, Frames, patience},
     handler::fetch::Fetching,
+    outbox::Outbox,
     server::asked,
 };
 use std::{
@@ -133,7 +134,7 @@ impl Connection {
                 Err(End::Stopped) => {
                     let rest = async {
                         while let Ok(true) = self.answer_next().await {}
-                        let _gone = self.flush().await;
+                        let _gone = flush(&mut self.out, &self.broker).await;
                     };
                     let _late = timeout(Duration::from_secs(2), rest).await;
                     return End::Stopped;
@@ -141,7 +142,8 @@ impl Connection {
                 Err(end @ (End::Slow(_) | End::Socket(_))) => return end,
                 Err(end) => {
                     // What was answered before is not lost by what came after it.
-                    let _late = timeout(Duration::from_secs(2), self.flush()).await;
+                    let _late =
+                        timeout(Duration::from_secs(2), flush(&mut self.out, &self.broker)).await;
                     return end;
                 }
             }
@@ -153,7 +155,7 @@ impl Connection {
         self.take_ready()?;
         let room = self.waiting.len() < self.broker.settings.limits.in_flight;
         if !self.out.is_empty() && (self.out.is_full() || !room || !self.frames.is_here()?) {
-            self.flush().await?;
+            flush(&mut self.out, &self.broker).await?;
         }
         let next = self.frames.next();
         let (mut body, charge) = match self.waiting.front_mut() {
@@ -161,7 +163,8 @@ impl Connection {
                 biased;
                 answer = answer => {
                     self.waiting.pop_front();
-                    return self.put(answer.map_err(End::Answer)?);
+                    self.put(answer)?;
+                    return Ok(());
                 }
                 frame = next, if room => frame?,
                 () = asked(stopped) => return Err(End::Stopped),
@@ -176,7 +179,7 @@ impl Connection {
         let begun = {
             let begin = api::begin(&self.broker, &self.caller, &mut self.fetching, &head, body);
             let mut begin = pin!(begin);
-            match poll_fn(|context| Poll::Ready(begin.as_mut().poll(context))).await {
+            match poll_once(&mut begin).await {
                 Poll::Ready(begun) => begun,
                 Poll::Pending => {
                     flush(&mut self.out, &self.broker).await?;
@@ -193,7 +196,8 @@ impl Connection {
             Ok(Begun::HangUp) => Err(End::Refused),
             Ok(Begun::Now(answer)) => {
                 while self.answer_next().await? {}
-                self.put(Some(answer))
+                self.out.put(answer);
+                Ok(())
             }
             Ok(Begun::Later(answer)) => {
                 self.waiting.push_back((answer, charge));
@@ -218,7 +222,7 @@ impl Connection {
             let mut nobody = Context::from_waker(Waker::noop());
             let Poll::Ready(answer) = answer.as_mut().poll(&mut nobody) else { break };
             self.waiting.pop_front();
-            self.put(answer.map_err(End::Answer)?)?;
+            self.put(answer)?;
         }
         Ok(())
     }
@@ -226,29 +230,28 @@ impl Connection {
     /// Waits for the oldest answer and takes it. False: none is waited for.
     async fn answer_next(&mut self) -> Result<bool, End> {
         let Some((mut answer, _charge)) = self.waiting.pop_front() else { return Ok(false) };
-        let there = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await;
-        let answer = match there {
+        let answer = match poll_once(&mut answer).await {
             Poll::Ready(answer) => answer,
             Poll::Pending => {
-                self.flush().await?;
+                flush(&mut self.out, &self.broker).await?;
                 answer.await
             }
         };
-        self.put(answer.map_err(End::Answer)?)?;
+        self.put(answer)?;
         Ok(true)
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "callers hand it on")]
-    fn put(&mut self, answer: Option<Answer>) -> Result<(), End> {
-        if let Some(answer) = answer {
+    fn put(&mut self, answer: Result<Option<Answer>, MessageError>) -> Result<(), End> {
+        if let Some(answer) = answer.map_err(End::Answer)? {
             self.out.put(answer);
         }
         Ok(())
     }
+}
 
-    async fn flush(&mut self) -> Result<(), End> {
-        flush(&mut self.out, &self.broker).await
-    }
+/// What a future says now; if nothing, it will wake the task.
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    poll_fn(|context| Poll::Ready(Pin::new(&mut *future).poll(context))).await
 }
 
 /// Sends what is to be sent.

@@ -33,6 +33,7 @@ pub mod fsync;
 mod group;
 mod handler;
 mod intake;
+mod outbox;
 mod partition;
 mod producer;
 mod record_time;
@@ -48,7 +49,7 @@ mod transaction;
 mod unwired;
 
 pub use beside::{Committed, Figures, GroupError, Waiting};
-pub use broker::{Broker, BrokerError};
+pub use broker::{Broker, BrokerError, STORE_FILE};
 pub use server::{Server, listen_at};
 pub use settings::{BrokerSettings, GroupSettings, Limits, ProducerLimits, TransactionLimits};
 pub use store::StoreError;

@@ -54,8 +54,6 @@ pub(crate) enum Table {
     Settings,
     /// What partitions remember of their producers. ([`tidemill_wire::producers`].)
     Producers,
-    /// Aborted transactions of partitions. ([`tidemill_wire::producers`].)
-    Aborted,
     /// Transactions by their transactional ids. ([`tidemill_wire::transactions`].)
     Transactions,
     /// Consumer groups.
@@ -67,10 +65,9 @@ pub(crate) enum Table {
 }
 
 impl Table {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Settings,
         Self::Producers,
-        Self::Aborted,
         Self::Transactions,
         Self::Groups,
         Self::Offsets,
@@ -81,7 +78,6 @@ impl Table {
         match self {
             Self::Settings => "settings",
             Self::Producers => "producers",
-            Self::Aborted => "aborted",
             Self::Transactions => "transactions",
             Self::Groups => "groups",
             Self::Offsets => "offsets",

@@ -231,8 +231,7 @@ impl Transactions {
                     worst = code;
                 }
             }
-            let code = worst;
-            Refusal::check(code, None).map_err(about(self.what()))
+            Refusal::check(worst, None).map_err(about(self.what()))
         })
     }
 

@@ -23,26 +23,10 @@ const PADDING_BYTES_MAX: usize = 512;
 /// What follows the last message of a stream.
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-/// Reads all that is there, up to the length of `into`.
-pub(crate) fn read_full(
-    file: &dyn DiskRead,
-    offset: u64,
-    into: &mut [u8],
-) -> std::io::Result<usize> {
-    let mut at = 0;
-    while at < into.len() {
-        match file.read_at(offset + at as u64, &mut into[at..])? {
-            0 => break,
-            count => at += count,
-        }
-    }
-    Ok(at)
-}
-
 /// After the magic a writer may leave zeros, up to its alignment.
 fn skip_padding(file: &dyn DiskRead, offset: u64, end: u64) -> std::io::Result<u64> {
     let mut padding = [0; PADDING_BYTES_MAX];
-    let read = read_full(file, offset, &mut padding)?;
+    let read = file.read_full_at(offset, &mut padding)?;
     let zeros = padding[..read].iter().take_while(|byte| **byte == 0).count() as u64;
     Ok((offset + zeros / 8 * 8).min(end))
 }
@@ -65,13 +49,13 @@ impl ArrowBatches {
     /// It is no Arrow IPC.
     pub(crate) fn open(file: Arc<dyn DiskRead>, size: u64) -> Result<Self, String> {
         let mut head = [0; 8];
-        let read = read_full(&*file, 0, &mut head).map_err(|error| error.to_string())?;
+        let read = file.read_full_at(0, &mut head).map_err(|error| error.to_string())?;
         let (mut offset, mut end) = (0, size);
         if read == 8 && head.starts_with(MAGIC) {
             offset = 8;
             let mut tail = [0; 10];
             let at = size.saturating_sub(10);
-            read_full(&*file, at, &mut tail).map_err(|error| error.to_string())?;
+            file.read_full_at(at, &mut tail).map_err(|error| error.to_string())?;
             let footer = u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]);
             if !tail.ends_with(MAGIC) || u64::from(footer) + 18 > size {
                 return Err("its footer is missing: the file is not whole".to_owned());
@@ -135,7 +119,7 @@ impl ArrowBatches {
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), String> {
-        match read_full(&*self.file, offset, into) {
+        match self.file.read_full_at(offset, into) {
             Ok(count) if count == into.len() => Ok(()),
             Ok(_) => Err("the file became shorter while it was read".to_owned()),
             Err(error) => Err(error.to_string()),

@@ -1,6 +1,5 @@
 //! Parquet: row groups in order, each read column by column.
 
-use crate::arrow_file::read_full;
 use crate::batch_source::Batches;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -63,7 +62,9 @@ impl ChunkReader for Pieces {
             return Err(ParquetError::General(message));
         }
         let mut bytes = vec![0; length];
-        let read = read_full(&*self.file, start, &mut bytes)
+        let read = self
+            .file
+            .read_full_at(start, &mut bytes)
             .map_err(|error| ParquetError::External(Box::new(error)))?;
         if read < length {
             return Err(ParquetError::General("the file became shorter".to_owned()));

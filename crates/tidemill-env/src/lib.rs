@@ -69,6 +69,20 @@ pub trait DiskRead: Send + Sync {
     /// # Errors
     /// The disk's.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize>;
+    /// As [`Self::read_at`], until `into` is full or the file ends.
+    ///
+    /// # Errors
+    /// As [`Self::read_at`].
+    fn read_full_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < into.len() {
+            match self.read_at(offset + filled as u64, &mut into[filled..])? {
+                0 => break,
+                more => filled += more,
+            }
+        }
+        Ok(filled)
+    }
     /// Length in bytes, now.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ use tidemill_wire::chunk::{CHUNK_HEAD_BYTES, ChunkError, ChunkHead, stamp};
 /// The first reservation of a segment; it doubles until the segment is as long as it may be.
 const RESERVE_FIRST: u64 = 256 << 10;
 /// After so long a segment that is full is synced which nobody waits for.
-const LATE_US: u64 = 30_000_000;
+const POSTPONED_US: u64 = 30_000_000;
 
 /// The open end of one of a streamlet's active groups.
 #[derive(Default)]
@@ -297,19 +297,19 @@ impl Streamlet {
     pub(crate) fn seal(self: &Arc<Self>, segment: &Arc<Segment>) {
         segment.seal();
         if self.fsync() == Fsync::Os {
-            self.sync_late(segment);
+            self.postpone_sync(segment);
         } else {
             self.sync_soon(segment);
         }
     }
 
     /// By then the system has most of it on the disk, and the sync is cheap.
-    fn sync_late(self: &Arc<Self>, segment: &Arc<Segment>) {
+    fn postpone_sync(self: &Arc<Self>, segment: &Arc<Segment>) {
         if segment.enqueue() {
             let bytes = segment.state().written;
-            let due_us = self.shared.world.clock.monotonic_micros() + LATE_US;
+            let due_us = self.shared.world.clock.monotonic_micros() + POSTPONED_US;
             let work = (Arc::clone(self), Arc::clone(segment));
-            self.shared.committer.push_late(due_us, bytes, work);
+            self.shared.committer.postpone(due_us, bytes, work);
         }
     }
 

@@ -68,10 +68,7 @@ impl Blocks {
     ) -> io::Result<Bytes> {
         if want > self.block_bytes || want < self.block_bytes / 8 {
             // Too long for a block, or a waste of one.
-            let mut bytes = vec![0; want];
-            let filled = fill(&mut bytes)?;
-            bytes.truncate(filled);
-            return Ok(bytes.into());
+            return fresh(want, fill);
         }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let again = kept.blocks.pop();
@@ -92,6 +89,17 @@ impl Blocks {
         drop(kept);
         drop(gone);
     }
+}
+
+/// As [`Blocks::filled`], in memory that is not used again.
+pub(crate) fn fresh(
+    want: usize,
+    fill: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+) -> io::Result<Bytes> {
+    let mut bytes = vec![0; want];
+    let filled = fill(&mut bytes)?;
+    bytes.truncate(filled);
+    Ok(bytes.into())
 }
 
 #[cfg(test)]

@@ -36,8 +36,8 @@ struct Queue {
     /// With the moment when each is due, by the monotonic clock in microseconds.
     later: VecDeque<(u64, Work)>,
     /// As `later`, with the bytes of each: nobody waits for these.
-    late: VecDeque<(u64, u64, Work)>,
-    late_bytes: u64,
+    postponed: VecDeque<(u64, u64, Work)>,
+    postponed_bytes: u64,
     closed: bool,
 }
 
@@ -51,11 +51,11 @@ pub(crate) struct Committer {
 /// How long a thread sleeps at most while something is due later.
 const TICK: Duration = Duration::from_millis(2);
 /// As [`TICK`], while that is only what nobody waits for.
-const LATE_TICK: Duration = Duration::from_millis(100);
+const POSTPONED_TICK: Duration = Duration::from_millis(100);
 /// Bytes that are put off at most: a recovery after a crash reads them.
-const LATE_BYTES_MAX: u64 = 512 << 20;
+const POSTPONED_BYTES_MAX: u64 = 512 << 20;
 /// Segments that are put off at most: their files are open.
-const LATE_SEGMENTS_MAX: usize = 512;
+const POSTPONED_SEGMENTS_MAX: usize = 512;
 
 impl Committer {
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -78,18 +78,18 @@ impl Committer {
     }
 
     /// Syncs this segment when the clock says `due_us`, or now if too much is put off already.
-    pub(crate) fn push_late(&self, due_us: u64, bytes: u64, work: Work) {
+    pub(crate) fn postpone(&self, due_us: u64, bytes: u64, work: Work) {
         let mut queue = self.queue();
-        let much = queue.late_bytes + bytes > LATE_BYTES_MAX;
-        if much || queue.late.len() >= LATE_SEGMENTS_MAX {
+        let much = queue.postponed_bytes + bytes > POSTPONED_BYTES_MAX;
+        if much || queue.postponed.len() >= POSTPONED_SEGMENTS_MAX {
             queue.now.push_back(work);
             drop(queue);
             self.wake.notify_one();
             return;
         }
-        queue.late_bytes += bytes;
-        queue.late.push_back((due_us, bytes, work));
-        if queue.late.len() == 1 {
+        queue.postponed_bytes += bytes;
+        queue.postponed.push_back((due_us, bytes, work));
+        if queue.postponed.len() == 1 {
             self.wake.notify_one();
         }
     }
@@ -105,8 +105,8 @@ impl Committer {
         let mut queue = self.queue();
         let mut all: Vec<Work> = queue.now.drain(..).collect();
         all.extend(queue.later.drain(..).map(|(_, work)| work));
-        queue.late_bytes = 0;
-        all.extend(queue.late.drain(..).map(|(_, _, work)| work));
+        queue.postponed_bytes = 0;
+        all.extend(queue.postponed.drain(..).map(|(_, _, work)| work));
         all
     }
 
@@ -132,18 +132,18 @@ impl Committer {
                 queue.now = ready.into_iter().map(|(_, work)| work).collect();
                 continue;
             }
-            if queue.late.front().is_some_and(|(due_us, ..)| *due_us <= now || closed)
-                && let Some((_, bytes, work)) = queue.late.pop_front()
+            if queue.postponed.front().is_some_and(|(due_us, ..)| *due_us <= now || closed)
+                && let Some((_, bytes, work)) = queue.postponed.pop_front()
             {
-                queue.late_bytes -= bytes;
+                queue.postponed_bytes -= bytes;
                 return Some(vec![work]);
             }
             if queue.closed {
                 return None;
             }
-            let tick = match (queue.later.is_empty(), queue.late.is_empty()) {
+            let tick = match (queue.later.is_empty(), queue.postponed.is_empty()) {
                 (true, true) => None,
-                (true, false) => Some(LATE_TICK),
+                (true, false) => Some(POSTPONED_TICK),
                 (false, _) => Some(TICK),
             };
             queue = match tick {

@@ -11,15 +11,13 @@
 //!
 //! Invariant: a folder or file that metadata do not explain is left alone and reported.
 
-use opening::{Opening, next_life};
-
 use crate::{
     commit,
     error::LogError,
-    ids::{SegmentKey, StreamId, is_stream_name},
-    meta::{self, LogMeta, StreamMeta},
-    options::{Fsync, Limits, LogOptions, StreamSpec},
-    recover::{self, Finish, SegmentFile},
+    ids::{StreamId, is_stream_name},
+    meta,
+    options::{Limits, LogOptions, StreamSpec},
+    recover::Finish,
     report::Finding,
     retention::{Trusted, trusted},
     segment::Segment,
@@ -42,6 +40,8 @@ use tidemill_types::Micros;
 
 mod create;
 mod opening;
+
+use opening::{Opening, next_life};
 
 type Streams = BTreeMap<String, Arc<Stream>>;
 

@@ -92,13 +92,8 @@ pub(crate) fn inspect(
 ) -> Result<Result<SegmentFile, String>, LogError> {
     let file = shared.world.disk.open_read(path).map_err(at(path))?;
     let mut block = vec![0; DATA_START as usize];
-    let mut filled = 0;
-    while filled < block.len() {
-        match file.read_at(filled as u64, &mut block[filled..]).map_err(at(path))? {
-            0 => break,
-            more => filled += more,
-        }
-    }
+    // What a file too short for its head lacks stays zero.
+    let _filled = file.read_full_at(0, &mut block).map_err(at(path))?;
     let Some(head) = SegmentHead::decode(&block) else {
         return Ok(Err("its head cannot be read".into()));
     };

@@ -425,6 +425,13 @@ impl Lease {
     }
 }
 
+impl Clone for Lease {
+    fn clone(&self) -> Self {
+        self.0.leases.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(&self.0))
+    }
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
         self.0.leases.fetch_sub(1, Ordering::SeqCst);
@@ -435,9 +442,11 @@ impl Drop for Lease {
 fn rewrite(file: &dyn PlacedFile, mut from: u64, to: u64) -> io::Result<()> {
     while from < to {
         let mut bytes = vec![0; (to - from).min(1 << 20) as usize];
-        let count = file.read_at(from, &mut bytes)?;
-        file.write_at(from, &bytes[..count])?;
-        from += (count as u64).max(1);
+        if file.read_full_at(from, &mut bytes)? < bytes.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        file.write_at(from, &bytes)?;
+        from += bytes.len() as u64;
     }
     Ok(())
 }

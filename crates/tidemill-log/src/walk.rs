@@ -4,13 +4,17 @@
 //! and holds one block of it.
 
 use crate::{
-    blocks::Blocks,
+    blocks::{self, Blocks},
     format::{ChunkRef, REF_BYTES},
     ids::SegmentKey,
 };
 use bytes::Bytes;
 use std::{io, sync::Arc};
 use tidemill_env::DiskRead;
+
+/// Least and most that is read ahead at once.
+const AHEAD_BYTES_MIN: u64 = 4096;
+const AHEAD_BYTES_MAX: u64 = 1 << 30;
 
 /// Reads a segment's file block by block.
 pub(crate) struct Walker {
@@ -20,7 +24,7 @@ pub(crate) struct Walker {
     length: u64,
     /// Nothing is read ahead beyond this place.
     bound: u64,
-    ahead: usize,
+    ahead: u64,
     block_start: u64,
     block: Bytes,
     blocks: Option<Arc<Blocks>>,
@@ -30,17 +34,18 @@ impl Walker {
     /// Reads `ahead` bytes at once.
     pub(crate) fn new(file: Arc<dyn DiskRead>, key: SegmentKey, ahead: u64) -> io::Result<Self> {
         let length = file.length()?;
-        let ahead = usize::try_from(ahead.clamp(4096, 1 << 30)).unwrap_or(4096);
-        Ok(Self {
+        let mut walker = Self {
             file,
             key,
             length,
             bound: u64::MAX,
-            ahead,
+            ahead: 0,
             block_start: 0,
             block: Bytes::new(),
             blocks: None,
-        })
+        };
+        walker.ahead(ahead);
+        Ok(walker)
     }
 
     /// Takes memory for what it reads from there.
@@ -51,7 +56,7 @@ impl Walker {
 
     /// From now on reads so many bytes at once.
     pub(crate) fn ahead(&mut self, ahead: u64) {
-        self.ahead = usize::try_from(ahead.clamp(4096, 1 << 30)).unwrap_or(4096);
+        self.ahead = ahead.clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX);
     }
 
     /// Reads nothing ahead beyond `bound`, where nothing was written yet.
@@ -77,31 +82,15 @@ impl Walker {
             if end > self.length {
                 self.length = self.file.length()?;
             }
-            let ahead = self.bound.saturating_sub(position).min(self.ahead as u64);
+            let ahead = self.bound.saturating_sub(position).min(self.ahead);
             let want = (count as u64).max(ahead).min(self.length.saturating_sub(position));
             let want = usize::try_from(want).map_err(io::Error::other)?;
-            let file = &self.file;
-            let fill = |block: &mut [u8]| {
-                let mut filled = 0;
-                while filled < block.len() {
-                    match file.read_at(position + filled as u64, &mut block[filled..])? {
-                        0 => break,
-                        more => filled += more,
-                    }
-                }
-                Ok(filled)
-            };
-            let block = match &self.blocks {
+            let fill = |block: &mut [u8]| self.file.read_full_at(position, block);
+            self.block = match &self.blocks {
                 Some(blocks) => blocks.filled(want, fill)?,
-                None => {
-                    let mut block = vec![0; want];
-                    let filled = fill(&mut block)?;
-                    block.truncate(filled);
-                    Bytes::from(block)
-                }
+                None => blocks::fresh(want, fill)?,
             };
             self.block_start = position;
-            self.block = block;
         }
         let from = (position - self.block_start) as usize;
         let to = (from + count).min(self.block.len());

@@ -218,8 +218,8 @@ fn sinks(spec: &JobSpec, registry: &Registry, problems: &mut Vec<Problem>) {
         .collect();
     for (name, sink) in &spec.sinks {
         let path = ["sinks", name.as_str()];
-        let expected = "one of `file: {path: ..., format: ...}`, `stream: ...`, `kafka: {brokers: ..., topic: \
-             ...}`, `stdout: {}`, `blackhole: {}`";
+        let expected = "one of `file: {path: ..., format: ...}`, `stream: ...`, `kafka: {brokers: \
+                        ..., topic: ...}`, `stdout: {}`, `blackhole: {}`";
         match (kinds(sink).as_slice(), registry.sink(name).is_some()) {
             ([], false) => {
                 let problem = Problem::new(path, format!("the sink `{name}` writes nowhere"));

@@ -224,7 +224,7 @@ impl<'a> Planner<'a> {
             isolation: source.isolation.unwrap_or_default(),
             meta: source.meta.clone().unwrap_or_default(),
             time: source.time.clone(),
-            note: self.notes().map(|folder| folder.join(format!("source-{name}.json"))),
+            note: self.note(name),
             resume: self.options.resume,
         };
         if self.streams != unseen::Streams::Opened {
@@ -240,6 +240,11 @@ impl<'a> Planner<'a> {
             Ok(source) => Ok(Some(source)),
             Err(error) => Err(operators::stream_problem(name, &error)),
         }
+    }
+
+    /// The file in which a source notes what it found when the job began.
+    fn note(&self, source: &str) -> Option<PathBuf> {
+        self.notes().map(|folder| folder.join(format!("source-{source}.json")))
     }
 
     /// A topic of another cluster.
@@ -258,7 +263,7 @@ impl<'a> Planner<'a> {
             isolation: kafka.isolation.unwrap_or_default(),
             meta: kafka.meta.clone().unwrap_or_default(),
             time: source.time.clone(),
-            note: self.notes().map(|folder| folder.join(format!("source-{name}.json"))),
+            note: self.note(name),
             resume: self.options.resume,
         };
         KafkaSource::new(self.world, &kafka.brokers, &kafka.topic, spec)

@@ -16,16 +16,13 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use tidemill_broker::{Broker, BrokerError, BrokerSettings, Committed};
+use tidemill_broker::{Broker, BrokerError, BrokerSettings, Committed, STORE_FILE};
 use tidemill_connectors::{AbortedTransaction, StreamGroup, StreamNode, Transactions};
 use tidemill_env::World;
 use tidemill_log::{Log, LogError, LogOptions, OnData, Stream, Streamlet};
 
 #[cfg(test)]
 mod tests;
-
-/// The file of a broker in a node's folder.
-const BROKER_FILE: &str = "broker.redb";
 
 /// The streams of a node.
 #[derive(Clone)]
@@ -67,7 +64,7 @@ impl Streams {
     pub fn open(world: &World, folder: &Path, groups: bool) -> Result<Self, StreamsError> {
         let log = Arc::new(Log::open(world, &folder.join("log"), LogOptions::default())?);
         let mut streams = Self { log, broker: None };
-        if groups || world.disk.exists(&folder.join(BROKER_FILE)).unwrap_or(true) {
+        if groups || world.disk.exists(&folder.join(STORE_FILE)).unwrap_or(true) {
             let log = Arc::clone(&streams.log);
             match Broker::open(world, log, folder, BrokerSettings::default()) {
                 Ok(broker) => streams.broker = Some(broker),

@@ -63,14 +63,10 @@ impl StorageBackend for Backend {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let mut done = 0;
-        while done < out.len() {
-            let read = self.file.read_at(offset + done as u64, &mut out[done..]);
-            match self.trouble.note(read, false)? {
-                // Not the disk's fault: the file is shorter than it says.
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                count => done += count,
-            }
+        let filled = self.trouble.note(self.file.read_full_at(offset, out), false)?;
+        // Not the disk's fault: the file is shorter than it says.
+        if filled < out.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ async fn a_long_poll_is_told() {
         admin.create("t", 1).await;
         admin.produce("t", 0, chunk(&["x"])).await;
         let id = reader.send(&fetch("t", 0, 1, 15_000), 12).await;
+        // Every other time the poll has most likely begun by then.
         if round % 2 == 0 {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
@@ -61,6 +62,7 @@ async fn everyone_who_uses_it_is_told() {
             good
         }));
     }
+    // The workers come to every state of the topic in between.
     for _ in 0..50 {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         assert_eq!(admin.ask(&delete("t"), 5).await.responses[0].error_code, 0);

@@ -97,14 +97,6 @@ fn the_page_of_formats_has_the_tables_of_the_store() {
     assert_eq!(said, known);
     assert_eq!(
         known.into_iter().collect::<Vec<_>>(),
-        [
-            "aborted",
-            "groups",
-            "offsets",
-            "pending-offsets",
-            "producers",
-            "settings",
-            "transactions"
-        ]
+        ["groups", "offsets", "pending-offsets", "producers", "settings", "transactions"]
     );
 }

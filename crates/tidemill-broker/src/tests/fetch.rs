@@ -234,11 +234,16 @@ async fn answers_that_are_not_taken_have_a_bound() {
         slow.push(client);
     }
     let most = (8 << 20) + 1_100_000;
-    for _ in 0..20 {
-        assert!(node.broker.answers.used() <= most, "{}", node.broker.answers.used());
+    // The bound holds on the way to where there is no room for another, and for a while there.
+    let (mut looks, mut full) = (0, 0);
+    while full < 20 {
+        let used = node.broker.answers.used();
+        assert!(used <= most, "{used}");
+        full += i32::from(used > 4 << 20);
+        looks += 1;
+        assert!(looks < 1_000, "only {used} bytes are ever used");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(node.broker.answers.used() > 4 << 20, "{}", node.broker.answers.used());
     // Whoever takes its answer is served, be it later.
     let answer = slow[11].frame().await;
     assert!(answer.is_some_and(|it| it.len() > 1_000_000));

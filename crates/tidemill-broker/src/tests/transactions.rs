@@ -205,6 +205,7 @@ async fn k3_a_commit_that_races_the_timeout_is_done_or_fenced() {
             fenced += 1;
             continue;
         }
+        // The end comes before the next look at timeouts, together with it, and after it.
         tokio::time::sleep(Duration::from_millis(round * 7 % 260)).await;
         match producer.end(&mut client, true).await {
             0 => done.push(value),

@@ -33,7 +33,7 @@ use crate::{
         offsets::Place,
         registry::{Groups, NewOffset, Who},
     },
-    partition::{Fate, Mark, Partition},
+    partition::{Fate, Mark},
     producer::ids::Ids,
     settings::TransactionLimits,
     store::{Batch, Store, StoreError, Table},

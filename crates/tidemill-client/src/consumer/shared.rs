@@ -185,8 +185,8 @@ impl State {
         share.max(options.streamlet_bytes)
     }
 
-    /// The next thing, of any streamlet or of one, that is not of an assignment that is over, and whether there is room now that
-    /// was not before: then more can be asked for.
+    /// The next thing, of any streamlet or of one, that is not of an assignment that is over, and
+    /// whether there is room now that was not before: then more can be asked for.
     fn take(&mut self, options: &ConsumerOptions, of: Option<&Place>) -> Option<(Waiting, bool)> {
         let share_bytes = self.share_bytes(options);
         let had_room = self.has_room(options);

@@ -168,13 +168,11 @@ impl Marks {
         while at < range.end {
             let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(CHECK_BYTES);
             buffer.resize(wanted, 0);
-            match file.read_at(at, &mut buffer)? {
-                0 => return Ok(None),
-                count => {
-                    checksum.update(&buffer[..count]);
-                    at += count as u64;
-                }
+            if file.read_full_at(at, &mut buffer)? < wanted {
+                return Ok(None);
             }
+            checksum.update(&buffer);
+            at += wanted as u64;
         }
         Ok((range.start <= range.end).then(|| checksum.finish()))
     }

@@ -1,6 +1,23 @@
 //! Opening a log: its streams are read, and what a crash left is recovered or set aside.
 
-use super::*;
+use super::{Streams, remove_folder};
+use crate::{
+    error::LogError,
+    ids::{SegmentKey, is_stream_name},
+    meta::{self, LogMeta, StreamMeta},
+    options::{Fsync, Limits},
+    recover::{self, Finish, SegmentFile},
+    report::Finding,
+    shared::{Shared, at},
+    stream::Stream,
+    streamlet::{StreamCore, Streamlet},
+};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicBool},
+};
+use tidemill_env::World;
 
 /// Counts this opening. Damaged metadata are kept as `meta.old`; the clock stands in for them.
 pub(super) fn next_life(

@@ -27,7 +27,7 @@ pub struct FileChunk {
     file: Arc<dyn DiskRead>,
     position: u64,
     bytes: usize,
-    _lease: Arc<Lease>,
+    _lease: Lease,
 }
 
 impl std::fmt::Debug for FileChunk {
@@ -72,12 +72,8 @@ impl FileChunk {
     /// The disk's.
     pub fn read(&self) -> io::Result<Bytes> {
         let mut bytes = vec![0; self.bytes];
-        let mut done = 0;
-        while done < bytes.len() {
-            match self.file.read_at(self.position + done as u64, &mut bytes[done..])? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                more => done += more,
-            }
+        if self.file.read_full_at(self.position, &mut bytes)? < bytes.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
         Ok(bytes.into())
     }
@@ -118,7 +114,7 @@ impl Form for Served {
                 file: Arc::clone(file),
                 position: lane.position + REF_BYTES as u64,
                 bytes: chunk.len(),
-                _lease: Arc::new(lease),
+                _lease: lease,
             }),
             None => Self::Memory(chunk.clone()),
         }

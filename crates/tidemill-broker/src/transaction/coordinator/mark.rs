@@ -1,6 +1,11 @@
 //! Ends of transactions are told: to partitions by a marker, to groups by applying their offsets.
 
-use super::*;
+use crate::{
+    group::registry::Groups,
+    partition::{Mark, Partition},
+    transaction::entry::{Entry, Marked},
+};
+use std::sync::Arc;
 
 /// Writes a transaction's end to a partition.
 pub(super) fn mark_partition(entry: &Arc<Entry>, partition: &Partition, mark: Mark, place: Marked) {

@@ -1,6 +1,14 @@
 //! What a coordinator does by the clock: timeouts, ends that are not finished, ids that nobody uses.
 
-use super::*;
+use super::Coordinator;
+use crate::{
+    Broker,
+    store::{Batch, StoreError, Table},
+    transaction::{entry::Entry, state::Transaction},
+};
+use std::sync::{Arc, PoisonError};
+use tidemill_wire::transactions::TransactionPhase as Phase;
+use tokio::sync::OwnedMutexGuard;
 
 impl Coordinator {
     /// Does what is due: aborts what is open for too long, goes on with what is being ended,

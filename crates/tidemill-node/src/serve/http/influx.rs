@@ -15,10 +15,9 @@ use super::{
 use axum::{
     body::Body,
     extract::State as Shared,
-    http::{HeaderMap, Method, StatusCode, Uri, header},
+    http::{HeaderMap, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
-use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidemill_connectors::InfluxLines;
 

@@ -3,7 +3,15 @@
 //! `CREATE DATABASE` makes a stream, if it is not there; `SHOW DATABASES` lists streams.
 //! There is no query language: reading is by offset.
 
-use super::*;
+use super::{Parameters, Problem, State, VERSION, blocking, body, stream_name};
+use axum::{
+    body::Body,
+    extract::State as Shared,
+    http::{HeaderMap, Method, Uri, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
 use tidemill_log::LogError;
 
 /// A statement that is understood.

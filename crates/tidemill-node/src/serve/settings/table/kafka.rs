@@ -137,11 +137,14 @@ pub(super) const GROUPS: &[Setting] = &[
         |s| s.broker.groups.group_bytes.to_string(),
         |s, text| s.broker.groups.group_bytes = value::size(text, 1 << 10, 1 << 30)?
     ),
-    row!("groups", "N", "", "Groups.", |s| s.broker.groups.groups.to_string(), |s, text| s
-        .broker
-        .groups
-        .groups =
-        value::number(text, 1..=10_000_000)?),
+    row!(
+        "groups",
+        "N",
+        "",
+        "Consumer groups of the node, at most.",
+        |s| s.broker.groups.groups.to_string(),
+        |s, text| s.broker.groups.groups = value::number(text, 1..=10_000_000)?
+    ),
     row!(
         "offsets",
         "N",
