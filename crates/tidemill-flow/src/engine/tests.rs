@@ -12,6 +12,8 @@ use arrow_array::{Int64Array, RecordBatch, cast::AsArray, types::Int64Type};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::collections::BTreeMap;
 
+mod rescale;
+
 fn schema(names: &[&str]) -> SchemaRef {
     let field = |name: &&str| Field::new(*name, DataType::Int64, false);
     Arc::new(Schema::new(names.iter().map(field).collect::<Vec<_>>()))
@@ -239,29 +241,6 @@ fn the_output_is_the_same_for_any_number_of_threads() {
     for workers in [2, 3, 5, 16] {
         assert_eq!(run(&Setup { workers, ..SETUP }), one, "{workers} workers");
     }
-}
-
-#[test]
-fn threads_change_while_the_job_runs_and_the_output_does_not() {
-    let setup = Setup { count: 400_000, ..SETUP };
-    let undisturbed = run(&setup);
-    let sink = Collect::default();
-    let handle = start(graph(&setup, &sink), &World::real(), &RunOptions::default());
-    let handle = handle.expect("it starts");
-    let mut changes = 0;
-    for workers in [1, 3, 2, 16, 1, 4].into_iter().cycle() {
-        let before = handle.progress().cycle_committed;
-        while handle.progress().cycle_committed.0 < before.0 + 5 && !handle.is_over() {
-            std::thread::yield_now();
-        }
-        if handle.is_over() {
-            break;
-        }
-        changes += u32::from(handle.rescale(workers).is_ok());
-    }
-    handle.wait().expect("it ends well");
-    assert!(changes >= 3, "only {changes} changes: the job is too short to show anything");
-    assert_eq!(rows(&sink), undisturbed);
 }
 
 #[test]

@@ -143,3 +143,36 @@ proptest! {
         prop_assert_eq!(records(&last), records(&calm_log));
     }
 }
+
+/// A commit fails at some operation, the disk works again and the job ends in order: what the sink
+/// notes then must not hide the chunks that are there.
+#[test]
+fn a_sink_that_is_closed_after_a_failed_commit_writes_each_row_once() {
+    let counts = [30, 0, 4_500, 7, 4_800, 12];
+    let calm = World::simulated(1);
+    let calm_log = log(&calm);
+    run(&mut *sink(&calm, &calm_log, 2), false, &counts, 3).unwrap();
+    let mut failed = 0;
+    for cut in 0..200 {
+        let sim = World::simulated(2);
+        let log = log(&sim);
+        let mut first = sink(&sim, &log, 2);
+        assert_eq!(first.open(false).unwrap(), Cycle::NONE);
+        let write = |sink: &mut dyn Sink, cycle: u64| {
+            sink.write(Cycle(cycle), &rows(cycle, counts[cycle as usize - 1])).unwrap();
+        };
+        (1..=3).for_each(|cycle| write(&mut *first, cycle));
+        first.commit(Cycle(3)).unwrap();
+        (4..=6).for_each(|cycle| write(&mut *first, cycle));
+        sim.disk.fail_after(cut);
+        if first.commit(Cycle(6)).is_ok() {
+            break;
+        }
+        failed += 1;
+        first.close().unwrap();
+        drop(first);
+        run(&mut *sink(&sim, &log, 2), true, &counts, 3).unwrap();
+        assert_eq!(records(&log), records(&calm_log), "operation {cut} failed");
+    }
+    assert!(failed > 1, "some of it was there each time");
+}
