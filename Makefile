@@ -2,13 +2,14 @@
 # make test          everything CI runs, in its order
 # make serve         the node as a process: starting, stopping, HTTP
 # make clients       unmodified Kafka clients against our broker
+# make plants        puts known bugs into a copy of the code: the tests must fail
 # make bench         ours and its peers in turn; writes a table and a plot
 # make bench-broker  our broker and Apache Kafka in turn, the same way
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run data test bench bench-broker fmt lint unit docs oracle serve clients
+.PHONY: help run data test bench bench-broker fmt lint unit docs oracle serve clients plants
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # step NAME,COMMAND: runs it and says how long it took.
@@ -58,6 +59,10 @@ serve:
 # Real Kafka clients against a debug build.
 clients:
 	$(call step,clients,tests/clients/run.sh)
+
+# Planted bugs: each must be caught by the tests that docs/robustness.md names.
+plants:
+	cargo run --quiet --locked -p xtask -- plants
 
 bench:
 	bench/run.py

@@ -1,8 +1,23 @@
-//! Repository automation. The checks in `tidy` run as ordinary tests: `cargo test -p xtask`.
+//! Repository automation.
+//!
+//! - `cargo test -p xtask`: the checks in `tidy`, and that each planted bug still fits the code.
+//! - `cargo run -p xtask -- plants [NAME ...]`: plants bugs, one after the other, in a copy of the
+//!   repository under the target folder, and runs the tests that must fail.
+
+mod plants;
 
 #[cfg(test)]
 mod tidy;
 
-fn main() {
-    println!("The checks of this crate are tests: cargo test -p xtask");
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next().as_deref() {
+        Some("plants") => plants::run(&arguments.collect::<Vec<_>>()),
+        _ => {
+            eprintln!("usage: cargo run -p xtask -- plants [NAME ...]");
+            ExitCode::from(2)
+        }
+    }
 }

@@ -123,12 +123,20 @@ fn files_are_tidy() {
 
 #[test]
 fn the_table_of_faults_names_tests_that_are_there() {
-    let documents = tree::documents();
-    let page = documents.get("docs/robustness.md").expect("the page of faults");
-    let (sources, scripts) = (tree::sources(), tree::scripts());
-    let functions = robustness::functions(sources.values(), scripts.values());
+    let functions = functions_of_the_tests();
     assert!(functions.len() > 500, "the tests were found");
-    refuse(&robustness::offences(page, &functions));
+    refuse(&robustness::offences(&robustness_page(), &functions));
+}
+
+/// `docs/robustness.md`.
+pub(crate) fn robustness_page() -> String {
+    tree::documents().remove("docs/robustness.md").expect("the page of faults")
+}
+
+/// The names of all functions of the repository.
+pub(crate) fn functions_of_the_tests() -> BTreeSet<String> {
+    let (sources, scripts) = (tree::sources(), tree::scripts());
+    robustness::functions(sources.values(), scripts.values())
 }
 
 /// A client that is told an unknown error sends its batch again under new numbers.

@@ -1,11 +1,13 @@
 //! Produce: what is taken, what is refused, and in which order answers come.
 
 use super::{client::*, node::Node};
+use std::time::Duration;
 use tidemill_wire::{
     chunk::{Codec, crc32c},
     kafka::{ErrorCode, KafkaUuid, message::*, text},
     records::{ChunkBuilder, Compression, Origin},
 };
+use tokio::io::AsyncWriteExt;
 
 /// Mends the checksum of a chunk that a test changed.
 fn seal(chunk: &mut [u8]) {
@@ -309,4 +311,25 @@ async fn producers_and_sequences_belong_together() {
         let expected = if good { 0 } else { code(ErrorCode::InvalidRecord) };
         assert_eq!(answer.error_code, expected, "{origin:?}");
     }
+}
+
+#[tokio::test]
+async fn row_33_a_claimed_length_takes_no_memory() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    // The head of a produce request of 90 MiB, and of its bytes as many as show that it was read.
+    let (claimed, sent) = (90 << 20, 100 << 10);
+    client.socket.write_all(&i32::to_be_bytes(claimed)).await.unwrap();
+    client.socket.write_all(&[0, 0, 0, 11]).await.unwrap();
+    client.socket.write_all(&vec![0; sent]).await.unwrap();
+    for look in 0.. {
+        let used = node.broker.budget.used();
+        assert!(used < 1 << 20, "{used} bytes for {sent} that came");
+        if used > sent {
+            break;
+        }
+        assert!(look < 5_000, "it is never read: {used} bytes");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    node.stop().await;
 }

@@ -10,7 +10,9 @@ use crate::sink::{Sink, SinkError};
 use crate::source::{Position, Read, ReadRequest, Source, SourceError, SourceFactory};
 use arrow_array::{Int64Array, RecordBatch, cast::AsArray, types::Int64Type};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
+use tidemill_env::Disk;
+use tidemill_wire::{journal, ledger::LedgerEntry};
 
 mod rescale;
 
@@ -205,9 +207,13 @@ fn rows(sink: &Collect) -> Vec<(u64, i64, i64)> {
 fn run(setup: &Setup) -> Vec<(u64, i64, i64)> {
     let sink = Collect::default();
     let handle = start(graph(setup, &sink), &World::real(), &RunOptions::default());
-    let progress = handle.expect("it starts").wait().expect("it ends well");
+    let handle = handle.expect("it starts");
+    let progress = handle.wait().expect("it ends well");
     assert!(progress.finished);
     assert_eq!(progress.sources[0].records, setup.count as u64);
+    for link in &handle.job.plan.links {
+        assert_eq!(link.credit.waiting_bytes(), 0, "what was put on a link was taken off it");
+    }
     rows(&sink)
 }
 
@@ -329,6 +335,35 @@ fn a_resumed_job_writes_each_cycle_once() {
         handle.wait().expect("it did not fail");
     }
     assert_eq!(rows(&sink), undisturbed);
+}
+
+/// The disk fails at any operation of the ledger, and then the power does.
+#[test]
+fn a_sink_has_nothing_that_the_ledger_does_not_hold() {
+    let mut committed = 0;
+    for operations in 0.. {
+        let sim = World::simulated(operations);
+        let world = World { disk: Arc::new(sim.disk.process()), ..World::real() };
+        let options = RunOptions { data: Some("/job".into()), ..RunOptions::default() };
+        let sink = Collect::default();
+        sim.disk.fail_after(operations);
+        let handle = start(graph(&Setup { count: 60_000, ..SETUP }, &sink), &world, &options);
+        if handle.is_ok_and(|it| it.wait().is_ok()) {
+            break;
+        }
+        sim.disk.power_cut();
+        let ledger = sim.disk.read(Path::new("/job/ledger")).unwrap_or_default();
+        let cycles = journal::read(&ledger).0.into_iter().filter_map(|record| {
+            match LedgerEntry::decode(record).expect("it was written whole") {
+                LedgerEntry::Cycle { cycle, .. } => Some(cycle.0),
+                _ => None,
+            }
+        });
+        let (held, last) = (cycles.max().unwrap_or(0), sink.last.load(Ordering::SeqCst));
+        assert!(last <= held, "a sink has cycle {last}, the ledger {held}");
+        committed = committed.max(last);
+    }
+    assert!(committed > 0, "some of them got that far");
 }
 
 #[test]

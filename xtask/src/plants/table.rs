@@ -1,0 +1,155 @@
+//! The planted bugs.
+
+/// A bug, where it is put, and who must notice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plant {
+    pub(super) name: &'static str,
+    /// What goes wrong, in a sentence.
+    pub(super) what: &'static str,
+    pub(super) package: &'static str,
+    /// From the root of the repository.
+    pub(super) file: &'static str,
+    /// What stands there once, and what takes its place.
+    pub(super) changes: &'static [(&'static str, &'static str)],
+    /// Tests of the package, all of which must fail.
+    pub(super) caught_by: &'static [&'static str],
+}
+
+pub(super) const PLANTS: &[Plant] = &[
+    Plant {
+        name: "acknowledged-before-synced",
+        what: "A chunk counts when it is written, whatever `fsync` says.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/append.rs",
+        changes: &[("let waits = fsync == Fsync::Always;", "let waits = false;")],
+        caught_by: &["n1_n2_row_17_nothing_acknowledged_is_lost_with_fsync_always"],
+    },
+    Plant {
+        name: "name-not-synced",
+        what: "The folder of a new segment is not synced: after a power cut the file has no name.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/shared.rs",
+        changes: &[(
+            "        self.world.disk.sync_dir(folder)?;\n        self.world.disk.sync_dir(&self.pool_folder)\n",
+            "        let _ = folder;\n        Ok(())\n",
+        )],
+        caught_by: &["n1_n2_row_17_nothing_acknowledged_is_lost_with_fsync_always"],
+    },
+    Plant {
+        name: "rename-not-synced",
+        what: "The folder is not synced after new metadata were renamed into place.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/meta.rs",
+        changes: &[(
+            "        disk.rename(&new, &path)?;\n        disk.sync_dir(folder)\n",
+            "        disk.rename(&new, &path)\n",
+        )],
+        caught_by: &["e1_a_power_cut_at_any_step_leaves_the_old_or_the_new"],
+    },
+    Plant {
+        name: "half-renamed-believed",
+        what: "Metadata whose renaming failed half way are acted upon before they are durable.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/meta.rs",
+        changes: &[("if candidate != path {\n", "if false {\n")],
+        caught_by: &["row_15_a_change_that_failed_half_way_stays_once_it_was_seen"],
+    },
+    Plant {
+        name: "unknown-folder-deleted",
+        what: "A stream's folder whose metadata are gone is emptied when the log is opened.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/log/opening.rs",
+        changes: &[(
+            "            return Err(damaged(\"it has files and no metadata\"));\n",
+            "            self.finish_deletion(folder, &files)?;\n            return Ok(None);\n",
+        )],
+        caught_by: &["n4_a_stream_without_good_metadata_is_set_aside_and_nothing_is_deleted"],
+    },
+    Plant {
+        name: "producers-told-first",
+        what: "Producers hear that a chunk counts before readers that wait for it do.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/progress.rs",
+        changes: &[(
+            "        self.data.into_iter().for_each(|notice| notice());\n        self.durable.into_iter().for_each(|(notice, outcome)| notice(outcome));\n",
+            "        self.durable.into_iter().for_each(|(notice, outcome)| notice(outcome));\n        self.data.into_iter().for_each(|notice| notice());\n",
+        )],
+        caught_by: &["each_notice_is_given_once"],
+    },
+    Plant {
+        name: "window-of-one",
+        what: "Only the last chunk of a producer is known again, not the last five.",
+        package: "tidemill-broker",
+        file: "crates/tidemill-broker/src/producer/state.rs",
+        changes: &[("pub(crate) const WINDOW: usize = 5;", "pub(crate) const WINDOW: usize = 1;")],
+        caught_by: &["r1_r2_each_of_the_last_five_is_recognized_and_the_sixth_is_out_of_order"],
+    },
+    Plant {
+        name: "aborted-forgotten",
+        what: "Which transactions were aborted is forgotten when the node starts again.",
+        package: "tidemill-broker",
+        file: "crates/tidemill-broker/src/partition/load.rs",
+        changes: &[(
+            "found.push(AbortedRange { producer_id, first, marker, stable });",
+            "let _ = AbortedRange { producer_id, first, marker, stable };",
+        )],
+        caught_by: &["r1_r4_what_is_known_is_the_same_after_a_restart_with_snapshots_and_without"],
+    },
+    Plant {
+        name: "length-believed",
+        what: "Memory for a frame is taken as soon as its length is claimed.",
+        package: "tidemill-broker",
+        file: "crates/tidemill-broker/src/frame.rs",
+        changes: &[(".saturating_sub(have).min(most)", ".saturating_sub(have).max(most)")],
+        caught_by: &["row_33_a_claimed_length_takes_no_memory"],
+    },
+    Plant {
+        name: "cut-after-output",
+        what: "Sinks commit a cycle before the ledger has where it ended.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/runtime/commit.rs",
+        changes: &[
+            (
+                "    ledger.append(&entries).map_err(|message| job.error_of(\"ledger\", complete, message))?;\n    committer.cut",
+                "    committer.cut",
+            ),
+            (
+                "    for (node, sink, cycle, held) in due {\n        did = true;\n        if cycle > held {\n            commit_sink(&sink, cycle).map_err(|error| job.error_at(node, cycle, error.message))?;\n        }\n        let mut inner = committer.inner.lock().expect(\"no panic while held\");\n        inner.sinks.get_mut(&node).expect(\"a sink of this job\").committed = cycle;\n    }\n",
+                "    for (node, sink, cycle, held) in due {\n        did = true;\n        if cycle > held {\n            commit_sink(&sink, cycle).map_err(|error| job.error_at(node, cycle, error.message))?;\n        }\n        let mut inner = committer.inner.lock().expect(\"no panic while held\");\n        inner.sinks.get_mut(&node).expect(\"a sink of this job\").committed = cycle;\n    }\n    ledger.append(&entries).map_err(|message| job.error_of(\"ledger\", complete, message))?;\n",
+            ),
+        ],
+        caught_by: &["a_sink_has_nothing_that_the_ledger_does_not_hold"],
+    },
+    Plant {
+        name: "replay-unfiltered",
+        what: "A replay writes the last cycle that a sink holds once more.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/runtime/sink_lane.rs",
+        changes: &[("if cycle > self.held {", "if cycle >= self.held {")],
+        caught_by: &["a_resumed_job_writes_each_cycle_once"],
+    },
+    Plant {
+        name: "credit-leak",
+        what: "A byte of each block is never taken off a link again.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/runtime/sink_lane.rs",
+        changes: &[("job.release(*link, *bytes)", "job.release(*link, bytes.saturating_sub(1))")],
+        caught_by: &["every_record_counts_once_and_in_order"],
+    },
+    Plant {
+        name: "kept-rows-late",
+        what: "What a source had read when the number of threads changed in a replay goes into the next cycle.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/runtime/source_lane.rs",
+        changes: &[("            && self.shed.is_empty()\n", "")],
+        caught_by: &["a_replay_whose_threads_change_puts_each_record_into_its_cycle"],
+    },
+    Plant {
+        name: "failed-commit-noted",
+        what: "A stream sink whose last commit failed notes that it is done.",
+        package: "tidemill-connectors",
+        file: "crates/tidemill-connectors/src/stream/sink.rs",
+        changes: &[("if !self.is_unsure && self.there", "if self.there")],
+        caught_by: &["a_sink_that_is_closed_after_a_failed_commit_writes_each_row_once"],
+    },
+];
