@@ -13,6 +13,7 @@ from brokers import KINDS, wait
 def pytest_addoption(parser):
     parser.addoption("--broker", choices=sorted(KINDS), default="tidemill", help="what is tested")
     parser.addoption("--crash-seconds", type=float, default=25, help="how long the node is killed again and again")
+    parser.addoption("--soak-seconds", type=float, default=20, help="how long nothing happens to the node")
     parser.addoption("--crash-seed", type=int, default=None, help="the seed of a crash test to repeat")
 
 

@@ -1,9 +1,11 @@
 """Jobs that a node runs: given to it by the command line, over its restarts and its death."""
 
 import json
+import random
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -145,4 +147,42 @@ sinks: {out: {from: ids, file: {path: seen.ndjson, format: json}}}
     node.wait("seen", finished)
     rows = [json.loads(line) for line in open(node.folder / "seen.ndjson", encoding="utf-8")]
     same(db, rows, "select id from flights where distance > 300")
+    node.end(signal.SIGTERM)
+
+
+def test_row_25_dead_letters_are_there_once_after_kills(node):
+    draw = random.Random(25)
+    good, bad = [], []
+    with open(node.folder / "mixed.ndjson", "w", encoding="utf-8") as file:
+        for number in range(200_000):
+            if draw.random() < 0.02:
+                bad.append((number + 1, f'{{"id": {number}, "n": '))
+                file.write(bad[-1][1] + "\n")
+            else:
+                good.append({"id": number, "n": number * 3})
+                file.write(json.dumps(good[-1]) + "\n")
+    out, letters = node.folder / "out.ndjson", node.folder / "letters.ndjson"
+    node.submit("""
+name: mixed
+cycle: {records: 500}
+sources: {mixed: {file: {path: mixed.ndjson, format: json}}}
+stages: {all: {from: mixed, select: {id: id, n: n}}}
+sinks:
+  out: {from: all, file: {path: out.ndjson, format: json}}
+  letters: {from: dead_letter, file: {path: letters.ndjson, format: json}}
+""")
+    size, kills = lambda: letters.stat().st_size if letters.exists() else 0, 0
+    while not finished(json.loads(node.job("status", "mixed", "--json"))):
+        # Somewhere behind where the last life got to: in a replay, or in new records.
+        wanted, deadline = size() + draw.randrange(1, 60_000), time.monotonic() + draw.random() * 2
+        while size() < wanted and time.monotonic() < deadline:
+            time.sleep(0.001)
+        node.end(signal.SIGKILL)
+        kills += 1
+        node.start()
+    assert kills > 3, "it was over before it was killed"
+    assert [json.loads(line) for line in open(out, encoding="utf-8")] == good
+    said = [json.loads(line) for line in open(letters, encoding="utf-8")]
+    assert [it["record"].rstrip("\n") for it in said] == [text for _, text in bad]
+    assert all(it["reason"] and re.search(rf"\b{line}\b", it["position"]) for it, (line, _) in zip(said, bad))
     node.end(signal.SIGTERM)

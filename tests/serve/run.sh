@@ -7,6 +7,11 @@ set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 cd "$here/../.."
 
+# For disks that fail.
+if ! command -v strace >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq strace >/dev/null
+fi
+
 venv="${TIDEMILL_SERVE:-target/serve-venv}"
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 if ! cmp -s "$here/requirements.txt" "$venv/.requirements"; then

@@ -159,6 +159,52 @@ fn row_21_a_chunk_at_another_place_is_not_served() {
     assert!(matches!(&errors[..], [ReadError::Corrupt { offset: 1, next: Some(2), .. }]));
 }
 
+/// The newest segment is another matter: one node alone cannot know that there was more.
+#[test]
+fn row_21_an_old_copy_of_a_segment_is_a_gap_that_is_told() {
+    let sim = World::simulated(1);
+    let (log, streamlet) = started(&sim, spec());
+    let mut copies = Vec::new();
+    for index in 0..60 {
+        let text = format!("{index} {}", "w".repeat(3000));
+        put(&streamlet, text.as_bytes()).unwrap().on_durable(Box::new(|it| it.unwrap()));
+        log.sync();
+        let newest = segment_files(&sim).pop().unwrap();
+        copies.push((newest.clone(), sim.disk.read(&newest).unwrap()));
+    }
+    let all = values(&streamlet);
+    log.close();
+    let files = segment_files(&sim);
+    let is_newest = |path: &PathBuf| files.last() == Some(path);
+    let mut tried = 0;
+    for (index, (path, copy)) in copies.iter().enumerate().filter(|(_, it)| !is_newest(&it.0)) {
+        let now = sim.disk.read(path).unwrap();
+        sim.disk.put(path, copy);
+        let (log, streamlet) = reopened(&sim);
+        assert_eq!(streamlet.high_watermark(), 60, "nothing behind it is cut");
+        let (count, errors) = readable(&streamlet, &all);
+        let lost = 60 - count as i64;
+        let first = index as i64 + 1;
+        match &errors[..] {
+            // The copy has all chunks of its segment, and lacks its end mark at most.
+            [] => assert_eq!(lost, 0),
+            [ReadError::Missing { from, next, .. }] => {
+                assert_eq!((*from, *next), (first, first + lost));
+                tried += 1;
+            }
+            other => panic!("an old copy of chunk {index}: {other:?}"),
+        }
+        assert_eq!(put(&streamlet, b"new").unwrap().base_offset, 60, "no offset is given twice");
+        drop((streamlet, log));
+        sim.disk.kill();
+        for file in segment_files(&sim).into_iter().filter(|it| !files.contains(it)) {
+            sim.disk.remove(&file).unwrap();
+        }
+        sim.disk.put(path, &now);
+    }
+    assert!(tried > 20, "{tried}");
+}
+
 #[test]
 fn n4_a_stream_without_good_metadata_is_set_aside_and_nothing_is_deleted() {
     for how in 0..4 {
