@@ -35,6 +35,7 @@ test:
 	@$(MAKE) --no-print-directory docs
 	@$(MAKE) --no-print-directory oracle
 	@$(MAKE) --no-print-directory serve
+	@$(MAKE) --no-print-directory clients
 
 fmt:
 	$(call step,format,cargo fmt --all --check)
