@@ -185,9 +185,17 @@ impl Context<'_> {
 pub struct Output {
     pub(crate) pool: Arc<RowsPool>,
     pub(crate) slice: SliceId,
-    pub(crate) emitted: Vec<(usize, SliceId, Payload)>,
+    pub(crate) emitted: Vec<(usize, SliceId, Emitted)>,
     pub(crate) rows: Option<Rows>,
     pub(crate) rows_bytes_max: usize,
+}
+
+/// What was written at once.
+pub(crate) enum Emitted {
+    /// New rows.
+    Rows(Payload),
+    /// All rows of a block of the input.
+    Block(Arc<Block>),
 }
 
 impl Output {
@@ -221,7 +229,7 @@ impl Output {
     pub fn emit_to(&mut self, port: usize, batch: RecordBatch) {
         if batch.num_rows() > 0 {
             self.flush_rows();
-            self.emitted.push((port, self.slice, Payload::Arrow(batch)));
+            self.emitted.push((port, self.slice, Emitted::Rows(Payload::Arrow(batch))));
         }
     }
 
@@ -239,17 +247,30 @@ impl Output {
         }
     }
 
+    /// Writes all rows of a block of the input to the main output, as they are: the block goes on
+    /// by reference, without a copy, wherever its rows go to one slice. Its schema must be that of
+    /// the output.
+    pub fn pass(&mut self, block: &Arc<Block>) {
+        if !block.is_empty() {
+            self.flush_rows();
+            self.emitted.push((0, self.slice, Emitted::Block(Arc::clone(block))));
+        }
+    }
+
     /// Ends the byte records written so far.
     pub fn flush_rows(&mut self) {
         if let Some(rows) = self.rows.take_if(|rows| !rows.is_empty()) {
-            self.emitted.push((0, self.slice, Payload::Rows(rows)));
+            self.emitted.push((0, self.slice, Emitted::Rows(Payload::Rows(rows))));
         }
     }
 
     /// What was written, for tests of operators: port and columns, in order.
     pub fn take_batches(&mut self) -> Vec<(usize, RecordBatch)> {
         self.flush_rows();
-        let batch = |payload: Payload| Block::whole(payload, SliceId(0)).batch();
-        self.emitted.drain(..).map(|(port, _, payload)| (port, batch(payload))).collect()
+        let batch = |emitted: Emitted| match emitted {
+            Emitted::Rows(payload) => Block::whole(payload, SliceId(0)).batch(),
+            Emitted::Block(block) => block.batch(),
+        };
+        self.emitted.drain(..).map(|(port, _, emitted)| (port, batch(emitted))).collect()
     }
 }

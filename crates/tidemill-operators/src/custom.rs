@@ -25,6 +25,7 @@
 //! | call | sees | keeps |
 //! | --- | --- | --- |
 //! | [`per_record_bytes`] | one byte record | nothing |
+//! | [`filter_bytes`] | one byte record, which it keeps or drops | nothing |
 //! | [`per_record`] | one record | nothing |
 //! | [`per_batch`] | the rows of a lane, as columns | nothing |
 //! | [`keyed_record`] | one record | a state for each slice |
@@ -45,7 +46,7 @@ mod record;
 mod tests;
 
 pub use batch::{PerBatch, per_batch};
-pub use bytes::{PerRecordBytes, per_record_bytes};
+pub use bytes::{FilterBytes, PerRecordBytes, filter_bytes, per_record_bytes};
 pub use emit::{Emit, RowWriter, Value};
 pub use keyed::{Keyed, KeyedRecord, SliceInput, SliceRows, keyed, keyed_record, per_record};
 pub use record::{Record, read_records};

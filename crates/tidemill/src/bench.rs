@@ -16,8 +16,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value};
 use std::{path::PathBuf, process, sync::Arc};
 use tidemill_env::World;
-use tidemill_flow::{OperatorFactory, Output, RunOptions};
-use tidemill_operators::custom::per_record_bytes;
+use tidemill_flow::{OperatorFactory, RunOptions};
+use tidemill_operators::custom::filter_bytes;
 use tidemill_types::{
     ByteSize, Span,
     job::{CompressionSpec, CycleSpec, Delivery},
@@ -193,12 +193,9 @@ impl RelayArgs {
     }
 }
 
-/// The user's function: takes a message and writes it.
+/// The user's function: looks at a message and passes it on.
 fn user() -> Arc<dyn OperatorFactory> {
-    Arc::new(per_record_bytes(|message: &[u8], output: &mut Output| {
-        output.push(message);
-        Ok(())
-    }))
+    Arc::new(filter_bytes(|message: &[u8]| Ok(!message.is_empty())))
 }
 
 /// Runs a workload and gives its report.

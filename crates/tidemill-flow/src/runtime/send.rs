@@ -59,6 +59,43 @@ impl Sender {
         }
     }
 
+    /// As [`Self::send`], of all rows of a block that came in: by reference over links whose other
+    /// end reads it as it is.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub(crate) fn pass(
+        &mut self,
+        writer: Writer<'_>,
+        output: usize,
+        slice: SliceId,
+        block: Arc<Block>,
+    ) -> Result<(), String> {
+        let node = &writer.job.plan.nodes[writer.lane.node];
+        let links = node.links_out.get(output).map_or(&[][..], Vec::as_slice);
+        let reads_it_so = |link: &usize| {
+            let plan = &writer.job.plan.links[*link];
+            let to = match &plan.partition {
+                Partition::One => SliceId(0),
+                Partition::All => Block::EVERY,
+                Partition::Local => SliceId(slice.0 % writer.job.plan.nodes[plan.to].slices),
+                Partition::Key(_) | Partition::Random => return false,
+            };
+            block.routing.is_none() && block.slice == to
+        };
+        if !links.iter().all(reads_it_so) {
+            let payload = Payload::Arrow(block.batch());
+            return self.send(writer, output, slice, payload);
+        }
+        node.count.rows_out.fetch_add(block.len() as u64, Ordering::Relaxed);
+        self.sequence += 1;
+        for link in links {
+            self.gather(writer, *link, &block);
+        }
+        writer.job.blocks.give_back(block);
+        Ok(())
+    }
+
     fn send_over(
         &mut self,
         writer: Writer<'_>,

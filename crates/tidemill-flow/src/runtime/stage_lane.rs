@@ -6,7 +6,9 @@ use super::lane::{After, Lane};
 use super::plan::Work;
 use super::send::{Sender, Writer};
 use crate::error::JobError;
-use crate::operator::{Context, CycleInput, DeadLetter, Operator, Output, Place, SliceState};
+use crate::operator::{
+    Context, CycleInput, DeadLetter, Emitted, Operator, Output, Place, SliceState,
+};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering},
@@ -166,7 +168,10 @@ impl StageLane {
             .output
             .emitted
             .drain(..)
-            .try_for_each(|(port, slice, payload)| self.sender.send(writer, port, slice, payload))
+            .try_for_each(|(port, slice, emitted)| match emitted {
+                Emitted::Rows(payload) => self.sender.send(writer, port, slice, payload),
+                Emitted::Block(block) => self.sender.pass(writer, port, slice, block),
+            })
             .and_then(|()| self.sender.end(writer, end));
         sent.map_err(|message| job.error_at(lane.node, end.cycle, message))
     }

@@ -5,8 +5,8 @@ use arrow_array::{Array, ArrayRef, cast::AsArray};
 use arrow_schema::{DataType, SchemaRef};
 use std::sync::Arc;
 use tidemill_flow::{
-    Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, Payload,
-    SliceState, TIME_COLUMN, rows_schema,
+    Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, Payload, Rows,
+    Selection, SliceState, TIME_COLUMN, rows_schema,
 };
 use tidemill_types::SliceId;
 
@@ -21,6 +21,20 @@ where
     F: Fn(&[u8], &mut Output) -> Result<(), OperatorError> + Send + Sync + 'static,
 {
     PerRecordBytes(Arc::new(function))
+}
+
+/// Made by [`filter_bytes`].
+#[derive(Debug)]
+pub struct FilterBytes<F>(Arc<F>);
+
+/// Keeps the byte records for which `function` is true. Where it keeps all of a block, nothing is
+/// copied: the block itself goes on.
+/// A column of text or binary counts as byte records too; a null is an empty record.
+pub fn filter_bytes<F>(function: F) -> FilterBytes<F>
+where
+    F: Fn(&[u8]) -> Result<bool, OperatorError> + Send + Sync + 'static,
+{
+    FilterBytes(Arc::new(function))
 }
 
 impl<F> OperatorFactory for PerRecordBytes<F>
@@ -79,6 +93,106 @@ where
     }
 }
 
+impl<F> OperatorFactory for FilterBytes<F>
+where
+    F: Fn(&[u8]) -> Result<bool, OperatorError> + Send + Sync + 'static,
+{
+    fn outputs(&self) -> Vec<SchemaRef> {
+        vec![rows_schema()]
+    }
+
+    fn operator(&self) -> Box<dyn Operator> {
+        Box::new(FilterOperator { function: Arc::clone(&self.0), lane: Lane::default() })
+    }
+
+    fn state(&self, _: SliceId) -> SliceState {
+        Box::new(())
+    }
+}
+
+struct FilterOperator<F> {
+    function: Arc<F>,
+    lane: Lane,
+}
+
+impl<F> Operator for FilterOperator<F>
+where
+    F: Fn(&[u8]) -> Result<bool, OperatorError> + Send + Sync + 'static,
+{
+    fn cycle(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        let blocks = input.port(0);
+        self.lane.read(blocks, &context.slices);
+        for (slice, parts) in self.lane.slices() {
+            output.set_slice(slice);
+            let mut number = 0;
+            for part in parts {
+                let block = &blocks[part.block];
+                let mut keeps = |record: &[u8]| {
+                    context.at(slice, number);
+                    number += 1;
+                    (self.function)(record)
+                };
+                match &block.payload {
+                    Payload::Rows(rows) => match block.rows_of(slice) {
+                        Selection::All(count) => filter_block(block, count, rows, keeps, output)?,
+                        Selection::Rows(selected) => {
+                            for row in selected {
+                                let record = rows.get(*row as usize);
+                                if keeps(record)? {
+                                    output.push(record);
+                                }
+                            }
+                        }
+                    },
+                    Payload::Arrow(batch) => {
+                        let column = byte_column(batch)?;
+                        for_rows(block, slice, |row| {
+                            let record = bytes_at(column, row);
+                            if keeps(record)? {
+                                output.push(record);
+                            }
+                            Ok(())
+                        })?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Passes a whole block on until a record of it is dropped; then what was kept is copied.
+#[inline]
+fn filter_block(
+    block: &Arc<Block>,
+    count: usize,
+    rows: &Rows,
+    mut keeps: impl FnMut(&[u8]) -> Result<bool, OperatorError>,
+    output: &mut Output,
+) -> Result<(), OperatorError> {
+    let mut kept = 0;
+    while kept < count && keeps(rows.get(kept))? {
+        kept += 1;
+    }
+    if kept == count {
+        output.pass(block);
+        return Ok(());
+    }
+    (0..kept).for_each(|row| output.push(rows.get(row)));
+    for row in kept + 1..count {
+        let record = rows.get(row);
+        if keeps(record)? {
+            output.push(record);
+        }
+    }
+    Ok(())
+}
+
 /// Calls `each` with every row of a slice.
 #[inline]
 fn for_rows(
@@ -87,8 +201,8 @@ fn for_rows(
     mut each: impl FnMut(usize) -> Result<(), OperatorError>,
 ) -> Result<(), OperatorError> {
     match block.rows_of(slice) {
-        tidemill_flow::Selection::All(count) => (0..count).try_for_each(each),
-        tidemill_flow::Selection::Rows(rows) => rows.iter().try_for_each(|row| each(*row as usize)),
+        Selection::All(count) => (0..count).try_for_each(each),
+        Selection::Rows(rows) => rows.iter().try_for_each(|row| each(*row as usize)),
     }
 }
 

@@ -86,6 +86,46 @@ proptest! {
         }
     }
 
+    /// As an operator that copies what it keeps.
+    #[test]
+    fn a_filter_keeps_what_its_function_wants(
+        records in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..5), 0..40),
+        cut in 0..40_usize,
+        least in 0..4_usize,
+        lanes in 1..4_u32,
+        partition in prop_oneof![
+            Just(Partition::Key(vec![0])), Just(Partition::One), Just(Partition::All),
+        ],
+    ) {
+        let cut = cut.min(records.len());
+        let run = |factory: Arc<dyn OperatorFactory>| {
+            let mut trial = Trial::new(factory, vec![partition.clone()], 6, lanes);
+            let block = |records: &[Vec<u8>]| {
+                let mut rows = Rows::default();
+                records.iter().for_each(|record| rows.push(record));
+                Payload::Rows(rows)
+            };
+            let column: ArrayRef = Arc::new(BinaryArray::from_iter_values(&records));
+            let columns = RecordBatch::try_new(rows_schema(), vec![column]).unwrap();
+            let ports =
+                vec![block(&records[..cut]), Payload::Arrow(columns), block(&records[cut..])];
+            let out = trial.cycle_payloads(vec![ports], Micros::MIN, false).unwrap();
+            let of = |batch: RecordBatch| {
+                let column = batch.column(0).as_binary::<i32>().clone();
+                (0..column.len()).map(|row| column.value(row).to_vec()).collect::<Vec<_>>()
+            };
+            out.into_iter().flat_map(|(_, batch)| of(batch)).collect::<Vec<_>>()
+        };
+        let kept = run(Arc::new(filter_bytes(move |record| Ok(record.len() >= least))));
+        let copied = run(Arc::new(per_record_bytes(move |record, output| {
+            if record.len() >= least {
+                output.push(record);
+            }
+            Ok(())
+        })));
+        prop_assert_eq!(kept, copied);
+    }
+
     #[test]
     fn byte_records_come_by_slice_in_order(
         records in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..5), 0..40),

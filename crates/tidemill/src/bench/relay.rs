@@ -1,7 +1,8 @@
 //! `bench relay`: source → relay → sink, three stages that are never fused, real exchange between
 //! threads or processes, a user function called for every message.
 //!
-//! Every message is freshly written by the source, and written again by the relay.
+//! Every message is freshly written by the source; the relay passes it on by reference, and between
+//! processes it is written to a socket on both ways.
 
 use super::measure::{Meter, SAMPLE};
 use super::messages::{Messages, count_rows};

@@ -299,8 +299,9 @@ pub(crate) fn run(
     graph.delivery = setup.delivery;
     graph.cycle = setup.cycle;
     graph.workers = setup.threads;
-    graph.buffer.high_watermark.0 = 8 << 20;
-    graph.buffer.low_watermark.0 = 4 << 20;
+    // Little is under way at once, so that it stays in the cache.
+    graph.buffer.high_watermark.0 = 2 << 20;
+    graph.buffer.low_watermark.0 = 1 << 20;
     let lines = Lines {
         text: Arc::clone(&setup.text),
         repeats: setup.repeats,
