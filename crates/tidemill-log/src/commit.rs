@@ -8,7 +8,9 @@
 //!
 //! A segment is in the queue once and with one thread at a time; what is appended during a sync
 //! shares the next one. When many segments wait, one sync of the file system serves them all
-//! (`together`). Invariant: a file whose sync failed is not synced again.
+//! (`together`). How far a segment is durable is written into its head now and then, not after each
+//! sync: the next sync would have to write the head's page too, far from the chunks.
+//! Invariant: a file whose sync failed is not synced again.
 
 use crate::{
     options::Fsync,
@@ -38,7 +40,17 @@ struct Queue {
     /// As `later`, with the bytes of each: nobody waits for these.
     postponed: VecDeque<(u64, u64, Work)>,
     postponed_bytes: u64,
+    /// Segments whose mark is behind, with the moment when it is written.
+    marks: VecDeque<(u64, Work)>,
     closed: bool,
+}
+
+/// What a thread does next.
+enum Task {
+    /// One segment, or many that are better synced together.
+    Sync(Vec<Work>),
+    /// Says in a segment's head how far it is durable.
+    Mark(Work),
 }
 
 /// The queue that sync threads share.
@@ -56,6 +68,8 @@ const POSTPONED_TICK: Duration = Duration::from_millis(100);
 const POSTPONED_BYTES_MAX: u64 = 512 << 20;
 /// Segments that are put off at most: their files are open.
 const POSTPONED_SEGMENTS_MAX: usize = 512;
+/// A mark is so long behind at most, in microseconds.
+const MARK_US: u64 = 20_000;
 
 impl Committer {
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -94,6 +108,15 @@ impl Committer {
         }
     }
 
+    /// Marks this segment when the clock says `due_us`.
+    fn mark_later(&self, due_us: u64, work: Work) {
+        let mut queue = self.queue();
+        queue.marks.push_back((due_us, work));
+        if queue.marks.len() == 1 {
+            self.wake.notify_one();
+        }
+    }
+
     /// Threads end once what is there is done.
     pub(crate) fn close(&self) {
         self.queue().closed = true;
@@ -110,17 +133,16 @@ impl Committer {
         all
     }
 
-    /// The next segments to sync: one, or many that are better synced together. None when the log
-    /// is closed and nothing is left.
-    fn next(&self, shared: &Shared) -> Option<Vec<Work>> {
+    /// What is to be done next. None when the log is closed and nothing is left.
+    fn next(&self, shared: &Shared) -> Option<Task> {
         let mut queue = self.queue();
         loop {
             let count = queue.now.len();
             if count > 1 && shared.together.is_better_for(count) {
-                return Some(queue.now.drain(..).collect());
+                return Some(Task::Sync(queue.now.drain(..).collect()));
             }
             if let Some(work) = queue.now.pop_front() {
-                return Some(vec![work]);
+                return Some(Task::Sync(vec![work]));
             }
             let now = shared.world.clock.monotonic_micros();
             let closed = queue.closed;
@@ -132,19 +154,28 @@ impl Committer {
                 queue.now = ready.into_iter().map(|(_, work)| work).collect();
                 continue;
             }
+            if queue.marks.front().is_some_and(due)
+                && let Some((_, work)) = queue.marks.pop_front()
+            {
+                return Some(Task::Mark(work));
+            }
             if queue.postponed.front().is_some_and(|(due_us, ..)| *due_us <= now || closed)
                 && let Some((_, bytes, work)) = queue.postponed.pop_front()
             {
                 queue.postponed_bytes -= bytes;
-                return Some(vec![work]);
+                return Some(Task::Sync(vec![work]));
             }
             if queue.closed {
                 return None;
             }
-            let tick = match (queue.later.is_empty(), queue.postponed.is_empty()) {
-                (true, true) => None,
-                (true, false) => Some(POSTPONED_TICK),
-                (false, _) => Some(TICK),
+            let tick = if !queue.later.is_empty() {
+                Some(TICK)
+            } else if !queue.marks.is_empty() {
+                Some(Duration::from_micros(MARK_US))
+            } else if !queue.postponed.is_empty() {
+                Some(POSTPONED_TICK)
+            } else {
+                None
             };
             queue = match tick {
                 None => self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner),
@@ -159,8 +190,11 @@ impl Committer {
 
 /// What a sync thread does until the log is closed.
 pub(crate) fn run(shared: &Shared) {
-    while let Some(round) = shared.committer.next(shared) {
-        sync(shared, round);
+    while let Some(task) = shared.committer.next(shared) {
+        match task {
+            Task::Sync(round) => sync(shared, round),
+            Task::Mark((streamlet, segment)) => mark(&streamlet, &segment),
+        }
     }
 }
 
@@ -257,6 +291,16 @@ fn land(shared: &Shared, streamlet: Arc<Streamlet>, segment: Arc<Segment>, job: 
         }
         return;
     }
+    if synced.is_complete || shared.options.sync_threads == 0 {
+        mark(&streamlet, &segment);
+    } else if segment.wants_mark() {
+        let due_us = shared.world.clock.monotonic_micros() + MARK_US;
+        shared.committer.mark_later(due_us, (streamlet, segment));
+    }
+}
+
+/// Says how far a segment is durable, and closes its file if that is all of it.
+fn mark(streamlet: &Streamlet, segment: &Segment) {
     // Nothing depends on this write: without the mark a recovery reads a little more.
     let _unmarked = segment.mark(streamlet.floor());
     segment.close_if_done();

@@ -77,6 +77,8 @@ pub(crate) struct SegmentState {
     pub(crate) sealed: bool,
     /// The mark on the disk says that it is sealed.
     pub(crate) seal_marked: bool,
+    /// Somebody was asked to mark it.
+    mark_due: bool,
     pub(crate) marks: u64,
     /// The file's name survives a power cut.
     pub(crate) name_durable: bool,
@@ -119,6 +121,8 @@ pub(crate) struct Synced {
     pub(crate) landed: Vec<i64>,
     /// More was written meanwhile: sync again.
     pub(crate) again: bool,
+    /// All of the segment is durable, and nothing will be appended to it.
+    pub(crate) is_complete: bool,
 }
 
 impl SegmentState {
@@ -161,6 +165,7 @@ impl Segment {
             appended_s: mark.appended_s,
             sealed: mark.sealed,
             seal_marked: mark.sealed,
+            mark_due: false,
             marks: mark.sequence,
             name_durable: true,
             doubtful: false,
@@ -333,13 +338,20 @@ impl Segment {
         let landed = state.waiting.drain(..covered).map(|(_, base)| base).collect();
         let again = state.commit == Commit::Again;
         state.commit = if again { Commit::Queued } else { Commit::Idle };
-        Synced { landed, again }
+        let is_complete = state.sealed && state.durable == state.written;
+        Synced { landed, again, is_complete }
+    }
+
+    /// Whether nobody was asked to mark it yet. Who hears that it does must call [`Self::mark`].
+    pub(crate) fn wants_mark(&self) -> bool {
+        !std::mem::replace(&mut self.state().mark_due, true)
     }
 
     /// Writes down how far the segment is durable, if that is news. It costs no sync: it rides
     /// on the next one, and after the end of the process alone it is there anyway.
     pub(crate) fn mark(&self, floor: i64) -> io::Result<()> {
         let mut state = self.state();
+        state.mark_due = false;
         let complete = state.sealed && state.durable == state.written;
         if state.seal_marked || state.file.is_none() {
             return Ok(());

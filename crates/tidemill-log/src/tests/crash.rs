@@ -401,3 +401,36 @@ fn row_15_a_change_that_failed_half_way_stays_once_it_was_seen() {
         run(0, Fsync::Always, &steps);
     }
 }
+
+/// With sync threads a mark comes a while after its sync, once for all syncs meanwhile; a node that
+/// is killed before finds everything all the same.
+#[test]
+fn marks_come_now_and_then_and_a_kill_before_them_costs_nothing() {
+    let sim = World::simulated(1);
+    let options = LogOptions { sync_threads: 1, ..by_hand() };
+    let log = Log::open(&sim.process(), Path::new(FOLDER), options).unwrap();
+    let streamlet = log.create("s", spec()).unwrap().streamlet(0).unwrap();
+    let append = |text: &str| put(&streamlet, text.as_bytes()).unwrap().wait().unwrap();
+    let mark = || {
+        let bytes = sim.disk.read(&segment_files(&sim)[0]).unwrap();
+        let head = format::SegmentHead::decode(&bytes).unwrap();
+        format::Mark::decode(&bytes, &head.key)
+    };
+    (0..20).for_each(|index| append(&index.to_string()));
+    assert!(mark().is_none(), "the clock stands still");
+    sim.clock.advance(20_000);
+    let found = (0..5_000).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        mark()
+    });
+    let found = found.expect("a mark comes");
+    assert_eq!((found.sequence, found.end, found.sealed), (1, 20, false));
+    (20..30).for_each(|index| append(&index.to_string()));
+    assert_eq!(mark().unwrap().sequence, 1);
+    sim.disk.kill();
+    let (_, again) = reopened(&sim);
+    let texts: Vec<_> =
+        values(&again).into_iter().map(|it| String::from_utf8(it).unwrap()).collect();
+    assert_eq!(texts, (0..30).map(|it| it.to_string()).collect::<Vec<_>>());
+    log.close();
+}
