@@ -420,7 +420,7 @@ fn marks_come_now_and_then_and_a_kill_before_them_costs_nothing() {
     assert!(mark().is_none(), "the clock stands still");
     sim.clock.advance(20_000);
     let found = (0..5_000).find_map(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        World::real().clock.sleep_micros(1_000);
         mark()
     });
     let found = found.expect("a mark comes");
