@@ -89,10 +89,11 @@ struct Copy {
 }
 
 impl Copy {
-    /// Copies what git knows, with what was changed since; files that are the same stay as they
+    /// Copies what is not ignored, with what was changed since; files that are the same stay as they
     /// are, so that little is built again.
     fn make(&self, from: &Path) -> io::Result<()> {
-        let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(from).output()?;
+        let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+        let listed = Command::new("git").args(list).current_dir(from).output()?;
         if !listed.status.success() {
             return Err(io::Error::other("git cannot list the files of the repository"));
         }

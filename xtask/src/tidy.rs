@@ -17,6 +17,7 @@ const SYNCHRONOUS: &[&str] = &[
     "tidemill-wire",
     "tidemill-env",
     "tidemill-log",
+    "tidemill-state",
     "tidemill-flow",
     "tidemill-operators",
     "tidemill-connectors",

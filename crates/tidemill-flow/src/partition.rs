@@ -4,7 +4,6 @@
 //!   of a join meet in one slice. Its output never changes (rapidhash v3): state is stored by it.
 //! - A slice is a range of the hash: slice `s` of `n` holds the hashes from `s/n` to `(s+1)/n`.
 
-use crate::block::{Payload, Routing};
 use arrow_array::{
     Array, ArrayRef, BooleanArray, GenericByteArray, PrimitiveArray, RecordBatch,
     cast::AsArray,
@@ -18,24 +17,9 @@ use arrow_array::{
 use arrow_schema::{DataType, TimeUnit};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_inline};
 
-/// Routes each row by all that it holds, in a way that `seed` decides. Columns whose type cannot be
-/// a key do not count.
-#[must_use]
-pub fn route_by_content(payload: &Payload, slices: u32, seed: u64) -> Routing {
-    let hashes = match payload {
-        Payload::Arrow(batch) => {
-            let mut hashes = vec![NULL_HASH; batch.num_rows()];
-            for column in batch.columns() {
-                if check_key_type(column.data_type()).is_ok() {
-                    hash_column(column, false, &mut hashes).expect("a type that was checked");
-                }
-            }
-            hashes
-        }
-        Payload::Rows(rows) => rows.iter().map(hash_bytes).collect(),
-    };
-    routing_of(hashes.iter().map(|hash| slice_of(hash_number(*hash ^ seed), slices)), slices)
-}
+mod router;
+
+pub use router::Router;
 
 #[cfg(test)]
 mod tests;
@@ -102,11 +86,23 @@ pub fn check_key_type(data_type: &DataType) -> Result<(), KeyTypeError> {
 /// # Errors
 /// A column cannot be a key.
 pub fn hash_columns(batch: &RecordBatch, columns: &[usize]) -> Result<Vec<u64>, KeyTypeError> {
-    let mut hashes = vec![NULL_HASH; batch.num_rows()];
-    for (nth, column) in columns.iter().enumerate() {
-        hash_column(batch.column(*column), nth == 0, &mut hashes)?;
-    }
+    let mut hashes = Vec::new();
+    hash_columns_into(batch, columns, &mut hashes)?;
     Ok(hashes)
+}
+
+/// As [`hash_columns`], in used memory.
+fn hash_columns_into(
+    batch: &RecordBatch,
+    columns: &[usize],
+    hashes: &mut Vec<u64>,
+) -> Result<(), KeyTypeError> {
+    hashes.clear();
+    hashes.resize(batch.num_rows(), NULL_HASH);
+    for (nth, column) in columns.iter().enumerate() {
+        hash_column(batch.column(*column), nth == 0, hashes)?;
+    }
+    Ok(())
 }
 
 /// Puts the hash of one value to that of the columns before it.
@@ -206,58 +202,4 @@ where
         let hash = if null { NULL_HASH } else { hash_bytes(column.value(row).as_ref()) };
         combine(first, slot, hash);
     }
-}
-
-/// Sorts rows by slice, by counting; the order within a slice stays. Uses the memory of `routing`.
-pub fn sort_by_slice(slices_of_rows: &[u32], slices: u32, routing: &mut Routing) {
-    let starts = &mut routing.starts;
-    starts.clear();
-    starts.resize(slices as usize + 1, 0);
-    for slice in slices_of_rows {
-        starts[*slice as usize + 1] += 1;
-    }
-    for s in 1..starts.len() {
-        starts[s] += starts[s - 1];
-    }
-    let mut next = starts.clone();
-    routing.order.clear();
-    routing.order.resize(slices_of_rows.len(), 0);
-    for (row, slice) in slices_of_rows.iter().enumerate() {
-        let at = &mut next[*slice as usize];
-        routing.order[*at as usize] = row as u32;
-        *at += 1;
-    }
-}
-
-/// Routes the rows of a block by key.
-///
-/// # Errors
-/// A column cannot be a key.
-pub fn route_by_key(
-    payload: &Payload,
-    columns: &[usize],
-    slices: u32,
-) -> Result<Routing, KeyTypeError> {
-    let hashes = match payload {
-        Payload::Arrow(batch) => hash_columns(batch, columns)?,
-        Payload::Rows(rows) => rows.iter().map(hash_bytes).collect(),
-    };
-    let routing = routing_of(hashes.iter().map(|hash| slice_of(*hash, slices)), slices);
-    Ok(Routing { hashes, ..routing })
-}
-
-/// The routing of rows whose slices are given.
-fn routing_of(slices_of_rows: impl Iterator<Item = u32>, slices: u32) -> Routing {
-    let slices_of_rows: Vec<u32> = slices_of_rows.collect();
-    let mut routing = Routing::default();
-    sort_by_slice(&slices_of_rows, slices, &mut routing);
-    routing
-}
-
-/// Routes `count` rows round the slices, starting at a slice that `seed` decides.
-#[must_use]
-pub fn route_at_random(count: usize, slices: u32, seed: u64) -> Routing {
-    let first = slice_of(hash_number(seed), slices);
-    let slice = |row| ((row as u64 + u64::from(first)) % u64::from(slices)) as u32;
-    routing_of((0..count).map(slice), slices)
 }

@@ -1,11 +1,12 @@
 //! Runs one operator by hand, cycle by cycle, without threads: for tests of operators.
 
+use crate::block::Routing;
 use crate::block::{Block, Payload};
 use crate::operator::{
     Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, Place,
     SliceState,
 };
-use crate::partition::{Partition, route_at_random, route_by_key};
+use crate::partition::{Partition, Router};
 use arrow_array::RecordBatch;
 use std::{ops::Range, sync::Arc};
 use tidemill_types::{Cycle, Micros, SliceId};
@@ -118,11 +119,13 @@ impl Trial {
         let mut block = Block::whole(payload, SliceId(0));
         match &self.partitions[port] {
             Partition::Key(columns) => {
-                let routing = route_by_key(&block.payload, columns, self.slices);
+                let used = Routing::default();
+                let routing = Router::default().by_key(&block.payload, columns, self.slices, used);
                 block.routing = Some(routing.expect("key columns of a type that can be a key"));
             }
             Partition::Random => {
-                block.routing = Some(route_at_random(block.len(), self.slices, self.cycle.0));
+                let (count, seed, used) = (block.len(), self.cycle.0, Routing::default());
+                block.routing = Some(Router::default().at_random(count, self.slices, seed, used));
             }
             Partition::One | Partition::All | Partition::Local => {}
         }

@@ -6,8 +6,9 @@
 //!
 //! - `os`: so many megabytes are written and, at the end, all is synced: `dd conv=fdatasync`.
 //! - `always`: so many chunks, each of them synced before the next: `dd oflag=dsync`.
-//! - `journal` is the append of a chunk that was checked, without a copy kept in memory; `log` is
-//!   an append as a broker makes it: checked, and kept in memory for readers.
+//! - `journal` is the append of a chunk that was checked, without a copy kept in memory, and synced
+//!   by who appends it; `log` is an append as a broker makes it: checked, kept in memory for readers,
+//!   and synced by a thread that does so for all.
 //!
 //! Each number is the median of three rounds, which take turns, in megabytes a second.
 
@@ -69,8 +70,14 @@ fn copy(case: Case, into: &mut Vec<u8>) {
 
 fn append(world: &World, folder: &Path, case: Case, journal: Journal, kept: bool) -> Outcome<()> {
     let memory = if kept { LogOptions::default().memory_bytes } else { ByteSize(0) };
-    let options =
-        LogOptions { journal, fsync: case.fsync, memory_bytes: memory, ..LogOptions::default() };
+    let sync_threads = if kept { LogOptions::default().sync_threads } else { 0 };
+    let options = LogOptions {
+        journal,
+        fsync: case.fsync,
+        memory_bytes: memory,
+        sync_threads,
+        ..LogOptions::default()
+    };
     let log = Log::open(world, folder, options)?;
     let retention = Retention { time: None, bytes: None };
     let stream = log.create("journal", StreamSpec { retention, ..StreamSpec::default() })?;
@@ -85,8 +92,14 @@ fn append(world: &World, folder: &Path, case: Case, journal: Journal, kept: bool
         };
         let append = append?;
         if case.fsync == Fsync::Always {
+            if !kept {
+                log.sync();
+            }
             append.wait()?;
         }
+    }
+    if !kept {
+        log.sync();
     }
     log.close();
     Ok(())

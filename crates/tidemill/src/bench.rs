@@ -8,6 +8,7 @@ mod measure;
 mod messages;
 mod neighbours;
 mod relay;
+mod state;
 mod still;
 mod window;
 mod wordcount;
@@ -41,6 +42,8 @@ pub(crate) enum Bench {
     Rescale(RelayArgs),
     /// A relay at a fixed rate, alone and beside a second job that saturates a core.
     Neighbours(RelayArgs),
+    /// Saves to a backend of checkpoints, and opening it after a crash.
+    State(state::StateArgs),
 }
 
 /// Input bytes of a cycle that fits the caches on its way.
@@ -220,6 +223,10 @@ pub(crate) fn run(bench: &Bench) -> Result<(), String> {
             (&args.common, still::rescale(&world, &relay, user())?)
         }
         Bench::Neighbours(args) => (&args.common, run_neighbours(&world, args)?),
+        Bench::State(args) => {
+            print(args.json, &state::run(&world, args)?);
+            return Ok(());
+        }
         Bench::Window(args) => {
             let setup = window::Window {
                 seconds: args.seconds,

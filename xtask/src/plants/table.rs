@@ -152,4 +152,39 @@ pub(super) const PLANTS: &[Plant] = &[
         changes: &[("if !self.is_unsure && self.there", "if self.there")],
         caught_by: &["a_sink_that_is_closed_after_a_failed_commit_writes_each_row_once"],
     },
+    Plant {
+        name: "checkpoint-not-synced",
+        what: "A batch of a checkpoint is acknowledged before it is durable.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/indexed.rs",
+        changes: &[(
+            "        let synced = writer.file.sync().and_then(",
+            "        let synced = io::Result::Ok(()).and_then(",
+        )],
+        caught_by: &["e1_row_17_what_was_committed_is_there_after_any_kill_and_power_cut"],
+    },
+    Plant {
+        name: "checkpoint-half-written",
+        what: "What a failed append of a checkpoint left is not cut off before the next.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/indexed.rs",
+        changes: &[(
+            "writer.file.truncate(writer.length).and_then(|()| writer.file.sync());",
+            "io::Result::Ok(());",
+        )],
+        caught_by: &[
+            "row_15_after_an_error_nothing_acknowledged_is_lost_and_nothing_else_is_acknowledged",
+        ],
+    },
+    Plant {
+        name: "checkpoint-index-not-synced",
+        what: "An index of checkpoints is put in force before it is durable, and files go that it needs.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/indexed/flush.rs",
+        changes: &[(
+            "file.append(bytes).and_then(|()| file.sync()).map_err(at(&new))?;",
+            "file.append(bytes).map_err(at(&new))?;",
+        )],
+        caught_by: &["e1_row_17_what_was_committed_is_there_after_any_kill_and_power_cut"],
+    },
 ];

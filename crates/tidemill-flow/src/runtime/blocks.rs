@@ -8,15 +8,27 @@ use tidemill_types::SliceId;
 
 /// Blocks kept at most. Each is a few words; its rows went back to their own pool.
 const KEPT: usize = 1_024;
+/// Routings kept at most, those that rest, and how long the longest is: of so many rows.
+const ROUTINGS_KEPT: usize = 64;
+const ROUTINGS_RESTING: usize = 8;
+const ROUTING_ROWS_MAX: usize = 1 << 18;
 
-/// Empty blocks.
+/// Empty blocks, and the memory of their routings. What has rested longest is used first, as in
+/// [`crate::rows::RowsPool`].
 pub(crate) struct BlockPool {
     free: ArrayQueue<Arc<Block>>,
+    routings: ArrayQueue<Routing>,
 }
 
 impl BlockPool {
     pub(crate) fn new() -> Self {
-        Self { free: ArrayQueue::new(KEPT) }
+        Self { free: ArrayQueue::new(KEPT), routings: ArrayQueue::new(ROUTINGS_KEPT) }
+    }
+
+    /// A routing to be written over.
+    pub(crate) fn take_routing(&self) -> Routing {
+        let rested = self.routings.len() > ROUTINGS_RESTING;
+        rested.then(|| self.routings.pop()).flatten().unwrap_or_default()
     }
 
     /// A block with these parts.
@@ -40,7 +52,12 @@ impl BlockPool {
     pub(crate) fn give_back(&self, mut block: Arc<Block>) {
         if let Some(inner) = Arc::get_mut(&mut block) {
             inner.payload = Payload::Rows(Rows::hollow());
-            inner.routing = None;
+            let routing = inner.routing.take();
+            let is_short = |it: &Routing| it.order.capacity() <= ROUTING_ROWS_MAX;
+            if let Some(routing) = routing.filter(is_short) {
+                // A full pool lets the memory go.
+                drop(self.routings.push(routing));
+            }
             // A full pool lets the block go.
             drop(self.free.push(block));
         }

@@ -9,7 +9,7 @@ use super::lane::Lane;
 use super::layout::Layout;
 use super::plan::{Work, rows_of};
 use crate::block::{Block, Payload};
-use crate::partition::{Partition, route_at_random, route_by_content, route_by_key};
+use crate::partition::{Partition, Router};
 use std::sync::{Arc, atomic::Ordering};
 use tidemill_types::SliceId;
 
@@ -20,6 +20,7 @@ pub(crate) struct Sender {
     pending: Vec<(usize, Vec<Vec<Parcel>>)>,
     /// Blocks sent in this cycle: part of the seed of random routing.
     sequence: u64,
+    router: Router,
 }
 
 /// Who writes: the lane, in its layout, in a cycle with this seed.
@@ -107,18 +108,20 @@ impl Sender {
         let slices = writer.job.plan.nodes[plan.to].slices;
         let (routing, slice) = match &plan.partition {
             Partition::Key(columns) => {
-                let routing = route_by_key(&payload, columns, slices);
+                let used = writer.job.blocks.take_routing();
+                let routing = self.router.by_key(&payload, columns, slices, used);
                 (Some(routing.map_err(|error| error.to_string())?), SliceId(0))
             }
             Partition::Random => {
                 let from = &writer.job.plan.nodes[writer.lane.node];
+                let used = writer.job.blocks.take_routing();
                 let routing = if from.slices == 1 || matches!(from.work, Work::Source { .. }) {
                     let seed = writer.seed ^ self.sequence.rotate_left(32) ^ u64::from(slice.0);
-                    route_at_random(rows_of(&payload) as usize, slices, seed)
+                    self.router.at_random(rows_of(&payload) as usize, slices, seed, used)
                 } else {
                     // How rows of several slices are put into batches depends on the lanes, and
                     // where a row goes must not.
-                    route_by_content(&payload, slices, writer.seed)
+                    self.router.by_content(&payload, slices, writer.seed, used)
                 };
                 (Some(routing), SliceId(0))
             }

@@ -1,0 +1,359 @@
+//! Append-only files and an index in memory (`s4-checkpointing.txt` 3.4, figures 3.2 to 3.4).
+//!
+//! ```text
+//! FOLDER ┬ lock                    held while it is open
+//!        ├ index                   where every key's value stands, as of some batch
+//!        └ 0000000000000001.data   batches, one after the other; then the next file
+//!
+//! commit ─▶ one append, one sync ─▶ index in memory ─ now and then ─▶ index on disk ─▶ files
+//!                                                     without a live entry are removed
+//! ```
+//!
+//! When it is opened the batches behind the index are read again. A batch that is not whole at the
+//! very end was never acknowledged, and is cut off; anything else that is wrong is damage, told and
+//! left as it is.
+//!
+//! Invariants: a batch is begun when the one before it is durable; an index is durable before a
+//! file is removed that an earlier one needs.
+
+mod flush;
+mod format;
+mod index;
+mod recover;
+
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    Backend, Batch, StateError,
+    backend::{self, BATCH_HEAD_BYTES, DELETED},
+    error::at,
+};
+use bytes::Bytes;
+use flush::Flusher;
+use format::{ALIGN, BatchHead, FILE_HEAD_BYTES, Place};
+use index::Index;
+use std::{
+    collections::BTreeMap,
+    io,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+};
+use tidemill_env::{DiskFile, DiskLock, DiskRead, Thread, World};
+use tidemill_types::ByteSize;
+
+/// Files that are kept open to be read from.
+const OPEN_FILES_MAX: usize = 256;
+
+/// How a backend of this kind is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexedOptions {
+    /// A data file that is longer gets no more batches (default 64 MiB).
+    pub file_bytes: ByteSize,
+    /// The index is flushed when so much was written since the last time: so much is read again
+    /// after a crash (default 256 MiB).
+    pub flush_bytes: ByteSize,
+    /// A thread of its own flushes (default). Else only [`IndexedBackend::flush`] does.
+    pub flush_in_background: bool,
+}
+
+impl Default for IndexedOptions {
+    fn default() -> Self {
+        Self {
+            file_bytes: ByteSize(64 << 20),
+            flush_bytes: ByteSize(256 << 20),
+            flush_in_background: true,
+        }
+    }
+}
+
+/// What was found when a backend was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Batches behind the index that were read again.
+    pub batches: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// A last batch that was not whole: its file, and the place where that was cut, in bytes.
+    pub cut: Option<(PathBuf, u64)>,
+}
+
+/// Append-only files and an index in memory.
+pub struct IndexedBackend {
+    store: Arc<Store>,
+    thread: Mutex<Option<Box<dyn Thread>>>,
+}
+
+struct Store {
+    world: World,
+    folder: PathBuf,
+    options: IndexedOptions,
+    /// A number of this store, in all its files.
+    id: u64,
+    writer: Mutex<Writer>,
+    index: RwLock<Index>,
+    /// Files that were read from.
+    files: Mutex<BTreeMap<u64, Arc<dyn DiskRead>>>,
+    flusher: Flusher,
+    _lock: Box<dyn DiskLock>,
+}
+
+/// The end of the last file.
+struct Writer {
+    file: Box<dyn DiskFile>,
+    number: u64,
+    length: u64,
+    /// Of the last batch.
+    sequence: u64,
+    /// The file is there after a power cut.
+    is_named: bool,
+    /// Bytes since the last flush.
+    unflushed: u64,
+    failed: bool,
+}
+
+/// The path of a data file.
+fn data_path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number:016x}.data"))
+}
+
+impl IndexedBackend {
+    /// Opens what is in a folder, or makes it.
+    ///
+    /// # Errors
+    /// The disk's; another has it open; or what is there is damaged. Nothing is changed then.
+    pub fn open(
+        world: &World,
+        folder: &Path,
+        options: IndexedOptions,
+    ) -> Result<(Self, Opened), StateError> {
+        let (store, opened) = recover::open(world, folder, options)?;
+        let store = Arc::new(store);
+        let thread = options.flush_in_background.then(|| {
+            let store = Arc::clone(&store);
+            world.spawn.spawn("state-flush", Box::new(move || store.flush_until_closed()))
+        });
+        Ok((Self { store, thread: Mutex::new(thread) }, opened))
+    }
+
+    /// Writes the index down, and removes files that hold nothing any more. Commits go on meanwhile.
+    ///
+    /// # Errors
+    /// The disk's; the index in force stays.
+    pub fn flush(&self) -> Result<(), StateError> {
+        self.store.flush()
+    }
+
+    /// Why the last flush in the background failed, if it did. It is tried again.
+    #[must_use]
+    pub fn flush_failure(&self) -> Option<StateError> {
+        self.store.flusher.failure()
+    }
+}
+
+impl Drop for IndexedBackend {
+    fn drop(&mut self) {
+        self.store.flusher.close();
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        thread.into_iter().for_each(|thread| thread.join());
+    }
+}
+
+impl Backend for IndexedBackend {
+    fn commit(&self, batch: &mut Batch) -> Result<(), StateError> {
+        self.store.commit(batch)
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+        self.store.get(key)
+    }
+
+    fn scan(
+        &self,
+        prefix: &[u8],
+        each: &mut dyn FnMut(&[u8], Bytes) -> ControlFlow<()>,
+    ) -> Result<(), StateError> {
+        let found = self.store.index.read().unwrap_or_else(PoisonError::into_inner);
+        let found = found.with_prefix(prefix);
+        for (key, place) in found {
+            let value = match self.store.read(&key, place) {
+                Ok(value) => Some(value),
+                // It was put or deleted since, and its file removed.
+                Err(error) if is_absent(&error) => self.store.get(&key)?,
+                Err(error) => return Err(error),
+            };
+            if value.is_some_and(|value| each(&key, value).is_break()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_absent(error: &StateError) -> bool {
+    matches!(error, StateError::Disk { error, .. } if error.kind() == io::ErrorKind::NotFound)
+}
+
+impl Store {
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn commit(&self, batch: &mut Batch) -> Result<(), StateError> {
+        batch.check()?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let mut writer = self.writer();
+        if writer.failed {
+            return Err(StateError::Failed { path: self.folder.clone() });
+        }
+        if writer.length > FILE_HEAD_BYTES as u64
+            && writer.length + batch.bytes() as u64 > self.options.file_bytes.0
+        {
+            self.begin_file(&mut writer)?;
+        }
+        let end = batch.pad(ALIGN);
+        let head = BatchHead {
+            count: batch.len() as u32,
+            sequence: writer.sequence + 1,
+            bytes: (end - BATCH_HEAD_BYTES) as u64,
+        };
+        self.seal(batch, &head, &writer);
+        if let Err(error) = self.write(&mut writer, batch) {
+            batch.unpad(end);
+            return Err(error);
+        }
+        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+        for entry in batch.entries() {
+            let place = |value: &[u8]| Place {
+                file: writer.number,
+                position: writer.length + entry.at as u64,
+                key_bytes: entry.key.len() as u32,
+                value_bytes: value.len() as u32,
+            };
+            index.set(entry.key, entry.value.map(place));
+        }
+        drop(index);
+        let bytes = batch.bytes() as u64;
+        writer.length += bytes;
+        writer.sequence += 1;
+        writer.unflushed += bytes;
+        if writer.unflushed >= self.options.flush_bytes.0 {
+            self.flusher.want();
+        }
+        drop(writer);
+        batch.clear();
+        Ok(())
+    }
+
+    /// Puts the head and all checksums into a batch.
+    fn seal(&self, batch: &mut Batch, head: &BatchHead, writer: &Writer) {
+        let (bytes, entries) = batch.parts_mut();
+        for at in entries {
+            let length = backend::entry(bytes, *at).expect("as it was added").bytes();
+            let entry = &mut bytes[*at..*at + length];
+            let position = writer.length + *at as u64;
+            let checksum = format::entry_checksum(entry, self.id, writer.number, position);
+            entry[..4].copy_from_slice(&checksum.to_le_bytes());
+        }
+        let head = head.encode(self.id, writer.number, writer.length);
+        bytes[..BATCH_HEAD_BYTES].copy_from_slice(&head);
+    }
+
+    /// Appends a sealed batch, durably, or leaves all as it was.
+    fn write(&self, writer: &mut Writer, batch: &mut Batch) -> Result<(), StateError> {
+        let path = data_path(&self.folder, writer.number);
+        if let Err(error) = writer.file.append(batch.parts_mut().0) {
+            // What is there of it must not stand before the next one, not after a power cut either.
+            let cut = writer.file.truncate(writer.length).and_then(|()| writer.file.sync());
+            writer.failed = cut.is_err();
+            return Err(at(&path)(error));
+        }
+        let synced = writer.file.sync().and_then(|()| match writer.is_named {
+            true => Ok(()),
+            false => self.world.disk.sync_dir(&self.folder),
+        });
+        // Nothing is known of the file after that: whoever opens it again looks.
+        writer.failed = synced.is_err();
+        synced.map_err(at(&path))?;
+        writer.is_named = true;
+        Ok(())
+    }
+
+    /// Goes on in a new file.
+    fn begin_file(&self, writer: &mut Writer) -> Result<(), StateError> {
+        let number = writer.number + 1;
+        writer.file = make_file(&self.world, &self.folder, self.id, number)?;
+        writer.number = number;
+        writer.length = FILE_HEAD_BYTES as u64;
+        writer.is_named = false;
+        Ok(())
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+        let look = || self.index.read().unwrap_or_else(PoisonError::into_inner).get(key);
+        let mut place = look();
+        while let Some(there) = place {
+            match self.read(key, there) {
+                Ok(value) => return Ok(Some(value)),
+                Err(error) if is_absent(&error) => {
+                    // It was put or deleted since, and its file removed.
+                    place = look();
+                    if place == Some(there) {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The value that stands there.
+    fn read(&self, key: &[u8], place: Place) -> Result<Bytes, StateError> {
+        let path = data_path(&self.folder, place.file);
+        let file = self.file(place.file).map_err(at(&path))?;
+        let mut entry = vec![0; place.bytes()];
+        let count = file.read_full_at(place.position, &mut entry).map_err(at(&path))?;
+        let found = backend::entry(&entry[..count], 0).filter(|it| it.key == key);
+        if found.is_none_or(|it| it.bytes() != entry.len())
+            || !format::is_good_entry(&entry, self.id, place.file, place.position)
+        {
+            let why = "this is not the value that was written".to_owned();
+            return Err(StateError::Damaged { path, position: place.position, why });
+        }
+        let value_at = entry.len() - place.value_bytes as usize;
+        Ok(Bytes::from(entry).slice(value_at..))
+    }
+
+    fn file(&self, number: u64) -> io::Result<Arc<dyn DiskRead>> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = files.get(&number) {
+            return Ok(Arc::clone(file));
+        }
+        let file = self.world.disk.open_read(&data_path(&self.folder, number))?;
+        if files.len() >= OPEN_FILES_MAX {
+            files.pop_first();
+        }
+        files.insert(number, Arc::clone(&file));
+        Ok(file)
+    }
+}
+
+/// A data file with a head and nothing in it; not durable yet.
+fn make_file(
+    world: &World,
+    folder: &Path,
+    id: u64,
+    number: u64,
+) -> Result<Box<dyn DiskFile>, StateError> {
+    let path = data_path(folder, number);
+    let mut file = world.disk.create(&path).map_err(at(&path))?;
+    file.append(&format::file_head(id, number)).map_err(at(&path))?;
+    Ok(file)
+}
+
+const _: () = assert!(BATCH_HEAD_BYTES.is_multiple_of(ALIGN), "entries follow the head");
+const _: () = assert!(backend::VALUE_BYTES_MAX < DELETED as usize, "a length is no deletion");

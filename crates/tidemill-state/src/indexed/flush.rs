@@ -1,0 +1,124 @@
+//! The index is written down now and then, so that less is read again after a crash; files that
+//! nothing points into any more are removed then.
+
+use super::{
+    Store, data_path,
+    format::Covered,
+    index::{self, Base},
+};
+use crate::{StateError, error::at};
+use std::{
+    path::Path,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+};
+use tidemill_env::World;
+
+pub(super) const INDEX: &str = "index";
+const INDEX_NEW: &str = "index.new";
+
+/// Tells the thread that flushes what to do.
+#[derive(Default)]
+pub(super) struct Flusher {
+    /// One flush at a time.
+    one: Mutex<()>,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    wanted: bool,
+    closed: bool,
+    failure: Option<StateError>,
+}
+
+impl Flusher {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the index flushed soon.
+    pub(super) fn want(&self) {
+        let mut state = self.state();
+        if !state.wanted {
+            state.wanted = true;
+            self.wake.notify_one();
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.state().closed = true;
+        self.wake.notify_one();
+    }
+
+    pub(super) fn failure(&self) -> Option<StateError> {
+        self.state().failure.clone()
+    }
+}
+
+impl Store {
+    /// What the thread does.
+    pub(super) fn flush_until_closed(&self) {
+        loop {
+            let mut state = self.flusher.state();
+            while !state.wanted && !state.closed {
+                state = self.flusher.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.closed {
+                return;
+            }
+            state.wanted = false;
+            drop(state);
+            let failure = self.flush().err();
+            self.flusher.state().failure = failure;
+        }
+    }
+
+    pub(super) fn flush(&self) -> Result<(), StateError> {
+        let _one = self.flusher.one.lock().unwrap_or_else(PoisonError::into_inner);
+        let (base, frozen, covered, unflushed) = {
+            let writer = self.writer();
+            let covered =
+                Covered { file: writer.number, position: writer.length, sequence: writer.sequence };
+            let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+            let (base, frozen, covered) = index.freeze(covered);
+            (base, frozen, covered, writer.unflushed)
+        };
+        let bytes = index::flushed(&base, &frozen, self.id, covered);
+        put_index(&self.world, &self.folder, &bytes)?;
+        let base = Base::read(bytes).expect("it was just written").0;
+        let live = base.files();
+        self.index.write().unwrap_or_else(PoisonError::into_inner).thaw(base);
+        let mut writer = self.writer();
+        writer.unflushed = writer.unflushed.saturating_sub(unflushed);
+        drop(writer);
+        let is_dead = |number: &u64| *number < covered.file && !live.contains(number);
+        for number in numbers(&self.world, &self.folder)?.into_iter().filter(is_dead) {
+            self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+            let path = data_path(&self.folder, number);
+            self.world.disk.remove(&path).map_err(at(&path))?;
+        }
+        Ok(())
+    }
+}
+
+/// Puts an index in force, durably.
+pub(super) fn put_index(world: &World, folder: &Path, bytes: &[u8]) -> Result<(), StateError> {
+    let (path, new) = (folder.join(INDEX), folder.join(INDEX_NEW));
+    let mut file = world.disk.create(&new).map_err(at(&new))?;
+    file.append(bytes).and_then(|()| file.sync()).map_err(at(&new))?;
+    world.disk.rename(&new, &path).map_err(at(&path))?;
+    world.disk.sync_dir(folder).map_err(at(folder))
+}
+
+/// The numbers of the data files that are there, ascending.
+pub(super) fn numbers(world: &World, folder: &Path) -> Result<Vec<u64>, StateError> {
+    let names = world.disk.list(folder).map_err(at(folder))?;
+    let number = |path: &std::path::PathBuf| {
+        let name = path.file_name()?.to_str()?.strip_suffix(".data")?;
+        u64::from_str_radix(name, 16).ok().filter(|it| data_path(folder, *it) == *path)
+    };
+    let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}

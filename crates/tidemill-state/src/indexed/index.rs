@@ -1,0 +1,226 @@
+//! Keys and where their values stand: what was flushed, sorted; and what came since, hashed.
+//!
+//! ```text
+//! look for a key:   recent ─▶ frozen (being flushed) ─▶ base (as it is in the file)
+//! ```
+//!
+//! Invariant: what is found first is the latest.
+
+use super::format::{Covered, IndexWriter, Place, index_entry, read_index};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use std::{collections::BTreeSet, hash::BuildHasher, sync::Arc};
+
+/// The index as it stands in its file.
+pub(crate) struct Base {
+    bytes: Vec<u8>,
+    /// Where each entry begins, in the order of the keys.
+    entries: Vec<u64>,
+}
+
+/// Changes since, each key once.
+pub(crate) struct Recent {
+    table: HashTable<u32>,
+    slots: Vec<Slot>,
+    keys: Vec<u8>,
+    hasher: FixedState,
+}
+
+struct Slot {
+    hash: u64,
+    key_at: u64,
+    key_bytes: u32,
+    /// None: it was deleted.
+    place: Option<Place>,
+}
+
+/// All of it.
+pub(crate) struct Index {
+    base: Arc<Base>,
+    /// What is being flushed, and up to where that goes.
+    frozen: Option<(Arc<Recent>, Covered)>,
+    recent: Recent,
+}
+
+impl Base {
+    /// Takes a file's bytes; why they are none of an index, if so.
+    pub(crate) fn read(bytes: Vec<u8>) -> Result<(Self, u64, Covered), &'static str> {
+        let read = read_index(&bytes)?;
+        let base = Self { bytes, entries: read.entries };
+        if !base.iter().is_sorted_by(|a, b| a.0 < b.0) {
+            return Err("its keys are not in order");
+        }
+        Ok((base, read.store, read.covered))
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Place> {
+        let found = self.entries.binary_search_by(|at| index_entry(&self.bytes, *at).0.cmp(key));
+        found.ok().map(|nth| index_entry(&self.bytes, self.entries[nth]).1)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&[u8], Place)> {
+        self.entries.iter().map(|at| index_entry(&self.bytes, *at))
+    }
+
+    /// Entries from the first that is not before `from`.
+    fn from(&self, from: &[u8]) -> impl Iterator<Item = (&[u8], Place)> {
+        let first = self.entries.partition_point(|at| index_entry(&self.bytes, *at).0 < from);
+        self.entries[first..].iter().map(|at| index_entry(&self.bytes, *at))
+    }
+
+    /// The files that hold something.
+    pub(crate) fn files(&self) -> BTreeSet<u64> {
+        let mut files = BTreeSet::new();
+        let mut last = None;
+        for (_, place) in self.iter() {
+            // Neighbours are often in one file.
+            if last != Some(place.file) {
+                files.insert(place.file);
+                last = Some(place.file);
+            }
+        }
+        files
+    }
+}
+
+impl Recent {
+    fn new(seed: u64) -> Self {
+        let hasher = FixedState::with_seed(seed);
+        Self { table: HashTable::new(), slots: Vec::new(), keys: Vec::new(), hasher }
+    }
+
+    fn key_of(&self, slot: &Slot) -> &[u8] {
+        &self.keys[slot.key_at as usize..][..slot.key_bytes as usize]
+    }
+
+    fn set(&mut self, key: &[u8], place: Option<Place>) {
+        let hash = self.hasher.hash_one(key);
+        let Self { table, slots, keys, .. } = self;
+        let is_it = |nth: &u32| {
+            let slot: &Slot = &slots[*nth as usize];
+            slot.hash == hash && keys[slot.key_at as usize..][..slot.key_bytes as usize] == *key
+        };
+        if let Some(nth) = table.find(hash, is_it) {
+            slots[*nth as usize].place = place;
+            return;
+        }
+        let nth = u32::try_from(slots.len()).expect("it is flushed long before");
+        slots.push(Slot { hash, key_at: keys.len() as u64, key_bytes: key.len() as u32, place });
+        keys.extend_from_slice(key);
+        table.insert_unique(hash, nth, |nth| slots[*nth as usize].hash);
+    }
+
+    /// The place, or that it was deleted; none if nothing was said of the key.
+    fn get(&self, key: &[u8]) -> Option<Option<Place>> {
+        let hash = self.hasher.hash_one(key);
+        let is_it = |nth: &u32| {
+            let slot = &self.slots[*nth as usize];
+            slot.hash == hash && self.key_of(slot) == key
+        };
+        self.table.find(hash, is_it).map(|nth| self.slots[*nth as usize].place)
+    }
+
+    /// What was said of keys that begin so, in their order.
+    fn sorted(&self, prefix: &[u8]) -> Vec<(&[u8], Option<Place>)> {
+        let of = |slot| (self.key_of(slot), slot.place);
+        let mut all: Vec<_> =
+            self.slots.iter().map(of).filter(|(key, _)| key.starts_with(prefix)).collect();
+        all.sort_unstable_by(|a, b| a.0.cmp(b.0));
+        all
+    }
+}
+
+impl Index {
+    pub(crate) fn new(base: Base, seed: u64) -> Self {
+        Self { base: Arc::new(base), frozen: None, recent: Recent::new(seed) }
+    }
+
+    pub(crate) fn set(&mut self, key: &[u8], place: Option<Place>) {
+        self.recent.set(key, place);
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Place> {
+        let frozen = || self.frozen.as_ref().and_then(|(frozen, _)| frozen.get(key));
+        match self.recent.get(key).or_else(frozen) {
+            Some(said) => said,
+            None => self.base.get(key),
+        }
+    }
+
+    /// Keys that begin so, in their order, with their places.
+    pub(crate) fn with_prefix(&self, prefix: &[u8]) -> Vec<(Vec<u8>, Place)> {
+        let frozen = self.frozen.as_ref().map(|(frozen, _)| frozen.sorted(prefix));
+        let changes = merged(frozen.unwrap_or_default(), self.recent.sorted(prefix));
+        let mut all = Vec::new();
+        let base = self.base.from(prefix).take_while(|(key, _)| key.starts_with(prefix));
+        merge(base, &changes, |key, place| all.push((key.to_vec(), place)));
+        all
+    }
+
+    /// Sets aside what came since the last flush, so that it can be flushed while more comes; or
+    /// what an earlier flush that failed had set aside.
+    pub(crate) fn freeze(&mut self, covered: Covered) -> (Arc<Base>, Arc<Recent>, Covered) {
+        let hasher = self.recent.hasher.clone();
+        let recent = &mut self.recent;
+        let (frozen, covered) = self.frozen.get_or_insert_with(|| {
+            let empty = Recent { hasher, ..Recent::new(0) };
+            (Arc::new(std::mem::replace(recent, empty)), covered)
+        });
+        (Arc::clone(&self.base), Arc::clone(frozen), *covered)
+    }
+
+    /// What was set aside is in the file, which is this.
+    pub(crate) fn thaw(&mut self, base: Base) {
+        self.base = Arc::new(base);
+        self.frozen = None;
+    }
+}
+
+/// The bytes of an index that has what is in both.
+pub(crate) fn flushed(base: &Base, frozen: &Recent, store: u64, covered: Covered) -> Vec<u8> {
+    let changes = frozen.sorted(&[]);
+    let mut writer = IndexWriter::new(base.bytes.len() + frozen.keys.len() + changes.len() * 24);
+    merge(base.iter(), &changes, |key, place| writer.add(key, place));
+    writer.finish(store, covered)
+}
+
+type Change<'a> = (&'a [u8], Option<Place>);
+
+/// Changes of both, those of `later` where both have a key.
+fn merged<'a>(earlier: Vec<Change<'a>>, later: Vec<Change<'a>>) -> Vec<Change<'a>> {
+    if earlier.is_empty() {
+        return later;
+    }
+    let mut all = Vec::with_capacity(earlier.len() + later.len());
+    let mut earlier = earlier.into_iter().peekable();
+    for change in later {
+        while let Some(before) = earlier.next_if(|it| it.0 <= change.0) {
+            if before.0 < change.0 {
+                all.push(before);
+            }
+        }
+        all.push(change);
+    }
+    all.extend(earlier);
+    all
+}
+
+/// Gives what is there of `base` once `changes` are made. Both are in the order of their keys.
+fn merge<'a>(
+    base: impl Iterator<Item = (&'a [u8], Place)>,
+    changes: &[Change<'a>],
+    mut give: impl FnMut(&[u8], Place),
+) {
+    let mut base = base.peekable();
+    for (key, place) in changes {
+        while let Some((before, place)) = base.next_if(|it| it.0 <= *key) {
+            if before < *key {
+                give(before, place);
+            }
+        }
+        if let Some(place) = place {
+            give(key, *place);
+        }
+    }
+    base.for_each(|(key, place)| give(key, place));
+}

@@ -1,0 +1,283 @@
+//! Opening: the index, then the batches behind it.
+
+use super::{
+    IndexedOptions, Opened, Store, Writer, data_path,
+    flush::{self, Flusher, INDEX, put_index},
+    format::{self, ALIGN, BatchHead, Covered, FILE_HEAD_BYTES, IndexWriter, Place},
+    index::{Base, Index},
+    make_file,
+};
+use crate::{
+    StateError,
+    backend::{self, BATCH_HEAD_BYTES, ENTRY_HEAD_BYTES},
+    error::at,
+};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::Path,
+    sync::{Mutex, RwLock},
+};
+use tidemill_env::{DiskRead, Random, World};
+
+/// Bytes of a damaged end that are looked at together for a batch behind it.
+const LOOK_BYTES: usize = 1 << 20;
+
+pub(super) fn open(
+    world: &World,
+    folder: &Path,
+    options: IndexedOptions,
+) -> Result<(Store, Opened), StateError> {
+    world.disk.create_dir_all(folder).map_err(at(folder))?;
+    let lock = world.disk.lock(&folder.join("lock")).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => StateError::InUse { path: folder.to_owned() },
+        _ => at(folder)(error),
+    })?;
+    let numbers = flush::numbers(world, folder)?;
+    let (base, id, covered) = read_base(world, folder, !numbers.is_empty())?;
+    let live = base.files();
+    let missing = live.iter().chain([&covered.file]).find(|it| !numbers.contains(it));
+    if let Some(number) = missing.filter(|_| covered.sequence > 0) {
+        return Err(damaged(
+            &data_path(folder, *number),
+            0,
+            "the index needs it, and it is not there",
+        ));
+    }
+    let mut tail = Tail {
+        world,
+        folder,
+        id,
+        index: Index::new(base, world.seed),
+        sequence: covered.sequence,
+        opened: Opened::default(),
+        buffer: Vec::new(),
+    };
+    let (mut number, mut length) = (covered.file, covered.position);
+    for next in numbers.iter().copied().filter(|it| *it >= covered.file) {
+        let is_last = numbers.last() == Some(&next);
+        let from = if next == covered.file { covered.position } else { FILE_HEAD_BYTES as u64 };
+        if next > number + 1 {
+            return Err(damaged(
+                &data_path(folder, number + 1),
+                0,
+                "it is not there, and a later one is",
+            ));
+        }
+        length = tail.file(next, from, is_last)?;
+        number = next;
+    }
+    // What an earlier life could not remove any more after its flush.
+    for number in numbers.iter().filter(|it| **it < covered.file && !live.contains(it)) {
+        let path = data_path(folder, *number);
+        let mut head = [0; FILE_HEAD_BYTES];
+        let file = world.disk.open_read(&path).map_err(at(&path))?;
+        let count = file.read_full_at(0, &mut head).map_err(at(&path))?;
+        if head[..count] == format::file_head(id, *number) {
+            world.disk.remove(&path).map_err(at(&path))?;
+        }
+    }
+    let path = data_path(folder, number);
+    let file = if numbers.contains(&number) && length >= FILE_HEAD_BYTES as u64 {
+        let mut file = world.disk.open_append(&path).map_err(at(&path))?;
+        if tail.opened.cut.is_some() {
+            file.truncate(length).map_err(at(&path))?;
+        }
+        // The last batches may not be durable, and whoever reads them must find them again.
+        file.sync().map_err(at(&path))?;
+        file
+    } else {
+        length = FILE_HEAD_BYTES as u64;
+        make_file(world, folder, id, number)?
+    };
+    world.disk.sync_dir(folder).map_err(at(folder))?;
+    let writer = Writer {
+        file,
+        number,
+        length,
+        sequence: tail.sequence,
+        is_named: false,
+        unflushed: tail.opened.bytes,
+        failed: false,
+    };
+    let opened = tail.opened;
+    let store = Store {
+        world: world.clone(),
+        folder: folder.to_owned(),
+        options,
+        id,
+        writer: Mutex::new(writer),
+        index: RwLock::new(tail.index),
+        files: Mutex::new(BTreeMap::new()),
+        flusher: Flusher::default(),
+        _lock: lock,
+    };
+    Ok((store, opened))
+}
+
+fn damaged(path: &Path, position: u64, why: &str) -> StateError {
+    StateError::Damaged { path: path.to_owned(), position, why: why.to_owned() }
+}
+
+/// The index of the folder; an empty one is made if there is nothing yet.
+fn read_base(
+    world: &World,
+    folder: &Path,
+    has_data: bool,
+) -> Result<(Base, u64, Covered), StateError> {
+    let path = folder.join(INDEX);
+    match world.disk.read(&path) {
+        Ok(bytes) => Base::read(bytes).map_err(|why| damaged(&path, 0, why)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && has_data => {
+            Err(damaged(&path, 0, "it is not there, though there are data files"))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let id = Random::new(world.seed ^ world.clock.wall_micros() as u64).next();
+            let covered = Covered { file: 1, position: FILE_HEAD_BYTES as u64, sequence: 0 };
+            let bytes = IndexWriter::new(0).finish(id, covered);
+            put_index(world, folder, &bytes)?;
+            Base::read(bytes).map_err(|why| damaged(&path, 0, why))
+        }
+        Err(error) => Err(at(&path)(error)),
+    }
+}
+
+/// Batches behind the index, as they are read.
+struct Tail<'a> {
+    world: &'a World,
+    folder: &'a Path,
+    id: u64,
+    index: Index,
+    sequence: u64,
+    opened: Opened,
+    buffer: Vec<u8>,
+}
+
+impl Tail<'_> {
+    /// Reads the batches of a file from a place on: where they end.
+    fn file(&mut self, number: u64, from: u64, is_last: bool) -> Result<u64, StateError> {
+        let path = data_path(self.folder, number);
+        let file = self.world.disk.open_read(&path).map_err(at(&path))?;
+        let length = file.length().map_err(at(&path))?;
+        let mut head = [0; FILE_HEAD_BYTES];
+        let count = file.read_full_at(0, &mut head).map_err(at(&path))?;
+        if count < head.len() || head != format::file_head(self.id, number) {
+            // Made when the power went: nothing can be in it.
+            if is_last
+                && from == FILE_HEAD_BYTES as u64
+                && !self.has_batch(&*file, number, 0, length)?
+            {
+                self.opened.cut = Some((path, 0));
+                return Ok(0);
+            }
+            return Err(damaged(&path, 0, "its head is not that of a file of this store"));
+        }
+        if length < from {
+            return Err(damaged(&path, length, "it ends before what the index knows of it"));
+        }
+        let mut position = from;
+        while position < length {
+            let Some(end) = self.batch(&*file, number, position, length)? else {
+                if !is_last || self.has_batch(&*file, number, position + 1, length)? {
+                    return Err(damaged(&path, position, "a batch is damaged that others follow"));
+                }
+                self.opened.cut = Some((path, position));
+                return Ok(position);
+            };
+            self.opened.batches += 1;
+            self.opened.bytes += end - position;
+            position = end;
+        }
+        Ok(position)
+    }
+
+    /// Takes the batch that begins here: where it ends. None: it is not whole.
+    fn batch(
+        &mut self,
+        file: &dyn DiskRead,
+        number: u64,
+        position: u64,
+        length: u64,
+    ) -> Result<Option<u64>, StateError> {
+        let path = data_path(self.folder, number);
+        let mut head = [0; BATCH_HEAD_BYTES];
+        let count = file.read_full_at(position, &mut head).map_err(at(&path))?;
+        let Some(head) = BatchHead::decode(&head[..count], self.id, number, position) else {
+            return Ok(None);
+        };
+        let start = position + BATCH_HEAD_BYTES as u64;
+        let end = start.saturating_add(head.bytes);
+        if end > length {
+            return Ok(None);
+        }
+        if head.sequence != self.sequence + 1 {
+            return Err(damaged(&path, position, "a batch is missing before this one"));
+        }
+        self.buffer.resize(head.bytes as usize, 0);
+        if file.read_full_at(start, &mut self.buffer).map_err(at(&path))? < self.buffer.len() {
+            return Ok(None);
+        }
+        let Some(places) = self.places(&head, number, start) else { return Ok(None) };
+        for (at, place) in places {
+            let entry = backend::entry(&self.buffer, at).expect("it was just read");
+            self.index.set(entry.key, place);
+        }
+        self.sequence = head.sequence;
+        Ok(Some(end.next_multiple_of(ALIGN as u64).min(length)))
+    }
+
+    /// Where the entries of a batch stand, in it and in the file, if all are good.
+    fn places(
+        &self,
+        head: &BatchHead,
+        number: u64,
+        start: u64,
+    ) -> Option<Vec<(usize, Option<Place>)>> {
+        // A count that lies is found out; it must not cost memory first.
+        let most = self.buffer.len() / ENTRY_HEAD_BYTES;
+        let mut places = Vec::with_capacity((head.count as usize).min(most));
+        let mut at = 0;
+        while at < self.buffer.len() {
+            let entry = backend::entry(&self.buffer, at)?;
+            let (bytes, position) = (entry.bytes(), start + at as u64);
+            if !format::is_good_entry(&self.buffer[at..at + bytes], self.id, number, position) {
+                return None;
+            }
+            let place = entry.value.map(|value| Place {
+                file: number,
+                position,
+                key_bytes: entry.key.len() as u32,
+                value_bytes: value.len() as u32,
+            });
+            places.push((at, place));
+            at += bytes;
+        }
+        (places.len() == head.count as usize).then_some(places)
+    }
+
+    /// Whether a batch begins anywhere from here on.
+    fn has_batch(
+        &self,
+        file: &dyn DiskRead,
+        number: u64,
+        from: u64,
+        length: u64,
+    ) -> Result<bool, StateError> {
+        let path = data_path(self.folder, number);
+        let mut window = vec![0; LOOK_BYTES];
+        let mut position = from.next_multiple_of(ALIGN as u64);
+        while position + BATCH_HEAD_BYTES as u64 <= length {
+            let count = file.read_full_at(position, &mut window).map_err(at(&path))?;
+            let Some(last) = count.checked_sub(BATCH_HEAD_BYTES) else { return Ok(false) };
+            let begins = |at: usize| {
+                BatchHead::decode(&window[at..count], self.id, number, position + at as u64)
+                    .is_some()
+            };
+            if (0..=last).step_by(ALIGN).any(begins) {
+                return Ok(true);
+            }
+            position += (last / ALIGN + 1) as u64 * ALIGN as u64;
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,304 @@
+//! Kills, power cuts, failures and damage; and what is removed.
+
+use super::*;
+use crate::tests::{BY_HAND, Model, change, contents};
+use std::sync::atomic::{AtomicBool, Ordering};
+use tidemill_env::{Disk, Random, SimWorld};
+
+const FOLDER: &str = "/state";
+
+fn open(world: &World) -> Result<(IndexedBackend, Opened), StateError> {
+    IndexedBackend::open(world, Path::new(FOLDER), BY_HAND)
+}
+
+/// The changes of commit `number`: keys that come again, some deleted, some large.
+fn batch(number: u64, model: &mut Model) -> Batch {
+    let mut random = Random::new(number);
+    let mut batch = Batch::default();
+    for _ in 0..=random.below(5) {
+        let key = format!("key {}", random.below(25));
+        let value = vec![number as u8; random.below(400) as usize];
+        let value = (random.below(5) > 0).then_some(&value[..]);
+        change(&mut batch, model, key.as_bytes(), value);
+    }
+    batch
+}
+
+/// Commits until an error, with a flush now and then: what was acknowledged, and what would be
+/// there with the commit that failed.
+fn work(world: &World, commits: std::ops::Range<u64>, model: &mut Model) -> Result<(), Model> {
+    let Ok((backend, _)) = open(world) else { return Err(model.clone()) };
+    assert_eq!(contents(&backend).map_err(|_| model.clone())?, *model);
+    for number in commits {
+        let mut with = model.clone();
+        let outcome = backend.commit(&mut batch(number, &mut with));
+        if outcome.is_err() {
+            return Err(with);
+        }
+        *model = with;
+        if number % 4 == 3 && backend.flush().is_err() {
+            return Err(model.clone());
+        }
+    }
+    Ok(())
+}
+
+/// The process is killed, or the power fails, at every operation of its disk.
+#[test]
+fn e1_row_17_what_was_committed_is_there_after_any_kill_and_power_cut() {
+    for cuts_power in [false, true] {
+        for operations in 0.. {
+            let sim = World::simulated(operations);
+            let mut model = Model::new();
+            sim.disk.fail_after(operations);
+            let done = work(&sim.process(), 0..24, &mut model);
+            if cuts_power {
+                sim.disk.power_cut()
+            } else {
+                sim.disk.kill()
+            }
+            let with = done.clone().err().unwrap_or_else(|| model.clone());
+            let (backend, _) = open(&sim.world).unwrap();
+            let found = contents(&backend).unwrap();
+            assert!(found == model || found == with, "operation {operations}, {cuts_power}");
+            drop(backend);
+            // It goes on from there, and twice opened is as once.
+            let mut model = found;
+            work(&sim.process(), 24..40, &mut model).unwrap();
+            assert_eq!(contents(&open(&sim.world).unwrap().0).unwrap(), model);
+            if done.is_ok() {
+                break;
+            }
+        }
+    }
+}
+
+/// A write or a sync fails and the process lives on.
+#[test]
+fn row_15_after_an_error_nothing_acknowledged_is_lost_and_nothing_else_is_acknowledged() {
+    let mut refused = 0;
+    for operations in 0..200 {
+        let sim = World::simulated(operations);
+        let (backend, _) = open(&sim.world).unwrap();
+        let mut model = Model::new();
+        sim.disk.fail_after(operations);
+        let mut unsure = None;
+        for number in 0..30 {
+            let mut with = model.clone();
+            match backend.commit(&mut batch(number, &mut with)) {
+                Ok(()) => {
+                    assert!(unsure.is_none(), "nothing is acknowledged after a failed sync");
+                    model = with;
+                }
+                Err(StateError::Failed { .. }) => {
+                    unsure.get_or_insert(with);
+                    break;
+                }
+                Err(_) => {
+                    refused += 1;
+                    // What failed is whole or not there; if it may be there, the next is refused.
+                    let next = backend.commit(&mut batch(1_000, &mut Model::new()));
+                    if matches!(next, Err(StateError::Failed { .. })) {
+                        unsure = Some(with);
+                        break;
+                    }
+                    next.unwrap();
+                    batch(1_000, &mut model);
+                }
+            }
+            if number % 4 == 3 {
+                let _may_fail = backend.flush();
+            }
+            assert_eq!(contents(&backend).unwrap(), model);
+        }
+        drop(backend);
+        sim.disk.fail_after(u64::MAX);
+        if operations % 2 == 0 {
+            sim.disk.power_cut();
+        }
+        let found = contents(&open(&sim.world).unwrap().0).unwrap();
+        assert!(found == model || Some(&found) == unsure.as_ref(), "operation {operations}");
+    }
+    assert!(refused > 10, "{refused}");
+}
+
+fn worked(commits: u64) -> (SimWorld, Model) {
+    let sim = World::simulated(1);
+    let mut model = Model::new();
+    work(&sim.process(), 0..commits, &mut model).unwrap();
+    (sim, model)
+}
+
+fn files(sim: &SimWorld) -> Vec<PathBuf> {
+    let files = sim.disk.list(Path::new(FOLDER)).unwrap();
+    files.into_iter().filter(|it| !it.ends_with("lock")).collect()
+}
+
+#[test]
+fn row_20_a_flipped_bit_is_told_and_never_a_wrong_value() {
+    let (sim, model) = worked(22);
+    let (mut told, mut cut) = (0, 0);
+    for path in files(&sim) {
+        let healthy = sim.disk.read(&path).unwrap();
+        for at in (0..healthy.len()).step_by(3) {
+            sim.disk.flip(&path, at as u64, 1 << (at % 8)).unwrap();
+            match open(&sim.process()) {
+                Err(StateError::Damaged { path: said, .. }) => {
+                    assert_eq!(said, path);
+                    assert_eq!(
+                        sim.disk.read(&path).unwrap().len(),
+                        healthy.len(),
+                        "nothing is cut"
+                    );
+                    told += 1;
+                }
+                Err(other) => panic!("{}: {other}", path.display()),
+                Ok((backend, opened)) => {
+                    let is_cut = opened.cut.is_some();
+                    cut += i32::from(is_cut);
+                    for (key, value) in &model {
+                        match backend.get(key) {
+                            Err(StateError::Damaged { .. }) => told += 1,
+                            Err(other) => panic!("{other}"),
+                            // The last batch behind the index is like one that is torn.
+                            Ok(found) if is_cut => drop(found),
+                            Ok(found) => assert_eq!(found.as_deref(), Some(&value[..])),
+                        }
+                    }
+                }
+            }
+            sim.disk.put(&path, &healthy);
+        }
+    }
+    assert!(told > 1_000, "{told} of them were told, {cut} cut");
+    assert_eq!(contents(&open(&sim.world).unwrap().0).unwrap(), model);
+}
+
+#[test]
+fn row_21_an_entry_at_another_place_is_not_taken_for_it() {
+    let sim = World::simulated(1);
+    let (backend, _) = open(&sim.world).unwrap();
+    for value in [b"old", b"new"] {
+        let mut batch = Batch::default();
+        batch.put(b"key", value);
+        backend.commit(&mut batch).unwrap();
+    }
+    backend.flush().unwrap();
+    drop(backend);
+    let path = data_path(Path::new(FOLDER), 1);
+    let mut bytes = sim.disk.read(&path).unwrap();
+    let (first, second) = (32, 32 + (40 + 12 + 6usize).next_multiple_of(8));
+    bytes.copy_within(first..second, second);
+    sim.disk.put(&path, &bytes);
+    let (backend, _) = open(&sim.world).unwrap();
+    assert!(matches!(backend.get(b"key"), Err(StateError::Damaged { .. })));
+}
+
+#[test]
+fn n4_files_that_are_missing_or_strange_are_told_and_nothing_is_deleted() {
+    let (sim, model) = worked(22);
+    let all = files(&sim);
+    for path in &all {
+        let healthy = sim.disk.read(path).unwrap();
+        for how in 0..3 {
+            match how {
+                0 => sim.disk.remove(path).unwrap(),
+                1 => sim.disk.put(path, b""),
+                _ => sim.disk.put(path, &healthy[..healthy.len() / 2]),
+            }
+            let found = open(&sim.process());
+            match found {
+                Err(StateError::Damaged { .. }) => {}
+                // The end of the last file is cut where a batch is torn.
+                Ok((_, opened)) if opened.cut.is_some() => {}
+                // Files that the index points into are looked at when they are read.
+                Ok((backend, _)) => match contents(&backend) {
+                    Err(StateError::Damaged { .. }) => assert_ne!(how, 0),
+                    found => assert_eq!(found.unwrap(), model, "{} {how}", path.display()),
+                },
+                Err(other) => panic!("{}: {other}", path.display()),
+            }
+            sim.disk.put(path, &healthy);
+            assert_eq!(files(&sim), all);
+        }
+    }
+}
+
+#[test]
+fn files_without_a_live_entry_are_removed_by_a_flush() {
+    let sim = World::simulated(1);
+    let (backend, _) = open(&sim.world).unwrap();
+    let count = || files(&sim).iter().filter(|it| it.extension().is_some()).count();
+    let mut batch = Batch::default();
+    for round in 0..20u8 {
+        for key in 0..4u8 {
+            batch.put(&[key], &[round; 500]);
+        }
+        backend.commit(&mut batch).unwrap();
+    }
+    assert!(count() > 15, "{}", count());
+    backend.flush().unwrap();
+    assert!(count() <= 2, "{:?}", files(&sim));
+    for key in 0..4u8 {
+        batch.delete(&[key]);
+    }
+    backend.commit(&mut batch).unwrap();
+    backend.flush().unwrap();
+    drop(backend);
+    let (backend, opened) = open(&sim.world).unwrap();
+    assert_eq!(opened, Opened::default(), "there is nothing behind the index");
+    assert!(contents(&backend).unwrap().is_empty(), "what was deleted stays so");
+}
+
+/// Readers, a writer and the thread that flushes, on a real disk.
+#[test]
+fn readers_always_find_the_newest_or_the_one_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = IndexedOptions {
+        file_bytes: ByteSize(16 << 10),
+        flush_bytes: ByteSize(32 << 10),
+        flush_in_background: true,
+    };
+    let (backend, _) = IndexedBackend::open(&World::real(), folder.path(), options).unwrap();
+    let number = |value: &Bytes| u64::from_le_bytes(value[..8].try_into().unwrap());
+    let put = |round: u64| {
+        let mut batch = Batch::default();
+        for key in 0..10u8 {
+            let mut value = round.to_le_bytes().to_vec();
+            value.resize(200, key);
+            batch.put(&[key], &value);
+        }
+        backend.commit(&mut batch).unwrap();
+    };
+    put(0);
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (1..400).for_each(put);
+            is_done.store(true, Ordering::SeqCst);
+        });
+        for key in 0..3u8 {
+            let (backend, is_done) = (&backend, &is_done);
+            scope.spawn(move || {
+                let mut last = 0;
+                while !is_done.load(Ordering::SeqCst) {
+                    let value = backend.get(&[key]).unwrap().expect("it was put before");
+                    assert!(number(&value) >= last, "never back in time");
+                    last = number(&value);
+                    let mut count = 0;
+                    let each = &mut |_: &[u8], _| {
+                        count += 1;
+                        ControlFlow::Continue(())
+                    };
+                    backend.scan(b"", each).unwrap();
+                    assert_eq!(count, 10);
+                }
+            });
+        }
+    });
+    assert!(backend.flush_failure().is_none());
+    drop(backend);
+    let (backend, opened) = IndexedBackend::open(&World::real(), folder.path(), options).unwrap();
+    assert!(contents(&backend).unwrap().values().all(|it| it[..8] == 399u64.to_le_bytes()));
+    assert!(opened.bytes < 600 << 10, "{opened:?}");
+}

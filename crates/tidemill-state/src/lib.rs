@@ -1,0 +1,29 @@
+//! Where checkpoints are kept: backends that hold values by their keys, durably.
+//!
+//! ```text
+//! Backend ┬ IndexedBackend   append-only files and an index in memory (the default)
+//!         └ FileBackend      a file for each key: the baseline
+//! ```
+//!
+//! Keys and values are bytes; what they mean is the engine's. A commit is durable when it returns.
+//! (`s4-checkpointing.txt` 3.4; DESIGN 6.)
+//!
+//! Invariants:
+//!
+//! - What a commit that returned wrote is found after any kill and any power cut, and nothing else
+//!   under its keys, until a later commit.
+//! - A value that is given is the one that was written: damage is an error that names its place.
+//! - Nothing is deleted because what explains it is missing.
+
+mod backend;
+mod error;
+mod files;
+mod indexed;
+
+#[cfg(test)]
+mod tests;
+
+pub use backend::{Backend, Batch};
+pub use error::StateError;
+pub use files::FileBackend;
+pub use indexed::{IndexedBackend, IndexedOptions, Opened};

@@ -1,0 +1,153 @@
+//! Both backends against a map in memory.
+
+use crate::*;
+use bytes::Bytes;
+use proptest::prelude::*;
+use std::{collections::BTreeMap, ops::ControlFlow, path::Path};
+use tidemill_env::{SimWorld, World};
+use tidemill_types::ByteSize;
+
+pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Small files, and no flush but by hand.
+pub(crate) const BY_HAND: IndexedOptions = IndexedOptions {
+    file_bytes: ByteSize(2 << 10),
+    flush_bytes: ByteSize(u64::MAX),
+    flush_in_background: false,
+};
+
+/// All that a backend has.
+pub(crate) fn contents(backend: &dyn Backend) -> Result<Model, StateError> {
+    let mut all = Model::new();
+    let mut last: Option<Vec<u8>> = None;
+    backend.scan(b"", &mut |key, value| {
+        assert!(last.as_deref().is_none_or(|it| it < key), "in ascending order, each once");
+        last = Some(key.to_vec());
+        all.insert(key.to_vec(), value.to_vec());
+        ControlFlow::Continue(())
+    })?;
+    for (key, value) in &all {
+        assert_eq!(backend.get(key)?.as_deref(), Some(&value[..]));
+    }
+    Ok(all)
+}
+
+/// Puts a change into a batch and into the model. No value: delete.
+pub(crate) fn change(batch: &mut Batch, model: &mut Model, key: &[u8], value: Option<&[u8]>) {
+    match value {
+        Some(value) => {
+            batch.put(key, value);
+            model.insert(key.to_vec(), value.to_vec());
+        }
+        None => {
+            batch.delete(key);
+            model.remove(key);
+        }
+    }
+}
+
+enum Kind {
+    Indexed,
+    Files,
+}
+
+fn open(kind: &Kind, sim: &SimWorld) -> Box<dyn Backend> {
+    let folder = Path::new("/state");
+    match kind {
+        Kind::Indexed => Box::new(IndexedBackend::open(&sim.world, folder, BY_HAND).unwrap().0),
+        Kind::Files => Box::new(FileBackend::open(&sim.world, folder).unwrap()),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_backend_holds_what_was_put(
+        commits in prop::collection::vec(
+            (prop::collection::vec(
+                (prop::collection::vec(any::<u8>(), 0..3),
+                 prop::option::weighted(0.8, prop::collection::vec(any::<u8>(), 0..600))), 0..12),
+             any::<bool>()), 0..12),
+    ) {
+        for kind in [Kind::Indexed, Kind::Files] {
+            let sim = World::simulated(1);
+            let mut backend = open(&kind, &sim);
+            let (mut model, mut batch) = (Model::new(), Batch::default());
+            for (changes, reopen) in &commits {
+                for (key, value) in changes {
+                    change(&mut batch, &mut model, key, value.as_deref());
+                }
+                prop_assert_eq!(batch.len(), changes.len());
+                backend.commit(&mut batch).unwrap();
+                prop_assert!(batch.is_empty());
+                if *reopen {
+                    drop(backend);
+                    backend = open(&kind, &sim);
+                }
+                prop_assert_eq!(&contents(&*backend).unwrap(), &model);
+                prop_assert_eq!(backend.get(b"not there").unwrap(), None);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_scan_gives_a_prefix_and_ends_when_it_is_told_to() {
+    for kind in [Kind::Indexed, Kind::Files] {
+        let sim = World::simulated(1);
+        let backend = open(&kind, &sim);
+        let mut batch = Batch::default();
+        for key in ["a", "ab", "abc", "ac", "b", "", "ab\u{ff}"] {
+            batch.put(key.as_bytes(), key.as_bytes());
+        }
+        backend.commit(&mut batch).unwrap();
+        let keys = |prefix: &str, most: usize| {
+            let mut found: Vec<Bytes> = Vec::new();
+            let each = &mut |_: &[u8], value| {
+                found.push(value);
+                if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
+            backend.scan(prefix.as_bytes(), each).unwrap();
+            found
+        };
+        assert_eq!(keys("ab", 9), ["ab", "abc", "ab\u{ff}"]);
+        assert_eq!(keys("", 3), ["", "a", "ab"]);
+        assert!(keys("x", 9).is_empty());
+    }
+}
+
+#[test]
+fn what_is_too_long_is_refused_and_stays_in_the_batch() {
+    let sim = World::simulated(1);
+    for kind in [Kind::Indexed, Kind::Files] {
+        let backend = open(&kind, &sim);
+        let mut batch = Batch::default();
+        batch.put(&vec![7; (1 << 20) + 1], b"value");
+        batch.put(b"good", b"value");
+        for _ in 0..2 {
+            let refused = backend.commit(&mut batch).unwrap_err();
+            assert!(matches!(refused, StateError::KeyTooLong { .. }), "{refused}");
+        }
+        batch.clear();
+        batch.put(b"good", b"value");
+        backend.commit(&mut batch).unwrap();
+        assert_eq!(contents(&*backend).unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn row_28_a_folder_has_one_backend() {
+    for kind in [Kind::Indexed, Kind::Files] {
+        let sim = World::simulated(1);
+        let first = open(&kind, &sim);
+        let folder = Path::new("/state");
+        let error = match kind {
+            Kind::Indexed => IndexedBackend::open(&sim.world, folder, BY_HAND).map(|_| ()).err(),
+            Kind::Files => FileBackend::open(&sim.world, folder).map(|_| ()).err(),
+        };
+        assert!(matches!(error, Some(StateError::InUse { .. })));
+        drop(first);
+        open(&kind, &sim);
+    }
+}
