@@ -30,7 +30,7 @@ pub trait Backend: Send + Sync {
     /// The disk's, or the value is damaged.
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError>;
     /// Gives every key that begins with `prefix`, in ascending order, with its value as of some
-    /// moment of the call. Ends early when `each` says so.
+    /// moment of the call. Ends early when `each` says so, which may commit.
     ///
     /// # Errors
     /// As [`Self::get`].

@@ -174,8 +174,11 @@ impl Backend for IndexedBackend {
         prefix: &[u8],
         each: &mut dyn FnMut(&[u8], Bytes) -> ControlFlow<()>,
     ) -> Result<(), StateError> {
-        let found = self.store.index.read().unwrap_or_else(PoisonError::into_inner);
-        let found = found.with_prefix(prefix);
+        // Not held while values are read: `each` may commit.
+        let found = {
+            let index = self.store.index.read().unwrap_or_else(PoisonError::into_inner);
+            index.with_prefix(prefix)
+        };
         for (key, place) in found {
             let value = match self.store.read(&key, place) {
                 Ok(value) => Some(value),

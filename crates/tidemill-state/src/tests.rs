@@ -151,3 +151,25 @@ fn row_28_a_folder_has_one_backend() {
         open(&kind, &sim);
     }
 }
+
+#[test]
+fn who_scans_may_commit() {
+    for kind in [Kind::Indexed, Kind::Files] {
+        let sim = World::simulated(1);
+        let backend = open(&kind, &sim);
+        let mut batch = Batch::default();
+        (0..10u8).for_each(|key| batch.put(&[key], &[key; 300]));
+        backend.commit(&mut batch).unwrap();
+        let mut seen = 0;
+        let each = &mut |key: &[u8], _| {
+            seen += 1;
+            batch.put(&[key, b"again"].concat(), b"");
+            batch.delete(key);
+            backend.commit(&mut batch).unwrap();
+            ControlFlow::Continue(())
+        };
+        backend.scan(b"", each).unwrap();
+        assert_eq!(seen, 10);
+        assert!(contents(&*backend).unwrap().keys().all(|it| it.ends_with(b"again")));
+    }
+}

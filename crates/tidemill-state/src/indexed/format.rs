@@ -62,7 +62,7 @@ pub(crate) struct Covered {
     pub(crate) sequence: u64,
 }
 
-/// Two numbers that stand for a place.
+/// A number that stands for a place.
 fn seal(store: u64, file: u64, position: u64) -> u32 {
     let mut random = tidemill_env::Random::new(store ^ file.rotate_left(40) ^ position);
     random.next() as u32
