@@ -6,7 +6,8 @@
 //!        └ 0000000000000001.data   batches, one after the other; then the next file
 //!
 //! commit ─▶ one append, one sync ─▶ index in memory ─ now and then ─▶ index on disk ─▶ files
-//!                                                     without a live entry are removed
+//!              ▲                                      without a live entry are removed
+//!              └─ what little is live in others is written again ◀──┘
 //! ```
 //!
 //! When it is opened the batches behind the index are read again. A batch that is not whole at the
@@ -16,6 +17,7 @@
 //! Invariants: a batch is begun when the one before it is durable; an index is durable before a
 //! file is removed that an earlier one needs.
 
+mod compact;
 mod flush;
 mod format;
 mod index;
@@ -208,14 +210,18 @@ impl Store {
         if batch.is_empty() {
             return Ok(());
         }
-        let mut writer = self.writer();
+        self.commit_as(&mut self.writer(), batch)
+    }
+
+    /// As [`Self::commit`], of a batch that is good and not empty.
+    fn commit_as(&self, writer: &mut Writer, batch: &mut Batch) -> Result<(), StateError> {
         if writer.failed {
             return Err(StateError::Failed { path: self.folder.clone() });
         }
         if writer.length > FILE_HEAD_BYTES as u64
             && writer.length + batch.bytes() as u64 > self.options.file_bytes.0
         {
-            self.begin_file(&mut writer)?;
+            self.begin_file(writer)?;
         }
         let end = batch.pad(ALIGN);
         let head = BatchHead {
@@ -223,8 +229,8 @@ impl Store {
             sequence: writer.sequence + 1,
             bytes: (end - BATCH_HEAD_BYTES) as u64,
         };
-        self.seal(batch, &head, &writer);
-        if let Err(error) = self.write(&mut writer, batch) {
+        self.seal(batch, &head, writer);
+        if let Err(error) = self.write(writer, batch) {
             batch.unpad(end);
             return Err(error);
         }
@@ -246,7 +252,6 @@ impl Store {
         if writer.unflushed >= self.options.flush_bytes.0 {
             self.flusher.want();
         }
-        drop(writer);
         batch.clear();
         Ok(())
     }

@@ -92,13 +92,13 @@ impl Store {
         let mut writer = self.writer();
         writer.unflushed = writer.unflushed.saturating_sub(unflushed);
         drop(writer);
-        let is_dead = |number: &u64| *number < covered.file && !live.contains(number);
+        let is_dead = |number: &u64| *number < covered.file && !live.contains_key(number);
         for number in numbers(&self.world, &self.folder)?.into_iter().filter(is_dead) {
             self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
             let path = data_path(&self.folder, number);
             self.world.disk.remove(&path).map_err(at(&path))?;
         }
-        Ok(())
+        self.compact(&live, covered.file)
     }
 }
 

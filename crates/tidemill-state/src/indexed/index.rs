@@ -9,7 +9,11 @@
 use super::format::{Covered, IndexWriter, Place, index_entry, read_index};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
-use std::{collections::BTreeSet, hash::BuildHasher, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::BuildHasher,
+    sync::Arc,
+};
 
 /// The index as it stands in its file.
 pub(crate) struct Base {
@@ -68,18 +72,19 @@ impl Base {
         self.entries[first..].iter().map(|at| index_entry(&self.bytes, *at))
     }
 
-    /// The files that hold something.
-    pub(crate) fn files(&self) -> BTreeSet<u64> {
-        let mut files = BTreeSet::new();
-        let mut last = None;
+    /// The files that hold something, and how many bytes of it.
+    pub(crate) fn files(&self) -> BTreeMap<u64, u64> {
+        let mut files = BTreeMap::new();
         for (_, place) in self.iter() {
-            // Neighbours are often in one file.
-            if last != Some(place.file) {
-                files.insert(place.file);
-                last = Some(place.file);
-            }
+            *files.entry(place.file).or_default() += place.bytes() as u64;
         }
         files
+    }
+
+    /// What these files hold.
+    pub(crate) fn within(&self, files: &BTreeSet<u64>) -> Vec<(Vec<u8>, Place)> {
+        let inside = self.iter().filter(|(_, place)| files.contains(&place.file));
+        inside.map(|(key, place)| (key.to_vec(), place)).collect()
     }
 }
 
@@ -155,6 +160,11 @@ impl Index {
         let base = self.base.from(prefix).take_while(|(key, _)| key.starts_with(prefix));
         merge(base, &changes, |key, place| all.push((key.to_vec(), place)));
         all
+    }
+
+    /// As it stands in its file.
+    pub(crate) fn base(&self) -> Arc<Base> {
+        Arc::clone(&self.base)
     }
 
     /// Sets aside what came since the last flush, so that it can be flushed while more comes; or

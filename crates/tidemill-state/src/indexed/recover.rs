@@ -36,7 +36,7 @@ pub(super) fn open(
     let numbers = flush::numbers(world, folder)?;
     let (base, id, covered) = read_base(world, folder, !numbers.is_empty())?;
     let live = base.files();
-    let missing = live.iter().chain([&covered.file]).find(|it| !numbers.contains(it));
+    let missing = live.keys().chain([&covered.file]).find(|it| !numbers.contains(it));
     if let Some(number) = missing.filter(|_| covered.sequence > 0) {
         return Err(damaged(
             &data_path(folder, *number),
@@ -68,7 +68,7 @@ pub(super) fn open(
         number = next;
     }
     // What an earlier life could not remove any more after its flush.
-    for number in numbers.iter().filter(|it| **it < covered.file && !live.contains(it)) {
+    for number in numbers.iter().filter(|it| **it < covered.file && !live.contains_key(it)) {
         let path = data_path(folder, *number);
         let mut head = [0; FILE_HEAD_BYTES];
         let file = world.disk.open_read(&path).map_err(at(&path))?;

@@ -1,0 +1,66 @@
+//! Files of which little is live are emptied: that is written again at the end, and the next flush
+//! removes them.
+//!
+//! Invariant: a key that was changed meanwhile keeps its change.
+
+use super::{FILE_HEAD_BYTES, Store, data_path, format::Place};
+use crate::{Batch, StateError, error::at};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::PoisonError,
+};
+
+/// A file is emptied when at most a fourth of it is live.
+const LIVE_SHARE: u64 = 4;
+/// Bytes that are written again in one batch: commits wait for it.
+const BATCH_BYTES: usize = 1 << 20;
+
+impl Store {
+    /// Empties some of the files below `until`, of which so many bytes are `live`: what is written
+    /// again is at most one file long.
+    pub(super) fn compact(&self, live: &BTreeMap<u64, u64>, until: u64) -> Result<(), StateError> {
+        let (mut sparse, mut room) = (BTreeSet::new(), self.options.file_bytes.0);
+        for (number, bytes) in live.range(..until) {
+            let path = data_path(&self.folder, *number);
+            let length = self.file(*number).and_then(|it| it.length()).map_err(at(&path))?;
+            let is_sparse = bytes * LIVE_SHARE <= length.saturating_sub(FILE_HEAD_BYTES as u64);
+            if is_sparse && *bytes <= room {
+                room -= bytes;
+                sparse.insert(*number);
+            }
+        }
+        if sparse.is_empty() {
+            return Ok(());
+        }
+        let base = self.index.read().unwrap_or_else(PoisonError::into_inner).base();
+        let mut entries = base.within(&sparse);
+        // As they stand in the files.
+        entries.sort_unstable_by_key(|(_, place)| (place.file, place.position));
+        let mut entries = entries.as_slice();
+        while !entries.is_empty() {
+            let mut bytes = 0;
+            let fits = |(_, place): &&(Vec<u8>, Place)| {
+                bytes += place.bytes();
+                bytes <= BATCH_BYTES
+            };
+            let count = entries.iter().take_while(fits).count().max(1);
+            self.write_again(&entries[..count])?;
+            entries = &entries[count..];
+        }
+        Ok(())
+    }
+
+    /// Writes entries at the end, but for those that are somewhere else already.
+    fn write_again(&self, entries: &[(Vec<u8>, Place)]) -> Result<(), StateError> {
+        let mut batch = Batch::default();
+        // Nothing is changed while this is held.
+        let mut writer = self.writer();
+        for (key, place) in entries {
+            let now = self.index.read().unwrap_or_else(PoisonError::into_inner).get(key);
+            if now == Some(*place) {
+                batch.put(key, &self.read(key, *place)?);
+            }
+        }
+        if batch.is_empty() { Ok(()) } else { self.commit_as(&mut writer, &mut batch) }
+    }
+}
