@@ -51,7 +51,7 @@ impl Store {
     }
 
     /// Writes entries at the end, but for those that are somewhere else already.
-    fn write_again(&self, entries: &[(Vec<u8>, Place)]) -> Result<(), StateError> {
+    pub(super) fn write_again(&self, entries: &[(Vec<u8>, Place)]) -> Result<(), StateError> {
         let mut batch = Batch::default();
         // Nothing is changed while this is held.
         let mut writer = self.writer();
