@@ -12,8 +12,8 @@ use std::{
 
 /// A file is emptied when at most a fourth of it is live.
 const LIVE_SHARE: u64 = 4;
-/// Bytes that are written again in one batch: commits wait for it.
-const BATCH_BYTES: usize = 1 << 20;
+/// Bytes that are written again in one batch: commits wait for its append and its sync.
+const BATCH_BYTES: usize = 8 << 20;
 
 impl Store {
     /// Empties some of the files below `until`, of which so many bytes are `live`: what is written
@@ -52,14 +52,18 @@ impl Store {
 
     /// Writes entries at the end, but for those that are somewhere else already.
     pub(super) fn write_again(&self, entries: &[(Vec<u8>, Place)]) -> Result<(), StateError> {
+        let is_there = |(key, place): &&(Vec<u8>, Place)| {
+            self.index.read().unwrap_or_else(PoisonError::into_inner).get(key) == Some(*place)
+        };
+        let mut live = Vec::with_capacity(entries.len());
+        for entry in entries.iter().filter(is_there) {
+            live.push((entry, self.read(&entry.0, entry.1)?));
+        }
         let mut batch = Batch::default();
         // Nothing is changed while this is held.
         let mut writer = self.writer();
-        for (key, place) in entries {
-            let now = self.index.read().unwrap_or_else(PoisonError::into_inner).get(key);
-            if now == Some(*place) {
-                batch.put(key, &self.read(key, *place)?);
-            }
+        for (entry, value) in live.iter().filter(|(entry, _)| is_there(entry)) {
+            batch.put(&entry.0, value);
         }
         if batch.is_empty() { Ok(()) } else { self.commit_as(&mut writer, &mut batch) }
     }
