@@ -1,6 +1,11 @@
 //! What can go wrong with a backend.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tidemill_env::{DiskLock, World};
 
 /// Why a backend could not do what it was asked for.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -54,6 +59,14 @@ pub enum StateError {
 }
 
 /// An error of the disk at this path.
-pub(crate) fn at(path: &std::path::Path) -> impl Fn(io::Error) -> StateError + '_ {
+pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> StateError + '_ {
     move |error| StateError::Disk { path: path.to_owned(), error: Arc::new(error) }
+}
+
+/// Takes a folder for one backend alone.
+pub(crate) fn lock(world: &World, folder: &Path) -> Result<Box<dyn DiskLock>, StateError> {
+    world.disk.lock(&folder.join("lock")).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => StateError::InUse { path: folder.to_owned() },
+        _ => at(folder)(error),
+    })
 }

@@ -3,12 +3,17 @@
 //! A value is written to a new file, synced and renamed into place; then the folder is synced, once
 //! for a batch. The name is the key in hexadecimal digits; after the value stands its checksum.
 
-use crate::{Backend, Batch, StateError, backend::Entry, error::at};
+use crate::{
+    Backend, Batch, StateError,
+    backend::Entry,
+    error::{at, lock},
+};
 use bytes::Bytes;
 use std::{
     io,
     ops::ControlFlow,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 use tidemill_env::{DiskLock, World};
 use tidemill_wire::chunk::crc32c;
@@ -20,6 +25,8 @@ const KEY_BYTES_MAX: usize = 120;
 pub struct FileBackend {
     world: World,
     folder: PathBuf,
+    /// One commit at a time: they share the file that is renamed.
+    commits: Mutex<()>,
     _lock: Box<dyn DiskLock>,
 }
 
@@ -31,12 +38,10 @@ impl FileBackend {
     pub fn open(world: &World, folder: &Path) -> Result<Self, StateError> {
         let disk = &*world.disk;
         disk.create_dir_all(&folder.join("keys")).map_err(at(folder))?;
-        let lock = disk.lock(&folder.join("lock")).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => StateError::InUse { path: folder.to_owned() },
-            _ => at(folder)(error),
-        })?;
+        let lock = lock(world, folder)?;
         disk.sync_dir(folder).map_err(at(folder))?;
-        Ok(Self { world: world.clone(), folder: folder.join("keys"), _lock: lock })
+        let (world, folder) = (world.clone(), folder.join("keys"));
+        Ok(Self { world, folder, commits: Mutex::new(()), _lock: lock })
     }
 
     fn path(&self, key: &[u8]) -> PathBuf {
@@ -98,6 +103,7 @@ impl Backend for FileBackend {
         if let Some(bytes) = too_long {
             return Err(StateError::KeyTooLong { bytes, max: KEY_BYTES_MAX });
         }
+        let _commit = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
         batch.entries().try_for_each(|entry| self.apply(&entry))?;
         self.world.disk.sync_dir(&self.folder).map_err(at(&self.folder))?;
         batch.clear();

@@ -173,3 +173,31 @@ fn who_scans_may_commit() {
         assert!(contents(&*backend).unwrap().keys().all(|it| it.ends_with(b"again")));
     }
 }
+
+#[test]
+fn commits_of_several_threads_do_not_mix() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::real();
+    let indexed = folder.path().join("indexed");
+    let backends: [Box<dyn Backend>; 2] = [
+        Box::new(IndexedBackend::open(&world, &indexed, BY_HAND).unwrap().0),
+        Box::new(FileBackend::open(&world, &folder.path().join("files")).unwrap()),
+    ];
+    for backend in &backends {
+        std::thread::scope(|scope| {
+            for thread in 0..4u8 {
+                scope.spawn(move || {
+                    let mut batch = Batch::default();
+                    for round in 0..25u8 {
+                        batch.put(&[thread, round], &vec![thread; 100 * usize::from(thread + 1)]);
+                        backend.commit(&mut batch).unwrap();
+                    }
+                });
+            }
+        });
+        let all = contents(&**backend).unwrap();
+        assert_eq!(all.len(), 100);
+        let is_own = |(key, value): (&Vec<u8>, &Vec<u8>)| value.iter().all(|it| *it == key[0]);
+        assert!(all.iter().all(is_own));
+    }
+}

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     StateError,
     backend::{self, BATCH_HEAD_BYTES, ENTRY_HEAD_BYTES},
-    error::at,
+    error::{at, lock},
 };
 use std::{
     collections::BTreeMap,
@@ -29,10 +29,7 @@ pub(super) fn open(
     options: IndexedOptions,
 ) -> Result<(Store, Opened), StateError> {
     world.disk.create_dir_all(folder).map_err(at(folder))?;
-    let lock = world.disk.lock(&folder.join("lock")).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => StateError::InUse { path: folder.to_owned() },
-        _ => at(folder)(error),
-    })?;
+    let lock = lock(world, folder)?;
     let numbers = flush::numbers(world, folder)?;
     let (base, id, covered) = read_base(world, folder, !numbers.is_empty())?;
     let live = base.files();
@@ -206,10 +203,12 @@ impl Tail<'_> {
             return Ok(None);
         };
         let start = position + BATCH_HEAD_BYTES as u64;
-        let end = start.saturating_add(head.bytes);
-        if end > length {
-            return Ok(None);
-        }
+        // With the zeros behind it: what goes on in the file must begin at a multiple of them.
+        let end = start
+            .checked_add(head.bytes)
+            .and_then(|end| end.checked_next_multiple_of(ALIGN as u64))
+            .filter(|end| *end <= length);
+        let Some(end) = end else { return Ok(None) };
         if head.sequence != self.sequence + 1 {
             return Err(damaged(&path, position, "a batch is missing before this one"));
         }
@@ -223,7 +222,7 @@ impl Tail<'_> {
             self.index.set(entry.key, place);
         }
         self.sequence = head.sequence;
-        Ok(Some(end.next_multiple_of(ALIGN as u64).min(length)))
+        Ok(Some(end))
     }
 
     /// Where the entries of a batch stand, in it and in the file, if all are good.

@@ -137,6 +137,7 @@ fn files(sim: &SimWorld) -> Vec<PathBuf> {
 #[test]
 fn row_20_a_flipped_bit_is_told_and_never_a_wrong_value() {
     let (sim, model) = worked(22);
+    let before = worked(21).1;
     let (mut told, mut cut) = (0, 0);
     for path in files(&sim) {
         let healthy = sim.disk.read(&path).unwrap();
@@ -153,15 +154,16 @@ fn row_20_a_flipped_bit_is_told_and_never_a_wrong_value() {
                     told += 1;
                 }
                 Err(other) => panic!("{}: {other}", path.display()),
-                Ok((backend, opened)) => {
-                    let is_cut = opened.cut.is_some();
-                    cut += i32::from(is_cut);
+                // The last batch behind the index is like one that is torn.
+                Ok((backend, opened)) if opened.cut.is_some() => {
+                    assert_eq!(contents(&backend).unwrap(), before);
+                    cut += 1;
+                }
+                Ok((backend, _)) => {
                     for (key, value) in &model {
                         match backend.get(key) {
                             Err(StateError::Damaged { .. }) => told += 1,
                             Err(other) => panic!("{other}"),
-                            // The last batch behind the index is like one that is torn.
-                            Ok(found) if is_cut => drop(found),
                             Ok(found) => assert_eq!(found.as_deref(), Some(&value[..])),
                         }
                     }
@@ -170,8 +172,28 @@ fn row_20_a_flipped_bit_is_told_and_never_a_wrong_value() {
             sim.disk.put(&path, &healthy);
         }
     }
-    assert!(told > 1_000, "{told} of them were told, {cut} cut");
+    assert!(told > 1_000 && cut > 10, "{told} of them were told, {cut} cut");
     assert_eq!(contents(&open(&sim.world).unwrap().0).unwrap(), model);
+}
+
+/// The zeros behind the last batch too: what is committed after it is found again.
+#[test]
+fn row_19_an_end_that_is_torn_anywhere_is_cut_and_the_store_goes_on() {
+    let (sim, model) = worked(22);
+    let before = worked(21).1;
+    let newest = files(&sim).into_iter().filter(|it| it.extension().is_some()).max().unwrap();
+    let healthy = sim.disk.read(&newest).unwrap();
+    for length in (healthy.len() - 60)..=healthy.len() {
+        sim.disk.put(&newest, &healthy[..length]);
+        let mut found = if length == healthy.len() { model.clone() } else { before.clone() };
+        let (backend, opened) = open(&sim.process()).unwrap();
+        assert_eq!(opened.cut.is_some(), length < healthy.len(), "{length}");
+        assert_eq!(contents(&backend).unwrap(), found, "{length}");
+        backend.commit(&mut batch(100, &mut found)).unwrap();
+        drop(backend);
+        let (backend, opened) = open(&sim.process()).unwrap();
+        assert_eq!((opened.cut, contents(&backend).unwrap()), (None, found), "{length}");
+    }
 }
 
 #[test]
