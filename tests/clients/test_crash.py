@@ -11,6 +11,7 @@ import wire
 from agents import CLIENTS, Failed, Producer, Consumer, record
 from brokers import KINDS, wait
 from history import History, Reading, Send
+from workers import Workers
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
 
@@ -23,26 +24,16 @@ class Load:
 
     def __init__(self, own_agent, broker, topic):
         self.own_agent, self.broker, self.topic = own_agent, broker, topic
-        self.sends, self.readings, self.outcomes, self.failures = [], {}, {}, []
-        self.stopped, self.ends, self.threads, self.open = threading.Event(), None, [], set()
+        self.sends, self.readings, self.outcomes = [], {}, {}
+        self.stopped, self.ends, self.workers, self.open = threading.Event(), None, Workers(), set()
 
     def start(self):
         for client in CLIENTS:
-            self._thread(self.write, client)
-            self._thread(self.read, client)
-        self._thread(self.transact)
+            self.workers.start(self.write, client)
+            self.workers.start(self.read, client)
+        self.workers.start(self.transact)
         # Some clients cannot be made while nobody answers.
-        wait(lambda: self.failures or len(self.open) == 2 * len(CLIENTS), 60, "all clients are open")
-
-    def _thread(self, work, *arguments):
-        def guarded():
-            try:
-                work(*arguments)
-            except Exception as error:
-                self.failures.append(f"{work.__name__}{arguments}: {error!r}")
-
-        self.threads.append(threading.Thread(target=guarded))
-        self.threads[-1].start()
+        wait(lambda: self.workers.failures or len(self.open) == 2 * len(CLIENTS), 60, "all clients are open")
 
     def write(self, client):
         options = {"idempotent": True, "linger_ms": 2, "delivery_timeout_ms": 110_000, "request_timeout_ms": 5000}
@@ -164,12 +155,12 @@ def test_dies_under_load(mortal, request, own_agent, name):
     finally:
         load.stopped.set()
     # Readers go on until they know where the end is.
-    wait(lambda: load.failures or sum(it.is_alive() for it in load.threads) == len(CLIENTS), 200, "the writers are done")
+    wait(lambda: load.workers.failures or sum(it.is_alive() for it in load.workers.threads) == len(CLIENTS), 200, "the writers are done")
     last = read_all(own_agent, broker, topic)
     load.ends = {i: max((it.offset for it in last if it.partition == i), default=-1) for i in range(PARTITIONS)}
-    for it in load.threads:
+    for it in load.workers.threads:
         it.join(90)
-    assert not load.failures, f"seed {seed}: {load.failures}"
+    assert not load.workers.failures, f"seed {seed}: {load.workers.failures}"
     readings = [it for found in load.readings.values() for it in found if it.value != "end"]
     history = History(load.sends, readings, last, load.outcomes)
     offences = history.offences()

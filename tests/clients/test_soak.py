@@ -10,6 +10,7 @@ import pytest
 
 from agents import CLIENTS, Consumer, Producer, record
 from brokers import wait
+from workers import Workers
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(2 * 3600)]
 
@@ -32,7 +33,7 @@ class Soak:
 
     def __init__(self, own_agent, broker, topic):
         self.own_agent, self.broker, self.topic = own_agent, broker, topic
-        self.failures, self.threads, self.open = [], [], set()
+        self.workers, self.open = Workers(), set()
         self.going, self.stopped = threading.Event(), threading.Event()
         self.written = {it: 0 for it in CLIENTS}
         self.shared = {it: array("q") for it in CLIENTS}
@@ -42,29 +43,18 @@ class Soak:
 
     def start(self):
         for client in CLIENTS:
-            self.writers.append(self._thread(self.write, client))
-            self._thread(self.follow, client)
-        self.writers.append(self._thread(self.transact))
+            self.writers.append(self.workers.start(self.write, client))
+            self.workers.start(self.follow, client)
+        self.writers.append(self.workers.start(self.transact))
         try:
-            wait(lambda: self.failures or len(self.open) == 2 * len(CLIENTS) + 1, 60, "all clients are open")
+            wait(lambda: self.workers.failures or len(self.open) == 2 * len(CLIENTS) + 1, 60, "all clients are open")
         finally:
             self.going.set()
-
-    def _thread(self, work, *arguments):
-        def guarded():
-            try:
-                work(*arguments)
-            except Exception as error:
-                self.failures.append(f"{work.__name__}{arguments}: {error!r}")
-
-        self.threads.append(threading.Thread(target=guarded))
-        self.threads[-1].start()
-        return self.threads[-1]
 
     def _turns(self, what):
         self.open.add(what)
         self.going.wait()
-        while not self.stopped.is_set() and not self.failures:
+        while not self.stopped.is_set() and not self.workers.failures:
             began = time.monotonic()
             yield
             time.sleep(max(0, TURN_S - (time.monotonic() - began)))
@@ -104,7 +94,7 @@ class Soak:
         self.open.add(("follows", client))
         seen, moved, numbers, offsets = {}, {}, dict.fromkeys(CLIENTS, 0), {it: array("q") for it in CLIENTS}
         transaction, part, committed_at = 0, 0, time.monotonic()
-        while not self.failures:
+        while not self.workers.failures:
             for it in consumer.poll(1000, 200):
                 last, moved[it.partition] = seen.get(it.partition, -1), time.monotonic()
                 assert it.offset > last if it.partition == TRANSACTIONS_PARTITION else it.offset == last + 1, f"{it} after {last}"
@@ -151,13 +141,13 @@ def test_k5_a_node_to_which_nothing_happens(request, own_broker, own_agent, name
     soak.start()
     rss = broker.rss_bytes()
     end = time.monotonic() + seconds
-    while time.monotonic() < end and not soak.failures:
+    while time.monotonic() < end and not soak.workers.failures:
         time.sleep(min(1, max(0, end - time.monotonic())))
     soak.stopped.set()
-    for it in soak.threads:
+    for it in soak.workers.threads:
         it.join(90)
-    assert not soak.failures, soak.failures
-    assert not any(it.is_alive() for it in soak.threads), "a reader never saw the last record"
+    assert not soak.workers.failures, soak.workers.failures
+    assert not any(it.is_alive() for it in soak.workers.threads), "a reader never saw the last record"
     broker.check()
     written = sum(soak.written.values()) + sum(len(it) for it in soak.shared.values())
     print(

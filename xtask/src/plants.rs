@@ -43,9 +43,15 @@ pub(crate) fn run(names: &[String]) -> ExitCode {
     }
 }
 
+/// The folder of the repository.
+fn root() -> PathBuf {
+    let folder = std::env::var_os("CARGO_MANIFEST_DIR").expect("run through cargo");
+    Path::new(&folder).parent().expect("xtask sits in the root").to_path_buf()
+}
+
 /// How many were not caught.
 fn plant_all(plants: &[&Plant]) -> io::Result<usize> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask sits in the root");
+    let root = &root();
     let target = std::env::var_os("CARGO_TARGET_DIR");
     let target = target.map_or_else(|| root.join("target"), PathBuf::from).join("plants");
     let copy = Copy { root: target.join("tree"), target: target.join("target") };
@@ -156,8 +162,7 @@ mod tests {
 
     #[test]
     fn each_plant_still_fits_the_code() {
-        let root = std::env::var_os("CARGO_MANIFEST_DIR").expect("run through cargo");
-        let root = Path::new(&root).parent().expect("xtask sits in the root").to_path_buf();
+        let root = root();
         let functions = functions_of_the_tests();
         let mut names = BTreeSet::new();
         for plant in PLANTS {

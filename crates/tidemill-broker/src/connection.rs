@@ -163,8 +163,7 @@ impl Connection {
                 biased;
                 answer = answer => {
                     self.waiting.pop_front();
-                    self.put(answer)?;
-                    return Ok(());
+                    return self.put(answer);
                 }
                 frame = next, if room => frame?,
                 () = asked(stopped) => return Err(End::Stopped),

@@ -7,7 +7,10 @@ use rustix::{
     io::retry_on_intr,
     net::{SendAncillaryBuffer, SendFlags, sendmsg},
 };
-use std::{io, io::IoSlice, os::fd::AsFd};
+use std::{
+    io::{self, IoSlice},
+    os::fd::AsFd,
+};
 use tidemill_log::{FileChunk, Served};
 use tokio::{
     io::Interest,

@@ -4,6 +4,7 @@
 //!   of a join meet in one slice. Its output never changes (rapidhash v3): state is stored by it.
 //! - A slice is a range of the hash: slice `s` of `n` holds the hashes from `s/n` to `(s+1)/n`.
 
+use crate::block::Block;
 use arrow_array::{
     Array, ArrayRef, BooleanArray, GenericByteArray, PrimitiveArray, RecordBatch,
     cast::AsArray,
@@ -16,6 +17,7 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, TimeUnit};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_inline};
+use tidemill_types::SliceId;
 
 mod router;
 
@@ -38,6 +40,19 @@ pub enum Partition {
     Random,
     /// To the slice with the number of the sending slice.
     Local,
+}
+
+impl Partition {
+    /// Where all that a slice sends goes to, as it is, if every row of it goes the same way: a
+    /// slice of the other stage, which has `slices`, or each of them ([`Block::EVERY`]).
+    pub(crate) fn whole(&self, from: SliceId, slices: u32) -> Option<SliceId> {
+        match self {
+            Self::One => Some(SliceId(0)),
+            Self::All => Some(Block::EVERY),
+            Self::Local => Some(SliceId(from.0 % slices)),
+            Self::Key(_) | Self::Random => None,
+        }
+    }
 }
 
 const SECRETS: RapidSecrets = RapidSecrets::seed(0x7469_6465_6d69_6c6c);

@@ -1,7 +1,6 @@
 //! Runs one operator by hand, cycle by cycle, without threads: for tests of operators.
 
-use crate::block::Routing;
-use crate::block::{Block, Payload};
+use crate::block::{Block, Payload, Routing};
 use crate::operator::{
     Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, Place,
     SliceState,

@@ -68,7 +68,8 @@ const POSTPONED_TICK: Duration = Duration::from_millis(100);
 const POSTPONED_BYTES_MAX: u64 = 512 << 20;
 /// Segments that are put off at most: their files are open.
 const POSTPONED_SEGMENTS_MAX: usize = 512;
-/// A mark is so long behind at most, in microseconds.
+/// A mark is written so long after a sync that wants one, in microseconds, or when the syncs that
+/// wait then are done.
 const MARK_US: u64 = 20_000;
 
 impl Committer {

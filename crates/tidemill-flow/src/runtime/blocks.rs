@@ -9,9 +9,9 @@ use tidemill_types::SliceId;
 /// Blocks kept at most. Each is a few words; its rows went back to their own pool.
 const KEPT: usize = 1_024;
 /// Routings kept at most, those that rest, and how long the longest is: of so many rows.
-const ROUTINGS_KEPT: usize = 64;
+const ROUTINGS_KEPT: usize = 32;
 const ROUTINGS_RESTING: usize = 8;
-const ROUTING_ROWS_MAX: usize = 1 << 18;
+const ROUTING_ROWS_MAX: usize = 1 << 16;
 
 /// Empty blocks, and the memory of their routings. What has rested longest is used first, as in
 /// [`crate::rows::RowsPool`].

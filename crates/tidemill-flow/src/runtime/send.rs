@@ -76,13 +76,8 @@ impl Sender {
         let links = node.links_out.get(output).map_or(&[][..], Vec::as_slice);
         let reads_it_so = |link: &usize| {
             let plan = &writer.job.plan.links[*link];
-            let to = match &plan.partition {
-                Partition::One => SliceId(0),
-                Partition::All => Block::EVERY,
-                Partition::Local => SliceId(slice.0 % writer.job.plan.nodes[plan.to].slices),
-                Partition::Key(_) | Partition::Random => return false,
-            };
-            block.routing.is_none() && block.slice == to
+            let slices = writer.job.plan.nodes[plan.to].slices;
+            block.routing.is_none() && plan.partition.whole(slice, slices) == Some(block.slice)
         };
         if !links.iter().all(reads_it_so) {
             let payload = Payload::Arrow(block.batch());
@@ -106,30 +101,30 @@ impl Sender {
     ) -> Result<(), String> {
         let plan = &writer.job.plan.links[link];
         let slices = writer.job.plan.nodes[plan.to].slices;
-        let (routing, slice) = match &plan.partition {
+        if let Some(to) = plan.partition.whole(slice, slices) {
+            let block = writer.job.blocks.take(payload, None, to);
+            self.gather(writer, link, &block);
+            return Ok(());
+        }
+        let used = writer.job.blocks.take_routing();
+        let routing = match &plan.partition {
             Partition::Key(columns) => {
-                let used = writer.job.blocks.take_routing();
                 let routing = self.router.by_key(&payload, columns, slices, used);
-                (Some(routing.map_err(|error| error.to_string())?), SliceId(0))
+                routing.map_err(|error| error.to_string())?
             }
-            Partition::Random => {
+            _ => {
                 let from = &writer.job.plan.nodes[writer.lane.node];
-                let used = writer.job.blocks.take_routing();
-                let routing = if from.slices == 1 || matches!(from.work, Work::Source { .. }) {
+                if from.slices == 1 || matches!(from.work, Work::Source { .. }) {
                     let seed = writer.seed ^ self.sequence.rotate_left(32) ^ u64::from(slice.0);
                     self.router.at_random(rows_of(&payload) as usize, slices, seed, used)
                 } else {
                     // How rows of several slices are put into batches depends on the lanes, and
                     // where a row goes must not.
                     self.router.by_content(&payload, slices, writer.seed, used)
-                };
-                (Some(routing), SliceId(0))
+                }
             }
-            Partition::One => (None, SliceId(0)),
-            Partition::All => (None, Block::EVERY),
-            Partition::Local => (None, SliceId(slice.0 % slices)),
         };
-        let block = writer.job.blocks.take(payload, routing, slice);
+        let block = writer.job.blocks.take(payload, Some(routing), SliceId(0));
         self.gather(writer, link, &block);
         Ok(())
     }

@@ -137,27 +137,23 @@ where
                     number += 1;
                     (self.function)(record)
                 };
+                if let (Payload::Rows(rows), Selection::All(count)) =
+                    (&block.payload, block.rows_of(slice))
+                {
+                    filter_block(block, count, rows, keeps, output)?;
+                    continue;
+                }
+                let mut each = |record: &[u8]| {
+                    if keeps(record)? {
+                        output.push(record);
+                    }
+                    Ok(())
+                };
                 match &block.payload {
-                    Payload::Rows(rows) => match block.rows_of(slice) {
-                        Selection::All(count) => filter_block(block, count, rows, keeps, output)?,
-                        Selection::Rows(selected) => {
-                            for row in selected {
-                                let record = rows.get(*row as usize);
-                                if keeps(record)? {
-                                    output.push(record);
-                                }
-                            }
-                        }
-                    },
+                    Payload::Rows(rows) => for_rows(block, slice, |row| each(rows.get(row)))?,
                     Payload::Arrow(batch) => {
                         let column = byte_column(batch)?;
-                        for_rows(block, slice, |row| {
-                            let record = bytes_at(column, row);
-                            if keeps(record)? {
-                                output.push(record);
-                            }
-                            Ok(())
-                        })?;
+                        for_rows(block, slice, |row| each(bytes_at(column, row)))?;
                     }
                 }
             }
