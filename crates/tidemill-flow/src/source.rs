@@ -14,6 +14,9 @@ use tidemill_types::{Cycle, Micros};
 )]
 pub struct Position(pub u64);
 
+/// Input bytes that are read at once by [`Source::seek`].
+const SEEK_BYTES: usize = 1 << 20;
+
 /// Opens the slices of a source.
 pub trait SourceFactory: Send + Sync {
     /// Schema of the records, with the hidden time column if the source has event time.
@@ -116,6 +119,35 @@ pub trait Source: Send {
 
     /// Where the source stands: after every record read so far.
     fn position(&self) -> Position;
+
+    /// Goes to a place where a slice of this source stood before, with the watermark that it had
+    /// there; called once at most, before the first read. What follows is then read as it was read
+    /// from there the first time. By default it reads up to there, and drops what it read.
+    ///
+    /// # Errors
+    /// The place is not there any more, or cannot be read.
+    fn seek(&mut self, to: Position, watermark: Micros) -> Result<(), SourceError> {
+        let _known_again_after_reading = watermark;
+        let mut letters = Vec::new();
+        while self.position() < to {
+            let (bytes, records, until) = (SEEK_BYTES, usize::MAX, Some(to));
+            let request = ReadRequest { cycle: Cycle::FIRST, bytes, records, until };
+            let before = self.position();
+            match self.read(&request, &mut letters)? {
+                Read::Rows { .. } => letters.clear(),
+                Read::Idle { .. } | Read::End if self.position() == before => break,
+                Read::Idle { .. } | Read::End => {}
+            }
+        }
+        let at = self.position();
+        match at == to {
+            true => Ok(()),
+            false => Err(SourceError::new(format!(
+                "it cannot go on at position {}: it is at {}",
+                to.0, at.0
+            ))),
+        }
+    }
 
     /// Takes the waker that counts from now on; called before the first read, and again when
     /// another thread takes the slice over. A source that has none is asked by the clock.
