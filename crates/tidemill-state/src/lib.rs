@@ -16,14 +16,20 @@
 //! - Nothing is deleted because what explains it is missing.
 
 mod backend;
+mod checkpoints;
+mod delta;
 mod error;
 mod files;
 mod indexed;
+pub mod structure;
 
 #[cfg(test)]
 mod tests;
 
 pub use backend::{Backend, Batch};
+pub use checkpoints::{CheckpointError, Checkpoints, Manifest, Run, SavedSource, SavedStage};
+pub use delta::{Delta, Reader, SavedError, merge, merged, put_bytes};
 pub use error::StateError;
 pub use files::FileBackend;
 pub use indexed::{IndexedBackend, IndexedOptions, Opened};
+pub use structure::{List, Map, Noted, Queue, State, Structure, Value, Window};

@@ -1,0 +1,321 @@
+//! What changed in a slice's state: entries put and deleted, as bytes.
+//!
+//! ```text
+//! structures ── put, delete, clear ──▶ Delta ── finish ──▶ run: sorted, each key once
+//!
+//! run    count of prefixes, prefixes │ count of entries, entries
+//! ```
+//!
+//! A run says first which prefixes it empties, then what its keys are from then on. Runs of a slice
+//! are read together ([`merged`]): of each key the newest counts. Numbers are little endian.
+
+use bytes::Bytes;
+
+/// In place of a value's length: the key is deleted.
+const DELETED: u32 = u32::MAX;
+
+/// Why bytes are not a run, or not an entry of the structure that is to take them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SavedError(pub String);
+
+impl SavedError {
+    /// An error with this message.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
+
+/// Changes of one slice, on their way to a run.
+#[derive(Debug, Default)]
+pub struct Delta {
+    bytes: Vec<u8>,
+    /// Where each key begins and ends, and where its value ends; none if it is deleted.
+    entries: Vec<(usize, usize, Option<usize>)>,
+    cleared: Vec<Vec<u8>>,
+    /// Stands before all keys.
+    prefix: Vec<u8>,
+}
+
+impl Delta {
+    /// Writes the changes of a part, whose keys all begin with `prefix`.
+    pub fn within<T>(&mut self, prefix: &[u8], write: impl FnOnce(&mut Self) -> T) -> T {
+        let length = self.prefix.len();
+        self.prefix.extend_from_slice(prefix);
+        let written = write(self);
+        self.prefix.truncate(length);
+        written
+    }
+
+    /// A key has the value that `write` appends. A key that was written before keeps what it has:
+    /// the first to be written is the one as it was when the checkpoint began.
+    pub fn put_with(&mut self, key: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.key(key);
+        let middle = self.bytes.len();
+        write(&mut self.bytes);
+        self.entries.push((start, middle, Some(self.bytes.len())));
+    }
+
+    /// As [`Self::put_with`]; or the key is deleted, if `write` says that there is no value.
+    pub fn put_or_delete(&mut self, key: &[u8], write: impl FnOnce(&mut Vec<u8>) -> bool) {
+        let start = self.key(key);
+        let middle = self.bytes.len();
+        let is_there = write(&mut self.bytes);
+        if !is_there {
+            self.bytes.truncate(middle);
+        }
+        self.entries.push((start, middle, is_there.then_some(self.bytes.len())));
+    }
+
+    /// Moves all of another's changes here, under this one's prefix.
+    pub fn append(&mut self, other: &mut Self) {
+        for (start, middle, end) in other.entries.drain(..) {
+            let key = &other.bytes[start..middle];
+            match end {
+                Some(end) => {
+                    self.put_with(key, |out| out.extend_from_slice(&other.bytes[middle..end]));
+                }
+                None => self.delete(key),
+            }
+        }
+        other.cleared.drain(..).for_each(|prefix| self.clear(&prefix));
+        other.bytes.clear();
+    }
+
+    /// A key is not there any more.
+    pub fn delete(&mut self, key: &[u8]) {
+        let start = self.key(key);
+        self.entries.push((start, self.bytes.len(), None));
+    }
+
+    /// No key that begins with `prefix` is there any more but those of this delta.
+    pub fn clear(&mut self, prefix: &[u8]) {
+        self.cleared.push([&self.prefix, prefix].concat());
+    }
+
+    fn key(&mut self, key: &[u8]) -> usize {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&self.prefix);
+        self.bytes.extend_from_slice(key);
+        start
+    }
+
+    /// Number of entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing changed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.cleared.is_empty()
+    }
+
+    /// The run.
+    ///
+    /// # Errors
+    /// A key or value is longer than 4 GiB.
+    pub fn finish(mut self) -> Result<Vec<u8>, SavedError> {
+        let bytes = &self.bytes;
+        // Stable: of equal keys the first stays the first.
+        self.entries.sort_by(|a, b| bytes[a.0..a.1].cmp(&bytes[b.0..b.1]));
+        self.entries.dedup_by(|b, a| bytes[a.0..a.1] == bytes[b.0..b.1]);
+        self.cleared.sort();
+        self.cleared.dedup();
+        let heads = 8 * (self.entries.len() + self.cleared.len());
+        let mut run = Vec::with_capacity(bytes.len() + heads + 16);
+        length(&mut run, self.cleared.len())?;
+        for prefix in &self.cleared {
+            length(&mut run, prefix.len())?;
+            run.extend_from_slice(prefix);
+        }
+        length(&mut run, self.entries.len())?;
+        for (start, middle, end) in &self.entries {
+            length(&mut run, middle - start)?;
+            match end {
+                Some(end) => length(&mut run, end - middle)?,
+                None => run.extend_from_slice(&DELETED.to_le_bytes()),
+            }
+            run.extend_from_slice(&bytes[*start..end.unwrap_or(*middle)]);
+        }
+        Ok(run)
+    }
+}
+
+fn length(run: &mut Vec<u8>, length: usize) -> Result<(), SavedError> {
+    let number = u32::try_from(length).ok().filter(|it| *it != DELETED);
+    let number = number.ok_or_else(|| SavedError::new("a slice has changed too much at once"))?;
+    run.extend_from_slice(&number.to_le_bytes());
+    Ok(())
+}
+
+/// Takes numbers and bytes off the front of some bytes.
+#[derive(Clone, Debug)]
+pub struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// Reads these.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// What is left.
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The next bytes.
+    ///
+    /// # Errors
+    /// There are not so many.
+    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], SavedError> {
+        let taken = self.0.split_at_checked(count);
+        let (taken, rest) = taken.ok_or_else(|| SavedError::new("saved state ends too early"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    /// The next four bytes.
+    ///
+    /// # Errors
+    /// There are not so many.
+    pub fn u32(&mut self) -> Result<u32, SavedError> {
+        Ok(u32::from_le_bytes(self.bytes(4)?.try_into().expect("four bytes")))
+    }
+
+    /// The next eight bytes.
+    ///
+    /// # Errors
+    /// There are not so many.
+    pub fn u64(&mut self) -> Result<u64, SavedError> {
+        Ok(u64::from_le_bytes(self.bytes(8)?.try_into().expect("eight bytes")))
+    }
+
+    /// The next eight bytes.
+    ///
+    /// # Errors
+    /// There are not so many.
+    pub fn i64(&mut self) -> Result<i64, SavedError> {
+        self.u64().map(|it| it as i64)
+    }
+
+    /// Bytes with their length before them, as [`put_bytes`] writes them.
+    ///
+    /// # Errors
+    /// There are not so many.
+    pub fn sized(&mut self) -> Result<&'a [u8], SavedError> {
+        let count = self.u32()? as usize;
+        self.bytes(count)
+    }
+
+    /// Nothing is left.
+    ///
+    /// # Errors
+    /// Something is.
+    pub fn end(&self) -> Result<(), SavedError> {
+        match self.0 {
+            [] => Ok(()),
+            more => Err(SavedError::new(format!("saved state has {} bytes too many", more.len()))),
+        }
+    }
+}
+
+/// Appends bytes with their length before them.
+///
+/// # Panics
+/// Panics if they are 4 GiB or more: nothing that is held is.
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    let count = u32::try_from(bytes.len()).expect("nothing that is held is so long");
+    out.extend_from_slice(&count.to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// A run, and where reading it stands.
+struct Cursor {
+    run: Bytes,
+    cleared: Vec<Bytes>,
+    at: usize,
+    left: u32,
+    /// The entry it stands at: key, and value unless it is deleted.
+    entry: Option<(Bytes, Option<Bytes>)>,
+}
+
+impl Cursor {
+    fn new(run: Bytes) -> Result<Self, SavedError> {
+        let mut reader = Reader::new(&run);
+        let mut cleared = Vec::new();
+        for _ in 0..reader.u32()? {
+            cleared.push(run.slice_ref(reader.sized()?));
+        }
+        let left = reader.u32()?;
+        let at = run.len() - reader.rest().len();
+        let mut cursor = Self { run, cleared, at, left, entry: None };
+        cursor.step()?;
+        Ok(cursor)
+    }
+
+    fn step(&mut self) -> Result<(), SavedError> {
+        let before = self.entry.take();
+        let mut reader = Reader::new(&self.run[self.at..]);
+        if self.left == 0 {
+            return reader.end();
+        }
+        let (key, value) = (reader.u32()? as usize, reader.u32()?);
+        let key = self.run.slice_ref(reader.bytes(key)?);
+        let value = match value {
+            DELETED => None,
+            count => Some(self.run.slice_ref(reader.bytes(count as usize)?)),
+        };
+        self.at = self.run.len() - reader.rest().len();
+        self.left -= 1;
+        if before.is_some_and(|(before, _)| before >= key) {
+            return Err(SavedError::new("saved state is out of order"));
+        }
+        self.entry = Some((key, value));
+        Ok(())
+    }
+}
+
+/// Takes an entry: its key and its value.
+pub(crate) type EachEntry<'a> = dyn FnMut(&[u8], Bytes) -> Result<(), SavedError> + 'a;
+
+/// Gives every entry of these runs, the oldest run first, in ascending order of keys.
+///
+/// # Errors
+/// Bytes that are not a run, or an error of `each`.
+pub fn merged(runs: Vec<Bytes>, each: &mut EachEntry<'_>) -> Result<(), SavedError> {
+    let mut cursors = runs.into_iter().map(Cursor::new).collect::<Result<Vec<_>, _>>()?;
+    loop {
+        let keys = cursors.iter().filter_map(|it| it.entry.as_ref().map(|(key, _)| key));
+        let Some(key) = keys.min().cloned() else { return Ok(()) };
+        let mut value = None;
+        for cursor in &mut cursors {
+            if cursor.cleared.iter().any(|prefix| key.starts_with(prefix)) {
+                value = None;
+            }
+            if let Some((_, found)) = cursor.entry.as_ref().filter(|(it, _)| *it == key) {
+                value.clone_from(found);
+                cursor.step()?;
+            }
+        }
+        if let Some(value) = value {
+            each(&key, value)?;
+        }
+    }
+}
+
+/// One run of all runs of a slice, the oldest first, that says the same.
+///
+/// # Errors
+/// Bytes that are not a run, or more than one can hold.
+pub fn merge(runs: Vec<Bytes>) -> Result<Vec<u8>, SavedError> {
+    let mut all = Delta::default();
+    merged(runs, &mut |key, value| {
+        all.put_with(key, |out| out.extend_from_slice(&value));
+        Ok(())
+    })?;
+    all.finish()
+}

@@ -1,0 +1,146 @@
+//! What the state of a slice is made of: structures that note what changes in them.
+//!
+//! ```text
+//! State ── structures ──▶ Map, Queue, Window, List, Value, or an operator's own
+//!                          │ note which rows change (Noted)
+//!                          └─ checkpoint: freeze ─▶ drain, drain … ─▶ Delta
+//! ```
+//!
+//! A checkpoint has three phases (ChronoStream III-B, DESIGN 6). *Normal*: changes are noted.
+//! *Checkpointing*: what was noted is frozen, at no cost, and written out piece by piece between
+//! the cycles; a row that changes meanwhile is written out just before. *Merging*: the runs of
+//! several checkpoints become one ([`crate::Checkpoints`]), which nobody waits for.
+//!
+//! Invariant: what a structure writes out is what it held when it was frozen, whatever happens to
+//! it meanwhile; a structure that takes all of that back cannot be told from it.
+
+mod list;
+mod map;
+mod marks;
+mod noted;
+mod queue;
+mod slab;
+#[cfg(test)]
+mod tests;
+mod value;
+mod window;
+
+pub use list::List;
+pub use map::Map;
+pub use noted::{Noted, WriteRow, row_of};
+pub use queue::Queue;
+pub use value::Value;
+pub use window::Window;
+
+use crate::delta::{Delta, SavedError};
+use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+use std::any::Any;
+
+/// A part of a slice's state.
+pub trait Structure: Send {
+    /// From now on notes what changes. Called once, before the first change or the first
+    /// [`Self::restore`]; without it a structure pays for no checkpoint.
+    fn track(&mut self);
+    /// A checkpoint begins: what changed since the last one, as it is now, belongs to it.
+    fn freeze(&mut self);
+    /// Writes about `most` entries of the checkpoint under way; whether that were all. Nothing is
+    /// frozen again before.
+    fn drain(&mut self, delta: &mut Delta, most: usize) -> bool;
+    /// Takes an entry back, into an empty structure. Entries come in ascending order of keys.
+    ///
+    /// # Errors
+    /// It is no entry of such a structure.
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError>;
+    /// All entries were taken back.
+    ///
+    /// # Errors
+    /// They do not fit together.
+    fn restored(&mut self) -> Result<(), SavedError> {
+        Ok(())
+    }
+}
+
+/// The state of one slice.
+pub trait State: Any + Send {
+    /// Its structures, always in the same order, no more than 255. What is in none of them is lost
+    /// with the process.
+    fn structures(&mut self) -> Vec<&mut dyn Structure>;
+}
+
+impl State for () {
+    fn structures(&mut self) -> Vec<&mut dyn Structure> {
+        Vec::new()
+    }
+}
+
+macro_rules! is_a_state {
+    ($($name:ident<$($of:ident: $bound:path),+>),+) => {$(
+        impl<$($of: $bound + Send + 'static),+> State for $name<$($of),+>
+        where
+            Self: Structure,
+        {
+            fn structures(&mut self) -> Vec<&mut dyn Structure> {
+                vec![self]
+            }
+        }
+    )+};
+}
+
+is_a_state!(Map<K: Any, V: Any>, Queue<T: Any>, Window<T: Any>, List<T: Any>, Value<T: Any>);
+
+/// What is kept in a structure: any plain value.
+pub trait Plain: Serialize + DeserializeOwned + Send + 'static {}
+
+impl<T: Serialize + DeserializeOwned + Send + 'static> Plain for T {}
+
+fn write_plain<T: Serialize>(value: &T, out: &mut Vec<u8>) {
+    let held = std::mem::take(out);
+    *out = postcard::to_extend(value, held).expect("a plain value can be written");
+}
+
+fn read_plain<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, SavedError> {
+    let failed = |error| SavedError::new(format!("a saved value cannot be read: {error}"));
+    let (value, rest) = postcard::take_from_bytes(bytes).map_err(failed)?;
+    match rest {
+        [] => Ok(value),
+        _ => Err(SavedError::new("a saved value is longer than it should be")),
+    }
+}
+
+/// Notes what changes in a state from now on.
+pub fn track(state: &mut dyn State) {
+    state.structures().into_iter().for_each(Structure::track);
+}
+
+/// Begins a checkpoint of a state.
+pub fn freeze(state: &mut dyn State) {
+    state.structures().into_iter().for_each(Structure::freeze);
+}
+
+/// Writes about `most` entries of the checkpoint under way; whether that were all.
+pub fn drain(state: &mut dyn State, delta: &mut Delta, most: usize) -> bool {
+    let end = delta.len().saturating_add(most);
+    for (nth, structure) in state.structures().into_iter().enumerate() {
+        let most = end.saturating_sub(delta.len());
+        if !delta.within(&[nth as u8], |delta| structure.drain(delta, most)) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Takes back what the runs of a slice say, the oldest first, into its empty state.
+///
+/// # Errors
+/// The bytes are not runs of such a state.
+pub fn restore(state: &mut dyn State, runs: Vec<Bytes>) -> Result<(), SavedError> {
+    let mut structures = state.structures();
+    crate::delta::merged(runs, &mut |key, value| {
+        let (nth, key) = key.split_first().ok_or_else(|| SavedError::new("an empty key"))?;
+        let structure = structures.get_mut(usize::from(*nth));
+        let none = || SavedError::new(format!("the state has no structure {nth}"));
+        structure.ok_or_else(none)?.restore(key, &value)
+    })?;
+    structures.into_iter().try_for_each(Structure::restored)
+}

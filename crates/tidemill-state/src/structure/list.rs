@@ -1,0 +1,104 @@
+//! Values by their place.
+
+use super::noted::{Noted, row_of};
+use super::{Plain, Structure, read_plain, write_plain};
+use crate::delta::{Delta, SavedError};
+
+/// A list that grows at its end.
+#[derive(Debug)]
+pub struct List<T> {
+    values: Vec<T>,
+    noted: Noted,
+}
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), noted: Noted::default() }
+    }
+}
+
+fn write_value<T: Plain>(values: &[T], at: usize, out: &mut Vec<u8>) -> bool {
+    values.get(at).inspect(|value| write_plain(*value, out)).is_some()
+}
+
+impl<T: Plain> List<T> {
+    /// Adds a value at the end.
+    pub fn push(&mut self, value: T) {
+        self.noted.change(self.values.len(), |_| false);
+        self.values.push(value);
+    }
+
+    /// The value at a place.
+    #[must_use]
+    pub fn get(&self, at: usize) -> Option<&T> {
+        self.values.get(at)
+    }
+
+    /// The value at a place, which is about to change.
+    pub fn get_mut(&mut self, at: usize) -> Option<&mut T> {
+        let values = &self.values;
+        if at < values.len() {
+            self.noted.change(at, |out| write_value(values, at, out));
+        }
+        self.values.get_mut(at)
+    }
+
+    /// Sets the value at a place; gives back what it was. Past the end nothing is set.
+    pub fn set(&mut self, at: usize, value: T) -> Option<T> {
+        self.get_mut(at).map(|held| std::mem::replace(held, value))
+    }
+
+    /// Takes the last value out.
+    pub fn pop(&mut self) -> Option<T> {
+        let (values, at) = (&self.values, self.values.len().checked_sub(1)?);
+        self.noted.change(at, |out| write_value(values, at, out));
+        self.values.pop()
+    }
+
+    /// How many values there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Takes all values out.
+    pub fn clear(&mut self) {
+        let values = &self.values;
+        self.noted.clear(&mut |at, out| write_value(values, at, out));
+        self.values.clear();
+    }
+
+    /// All values, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.values.iter()
+    }
+}
+
+impl<T: Plain> Structure for List<T> {
+    fn track(&mut self) {
+        self.noted.track();
+    }
+
+    fn freeze(&mut self) {
+        self.noted.freeze();
+    }
+
+    fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
+        let values = &self.values;
+        self.noted.drain(delta, most, &mut |at, out| write_value(values, at, out))
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
+        if row_of(key)? != self.values.len() {
+            return Err(SavedError::new("a value of a saved list is missing"));
+        }
+        self.values.push(read_plain(value)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! Values by their keys.
+
+use super::slab::Slab;
+use super::{Plain, Structure};
+use crate::delta::{Delta, SavedError};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use std::{
+    borrow::Borrow,
+    hash::{BuildHasher, Hash},
+};
+
+/// A map from keys to values. Its order is the same on every run, and follows from what is in it.
+#[derive(Debug)]
+pub struct Map<K, V> {
+    numbers: HashTable<u32>,
+    entries: Slab<(K, V)>,
+}
+
+impl<K, V> Default for Map<K, V> {
+    fn default() -> Self {
+        Self { numbers: HashTable::new(), entries: Slab::default() }
+    }
+}
+
+fn hash_of<Q: Hash + ?Sized>(key: &Q) -> u64 {
+    FixedState::default().hash_one(key)
+}
+
+impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
+    /// How many keys there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// Whether there is no key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
+    fn find<Q>(&self, key: &Q) -> Option<u32>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let entries = &self.entries;
+        let is_it = |it: &u32| entries.get(*it).is_some_and(|(held, _)| held.borrow() == key);
+        self.numbers.find(hash_of(key), is_it).copied()
+    }
+
+    /// The value of a key.
+    pub fn get<Q>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.entries.get(self.find(key)?).map(|(_, value)| value)
+    }
+
+    /// The value of a key, which is about to change.
+    pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let number = self.find(key)?;
+        self.entries.get_mut(number).map(|(_, value)| value)
+    }
+
+    /// The value of a key, which is about to change; a new key gets `value` first.
+    pub fn get_or_set_with(&mut self, key: K, value: impl FnOnce() -> V) -> &mut V {
+        let number = self.find(&key).unwrap_or_else(|| self.add(key, value()));
+        self.entries.get_mut(number).map(|(_, value)| value).expect("it is there")
+    }
+
+    /// As [`Self::get_or_set_with`], with the value's default.
+    pub fn get_or_default(&mut self, key: K) -> &mut V
+    where
+        V: Default,
+    {
+        self.get_or_set_with(key, V::default)
+    }
+
+    /// Sets the value of a key; gives back what it was.
+    pub fn set(&mut self, key: K, value: V) -> Option<V> {
+        match self.get_mut(&key) {
+            Some(held) => Some(std::mem::replace(held, value)),
+            None => {
+                self.add(key, value);
+                None
+            }
+        }
+    }
+
+    fn add(&mut self, key: K, value: V) -> u32 {
+        let hash = hash_of(&key);
+        let number = self.entries.insert((key, value));
+        let entries = &self.entries;
+        let hash_of_held = |it: &u32| entries.get(*it).map_or(0, |(key, _)| hash_of(key));
+        self.numbers.insert_unique(hash, number, hash_of_held);
+        number
+    }
+
+    /// Deletes a key; gives back its value.
+    pub fn delete<Q>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let number = self.find(key)?;
+        self.take(hash_of(key), number)
+    }
+
+    fn take(&mut self, hash: u64, number: u32) -> Option<V> {
+        if let Ok(found) = self.numbers.find_entry(hash, |it| *it == number) {
+            found.remove();
+        }
+        self.entries.remove(number).map(|(_, value)| value)
+    }
+
+    /// Deletes every entry of which `keeps` is not true.
+    pub fn retain(&mut self, mut keeps: impl FnMut(&K, &V) -> bool) {
+        let gone = self.entries.iter().filter(|(_, (key, value))| !keeps(key, value));
+        let gone: Vec<(u64, u32)> = gone.map(|(number, (key, _))| (hash_of(key), number)).collect();
+        for (hash, number) in gone {
+            self.take(hash, number);
+        }
+    }
+
+    /// Deletes everything.
+    pub fn clear(&mut self) {
+        self.numbers.clear();
+        self.entries.clear();
+    }
+
+    /// All entries.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.entries.iter().map(|(_, (key, value))| (key, value))
+    }
+}
+
+impl<K: Plain + Hash + Eq, V: Plain> Structure for Map<K, V> {
+    fn track(&mut self) {
+        self.entries.track();
+    }
+
+    fn freeze(&mut self) {
+        self.entries.freeze();
+    }
+
+    fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
+        self.entries.drain(delta, most)
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
+        self.entries.restore(key, value)
+    }
+
+    fn restored(&mut self) -> Result<(), SavedError> {
+        let entries = &self.entries;
+        let hash_of_held = |it: &u32| entries.get(*it).map_or(0, |(key, _)| hash_of(key));
+        for (number, (key, _)) in entries.iter() {
+            self.numbers.insert_unique(hash_of(key), number, hash_of_held);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! Rows by number whose changes are noted, whoever holds them.
+
+use super::marks::Marks;
+use crate::delta::Delta;
+
+/// Notes of the rows of one holder. A row is named by its number, and written by who holds it:
+/// its value, or nothing if it is not there.
+#[derive(Debug, Default)]
+pub struct Noted {
+    is_on: bool,
+    marks: Marks,
+    /// Rows of the checkpoint under way that have changed since, as they were.
+    before: Delta,
+    /// All rows went since the last checkpoint: before its marks count.
+    cleared: bool,
+    cleared_frozen: bool,
+}
+
+/// Appends the value of a row; false if there is no such row.
+pub type WriteRow<'a> = dyn FnMut(usize, &mut Vec<u8>) -> bool + 'a;
+
+impl Noted {
+    /// From now on changes are noted. Without this call nothing is, and nothing is paid.
+    pub fn track(&mut self) {
+        self.is_on = true;
+    }
+
+    /// Whether changes are noted.
+    #[inline]
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// A row is about to change, to be made or to go; `write` writes it as it is now.
+    #[inline]
+    pub fn change(&mut self, row: usize, write: impl FnOnce(&mut Vec<u8>) -> bool) {
+        if self.is_on && self.marks.mark(row) {
+            put_row(&mut self.before, row, write);
+        }
+    }
+
+    /// All rows are about to go.
+    pub fn clear(&mut self, write: &mut WriteRow<'_>) {
+        if !self.is_on {
+            return;
+        }
+        while let Some(row) = self.marks.next_frozen() {
+            put_row(&mut self.before, row, |out| write(row, out));
+        }
+        self.marks.forget();
+        self.cleared = true;
+    }
+
+    /// A checkpoint begins.
+    pub fn freeze(&mut self) {
+        self.marks.freeze();
+        self.cleared_frozen = std::mem::take(&mut self.cleared);
+    }
+
+    /// Writes up to `most` rows of the checkpoint under way, as they were when it began; whether
+    /// that were all.
+    pub fn drain(&mut self, delta: &mut Delta, most: usize, write: &mut WriteRow<'_>) -> bool {
+        if std::mem::take(&mut self.cleared_frozen) {
+            delta.clear(&[]);
+        }
+        if !self.before.is_empty() {
+            delta.append(&mut self.before);
+        }
+        for _ in 0..most {
+            let Some(row) = self.marks.next_frozen() else { return true };
+            put_row(delta, row, |out| write(row, out));
+        }
+        self.marks.left() == 0
+    }
+}
+
+fn put_row(delta: &mut Delta, row: usize, write: impl FnOnce(&mut Vec<u8>) -> bool) {
+    let key = u32::try_from(row).expect("a slice has fewer than 4 billion rows").to_be_bytes();
+    delta.put_or_delete(&key, write);
+}
+
+/// The row that a key is of.
+///
+/// # Errors
+/// It is not the key of a row.
+pub fn row_of(key: &[u8]) -> Result<usize, crate::SavedError> {
+    let row = <[u8; 4]>::try_from(key).map(u32::from_be_bytes);
+    row.map(|row| row as usize).map_err(|_| crate::SavedError::new("a saved key is not of a row"))
+}

@@ -1,0 +1,97 @@
+//! Values in the order of their coming: first in, first out.
+
+use super::slab::Slab;
+use super::{Plain, Structure};
+use crate::delta::{Delta, SavedError};
+use std::collections::VecDeque;
+
+/// A queue.
+#[derive(Debug)]
+pub struct Queue<T> {
+    /// With the number of its coming.
+    values: Slab<(u64, T)>,
+    order: VecDeque<u32>,
+    came: u64,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self { values: Slab::default(), order: VecDeque::new(), came: 0 }
+    }
+}
+
+impl<T: Plain> Queue<T> {
+    /// Adds a value at the end.
+    pub fn push(&mut self, value: T) {
+        self.order.push_back(self.values.insert((self.came, value)));
+        self.came += 1;
+    }
+
+    /// Takes the first value out.
+    pub fn pop(&mut self) -> Option<T> {
+        let number = self.order.pop_front()?;
+        self.values.remove(number).map(|(_, value)| value)
+    }
+
+    /// The first value.
+    #[must_use]
+    pub fn first(&self) -> Option<&T> {
+        self.values.get(*self.order.front()?).map(|(_, value)| value)
+    }
+
+    /// The last value.
+    #[must_use]
+    pub fn last(&self) -> Option<&T> {
+        self.values.get(*self.order.back()?).map(|(_, value)| value)
+    }
+
+    /// How many values there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// Takes all values out.
+    pub fn clear(&mut self) {
+        self.values.clear();
+        self.order.clear();
+    }
+
+    /// All values, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.order.iter().filter_map(|it| self.values.get(*it).map(|(_, value)| value))
+    }
+}
+
+impl<T: Plain> Structure for Queue<T> {
+    fn track(&mut self) {
+        self.values.track();
+    }
+
+    fn freeze(&mut self) {
+        self.values.freeze();
+    }
+
+    fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
+        self.values.drain(delta, most)
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
+        self.values.restore(key, value)
+    }
+
+    fn restored(&mut self) -> Result<(), SavedError> {
+        let mut order: Vec<(u64, u32)> =
+            self.values.iter().map(|(number, (came, _))| (*came, number)).collect();
+        order.sort_unstable();
+        self.came = order.last().map_or(0, |(came, _)| came + 1);
+        self.order = order.into_iter().map(|(_, number)| number).collect();
+        Ok(())
+    }
+}

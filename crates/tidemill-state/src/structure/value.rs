@@ -1,0 +1,62 @@
+//! One value.
+
+use super::noted::Noted;
+use super::{Plain, Structure, read_plain, write_plain};
+use crate::delta::{Delta, SavedError};
+
+/// A value that is written out whole when it has changed.
+#[derive(Debug, Default)]
+pub struct Value<T> {
+    value: T,
+    noted: Noted,
+}
+
+impl<T: Plain> Value<T> {
+    /// This value.
+    pub fn new(value: T) -> Self {
+        Self { value, noted: Noted::default() }
+    }
+
+    /// The value.
+    pub fn get(&self) -> &T {
+        &self.value
+    }
+
+    /// The value, which is about to change.
+    pub fn get_mut(&mut self) -> &mut T {
+        let value = &self.value;
+        self.noted.change(0, |out| {
+            write_plain(value, out);
+            true
+        });
+        &mut self.value
+    }
+
+    /// Sets it; gives back what it was.
+    pub fn set(&mut self, value: T) -> T {
+        std::mem::replace(self.get_mut(), value)
+    }
+}
+
+impl<T: Plain> Structure for Value<T> {
+    fn track(&mut self) {
+        self.noted.track();
+    }
+
+    fn freeze(&mut self) {
+        self.noted.freeze();
+    }
+
+    fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
+        let value = &self.value;
+        self.noted.drain(delta, most, &mut |_, out| {
+            write_plain(value, out);
+            true
+        })
+    }
+
+    fn restore(&mut self, _: &[u8], value: &[u8]) -> Result<(), SavedError> {
+        self.value = read_plain(value)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! Values with a time, of which the old ones are let go: a sliding window.
+
+use super::slab::Slab;
+use super::{Plain, Structure};
+use crate::delta::{Delta, SavedError};
+use std::collections::BTreeMap;
+use tidemill_types::Micros;
+
+/// Values in the order of their time; those of one time in the order of their coming.
+#[derive(Debug)]
+pub struct Window<T> {
+    /// With the time, and the number of its coming.
+    values: Slab<(i64, u64, T)>,
+    order: BTreeMap<(i64, u64), u32>,
+    came: u64,
+}
+
+impl<T> Default for Window<T> {
+    fn default() -> Self {
+        Self { values: Slab::default(), order: BTreeMap::new(), came: 0 }
+    }
+}
+
+impl<T: Plain> Window<T> {
+    /// Adds a value.
+    pub fn push(&mut self, time: Micros, value: T) {
+        let number = self.values.insert((time.0, self.came, value));
+        self.order.insert((time.0, self.came), number);
+        self.came += 1;
+    }
+
+    /// Takes out the first value, if its time is before `end`.
+    pub fn pop_before(&mut self, end: Micros) -> Option<(Micros, T)> {
+        let first = self.order.first_entry().filter(|it| it.key().0 < end.0)?;
+        let (time, _, value) = self.values.remove(first.remove())?;
+        Some((Micros(time), value))
+    }
+
+    /// Lets go of all values whose time is before `end`.
+    pub fn evict(&mut self, end: Micros) {
+        while self.pop_before(end).is_some() {}
+    }
+
+    /// How many values there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// All values with their times, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (Micros, &T)> {
+        let value =
+            |number: &u32| self.values.get(*number).map(|(time, _, it)| (Micros(*time), it));
+        self.order.values().filter_map(value)
+    }
+}
+
+impl<T: Plain> Structure for Window<T> {
+    fn track(&mut self) {
+        self.values.track();
+    }
+
+    fn freeze(&mut self) {
+        self.values.freeze();
+    }
+
+    fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
+        self.values.drain(delta, most)
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
+        self.values.restore(key, value)
+    }
+
+    fn restored(&mut self) -> Result<(), SavedError> {
+        let values = self.values.iter();
+        self.order = values.map(|(number, (time, came, _))| ((*time, *came), number)).collect();
+        self.came = self.order.keys().map(|(_, came)| came + 1).max().unwrap_or(0);
+        Ok(())
+    }
+}
