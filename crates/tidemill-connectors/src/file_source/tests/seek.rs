@@ -1,60 +1,13 @@
 //! A source that is told where to go on reads what one that read all of the file reads from there.
 
 use super::*;
+use crate::seeking::{check, gone_to, refused, rest};
 use arrow_array::{
     ArrayRef, DictionaryArray, Int64Array, StringArray, StringViewArray, TimestampMicrosecondArray,
     types::Int32Type,
 };
 use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
 use proptest::prelude::*;
-use tidemill_flow::Source;
-
-/// Reads to the end.
-fn rest(source: &mut dyn Source, request: &ReadRequest) -> (Vec<Step>, Vec<DeadLetter>) {
-    let (mut steps, mut letters) = (Vec::new(), Vec::new());
-    loop {
-        match source.read(request, &mut letters).unwrap() {
-            Read::Rows { payload: Payload::Arrow(batch), bytes } => {
-                steps.push((batch, bytes, source.position(), source.watermark()));
-            }
-            Read::End => return (steps, letters),
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-/// A source that stands where another one does.
-fn gone_to(factory: &dyn SourceFactory, (to, watermark): (Position, Micros)) -> Box<dyn Source> {
-    let mut source = factory.open(0).unwrap();
-    source.seek(to, watermark).unwrap();
-    assert_eq!((source.position(), source.watermark()), (to, watermark));
-    source
-}
-
-/// Goes to each place at which an undisturbed source stands, and compares what follows.
-fn check(factory: &dyn SourceFactory, request: &ReadRequest) {
-    let mut undisturbed = factory.open(0).unwrap();
-    let mut places = vec![(undisturbed.position(), undisturbed.watermark(), 0)];
-    let (mut steps, mut letters) = (Vec::new(), Vec::new());
-    while let Read::Rows { payload: Payload::Arrow(batch), bytes } =
-        undisturbed.read(request, &mut letters).unwrap()
-    {
-        let place = (undisturbed.position(), undisturbed.watermark());
-        steps.push((batch, bytes, place.0, place.1));
-        places.push((place.0, place.1, letters.len()));
-    }
-    for (index, (position, watermark, letters_before)) in places.into_iter().enumerate() {
-        let mut source = gone_to(factory, (position, watermark));
-        let (steps_after, letters_after) = rest(&mut *source, request);
-        assert_eq!(steps_after, steps[index..], "from {position:?}");
-        assert_eq!(letters_after, letters[letters_before..], "from {position:?}");
-    }
-}
-
-fn refused(factory: &dyn SourceFactory, to: u64) -> String {
-    let mut source = factory.open(0).unwrap();
-    source.seek(Position(to), Micros::MIN).expect_err("it is no place of this file").message
-}
 
 /// Files of lines: head, and what stands in each line.
 fn line_files() -> Vec<(Format, String)> {
@@ -102,21 +55,22 @@ fn lines_are_read_from_any_place_on() {
             let (spec, time) = timed(format);
             let factory = source(text.as_bytes(), &spec, time.as_ref()).unwrap();
             for (bytes, records) in [(1, 1), (64, 1_000), (1 << 20, 3), (1 << 20, 1 << 20)] {
-                check(&*factory, &request(bytes, records));
+                check(&*factory, 0, &request(bytes, records));
             }
         }
     }
 }
 
 #[test]
-fn lines_before_the_place_are_counted_for_dead_letters_alone() {
+fn lines_before_the_place_are_counted() {
     let bad_at_the_end = format!("{}bad\n", "{\"a\":1}\n".repeat(300_000));
     let sim = world_with(bad_at_the_end.as_bytes());
     let factory = FileSource::new(&sim.world, "f", &spec(Format::Json), None).unwrap();
     let size = bad_at_the_end.len() as u64;
     let place = (Position(size - 12), Micros::MIN);
-    let (_, letters) = rest(&mut *gone_to(&*factory, place), &request(100, 100));
-    assert_eq!(lines(&letters), [300_001]);
+    let steps = rest(&mut *gone_to(&*factory, 0, place), &request(100, 100), false);
+    let letters = &steps[0].letters;
+    assert_eq!(lines(letters), [300_001]);
     let end = size - 4;
     assert_eq!(letters[0].position, format!("f:byte {end}, line 300001"));
 }
@@ -127,24 +81,24 @@ fn a_line_that_is_too_long_can_be_before_the_place_or_behind_it() {
     text.resize(text.len() + (17 << 20), b'x');
     text.extend_from_slice(b"\nb\n\xff\n");
     let factory = source(&text, &spec(Format::Text), None).unwrap();
-    check(&*factory, &request(1 << 20, 1));
+    check(&*factory, 0, &request(1 << 20, 1));
 }
 
 #[test]
 fn a_file_of_lines_that_is_not_the_one_it_was_is_an_error() {
     let factory = source(b"a,b\n1,2\n3,4\n", &spec(Format::Csv), None).unwrap();
-    let message = refused(&*factory, 13);
+    let message = refused(&*factory, 0, 13);
     assert!(message.starts_with("`f`: the file has changed"), "{message}");
     assert!(message.contains("12 bytes") && message.contains("byte 13"), "{message}");
     for inside in [0, 3, 5, 7, 11] {
-        let message = refused(&*factory, inside);
+        let message = refused(&*factory, 0, inside);
         assert!(message.contains(&format!("byte {inside}, where no record ends")), "{message}");
     }
 
     let sim = world_with(b"aa\nbb\ncc\n");
     let factory = FileSource::new(&sim.world, "f", &spec(Format::Text), None).unwrap();
     sim.disk.put("f", b"aa\n");
-    assert!(refused(&*factory, 9).contains("shorter"));
+    assert!(refused(&*factory, 0, 9).contains("shorter"));
 }
 
 /// Words by number; `turn` is which of them is the first in the dictionary.
@@ -227,9 +181,9 @@ fn batches_are_read_from_any_record_on() {
     ] {
         let factory = columnar_source(format, &bytes);
         for (bytes, records) in [(1, 1), (700, 1_000), (1 << 20, 7), (1 << 20, 1 << 20)] {
-            check(&*factory, &request(bytes, records));
+            check(&*factory, 0, &request(bytes, records));
         }
-        let message = refused(&*factory, 135);
+        let message = refused(&*factory, 0, 135);
         assert!(message.starts_with("`f`: the file has changed"), "{message}");
         assert!(message.contains("134 records") && message.contains("record 135"), "{message}");
     }
@@ -238,8 +192,8 @@ fn batches_are_read_from_any_record_on() {
 #[test]
 fn a_row_group_of_many_batches_is_cut_as_from_its_start() {
     let factory = columnar_source(Format::Parquet, &parquet(&[20_000, 9_000]));
-    check(&*factory, &request(1 << 20, 3_000));
-    check(&*factory, &request(150_000, 1 << 20));
+    check(&*factory, 0, &request(1 << 20, 3_000));
+    check(&*factory, 0, &request(150_000, 1 << 20));
 }
 
 #[test]
@@ -251,10 +205,11 @@ fn batches_before_the_place_are_not_looked_at() {
     // The end of the first batch's body: text, which would be refused.
     damaged[parts[0] - 600..parts[0] - 300].fill(0xff);
     assert_ne!(damaged, whole);
-    let factory = columnar_source(Format::Arrow, &whole);
-    let expected = rest(&mut *gone_to(&*factory, (Position(95), Micros(1))), &request(1 << 20, 9));
-    let damaged = columnar_source(Format::Arrow, &damaged);
-    let found = rest(&mut *gone_to(&*damaged, (Position(95), Micros(1))), &request(1 << 20, 9));
+    let from_95 = |factory: &dyn SourceFactory| {
+        rest(&mut *gone_to(factory, 0, (Position(95), Micros(1))), &request(1 << 20, 9), false)
+    };
+    let expected = from_95(&*columnar_source(Format::Arrow, &whole));
+    let found = from_95(&*columnar_source(Format::Arrow, &damaged));
     assert_eq!(found, expected);
 }
 
@@ -268,7 +223,7 @@ proptest! {
         for format in [Format::Json, Format::Csv, Format::Text, Format::Influx] {
             let head = if format == Format::Csv { "a,b\n" } else { "" };
             let factory = source(format!("{head}{text}").as_bytes(), &spec(format), None).unwrap();
-            check(&*factory, &request(bytes, records));
+            check(&*factory, 0, &request(bytes, records));
         }
     }
 
@@ -283,7 +238,7 @@ proptest! {
             (Format::Arrow, arrow_stream(&lengths)),
             (Format::Parquet, parquet(&lengths)),
         ] {
-            check(&*columnar_source(format, &file), &request(bytes, records));
+            check(&*columnar_source(format, &file), 0, &request(bytes, records));
         }
     }
 }
