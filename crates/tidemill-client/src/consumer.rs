@@ -40,6 +40,7 @@ use std::{
     time::Duration,
 };
 use tidemill_env::Thread;
+use tidemill_wire::kafka::KafkaUuid;
 pub use tidemill_wire::records::{Header, Headers};
 
 mod batch;
@@ -56,7 +57,7 @@ pub use error::ConsumeError;
 pub use options::{ConsumerOptions, Isolation, OutOfRange, Start};
 use position::{Phase, Position};
 pub use shared::Listener;
-use shared::{Shared, Waiting};
+use shared::{Place, Shared, State, Waiting};
 
 #[cfg(test)]
 mod tests;
@@ -127,18 +128,33 @@ impl Consumer {
 
     fn assign_known(&self, stream: &str, meta: &StreamMeta, starts: &BTreeMap<i32, Start>) {
         let name: Arc<str> = stream.into();
-        let bytes = self.shared.options.streamlet_bytes;
         let mut state = self.shared.lock();
         for (index, start) in starts {
-            state.next_epoch += 1;
-            let place = (Arc::clone(&name), *index);
-            let epoch = state.next_epoch;
-            let position = Position::new(place.clone(), meta.id, *start, (epoch, bytes));
-            state.positions.insert(place, position);
+            self.begin(&mut state, (Arc::clone(&name), *index), meta.id, *start);
         }
         drop(state);
         self.shared.cluster.want(stream);
         self.shared.ring();
+    }
+
+    fn begin(&self, state: &mut State, place: Place, id: KafkaUuid, start: Start) {
+        state.next_epoch += 1;
+        let epoch_and_bytes = (state.next_epoch, self.shared.options.streamlet_bytes);
+        let position = Position::new(place.clone(), id, start, epoch_and_bytes);
+        state.positions.insert(place, position);
+    }
+
+    /// Goes on at this offset of a streamlet that is consumed; what was fetched of it before and
+    /// not taken is dropped. Nobody is asked whether the offset is there: if it is not, what
+    /// [`OutOfRange`] says happens later. False: the streamlet is not consumed.
+    pub fn seek(&self, stream: &str, streamlet: i32, offset: i64) -> bool {
+        let place = (Arc::from(stream), streamlet);
+        let mut state = self.shared.lock();
+        let Some(id) = state.positions.get(&place).map(|it| it.id) else { return false };
+        self.begin(&mut state, place, id, Start::Offset(offset));
+        drop(state);
+        self.shared.ring();
+        true
     }
 
     /// Consumes a streamlet no longer.

@@ -31,6 +31,16 @@ fn skip_padding(file: &dyn DiskRead, offset: u64, end: u64) -> std::io::Result<u
     Ok((offset + zeros / 8 * 8).min(end))
 }
 
+/// The head of a message.
+struct Head {
+    /// The head and what stands before it.
+    bytes: Vec<u8>,
+    /// Bytes of the message, with its body.
+    whole: u64,
+    /// Records, if it is a batch.
+    records: Option<u64>,
+}
+
 /// The messages of a file, in order.
 pub(crate) struct ArrowBatches {
     file: Arc<dyn DiskRead>,
@@ -71,10 +81,10 @@ impl ArrowBatches {
     /// # Errors
     /// The file does not begin with one.
     pub(crate) fn schema(mut self) -> Result<SchemaRef, String> {
-        let mut message = match self.message()? {
-            Some(message) => message,
-            None => return Err("it is empty: Arrow IPC begins with a schema".to_owned()),
+        let Some(head) = self.head()? else {
+            return Err("it is empty: Arrow IPC begins with a schema".to_owned());
         };
+        let mut message = self.message(head)?;
         let damaged = |error: arrow_schema::ArrowError| format!("its schema is damaged: {error}");
         self.decoder.decode(&mut message).map_err(damaged)?;
         // A message without body is looked at when the next bytes come.
@@ -82,8 +92,8 @@ impl ArrowBatches {
         self.decoder.schema().ok_or_else(|| "it does not begin with a schema".to_owned())
     }
 
-    /// The next message, whole; none at the end.
-    fn message(&mut self) -> Result<Option<Buffer>, String> {
+    /// The head of the next message; none at the end.
+    fn head(&self) -> Result<Option<Head>, String> {
         let rest = self.end.saturating_sub(self.offset);
         let mut prefix = [0; 8];
         let prefix_len = usize::try_from(rest.min(8)).unwrap_or(8);
@@ -112,10 +122,21 @@ impl ArrowBatches {
         let Some(whole) = whole else {
             return Err(format!("a message says that its body has {body} bytes, past the end"));
         };
+        let records = message.header_as_record_batch().map(|batch| batch.length());
+        let records = records.map(|it| {
+            u64::try_from(it).map_err(|_| format!("a message says that it has {it} records"))
+        });
+        Ok(Some(Head { bytes, whole, records: records.transpose()? }))
+    }
+
+    /// The message of a head, whole.
+    fn message(&mut self, head: Head) -> Result<Buffer, String> {
+        let Head { mut bytes, whole, .. } = head;
+        let body_at = bytes.len();
         bytes.resize(usize::try_from(whole).map_err(|error| error.to_string())?, 0);
-        self.read_at(self.offset + body_at, &mut bytes[body_at as usize..])?;
+        self.read_at(self.offset + body_at as u64, &mut bytes[body_at..])?;
         self.offset += whole;
-        Ok(Some(Buffer::from_vec(bytes)))
+        Ok(Buffer::from_vec(bytes))
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), String> {
@@ -127,21 +148,53 @@ impl ArrowBatches {
     }
 
     fn next_message(&mut self) -> Result<Option<RecordBatch>, String> {
-        while let Some(mut message) = self.message()? {
-            let batch = self.decoder.decode(&mut message).map_err(|error| error.to_string())?;
+        while let Some(head) = self.head()? {
+            let batch = self.decode(head)?;
             if batch.is_some() {
                 return Ok(batch);
             }
         }
         Ok(None)
     }
+
+    fn decode(&mut self, head: Head) -> Result<Option<RecordBatch>, String> {
+        let mut message = self.message(head)?;
+        self.decoder.decode(&mut message).map_err(|error| error.to_string())
+    }
+
+    fn skip_messages(&mut self, records: u64) -> Result<u64, String> {
+        let mut left = records;
+        while left > 0
+            && let Some(head) = self.head()?
+        {
+            match head.records {
+                Some(records) if records > left => break,
+                Some(records) => {
+                    self.offset += head.whole;
+                    (self.count, left) = (self.count + 1, left - records);
+                }
+                // The schema, or a dictionary: batches that follow need it.
+                None => drop(self.decode(head)?),
+            }
+        }
+        Ok(records - left)
+    }
+
+    /// A message with the batch that it is about.
+    fn of_batch(&self, message: &str) -> String {
+        format!("batch {}: {message}", self.count)
+    }
 }
 
 impl Batches for ArrowBatches {
     fn next(&mut self) -> Result<Option<RecordBatch>, String> {
         let batch = self.next_message();
-        let batch = batch.map_err(|error| format!("batch {}: {error}", self.count))?;
+        let batch = batch.map_err(|error| self.of_batch(&error))?;
         self.count += u64::from(batch.is_some());
         Ok(batch)
+    }
+
+    fn skip(&mut self, records: u64) -> Result<u64, String> {
+        self.skip_messages(records).map_err(|error| self.of_batch(&error))
     }
 }

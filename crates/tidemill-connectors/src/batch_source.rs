@@ -32,6 +32,14 @@ pub(crate) trait Batches: Send {
     /// # Errors
     /// What is damaged, and where in the file.
     fn next(&mut self) -> Result<Option<RecordBatch>, String>;
+
+    /// Passes over this many records, or fewer, but always over whole batches: the batches that
+    /// follow are those that would have followed. Called before the first batch. Gives back over
+    /// how many it passed.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    fn skip(&mut self, records: u64) -> Result<u64, String>;
 }
 
 /// A file read batch by batch.
@@ -44,7 +52,7 @@ pub(crate) struct BatchSource {
     pending: Option<(RecordBatch, usize)>,
     position: u64,
     lateness: Span,
-    time_max: Micros,
+    watermark: Micros,
 }
 
 /// The type in which a column is handed on: text has one layout, dictionaries are unfolded.
@@ -73,17 +81,23 @@ impl BatchSource {
             pending: None,
             position: 0,
             lateness,
-            time_max: Micros::MIN,
+            watermark: Micros::MIN,
         }
     }
 
-    /// The next batch. Readers of columns trust their input in places; what they then do is an
+    /// Asks the batches. Readers of columns trust their input in places; what they then do is an
     /// error of the file, not the end of the process.
+    fn ask<T>(
+        &mut self,
+        what: impl FnOnce(&mut dyn Batches) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let batches = &mut *self.batches;
+        catch_unwind(AssertUnwindSafe(|| what(batches)))
+            .map_err(|_| "the file is damaged: its parts contradict each other".to_owned())?
+    }
+
     fn next_batch(&mut self) -> Result<Option<(RecordBatch, usize)>, String> {
-        let batches = &mut self.batches;
-        let next = catch_unwind(AssertUnwindSafe(|| batches.next()))
-            .map_err(|_| "the file is damaged: its parts contradict each other".to_owned())??;
-        let Some(batch) = next else { return Ok(None) };
+        let Some(batch) = self.ask(|batches| batches.next())? else { return Ok(None) };
         if batch.num_columns() != self.shape.fields.len() {
             return Err("its batches differ in their columns".to_owned());
         }
@@ -92,6 +106,24 @@ impl BatchSource {
         let sizes = batch.columns().iter().map(size).collect::<Result<Vec<_>, _>>();
         let bytes = sizes.map_err(|error| error.to_string())?.iter().sum::<usize>();
         Ok(Some((batch, bytes.div_ceil(rows).max(1))))
+    }
+
+    /// Passes over the first `records`; the last of them may be in the middle of a batch.
+    fn pass(&mut self, records: u64) -> Result<(), String> {
+        let mut at = self.ask(|batches| batches.skip(records))?;
+        while at < records {
+            let Some((batch, row_bytes)) = self.next_batch()? else {
+                return Err(format!(
+                    "the file has changed: it has {at} records, and the job had read it up to \
+                     record {records}"
+                ));
+            };
+            let rest = usize::try_from(records - at).unwrap_or(usize::MAX);
+            let rows = rest.min(batch.num_rows());
+            at += rows as u64;
+            self.pending = Some((batch.slice(rows, batch.num_rows() - rows), row_bytes));
+        }
+        Ok(())
     }
 
     fn columns(
@@ -202,13 +234,16 @@ pub(crate) fn time_field(field: &Field) -> Field {
     Field::new(field.name(), moment_type(), true)
 }
 
+fn at(path: &str, message: impl std::fmt::Display) -> SourceError {
+    SourceError::new(format!("`{path}`: {message}"))
+}
+
 impl Source for BatchSource {
     fn read(
         &mut self,
         request: &ReadRequest,
         letters: &mut Vec<DeadLetter>,
     ) -> Result<Read, SourceError> {
-        let at = |path: &str, message: String| SourceError::new(format!("`{path}`: {message}"));
         let rest = request.until.map(|until| until.0.saturating_sub(self.position));
         if rest == Some(0) {
             return Ok(Read::Idle { until: None });
@@ -217,7 +252,7 @@ impl Source for BatchSource {
             let next = self.next_batch().map_err(|message| at(&self.path, message))?;
             if next.is_none() && rest.is_some() {
                 let message = "the file has changed: it has fewer records than the ledger says";
-                return Err(at(&self.path, message.to_owned()));
+                return Err(at(&self.path, message));
             }
             if next.is_none() {
                 return Ok(Read::End);
@@ -229,10 +264,11 @@ impl Source for BatchSource {
         let wanted = request.bytes.div_ceil(row_bytes).min(request.records).max(1);
         let rows = wanted.min(rest).min(batch.num_rows());
         let read = self.columns(&batch.slice(0, rows), request.cycle, letters);
-        let read = read.map_err(|error| at(&self.path, error.to_string()))?;
+        let read = read.map_err(|error| at(&self.path, error))?;
         self.pending = Some((batch.slice(rows, batch.num_rows() - rows), row_bytes));
         self.position += rows as u64;
-        self.time_max = self.time_max.max(largest_time(&read).map_or(Micros::MIN, Micros));
+        let time_max = largest_time(&read).map_or(Micros::MIN, Micros);
+        self.watermark = self.watermark.max(time_max.minus(self.lateness));
         Ok(Read::Rows { payload: Payload::Arrow(read), bytes: rows.saturating_mul(row_bytes) })
     }
 
@@ -240,7 +276,13 @@ impl Source for BatchSource {
         Position(self.position)
     }
 
+    fn seek(&mut self, to: Position, watermark: Micros) -> Result<(), SourceError> {
+        self.pass(to.0).map_err(|message| at(&self.path, message))?;
+        (self.position, self.watermark) = (to.0, watermark);
+        Ok(())
+    }
+
     fn watermark(&self) -> Micros {
-        self.time_max.minus(self.lateness)
+        self.watermark
     }
 }

@@ -16,6 +16,10 @@ use tidemill_env::DiskRead;
 use tidemill_flow::{ReadRequest, SourceError};
 use tidemill_types::limits::{DEAD_LETTER_BYTES_MAX, RECORD_BYTES_MAX};
 
+mod passed_over;
+
+pub(crate) use passed_over::PassedOver;
+
 /// Bytes read from the file at once.
 pub(crate) const READ_AHEAD_BYTES: usize = 1 << 20;
 
@@ -94,6 +98,40 @@ impl Input {
         (self.start, self.end, self.offset, self.line) = (0, 0, offset, line);
     }
 
+    /// Goes to a place where a chunk ended once, without reading what is before it: the
+    /// number of the line stays, and what is given back counts the lines between.
+    ///
+    /// # Errors
+    /// No record can end there: it is not the file that it was.
+    pub(crate) fn pass_to(&mut self, offset: u64) -> Result<PassedOver, SourceError> {
+        let (from, line) = (self.offset, self.line);
+        if offset > self.size {
+            let size = self.size;
+            return Err(changed(&format!(
+                "it has {size} bytes, and the job had read it up to byte {offset}"
+            )));
+        }
+        if offset != from && !self.ends_record(offset).map_err(failed)? {
+            return Err(changed(&format!(
+                "the job had read it up to byte {offset}, where no record ends"
+            )));
+        }
+        self.seek(offset, line);
+        Ok(PassedOver::new(&self.file, from..offset))
+    }
+
+    /// Whether a record may end here, to go by the byte before.
+    fn ends_record(&self, offset: u64) -> io::Result<bool> {
+        let Some(before) = offset.checked_sub(1).filter(|it| *it >= self.offset) else {
+            return Ok(false);
+        };
+        let mut byte = [0];
+        if self.file.read_full_at(before, &mut byte)? == 0 {
+            return Err(became_shorter());
+        }
+        Ok(byte == *b"\n" || offset == self.size)
+    }
+
     /// What follows is framed so.
     pub(crate) fn set_framing(&mut self, framing: Framing) {
         self.framing = framing;
@@ -139,10 +177,7 @@ impl Input {
         let room = &mut self.buffer[self.end..self.end + wanted];
         let count = self.file.read_at(self.offset + self.end as u64, room)?;
         if count == 0 {
-            return Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "the file became shorter while it was read",
-            ));
+            return Err(became_shorter());
         }
         self.end += count;
         Ok(true)
@@ -245,6 +280,10 @@ impl Input {
     pub(crate) fn read(&mut self, request: &ReadRequest) -> Result<Option<Chunk<'_>>, SourceError> {
         self.next(request.bytes, request.records, request.until.map(|position| position.0))
     }
+}
+
+fn became_shorter() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter while it was read")
 }
 
 fn failed(error: io::Error) -> SourceError {

@@ -30,6 +30,8 @@ mod line_source;
 mod moment;
 mod number;
 mod parquet_file;
+#[cfg(test)]
+mod seeking;
 mod sink;
 mod stream;
 mod text;

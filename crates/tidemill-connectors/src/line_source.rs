@@ -1,7 +1,7 @@
 //! A source slice over a file of records one after another: cut, decode, set bad ones aside.
 
 use crate::columns::largest_time;
-use crate::input::Input;
+use crate::input::{Input, PassedOver};
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use tidemill_flow::{DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceError};
@@ -31,8 +31,10 @@ pub(crate) struct LineSource {
     path: String,
     input: Input,
     decoder: Box<dyn Decode>,
+    /// What a seek left out, whose lines the input has not counted.
+    passed: Option<PassedOver>,
     lateness: Span,
-    time_max: Micros,
+    watermark: Micros,
 }
 
 impl LineSource {
@@ -42,7 +44,7 @@ impl LineSource {
         decoder: Box<dyn Decode>,
         lateness: Span,
     ) -> Self {
-        Self { path, input, decoder, lateness, time_max: Micros::MIN }
+        Self { path, input, decoder, passed: None, lateness, watermark: Micros::MIN }
     }
 
     fn failed(path: &str, error: impl std::fmt::Display) -> SourceError {
@@ -79,16 +81,23 @@ impl Source for LineSource {
         if !late.is_empty() {
             add_late(&mut bad, late, chunk.records.len());
         }
+        let lines_before = match &mut self.passed {
+            Some(passed) if !bad.is_empty() => {
+                passed.lines().map_err(|error| Self::failed(path, error))?
+            }
+            _ => 0,
+        };
         for (index, reason) in bad {
             let record = chunk.records[index];
             let bytes = &chunk.bytes[record.start..record.end];
-            let (offset, line) =
-                (chunk.offset + record.start as u64, chunk.line + u64::from(record.line));
+            let offset = chunk.offset + record.start as u64;
+            let line = lines_before + chunk.line + u64::from(record.line);
             let position = format!("{path}:byte {offset}, line {line}");
             letters.push(letter(request.cycle, position, reason, bytes));
         }
         let taken = chunk.taken;
-        self.time_max = self.time_max.max(largest_time(&batch).map_or(Micros::MIN, Micros));
+        let time_max = largest_time(&batch).map_or(Micros::MIN, Micros);
+        self.watermark = self.watermark.max(time_max.minus(self.lateness));
         Ok(Read::Rows { payload: Payload::Arrow(batch), bytes: taken })
     }
 
@@ -96,8 +105,15 @@ impl Source for LineSource {
         Position(self.input.offset())
     }
 
+    /// Records do not know what was before them, so it goes on there and reads nothing before it.
+    fn seek(&mut self, to: Position, watermark: Micros) -> Result<(), SourceError> {
+        let passed = self.input.pass_to(to.0).map_err(|error| Self::failed(&self.path, error))?;
+        (self.passed, self.watermark) = (Some(passed), watermark);
+        Ok(())
+    }
+
     fn watermark(&self) -> Micros {
-        self.time_max.minus(self.lateness)
+        self.watermark
     }
 }
 

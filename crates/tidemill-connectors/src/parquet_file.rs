@@ -105,12 +105,28 @@ impl ParquetBatches {
         u64::try_from(self.metadata.metadata().file_metadata().num_rows()).unwrap_or(0)
     }
 
-    fn read_group(&self) -> Result<ParquetRecordBatchReader, ParquetError> {
+    /// Reads the row group from this record on.
+    fn read_group(&self, from: usize) -> Result<ParquetRecordBatchReader, ParquetError> {
         let (pieces, metadata) = (self.pieces.clone(), self.metadata.clone());
-        ParquetRecordBatchReaderBuilder::new_with_metadata(pieces, metadata)
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(pieces, metadata)
             .with_row_groups(vec![self.group])
-            .with_batch_size(BATCH_RECORDS)
-            .build()
+            .with_batch_size(BATCH_RECORDS);
+        match from {
+            0 => builder.build(),
+            from => builder.with_offset(from).build(),
+        }
+    }
+
+    /// Records of the row group, as the footer says.
+    fn group_records(&self) -> Result<u64, String> {
+        let records = self.metadata.metadata().row_group(self.group).num_rows();
+        u64::try_from(records).map_err(|_| self.of_group(format!("it has {records} records")))
+    }
+
+    /// A message with the row group that it is about.
+    fn of_group(&self, message: impl std::fmt::Display) -> String {
+        let groups = self.metadata.metadata().num_row_groups();
+        format!("row group {} of {groups}: {message}", self.group)
     }
 }
 
@@ -118,16 +134,32 @@ impl Batches for ParquetBatches {
     fn next(&mut self) -> Result<Option<RecordBatch>, String> {
         let groups = self.metadata.metadata().num_row_groups();
         while self.group < groups {
-            let at = |error: String| format!("row group {} of {groups}: {error}", self.group);
             if self.reader.is_none() {
-                self.reader = Some(self.read_group().map_err(|error| at(error.to_string()))?);
+                self.reader = Some(self.read_group(0).map_err(|error| self.of_group(error))?);
             }
             let next = self.reader.as_mut().and_then(Iterator::next);
             match next {
-                Some(batch) => return batch.map(Some).map_err(|error| at(error.to_string())),
+                Some(batch) => return batch.map(Some).map_err(|error| self.of_group(error)),
                 None => (self.reader, self.group) = (None, self.group + 1),
             }
         }
         Ok(None)
+    }
+
+    fn skip(&mut self, records: u64) -> Result<u64, String> {
+        let mut left = records;
+        while left > 0 && self.group < self.metadata.metadata().num_row_groups() {
+            let group = self.group_records()?;
+            if group > left {
+                // A group is cut into batches from its start, wherever reading begins.
+                let from = left - left % BATCH_RECORDS as u64;
+                let start = usize::try_from(from).map_err(|error| self.of_group(error))?;
+                self.reader = Some(self.read_group(start).map_err(|error| self.of_group(error))?);
+                left -= from;
+                break;
+            }
+            (self.group, left) = (self.group + 1, left - group);
+        }
+        Ok(records - left)
     }
 }

@@ -174,6 +174,30 @@ fn an_offset_that_is_not_there_is_told_or_mended() {
 }
 
 #[test]
+fn a_streamlet_goes_on_where_it_is_told_to() {
+    let log = FakeLog::start(&[("events", 2)]);
+    fill(&log, 0, 0..70);
+    fill(&log, 1, 0..70);
+    let mut consumer = client(log.address()).consumer(ConsumerOptions::default());
+    assert!(!consumer.seek("events", 0, 5), "it is not consumed");
+    consumer.assign_stream("events", Start::Earliest).unwrap();
+    assert!(consumer.seek("events", 0, 67));
+    let taken = sorted(take(&mut consumer, 73));
+    assert_eq!(taken, [expected(0, 67..70), expected(1, 0..70)].concat());
+    for offset in [3, 7, 69] {
+        assert!(consumer.seek("events", 1, offset));
+        let first = u32::try_from(offset).unwrap();
+        assert_eq!(take(&mut consumer, 70 - offset as usize), expected(1, first..70));
+    }
+    log.state.lock().unwrap().streams.get_mut("events").unwrap()[1].start = 35;
+    assert!(consumer.seek("events", 1, 34));
+    let error = consumer.poll(PATIENCE).err().unwrap();
+    assert!(matches!(error, ConsumeError::OutOfRange { offset: 34, .. }), "{error:?}");
+    assert!(consumer.seek("events", 1, 35), "it begins again");
+    assert_eq!(take(&mut consumer, 35), expected(1, 35..70));
+}
+
+#[test]
 fn damage_stops_its_streamlet_and_no_other() {
     let log = FakeLog::start(&[("events", 2)]);
     fill(&log, 0, 0..70);

@@ -17,6 +17,7 @@ use tidemill_types::{Cycle, Micros};
 
 mod columnar;
 mod formats;
+mod seek;
 mod soup;
 
 fn spec(format: Format) -> FileSourceSpec {

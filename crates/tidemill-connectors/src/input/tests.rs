@@ -3,6 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tidemill_env::{Disk, SimDisk};
 
 fn input(bytes: &[u8], framing: Framing, read_ahead: usize) -> Input {
@@ -81,6 +82,39 @@ fn the_longest_record_is_still_read() {
         let found = cuts(&mut input(&text, Framing::Text, READ_AHEAD_BYTES), 1 << 30, 9);
         assert_eq!((found.len(), found[0].2[0].2), (1, bad), "{length}");
     }
+}
+
+/// Counts the bytes that are read of a file.
+struct Counted(Arc<dyn DiskRead>, AtomicU64);
+
+impl DiskRead for Counted {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.0.read_at(offset, into)?;
+        self.1.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.0.length()
+    }
+}
+
+#[test]
+fn what_is_before_a_place_is_read_only_to_count_its_lines() {
+    let text = "a line\n".repeat(500_000);
+    let size = text.len() as u64;
+    let disk = SimDisk::new(0);
+    disk.put("f", text.as_bytes());
+    let file = disk.open_read(Path::new("f")).unwrap();
+    let file = Arc::new(Counted(file, AtomicU64::new(0)));
+    let mut input = Input::new(Arc::clone(&file) as Arc<dyn DiskRead>, Framing::Text, size);
+    let mut passed = input.pass_to(size - 14).unwrap();
+    assert_eq!(input.next(100, 100, None).unwrap().unwrap().records.len(), 2);
+    assert!(input.next(100, 100, None).unwrap().is_none());
+    assert_eq!(file.1.load(Ordering::Relaxed), 15);
+    assert_eq!((passed.lines().unwrap(), input.line()), (499_998, 3));
+    assert_eq!(passed.lines().unwrap(), 499_998);
+    assert_eq!(file.1.load(Ordering::Relaxed), size + 1, "they are counted once");
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //! Invariants: a partition that nobody reads from holds up no other; a slice that found nothing is
 //! woken when something comes; what the bells hold does not hold the consumer, whose threads ring.
 
-use crate::stream::slice::Feed;
+use crate::stream::slice::{Feed, no_longer_stored};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -123,6 +123,8 @@ pub(super) struct KafkaFeed {
     partition: u32,
     /// The next record's offset, or one before it.
     offset: i64,
+    /// The first offset that the partition had when the job was planned.
+    kept_from: i64,
     /// Nothing at this offset or behind it is asked for.
     below: i64,
     batch: Option<Batch>,
@@ -131,9 +133,10 @@ pub(super) struct KafkaFeed {
 }
 
 impl KafkaFeed {
-    pub(super) fn new(hub: &Arc<Hub>, partition: u32, offset: i64) -> Self {
+    /// Records of a partition from `offset` on; it has kept those from `kept_from` on.
+    pub(super) fn new(hub: &Arc<Hub>, partition: u32, offset: i64, kept_from: i64) -> Self {
         let (hub, memory) = (Arc::clone(hub), Vec::new());
-        Self { hub, partition, offset, below: i64::MAX, batch: None, memory }
+        Self { hub, partition, offset, kept_from, below: i64::MAX, batch: None, memory }
     }
 
     fn bell<T>(&self, with: impl FnOnce(&mut Bell) -> T) -> Option<T> {
@@ -148,6 +151,19 @@ impl Feed for KafkaFeed {
 
     fn streamlet(&self) -> u32 {
         self.partition
+    }
+
+    /// What has gone since the job was planned, and a lost end, the broker tells when it is asked for
+    /// the offset: that is an error then.
+    fn seek(&mut self, offset: i64, is_end: bool) -> Result<(), String> {
+        if !is_end && offset < self.kept_from {
+            return Err(no_longer_stored(offset, self.kept_from));
+        }
+        if !self.hub.consumer.seek(&self.hub.topic, self.partition.cast_signed(), offset) {
+            return Err("it is not read".to_owned());
+        }
+        self.offset = offset;
+        Ok(())
     }
 
     fn fill(&mut self, _: usize, below: i64) -> Result<bool, String> {

@@ -43,6 +43,8 @@ pub struct KafkaSource {
     values: Values,
     /// By partition: where it begins and, if it does, ends.
     bounds: Vec<(i64, Option<i64>)>,
+    /// By partition: the first offset that was there when the job was planned.
+    kept_from: Vec<i64>,
     /// Made when the first slice is opened.
     hub: Mutex<Option<Arc<Hub>>>,
     /// Written before the first slice is read.
@@ -73,9 +75,9 @@ impl KafkaSource {
             Isolation::Uncommitted => OffsetAt::Latest,
         };
         let ends = offsets(&admin, topic, latest).map_err(failed)?;
-        let starts = offsets(&admin, topic, OffsetAt::Earliest).map_err(failed)?;
+        let kept_from = offsets(&admin, topic, OffsetAt::Earliest).map_err(failed)?;
         let isolation = spec.isolation;
-        sample(world, &client, (topic, isolation), (&starts, &ends), &mut look)
+        sample(world, &client, (topic, isolation), (&kept_from, &ends), &mut look)
             .map_err(|message| refused(&subject, message))?;
         let values = look.finish(&subject, &spec)?;
         let note = spec.note.as_ref().map(|path| Notes::<Began>::new(world, path));
@@ -92,7 +94,7 @@ impl KafkaSource {
             Some(began) => began.bounds,
             None => {
                 let starts = match &spec.start {
-                    StartSpec::Earliest => starts,
+                    StartSpec::Earliest => kept_from.clone(),
                     StartSpec::Latest => ends.clone(),
                     StartSpec::Time(time) => {
                         let at = OffsetAt::Time(time.0.div_euclid(1000));
@@ -113,7 +115,7 @@ impl KafkaSource {
         };
         let (world, topic) = (world.clone(), topic.to_owned());
         let (hub, note) = (Mutex::new(None), Mutex::new(note));
-        Ok(Arc::new(Self { world, client, topic, id, spec, values, bounds, hub, note }))
+        Ok(Arc::new(Self { world, client, topic, id, spec, values, bounds, kept_from, hub, note }))
     }
 
     fn failed(&self, error: impl std::fmt::Display) -> SourceError {
@@ -218,7 +220,8 @@ impl SourceFactory for KafkaSource {
         let hub = self.hub()?;
         let (start, until) = self.bounds[slice as usize];
         let subject = ("topic", format!("{} partition {slice}", self.topic));
-        let feed = KafkaFeed::new(&hub, slice, start);
+        let kept_from = self.kept_from.get(slice as usize).copied().unwrap_or(0);
+        let feed = KafkaFeed::new(&hub, slice, start, kept_from);
         Ok(Box::new(Slice::new(subject, feed, until, &self.values, &self.spec)))
     }
 

@@ -6,6 +6,7 @@
 
 use super::left_out::LeftOut;
 use super::node::Transactions;
+use super::slice::no_longer_stored;
 use bytes::Bytes;
 use std::{collections::VecDeque, sync::Arc};
 use tidemill_log::{OnData, ReadCursor, ReadLimit, Streamlet};
@@ -74,6 +75,20 @@ impl Reader {
         }
     }
 
+    /// Goes to an offset up to which it read once; nothing was read yet. If it `is_end`, nothing has
+    /// to be there.
+    pub(super) fn seek(&mut self, offset: i64, is_end: bool) -> Result<(), String> {
+        let (first, end) = (self.view.streamlet.start_offset(), self.view.streamlet.end_offset());
+        if !is_end && offset < first {
+            return Err(no_longer_stored(offset, first));
+        }
+        if !is_end && offset > end {
+            return Err(end_lost(offset, end));
+        }
+        self.offset = offset;
+        Ok(())
+    }
+
     /// Sees to it that there is a chunk. False: `below` is reached, or, if it is [`i64::MAX`], there
     /// is nothing yet. Any other offset must be one that could be read before.
     pub(super) fn fill(&mut self, bytes: usize, below: i64) -> Result<bool, String> {
@@ -106,11 +121,7 @@ impl Reader {
         if below == i64::MAX {
             return Ok(false);
         }
-        Err(format!(
-            "it was read up to offset {below} once, and ends at {} now: its end was lost; start \
-             the job anew",
-            self.offset
-        ))
+        Err(end_lost(below, self.offset))
     }
 
     /// Hands out records of the first chunk, at most `max`, and moves past them. Gives back the
@@ -174,6 +185,13 @@ impl Reader {
         self.chunks.pop_front();
         self.first = None;
     }
+}
+
+fn end_lost(offset: i64, end: i64) -> String {
+    format!(
+        "it was read up to offset {offset} once, and ends at {end} now: its end was lost; start the \
+         job anew"
+    )
 }
 
 /// Copies of values, with their offsets.

@@ -31,6 +31,13 @@ pub(crate) trait Feed: Send {
     /// The streamlet's number.
     fn streamlet(&self) -> u32;
 
+    /// Goes to an offset where it stood once, before it hands out any record. `is_end`: nothing is
+    /// read from there on, so nothing has to be there.
+    ///
+    /// # Errors
+    /// What stood there is gone; in words.
+    fn seek(&mut self, offset: i64, is_end: bool) -> Result<(), String>;
+
     /// Sees to it that there are records to hand out. False: there is nothing below the offset
     /// `below`, or not yet.
     ///
@@ -74,7 +81,7 @@ pub(crate) struct Slice<F> {
     time_is_timestamp: bool,
     until: Option<i64>,
     lateness: Span,
-    time_max: Micros,
+    watermark: Micros,
 }
 
 impl<F: Feed> Slice<F> {
@@ -99,7 +106,7 @@ impl<F: Feed> Slice<F> {
             time_is_timestamp: values.time_is_timestamp,
             until,
             lateness: spec.time.as_ref().map_or(Span::default(), |it| it.lateness),
-            time_max: Micros::MIN,
+            watermark: Micros::MIN,
         }
     }
 
@@ -179,7 +186,8 @@ impl<F: Feed> Source for Slice<F> {
             }
             kept.clear();
         }
-        self.time_max = self.time_max.max(largest_time(&batch).map_or(Micros::MIN, Micros));
+        let time_max = largest_time(&batch).map_or(Micros::MIN, Micros);
+        self.watermark = self.watermark.max(time_max.minus(self.lateness));
         Ok(Read::Rows { payload: Payload::Arrow(batch), bytes: bytes.max(1) })
     }
 
@@ -187,13 +195,33 @@ impl<F: Feed> Source for Slice<F> {
         Position(self.feed.offset().unsigned_abs())
     }
 
+    fn seek(&mut self, to: Position, watermark: Micros) -> Result<(), SourceError> {
+        let (offset, first) = (i64::try_from(to.0).unwrap_or(i64::MAX), self.feed.offset());
+        if offset < first {
+            let message = format!("it cannot go on at offset {offset}: it begins at {first}");
+            return Err(self.failed(message));
+        }
+        let is_end = self.until.is_some_and(|until| offset >= until);
+        self.feed.seek(offset, is_end).map_err(|error| self.failed(error))?;
+        self.watermark = watermark;
+        Ok(())
+    }
+
     fn wake_by(&mut self, waker: SourceWaker) {
         self.feed.wake_by(waker);
     }
 
     fn watermark(&self) -> Micros {
-        self.time_max.minus(self.lateness)
+        self.watermark
     }
+}
+
+/// Says that an offset from which reading is to go on is before the first that is stored.
+pub(crate) fn no_longer_stored(offset: i64, first: i64) -> String {
+    format!(
+        "it is to go on at offset {offset}, which is no longer stored: the first that is there is \
+         {first}; start the job anew"
+    )
 }
 
 /// Takes a record's value, and says what it has beside it.

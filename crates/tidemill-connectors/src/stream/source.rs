@@ -238,6 +238,10 @@ impl Feed for LogFeed {
         self.reader.view.streamlet.index()
     }
 
+    fn seek(&mut self, offset: i64, is_end: bool) -> Result<(), String> {
+        self.reader.seek(offset, is_end)
+    }
+
     fn fill(&mut self, bytes: usize, below: i64) -> Result<bool, String> {
         self.reader.fill(bytes, below)
     }

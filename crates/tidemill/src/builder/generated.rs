@@ -180,6 +180,8 @@ impl Slice {
     }
 }
 
+/// It seeks by reading up to the place: only the program knows its records, and it makes them one
+/// after another.
 impl Source for Slice {
     fn read(
         &mut self,

@@ -82,6 +82,13 @@ fn a_damaged_columnar_file_is_an_error_and_never_a_panic() {
 
 fn read_damaged(format: Format, bytes: &[u8]) {
     let Ok(factory) = source(bytes, &spec(format), None) else { return };
+    for to in [0, 50, 100, 199] {
+        let Ok(mut source) = factory.open(0) else { return };
+        match source.seek(Position(to), Micros::MIN) {
+            Ok(()) => drop(source.read(&request(1 << 20, 1_000), &mut Vec::new())),
+            Err(error) => assert!(error.message.starts_with("`f`: "), "{error}"),
+        }
+    }
     let Ok(mut source) = factory.open(0) else { return };
     for _ in 0..100 {
         match source.read(&request(1 << 20, 1_000), &mut Vec::new()) {

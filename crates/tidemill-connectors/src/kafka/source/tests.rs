@@ -1,5 +1,8 @@
 //! What is wrong is said when the job is planned, with where and what to do.
 
+mod cluster;
+mod seek;
+
 use super::*;
 use crate::error::ConnectorErrorKind;
 use tidemill_types::job::{Format, MetaSpec, Named};

@@ -1,6 +1,7 @@
 //! Records of a stream become rows; what is no record becomes a letter; cuts may be anywhere.
 
 mod groups;
+mod seek;
 mod transactions;
 
 use super::*;

@@ -76,13 +76,13 @@ impl Transactions for Facts {
 
 /// What a producer does.
 #[derive(Clone, Debug)]
-enum Act {
+pub(super) enum Act {
     Plain(u8),
     Send(i64, u8),
     End(i64, bool),
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+pub(super) fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         (1u8..4).prop_map(Act::Plain),
         (0i64..3, 1u8..4).prop_map(|(producer, count)| Act::Send(producer, count)),
@@ -92,7 +92,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 /// A stream, and the values a reader of committed records sees, with their offsets.
-struct Played {
+pub(super) struct Played {
     streamlet: Arc<Streamlet>,
     model: Arc<Model>,
     committed: BTreeMap<i64, i64>,
@@ -100,12 +100,12 @@ struct Played {
 }
 
 impl Played {
-    fn new(log: &Log) -> Self {
+    pub(super) fn new(log: &Log) -> Self {
         let streamlet = log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
         Self { streamlet, model: Arc::default(), committed: BTreeMap::new(), next: 0 }
     }
 
-    fn node(&self) -> Arc<dyn StreamNode> {
+    pub(super) fn node(&self) -> Arc<dyn StreamNode> {
         *self.model.streamlet.lock().unwrap() = Some(Arc::clone(&self.streamlet));
         Arc::new(Facts(Arc::clone(&self.model)))
     }
@@ -171,7 +171,7 @@ impl Played {
         self.model.ring();
     }
 
-    fn act(&mut self, act: &Act) {
+    pub(super) fn act(&mut self, act: &Act) {
         match act {
             Act::Plain(count) => self.send(None, *count),
             Act::Send(producer, count) => self.send(Some(*producer), *count),
@@ -185,13 +185,17 @@ impl Played {
     }
 }
 
-fn live() -> StreamSourceSpec {
+pub(super) fn live() -> StreamSourceSpec {
     let schema = Named::from([("n".to_owned(), "bigint".to_owned())]);
     StreamSourceSpec { until: UntilSpec::Never, schema, ..spec(Format::Json) }
 }
 
 /// Reads until there is nothing: rows, and the position after each read.
-fn drain(slice: &mut dyn Source, bytes: usize, records: usize) -> (Vec<i64>, Vec<(u64, usize)>) {
+pub(super) fn drain(
+    slice: &mut dyn Source,
+    bytes: usize,
+    records: usize,
+) -> (Vec<i64>, Vec<(u64, usize)>) {
     let (mut rows, mut cuts, mut letters) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         let asked = ReadRequest { bytes, ..request(records, None) };
