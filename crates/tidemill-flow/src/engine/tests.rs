@@ -14,6 +14,7 @@ use std::{collections::BTreeMap, path::Path};
 use tidemill_env::Disk;
 use tidemill_wire::{journal, ledger::LedgerEntry};
 
+mod ends;
 mod pass;
 mod rescale;
 

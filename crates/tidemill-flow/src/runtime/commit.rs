@@ -56,6 +56,8 @@ struct SinkState {
     held: Cycle,
     written: Cycle,
     committed: Cycle,
+    /// Nothing is written after [`Self::written`].
+    ended: bool,
 }
 
 /// What only the commit thread holds.
@@ -74,7 +76,7 @@ impl Committer {
         followed: Followed,
     ) -> Self {
         let (written, committed) = (Cycle::NONE, Cycle::NONE);
-        let state = |(node, sink, held)| (node, SinkState { sink, held, written, committed });
+        let state = |(node, sink, held)| (node, SinkState { sink, held, written, committed, ended: false });
         let sinks = sinks.into_iter().map(state).collect();
         Self {
             inner: Mutex::new(Inner { cuts: Cuts::new(slices), sinks }),
@@ -115,7 +117,7 @@ impl Committer {
     ) -> Result<(), JobError> {
         let mut inner = self.inner.lock().expect("no panic while held");
         let state = inner.sinks.get_mut(&node).expect("a sink of this job");
-        state.written = cycle;
+        (state.written, state.ended) = (cycle, ended);
         if self.has_ledger {
             self.ring(inner);
             return Ok(());
@@ -155,8 +157,14 @@ impl Committer {
 }
 
 impl Inner {
+    /// The last cycle that every sink has committed. One that has ended has all that come after.
     fn committed(&self) -> Cycle {
-        self.sinks.values().map(|state| state.committed).min().unwrap_or(Cycle::NONE)
+        let complete = self.cuts.complete();
+        let committed = |state: &SinkState| match state.ended && state.committed == state.written {
+            true => complete.max(state.committed),
+            false => state.committed,
+        };
+        self.sinks.values().map(committed).min().unwrap_or(Cycle::NONE)
     }
 }
 
