@@ -4,38 +4,28 @@ use crate::error::{JobError, StartError};
 use crate::graph::{JobGraph, NodeKind};
 use crate::progress::{Progress, SinkProgress, SourceProgress, StageProgress};
 use crate::runtime::{
-    blocks::BlockPool,
-    commit::{self, CommitThread, Committer},
-    connect,
-    followed::Followed,
-    hand_over,
+    checkpoint, commit, connect,
     job::Job,
-    lane::Core,
     layout::Layout,
-    ledger::{Ledger, Owner, Recorded},
-    pacer::Pacer,
     panic_message,
     peer::{self, Peer, Peers},
-    plan::{Parts, Plan, Work},
-    sink_lane::{SharedSink, SinkLane},
-    source_lane::SourceLane,
-    stage_lane::StageLane,
+    plan::{Plan, Work},
     worker::{self, WorkerQueue},
 };
+use open::Opened;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     sync::{
-        Arc, Mutex, RwLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
     },
 };
 use tidemill_env::{Connection, Thread, World};
-use tidemill_types::{
-    Cycle, Micros, SliceId,
-    job::{CompressionSpec, Delivery},
-    limits::WORKERS_MAX,
-};
+use tidemill_state::Backend;
+use tidemill_types::{Cycle, Span, job::CompressionSpec, limits::WORKERS_MAX};
+
+mod open;
 
 /// How a job is run.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +36,24 @@ pub struct RunOptions {
     pub processes: Processes,
     /// Go on where an earlier run with the same folder stopped. Needs `data`.
     pub resume: bool,
+    /// Save the state of the job now and then, so that one that resumes need not begin at the start
+    /// of its input. Needs `data`, and the delivery `exactly-once`. Default: never.
+    pub checkpoint: Option<CheckpointTo>,
+}
+
+/// When the state of a job is saved, and where.
+#[derive(Clone)]
+pub struct CheckpointTo {
+    /// From the beginning of one checkpoint to that of the next.
+    pub every: Span,
+    /// Holds the checkpoints of this job and nothing else.
+    pub backend: Arc<dyn Backend>,
+}
+
+impl std::fmt::Debug for CheckpointTo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CheckpointTo").field("every", &self.every).finish_non_exhaustive()
+    }
 }
 
 /// The processes of a job. All are given the same graph; each runs its own nodes.
@@ -80,186 +88,26 @@ pub fn start(
     }
     let compression = graph.compression;
     let (plan, parts) = Plan::new(graph, &options.processes)?;
-    let (ledger, recorded) = open_ledger(&plan, world, options)?;
-    let opened = Opened::new(&plan, parts, &recorded)?;
+    let mut opened = Opened::new(&plan, parts, world, options)?;
     let connected = connect::all(world, &options.processes, &plan.name)?;
     let peers = Peers::new(connected.iter().map(|it| it.as_ref().map(|it| it.0.clone())).collect());
-    let (job, thread) = build(plan, world, &opened, (ledger, &recorded), peers);
-    let thread = CommitThread { dead_letter: opened.dead_letter, ..thread };
-    let cores = Cores { sources: opened.sources, sinks: opened.sinks };
-    let layout = Arc::new(Layout::new(&job.plan, 1, Cycle::FIRST, workers));
+    let (job, thread) = open::build(plan, world, &mut opened, peers);
+    let layout = Arc::new(Layout::new(&job.plan, 1, opened.before.cycle.next(), workers));
     job.layouts.write().expect("no panic while held").push(Arc::clone(&layout));
     let handle = JobHandle { job: Arc::clone(&job), threads: Mutex::new(Vec::new()) };
     handle.add_workers(workers);
     for (peer, connection) in connected.into_iter().flatten() {
         handle.add_peer(peer, connection, compression);
     }
-    open_lanes(&job, &layout, cores);
+    let checkpoints = opened.checkpoints.take().zip(options.checkpoint.as_ref());
+    open::lanes(&job, &layout, opened);
     let committing = Arc::clone(&job);
     handle.spawn("commit", move || commit::run(&committing, thread));
+    if let Some((checkpoints, to)) = checkpoints {
+        let (checkpointing, every) = (Arc::clone(&job), to.every);
+        handle.spawn("checkpoint", move || checkpoint::run(&checkpointing, checkpoints, every));
+    }
     Ok(handle)
-}
-
-fn open_ledger(
-    plan: &Plan,
-    world: &World,
-    options: &RunOptions,
-) -> Result<(Option<Ledger>, Recorded), StartError> {
-    let Some(folder) = options.data.as_ref().filter(|_| plan.delivery == Delivery::ExactlyOnce)
-    else {
-        return Ok((None, Recorded::default()));
-    };
-    let sources = plan.nodes.iter().filter(|node| matches!(node.work, Work::Source { .. }));
-    let owner = Owner {
-        job: plan.name.clone(),
-        seed: plan.seed,
-        sources: sources.map(|node| (node.name.clone(), node.slices)).collect(),
-    };
-    let opened = Ledger::open(&*world.disk, folder, &owner, options.resume);
-    let (ledger, recorded) = opened.map_err(|(path, message)| StartError::Ledger {
-        path: path.display().to_string(),
-        message,
-    })?;
-    Ok((Some(ledger), recorded))
-}
-
-/// Sources and sinks, opened before anything starts.
-struct Opened {
-    sources: Vec<(usize, SourceLane)>,
-    sinks: Vec<(usize, SharedSink, Cycle)>,
-    dead_letter: Option<Box<dyn crate::sink::Sink>>,
-    dead_letter_held: Cycle,
-}
-
-struct Cores {
-    sources: Vec<(usize, SourceLane)>,
-    sinks: Vec<(usize, SharedSink, Cycle)>,
-}
-
-impl Opened {
-    fn new(plan: &Plan, parts: Parts, recorded: &Recorded) -> Result<Self, StartError> {
-        let open_error =
-            |name: &str, message: String| StartError::Open { name: name.to_owned(), message };
-        let mut sources = Vec::new();
-        for (id, node) in plan.nodes.iter().enumerate().filter(|(id, _)| plan.is_here(*id)) {
-            let Work::Source { factory, preload } = &node.work else { continue };
-            for slice in 0..node.slices {
-                let source =
-                    factory.open(slice).map_err(|error| open_error(&node.name, error.message))?;
-                let replay = recorded.of(id, slice);
-                sources.push((id, SourceLane::new(source, factory.live(), *preload, replay)));
-            }
-        }
-        let mut sinks: Vec<(usize, SharedSink, Cycle)> = Vec::new();
-        let ledger_last = recorded.times.last().map_or(Cycle::NONE, |(cycle, _)| *cycle);
-        // Before the first cycle is in the ledger no sink has committed any: what a sink holds then
-        // is of an earlier job, and a crash came before it was replaced.
-        let resume = ledger_last > Cycle::NONE;
-        for (id, sink) in parts.sinks.into_iter().enumerate() {
-            let Some(mut sink) = sink.filter(|_| plan.is_here(id)) else { continue };
-            let name = &plan.nodes[id].name;
-            let held = sink.open(resume).map_err(|error| open_error(name, error.message))?;
-            if held > ledger_last {
-                let message = format!(
-                    "it holds cycle {held}, but the ledger ends at {ledger_last}: they do not \
-                     belong together"
-                );
-                return Err(open_error(name, message));
-            }
-            sinks.push((id, Arc::new(Mutex::new(sink)), held));
-        }
-        let (mut dead_letter, mut dead_letter_held) = (parts.dead_letter, Cycle::NONE);
-        if let Some(sink) = &mut dead_letter {
-            let opened = sink.open(resume);
-            dead_letter_held = opened.map_err(|error| open_error("dead_letter", error.message))?;
-        }
-        Ok(Self { sources, sinks, dead_letter, dead_letter_held })
-    }
-}
-
-fn build(
-    plan: Plan,
-    world: &World,
-    opened: &Opened,
-    (ledger, recorded): (Option<Ledger>, &Recorded),
-    peers: Peers,
-) -> (Arc<Job>, CommitThread) {
-    let preloading = plan.nodes.iter().filter_map(|node| match node.work {
-        Work::Source { preload: true, .. } => Some(node.slices as usize),
-        _ => None,
-    });
-    let mut pacer = Pacer::new(preloading.sum());
-    pacer.replay(recorded.times.iter().copied());
-    let slices: Vec<(u32, u32)> = plan
-        .nodes
-        .iter()
-        .enumerate()
-        .filter(|(id, node)| plan.is_here(*id) && matches!(node.work, Work::Source { .. }))
-        .flat_map(|(id, node)| (0..node.slices).map(move |slice| (id as u32, slice)))
-        .collect();
-    let sinks = opened.sinks.iter().map(|(node, sink, held)| (*node, Arc::clone(sink), *held));
-    let sinks = sinks.collect();
-    let followed = plan.nodes.iter().enumerate().filter_map(|(id, node)| match &node.work {
-        Work::Source { factory, .. } => Some((id as u32, Arc::clone(factory))),
-        _ => None,
-    });
-    let recorded_last = recorded.times.last().map_or(Cycle::NONE, |(cycle, _)| *cycle);
-    let followed = Followed::new(followed, recorded_last);
-    let job = Job {
-        sources: slices.len(),
-        committer: Committer::new(slices, sinks, ledger.is_some(), followed),
-        slices_done: plan.nodes.iter().map(|_| AtomicU64::new(0)).collect(),
-        plan,
-        world: world.clone(),
-        workers: RwLock::new(Vec::new()),
-        layouts: RwLock::new(Vec::new()),
-        pacer: Mutex::new(pacer),
-        blocks: BlockPool::new(),
-        peers,
-        committed: AtomicU64::new(0),
-        commit_waiters: Mutex::new(Vec::new()),
-        letters: Mutex::new(Vec::new()),
-        dead_letters: AtomicU64::new(0),
-        shed: AtomicU64::new(0),
-        handed_over: Mutex::new(Vec::new()),
-        failure: Mutex::new(None),
-        over: AtomicBool::new(false),
-        finished: AtomicBool::new(false),
-    };
-    let thread =
-        CommitThread { ledger, dead_letter: None, dead_letter_held: opened.dead_letter_held };
-    let job = Arc::new(job);
-    for (_, sink, _) in &opened.sinks {
-        let job = Arc::downgrade(&job);
-        let stop_asked = move || job.upgrade().is_none_or(|job| job.is_to_stop());
-        if let Ok(mut sink) = sink.lock() {
-            sink.stop_by(Arc::new(stop_asked));
-        }
-    }
-    (job, thread)
-}
-
-fn open_lanes(job: &Arc<Job>, layout: &Layout, cores: Cores) {
-    for (id, node) in job.plan.nodes.iter().enumerate() {
-        let Work::Stage { factory } = &node.work else { continue };
-        for lane in layout.lanes[id].iter().filter(|_| job.plan.is_here(id)) {
-            let states = lane.slices.clone().map(|slice| factory.state(SliceId(slice))).collect();
-            let wants_time = factory.wants_time();
-            let operator = factory.operator();
-            let core = StageLane::new(job, operator, states, wants_time, Micros::MIN);
-            hand_over::open(job, lane, Core::Stage(core));
-        }
-    }
-    for (node, sink, held) in cores.sinks {
-        let lane = &layout.lanes[node][0];
-        hand_over::open(job, lane, Core::Sink(SinkLane::new(sink, held)));
-    }
-    let mut next_slice = vec![0; job.plan.nodes.len()];
-    for (node, source) in cores.sources {
-        let lane = &layout.lanes[node][next_slice[node]];
-        next_slice[node] += 1;
-        hand_over::open(job, lane, Core::Source(source));
-    }
 }
 
 impl JobHandle {
@@ -380,6 +228,7 @@ impl JobHandle {
             cycle_committed: Cycle(committed),
             dead_letters: job.dead_letters.load(Ordering::Relaxed),
             shed: job.shed.load(Ordering::Relaxed),
+            checkpoints: job.checkpoints.lock().expect("no panic while held").clone(),
             finished: job.finished.load(Ordering::Acquire),
             ..Progress::default()
         };

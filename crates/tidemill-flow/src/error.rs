@@ -19,6 +19,12 @@ pub enum StartError {
         /// What happened.
         message: String,
     },
+    /// The job cannot be saved, or cannot go on from where it was saved.
+    #[error("checkpoint: {message}")]
+    Checkpoint {
+        /// What is wrong, and what to do.
+        message: String,
+    },
     /// The ledger does not fit this job.
     #[error("ledger {path}: {message}")]
     Ledger {

@@ -17,10 +17,11 @@ use crate::rows::{Rows, RowsPool};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::{any::Any, ops::Range, sync::Arc};
+use tidemill_state::State;
 use tidemill_types::{Cycle, Micros, SliceId, Span};
 
-/// The state of one slice. What is in it belongs to the operator.
-pub type SliceState = Box<dyn Any + Send>;
+/// The state of one slice. What is in it belongs to the operator; checkpoints save its structures.
+pub type SliceState = Box<dyn State>;
 
 /// What a stage runs, shared by its lanes.
 pub trait OperatorFactory: Send + Sync {
@@ -30,6 +31,15 @@ pub trait OperatorFactory: Send + Sync {
     fn operator(&self) -> Box<dyn Operator>;
     /// The empty state of a slice.
     fn state(&self, slice: SliceId) -> SliceState;
+    /// What the operator does, in words that are the same exactly if a saved state still fits it.
+    /// Default: the columns that it writes.
+    fn does(&self) -> String {
+        let fields = |schema: &SchemaRef| {
+            let field = |it: &arrow_schema::FieldRef| format!("{} {}", it.name(), it.data_type());
+            schema.fields().iter().map(field).collect::<Vec<_>>().join(", ")
+        };
+        self.outputs().iter().map(fields).collect::<Vec<_>>().join("; ")
+    }
     /// Whether the lane must be called in cycles without input, because event time alone can
     /// make it write (windows, joins). Default: no.
     fn wants_time(&self) -> bool {
@@ -158,7 +168,8 @@ impl Context<'_> {
     pub fn state<T: 'static>(&mut self, slice: SliceId) -> &mut T {
         self.place.slice = Some(slice);
         let index = (slice.0 - self.slices.start) as usize;
-        self.states[index].downcast_mut().expect("the type that the factory made")
+        let state: &mut dyn Any = &mut *self.states[index];
+        state.downcast_mut().expect("the type that the factory made")
     }
 
     /// Notes which record is being processed; an error or a panic names it.

@@ -20,10 +20,27 @@ pub struct Progress {
     pub dead_letters: u64,
     /// Records dropped under overload (`at-most-once`).
     pub shed: u64,
+    /// Checkpoints of the job's state.
+    pub checkpoints: CheckpointProgress,
     /// Worker threads now.
     pub workers: usize,
     /// Whether all sources have ended and all sinks are closed.
     pub finished: bool,
+}
+
+/// The checkpoints of this run at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CheckpointProgress {
+    /// How many were completed.
+    pub completed: u64,
+    /// The cycle of the newest, or the one that the run began with.
+    pub cycle: Cycle,
+    /// Bytes of changes in the newest.
+    pub bytes: u64,
+    /// From its beginning to its completion, in microseconds.
+    pub took_us: u64,
+    /// Why the one under way could not be written yet.
+    pub failure: Option<String>,
 }
 
 /// A source at one moment.

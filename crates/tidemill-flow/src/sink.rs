@@ -49,6 +49,19 @@ pub trait Sink: Send {
     /// The cycle could not be committed.
     fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError>;
 
+    /// Makes what is committed durable, if [`Self::commit`] does not: a checkpoint relies on it.
+    ///
+    /// # Errors
+    /// It could not be made so; the job fails.
+    fn sync(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    /// Whether it keeps no cycle's number, and a job may go on from any (the standard output).
+    fn forgets(&self) -> bool {
+        false
+    }
+
     /// Takes what says whether the job is to stop, before the first cycle. A sink whose commit waits
     /// for what may never come asks it, and fails; a job that resumes makes those cycles again.
     fn stop_by(&mut self, stop_asked: StopAsked) {

@@ -127,6 +127,12 @@ fn manifest_key(cycle: Cycle) -> [u8; 9] {
 }
 
 impl Run {
+    /// The node of the job whose state it is.
+    #[must_use]
+    pub fn node(&self) -> u32 {
+        self.node
+    }
+
     fn parts(&self) -> u64 {
         self.bytes.div_ceil(PART_BYTES as u64)
     }
@@ -279,6 +285,14 @@ impl Checkpoints {
         self.delete_unnamed()?;
         (self.last, self.begun) = (Some(manifest.cycle), None);
         Ok(())
+    }
+
+    /// What the runs of a slice say, the oldest first.
+    ///
+    /// # Errors
+    /// The backend's, or one of them is not there.
+    pub fn runs_of(&self, node: u32, slice: u32) -> Result<Vec<Bytes>, CheckpointError> {
+        self.runs(self.chains.get(&(node, slice)).map_or(&[][..], Vec::as_slice))
     }
 
     /// What some runs say.

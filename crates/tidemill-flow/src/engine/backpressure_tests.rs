@@ -19,6 +19,7 @@ use crate::sink::{Sink, SinkError};
 use crate::source::{Position, Read, ReadRequest, Source, SourceError, SourceFactory};
 use arrow_schema::SchemaRef;
 use std::sync::Condvar;
+use tidemill_types::{Micros, SliceId};
 
 /// Records of one cycle.
 const CYCLE_RECORDS: u64 = 50;

@@ -11,7 +11,10 @@ use crate::sink::{Sink, SinkError};
 use crate::source::{Position, Read, ReadRequest, Source, SourceError, SourceFactory};
 use arrow_schema::SchemaRef;
 use std::sync::{Condvar, mpsc};
-use tidemill_types::{Span, job::CycleSpec};
+use tidemill_types::{
+    Micros, SliceId,
+    job::{CycleSpec, Delivery},
+};
 
 /// Records that a test sends, one a read; they end when the sender is dropped.
 struct Fed {

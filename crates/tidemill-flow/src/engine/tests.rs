@@ -12,8 +12,11 @@ use arrow_array::{Int64Array, RecordBatch, cast::AsArray, types::Int64Type};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::{collections::BTreeMap, path::Path};
 use tidemill_env::Disk;
+use tidemill_state::Map;
+use tidemill_types::{Micros, SliceId};
 use tidemill_wire::{journal, ledger::LedgerEntry};
 
+mod checkpoints;
 mod ends;
 mod pass;
 mod rescale;
@@ -97,7 +100,7 @@ impl OperatorFactory for RunningSum {
         Box::new(RunningSumLane { poison: self.poison })
     }
     fn state(&self, _: SliceId) -> SliceState {
-        Box::new(BTreeMap::<i64, i64>::new())
+        Box::new(Map::<i64, i64>::default())
     }
 }
 
@@ -117,8 +120,8 @@ impl Operator for RunningSumLane {
                 block.rows_of(slice).for_each(|row| {
                     context.at(slice, row);
                     assert!(Some(number.value(row)) != self.poison, "a poisoned record");
-                    let state: &mut BTreeMap<i64, i64> = context.state(slice);
-                    let sum = state.entry(key.value(row)).or_default();
+                    let state: &mut Map<i64, i64> = context.state(slice);
+                    let sum = state.get_or_default(key.value(row));
                     *sum += number.value(row);
                     keys.push(key.value(row));
                     sums.push(*sum);

@@ -13,6 +13,7 @@ use super::cuts::Cuts;
 use super::followed::Followed;
 use super::job::Job;
 use super::ledger::Ledger;
+use super::restore::Before;
 use super::sink_lane::SharedSink;
 use crate::block::{Block, Payload};
 use crate::error::JobError;
@@ -41,6 +42,9 @@ pub(crate) struct Committer {
     /// The last cycle that every source has cut and, if there is a ledger, that it holds.
     pub(crate) cut: AtomicU64,
     rung: AtomicBool,
+    /// Everything up to this cycle is to be durable in all sinks, and is.
+    durable_wanted: AtomicU64,
+    durable: AtomicU64,
 }
 
 struct Inner {
@@ -74,17 +78,24 @@ impl Committer {
         sinks: Vec<(usize, SharedSink, Cycle)>,
         has_ledger: bool,
         followed: Followed,
+        before: &Before,
     ) -> Self {
-        let (written, committed) = (Cycle::NONE, Cycle::NONE);
-        let state = |(node, sink, held)| (node, SinkState { sink, held, written, committed, ended: false });
+        let (written, committed) = (before.cycle, before.cycle);
+        let state = |(node, sink, held)| {
+            let ended = before.has_ended(node);
+            (node, SinkState { sink, held, written, committed, ended })
+        };
         let sinks = sinks.into_iter().map(state).collect();
+        let cuts = Cuts::new(slices, before.cycle, |slice| before.source_has_ended(slice));
         Self {
-            inner: Mutex::new(Inner { cuts: Cuts::new(slices), sinks }),
+            inner: Mutex::new(Inner { cuts, sinks }),
             bell: Condvar::new(),
             has_ledger,
             followed,
-            cut: AtomicU64::new(0),
+            cut: AtomicU64::new(before.cycle.0),
             rung: AtomicBool::new(false),
+            durable_wanted: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
         }
     }
 
@@ -145,6 +156,17 @@ impl Committer {
         self.rung.store(true, Ordering::Release);
         drop(inner);
         self.bell.notify_one();
+    }
+
+    /// Whether all sinks have everything up to a cycle for good; if not, it is seen to.
+    pub(crate) fn is_durable(&self, cycle: Cycle) -> bool {
+        if self.durable.load(Ordering::Acquire) >= cycle.0 {
+            return true;
+        }
+        if self.durable_wanted.fetch_max(cycle.0, Ordering::AcqRel) < cycle.0 {
+            self.wake();
+        }
+        false
     }
 
     fn wait(&self) {
@@ -236,7 +258,30 @@ fn settle(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError> {
     let committed = Cycle(job.committed.load(Ordering::Acquire));
     let did = write_letters(job, thread)?;
     job.committer.followed.committed(committed);
+    let wanted = job.committer.durable_wanted.load(Ordering::Acquire);
+    if wanted > job.committer.durable.load(Ordering::Acquire) && committed.0 >= wanted {
+        make_durable(job, thread, committed)?;
+    }
     Ok(did)
+}
+
+/// Has every sink make durable what it has committed, for a checkpoint.
+fn make_durable(job: &Job, thread: &mut CommitThread, upto: Cycle) -> Result<(), JobError> {
+    for (node, sink) in sinks_of(job) {
+        let mut sink = sink.lock().map_err(|_| job.error_at(node, upto, "it panicked".into()))?;
+        sink.sync().map_err(|error| job.error_at(node, upto, error.message))?;
+    }
+    if let Some(sink) = &mut thread.dead_letter {
+        sink.sync().map_err(|error| job.error_of("dead_letter", upto, error.message))?;
+    }
+    job.committer.durable.store(upto.0, Ordering::Release);
+    job.checkpointer.wake();
+    Ok(())
+}
+
+fn sinks_of(job: &Job) -> Vec<(usize, SharedSink)> {
+    let inner = job.committer.inner.lock().expect("no panic while held");
+    inner.sinks.iter().map(|(node, it)| (*node, std::sync::Arc::clone(&it.sink))).collect()
 }
 
 /// Hands dead letters of committed cycles to their sink, in an order that every run has.
@@ -277,11 +322,7 @@ fn write_letters(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError>
 fn finish(job: &Job, thread: &mut CommitThread) -> Result<(), JobError> {
     while round(job, thread)? {}
     let last = Cycle(job.committed.load(Ordering::Acquire));
-    let sinks: Vec<(usize, SharedSink)> = {
-        let inner = job.committer.inner.lock().expect("no panic while held");
-        inner.sinks.iter().map(|(node, it)| (*node, std::sync::Arc::clone(&it.sink))).collect()
-    };
-    for (node, sink) in sinks {
+    for (node, sink) in sinks_of(job) {
         let mut sink = sink.lock().map_err(|_| job.error_at(node, last, "it panicked".into()))?;
         sink.close().map_err(|error| job.error_at(node, last, error.message))?;
     }

@@ -22,10 +22,15 @@ pub(crate) struct Cuts {
 const EVER: Cycle = Cycle(u64::MAX);
 
 impl Cuts {
-    /// Waits for these source slices. None has cut anything.
-    pub(crate) fn new(slices: impl IntoIterator<Item = (u32, u32)>) -> Self {
-        let last = slices.into_iter().map(|slice| (slice, Cycle::NONE)).collect();
-        Self { last, open: BTreeMap::new(), complete: Cycle::NONE, newest: Cycle::NONE }
+    /// Waits for these source slices, which have cut everything up to `before`; some had ended.
+    pub(crate) fn new(
+        slices: impl IntoIterator<Item = (u32, u32)>,
+        before: Cycle,
+        has_ended: impl Fn((u32, u32)) -> bool,
+    ) -> Self {
+        let last = |slice| (slice, if has_ended(slice) { EVER } else { before });
+        let last = slices.into_iter().map(last).collect();
+        Self { last, open: BTreeMap::new(), complete: before, newest: before }
     }
 
     /// Notes one cut that no ledger will hold.

@@ -97,6 +97,24 @@ fn carry_ends(job: &Job, old: &Layout, new: &Layout, node: usize, old_lane: &Lan
     }
 }
 
+/// Tells the inbox of a lane which of its inputs had ended before its first cycle.
+pub(crate) fn had_ended(
+    job: &Job,
+    layout: &Layout,
+    lane: &Lane,
+    has_ended: impl Fn(usize, u32) -> bool,
+) {
+    for link in &job.plan.nodes[lane.node].links_in {
+        let from = job.plan.links[*link].from;
+        for (input, upstream) in layout.inputs_of(&job.plan, *link).zip(&layout.lanes[from]) {
+            if has_ended(from, upstream.slices.start) {
+                let mut state = lane.state.lock().expect("no panic while held");
+                state.inbox.ended_before(input);
+            }
+        }
+    }
+}
+
 /// Gives a lane its core; it runs from now on.
 pub(crate) fn open(job: &Arc<Job>, lane: &Arc<Lane>, core: Core) {
     *lane.core.lock().expect("a panic while held ends the job") = Some(core);

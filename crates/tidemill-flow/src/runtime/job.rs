@@ -1,6 +1,7 @@
 //! A running job: what its lanes, workers and I/O threads share.
 
 use super::blocks::BlockPool;
+use super::checkpoint::Checkpointer;
 use super::commit::Committer;
 use super::inbox::{CycleEnd, Parcel};
 use super::lane::{After, Core, Lane};
@@ -11,6 +12,7 @@ use super::plan::Plan;
 use super::worker::WorkerQueue;
 use crate::error::JobError;
 use crate::operator::DeadLetter;
+use crate::progress::CheckpointProgress;
 use std::sync::{
     Arc, Mutex, RwLock,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -32,6 +34,8 @@ pub(crate) struct Job {
     pub(crate) pacer: Mutex<Pacer>,
     pub(crate) blocks: BlockPool,
     pub(crate) committer: Committer,
+    pub(crate) checkpointer: Checkpointer,
+    pub(crate) checkpoints: Mutex<CheckpointProgress>,
     pub(crate) peers: Peers,
     /// The last cycle that every sink has committed.
     pub(crate) committed: AtomicU64,
@@ -253,6 +257,7 @@ impl Job {
             worker.wake();
         }
         self.committer.wake();
+        self.checkpointer.wake();
         self.peers.close(self.finished.load(Ordering::Acquire));
     }
 

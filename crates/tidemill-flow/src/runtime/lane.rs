@@ -42,6 +42,8 @@ pub(crate) struct LaneState {
     pub(crate) open: bool,
     /// It is in a worker's queue, or running.
     pub(crate) scheduled: bool,
+    /// A stage: it has something to write out for a checkpoint.
+    pub(crate) writing: bool,
     /// Somebody wanted it to run while it was running.
     pub(crate) poked: bool,
     /// A source: it runs when it wants, not when its inbox is ready.
@@ -66,7 +68,8 @@ impl std::fmt::Debug for Lane {
 
 impl LaneState {
     pub(crate) fn is_ready(&self) -> bool {
-        self.open && (self.is_source || self.inbox.is_ready() || self.is_past())
+        let has_work = self.is_source || self.inbox.is_ready() || self.writing;
+        self.open && (has_work || self.is_past())
     }
 
     /// Whether the next cycle belongs to the next layout.

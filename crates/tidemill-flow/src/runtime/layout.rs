@@ -76,6 +76,7 @@ impl Layout {
                             inbox: Inbox::new(inputs[node], from),
                             open: false,
                             scheduled: false,
+                            writing: false,
                             poked: false,
                             is_source: matches!(plan.nodes[node].work, Work::Source { .. }),
                             source_next: from,

@@ -39,6 +39,11 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
+    /// The last recorded cycle.
+    pub(crate) fn last(&self) -> Cycle {
+        self.times.last().map_or(Cycle::NONE, |(cycle, _)| *cycle)
+    }
+
     /// The recorded cuts of one source slice, in order.
     pub(crate) fn of(&self, source: usize, slice: u32) -> VecDeque<(Cycle, Cut)> {
         let mine = |cut: &Cut| (cut.source as usize, cut.slice) == (source, slice);
@@ -72,7 +77,7 @@ impl Ledger {
             file.truncate(length).map_err(|error| fail(error.to_string()))?;
             file.sync().map_err(|error| fail(error.to_string()))?;
         }
-        let last = recorded.times.last().map_or(Cycle::NONE, |(cycle, _)| *cycle);
+        let last = recorded.last();
         Ok((Self { path, file, last, buffer: Vec::new() }, recorded))
     }
 
@@ -148,7 +153,7 @@ fn read(bytes: &[u8], owner: &Owner) -> Result<(Recorded, u64), String> {
                 }
             }
             LedgerEntry::Cycle { cycle, time, cuts } if index > 0 => {
-                let last = recorded.times.last().map_or(Cycle::NONE, |(cycle, _)| *cycle);
+                let last = recorded.last();
                 if cycle != last.next() {
                     return Err(format!("cycle {cycle} follows cycle {last}"));
                 }

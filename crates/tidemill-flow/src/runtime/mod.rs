@@ -4,9 +4,11 @@
 //! engine ─▶ plan ─▶ layout ─▶ lanes ┬ source_lane ─ pacer, cuts ─▶ commit ─▶ ledger
 //!                                   ├ stage_lane ── inbox, send, credit
 //!                                   └ sink_lane ──▶ commit ─▶ sinks
+//! restore ─▶ lanes of a job that goes on ── checkpoint ─▶ backend
 //! ```
 
 pub(crate) mod blocks;
+pub(crate) mod checkpoint;
 pub(crate) mod commit;
 pub(crate) mod connect;
 pub(crate) mod credit;
@@ -22,6 +24,7 @@ pub(crate) mod pacer;
 pub(crate) mod peer;
 pub(crate) mod peer_frame;
 pub(crate) mod plan;
+pub(crate) mod restore;
 pub(crate) mod send;
 pub(crate) mod shed;
 pub(crate) mod sink_lane;

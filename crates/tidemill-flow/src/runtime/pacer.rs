@@ -57,6 +57,11 @@ impl Pacer {
         self.ahead >= cycle
     }
 
+    /// Everything up to this cycle, which had this time, was done in an earlier life.
+    pub(crate) fn go_on_after(&mut self, cycle: Cycle, time: Micros) {
+        (self.begun, self.ahead, self.last_time) = (cycle, cycle, Some(time));
+    }
+
     /// Sets the recorded times of cycles that are replayed.
     pub(crate) fn replay(&mut self, times: impl IntoIterator<Item = (Cycle, Micros)>) {
         self.times.extend(times);

@@ -10,7 +10,10 @@ use crate::partition::Partition;
 use crate::sink::Sink;
 use crate::source::SourceFactory;
 use std::sync::{Arc, atomic::AtomicU64};
-use tidemill_types::job::{BufferSpec, CycleSpec, Delivery};
+use tidemill_types::{
+    Cycle,
+    job::{BufferSpec, CycleSpec, Delivery},
+};
 
 /// What a node does, without the parts that only one lane may hold.
 pub(crate) enum Work {
@@ -174,6 +177,18 @@ impl Plan {
                 }
             };
         }
+    }
+
+    /// By node, given for the sources: the last cycle that each processes, which is the last of what
+    /// feeds it.
+    pub(crate) fn downstream(&self, mut last: Vec<Cycle>) -> Vec<Cycle> {
+        let mut order: Vec<usize> = (0..self.nodes.len()).collect();
+        order.sort_by_key(|node| self.nodes[*node].rank);
+        for node in order {
+            let from = self.nodes[node].links_in.iter().map(|link| last[self.links[*link].from]);
+            last[node] = from.max().unwrap_or(last[node]);
+        }
+        last
     }
 
     /// Whether the node runs in this process.

@@ -20,6 +20,7 @@ use std::{
     collections::VecDeque,
     sync::{Arc, atomic::Ordering},
 };
+use tidemill_state::SavedSource;
 use tidemill_types::{Cycle, Micros, SliceId, job::Delivery};
 use tidemill_wire::ledger::Cut;
 
@@ -30,6 +31,7 @@ const IDLE_AFTER_US: u64 = 1_000_000;
 
 /// What a lane of a source holds.
 pub(crate) struct SourceLane {
+    slice: u32,
     source: Box<dyn Source>,
     live: bool,
     preload: bool,
@@ -63,12 +65,15 @@ enum Step {
 
 impl SourceLane {
     pub(crate) fn new(
+        slice: u32,
         source: Box<dyn Source>,
         live: bool,
         preload: bool,
         replay: VecDeque<(Cycle, Cut)>,
+        idle: bool,
     ) -> Self {
         Self {
+            slice,
             source,
             live,
             preload,
@@ -79,9 +84,14 @@ impl SourceLane {
             shed: super::shed::Shed::default(),
             last_row_us: 0,
             last_cut_us: 0,
-            idle: false,
+            idle,
             wakes: None,
         }
+    }
+
+    /// The slice of the source.
+    pub(crate) fn slice(&self) -> u32 {
+        self.slice
     }
 
     /// Reads until the cycle is cut, or there is nothing to read.
@@ -336,6 +346,17 @@ impl SourceLane {
             idle: self.idle,
         };
         job.committer.cut(cycle, time, cut);
+        if ended || job.checkpointer.is_at(cycle) {
+            let saved = SavedSource {
+                name: job.plan.nodes[lane.node].name.clone(),
+                slice: lane.slices.start,
+                position: position.0,
+                watermark: self.source.watermark(),
+                ended,
+                idle: self.idle,
+            };
+            job.checkpointer.source(lane.node, (cycle, time), saved);
+        }
         let watermark = match (ended, self.idle) {
             (true, _) | (false, true) => Micros::MAX,
             (false, false) => self.source.watermark(),

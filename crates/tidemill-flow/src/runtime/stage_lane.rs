@@ -13,7 +13,19 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering},
 };
+use tidemill_state::{Delta, structure};
 use tidemill_types::{Cycle, Micros, SliceId, Span};
+
+/// Entries that are written out for a checkpoint before the next cycle: well under a millisecond.
+const WRITTEN_AT_ONCE: usize = 4_096;
+
+/// A checkpoint that is being written out.
+#[derive(Default)]
+struct Writing {
+    /// The slice of the lane, counted from its first.
+    slice: usize,
+    delta: Delta,
+}
 
 /// What a lane of a stage holds.
 pub(crate) struct StageLane {
@@ -26,6 +38,7 @@ pub(crate) struct StageLane {
     input: CycleInput,
     output: Output,
     letters: Vec<DeadLetter>,
+    writing: Option<Writing>,
     watermarks: Vec<Micros>,
     ended: Vec<bool>,
     /// Bytes to release, by link.
@@ -50,6 +63,7 @@ impl StageLane {
             input: CycleInput::default(),
             output: Output::new(buffer),
             letters: Vec::new(),
+            writing: None,
             watermarks: Vec::new(),
             ended: Vec::new(),
             freed: Vec::new(),
@@ -61,8 +75,17 @@ impl StageLane {
     /// # Errors
     /// The operator's, or its panic, with the place where it stood.
     pub(crate) fn run(&mut self, job: &Arc<Job>, lane: &Arc<Lane>) -> Result<After, JobError> {
-        if lane.state.lock().expect("no panic while held").is_past() {
+        let (is_past, is_ready) = {
+            let state = lane.state.lock().expect("no panic while held");
+            (state.is_past(), state.inbox.is_ready())
+        };
+        if is_past {
+            self.write_out(job, lane, usize::MAX);
             return Ok(After::HandOver);
+        }
+        if !is_ready {
+            self.write_out(job, lane, WRITTEN_AT_ONCE);
+            return Ok(After::Ready);
         }
         if !job.has_credit(lane) {
             return Ok(After::Wait);
@@ -83,12 +106,44 @@ impl StageLane {
         };
         let watermark = self.watermark.minus(held_back);
         self.send(job, lane, CycleEnd { cycle, time, watermark, ended })?;
+        if job.checkpointer.is_at(cycle) {
+            self.freeze(job, lane);
+        }
+        self.write_out(job, lane, if ended { usize::MAX } else { WRITTEN_AT_ONCE });
         job.poke_those_behind(lane);
         self.free(job, lane, slot);
         let count = &job.plan.nodes[lane.node].count;
         count.busy_us.fetch_add(job.now_us() - start_us, Ordering::Relaxed);
         count.cycle.fetch_max(cycle.0, Ordering::Relaxed);
         Ok(if ended { After::Done } else { After::Ready })
+    }
+
+    /// The checkpoint under way has the slices as they are now.
+    fn freeze(&mut self, job: &Job, lane: &Lane) {
+        self.states.iter_mut().for_each(|state| structure::freeze(&mut **state));
+        job.checkpointer.stage(lane.node, self.watermark);
+        self.writing = Some(Writing::default());
+    }
+
+    /// Writes out some of what was frozen.
+    fn write_out(&mut self, job: &Job, lane: &Lane, most: usize) {
+        let Some(writing) = &mut self.writing else { return };
+        let mut left = most;
+        while let Some(state) = self.states.get_mut(writing.slice).filter(|_| left > 0) {
+            let before = writing.delta.len();
+            let is_done = structure::drain(&mut **state, &mut writing.delta, left);
+            left = left.saturating_sub(writing.delta.len() - before);
+            if is_done {
+                let slice = lane.slices.start + writing.slice as u32;
+                job.checkpointer.slice(lane.node, slice, std::mem::take(&mut writing.delta));
+                writing.slice += 1;
+            }
+        }
+        let is_done = writing.slice == self.states.len();
+        if is_done {
+            self.writing = None;
+        }
+        lane.state.lock().expect("no panic while held").writing = !is_done;
     }
 
     /// Moves the blocks of a cycle into the operator's input.

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Two lines that have nothing to do with each other, of which one is short.
-fn two_lines(sinks: &[Collect; 2]) -> JobGraph {
+pub(super) fn two_lines(sinks: &[Collect; 2]) -> JobGraph {
     let mut graph = JobGraph::new("two");
     graph.workers = 2;
     graph.cycle.records = 100;

@@ -14,7 +14,7 @@ fn add(cuts: &mut Cuts, source: u32, cycle: u64, ended: bool) -> String {
 
 #[test]
 fn an_entry_waits_for_the_slowest_slice() {
-    let mut cuts = Cuts::new([(0, 0), (1, 0)]);
+    let mut cuts = Cuts::new([(0, 0), (1, 0)], Cycle::NONE, |_| false);
     assert_eq!(add(&mut cuts, 0, 1, false), "");
     assert_eq!(add(&mut cuts, 0, 2, false), "");
     assert_eq!(add(&mut cuts, 1, 1, false), "1x2");
@@ -24,7 +24,7 @@ fn an_entry_waits_for_the_slowest_slice() {
 
 #[test]
 fn a_slice_that_ended_is_not_waited_for() {
-    let mut cuts = Cuts::new([(0, 0), (1, 0)]);
+    let mut cuts = Cuts::new([(0, 0), (1, 0)], Cycle::NONE, |_| false);
     assert_eq!(add(&mut cuts, 0, 1, false), "");
     assert_eq!(add(&mut cuts, 0, 2, false), "");
     assert_eq!(add(&mut cuts, 1, 1, true), "1x2 2x1");
@@ -34,13 +34,13 @@ fn a_slice_that_ended_is_not_waited_for() {
 #[test]
 #[should_panic(expected = "in order")]
 fn a_slice_may_not_skip_a_cycle() {
-    let mut cuts = Cuts::new([(0, 0)]);
+    let mut cuts = Cuts::new([(0, 0)], Cycle::NONE, |_| false);
     add(&mut cuts, 0, 2, false);
 }
 
 #[test]
 fn without_a_ledger_only_the_numbers_are_kept() {
-    let mut cuts = Cuts::new([(0, 0), (1, 0)]);
+    let mut cuts = Cuts::new([(0, 0), (1, 0)], Cycle::NONE, |_| false);
     let cut = |source, ended| Cut { source, slice: 0, position: 0, ended, idle: false };
     cuts.note(Cycle(1), cut(0, false));
     assert_eq!(cuts.complete(), Cycle::NONE);

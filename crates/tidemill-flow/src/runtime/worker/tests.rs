@@ -15,6 +15,7 @@ fn lane(rank: u32) -> Arc<Lane> {
             inbox: Inbox::new(0, Cycle::FIRST),
             open: true,
             scheduled: false,
+            writing: false,
             poked: false,
             is_source: true,
             source_next: Cycle::FIRST,

@@ -1,0 +1,348 @@
+//! Everything that a job has is opened before anything of it runs.
+
+use super::RunOptions;
+use crate::error::StartError;
+use crate::operator::SliceState;
+use crate::progress::CheckpointProgress;
+use crate::runtime::{
+    blocks::BlockPool,
+    checkpoint::Checkpointer,
+    commit::{CommitThread, Committer},
+    followed::Followed,
+    hand_over,
+    job::Job,
+    lane::Core,
+    layout::Layout,
+    ledger::{Ledger, Owner, Recorded},
+    pacer::Pacer,
+    peer::Peers,
+    plan::{Parts, Plan, Work},
+    restore::{self, Before},
+    sink_lane::{SharedSink, SinkLane},
+    source_lane::SourceLane,
+    stage_lane::StageLane,
+};
+use crate::source::{Position, Source};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+use tidemill_env::World;
+use tidemill_state::{Checkpoints, Manifest};
+use tidemill_types::{Cycle, job::Delivery};
+
+fn open_ledger(
+    plan: &Plan,
+    world: &World,
+    options: &RunOptions,
+) -> Result<(Option<Ledger>, Recorded), StartError> {
+    let Some(folder) = options.data.as_ref().filter(|_| plan.delivery == Delivery::ExactlyOnce)
+    else {
+        return Ok((None, Recorded::default()));
+    };
+    let sources = plan.nodes.iter().filter(|node| matches!(node.work, Work::Source { .. }));
+    let owner = Owner {
+        job: plan.name.clone(),
+        seed: plan.seed,
+        sources: sources.map(|node| (node.name.clone(), node.slices)).collect(),
+    };
+    let opened = Ledger::open(&*world.disk, folder, &owner, options.resume);
+    let (ledger, recorded) = opened.map_err(|(path, message)| StartError::Ledger {
+        path: path.display().to_string(),
+        message,
+    })?;
+    Ok((Some(ledger), recorded))
+}
+
+/// Everything that a job has, opened before anything starts.
+pub(super) struct Opened {
+    ledger: Option<Ledger>,
+    recorded: Recorded,
+    /// What was done in earlier lives.
+    pub(super) before: Before,
+    pub(super) checkpoints: Option<Checkpoints>,
+    sources: Vec<(usize, SourceLane)>,
+    /// By node.
+    states: BTreeMap<usize, Vec<SliceState>>,
+    sinks: Vec<(usize, SharedSink, Cycle)>,
+    dead_letter: Option<Box<dyn crate::sink::Sink>>,
+    dead_letter_held: Cycle,
+}
+
+fn open_error(name: &str, message: String) -> StartError {
+    StartError::Open { name: name.to_owned(), message }
+}
+
+impl Opened {
+    pub(super) fn new(
+        plan: &Plan,
+        parts: Parts,
+        world: &World,
+        options: &RunOptions,
+    ) -> Result<Self, StartError> {
+        let (ledger, recorded) = open_ledger(plan, world, options)?;
+        let checkpoints = open_checkpoints(plan, options)?;
+        let mut opened = Self {
+            ledger,
+            recorded,
+            before: Before::default(),
+            checkpoints: None,
+            sources: Vec::new(),
+            states: BTreeMap::new(),
+            sinks: Vec::new(),
+            dead_letter: None,
+            dead_letter_held: Cycle::NONE,
+        };
+        let mut sources = open_sources(plan)?;
+        opened.open_sinks(plan, parts)?;
+        if let Some((mut checkpoints, newest)) = checkpoints {
+            let newest = newest.filter(|_| options.resume);
+            let before = newest.map(|it| Before::new(plan, &it)).transpose();
+            match before.map_err(checkpoint_error)?.filter(|it| opened.can_go_on(plan, it)) {
+                Some(before) => opened.before = before,
+                None => {
+                    checkpoints.start_over().map_err(|error| checkpoint_error(error.to_string()))?
+                }
+            }
+            opened.checkpoints = Some(checkpoints);
+        }
+        for (node, source) in &mut sources {
+            opened.seek(plan, *node, source)?;
+        }
+        opened.sources = opened.source_lanes(plan, sources);
+        for (id, node) in plan.nodes.iter().enumerate().filter(|(id, _)| plan.is_here(*id)) {
+            let states = restore::states((plan, id), opened.checkpoints.as_ref(), &opened.before);
+            let states = states.map_err(|message| open_error(&node.name, message))?;
+            opened.states.insert(id, states);
+        }
+        Ok(opened)
+    }
+
+    /// Goes to where a source slice was as of the checkpoint.
+    fn seek(&self, plan: &Plan, node: usize, source: &mut OpenSource) -> Result<(), StartError> {
+        match self.before.source(node, source.slice).filter(|saved| !saved.ended) {
+            Some(saved) => source
+                .source
+                .seek(Position(saved.position), saved.watermark)
+                .map_err(|error| open_error(&plan.nodes[node].name, error.message)),
+            None => Ok(()),
+        }
+    }
+
+    /// Lanes of the slices that have not ended.
+    fn source_lanes(
+        &self,
+        plan: &Plan,
+        sources: Vec<(usize, OpenSource)>,
+    ) -> Vec<(usize, SourceLane)> {
+        let goes_on = sources
+            .into_iter()
+            .filter(|(node, source)| !self.before.source_has_ended((*node as u32, source.slice)));
+        let lane = |(node, OpenSource { slice, source }): (usize, OpenSource)| {
+            let Work::Source { factory, preload } = &plan.nodes[node].work else {
+                unreachable!("only sources are opened as such");
+            };
+            let mut replay = self.recorded.of(node, slice);
+            replay.retain(|(cycle, _)| *cycle > self.before.cycle);
+            let idle = self.before.source(node, slice).is_some_and(|saved| saved.idle);
+            (node, SourceLane::new(slice, source, factory.live(), *preload, replay, idle))
+        };
+        goes_on.map(lane).collect()
+    }
+
+    /// Whether the job can go on from there: every sink has what came before, and the ledger.
+    fn can_go_on(&self, plan: &Plan, before: &Before) -> bool {
+        let lacks = |(node, sink, held): &&(usize, SharedSink, Cycle)| {
+            *held < before.cycle
+                && !before.has_ended(*node)
+                && !sink.lock().is_ok_and(|sink| sink.forgets())
+        };
+        let lacking = self.sinks.iter().find(lacks);
+        if let Some((node, _, held)) = lacking {
+            let (job, sink) = (&plan.name, &plan.nodes[*node].name);
+            tracing::warn!(%job, %sink, %held, checkpoint = %before.cycle,
+                "a sink lacks what is before the checkpoint: the input is read from its start");
+        }
+        lacking.is_none() && before.cycle <= self.recorded.last()
+    }
+
+    fn open_sinks(&mut self, plan: &Plan, parts: Parts) -> Result<(), StartError> {
+        let ledger_last = self.recorded.last();
+        // Before the first cycle is in the ledger no sink has committed any: what a sink holds then
+        // is of an earlier job, and a crash came before it was replaced.
+        let resume = ledger_last > Cycle::NONE;
+        for (id, sink) in parts.sinks.into_iter().enumerate() {
+            let Some(mut sink) = sink.filter(|_| plan.is_here(id)) else { continue };
+            let name = &plan.nodes[id].name;
+            let held = sink.open(resume).map_err(|error| open_error(name, error.message))?;
+            if held > ledger_last {
+                let message = format!(
+                    "it holds cycle {held}, but the ledger ends at {ledger_last}: they do not \
+                     belong together"
+                );
+                return Err(open_error(name, message));
+            }
+            self.sinks.push((id, Arc::new(Mutex::new(sink)), held));
+        }
+        self.dead_letter = parts.dead_letter;
+        if let Some(sink) = &mut self.dead_letter {
+            let held = sink.open(resume).map_err(|error| open_error("dead_letter", error.message));
+            self.dead_letter_held = held?;
+        }
+        Ok(())
+    }
+}
+
+/// A slice of a source, at its start.
+struct OpenSource {
+    slice: u32,
+    source: Box<dyn Source>,
+}
+
+fn open_sources(plan: &Plan) -> Result<Vec<(usize, OpenSource)>, StartError> {
+    let mut sources = Vec::new();
+    for (id, node) in plan.nodes.iter().enumerate().filter(|(id, _)| plan.is_here(*id)) {
+        let Work::Source { factory, .. } = &node.work else { continue };
+        for slice in 0..node.slices {
+            let source =
+                factory.open(slice).map_err(|error| open_error(&node.name, error.message))?;
+            sources.push((id, OpenSource { slice, source }));
+        }
+    }
+    Ok(sources)
+}
+
+fn checkpoint_error(message: String) -> StartError {
+    StartError::Checkpoint { message }
+}
+
+/// The checkpoints of the job, and the newest.
+fn open_checkpoints(
+    plan: &Plan,
+    options: &RunOptions,
+) -> Result<Option<(Checkpoints, Option<Manifest>)>, StartError> {
+    let Some(to) = &options.checkpoint else { return Ok(None) };
+    let refuse = |message: &str| Err(checkpoint_error(message.to_owned()));
+    if plan.delivery != Delivery::ExactlyOnce || options.data.is_none() {
+        return refuse("only a job with a data folder and the delivery `exactly-once` has them");
+    }
+    if options.processes.addresses.len() > 1 {
+        return refuse("a job of several processes cannot have them yet");
+    }
+    let opened = Checkpoints::open(Arc::clone(&to.backend));
+    opened.map(Some).map_err(|error| checkpoint_error(error.to_string()))
+}
+
+pub(super) fn build(
+    plan: Plan,
+    world: &World,
+    opened: &mut Opened,
+    peers: Peers,
+) -> (Arc<Job>, CommitThread) {
+    let (before, recorded) = (&opened.before, &opened.recorded);
+    let preloads =
+        |node: usize| matches!(plan.nodes[node].work, Work::Source { preload: true, .. });
+    let mut pacer = Pacer::new(opened.sources.iter().filter(|(node, _)| preloads(*node)).count());
+    if before.cycle > Cycle::NONE {
+        pacer.go_on_after(before.cycle, before.time);
+    }
+    pacer.replay(recorded.times.iter().copied().filter(|(cycle, _)| *cycle > before.cycle));
+    let slices: Vec<(u32, u32)> = plan
+        .nodes
+        .iter()
+        .enumerate()
+        .filter(|(id, node)| plan.is_here(*id) && matches!(node.work, Work::Source { .. }))
+        .flat_map(|(id, node)| (0..node.slices).map(move |slice| (id as u32, slice)))
+        .collect();
+    let sinks = opened.sinks.iter().map(|(node, sink, held)| (*node, Arc::clone(sink), *held));
+    let sinks = sinks.collect();
+    let followed = plan.nodes.iter().enumerate().filter_map(|(id, node)| match &node.work {
+        Work::Source { factory, .. } => Some((id as u32, Arc::clone(factory))),
+        _ => None,
+    });
+    let followed = Followed::new(followed, recorded.last());
+    let job = Job {
+        sources: slices.len(),
+        committer: Committer::new(slices, sinks, opened.ledger.is_some(), followed, before),
+        checkpointer: Checkpointer::new(before.ended_sources()),
+        checkpoints: Mutex::new(CheckpointProgress { cycle: before.cycle, ..Default::default() }),
+        slices_done: plan.nodes.iter().map(|_| AtomicU64::new(0)).collect(),
+        plan,
+        world: world.clone(),
+        workers: RwLock::new(Vec::new()),
+        layouts: RwLock::new(Vec::new()),
+        pacer: Mutex::new(pacer),
+        blocks: BlockPool::new(),
+        peers,
+        committed: AtomicU64::new(before.cycle.0),
+        commit_waiters: Mutex::new(Vec::new()),
+        letters: Mutex::new(Vec::new()),
+        dead_letters: AtomicU64::new(0),
+        shed: AtomicU64::new(0),
+        handed_over: Mutex::new(Vec::new()),
+        failure: Mutex::new(None),
+        over: AtomicBool::new(false),
+        finished: AtomicBool::new(false),
+    };
+    let thread = CommitThread {
+        ledger: opened.ledger.take(),
+        dead_letter: opened.dead_letter.take(),
+        dead_letter_held: opened.dead_letter_held,
+    };
+    let job = Arc::new(job);
+    for (_, sink, _) in &opened.sinks {
+        let job = Arc::downgrade(&job);
+        let stop_asked = move || job.upgrade().is_none_or(|job| job.is_to_stop());
+        if let Ok(mut sink) = sink.lock() {
+            sink.stop_by(Arc::new(stop_asked));
+        }
+    }
+    (job, thread)
+}
+
+/// Gives every lane what it runs. Nodes and source slices that have ended get none.
+pub(super) fn lanes(job: &Arc<Job>, layout: &Layout, mut opened: Opened) {
+    let before = &opened.before;
+    for lane in layout.lanes.iter().flatten() {
+        hand_over::had_ended(job, layout, lane, |node, slice| match &job.plan.nodes[node].work {
+            Work::Source { .. } => before.source_has_ended((node as u32, slice)),
+            _ => before.has_ended(node),
+        });
+    }
+    for (id, node) in job.plan.nodes.iter().enumerate() {
+        let Work::Stage { factory } = &node.work else { continue };
+        if before.has_ended(id) {
+            job.slices_done[id].store(u64::from(node.slices), Ordering::Release);
+            continue;
+        }
+        let mut states = opened.states.remove(&id).unwrap_or_default().into_iter();
+        for lane in layout.lanes[id].iter().filter(|_| job.plan.is_here(id)) {
+            let states = states.by_ref().take(lane.slices.len()).collect();
+            let (operator, wants_time) = (factory.operator(), factory.wants_time());
+            let watermark = before.watermark(id);
+            let core = StageLane::new(job, operator, states, wants_time, watermark);
+            hand_over::open(job, lane, Core::Stage(core));
+        }
+    }
+    for (node, sink, held) in opened.sinks {
+        if before.has_ended(node) {
+            job.slices_done[node].store(1, Ordering::Release);
+            continue;
+        }
+        let lane = &layout.lanes[node][0];
+        hand_over::open(job, lane, Core::Sink(SinkLane::new(sink, held)));
+    }
+    for ((node, _), saved) in before.ended_sources() {
+        job.slices_done[node].fetch_add(1, Ordering::AcqRel);
+        let count = &job.plan.nodes[node].count;
+        count.slices_ended.fetch_add(1, Ordering::Relaxed);
+        count.position.store(saved.1.position, Ordering::Relaxed);
+    }
+    for (node, source) in opened.sources {
+        let lane = &layout.lanes[node][source.slice() as usize];
+        hand_over::open(job, lane, Core::Source(source));
+    }
+}

@@ -1,0 +1,185 @@
+//! Jobs that are killed and go on from their checkpoints.
+
+use super::*;
+use tidemill_env::SimWorld;
+use tidemill_state::{IndexedBackend, IndexedOptions};
+
+/// Checkpoints as often as can be, in a folder.
+fn options(world: &World, folder: &Path, every: Span) -> RunOptions {
+    let opened = IndexedBackend::open(world, &folder.join("state"), IndexedOptions::default());
+    let to = CheckpointTo { every, backend: Arc::new(opened.expect("it can be opened").0) };
+    let data = Some(folder.join("job"));
+    RunOptions { data, resume: true, checkpoint: Some(to), ..RunOptions::default() }
+}
+
+/// Until so many checkpoints were completed, or the job is over.
+fn wait_for_checkpoints(handle: &JobHandle, count: u64) {
+    while handle.progress().checkpoints.completed < count && !handle.is_over() {
+        std::thread::yield_now();
+    }
+}
+
+fn kill(handle: &JobHandle) {
+    // As a crash would: nobody is asked, nothing is flushed. Of a process that died no thread is
+    // left that could still write what it had begun.
+    handle.job.end();
+    handle.wait().expect("it did not fail");
+}
+
+#[test]
+fn a_job_that_was_killed_goes_on_from_its_checkpoint() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let setup = Setup { count: 800_000, ..SETUP };
+    let undisturbed = run(&setup);
+    let sink = Collect::default();
+    let mut went_on = 0;
+    for life in 0_usize.. {
+        let options = options(&World::real(), folder.path(), Span(1_000));
+        // The number of threads may be another one.
+        let graph = graph(&Setup { workers: 1 + life % 3, ..setup }, &sink);
+        let handle = start(graph, &World::real(), &options).expect("it starts");
+        let from = handle.progress().checkpoints.cycle;
+        wait_for_checkpoints(&handle, 1 + u64::from(life % 2 == 1));
+        if handle.is_over() {
+            assert!(handle.wait().expect("it ends well").finished);
+            break;
+        }
+        kill(&handle);
+        let progress = handle.progress();
+        let before = from.0 * setup.count.unsigned_abs() / 800;
+        assert_eq!(progress.sources[0].position - before, progress.sources[0].records, "read once");
+        went_on += u32::from(from > Cycle::NONE);
+    }
+    assert!(went_on > 3, "it went on {went_on} times");
+    assert!(rows(&sink) == undisturbed);
+}
+
+#[test]
+fn threads_may_change_while_a_checkpoint_is_made() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let setup = Setup { count: 300_000, ..SETUP };
+    let undisturbed = run(&setup);
+    let sink = Collect::default();
+    let options = options(&World::real(), folder.path(), Span(1));
+    let handle = start(graph(&setup, &sink), &World::real(), &options).expect("it starts");
+    let mut changes = 0;
+    for threads in (1..5).cycle() {
+        if handle.is_over() || changes > 20 {
+            break;
+        }
+        changes += u32::from(handle.rescale(threads).is_ok());
+        wait_for_checkpoints(&handle, u64::from(changes));
+    }
+    kill(&handle);
+    drop((handle, options));
+    let options = self::options(&World::real(), folder.path(), Span(1));
+    let handle = start(graph(&setup, &sink), &World::real(), &options).expect("it starts");
+    assert!(handle.progress().checkpoints.cycle > Cycle::NONE);
+    handle.wait().expect("it ends well");
+    assert!(rows(&sink) == undisturbed, "after {changes} changes");
+}
+
+/// One of two sources has ended before the checkpoint, and its stage and its sink with it.
+#[test]
+fn what_had_ended_before_a_checkpoint_is_not_done_again() {
+    let undisturbed = [Collect::default(), Collect::default()];
+    let handle = start(ends::two_lines(&undisturbed), &World::real(), &RunOptions::default());
+    handle.expect("it starts").wait().expect("it ends well");
+    let folder = tempfile::tempdir().expect("a folder");
+    let sinks = [Collect::default(), Collect::default()];
+    let (mut ended, mut lives) = (0, 0);
+    loop {
+        let options = options(&World::real(), folder.path(), Span(1_000));
+        let handle = start(ends::two_lines(&sinks), &World::real(), &options).expect("it starts");
+        let progress = handle.progress();
+        if progress.checkpoints.cycle > Cycle(8) {
+            assert!(progress.sources[0].ended && progress.sources[0].position == 700);
+            ended += 1;
+        }
+        wait_for_checkpoints(&handle, 2);
+        lives += 1;
+        if handle.is_over() || lives > 30 {
+            assert!(handle.wait().expect("it ends well").finished);
+            break;
+        }
+        kill(&handle);
+    }
+    assert!(ended > 0, "one of {lives} lives began after the end of the first source");
+    for (sink, undisturbed) in sinks.iter().zip(&undisturbed) {
+        assert!(rows(sink) == rows(undisturbed));
+    }
+}
+
+/// The disk fails at any operation, or the power does; the job is started again until it ends.
+#[test]
+fn row_24_a_job_survives_its_disk_at_any_operation() {
+    let setup = Setup { count: 30_000, ..SETUP };
+    let undisturbed = run(&setup);
+    let mut went_on = 0;
+    for operations in (0..400).step_by(7) {
+        let sim = World::simulated(operations);
+        let world = |sim: &SimWorld| World { disk: sim.process().disk, ..World::real() };
+        let sink = Collect::default();
+        sim.disk.fail_after(operations);
+        for life in 0..3 {
+            let world = world(&sim);
+            let folder = Path::new("/folder");
+            let opened = IndexedBackend::open(
+                &world,
+                &folder.join("state"),
+                IndexedOptions { flush_in_background: false, ..IndexedOptions::default() },
+            );
+            let Ok((backend, _)) = opened else {
+                sim.disk.power_cut();
+                continue;
+            };
+            let to = CheckpointTo { every: Span(200), backend: Arc::new(backend) };
+            let data = Some(folder.join("job"));
+            let options =
+                RunOptions { data, resume: true, checkpoint: Some(to), ..RunOptions::default() };
+            let Ok(handle) = start(graph(&setup, &sink), &world, &options) else {
+                sim.disk.power_cut();
+                continue;
+            };
+            went_on += u32::from(handle.progress().checkpoints.cycle > Cycle::NONE);
+            if life == 0 {
+                wait_for_checkpoints(&handle, 3);
+                handle.job.end();
+            }
+            let ended = handle.wait();
+            if life == 0 {
+                sim.disk.power_cut();
+            } else if ended.is_ok() {
+                break;
+            }
+        }
+        assert!(rows(&sink) == undisturbed, "operation {operations}");
+    }
+    assert!(went_on > 20, "{went_on}");
+}
+
+#[test]
+fn a_checkpoint_of_another_job_is_refused_with_what_differs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sink = Collect::default();
+    let setup = Setup { count: 300_000, ..SETUP };
+    let options = options(&World::real(), folder.path(), Span(1_000));
+    let handle = start(graph(&setup, &sink), &World::real(), &options).expect("it starts");
+    wait_for_checkpoints(&handle, 1);
+    kill(&handle);
+    let stage = |graph: &mut JobGraph, slices| {
+        let factory = Arc::new(RunningSum { poison: None });
+        graph.nodes[1].kind = NodeKind::Stage { factory, slices };
+    };
+    let mut other = graph(&setup, &sink);
+    stage(&mut other, 8);
+    let error = start(other, &World::real(), &options).err().expect("refused").to_string();
+    assert!(error.contains("`first` has 8 slices now, and had 16"), "{error}");
+    let mut other = graph(&setup, &sink);
+    other.nodes[1].name = "renamed".to_owned();
+    let error = start(other, &World::real(), &options).err().expect("refused").to_string();
+    assert!(error.contains("no `first` any more"), "{error}");
+    let handle =
+        start(graph(&setup, &sink), &World::real(), &options).expect("nothing was changed");
+    assert!(handle.progress().checkpoints.cycle > Cycle::NONE);
+}

@@ -1,0 +1,140 @@
+//! A job that goes on from a checkpoint: what it finds, and what it does not do again.
+
+use super::plan::{Plan, Work};
+use crate::operator::SliceState;
+use std::collections::{BTreeMap, BTreeSet};
+use tidemill_state::{Checkpoints, Manifest, SavedSource, structure};
+use tidemill_types::{Cycle, Micros, SliceId};
+
+/// What was done in earlier lives of the job.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    /// Everything up to the end of this cycle.
+    pub(crate) cycle: Cycle,
+    /// Its recorded time.
+    pub(crate) time: Micros,
+    /// By node and slice.
+    sources: BTreeMap<(usize, u32), SavedSource>,
+    /// How far event time was, by node.
+    watermarks: BTreeMap<usize, Micros>,
+    /// Nodes that will process nothing more.
+    ended: BTreeSet<usize>,
+}
+
+impl Before {
+    /// What a checkpoint says, for a job whose plan it fits.
+    ///
+    /// # Errors
+    /// It is of another job: what differs.
+    pub(crate) fn new(plan: &Plan, manifest: &Manifest) -> Result<Self, String> {
+        let mut before = Self { cycle: manifest.cycle, time: manifest.time, ..Self::default() };
+        for saved in &manifest.sources {
+            let node = node_of(plan, &saved.name, |work| matches!(work, Work::Source { .. }))?;
+            before.sources.insert((node, saved.slice), saved.clone());
+        }
+        for saved in &manifest.stages {
+            let node = node_of(plan, &saved.name, |work| matches!(work, Work::Stage { .. }))?;
+            let found = &plan.nodes[node];
+            let Work::Stage { factory } = &found.work else { continue };
+            if found.slices as usize != saved.slices.len() {
+                let (name, slices) = (&saved.name, saved.slices.len());
+                return Err(format!(
+                    "stage `{name}` has {} slices now, and had {slices}",
+                    found.slices
+                ));
+            }
+            let does = factory.does();
+            if does != saved.does {
+                let name = &saved.name;
+                return Err(format!(
+                    "stage `{name}` does something else now: {does}; it did: {}",
+                    saved.does
+                ));
+            }
+            let run = saved.slices.iter().flatten().find(|run| run.node() as usize != node);
+            if run.is_some() {
+                return Err(format!("stage `{}` has another place in the job now", saved.name));
+            }
+            before.watermarks.insert(node, saved.watermark);
+        }
+        for (id, node) in plan.nodes.iter().enumerate() {
+            let is_saved = match &node.work {
+                Work::Source { .. } => {
+                    (0..node.slices).all(|slice| before.sources.contains_key(&(id, slice)))
+                }
+                Work::Stage { .. } => before.watermarks.contains_key(&id),
+                Work::Sink => true,
+            };
+            if !is_saved {
+                return Err(format!("`{}` is not in it", node.name));
+            }
+        }
+        let mut last = vec![Cycle::NONE; plan.nodes.len()];
+        for ((node, _), saved) in &before.sources {
+            let of_slice = if saved.ended { manifest.cycle } else { Cycle(u64::MAX) };
+            last[*node] = last[*node].max(of_slice);
+        }
+        let last = plan.downstream(last);
+        before.ended = (0..last.len()).filter(|node| last[*node] <= manifest.cycle).collect();
+        Ok(before)
+    }
+
+    /// The node processes nothing more.
+    pub(crate) fn has_ended(&self, node: usize) -> bool {
+        self.ended.contains(&node)
+    }
+
+    /// Nothing comes from a source slice any more.
+    pub(crate) fn source_has_ended(&self, (node, slice): (u32, u32)) -> bool {
+        self.source(node as usize, slice).is_some_and(|saved| saved.ended)
+    }
+
+    /// A source slice as it was; none if it is at its start.
+    pub(crate) fn source(&self, node: usize, slice: u32) -> Option<&SavedSource> {
+        self.sources.get(&(node, slice))
+    }
+
+    /// The source slices that have ended.
+    pub(crate) fn ended_sources(&self) -> super::checkpoint::Ended {
+        let ended = self.sources.iter().filter(|(_, saved)| saved.ended);
+        ended.map(|(key, saved)| (*key, (self.cycle, saved.clone()))).collect()
+    }
+
+    /// How far event time was at a stage.
+    pub(crate) fn watermark(&self, node: usize) -> Micros {
+        self.watermarks.get(&node).copied().unwrap_or(Micros::MIN)
+    }
+}
+
+fn node_of(plan: &Plan, name: &str, is_kind: impl Fn(&Work) -> bool) -> Result<usize, String> {
+    let found = plan.nodes.iter().position(|node| node.name == name && is_kind(&node.work));
+    found.ok_or_else(|| format!("the job has no `{name}` any more"))
+}
+
+/// The states of a stage's slices: as a checkpoint has them, and noting what changes if there are
+/// to be checkpoints.
+///
+/// # Errors
+/// What was saved cannot be read.
+pub(crate) fn states(
+    (plan, node): (&Plan, usize),
+    checkpoints: Option<&Checkpoints>,
+    before: &Before,
+) -> Result<Vec<SliceState>, String> {
+    let Work::Stage { factory } = &plan.nodes[node].work else { return Ok(Vec::new()) };
+    let mut states = Vec::with_capacity(plan.nodes[node].slices as usize);
+    for slice in 0..plan.nodes[node].slices {
+        let mut state = factory.state(SliceId(slice));
+        if let Some(checkpoints) = checkpoints {
+            structure::track(&mut *state);
+            if before.cycle > Cycle::NONE && !before.has_ended(node) {
+                let failed = |error: String| format!("slice {slice}: {error}");
+                let runs = checkpoints.runs_of(node as u32, slice);
+                let runs = runs.map_err(|error| failed(error.to_string()))?;
+                structure::restore(&mut *state, runs).map_err(|error| failed(error.0))?;
+            }
+        }
+        states.push(state);
+    }
+    Ok(states)
+}
