@@ -40,6 +40,10 @@ pub trait OperatorFactory: Send + Sync {
         };
         self.outputs().iter().map(fields).collect::<Vec<_>>().join("; ")
     }
+    /// Why its state cannot be part of a checkpoint, if it cannot. Default: it can.
+    fn cannot_save(&self) -> Option<String> {
+        None
+    }
     /// Whether the lane must be called in cycles without input, because event time alone can
     /// make it write (windows, joins). Default: no.
     fn wants_time(&self) -> bool {

@@ -1,4 +1,7 @@
 //! Runs one operator by hand, cycle by cycle, without threads: for tests of operators.
+//!
+//! Every trial saves its states and restores them while it runs, so that each test of an operator is
+//! one of its checkpoints too: what was restored must write the same as what was never saved.
 
 use crate::block::{Block, Payload, Routing};
 use crate::operator::{
@@ -7,11 +10,36 @@ use crate::operator::{
 };
 use crate::partition::{Partition, Router};
 use arrow_array::RecordBatch;
+use bytes::Bytes;
 use std::{ops::Range, sync::Arc};
+use tidemill_state::{Delta, structure};
 use tidemill_types::{Cycle, Micros, SliceId};
 
 /// Slices, their operator, their states.
 type TrialLane = (Range<u32>, Box<dyn Operator>, Vec<SliceState>);
+
+/// The input of one cycle.
+#[derive(Clone)]
+struct TrialCycle {
+    cycle: Cycle,
+    blocks: Vec<Vec<Arc<Block>>>,
+    watermarks: (Micros, Micros),
+    ended: bool,
+}
+
+/// What a cycle wrote: output port and batch.
+type Written = Vec<(usize, RecordBatch)>;
+
+/// A checkpoint that is being written out.
+struct Saving {
+    /// By lane and slice: what is left of it.
+    deltas: Vec<Vec<Option<Delta>>>,
+    /// What came since it began, and what was written then.
+    since: Vec<(TrialCycle, Written, Vec<DeadLetter>)>,
+}
+
+/// Entries of a slice that are written out after each cycle.
+const SAVED_AT_ONCE: usize = 3;
 
 /// An operator with its state, driven by a test. It is split into lanes as a job would be.
 pub struct Trial {
@@ -21,6 +49,9 @@ pub struct Trial {
     lanes: Vec<TrialLane>,
     cycle: Cycle,
     watermark: Micros,
+    saving: Option<Saving>,
+    /// By lane and slice: what was saved, the oldest first.
+    runs: Vec<Vec<Vec<Bytes>>>,
     /// Every dead letter so far.
     pub letters: Vec<DeadLetter>,
 }
@@ -34,16 +65,20 @@ impl Trial {
         slices: u32,
         lanes: u32,
     ) -> Self {
-        let lanes = (0..lanes)
-            .map(|lane| {
-                let range = slices * lane / lanes..slices * (lane + 1) / lanes;
-                let states = range.clone().map(|slice| factory.state(SliceId(slice))).collect();
-                (range, factory.operator(), states)
-            })
-            .collect();
-        let cycle = Cycle::NONE;
-        let watermark = Micros::MIN;
-        Self { factory, partitions, slices, lanes, cycle, watermark, letters: Vec::new() }
+        let ranges = (0..lanes).map(|it| slices * it / lanes..slices * (it + 1) / lanes);
+        let lanes: Vec<TrialLane> = ranges.map(|range| new_lane(&*factory, range)).collect();
+        let runs = lanes.iter().map(|(range, ..)| vec![Vec::new(); range.len()]).collect();
+        Self {
+            factory,
+            partitions,
+            slices,
+            lanes,
+            cycle: Cycle::NONE,
+            watermark: Micros::MIN,
+            saving: None,
+            runs,
+            letters: Vec::new(),
+        }
     }
 
     /// Runs one cycle: batches by port in; output port and batch out, in order of lanes.
@@ -84,34 +119,73 @@ impl Trial {
             .map(|(port, batches)| batches.into_iter().map(|it| self.route(port, it)).collect())
             .collect();
         input.resize_with(count, Vec::new);
-        let mut written = Vec::new();
-        for (range, operator, states) in &mut self.lanes {
-            let mut output = Output::new(256 << 10);
-            let mine = |blocks: &Vec<Arc<Block>>| {
-                blocks.iter().filter(|block| block.count_in(range) > 0).cloned().collect()
-            };
-            let lane_input = CycleInput { ports: input.iter().map(mine).collect() };
-            if lane_input.is_empty() && !self.factory.wants_time() && !ended {
-                continue;
-            }
-            let mut context = Context {
-                cycle: self.cycle,
-                cycle_time: Micros(i64::try_from(self.cycle.0).expect("few cycles") * 1_000),
-                seed: self.cycle.0,
-                watermarks: &vec![watermark; count],
-                watermark,
-                watermark_before: self.watermark,
-                ended: &vec![ended; count],
-                slices: range.clone(),
-                states,
-                place: Place::default(),
-                letters: &mut self.letters,
-            };
-            operator.cycle(&mut context, &lane_input, &mut output)?;
-            written.extend(output.take_batches());
-        }
+        let cycle = TrialCycle {
+            cycle: self.cycle,
+            blocks: input,
+            watermarks: (self.watermark, watermark),
+            ended,
+        };
         self.watermark = watermark;
+        let (factory, mut letters) = (Arc::clone(&self.factory), Vec::new());
+        let written = run(&*factory, &mut self.lanes, &cycle, &mut letters)?;
+        self.letters.extend_from_slice(&letters);
+        if factory.cannot_save().is_none() {
+            self.save(cycle, &written, letters);
+        }
         Ok(written)
+    }
+
+    /// Begins to save the states, or goes on with it; what is whole is restored and compared.
+    fn save(&mut self, cycle: TrialCycle, written: &Written, letters: Vec<DeadLetter>) {
+        let Some(saving) = &mut self.saving else {
+            let mut deltas = Vec::new();
+            for (_, _, states) in &mut self.lanes {
+                states.iter_mut().for_each(|state| structure::freeze(&mut **state));
+                deltas.push(states.iter().map(|_| Some(Delta::default())).collect());
+            }
+            self.saving = Some(Saving { deltas, since: Vec::new() });
+            return;
+        };
+        saving.since.push((cycle, written.clone(), letters));
+        let mut is_whole = true;
+        for (lane, (_, _, states)) in self.lanes.iter_mut().enumerate() {
+            for (slice, state) in states.iter_mut().enumerate() {
+                let Some(delta) = &mut saving.deltas[lane][slice] else { continue };
+                let is_done = structure::drain(&mut **state, delta, SAVED_AT_ONCE);
+                is_whole &= is_done;
+                if is_done && let Some(delta) = saving.deltas[lane][slice].take() {
+                    let run = delta.finish().expect("little has changed");
+                    self.runs[lane][slice].push(run.into());
+                }
+            }
+        }
+        if is_whole && let Some(saving) = self.saving.take() {
+            self.restore(saving);
+        }
+    }
+
+    /// Restores the states, which then go on in place of those that were never saved.
+    fn restore(&mut self, saving: Saving) {
+        let factory = Arc::clone(&self.factory);
+        let ranges = self.lanes.iter().map(|(range, ..)| range.clone());
+        let mut lanes: Vec<TrialLane> = ranges.map(|range| new_lane(&*factory, range)).collect();
+        for ((_, _, states), runs) in lanes.iter_mut().zip(&mut self.runs) {
+            for (state, runs) in states.iter_mut().zip(runs) {
+                if runs.len() > 3 {
+                    let merged = tidemill_state::merge(std::mem::take(runs));
+                    runs.push(merged.expect("runs that were just written").into());
+                }
+                structure::restore(&mut **state, runs.clone()).expect("what was just saved");
+            }
+        }
+        for (cycle, written, letters) in saving.since {
+            let mut again = Vec::new();
+            let restored = run(&*factory, &mut lanes, &cycle, &mut again);
+            let restored = restored.expect("what went well before");
+            assert!(restored == written, "restored: {restored:?}, never saved: {written:?}");
+            assert_eq!(again, letters);
+        }
+        self.lanes = lanes;
     }
 
     fn route(&self, port: usize, payload: Payload) -> Arc<Block> {
@@ -130,4 +204,48 @@ impl Trial {
         }
         Arc::new(block)
     }
+}
+
+fn new_lane(factory: &dyn OperatorFactory, range: Range<u32>) -> TrialLane {
+    let mut states: Vec<SliceState> =
+        range.clone().map(|slice| factory.state(SliceId(slice))).collect();
+    states.iter_mut().for_each(|state| structure::track(&mut **state));
+    (range, factory.operator(), states)
+}
+
+/// Runs a cycle in all lanes.
+fn run(
+    factory: &dyn OperatorFactory,
+    lanes: &mut [TrialLane],
+    it: &TrialCycle,
+    letters: &mut Vec<DeadLetter>,
+) -> Result<Written, OperatorError> {
+    let mut written = Vec::new();
+    let count = it.blocks.len();
+    for (range, operator, states) in lanes {
+        let mut output = Output::new(256 << 10);
+        let mine = |blocks: &Vec<Arc<Block>>| {
+            blocks.iter().filter(|block| block.count_in(range) > 0).cloned().collect()
+        };
+        let lane_input = CycleInput { ports: it.blocks.iter().map(mine).collect() };
+        if lane_input.is_empty() && !factory.wants_time() && !it.ended {
+            continue;
+        }
+        let mut context = Context {
+            cycle: it.cycle,
+            cycle_time: Micros(i64::try_from(it.cycle.0).expect("few cycles") * 1_000),
+            seed: it.cycle.0,
+            watermarks: &vec![it.watermarks.1; count],
+            watermark: it.watermarks.1,
+            watermark_before: it.watermarks.0,
+            ended: &vec![it.ended; count],
+            slices: range.clone(),
+            states,
+            place: Place::default(),
+            letters,
+        };
+        operator.cycle(&mut context, &lane_input, &mut output)?;
+        written.extend(output.take_batches());
+    }
+    Ok(written)
 }

@@ -115,6 +115,18 @@ pub(crate) struct Aggregates {
     pub(crate) sides: usize,
 }
 
+impl Aggregates {
+    /// What is accumulated of what, in words.
+    pub(crate) fn does(&self) -> String {
+        let argument = |it: &Accumulator| self.arguments.get(it.argument).map(|(sql, ..)| sql);
+        let one = |it: &Accumulator| match argument(it) {
+            Some(sql) => format!("{:?} of {sql}", it.kept),
+            None => format!("{:?}", it.kept),
+        };
+        self.accumulators.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+}
+
 const FUNCTIONS: [&str; 21] = [
     "count",
     "sum",

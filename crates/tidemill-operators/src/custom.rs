@@ -1,7 +1,7 @@
 //! Operators written in Rust by the program that runs the job.
 //!
 //! ```
-//! # use tidemill_operators::custom;
+//! # use tidemill_operators::custom::{self, state::Map};
 //! # use arrow_schema::{DataType, Field, Schema};
 //! # use std::sync::Arc;
 //! let words = Arc::new(Schema::new(vec![
@@ -10,10 +10,11 @@
 //! ]));
 //! let count = custom::keyed_record(
 //!     words,
-//!     custom::Table::<String, i64>::default,
+//!     Map::<String, i64>::default,
 //!     |counts, record, emit, _| {
 //!         let word = record.str("word")?.unwrap_or_default();
-//!         let n = counts.entry(word.to_owned()).and_modify(|n| *n += 1).or_insert(1);
+//!         let n = counts.get_or_default(word.to_owned());
+//!         *n += 1;
 //!         emit.row(|row| {
 //!             row.put(word).put(*n);
 //!         })
@@ -32,8 +33,9 @@
 //! | [`keyed`] | a slice's rows of a cycle | a state for each slice |
 //!
 //! What a function writes must follow from its record, its state and [`CycleInfo`] alone: no
-//! clock, no randomness but the cycle's, no order of a hash map (a [`Table`] keeps the order of
-//! insertion). A state belongs to a slice, so it sees all records of the keys of that slice.
+//! clock, no randomness but the cycle's, no order of a hash map (that of a [`state::Map`] is the same
+//! on every run). A state belongs to a slice, so it sees all records of the keys of that slice; it is
+//! made of the structures of [`state`], which checkpoints save.
 //! An error or a panic fails the job, naming stage, slice, cycle and record.
 
 mod batch;
@@ -50,14 +52,12 @@ pub use bytes::{FilterBytes, PerRecordBytes, filter_bytes, per_record_bytes};
 pub use emit::{Emit, RowWriter, Value};
 pub use keyed::{Keyed, KeyedRecord, SliceInput, SliceRows, keyed, keyed_record, per_record};
 pub use record::{Record, read_records};
+pub use tidemill_state::structure as state;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use std::sync::Arc;
 use tidemill_flow::{Context, TIME_COLUMN, partition::hash_number};
 use tidemill_types::{Cycle, Micros, SliceId};
-
-/// A map that gives its entries in the order of insertion, the same on every run.
-pub type Table<K, V> = indexmap::IndexMap<K, V, foldhash::fast::FixedState>;
 
 /// The cycle in which a function is called: its only clock and its only randomness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,12 +10,12 @@ use crate::gather::Gather;
 use crate::keys::{KeyCodec, UnknownColumn, columns};
 use crate::lane::{Lane, Picked, Times};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
-use hashbrown::{HashTable, hash_table::Entry};
 use std::sync::Arc;
 use tidemill_flow::{
     Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState, TIME_COLUMN,
     partition::check_key_type,
 };
+use tidemill_state::{Map, State, Structure};
 use tidemill_types::{Micros, SliceId, Span, job::DedupSpec};
 
 #[cfg(test)]
@@ -106,51 +106,50 @@ impl OperatorFactory for Dedup {
     }
 
     fn state(&self, _: SliceId) -> SliceState {
-        Box::new(Known { keys: HashTable::new(), swept_at: SWEPT_FROM })
+        Box::new(Known { keys: Map::default(), swept_at: SWEPT_FROM })
+    }
+
+    fn does(&self) -> String {
+        let types: Vec<String> = self.types.iter().map(DataType::to_string).collect();
+        let within = self.within.map(|it| format!(" within {it}")).unwrap_or_default();
+        format!("the first by columns {:?} ({}){within}", self.columns, types.join(", "))
     }
 }
 
 /// The keys that a slice knows.
 struct Known {
-    keys: HashTable<Key>,
+    /// By key as bytes: from when on it is new again.
+    keys: Map<Box<[u8]>, i64>,
     /// How many keys there may be before those that are forgotten give their memory back.
     swept_at: usize,
 }
 
-struct Key {
-    hash: u64,
-    bytes: Box<[u8]>,
-    /// From this time on the key is new again.
-    end: Micros,
-}
-
 impl Known {
     /// Whether a record passes, whose key is known until `end` if it does.
-    fn passes(&mut self, hash: u64, bytes: &[u8], time: i64, end: Micros, low: Micros) -> bool {
-        let same = |key: &Key| key.hash == hash && *key.bytes == *bytes;
-        match self.keys.entry(hash, same, |key| key.hash) {
-            Entry::Occupied(known) => {
-                let known = known.into_mut();
-                let new = known.end != Micros::MAX && (time >= known.end.0 || known.end <= low);
-                if new {
-                    known.end = end;
-                }
-                new
-            }
-            Entry::Vacant(free) => {
-                free.insert(Key { hash, bytes: bytes.into(), end });
-                true
-            }
+    fn passes(&mut self, key: &[u8], time: i64, end: Micros, low: Micros) -> bool {
+        let Some(known) = self.keys.get(key) else {
+            self.keys.set(key.into(), end.0);
+            return true;
+        };
+        let is_new = *known != Micros::MAX.0 && (time >= *known || *known <= low.0);
+        if is_new && let Some(known) = self.keys.get_mut(key) {
+            *known = end.0;
         }
+        is_new
     }
 
     /// Gives back the memory of forgotten keys, when that is worth looking at all of them.
     fn sweep(&mut self, low: Micros) {
         if self.keys.len() >= self.swept_at {
-            self.keys.retain(|key| key.end == Micros::MAX || key.end > low);
-            self.keys.shrink_to(self.keys.len() * 2, |key| key.hash);
+            self.keys.retain(|_, end| *end == Micros::MAX.0 || *end > low.0);
             self.swept_at = (self.keys.len() * 2).max(SWEPT_FROM);
         }
+    }
+}
+
+impl State for Known {
+    fn structures(&mut self) -> Vec<&mut dyn Structure> {
+        vec![&mut self.keys]
     }
 }
 
@@ -186,7 +185,7 @@ impl Operator for DedupOperator {
                     let row = picked.row(number);
                     let time = times[part.block].at(row);
                     let end = self.within.map_or(Micros::MAX, |within| end_of(time, within));
-                    if known.passes(keys.hash(number), keys.bytes(number), time, end, low) {
+                    if known.passes(keys.bytes(number), time, end, low) {
                         self.gather.pick(part.block, row);
                     }
                 }

@@ -23,6 +23,7 @@ use tidemill_flow::{
     Block, OperatorError,
     partition::{hash_bytes, hash_columns, hash_number},
 };
+use tidemill_state::{Reader, SavedError, put_bytes};
 
 use crate::aggregate::ArgColumn;
 use crate::keys::one_zero;
@@ -144,6 +145,8 @@ pub(crate) struct Groups {
     int_keys: Vec<i64>,
     byte_keys: Vec<u8>,
     byte_ends: Vec<u32>,
+    /// By group with a key in `byte_keys`.
+    byte_hashes: Vec<u64>,
     /// The group whose key is null, for forms with one column.
     null: Option<u32>,
     count: u32,
@@ -164,6 +167,7 @@ impl Groups {
             int_keys: Vec::new(),
             byte_keys: Vec::new(),
             byte_ends: Vec::new(),
+            byte_hashes: Vec::new(),
             null: None,
             count: 0,
         }
@@ -180,6 +184,7 @@ impl Groups {
         self.int_keys.clear();
         self.byte_keys.clear();
         self.byte_ends.clear();
+        self.byte_hashes.clear();
         (self.null, self.count) = (None, 0);
     }
 
@@ -189,7 +194,10 @@ impl Groups {
             None => {
                 match self.form {
                     Form::Int => self.int_keys.push(0),
-                    _ => self.byte_ends.push(self.byte_keys.len() as u32),
+                    _ => {
+                        self.byte_ends.push(self.byte_keys.len() as u32);
+                        self.byte_hashes.push(0);
+                    }
                 }
                 self.null = Some(self.count);
                 self.count += 1;
@@ -212,7 +220,7 @@ impl Groups {
 
     #[inline]
     fn byte_group(&mut self, key: &[u8], hash: u64) -> u32 {
-        let Self { bytes, byte_keys, byte_ends, count, .. } = self;
+        let Self { bytes, byte_keys, byte_ends, byte_hashes, count, .. } = self;
         let turned_hash = turned(hash);
         let is_same = |(held, group): &(u64, u32)| {
             *held == turned_hash && key_at(byte_keys, byte_ends, *group as usize) == key
@@ -224,6 +232,7 @@ impl Groups {
         bytes.insert_unique(turned_hash, (turned_hash, group), |(held, _)| *held);
         byte_keys.extend_from_slice(key);
         byte_ends.push(byte_keys.len() as u32);
+        byte_hashes.push(hash);
         *count += 1;
         group
     }
@@ -265,6 +274,50 @@ impl Groups {
                 }
             }
             keys => groups.extend(rows.iter().map(|row| self.group(keys, hashes, *row as usize))),
+        }
+    }
+
+    /// Writes the key of a group, for a checkpoint.
+    pub(crate) fn save(&self, group: usize, out: &mut Vec<u8>) {
+        out.push(u8::from(self.null == Some(group as u32)));
+        match self.form {
+            Form::Unit => {}
+            Form::Int => out.extend_from_slice(&self.int_keys[group].to_le_bytes()),
+            Form::Text | Form::Rows => {
+                out.extend_from_slice(&self.byte_hashes[group].to_le_bytes());
+                put_bytes(out, key_at(&self.byte_keys, &self.byte_ends, group));
+            }
+        }
+    }
+
+    /// Takes back the key of a group: that of the next number.
+    pub(crate) fn restore(
+        &mut self,
+        group: usize,
+        from: &mut Reader<'_>,
+    ) -> Result<(), SavedError> {
+        let is_null = from.bytes(1)? == [1];
+        let restored = match self.form {
+            Form::Unit => {
+                self.count = 1;
+                0
+            }
+            Form::Int => {
+                let key = from.i64()?;
+                if is_null {
+                    self.null_group()
+                } else {
+                    self.int_group(key, hash_number(key as u64))
+                }
+            }
+            Form::Text | Form::Rows => {
+                let (hash, key) = (from.u64()?, from.sized()?);
+                if is_null { self.null_group() } else { self.byte_group(key, hash) }
+            }
+        };
+        match restored as usize == group {
+            true => Ok(()),
+            false => Err(SavedError::new("a key of the saved state is missing, or is there twice")),
         }
     }
 

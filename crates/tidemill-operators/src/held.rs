@@ -15,8 +15,11 @@ use arrow_array::RecordBatch;
 use std::collections::VecDeque;
 use tidemill_flow::OperatorError;
 
+mod codec;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use codec::RowCodec;
 
 /// Most pieces before some are copied together.
 const PIECES_MAX: usize = 32;
@@ -85,6 +88,30 @@ impl<T> Held<T> {
         piece.held += 1;
         piece.slots.push(slot);
         slot
+    }
+
+    /// Holds a row in a slot after all others, as a checkpoint has it; those between are free.
+    pub(crate) fn restore(&mut self, slot: u32, piece: PieceId, row: usize, data: T) {
+        while self.slots.len() <= slot as usize {
+            self.free.push(number(self.slots.len()));
+            self.slots.push(Slot { piece, row: 0, data: None });
+        }
+        self.free.pop();
+        self.slots[slot as usize] = Slot { piece, row: number(row), data: Some(data) };
+        let piece = self.piece_mut(piece);
+        piece.held += 1;
+        piece.slots.push(slot);
+    }
+
+    /// Writes the row of a slot, if it is held.
+    pub(crate) fn save(&self, slot: u32, codec: &RowCodec, out: &mut Vec<u8>) {
+        let (piece, row) = self.place(slot);
+        codec.save(self.batch(piece), row as usize, out);
+    }
+
+    /// The data of a slot, if it is held.
+    pub(crate) fn get(&self, slot: u32) -> Option<&T> {
+        self.slots.get(slot as usize)?.data.as_ref()
     }
 
     /// Holds another row in a slot.

@@ -14,6 +14,7 @@ mod tests;
 
 use crate::expr::{Expr, ExprError};
 use crate::gather::Gather;
+use crate::held::RowCodec;
 use crate::keys::{KeyCodec, UnknownColumn, columns, one_zero};
 use crate::lane::{Lane, Picked, Times, failed};
 use arrow_row::{RowConverter, SortField};
@@ -101,7 +102,19 @@ pub fn top(input: &SchemaRef, spec: &TopSpec) -> Result<Top, TopError> {
     }
     let names_window = spec.per.iter().any(|name| WINDOW_COLUMNS.contains(&name.as_str()));
     let partition = if per.is_empty() { Partition::One } else { Partition::Key(per.clone()) };
+    let columns: Vec<String> =
+        input.fields().iter().map(|it| format!("{} {}", it.name(), it.data_type())).collect();
+    let does = format!(
+        "the {} {} by {} per {:?} of {}",
+        if spec.ascending { "smallest" } else { "largest" },
+        spec.k,
+        spec.by,
+        spec.per,
+        columns.join(", ")
+    );
     let factory = TopFactory {
+        does,
+        codec: Arc::new(RowCodec::new(Arc::clone(input))),
         schema: Arc::clone(input),
         per,
         types,
@@ -128,6 +141,8 @@ struct TopFactory {
     order: SortField,
     k: usize,
     windowed: bool,
+    does: String,
+    codec: Arc<RowCodec>,
 }
 
 impl OperatorFactory for TopFactory {
@@ -151,7 +166,15 @@ impl OperatorFactory for TopFactory {
     }
 
     fn state(&self, _: SliceId) -> SliceState {
-        Box::new(Groups::new(self.windowed))
+        Box::new(Groups::new(self.windowed, Arc::clone(&self.codec)))
+    }
+
+    fn does(&self) -> String {
+        self.does.clone()
+    }
+
+    fn cannot_save(&self) -> Option<String> {
+        self.codec.cannot_save()
     }
 
     fn wants_time(&self) -> bool {

@@ -31,6 +31,7 @@ use tidemill_types::job::{Named, WindowSpec};
 mod count;
 mod panes;
 mod session;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -149,6 +150,13 @@ pub(crate) struct Prepared {
 }
 
 impl Windowed {
+    /// What it does but for the window, in words.
+    pub(crate) fn does(&self) -> String {
+        let key: Vec<String> =
+            self.keys.fields.iter().map(|it| format!("{} {}", it.name(), it.data_type())).collect();
+        format!("{} by {}", self.aggregates.does(), key.join(", "))
+    }
+
     /// Evaluates keys and arguments of a block, once for all slices.
     pub(crate) fn prepare(&self, block: &Block) -> Result<Prepared, OperatorError> {
         let batch = block.batch();

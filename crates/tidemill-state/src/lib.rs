@@ -32,4 +32,6 @@ pub use delta::{Delta, Reader, SavedError, merge, merged, put_bytes};
 pub use error::StateError;
 pub use files::FileBackend;
 pub use indexed::{IndexedBackend, IndexedOptions, Opened};
-pub use structure::{List, Map, Noted, Queue, State, Structure, Value, Window};
+pub use structure::{
+    List, Map, Noted, Queue, State, Structure, Value, Window, read_plain, row_of, write_plain,
+};

@@ -94,12 +94,20 @@ pub trait Plain: Serialize + DeserializeOwned + Send + 'static {}
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> Plain for T {}
 
-fn write_plain<T: Serialize>(value: &T, out: &mut Vec<u8>) {
+/// Appends a plain value, as [`read_plain`] reads it.
+///
+/// # Panics
+/// Panics if the value cannot be written: its `Serialize` says so.
+pub fn write_plain<T: Serialize>(value: &T, out: &mut Vec<u8>) {
     let held = std::mem::take(out);
     *out = postcard::to_extend(value, held).expect("a plain value can be written");
 }
 
-fn read_plain<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, SavedError> {
+/// Reads what [`write_plain`] wrote.
+///
+/// # Errors
+/// It is something else.
+pub fn read_plain<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, SavedError> {
     let failed = |error| SavedError::new(format!("a saved value cannot be read: {error}"));
     let (value, rest) = postcard::take_from_bytes(bytes).map_err(failed)?;
     match rest {

@@ -15,9 +15,10 @@
 //! record, and yet the same result for any number of threads.
 
 use clap::Parser;
+use serde::{Deserialize, Serialize};
 use std::{collections::VecDeque, error::Error, sync::Arc};
 use tidemill::arrow::schema::{DataType, Field, Schema};
-use tidemill::custom::{self, CycleInfo, Emit, Record, Table};
+use tidemill::custom::{self, CycleInfo, Emit, Record, state::Map};
 use tidemill::{Collected, File, Job, OperatorError, Span, collected, from};
 
 /// Shows the pairs of tweets that share the most words.
@@ -36,6 +37,7 @@ pub(crate) struct Options {
 }
 
 /// A tweet that later ones are compared with.
+#[derive(Serialize, Deserialize)]
 struct Tweet {
     time_us: i64,
     id: String,
@@ -44,7 +46,7 @@ struct Tweet {
 }
 
 /// The tweets of the window, oldest first, by the place they were sent from.
-type Recent = Table<String, VecDeque<Tweet>>;
+type Recent = Map<String, VecDeque<Tweet>>;
 
 /// The words of a text, each once, in order. Links, short words and signs do not count.
 pub(crate) fn words(text: &str) -> Vec<String> {
@@ -82,7 +84,7 @@ fn compare(
         (text("source")?, text("id")?, text("text")?);
     let time_us = record.time().map_or(0, |time| time.0);
     let words = words(&text);
-    let earlier = recent.entry(source).or_default();
+    let earlier = recent.get_or_default(source);
     while earlier.front().is_some_and(|first| first.time_us < time_us - window.0) {
         earlier.pop_front();
     }

@@ -232,6 +232,13 @@ fn open_checkpoints(
     if options.processes.addresses.len() > 1 {
         return refuse("a job of several processes cannot have them yet");
     }
+    for node in &plan.nodes {
+        if let Work::Stage { factory } = &node.work
+            && let Some(why) = factory.cannot_save()
+        {
+            return Err(open_error(&node.name, format!("without checkpoints only: {why}")));
+        }
+    }
     let opened = Checkpoints::open(Arc::clone(&to.backend));
     opened.map(Some).map_err(|error| checkpoint_error(error.to_string()))
 }

@@ -11,6 +11,7 @@ use super::results::{Column, Results};
 use super::sides::Side;
 use super::{Accumulator, Aggregates, ArgColumn, Held, Kept, Reading};
 use tidemill_flow::OperatorError;
+use tidemill_state::{Reader, SavedError};
 
 /// Accumulators by group.
 #[derive(Debug, Default)]
@@ -53,6 +54,26 @@ impl Cells {
             self.sides.iter_mut().for_each(|side| side.resize(groups));
             self.groups = groups;
         }
+    }
+
+    /// Writes what a group holds, for a checkpoint.
+    pub(crate) fn save(&self, group: usize, out: &mut Vec<u8>) {
+        for word in &self.words[group * self.stride..(group + 1) * self.stride] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        self.sides.iter().for_each(|side| side.save(group, out));
+    }
+
+    /// Takes back what a group held; there is room for it.
+    pub(crate) fn restore(
+        &mut self,
+        group: usize,
+        from: &mut Reader<'_>,
+    ) -> Result<(), SavedError> {
+        for word in &mut self.words[group * self.stride..(group + 1) * self.stride] {
+            *word = from.u64()?;
+        }
+        self.sides.iter_mut().try_for_each(|side| side.restore(group, from))
     }
 
     /// Empties all groups and forgets them; memory is kept.

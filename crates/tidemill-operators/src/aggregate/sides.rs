@@ -5,15 +5,19 @@ use datasketches::{
     hll::{HllSketch, HllType, HllUnion},
     tdigest::TDigestMut,
 };
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use tidemill_state::{Reader, SavedError, put_bytes, read_plain, write_plain};
 
 /// Precision of a distinct sketch: 2^12 buckets, about 1.6 % standard error.
 const SKETCH_LG_K: u8 = 12;
+/// Values that a digest merges at once.
+const DIGEST_NEW_MAX: usize = 1_024;
 /// Compression of a digest: more is finer.
 const DIGEST_K: u16 = 200;
 
 /// One value of a set: numbers by their bits, text as it is.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Value {
     Number(u64),
     Text(Box<str>),
@@ -25,15 +29,53 @@ pub(crate) enum Side {
     Text { kept: Kept, values: Vec<Option<(i64, Box<str>)>> },
     Distinct(Vec<BTreeSet<Value>>),
     Sketch(Vec<Option<Box<HllSketch>>>),
-    Digest(Vec<Option<Box<TDigestMut>>>),
+    Digest(Vec<Option<Box<Digest>>>),
 }
 
 fn sketch() -> Box<HllSketch> {
     Box::new(HllSketch::new(SKETCH_LG_K, HllType::Hll8).expect("a precision that sketches have"))
 }
 
-fn digest() -> Box<TDigestMut> {
-    Box::new(TDigestMut::new(DIGEST_K).expect("a compression that digests have"))
+fn digest() -> Box<Digest> {
+    let merged = TDigestMut::new(DIGEST_K).expect("a compression that digests have");
+    Box::new(Digest { merged, new: Vec::new() })
+}
+
+/// A digest that can be written out at any time without a change: what it will say depends on when
+/// its new values are merged, so they wait here, and are merged when they are so many or it is read.
+#[derive(Clone, Debug)]
+pub(crate) struct Digest {
+    merged: TDigestMut,
+    new: Vec<f64>,
+}
+
+impl Digest {
+    fn update(&mut self, value: f64) {
+        self.new.push(value);
+        if self.new.len() >= DIGEST_NEW_MAX {
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        for value in self.new.drain(..) {
+            self.merged.update(value);
+        }
+        // Looking at it merges what it holds itself.
+        drop(self.merged.quantile(0.5));
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.settle();
+        self.merged.merge(&other.merged);
+        other.new.iter().for_each(|value| self.merged.update(*value));
+        self.settle();
+    }
+
+    fn quantile(&mut self, q: f64) -> Option<f64> {
+        self.settle();
+        self.merged.quantile(q).ok().flatten()
+    }
 }
 
 fn bits(value: f64) -> u64 {
@@ -146,6 +188,54 @@ impl Side {
         taken.clear(0);
     }
 
+    /// Writes what a group holds, for a checkpoint.
+    pub(crate) fn save(&self, group: usize, out: &mut Vec<u8>) {
+        let mut bytes = Vec::new();
+        match self {
+            Self::Text { values, .. } => write_plain(&values[group], &mut bytes),
+            Self::Distinct(sets) => write_plain(&sets[group], &mut bytes),
+            Self::Sketch(sketches) => {
+                let sketch = sketches[group].as_ref().map(|it| it.serialize());
+                write_plain(&sketch, &mut bytes);
+            }
+            Self::Digest(digests) => {
+                // Writing one merges what it holds itself, which is nothing here.
+                let parts = |it: &Digest| (it.merged.clone().serialize(), it.new.clone());
+                write_plain(&digests[group].as_deref().map(parts), &mut bytes);
+            }
+        }
+        put_bytes(out, &bytes);
+    }
+
+    /// Takes back what a group held.
+    pub(crate) fn restore(
+        &mut self,
+        group: usize,
+        from: &mut Reader<'_>,
+    ) -> Result<(), SavedError> {
+        let bytes = from.sized()?;
+        let failed = |error: datasketches::error::Error| {
+            SavedError::new(format!("a saved sketch cannot be read: {error}"))
+        };
+        match self {
+            Self::Text { values, .. } => values[group] = read_plain(bytes)?,
+            Self::Distinct(sets) => sets[group] = read_plain(bytes)?,
+            Self::Sketch(sketches) => {
+                let sketch = read_plain::<Option<Vec<u8>>>(bytes)?;
+                let sketch = sketch.map(|it| HllSketch::deserialize(&it).map(Box::new));
+                sketches[group] = sketch.transpose().map_err(failed)?;
+            }
+            Self::Digest(digests) => {
+                let parts = read_plain::<Option<(Vec<u8>, Vec<f64>)>>(bytes)?;
+                let digest = parts.map(|(merged, new)| {
+                    TDigestMut::deserialize(&merged).map(|merged| Box::new(Digest { merged, new }))
+                });
+                digests[group] = digest.transpose().map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn count(&self, group: usize) -> i64 {
         match self {
             Self::Distinct(sets) => sets[group].len() as i64,
@@ -165,7 +255,7 @@ impl Side {
 
     pub(crate) fn quantile(&mut self, group: usize, q: f64) -> Option<f64> {
         match self {
-            Self::Digest(digests) => digests[group].as_mut()?.quantile(q).ok().flatten(),
+            Self::Digest(digests) => digests[group].as_mut()?.quantile(q),
             _ => None,
         }
     }

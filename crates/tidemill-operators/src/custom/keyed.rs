@@ -11,6 +11,7 @@ use std::{fmt, sync::Arc};
 use tidemill_flow::{
     Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
 };
+use tidemill_state::State;
 use tidemill_types::SliceId;
 
 type Outcome = Result<(), OperatorError>;
@@ -98,7 +99,7 @@ pub fn keyed<S, F>(
     function: F,
 ) -> Keyed<S, F>
 where
-    S: Send + 'static,
+    S: State,
     F: Fn(&mut S, SliceInput<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
 {
     let (state, function) = (Arc::new(state), Arc::new(function));
@@ -117,7 +118,7 @@ impl<S, F> Keyed<S, F> {
 
 impl<S, F> OperatorFactory for Keyed<S, F>
 where
-    S: Send + 'static,
+    S: State,
     F: Fn(&mut S, SliceInput<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
 {
     fn outputs(&self) -> Vec<SchemaRef> {
@@ -215,7 +216,7 @@ pub fn keyed_record<S, F>(
     function: F,
 ) -> KeyedRecord<S, F>
 where
-    S: Send + 'static,
+    S: State,
     F: Fn(&mut S, &Record<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
 {
     let (state, function) = (Arc::new(state), Arc::new(function));
@@ -266,7 +267,7 @@ impl<S, F> KeyedRecord<S, F> {
 
 impl<S, F> OperatorFactory for KeyedRecord<S, F>
 where
-    S: Send + 'static,
+    S: State,
     F: Fn(&mut S, &Record<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
 {
     fn outputs(&self) -> Vec<SchemaRef> {
@@ -302,7 +303,7 @@ struct RecordOperator<S, F> {
 
 impl<S, F> Operator for RecordOperator<S, F>
 where
-    S: Send + 'static,
+    S: State,
     F: Fn(&mut S, &Record<'_>, &mut Emit, &CycleInfo) -> Outcome + Send + Sync + 'static,
 {
     fn cycle(

@@ -26,10 +26,11 @@ fn words(words: &[&str]) -> RecordBatch {
 fn word_count() -> Arc<dyn OperatorFactory> {
     Arc::new(keyed_record(
         counts_schema(),
-        Table::<String, i64>::default,
+        state::Map::<String, i64>::default,
         |counts, record, emit, _| {
             let word = record.str("word")?.unwrap_or_default();
-            let n = counts.entry(word.to_owned()).and_modify(|n| *n += 1).or_insert(1);
+            let n = counts.get_or_default(word.to_owned());
+            *n += 1;
             emit.row(|row| {
                 row.str(word).i64(*n);
             })
@@ -366,7 +367,7 @@ fn what_cannot_be_processed_goes_to_the_dead_letters_with_its_row() {
 
 #[test]
 fn closings_are_called_for_every_slice() {
-    let sizes = |operator: KeyedRecord<i64, _>, cycles: &[bool]| {
+    let sizes = |operator: KeyedRecord<state::Value<i64>, _>, cycles: &[bool]| {
         let mut trial = Trial::new(Arc::new(operator), vec![Partition::Key(vec![0])], 4, 2);
         let batches = |ended: &bool| {
             let port = if *ended { Vec::new() } else { vec![words(&["a", "b", "c", "d"])] };
@@ -378,16 +379,16 @@ fn closings_are_called_for_every_slice() {
     let count = || {
         keyed_record(
             counts_schema(),
-            || 0_i64,
-            |n: &mut i64, _, _, _| {
-                *n += 1;
+            || state::Value::new(0_i64),
+            |n: &mut state::Value<i64>, _, _, _| {
+                *n.get_mut() += 1;
                 Ok(())
             },
         )
     };
-    let closing = |n: &mut i64, emit: &mut Emit, _: &CycleInfo| {
+    let closing = |n: &mut state::Value<i64>, emit: &mut Emit, _: &CycleInfo| {
         emit.row(|row| {
-            row.str("").i64(*n);
+            row.str("").i64(*n.get());
         })
     };
     let every = sizes(count().on_cycle(closing), &[false, false, true]);

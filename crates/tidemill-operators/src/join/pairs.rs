@@ -1,12 +1,13 @@
 //! The pairs that a lane finds in a cycle, copied together once.
 
+use super::Codecs;
 use crate::gather::{GATHERED_ROWS_MAX, Gather};
-use crate::held::Held;
+use crate::held::{Held, RowCodec};
 use crate::lane::failed;
 use arrow_array::{
     ArrayRef, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray, new_null_array,
 };
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::{FieldRef, Schema, SchemaRef};
 use std::sync::Arc;
 use tidemill_flow::{OperatorError, Output};
 use tidemill_types::job::JoinKind;
@@ -24,6 +25,27 @@ pub(super) struct Shape {
 }
 
 impl Shape {
+    /// What is joined by what, in words.
+    pub(super) fn does(&self, sides: &Codecs) -> String {
+        let types: Vec<String> = sides.left.1.iter().map(ToString::to_string).collect();
+        let keys = (&sides.left.0, &sides.right.0, types.join(", "));
+        format!("{:?} join by columns {:?} and {:?} ({})", self.kind, keys.0, keys.1, keys.2)
+    }
+
+    /// How held rows of the left are written.
+    pub(super) fn left_codec(&self) -> Arc<RowCodec> {
+        self.codec(&self.schema.fields()[..self.left_columns])
+    }
+
+    /// How held rows of the right are written.
+    pub(super) fn right_codec(&self) -> Arc<RowCodec> {
+        self.codec(&self.schema.fields()[self.left_columns..])
+    }
+
+    fn codec(&self, fields: &[FieldRef]) -> Arc<RowCodec> {
+        Arc::new(RowCodec::new(Arc::new(Schema::new(fields.to_vec()))))
+    }
+
     /// The right's columns that the output has, as the output has them.
     pub(super) fn right_part(&self, batch: &RecordBatch) -> Result<RecordBatch, OperatorError> {
         let columns: Vec<ArrayRef> =

@@ -9,7 +9,7 @@
 
 use super::pairs::{Pairs, Shape};
 use super::{Codecs, Side as Port};
-use crate::held::Held;
+use crate::held::{Held, RowCodec};
 use crate::keys::{KeyCodec, Keys};
 use crate::lane::{Lane, Part, Picked, Times};
 use arrow_array::RecordBatch;
@@ -21,6 +21,7 @@ use std::sync::Arc;
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
 };
+use tidemill_state::{Delta, Noted, Reader, SavedError, State, Structure, put_bytes, row_of};
 use tidemill_types::job::JoinKind;
 use tidemill_types::{Micros, SliceId, Span};
 
@@ -48,7 +49,24 @@ impl OperatorFactory for StreamJoin {
     }
 
     fn state(&self, _: SliceId) -> SliceState {
-        Box::new(SliceRows::default())
+        let side = |codec| Side {
+            held: Held::default(),
+            by_time: BinaryHeap::new(),
+            arrived: 0,
+            codec,
+            noted: Noted::default(),
+            restored: Vec::new(),
+        };
+        let codecs = [self.shape.left_codec(), self.shape.right_codec()];
+        Box::new(SliceRows { groups: HashTable::new(), sides: codecs.map(side) })
+    }
+
+    fn does(&self) -> String {
+        format!("{} within {}", self.shape.does(&self.sides), self.within)
+    }
+
+    fn cannot_save(&self) -> Option<String> {
+        self.shape.left_codec().cannot_save().or_else(|| self.shape.right_codec().cannot_save())
     }
 
     fn wants_time(&self) -> bool {
@@ -62,7 +80,6 @@ impl OperatorFactory for StreamJoin {
 }
 
 /// What a slice holds.
-#[derive(Default)]
 struct SliceRows {
     groups: HashTable<Group>,
     sides: [Side; 2],
@@ -71,26 +88,31 @@ struct SliceRows {
 /// The rows of one key, by side, in order of arrival.
 struct Group {
     hash: u64,
-    key: Box<[u8]>,
+    key: Arc<[u8]>,
     slots: [VecDeque<u32>; 2],
 }
 
 /// The rows of one side.
-#[derive(Default)]
 struct Side {
     held: Held<Waiting>,
     /// Time, number of arrival and slot of every row, the earliest first.
     by_time: BinaryHeap<Reverse<(i64, u64, u32)>>,
     arrived: u64,
+    codec: Arc<RowCodec>,
+    noted: Noted,
+    /// Slots and rows that were restored.
+    restored: Vec<(u32, Waiting, Vec<u8>)>,
 }
 
 /// A row that waits for partners.
 struct Waiting {
     hash: u64,
     time: i64,
+    /// Its number in the order of arrival.
+    arrival: u64,
     matched: bool,
-    /// Whether its key can equal another: no column of it is null.
-    joins: bool,
+    /// None if it can equal no other: a column of it is null.
+    key: Option<Arc<[u8]>>,
 }
 
 /// A block of one port, in one cycle.
@@ -177,23 +199,17 @@ impl SliceRows {
             let row = block.picked.row(number);
             let (hash, time) = (block.keys.hash(number), times.at(row));
             let joins = !block.keys.has_null(number);
-            let waiting = Waiting { hash, time, matched: false, joins };
+            let key = joins.then(|| block.keys.bytes(number));
+            let mut group = key.map(|key| group_of(&mut self.groups, hash, key));
             let own = &mut self.sides[side];
+            let key = group.as_ref().map(|group| Arc::clone(&group.key));
+            let waiting = Waiting { hash, time, arrival: own.arrived, matched: false, key };
             let slot = own.held.insert(piece, row, waiting);
+            // The slot may have been another row's when a checkpoint began.
+            own.noted.change(slot as usize, |_| false);
             own.by_time.push(Reverse((time, own.arrived, slot)));
             own.arrived += 1;
-            if !joins {
-                continue;
-            }
-            let key = block.keys.bytes(number);
-            let same = |group: &Group| group.hash == hash && *group.key == *key;
-            let group = match self.groups.entry(hash, same, |group| group.hash) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(free) => {
-                    let slots = Default::default();
-                    free.insert(Group { hash, key: key.into(), slots }).into_mut()
-                }
-            };
+            let Some(group) = &mut group else { continue };
             for other in &group.slots[1 - side] {
                 meet(&mut self.sides, side, (slot, *other), time, within, pairs);
                 if pairs.is_full() {
@@ -229,8 +245,9 @@ impl SliceRows {
                         pairs.write(output)?;
                     }
                 }
+                own.change(slot);
                 let waiting = own.held.remove(slot);
-                if waiting.joins {
+                if waiting.key.is_some() {
                     forget(&mut self.groups, waiting.hash, side, slot);
                 }
             }
@@ -243,6 +260,127 @@ impl SliceRows {
             self.groups = HashTable::new();
         }
         Ok(())
+    }
+}
+
+/// The group of a key.
+fn group_of<'a>(groups: &'a mut HashTable<Group>, hash: u64, key: &[u8]) -> &'a mut Group {
+    let same = |group: &Group| group.hash == hash && *group.key == *key;
+    match groups.entry(hash, same, |group| group.hash) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(free) => {
+            let slots = Default::default();
+            free.insert(Group { hash, key: key.into(), slots }).into_mut()
+        }
+    }
+}
+
+/// Writes the row of a slot with all that is known of it.
+fn write_slot((held, codec): (&Held<Waiting>, &RowCodec), slot: usize, out: &mut Vec<u8>) -> bool {
+    let Some(waiting) = held.get(slot as u32) else { return false };
+    for number in [waiting.hash, waiting.time as u64, waiting.arrival] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    out.extend_from_slice(&[u8::from(waiting.matched), u8::from(waiting.key.is_some())]);
+    put_bytes(out, waiting.key.as_deref().unwrap_or_default());
+    held.save(slot as u32, codec, out);
+    true
+}
+
+impl Side {
+    /// The row of a slot is about to change or to go.
+    fn change(&mut self, slot: u32) {
+        let Self { held, codec, noted, .. } = self;
+        noted.change(slot as usize, |out| write_slot((held, codec), slot as usize, out));
+    }
+}
+
+impl Structure for Side {
+    fn track(&mut self) {
+        self.noted.track();
+    }
+
+    fn freeze(&mut self) {
+        self.noted.freeze();
+    }
+
+    fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
+        let Self { held, codec, noted, .. } = self;
+        noted.drain(delta, most, &mut |slot, out| write_slot((held, codec), slot, out))
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
+        let mut from = Reader::new(value);
+        let (hash, time, arrival) = (from.u64()?, from.i64()?, from.u64()?);
+        let (matched, joins) = (from.bytes(1)? == [1], from.bytes(1)? == [1]);
+        let bytes = from.sized()?;
+        let waiting = Waiting { hash, time, arrival, matched, key: joins.then(|| bytes.into()) };
+        self.restored.push((row_of(key)? as u32, waiting, from.rest().to_vec()));
+        Ok(())
+    }
+
+    fn restored(&mut self) -> Result<(), SavedError> {
+        let restored = std::mem::take(&mut self.restored).into_iter();
+        let (rows, bytes): (Vec<_>, Vec<_>) =
+            restored.map(|(slot, waiting, row)| ((slot, waiting), row)).unzip();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let piece = self.held.add(&self.codec.read(&bytes)?);
+        for (row, (slot, waiting)) in rows.into_iter().enumerate() {
+            self.by_time.push(Reverse((waiting.time, waiting.arrival, slot)));
+            self.arrived = self.arrived.max(waiting.arrival + 1);
+            self.held.restore(slot, piece, row, waiting);
+        }
+        Ok(())
+    }
+}
+
+/// Both sides; the groups of their rows follow from them.
+impl Structure for SliceRows {
+    fn track(&mut self) {
+        self.sides.iter_mut().for_each(Structure::track);
+    }
+
+    fn freeze(&mut self) {
+        self.sides.iter_mut().for_each(Structure::freeze);
+    }
+
+    fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
+        let end = delta.len().saturating_add(most);
+        (0..).zip(&mut self.sides).all(|(nth, side): (u8, _)| {
+            let most = end.saturating_sub(delta.len());
+            delta.within(&[nth], |delta| side.drain(delta, most))
+        })
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
+        let (side, slot) = key.split_first().ok_or_else(|| SavedError::new("no side"))?;
+        let side = self.sides.get_mut(usize::from(*side));
+        side.ok_or_else(|| SavedError::new("a join has two sides"))?.restore(slot, value)
+    }
+
+    fn restored(&mut self) -> Result<(), SavedError> {
+        for (nth, side) in self.sides.iter_mut().enumerate() {
+            side.restored()?;
+            let mut rows: Vec<(u64, u32)> =
+                side.by_time.iter().map(|Reverse((_, arrival, slot))| (*arrival, *slot)).collect();
+            rows.sort_unstable();
+            for (_, slot) in rows {
+                let waiting = side.held.data_mut(slot);
+                let Some(key) = waiting.key.take() else { continue };
+                let group = group_of(&mut self.groups, waiting.hash, &key);
+                group.slots[nth].push_back(slot);
+                waiting.key = Some(Arc::clone(&group.key));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl State for SliceRows {
+    fn structures(&mut self) -> Vec<&mut dyn Structure> {
+        vec![self]
     }
 }
 
@@ -260,7 +398,10 @@ fn meet(
         return;
     }
     let (left, right) = if side == 0 { (slot, other) } else { (other, slot) };
-    sides[0].held.data_mut(left).matched = true;
+    if !sides[0].held.data(left).matched {
+        sides[0].change(left);
+        sides[0].held.data_mut(left).matched = true;
+    }
     pairs.left.pick_held(&sides[0].held, left);
     pairs.right_held(&sides[1].held, right);
     pairs.time(time.max(other_time));

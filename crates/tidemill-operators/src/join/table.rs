@@ -5,16 +5,17 @@
 
 use super::Codecs;
 use super::pairs::{Pairs, Shape};
-use crate::held::Held;
+use crate::held::{Held, RowCodec};
 use crate::keys::{KeyCodec, Keys};
 use crate::lane::{Lane, Part, Picked, picked_rows, row_at};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use hashbrown::{HashTable, hash_table::Entry};
+use hashbrown::HashTable;
 use std::sync::Arc;
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
 };
+use tidemill_state::{Delta, Noted, Reader, SavedError, State, Structure, put_bytes, row_of};
 use tidemill_types::SliceId;
 use tidemill_types::job::JoinKind;
 
@@ -37,21 +38,90 @@ impl OperatorFactory for TableJoin {
     }
 
     fn state(&self, _: SliceId) -> SliceState {
-        Box::new(Table::default())
+        Box::new(Table {
+            keys: HashTable::new(),
+            held: Held::default(),
+            codec: self.shape.right_codec(),
+            noted: Noted::default(),
+            restored: Vec::new(),
+        })
+    }
+
+    fn does(&self) -> String {
+        format!("{} with the last row of each key of a table", self.shape.does(&self.sides))
+    }
+
+    fn cannot_save(&self) -> Option<String> {
+        self.shape.right_codec().cannot_save()
     }
 }
 
 /// The table's rows of one slice.
-#[derive(Default)]
 struct Table {
-    keys: HashTable<Row>,
-    held: Held<()>,
+    /// The hash of each key, and the slot of its row.
+    keys: HashTable<(u64, u32)>,
+    held: Held<Key>,
+    codec: Arc<RowCodec>,
+    noted: Noted,
+    /// Slots and rows that were restored.
+    restored: Vec<(u32, Key, Vec<u8>)>,
 }
 
-struct Row {
+struct Key {
     hash: u64,
-    key: Box<[u8]>,
-    slot: u32,
+    bytes: Box<[u8]>,
+}
+
+/// Writes the row of a slot with its key.
+fn write_slot((held, codec): (&Held<Key>, &RowCodec), slot: usize, out: &mut Vec<u8>) -> bool {
+    let Some(key) = held.get(slot as u32) else { return false };
+    out.extend_from_slice(&key.hash.to_le_bytes());
+    put_bytes(out, &key.bytes);
+    held.save(slot as u32, codec, out);
+    true
+}
+
+impl State for Table {
+    fn structures(&mut self) -> Vec<&mut dyn Structure> {
+        vec![self]
+    }
+}
+
+impl Structure for Table {
+    fn track(&mut self) {
+        self.noted.track();
+    }
+
+    fn freeze(&mut self) {
+        self.noted.freeze();
+    }
+
+    fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
+        let Self { held, codec, noted, .. } = self;
+        noted.drain(delta, most, &mut |slot, out| write_slot((held, codec), slot, out))
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
+        let (slot, mut from) = (row_of(key)? as u32, Reader::new(value));
+        let key = Key { hash: from.u64()?, bytes: from.sized()?.into() };
+        self.keys.insert_unique(key.hash, (key.hash, slot), |(hash, _)| *hash);
+        self.restored.push((slot, key, from.rest().to_vec()));
+        Ok(())
+    }
+
+    fn restored(&mut self) -> Result<(), SavedError> {
+        let restored = std::mem::take(&mut self.restored).into_iter();
+        let (keys, rows): (Vec<_>, Vec<_>) =
+            restored.map(|(slot, key, row)| ((slot, key), row)).unzip();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let piece = self.held.add(&self.codec.read(&rows)?);
+        for (row, (slot, key)) in keys.into_iter().enumerate() {
+            self.held.restore(slot, piece, row, key);
+        }
+        Ok(())
+    }
 }
 
 impl Table {
@@ -60,21 +130,31 @@ impl Table {
         let piece = self.held.add(kept);
         for number in part.rows().filter(|number| !keys.has_null(*number)) {
             let (hash, key) = (keys.hash(number), keys.bytes(number));
-            let same = |row: &Row| row.hash == hash && *row.key == *key;
-            match self.keys.entry(hash, same, |row| row.hash) {
-                Entry::Occupied(known) => {
-                    self.held.replace(known.get().slot, piece, picked.row(number));
+            match self.find(hash, key) {
+                Some(slot) => {
+                    self.change(slot);
+                    self.held.replace(slot, piece, picked.row(number));
                 }
-                Entry::Vacant(free) => {
-                    let slot = self.held.insert(piece, picked.row(number), ());
-                    free.insert(Row { hash, key: key.into(), slot });
+                None => {
+                    let data = Key { hash, bytes: key.into() };
+                    let slot = self.held.insert(piece, picked.row(number), data);
+                    // No row of a table goes, so a new one has a slot that none had.
+                    self.noted.change(slot as usize, |_| false);
+                    self.keys.insert_unique(hash, (hash, slot), |(hash, _)| *hash);
                 }
             }
         }
     }
 
+    /// The row of a slot is about to change.
+    fn change(&mut self, slot: u32) {
+        let Self { held, codec, noted, .. } = self;
+        noted.change(slot as usize, |out| write_slot((held, codec), slot as usize, out));
+    }
+
     fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
-        self.keys.find(hash, |row| row.hash == hash && *row.key == *key).map(|row| row.slot)
+        let is_it = |(it, slot): &(u64, u32)| *it == hash && *self.held.data(*slot).bytes == *key;
+        self.keys.find(hash, is_it).map(|(_, slot)| *slot)
     }
 }
 

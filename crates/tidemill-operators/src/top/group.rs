@@ -2,16 +2,16 @@
 
 use super::write;
 use crate::gather::{GATHERED_ROWS_MAX, Gather};
-use crate::held::{Held, PieceId};
+use crate::held::{Held, PieceId, RowCodec};
 use arrow_array::RecordBatch;
 use hashbrown::{HashTable, hash_table::Entry};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::{collections::BinaryHeap, sync::Arc};
 use tidemill_flow::{OperatorError, Output};
+use tidemill_state::{Delta, Noted, Reader, SavedError, State, Structure, put_bytes, row_of};
 use tidemill_types::Micros;
 
 /// The open groups of a slice.
-#[derive(Default)]
 pub(super) struct Groups {
     groups: HashTable<Group>,
     held: Held<()>,
@@ -21,9 +21,17 @@ pub(super) struct Groups {
     /// end has moved is here more than once; only the last end counts.
     due: BinaryHeap<Reverse<(i64, u64, u64)>>,
     arrived: u64,
+    codec: Arc<RowCodec>,
+    /// By number of the group: its hash; none if there is no such group.
+    numbers: Vec<Option<u64>>,
+    free: Vec<u32>,
+    noted: Noted,
+    /// Rows of the groups that were restored, and the group of each.
+    restored: Vec<(Vec<u8>, u64, u32, Best)>,
 }
 
 struct Group {
+    number: u32,
     hash: u64,
     key: Box<[u8]>,
     /// The arrival of its first row.
@@ -63,8 +71,27 @@ pub(super) struct RowsOf<'a> {
 
 impl Groups {
     /// No groups.
-    pub(super) fn new(windowed: bool) -> Self {
-        Self { windowed, ..Self::default() }
+    pub(super) fn new(windowed: bool, codec: Arc<RowCodec>) -> Self {
+        Self {
+            groups: HashTable::new(),
+            held: Held::default(),
+            windowed,
+            due: BinaryHeap::new(),
+            arrived: 0,
+            codec,
+            numbers: Vec::new(),
+            free: Vec::new(),
+            noted: Noted::default(),
+            restored: Vec::new(),
+        }
+    }
+
+    /// A group is about to change or to go.
+    fn change(&mut self, number: u32) {
+        let Self { groups, held, codec, numbers, noted, .. } = self;
+        noted.change(number as usize, |out| {
+            write_group((groups, held, codec, numbers), number as usize, out)
+        });
     }
 
     /// Takes rows of a batch; each group holds `k`.
@@ -84,11 +111,20 @@ impl Groups {
             while self.due.peek().is_some_and(|Reverse((end, ..))| is_due(*end)) {
                 let Some(Reverse((end, first, hash))) = self.due.pop() else { break };
                 let is_it = |it: &Group| it.hash == hash && it.first == first && it.end == end;
+                if let Some(number) = self.groups.find(hash, is_it).map(|it| it.number) {
+                    self.change(number);
+                }
                 if let Ok(found) = self.groups.find_entry(hash, is_it) {
-                    give(&mut self.held, found.remove().0, complete, output)?;
+                    let group = found.remove().0;
+                    self.numbers[group.number as usize] = None;
+                    self.free.push(group.number);
+                    give(&mut self.held, group, complete, output)?;
                 }
             }
         } else if limit == Micros::MAX {
+            let Self { groups, held, codec, numbers, noted, .. } = self;
+            noted
+                .clear(&mut |number, out| write_group((groups, held, codec, numbers), number, out));
             let mut groups: Vec<Group> = self.groups.drain().collect();
             groups.sort_unstable_by_key(|group| group.first);
             for group in groups {
@@ -98,6 +134,7 @@ impl Groups {
         if self.groups.is_empty() {
             self.groups = HashTable::new();
             self.due = BinaryHeap::new();
+            (self.numbers, self.free) = (Vec::new(), Vec::new());
         }
         self.held.tidy()
     }
@@ -125,6 +162,99 @@ fn give(
     Ok(())
 }
 
+/// Groups, their rows, how rows are written, and the hashes of the groups by number.
+type Parts<'a> = (&'a HashTable<Group>, &'a Held<()>, &'a RowCodec, &'a [Option<u64>]);
+
+/// Writes a group with its rows.
+fn write_group((groups, held, codec, numbers): Parts<'_>, at: usize, out: &mut Vec<u8>) -> bool {
+    let Some(hash) = numbers.get(at).copied().flatten() else { return false };
+    let Some(group) = groups.find(hash, |it| it.number as usize == at) else { return false };
+    for number in [group.hash, group.first, group.end as u64] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    put_bytes(out, &group.key);
+    out.extend_from_slice(&(group.best.len() as u32).to_le_bytes());
+    let mut row = Vec::new();
+    for best in &group.best {
+        out.extend_from_slice(&best.arrival.to_le_bytes());
+        put_bytes(out, &best.value);
+        row.clear();
+        held.save(best.slot, codec, &mut row);
+        put_bytes(out, &row);
+    }
+    true
+}
+
+impl State for Groups {
+    fn structures(&mut self) -> Vec<&mut dyn Structure> {
+        vec![self]
+    }
+}
+
+impl Structure for Groups {
+    fn track(&mut self) {
+        self.noted.track();
+    }
+
+    fn freeze(&mut self) {
+        self.noted.freeze();
+    }
+
+    fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
+        let Self { groups, held, codec, numbers, noted, .. } = self;
+        noted.drain(delta, most, &mut |number, out| {
+            write_group((groups, held, codec, numbers), number, out)
+        })
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
+        let (number, mut from) = (row_of(key)?, Reader::new(value));
+        for free in self.numbers.len()..number {
+            self.numbers.push(None);
+            self.free.push(free as u32);
+        }
+        let (hash, first, end) = (from.u64()?, from.u64()?, from.i64()?);
+        let group = Group {
+            number: number as u32,
+            hash,
+            key: from.sized()?.into(),
+            first,
+            end,
+            best: BinaryHeap::new(),
+        };
+        self.arrived = self.arrived.max(first + 1);
+        for _ in 0..from.u32()? {
+            let arrival = from.u64()?;
+            let best = Best { value: from.sized()?.into(), arrival, slot: 0 };
+            self.restored.push((from.sized()?.to_vec(), hash, group.number, best));
+            self.arrived = self.arrived.max(arrival + 1);
+        }
+        if self.windowed {
+            self.due.push(Reverse((end, first, hash)));
+        }
+        self.groups.insert_unique(hash, group, |group| group.hash);
+        self.numbers.push(Some(hash));
+        from.end()
+    }
+
+    fn restored(&mut self) -> Result<(), SavedError> {
+        let (rows, owners): (Vec<Vec<u8>>, Vec<_>) = std::mem::take(&mut self.restored)
+            .into_iter()
+            .map(|(row, hash, number, best)| (row, (hash, number, best)))
+            .unzip();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let piece = self.held.add(&self.codec.read(&rows)?);
+        for (row, (hash, number, best)) in owners.into_iter().enumerate() {
+            let slot = self.held.insert(piece, row, ());
+            let group = self.groups.find_mut(hash, |it| it.number == number);
+            group.expect("it was just restored").best.push(Best { slot, ..best });
+        }
+        Ok(())
+    }
+}
+
 impl RowsOf<'_> {
     /// Takes a row: it is held if it is among the best of its group.
     pub(super) fn take(&mut self, it: Arrival<'_>) {
@@ -132,33 +262,43 @@ impl RowsOf<'_> {
         let arrival = groups.arrived;
         groups.arrived += 1;
         let same = |group: &Group| group.hash == it.hash && *group.key == *it.key;
+        let known = groups.groups.find(it.hash, same).map(|group| {
+            let is_later = groups.windowed && it.time > group.end;
+            // A later row of the same value is worse.
+            let is_better = group.best.len() < self.k
+                || group.best.peek().is_some_and(|worst| *it.value < *worst.value);
+            (group.number, is_later, is_better)
+        });
+        let (number, is_later, is_better) = known.unwrap_or_else(|| {
+            (groups.free.pop().unwrap_or(groups.numbers.len() as u32), true, true)
+        });
+        if !is_later && !is_better {
+            return;
+        }
+        groups.change(number);
         let group = match groups.groups.entry(it.hash, same, |group| group.hash) {
-            Entry::Occupied(known) => {
-                let group = known.into_mut();
-                if groups.windowed && it.time > group.end {
-                    group.end = it.time;
-                    groups.due.push(Reverse((group.end, group.first, group.hash)));
-                }
-                group
-            }
+            Entry::Occupied(group) => group.into_mut(),
             Entry::Vacant(free) => {
-                if groups.windowed {
-                    groups.due.push(Reverse((it.time, arrival, it.hash)));
+                if groups.numbers.len() == number as usize {
+                    groups.numbers.push(None);
                 }
+                groups.numbers[number as usize] = Some(it.hash);
                 let (key, best) = (it.key.into(), BinaryHeap::new());
-                let group = Group { hash: it.hash, key, first: arrival, end: it.time, best };
-                free.insert(group).into_mut()
+                let (hash, end) = (it.hash, it.time);
+                free.insert(Group { number, hash, key, first: arrival, end, best }).into_mut()
             }
         };
-        if group.best.len() >= self.k {
-            // A later row of the same value is worse.
-            match group.best.peek_mut() {
-                Some(worst) if *it.value < *worst.value => {
-                    groups.held.remove(worst.slot);
-                    std::collections::binary_heap::PeekMut::pop(worst);
-                }
-                _ => return,
-            }
+        if groups.windowed && is_later {
+            group.end = it.time;
+            groups.due.push(Reverse((group.end, group.first, group.hash)));
+        }
+        if !is_better {
+            return;
+        }
+        if group.best.len() >= self.k
+            && let Some(worst) = group.best.pop()
+        {
+            groups.held.remove(worst.slot);
         }
         let piece = *self.piece.get_or_insert_with(|| groups.held.add(self.batch));
         let slot = groups.held.insert(piece, it.row, ());

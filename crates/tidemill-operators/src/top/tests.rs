@@ -168,7 +168,8 @@ proptest! {
 
 #[test]
 fn no_more_than_k_rows_of_a_group_are_held() {
-    let mut groups = Groups::new(false);
+    let codec = Arc::new(RowCodec::new(batch(&[]).schema()));
+    let mut groups = Groups::new(false, codec);
     let mut next = 0;
     for _ in 0..200 {
         let rows: Vec<Row> = (next..next + 500).map(|id| (id, 0, 0, None)).collect();

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
 };
+use tidemill_state::{Delta, Noted, Reader, SavedError, State, Structure, row_of};
 use tidemill_types::SliceId;
 
 /// Windows larger than this keep everything, and so need no panes.
@@ -42,6 +43,7 @@ struct Windows {
     windows: Vec<Window>,
     cells: Cells,
     free: Vec<u32>,
+    noted: Noted,
 }
 
 #[derive(Clone)]
@@ -81,11 +83,37 @@ impl OperatorFactory for Factory {
             windows: Vec::new(),
             cells: Cells::new(&self.plan.aggregates),
             free: Vec::new(),
+            noted: Noted::default(),
         })
+    }
+
+    fn does(&self) -> String {
+        let Self { plan, every, pane, panes } = self;
+        format!("{} over {panes} panes of {pane} records, every {every}", plan.does())
     }
 }
 
 impl Windows {
+    /// The window of a key is about to change.
+    #[inline]
+    fn change(&mut self, key: usize) {
+        let Self { keys, windows, cells, noted, .. } = self;
+        noted.change(key, |out| write_key((keys, windows, cells), key, out));
+    }
+
+    /// Accumulators in a new place, as they were saved.
+    fn restore_cell(&mut self, from: &mut Reader<'_>) -> Result<u32, SavedError> {
+        let cell = self.cells.groups();
+        self.cells.resize(cell + 1);
+        self.cells.restore(cell, from)?;
+        Ok(cell as u32)
+    }
+
+    fn restore_cells(&mut self, from: &mut Reader<'_>) -> Result<Vec<u32>, SavedError> {
+        let count = from.u32()?;
+        (0..count).map(|_| self.restore_cell(from)).collect()
+    }
+
     fn fresh(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.cells.resize(self.cells.groups() + 1);
@@ -162,6 +190,58 @@ impl Windows {
     }
 }
 
+/// Writes a key with its window and the accumulators of that.
+fn write_key(
+    (keys, windows, cells): (&Groups, &[Window], &Cells),
+    key: usize,
+    out: &mut Vec<u8>,
+) -> bool {
+    // A key that has just come has no window yet.
+    let Some(window) = windows.get(key) else { return false };
+    keys.save(key, out);
+    out.extend_from_slice(&window.records.to_le_bytes());
+    out.extend_from_slice(&window.in_pane.to_le_bytes());
+    let one = |it: &Option<u32>| it.iter().copied().collect::<Vec<u32>>();
+    let parts = [&one(&window.filling), &window.front, &window.back, &one(&window.back_sum)];
+    for part in parts {
+        out.extend_from_slice(&(part.len() as u32).to_le_bytes());
+        part.iter().for_each(|cell| cells.save(*cell as usize, out));
+    }
+    true
+}
+
+impl State for Windows {
+    fn structures(&mut self) -> Vec<&mut dyn Structure> {
+        vec![self]
+    }
+}
+
+impl Structure for Windows {
+    fn track(&mut self) {
+        self.noted.track();
+    }
+
+    fn freeze(&mut self) {
+        self.noted.freeze();
+    }
+
+    fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
+        let Self { keys, windows, cells, noted, .. } = self;
+        noted.drain(delta, most, &mut |key, out| write_key((keys, windows, cells), key, out))
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
+        let mut from = Reader::new(value);
+        self.keys.restore(row_of(key)?, &mut from)?;
+        let (records, in_pane) = (from.u64()?, from.u64()?);
+        let filling = self.restore_cells(&mut from)?.pop();
+        let (front, back) = (self.restore_cells(&mut from)?, self.restore_cells(&mut from)?);
+        let back_sum = self.restore_cells(&mut from)?.pop();
+        self.windows.push(Window { records, filling, in_pane, front, back, back_sum });
+        from.end()
+    }
+}
+
 impl Lane {
     fn take_row(
         &mut self,
@@ -172,6 +252,7 @@ impl Lane {
         let it = &self.factory;
         let plan = &it.plan;
         let key = state.keys.group(&prepared.keys, prepared.hashes(block), row) as usize;
+        state.change(key);
         if state.windows.len() <= key {
             state.windows.resize_with(key + 1, Window::default);
         }

@@ -8,9 +8,8 @@
 //! A row is taken once, into the pane of its time, however many windows overlap there
 //! (KerA chapter 4); a window that closes merges its panes. A tumbling window is one pane.
 
+use super::table::Table;
 use super::{Emitter, Prepared, Windowed};
-use crate::aggregate::Cells;
-use crate::groups::Groups;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -18,24 +17,23 @@ use std::{
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
 };
+use tidemill_state::{Delta, SavedError, State, Structure};
 use tidemill_types::{Micros, SliceId};
 
 /// Emptied tables kept by a slice, at most.
 const SPARE_MAX: usize = 4;
 
-/// Groups and accumulators of one pane of one slice.
-#[derive(Debug)]
-struct Table {
-    groups: Groups,
-    cells: Cells,
-    latest: i64,
-}
-
 /// Panes of one slice, by end.
-#[derive(Debug, Default)]
 struct Panes {
+    plan: Arc<Windowed>,
     open: BTreeMap<i64, Table>,
     spare: Vec<Table>,
+    /// Changes are noted, for checkpoints.
+    is_tracked: bool,
+    /// Panes that went since the last checkpoint began.
+    gone: Vec<i64>,
+    /// Panes that had gone when the one under way began, and what those that went since held then.
+    frozen: Delta,
 }
 
 #[derive(Clone)]
@@ -91,7 +89,18 @@ impl OperatorFactory for Factory {
     }
 
     fn state(&self, _: SliceId) -> SliceState {
-        Box::new(Panes::default())
+        Box::new(Panes {
+            plan: Arc::clone(&self.plan),
+            open: BTreeMap::new(),
+            spare: Vec::new(),
+            is_tracked: false,
+            gone: Vec::new(),
+            frozen: Delta::default(),
+        })
+    }
+
+    fn does(&self) -> String {
+        format!("{} over {:?}", self.plan.does(), self.spans)
     }
 
     fn wants_time(&self) -> bool {
@@ -131,24 +140,69 @@ impl Spans {
 }
 
 impl Panes {
-    fn table(&mut self, plan: &Windowed, pane_end: i64) -> &mut Table {
-        let spare = &mut self.spare;
+    fn table(&mut self, pane_end: i64) -> &mut Table {
+        let (spare, plan, is_tracked) = (&mut self.spare, &self.plan, self.is_tracked);
         self.open.entry(pane_end).or_insert_with(|| {
-            spare.pop().unwrap_or_else(|| Table {
-                groups: Groups::new(&plan.keys),
-                cells: Cells::new(&plan.aggregates),
-                latest: i64::MIN,
-            })
+            let mut table = spare.pop().unwrap_or_else(|| Table::new(plan));
+            if is_tracked {
+                table.track();
+            }
+            table
         })
+    }
+
+    /// A pane is not open any more.
+    fn let_go(&mut self, pane_end: i64, mut table: Table) {
+        if self.is_tracked {
+            self.frozen.within(&pane_key(pane_end), |delta| table.drain(delta, usize::MAX));
+            self.gone.push(pane_end);
+        }
+        self.give_back(table);
     }
 
     fn give_back(&mut self, mut table: Table) {
         if self.spare.len() < SPARE_MAX {
-            table.groups.reset();
-            table.cells.reset();
-            table.latest = i64::MIN;
+            table.reset();
             self.spare.push(table);
         }
+    }
+}
+
+/// The end of a pane, as bytes in the same order.
+fn pane_key(pane_end: i64) -> [u8; 8] {
+    (pane_end ^ i64::MIN).to_be_bytes()
+}
+
+impl State for Panes {
+    fn structures(&mut self) -> Vec<&mut dyn Structure> {
+        vec![self]
+    }
+}
+
+impl Structure for Panes {
+    fn track(&mut self) {
+        self.is_tracked = true;
+    }
+
+    fn freeze(&mut self) {
+        for pane_end in self.gone.drain(..) {
+            self.frozen.clear(&pane_key(pane_end));
+        }
+        self.open.values_mut().for_each(Table::freeze);
+    }
+
+    fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
+        delta.append(&mut self.frozen);
+        let end = delta.len().saturating_add(most);
+        self.open.iter_mut().all(|(pane_end, table)| {
+            let most = end.saturating_sub(delta.len());
+            delta.within(&pane_key(*pane_end), |delta| table.drain(delta, most))
+        })
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
+        let (pane, row) = key.split_first_chunk().ok_or_else(|| SavedError::new("no pane"))?;
+        self.table(i64::from_be_bytes(*pane) ^ i64::MIN).restore(row, value)
     }
 }
 
@@ -164,9 +218,10 @@ impl Lane {
             return Ok(());
         }
         let plan = &self.factory.plan;
-        let table = panes.table(plan, pane_end);
+        let table = panes.table(pane_end);
         let hashes = prepared.hashes(block);
         table.groups.resolve(&prepared.keys, hashes, &self.rows, &mut self.groups);
+        table.change(&self.groups);
         table.cells.resize(table.groups.len());
         if self.factory.spans.is_none() && prepared.times.is_some() {
             let latest = self.rows.iter().map(|row| prepared.time(*row as usize)).max();
@@ -227,7 +282,7 @@ impl Lane {
             if spans.pane == spans.size {
                 if let Some(mut table) = panes.open.remove(&end) {
                     self.put_out(&mut table, (start, end), end - 1, output)?;
-                    panes.give_back(table);
+                    panes.let_go(end, table);
                 }
                 continue;
             }
@@ -238,8 +293,8 @@ impl Lane {
         while let Some(first) = panes.open.first_entry()
             && spans.last_window_end(*first.key()) <= now.0
         {
-            let table = first.remove();
-            panes.give_back(table);
+            let (pane_end, table) = first.remove_entry();
+            panes.let_go(pane_end, table);
         }
         Ok(())
     }
@@ -247,11 +302,7 @@ impl Lane {
     /// The panes of one window together.
     fn merge(&self, panes: &mut Panes, start: i64, end: i64) -> Result<Table, OperatorError> {
         let plan = &self.factory.plan;
-        let mut merged = panes.spare.pop().unwrap_or_else(|| Table {
-            groups: Groups::new(&plan.keys),
-            cells: Cells::new(&plan.aggregates),
-            latest: i64::MIN,
-        });
+        let mut merged = panes.spare.pop().unwrap_or_else(|| Table::new(plan));
         for (_, pane) in panes.open.range(start + 1..=end) {
             for group in 0..pane.groups.len() {
                 let to = merged.groups.group_of(&pane.groups, group) as usize;
@@ -288,13 +339,15 @@ impl Lane {
         let without_key = plan.keys.columns.is_empty() && slice.0 == 0;
         if panes.open.is_empty() && without_key {
             // SQL: an aggregate over nothing is one row.
-            let table = panes.table(&plan, i64::MAX);
+            let table = panes.table(i64::MAX);
             table.groups.resolve(&crate::groups::BlockKeys::Unit, &[], &[0], &mut self.groups);
+            table.change(&self.groups);
             table.cells.resize(1);
         }
-        for (_, mut table) in std::mem::take(&mut panes.open) {
+        for (pane_end, mut table) in std::mem::take(&mut panes.open) {
             let latest = table.latest;
             self.put_out(&mut table, (0, 0), latest, output)?;
+            panes.let_go(pane_end, table);
         }
         Ok(())
     }

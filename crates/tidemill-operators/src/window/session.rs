@@ -10,7 +10,8 @@ use std::sync::Arc;
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
 };
-use tidemill_types::SliceId;
+use tidemill_state::{Delta, Noted, Reader, SavedError, State, Structure, row_of};
+use tidemill_types::{SliceId, Span};
 
 /// An open session of a key.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,7 @@ struct Sessions {
     opened: u64,
     /// No session ends before this.
     earliest_end: i64,
+    noted: Noted,
 }
 
 #[derive(Clone)]
@@ -79,7 +81,12 @@ impl OperatorFactory for Factory {
             free: Vec::new(),
             opened: 0,
             earliest_end: i64::MAX,
+            noted: Noted::default(),
         })
+    }
+
+    fn does(&self) -> String {
+        format!("{} in sessions of {}", self.plan.does(), Span(self.gap))
     }
 
     fn wants_time(&self) -> bool {
@@ -88,6 +95,21 @@ impl OperatorFactory for Factory {
 }
 
 impl Sessions {
+    /// The sessions of a key are about to change.
+    #[inline]
+    fn change(&mut self, key: usize) {
+        let Self { keys, open, cells, noted, .. } = self;
+        noted.change(key, |out| write_key((keys, open, cells), key, out));
+    }
+
+    /// All keys are about to be forgotten.
+    fn forget(&mut self) {
+        let Self { keys, open, cells, noted, .. } = self;
+        noted.clear(&mut |key, out| write_key((keys, open, cells), key, out));
+        self.keys.reset();
+        self.open.clear();
+    }
+
     /// The accumulators of the session of a record; sessions that it joins go to `merges`.
     fn cell(&mut self, key: usize, time: i64, gap: i64, merges: &mut Vec<(u32, u32)>) -> u32 {
         if self.open.len() <= key {
@@ -129,6 +151,64 @@ impl Sessions {
     }
 }
 
+/// Writes a key with its sessions and their accumulators.
+fn write_key(
+    (keys, open, cells): (&Groups, &[Vec<Session>], &Cells),
+    key: usize,
+    out: &mut Vec<u8>,
+) -> bool {
+    // A key that has just come has no sessions yet, nor had it any.
+    let Some(sessions) = open.get(key) else { return false };
+    keys.save(key, out);
+    out.extend_from_slice(&(sessions.len() as u32).to_le_bytes());
+    for it in sessions {
+        for number in [it.first as u64, it.last as u64, it.number] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        cells.save(it.cell as usize, out);
+    }
+    true
+}
+
+impl State for Sessions {
+    fn structures(&mut self) -> Vec<&mut dyn Structure> {
+        vec![self]
+    }
+}
+
+impl Structure for Sessions {
+    fn track(&mut self) {
+        self.noted.track();
+    }
+
+    fn freeze(&mut self) {
+        self.noted.freeze();
+    }
+
+    fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
+        let Self { keys, open, cells, noted, .. } = self;
+        noted.drain(delta, most, &mut |key, out| write_key((keys, open, cells), key, out))
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
+        let (key, mut from) = (row_of(key)?, Reader::new(value));
+        self.keys.restore(key, &mut from)?;
+        let mut sessions = Vec::new();
+        for _ in 0..from.u32()? {
+            let (first, last, number) = (from.i64()?, from.i64()?, from.u64()?);
+            let cell = self.cells.groups();
+            self.cells.resize(cell + 1);
+            self.cells.restore(cell, &mut from)?;
+            sessions.push(Session { first, last, cell: cell as u32, number });
+            self.opened = self.opened.max(number);
+            // It is looked at when the first of them may have ended.
+            self.earliest_end = self.earliest_end.min(last);
+        }
+        self.open.push(sessions);
+        from.end()
+    }
+}
+
 impl Lane {
     fn take_slice(
         &mut self,
@@ -147,6 +227,7 @@ impl Lane {
                 return;
             }
             let key = state.keys.group(&prepared.keys, hashes, row) as usize;
+            state.change(key);
             let cell = state.cell(key, time, gap, &mut self.merges);
             self.rows.push(row as u32);
             self.cells.push(cell);
@@ -181,8 +262,11 @@ impl Lane {
         let (gap, plan) = (self.factory.gap, Arc::clone(&self.factory.plan));
         let mut closed: Vec<(i64, u64, usize, Session)> = Vec::new();
         state.earliest_end = i64::MAX;
-        for (key, sessions) in state.open.iter_mut().enumerate() {
-            sessions.retain(|it| {
+        for key in 0..state.open.len() {
+            if state.open[key].iter().any(|it| it.last.saturating_add(gap) <= now) {
+                state.change(key);
+            }
+            state.open[key].retain(|it| {
                 let end = it.last.saturating_add(gap);
                 if end <= now {
                     closed.push((end, it.number, key, *it));
@@ -205,8 +289,7 @@ impl Lane {
         }
         if state.earliest_end == i64::MAX {
             // Nothing is open: keys that may never come again are forgotten.
-            state.keys.reset();
-            state.open.clear();
+            state.forget();
         }
         Ok(())
     }

@@ -34,6 +34,12 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
         self.numbers.len()
     }
 
+    /// For how many keys there is room.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.numbers.capacity().max(self.entries.capacity())
+    }
+
     /// Whether there is no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {

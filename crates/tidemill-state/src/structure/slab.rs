@@ -41,6 +41,11 @@ impl<T: Plain> Slab<T> {
         self.slots[slot].take()
     }
 
+    /// For how many values there is room.
+    pub(super) fn capacity(&self) -> usize {
+        self.slots.capacity()
+    }
+
     #[inline]
     pub(super) fn get(&self, number: u32) -> Option<&T> {
         self.slots.get(number as usize)?.as_ref()

@@ -23,7 +23,10 @@ use clap::Parser;
 use readings::{PAIRS, Readings, START_US};
 use std::{collections::BTreeMap, error::Error, sync::Arc};
 use tidemill::arrow::schema::{DataType, Field, Schema, SchemaRef};
-use tidemill::custom::{self, CycleInfo, Emit, Record, Table};
+use tidemill::custom::{
+    self, CycleInfo, Emit, Record,
+    state::{Map, Value},
+};
 use tidemill::{Collected, Generated, Job, OperatorError, Span, collected, from};
 
 /// Monitors the delays between sensors and valves of a machine.
@@ -50,7 +53,7 @@ fn hours(text: &str) -> Result<f64, String> {
 }
 
 /// One slice sees all readings: what the sensors and valves said last, once there was a reading.
-type Last = Option<[bool; 2 * PAIRS.len()]>;
+type Last = Value<Option<[bool; 2 * PAIRS.len()]>>;
 
 /// Writes one record for each sensor or valve that changed.
 fn changes(last: &mut Last, reading: &Record<'_>, emit: &mut Emit) -> Result<(), OperatorError> {
@@ -59,7 +62,7 @@ fn changes(last: &mut Last, reading: &Record<'_>, emit: &mut Emit) -> Result<(),
         now[2 * index] = reading.bool(sensor)?.unwrap_or_default();
         now[2 * index + 1] = reading.bool(valve)?.unwrap_or_default();
     }
-    let before = last.replace(now).unwrap_or(now);
+    let before = last.set(Some(now)).unwrap_or(now);
     for place in (0..now.len()).filter(|place| now[*place] != before[*place]) {
         emit.row(|row| {
             row.put(PAIRS[place / 2].1).put(place % 2 == 1);
@@ -69,7 +72,7 @@ fn changes(last: &mut Last, reading: &Record<'_>, emit: &mut Emit) -> Result<(),
 }
 
 /// By valve: when its sensor changed, if the valve has not acted since.
-type Pending = Table<String, Option<i64>>;
+type Pending = Map<String, Option<i64>>;
 
 /// Writes one record for each change of a valve that follows one of its sensor.
 fn delays(
@@ -79,7 +82,7 @@ fn delays(
 ) -> Result<(), OperatorError> {
     let valve = change.str("valve")?.unwrap_or_default();
     let time_us = change.time().map_or(0, |time| time.0);
-    let since = pending.entry(valve.to_owned()).or_default();
+    let since = pending.get_or_default(valve.to_owned());
     if !change.bool("is_valve")?.unwrap_or_default() {
         *since = Some(time_us);
     } else if let Some(sensor_us) = since.take() {

@@ -13,6 +13,7 @@ use tidemill_flow::{
     OperatorFactory, Output, Partition, Payload, Position, Read, ReadRequest, RowsPool, RunOptions,
     Sink, SinkError, SliceState, Source, SourceError, SourceFactory, rows_schema,
 };
+use tidemill_state::{State, Structure};
 use tidemill_types::{
     Cycle, Micros, SliceId,
     job::{CycleSpec, Delivery},
@@ -181,6 +182,12 @@ struct Counts {
     bytes: Vec<u8>,
 }
 
+impl State for Counts {
+    fn structures(&mut self) -> Vec<&mut dyn Structure> {
+        Vec::new()
+    }
+}
+
 /// A word and its count. The hash tells most words apart without a look at their bytes.
 struct Entry {
     hash: u64,
@@ -224,6 +231,10 @@ impl OperatorFactory for Count {
 
     fn state(&self, _: SliceId) -> SliceState {
         Box::new(Counts::default())
+    }
+
+    fn cannot_save(&self) -> Option<String> {
+        Some("the words of the benchmark are not saved".to_owned())
     }
 }
 
