@@ -32,6 +32,12 @@ whole: {from: flights, window: {global: {}}, aggregate: {n: count(*), mean: avg(
 SINKS = "top sessions fives windy named spread mixed whole too_late"
 INPUTS = ("flights", "weather", "airlines")
 HEAD = "cycle: {records: 1000}"
+KEPT = {
+    "ledger": HEAD,
+    "checkpoints": HEAD + "\ncheckpoint: {every: 20ms}",
+    "files": HEAD + "\ncheckpoint: {every: 100ms, backend: {files: {}}}",
+}
+"""What a job keeps to go on from."""
 
 
 def digests(mill):
@@ -59,8 +65,9 @@ def test_the_same_bytes_whatever_the_threads(mill):
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["kill", "stop"])
-def test_the_same_bytes_after_interruptions(mill, how, seed):
-    mill.write(STAGES, SINKS, INPUTS, HEAD)
+@pytest.mark.parametrize("kept", KEPT)
+def test_the_same_bytes_after_interruptions(mill, how, seed, kept):
+    mill.write(STAGES, SINKS, INPUTS, KEPT[kept])
     began = time.monotonic()
     mill.run("--data", "undisturbed")
     seconds = time.monotonic() - began
@@ -71,34 +78,51 @@ def test_the_same_bytes_after_interruptions(mill, how, seed):
     while times == 0:
         clear(mill)
         shutil.rmtree(mill.folder / "interrupted", ignore_errors=True)
-        times = run_interrupted(mill, how, lambda: chance.uniform(0.02, 1) * seconds)
+        times, _ = run_interrupted(mill, how, lambda: chance.uniform(0.02, 1) * seconds)
         # A run that was too quick to be interrupted begins anew with less time.
         seconds /= 2
     assert digests(mill) == expected, f"after {times} interruptions"
 
 
-def run_interrupted(mill, how, patience):
-    """Runs the job to its end, through up to four interruptions; returns how many there were."""
+def test_a_killed_job_goes_on_from_its_checkpoints(mill):
+    """Each life is shorter than a whole run: the job ends only because it goes on from where it was."""
+    mill.write(STAGES, SINKS, INPUTS, KEPT["checkpoints"])
+    began = time.monotonic()
+    mill.run("--data", "undisturbed")
+    seconds = time.monotonic() - began
+    expected = digests(mill)
+    chance = random.Random(7)
+    clear(mill)
+    times, summary = run_interrupted(mill, signal.SIGKILL, lambda: chance.uniform(0.2, 0.6) * seconds, most=60)
+    assert digests(mill) == expected, f"after {times} kills"
+    assert times > 1, "it was never killed"
+    read = {it["name"]: it["records"] for it in summary["sources"]}
+    lines = (mill.inputs / "flights.ndjson").read_bytes().count(b"\n")
+    assert read["flights"] < lines, "the last life read everything again"
+
+
+def run_interrupted(mill, how, patience, most=4):
+    """Runs the job to its end, through some interruptions; returns how many there were, and the last run's summary."""
     times = runs = 0
     while True:
         more = ["--resume"] if runs else []
         runs += 1
         process = subprocess.Popen(
-            mill.command("--quiet", "--data", "interrupted", *more), cwd=mill.folder,
+            mill.command("--json", "--data", "interrupted", *more), cwd=mill.folder,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
             # After some interruptions the job is left in peace, so that the test ends.
-            output, _ = process.communicate(timeout=patience() if times < 4 else 60)
+            output, _ = process.communicate(timeout=patience() if times < most else 60)
         except subprocess.TimeoutExpired:
             process.send_signal(how)
             output, _ = process.communicate(timeout=60)
             times += 1
-            assert times <= 4, f"run {runs} did not end"
+            assert times <= most, f"run {runs} did not end"
             # A stop may come before the job listens, or when it has ended already.
             assert process.returncode in (-how, 0, 130), f"run {runs}: exit {process.returncode}\n{output}"
             continue
         assert process.returncode == 0, f"run {runs}: exit {process.returncode}\n{output}"
-        return times
+        return times, json.loads(output.splitlines()[-1])
 
 
 BAD = [

@@ -11,7 +11,9 @@ pub(crate) use graph::{sources_of, streamed};
 
 use crate::diagnostic::Problem;
 use crate::registry::Registry;
-use tidemill_types::job::{CompressionSpec, DEAD_LETTER, JobSpec, SinkSpec, SourceSpec, StartSpec};
+use tidemill_types::job::{
+    CompressionSpec, DEAD_LETTER, Delivery, JobSpec, SinkSpec, SourceSpec, StartSpec,
+};
 use tidemill_types::limits::{SLICES_MAX, STAGES_MAX, WORKERS_MAX};
 
 /// Longest name of a job, source, stage or sink, in bytes.
@@ -109,6 +111,16 @@ fn numbers(spec: &JobSpec, problems: &mut Vec<Problem>) {
         let (low, high) = (spec.buffer.low_watermark, spec.buffer.high_watermark);
         let message = format!("the low watermark {low} is above the high watermark {high}");
         problems.push(Problem::new(["buffer", "low_watermark"], message));
+    }
+    if let Some(checkpoint) = &spec.checkpoint {
+        if checkpoint.every.0 <= 0 {
+            let problem = Problem::new(["checkpoint", "every"], "it must be more than nothing");
+            problems.push(problem.expected("a time such as `10s`"));
+        }
+        if spec.delivery != Delivery::ExactlyOnce {
+            let message = "only a job with the delivery `exactly-once` has checkpoints";
+            problems.push(Problem::new(["checkpoint"], message));
+        }
     }
     if let CompressionSpec::Selective { coefficient } = spec.compression
         && !(0.0..=1.0).contains(&coefficient)

@@ -12,6 +12,7 @@
 
 mod folder;
 
+use crate::checkpoint::open_checkpoints;
 use crate::{
     Registry,
     descriptor::{self, Descriptor},
@@ -236,9 +237,14 @@ impl Jobs {
         }
         let planned = plan(&descriptor, &options, &self.world, &Registry::default());
         let Planned { graph, .. } = planned.map_err(JobsError::Refused)?;
-        let run = RunOptions { data: Some(folder), resume, ..RunOptions::default() };
-        engine::start(graph, &self.world, &run)
-            .map_err(|error| JobsError::Start(format!("{}: {error}", descriptor.file)))
+        let checkpoint = open_checkpoints(&descriptor.spec, Some(&folder), &self.world);
+        let start = |checkpoint| {
+            let data = Some(folder);
+            let run = RunOptions { data, resume, checkpoint, ..RunOptions::default() };
+            engine::start(graph, &self.world, &run)
+        };
+        let started = checkpoint.and_then(start);
+        started.map_err(|error| JobsError::Start(format!("{}: {error}", descriptor.file)))
     }
 
     /// Puts a started job among the others, and has its end waited for.

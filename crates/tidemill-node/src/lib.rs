@@ -11,6 +11,7 @@
 //! Invariant: a job that is refused was not started: no file was written, no thread was made.
 
 pub mod check;
+mod checkpoint;
 pub mod descriptor;
 pub mod diagnostic;
 pub mod jobs;
@@ -21,6 +22,7 @@ pub mod schema;
 pub mod serve;
 pub mod streams;
 
+pub use checkpoint::open_checkpoints;
 pub use descriptor::Descriptor;
 pub use diagnostic::{Diagnostic, Problem, Refused};
 pub use registry::Registry;

@@ -126,6 +126,14 @@ impl Sink for Previewed {
         self.inner.as_mut().map_or(Ok(()), |inner| inner.commit(cycle))
     }
 
+    fn sync(&mut self) -> Result<(), SinkError> {
+        self.inner.as_mut().map_or(Ok(()), |inner| inner.sync())
+    }
+
+    fn forgets(&self) -> bool {
+        self.inner.as_ref().is_none_or(|inner| inner.forgets())
+    }
+
     fn stop_by(&mut self, stop_asked: StopAsked) {
         if let Some(inner) = &mut self.inner {
             inner.stop_by(stop_asked);

@@ -66,6 +66,15 @@ pub struct SavedStage {
     pub slices: Vec<Vec<Run>>,
 }
 
+/// A sink as of the end of a cycle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedSink {
+    /// Its name.
+    pub name: String,
+    /// The last cycle of which it had rows: it holds that one, and so all before.
+    pub last: Cycle,
+}
+
 /// Where a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
@@ -87,6 +96,8 @@ pub struct Manifest {
     pub sources: Vec<SavedSource>,
     /// The stages.
     pub stages: Vec<SavedStage>,
+    /// The sinks.
+    pub sinks: Vec<SavedSink>,
 }
 
 /// Why a checkpoint cannot be written or read.

@@ -27,7 +27,9 @@ pub mod structure;
 mod tests;
 
 pub use backend::{Backend, Batch};
-pub use checkpoints::{CheckpointError, Checkpoints, Manifest, Run, SavedSource, SavedStage};
+pub use checkpoints::{
+    CheckpointError, Checkpoints, Manifest, Run, SavedSink, SavedSource, SavedStage,
+};
 pub use delta::{Delta, Reader, SavedError, merge, merged, put_bytes};
 pub use error::StateError;
 pub use files::FileBackend;

@@ -7,10 +7,12 @@
 //! The grammar is public: it is extended, never renamed. Positions in the file are not kept
 //! here; a checker names a place by its path, such as `stages.late.where`.
 
+mod checkpoint;
 mod custom;
 mod kafka;
 mod stage;
 
+pub use checkpoint::{BackendSpec, CheckpointSpec, Recovery};
 pub use kafka::{KafkaSinkSpec, KafkaSourceSpec};
 pub use stage::{
     AggregateSpec, CountWindow, DedupSpec, EmptySpec, FlatMapSpec, JoinKind, JoinSpec,
@@ -52,6 +54,10 @@ pub struct JobSpec {
     /// LZ4 on links that leave the process.
     #[serde(default)]
     pub compression: CompressionSpec,
+    /// When the job's state is saved, and where; without it a job that resumes reads its input from
+    /// the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<CheckpointSpec>,
     /// Where records come from.
     pub sources: Named<SourceSpec>,
     /// What is done to them.

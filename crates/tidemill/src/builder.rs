@@ -35,8 +35,8 @@ use tidemill_flow::{
     JobError, JobHandle, OperatorFactory, Progress, RunOptions, StartError, engine,
 };
 use tidemill_node::plan::{PlanOptions, Planned, plan};
-use tidemill_node::{Descriptor, Problem, Refused, Registry};
-use tidemill_types::job::{Delivery, JobSpec, Named};
+use tidemill_node::{Descriptor, Problem, Refused, Registry, open_checkpoints};
+use tidemill_types::job::{CheckpointSpec, Delivery, JobSpec, Named};
 
 /// Why a job did not run to its end.
 #[non_exhaustive]
@@ -91,6 +91,7 @@ impl Job {
             parallelism: None,
             buffer: tidemill_types::job::BufferSpec::default(),
             compression: tidemill_types::job::CompressionSpec::default(),
+            checkpoint: None,
             sources: Named::new(),
             stages: Named::new(),
             sinks: Named::new(),
@@ -193,6 +194,19 @@ impl Job {
         self
     }
 
+    /// Saves the job's state so often, such as every `10s`, in its folder: see [`Self::data`].
+    pub fn checkpoint(mut self, every: &str) -> Self {
+        match every.parse() {
+            Ok(every) => {
+                self.spec.checkpoint = Some(CheckpointSpec { every, ..CheckpointSpec::default() });
+            }
+            Err(error) => {
+                self.problems.push(Problem::new(["checkpoint", "every"], format!("{error}")));
+            }
+        }
+        self
+    }
+
     /// Goes on where an earlier run with the same [`Self::data`] stopped.
     pub fn resume(mut self) -> Self {
         self.run_options.resume = true;
@@ -219,7 +233,11 @@ impl Job {
         let world = World::real();
         let Planned { graph, .. } = plan(&descriptor, &self.plan_options, &world, &self.registry)
             .map_err(JobFailure::Refused)?;
-        engine::start(graph, &world, &self.run_options).map_err(JobFailure::Start)
+        let data = self.run_options.data.as_deref();
+        let checkpoint = open_checkpoints(&descriptor.spec, data, &world);
+        let checkpoint = checkpoint.map_err(JobFailure::Start)?;
+        let run_options = RunOptions { checkpoint, ..self.run_options };
+        engine::start(graph, &world, &run_options).map_err(JobFailure::Start)
     }
 
     /// Runs the job until all inputs end and all output is flushed.

@@ -42,6 +42,10 @@ impl Sink for BlackholeSink {
         Ok(())
     }
 
+    fn forgets(&self) -> bool {
+        true
+    }
+
     fn close(&mut self) -> Result<(), SinkError> {
         Ok(())
     }

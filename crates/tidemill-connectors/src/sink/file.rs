@@ -201,6 +201,10 @@ impl Sink for FileSink {
         Ok(())
     }
 
+    fn sync(&mut self) -> Result<(), SinkError> {
+        Self::sync(self).map_err(|error| sink_error(&self.path, error))
+    }
+
     fn close(&mut self) -> Result<(), SinkError> {
         if self.file.is_none() {
             return Ok(());

@@ -91,6 +91,10 @@ impl Sink for WriterSink {
         Ok(())
     }
 
+    fn forgets(&self) -> bool {
+        true
+    }
+
     fn close(&mut self) -> Result<(), SinkError> {
         self.put(0).map_err(|error| self.failed(error))
     }

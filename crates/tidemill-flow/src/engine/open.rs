@@ -156,9 +156,7 @@ impl Opened {
     /// Whether the job can go on from there: every sink has what came before, and the ledger.
     fn can_go_on(&self, plan: &Plan, before: &Before) -> bool {
         let lacks = |(node, sink, held): &&(usize, SharedSink, Cycle)| {
-            *held < before.cycle
-                && !before.has_ended(*node)
-                && !sink.lock().is_ok_and(|sink| sink.forgets())
+            *held < before.sink(*node) && !sink.lock().is_ok_and(|sink| sink.forgets())
         };
         let lacking = self.sinks.iter().find(lacks);
         if let Some((node, _, held)) = lacking {
@@ -335,6 +333,8 @@ pub(super) fn lanes(job: &Arc<Job>, layout: &Layout, mut opened: Opened) {
         }
     }
     for (node, sink, held) in opened.sinks {
+        let last = before.sink(node);
+        job.plan.nodes[node].count.last_rows.store(last.0, Ordering::Release);
         if before.has_ended(node) {
             job.slices_done[node].store(1, Ordering::Release);
             continue;

@@ -23,7 +23,9 @@ use std::{
     },
     time::Duration,
 };
-use tidemill_state::{CheckpointError, Checkpoints, Delta, Manifest, SavedSource, SavedStage};
+use tidemill_state::{
+    CheckpointError, Checkpoints, Delta, Manifest, SavedSink, SavedSource, SavedStage,
+};
 use tidemill_types::{Cycle, Micros, Span};
 
 /// Longest sleep of the thread without work.
@@ -53,6 +55,8 @@ struct Arrived {
     ended: Ended,
     /// By node of the stage.
     watermarks: BTreeMap<usize, Micros>,
+    /// By node of the sink: the last cycle with rows.
+    sinks: BTreeMap<usize, Cycle>,
     slices: usize,
     deltas: VecDeque<((usize, u32), Delta)>,
 }
@@ -91,6 +95,11 @@ impl Checkpointer {
     /// A lane of a stage has frozen its slices.
     pub(crate) fn stage(&self, node: usize, watermark: Micros) {
         self.arrived().watermarks.insert(node, watermark);
+    }
+
+    /// A sink has come to the checkpoint's cycle; the last one of which it had rows.
+    pub(crate) fn sink(&self, node: usize, last: Cycle) {
+        self.arrived().sinks.insert(node, last);
     }
 
     /// All that changed in a slice of a stage.
@@ -179,6 +188,7 @@ fn begin(job: &Job) -> Cycle {
     let checkpointer = &job.checkpointer;
     let mut arrived = checkpointer.arrived();
     arrived.watermarks.clear();
+    arrived.sinks.clear();
     arrived.slices = 0;
     arrived.sources.clear();
     drop(arrived);
@@ -270,11 +280,19 @@ fn manifest(job: &Job, checkpoints: &Checkpoints, at: Cycle) -> Manifest {
             slices: checkpoints.chains(node as u32, plan.slices),
         })
     };
+    let sink = |(node, plan): (usize, &super::plan::NodePlan)| {
+        // One that does not come to this cycle has ended before.
+        let ended_with = || Cycle(plan.count.last_rows.load(Ordering::Acquire));
+        let last = arrived.sinks.get(&node).copied().unwrap_or_else(ended_with);
+        let is_sink = matches!(plan.work, Work::Sink);
+        is_sink.then(|| SavedSink { name: plan.name.clone(), last })
+    };
     let ended = arrived.ended.values().filter(|(cycle, _)| *cycle < at).map(|(_, saved)| saved);
     Manifest {
         cycle: at,
         time: arrived.time,
         sources: ended.chain(arrived.sources.values()).cloned().collect(),
         stages: job.plan.nodes.iter().enumerate().filter_map(stage).collect(),
+        sinks: job.plan.nodes.iter().enumerate().filter_map(sink).collect(),
     }
 }

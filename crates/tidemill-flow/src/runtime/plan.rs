@@ -53,6 +53,8 @@ pub(crate) struct NodeCount {
     pub(crate) cycle: AtomicU64,
     pub(crate) position: AtomicU64,
     pub(crate) slices_ended: AtomicU64,
+    /// A sink: the last cycle with rows.
+    pub(crate) last_rows: AtomicU64,
 }
 
 /// One link.

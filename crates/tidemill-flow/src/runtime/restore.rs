@@ -17,6 +17,8 @@ pub(crate) struct Before {
     sources: BTreeMap<(usize, u32), SavedSource>,
     /// How far event time was, by node.
     watermarks: BTreeMap<usize, Micros>,
+    /// The last cycle with rows, by node of the sink.
+    sinks: BTreeMap<usize, Cycle>,
     /// Nodes that will process nothing more.
     ended: BTreeSet<usize>,
 }
@@ -57,13 +59,17 @@ impl Before {
             }
             before.watermarks.insert(node, saved.watermark);
         }
+        for saved in &manifest.sinks {
+            let node = node_of(plan, &saved.name, |work| matches!(work, Work::Sink))?;
+            before.sinks.insert(node, saved.last);
+        }
         for (id, node) in plan.nodes.iter().enumerate() {
             let is_saved = match &node.work {
                 Work::Source { .. } => {
                     (0..node.slices).all(|slice| before.sources.contains_key(&(id, slice)))
                 }
                 Work::Stage { .. } => before.watermarks.contains_key(&id),
-                Work::Sink => true,
+                Work::Sink => before.sinks.contains_key(&id),
             };
             if !is_saved {
                 return Err(format!("`{}` is not in it", node.name));
@@ -98,6 +104,11 @@ impl Before {
     pub(crate) fn ended_sources(&self) -> super::checkpoint::Ended {
         let ended = self.sources.iter().filter(|(_, saved)| saved.ended);
         ended.map(|(key, saved)| (*key, (self.cycle, saved.clone()))).collect()
+    }
+
+    /// The last cycle of which a sink had rows: it holds that, or lacks something.
+    pub(crate) fn sink(&self, node: usize) -> Cycle {
+        self.sinks.get(&node).copied().unwrap_or(Cycle::NONE)
     }
 
     /// How far event time was at a stage.

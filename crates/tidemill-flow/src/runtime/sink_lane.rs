@@ -53,8 +53,15 @@ impl SinkLane {
             self.freed.push((*link, bytes));
         }
         let ended = slot.ended.iter().all(|ended| *ended);
+        let rows: usize = self.blocks.iter().map(|block| block.len()).sum();
+        if rows > 0 {
+            node.count.last_rows.store(cycle.0, Ordering::Release);
+        }
+        if job.checkpointer.is_at(cycle) {
+            let last = Cycle(node.count.last_rows.load(Ordering::Acquire));
+            job.checkpointer.sink(lane.node, last);
+        }
         if cycle > self.held {
-            let rows: usize = self.blocks.iter().map(|block| block.len()).sum();
             node.count.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
             let mut sink = self.sink.lock().expect("a panic of a sink ends the job");
             sink.write(cycle, &self.blocks)

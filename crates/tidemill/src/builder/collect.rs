@@ -100,6 +100,10 @@ impl Sink for CollectingSink {
         Ok(())
     }
 
+    fn forgets(&self) -> bool {
+        true
+    }
+
     fn close(&mut self) -> Result<(), SinkError> {
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use tidemill_env::World;
 use tidemill_flow::{JobHandle, RunOptions, engine};
 use tidemill_node::plan::{PlanOptions, Planned, plan};
-use tidemill_node::{Descriptor, Problem, Refused, Registry, Streams};
+use tidemill_node::{Descriptor, Problem, Refused, Registry, Streams, open_checkpoints};
 use tidemill_types::job::{Delivery, SourceSpec, StartSpec};
 
 #[derive(Debug, clap::Args)]
@@ -78,13 +78,14 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
         }
     };
     let Planned { graph, previews, letters } = planned;
-    let run_options = RunOptions {
-        data: arguments.data.clone(),
-        resume: arguments.resume,
-        ..RunOptions::default()
+    let start_job = |checkpoint| {
+        let (data, resume) = (arguments.data.clone(), arguments.resume);
+        let run_options = RunOptions { data, resume, checkpoint, ..RunOptions::default() };
+        engine::start(graph, &world, &run_options)
     };
     let start = world.clock.monotonic_micros();
-    let handle = match engine::start(graph, &world, &run_options) {
+    let checkpoints = open_checkpoints(&descriptor.spec, arguments.data.as_deref(), &world);
+    let handle = match checkpoints.and_then(start_job) {
         Ok(handle) => handle,
         Err(error) => {
             eprintln!("{}: error: {error}", descriptor.file);

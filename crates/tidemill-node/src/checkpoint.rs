@@ -1,0 +1,35 @@
+//! Where the checkpoints of a job are kept: in its data folder.
+
+use std::{path::Path, sync::Arc};
+use tidemill_env::World;
+use tidemill_flow::{CheckpointTo, StartError};
+use tidemill_state::{Backend, FileBackend, IndexedBackend, IndexedOptions, StateError};
+use tidemill_types::job::{BackendSpec, JobSpec};
+
+/// Opens what a job's checkpoints are kept in; nothing if the job has none, or no folder.
+///
+/// # Errors
+/// The backend's; another process has it open.
+pub fn open_checkpoints(
+    spec: &JobSpec,
+    data: Option<&Path>,
+    world: &World,
+) -> Result<Option<CheckpointTo>, StartError> {
+    let (Some(checkpoint), Some(data)) = (&spec.checkpoint, data) else { return Ok(None) };
+    let folder = data.join("checkpoints");
+    let opened = match checkpoint.backend {
+        BackendSpec::Indexed(_) => indexed(spec, &folder, world),
+        BackendSpec::Files(_) => FileBackend::open(world, &folder).map(|it| Arc::new(it) as _),
+    };
+    let backend = opened.map_err(|error| StartError::Checkpoint { message: error.to_string() })?;
+    Ok(Some(CheckpointTo { every: checkpoint.every, backend }))
+}
+
+fn indexed(spec: &JobSpec, folder: &Path, world: &World) -> Result<Arc<dyn Backend>, StateError> {
+    let (backend, opened) = IndexedBackend::open(world, folder, IndexedOptions::default())?;
+    if let Some((file, at)) = opened.cut {
+        let file = file.display();
+        tracing::warn!(job = spec.name, %file, at, "an unfinished write was cut off");
+    }
+    Ok(Arc::new(backend))
+}
