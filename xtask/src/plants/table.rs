@@ -187,4 +187,43 @@ pub(super) const PLANTS: &[Plant] = &[
         )],
         caught_by: &["e1_row_17_what_was_committed_is_there_after_any_kill_and_power_cut"],
     },
+    Plant {
+        name: "row-not-put-aside",
+        what: "A row that changes while a checkpoint is made is written out as it became.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/structure/noted.rs",
+        changes: &[(
+            "if self.is_on && self.marks.mark(row) {",
+            "if self.is_on && self.marks.mark(row) && false {",
+        )],
+        caught_by: &["a_checkpoint_has_what_was_there_when_it_began"],
+    },
+    Plant {
+        name: "manifest-first",
+        what: "A manifest is written before the runs that it names.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/checkpoints.rs",
+        changes: &[
+            (
+                "        // What the manifest names is there before it is.\n        self.backend.commit(&mut self.batch)?;\n        self.batch.put",
+                "        let mut runs = std::mem::take(&mut self.batch);\n        self.batch.put",
+            ),
+            (
+                "        self.delete_unnamed()?;\n        (self.last",
+                "        self.delete_unnamed()?;\n        self.backend.commit(&mut runs)?;\n        (self.last",
+            ),
+        ],
+        caught_by: &["e1_row_17_a_checkpoint_is_whole_or_not_there_after_any_kill_and_power_cut"],
+    },
+    Plant {
+        name: "source-at-its-start",
+        what: "A job that goes on from a checkpoint reads its input from the start.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/engine/open.rs",
+        changes: &[(
+            "            opened.seek(plan, *node, source)?;\n",
+            "            let _unused = opened.seek(plan, *node, &mut OpenSource {\n                slice: u32::MAX,\n                source: std::mem::replace(&mut source.source, open_sources(plan)?.remove(0).1.source),\n            });\n",
+        )],
+        caught_by: &["a_job_that_was_killed_goes_on_from_its_checkpoint"],
+    },
 ];

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 /// Faults and bugs that must have a row; others may have one.
 const IDS: &[&str] = &[
     "row 1", "row 4", "row 14", "row 15", "row 16", "row 17", "row 18", "row 19", "row 20",
-    "row 21", "row 28", "row 32", "row 33", "row 34", "row 35", "row 36", "row 38", "N1", "N2",
-    "N3", "N4", "N7", "R1", "R2", "R6", "R7", "R8", "R9", "R10", "R11", "R12", "K1", "K2", "K3",
-    "K4", "K5", "K7", "K8", "E1",
+    "row 21", "row 28", "row 32", "row 33", "row 34", "row 35", "row 36", "row 38", "row 40", "N1",
+    "N2", "N3", "N4", "N7", "R1", "R2", "R6", "R7", "R8", "R9", "R10", "R11", "R12", "K1", "K2",
+    "K3", "K4", "K5", "K7", "K8", "E1",
 ];
 /// Those that may have one.
 const MORE: &[&str] = &["row 13", "row 25", "R3", "R4", "F4"];

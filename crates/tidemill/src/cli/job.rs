@@ -221,6 +221,24 @@ fn sum(parts: &Value, of: &str) -> String {
     parts.map_or_else(String::new, |parts| sum(parts).to_string())
 }
 
+/// A line about a job's checkpoints; nothing if it has made none.
+fn checkpoints(it: &Value) -> String {
+    let mut out = String::new();
+    if it["cycle"].as_u64().is_some_and(|cycle| cycle > 0) {
+        let took_ms = it["took_us"].as_u64().unwrap_or(0) as f64 / 1e3;
+        let (cycle, completed, bytes) =
+            (word(&it["cycle"]), word(&it["completed"]), it["bytes"].as_u64().unwrap_or(0));
+        let bytes = tidemill_types::ByteSize(bytes);
+        out.push_str(&format!(
+            "checkpoint of cycle {cycle}; {completed} in this run, the last of {bytes} in {took_ms:.1} ms\n"
+        ));
+    }
+    if let Some(failure) = it["failure"].as_str() {
+        out.push_str(&format!("the checkpoint under way cannot be written yet: {failure}\n"));
+    }
+    out
+}
+
 fn status(job: &Value) -> String {
     let mut out = format!("job {}: {}\n", word(&job["name"]), word(&job["status"]));
     if let Some(message) = job["message"].as_str() {
@@ -238,6 +256,7 @@ fn status(job: &Value) -> String {
         word(&progress["dead_letters"]),
         word(&progress["shed"]),
     ));
+    out.push_str(&checkpoints(&progress["checkpoints"]));
     let none = Vec::new();
     let parts = |kind: &str| progress[kind].as_array().unwrap_or(&none).clone();
     let mut rows = Vec::new();

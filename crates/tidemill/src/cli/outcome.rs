@@ -124,6 +124,7 @@ impl Outcome<'_> {
             "dead_letters": self.progress.dead_letters,
             "dead_letter_reasons": reasons,
             "cycle": self.progress.cycle_committed,
+            "checkpoints": self.progress.checkpoints,
             "sources": self.progress.sources,
             "stages": self.progress.stages,
             "sinks": self.progress.sinks,

@@ -112,7 +112,7 @@ fn what_had_ended_before_a_checkpoint_is_not_done_again() {
 
 /// The disk fails at any operation, or the power does; the job is started again until it ends.
 #[test]
-fn row_24_a_job_survives_its_disk_at_any_operation() {
+fn row_40_a_job_survives_its_disk_at_any_operation() {
     let setup = Setup { count: 30_000, ..SETUP };
     let undisturbed = run(&setup);
     let mut went_on = 0;
