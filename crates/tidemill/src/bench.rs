@@ -3,6 +3,7 @@
 //! They run in the process of the command, on the engine that jobs run on, and print one line of
 //! JSON or a few lines for a person.
 
+mod checkpoint;
 mod events;
 mod measure;
 mod messages;
@@ -44,6 +45,8 @@ pub(crate) enum Bench {
     Neighbours(RelayArgs),
     /// Saves to a backend of checkpoints, and opening it after a crash.
     State(state::StateArgs),
+    /// A job with much state, without checkpoints and with them.
+    Checkpoint(checkpoint::CheckpointArgs),
 }
 
 /// Input bytes of a cycle that fits the caches on its way.
@@ -223,6 +226,10 @@ pub(crate) fn run(bench: &Bench) -> Result<(), String> {
             (&args.common, still::rescale(&world, &relay, user())?)
         }
         Bench::Neighbours(args) => (&args.common, run_neighbours(&world, args)?),
+        Bench::Checkpoint(args) => {
+            print(args.json, &args.run(&world)?);
+            return Ok(());
+        }
         Bench::State(args) => {
             print(args.json, &state::run(&world, args)?);
             return Ok(());

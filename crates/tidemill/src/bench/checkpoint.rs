@@ -1,0 +1,256 @@
+//! `bench checkpoint`: a job with much state, without checkpoints and with them, in one run: what
+//! they cost and how long they hold anything up (ChronoStream V-B, figure 8).
+//!
+//! ```text
+//! all keys once ─▶ steady: random keys ─┬─▶ first checkpoint (all of the state) ─▶ later ones
+//! 1. without checkpoints: measured      2. with them: measured in both phases
+//! ```
+
+use super::messages::mix;
+use arrow_array::{Float64Array, Int64Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use clap::Args;
+use serde_json::{Map, Value, json};
+use std::{path::PathBuf, sync::Arc};
+use tidemill_env::World;
+use tidemill_flow::{
+    Block, CheckpointTo, DeadLetter, JobGraph, JobHandle, NodeKind, Partition, Payload, Position,
+    Read, ReadRequest, RunOptions, Sink, SinkError, Source, SourceError, SourceFactory,
+};
+use tidemill_operators::window::windowed;
+use tidemill_state::{IndexedBackend, IndexedOptions};
+use tidemill_types::{ByteSize, Cycle, Micros, Span, job::CycleSpec};
+
+/// So many events are timed together, as ChronoStream does.
+const TIMED: u64 = 100_000;
+/// Bytes that an event counts in a cycle.
+const EVENT_BYTES: usize = 16;
+
+/// Options of the workload.
+#[derive(Args, Debug)]
+pub(crate) struct CheckpointArgs {
+    /// Print one line of JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// A folder that is not there yet; what is written stays there.
+    #[arg(long)]
+    data: PathBuf,
+    /// Keys; each holds count, sum, least and most of its values.
+    #[arg(long, default_value_t = 10_000_000)]
+    keys: u64,
+    /// From the beginning of one checkpoint to that of the next.
+    #[arg(long, default_value = "10s")]
+    every: Span,
+    /// Seconds to measure without checkpoints, and with them after the first.
+    #[arg(long, default_value_t = 30.0)]
+    seconds: f64,
+    /// Slices of the stage.
+    #[arg(long, default_value_t = 64)]
+    slices: u32,
+    /// Worker threads.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+}
+
+/// Every key once, then random ones for ever.
+struct Events {
+    keys: u64,
+    schema: SchemaRef,
+}
+
+struct EventsSlice {
+    next: u64,
+    keys: u64,
+    schema: SchemaRef,
+}
+
+impl SourceFactory for Events {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+        Ok(Box::new(EventsSlice { next: 0, keys: self.keys, schema: Arc::clone(&self.schema) }))
+    }
+}
+
+impl Source for EventsSlice {
+    fn read(
+        &mut self,
+        request: &ReadRequest,
+        _: &mut Vec<DeadLetter>,
+    ) -> Result<Read, SourceError> {
+        let count = (request.bytes / EVENT_BYTES).clamp(1, request.records);
+        let numbers = self.next..self.next + count as u64;
+        let key = |n: u64| if n < self.keys { n } else { mix(n) % self.keys };
+        let keys: Int64Array = numbers.clone().map(|n| key(n) as i64).collect();
+        let values: Float64Array = numbers.map(|n| (mix(n) % 1_000) as f64).collect();
+        self.next += count as u64;
+        let columns = vec![Arc::new(keys) as _, Arc::new(values) as _];
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
+        let batch = batch.map_err(|error| SourceError::new(error.to_string()))?;
+        Ok(Read::Rows { payload: Payload::Arrow(batch), bytes: count * EVENT_BYTES })
+    }
+
+    fn position(&self) -> Position {
+        Position(self.next)
+    }
+
+    fn watermark(&self) -> Micros {
+        Micros::MIN
+    }
+}
+
+/// Nothing comes before the end.
+struct Nothing;
+
+impl Sink for Nothing {
+    fn open(&mut self, _: bool) -> Result<Cycle, SinkError> {
+        Ok(Cycle::NONE)
+    }
+
+    fn write(&mut self, _: Cycle, _: &[Arc<Block>]) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn commit(&mut self, _: Cycle) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+/// How far the stage was at many moments.
+struct Watched {
+    world: World,
+    /// Time in microseconds, and events processed.
+    looks: Vec<(u64, u64)>,
+}
+
+impl Watched {
+    /// Looks until it is enough.
+    fn watch(&mut self, handle: &JobHandle, is_enough: impl Fn(u64, u64) -> bool) {
+        self.looks.clear();
+        loop {
+            let now_us = self.world.clock.monotonic_micros();
+            let events = handle.progress().stages[0].rows_in;
+            self.looks.push((now_us, events));
+            let began_us = self.looks[0].0;
+            if is_enough(now_us - began_us, events) || handle.is_over() {
+                return;
+            }
+            self.world.clock.sleep_micros(500);
+        }
+    }
+
+    fn report(&self) -> Value {
+        let ((from_us, from), (to_us, to)) = (self.looks[0], self.looks[self.looks.len() - 1]);
+        let seconds = (to_us - from_us) as f64 / 1e6;
+        json!({
+            "seconds": seconds,
+            "events_per_s": (to - from) as f64 / seconds,
+            "longest_ms": self.longest_us() as f64 / 1e3,
+        })
+    }
+
+    /// The longest time in which [`TIMED`] events were processed.
+    fn longest_us(&self) -> u64 {
+        let mut end = 0;
+        let mut longest_us = 0;
+        for (from_us, from) in &self.looks {
+            while self.looks.get(end).is_some_and(|(_, events)| *events < from + TIMED) {
+                end += 1;
+            }
+            let Some((to_us, _)) = self.looks.get(end) else { break };
+            longest_us = longest_us.max(to_us - from_us);
+        }
+        longest_us
+    }
+}
+
+impl CheckpointArgs {
+    fn start(&self, world: &World, options: &RunOptions) -> Result<JobHandle, String> {
+        let fields = [("key", DataType::Int64), ("value", DataType::Float64)];
+        let fields = fields.map(|(name, data_type)| Field::new(name, data_type, false));
+        let schema = Arc::new(Schema::new(fields.to_vec()));
+        let aggregates = [
+            ("n", "count(*)"),
+            ("sum", "sum(value)"),
+            ("least", "min(value)"),
+            ("most", "max(value)"),
+        ];
+        let aggregates = aggregates.map(|(name, sql)| (name.to_owned(), sql.to_owned())).into();
+        let factory = windowed(&schema, &["key".to_owned()], None, &aggregates)
+            .map_err(|error| error.to_string())?;
+        let mut graph = JobGraph::new("checkpoint");
+        graph.cycle = CycleSpec { bytes: ByteSize(256 << 10), ..CycleSpec::default() };
+        graph.workers = self.threads;
+        let events = Arc::new(Events { keys: self.keys, schema });
+        let source = graph.add("events", NodeKind::Source { factory: events, preload: false });
+        let stage = graph.add("state", NodeKind::Stage { factory, slices: self.slices });
+        let sink = graph.add("sink", NodeKind::Sink { sink: Box::new(Nothing) });
+        graph.link(source, stage, Partition::Key(vec![0]));
+        graph.link(stage, sink, Partition::One);
+        tidemill_flow::engine::start(graph, world, options).map_err(|error| error.to_string())
+    }
+
+    /// Runs the workload and reports.
+    pub(super) fn run(&self, world: &World) -> Result<Map<String, Value>, String> {
+        let us = (self.seconds * 1e6) as u64;
+        let mut watched = Watched { world: world.clone(), looks: Vec::new() };
+        let data = |name: &str| Some(self.data.join(name));
+        let options = RunOptions { data: data("without"), ..RunOptions::default() };
+        let handle = self.start(world, &options)?;
+        watched.watch(&handle, |_, events| events >= self.keys);
+        watched.watch(&handle, |past_us, _| past_us >= us);
+        let without = watched.report();
+        handle.stop();
+        handle.wait().map_err(|error| error.to_string())?;
+        drop(handle);
+
+        let folder = self.data.join("checkpoints");
+        let opened = IndexedBackend::open(world, &folder, IndexedOptions::default());
+        let (backend, _) = opened.map_err(|error| error.to_string())?;
+        let to = CheckpointTo { every: self.every, backend: Arc::new(backend) };
+        let options =
+            RunOptions { data: data("with"), checkpoint: Some(to), ..RunOptions::default() };
+        let handle = self.start(world, &options)?;
+        watched.watch(&handle, |_, events| events >= self.keys);
+        // One that began before all keys were there does not count.
+        let completed = || handle.progress().checkpoints;
+        let filled = completed().completed;
+        watched.watch(&handle, |_, _| completed().completed > filled);
+        let (first, first_checkpoint) = (watched.report(), completed());
+        watched.watch(&handle, |past_us, _| past_us >= us);
+        let (later, last) = (watched.report(), completed());
+        handle.stop();
+        handle.wait().map_err(|error| error.to_string())?;
+        let ratio = |with: &Value, of: &str| {
+            with[of].as_f64().unwrap_or(0.0) / without[of].as_f64().unwrap_or(1.0)
+        };
+        let report = json!({
+            "workload": "checkpoint",
+            "keys": self.keys,
+            "every": self.every.to_string(),
+            "slices": self.slices,
+            "threads": self.threads,
+            "events_timed_together": TIMED,
+            "without": without,
+            "first": first,
+            "first_bytes": first_checkpoint.bytes,
+            "first_took_ms": first_checkpoint.took_us as f64 / 1e3,
+            "later": later,
+            "later_checkpoints": last.completed - first_checkpoint.completed,
+            "last_bytes": last.bytes,
+            "last_took_ms": last.took_us as f64 / 1e3,
+            "rate_ratio": ratio(&later, "events_per_s"),
+            "longest_ratio": ratio(&later, "longest_ms"),
+        });
+        match report {
+            Value::Object(report) => Ok(report),
+            _ => unreachable!("an object was written"),
+        }
+    }
+}
