@@ -139,6 +139,10 @@ def job(tmp_path):
         it.kill()
 
 
+KEPT = pytest.mark.parametrize("kept", [{}, {"checkpoint": {"every": "50ms"}}], ids=["ledger", "checkpoints"])
+"""What a job keeps to go on from."""
+
+
 def source(kafka, topic, **more):
     return {"kafka": {"brokers": kafka.address, "topic": topic, "format": "json", **more}}
 
@@ -246,12 +250,13 @@ def test_a_broker_that_is_restarted_is_waited_for(own_kafka, job, name, tmp_path
     assert sorted(it["n"] for it in rows(out)) == list(range(2000))
 
 
-def test_a_job_that_is_killed_reads_each_record_once(kafka, job, name, tmp_path):
+@KEPT
+def test_a_job_that_is_killed_reads_each_record_once(kafka, job, name, tmp_path, kept):
     seed = random.randrange(1 << 32)
     draw = random.Random(seed)
     topic, out = make_topic(kafka, name("in"), 3), tmp_path / "out.ndjson"
     produce(kafka, topic, range(200), 3)
-    running = job(to_file(kafka, topic, out))
+    running = job({**to_file(kafka, topic, out), **kept})
     running.start()
     sent = 200
     for turn in range(6):
@@ -344,12 +349,13 @@ def test_a_broker_that_is_killed_under_a_sink_is_waited_for(own_kafka, job, name
     assert Counter(numbers(kafka, outs[0], 2)) == Counter(range(sent))
 
 
-def test_a_job_that_is_killed_writes_each_row_once(kafka, job, name):
+@KEPT
+def test_a_job_that_is_killed_writes_each_row_once(kafka, job, name, kept):
     seed = random.randrange(1 << 32)
     draw = random.Random(seed)
     topic, out = make_topic(kafka, name("in"), 3), make_topic(kafka, name("out"), 2)
     produce(kafka, topic, range(200), 3)
-    running = job(to_topic(kafka, topic, out)).start()
+    running = job({**to_topic(kafka, topic, out), **kept}).start()
     stopped, sent = threading.Event(), [200]
 
     def load():

@@ -72,6 +72,12 @@ class Node:
         (self.folder / "job.yaml").write_text(text, encoding="utf-8")
         return self.job("submit", "job.yaml", code=code)
 
+    def length(self, stream):
+        """Records of a stream."""
+        line = [self.binary, "stream", "describe", stream, "--json", "--bootstrap", self.kafka]
+        ran = subprocess.run(line, capture_output=True, text=True, timeout=60, check=True)
+        return sum(it["end"] for it in json.loads(ran.stdout)["streamlets"])
+
     def wait(self, name, done):
         """Asks until the job is as it should be; each question takes a process's time."""
         for _ in range(600):
@@ -150,7 +156,57 @@ sinks: {out: {from: ids, file: {path: seen.ndjson, format: json}}}
     node.end(signal.SIGTERM)
 
 
-def test_row_25_dead_letters_are_there_once_after_kills(node):
+# Keeps a state, and goes on from it: ids that it has seen, and how many came of each carrier.
+KEEP = """
+name: keep
+cycle: {records: 300}
+checkpoint: {every: 50ms}
+sources:
+  flights: {stream: flights, format: json, schema: {id: bigint, carrier: text}}
+stages:
+  new: {from: flights, dedup: {on: [id]}}
+  nth: {from: new, key: [carrier], window: {count: {size: 1000000, every: 1}}, aggregate: {n: count(*), id: last(id)}}
+sinks:
+  out: {from: nth, stream: counted}
+"""
+
+
+def test_a_killed_job_on_streams_goes_on_from_its_checkpoints(node, inputs, db):
+    draw = random.Random(40)
+    node.submit(FILL.format(inputs=inputs))
+    node.wait("fill", finished)
+    [(count,)] = db.execute("select count(*) from flights where distance > 300").fetchall()
+    node.submit(KEEP)
+    went_on = 0
+    for _ in range(8):
+        node.wait("keep", lambda it: (it["progress"] or {"checkpoints": {"completed": 0}})["checkpoints"]["completed"] > 0)
+        time.sleep(draw.random() * 0.3)
+        node.end(signal.SIGKILL)
+        node.start()
+        progress = node.wait("keep", lambda it: it["progress"])["progress"]
+        went_on += progress["checkpoints"]["cycle"] > 0
+    assert went_on > 5, "it began anew"
+    node.wait("keep", lambda _: node.length("counted") >= count)
+    assert "checkpoint of cycle" in node.job("status", "keep")
+    node.job("cancel", "keep")
+    node.wait("keep", lambda it: it["status"] == "cancelled")
+    node.submit("""
+name: seen
+sources: {counted: {stream: counted, format: json, until: latest}}
+sinks: {out: {from: counted, file: {path: seen.ndjson, format: json}}}
+""")
+    node.wait("seen", finished)
+    rows = [json.loads(line) for line in open(node.folder / "seen.ndjson", encoding="utf-8")]
+    assert len(rows) == count
+    same(db, [{"id": it["id"]} for it in rows], "select id from flights where distance > 300")
+    # Each carrier is counted from 1 on without a gap, whatever was killed when.
+    same(db, [{"carrier": it["carrier"], "n": it["n"]} for it in rows], """
+        select carrier, row_number() over (partition by carrier) as n from flights where distance > 300""")
+    node.end(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("kept", ["", "checkpoint: {every: 20ms}"], ids=["ledger", "checkpoints"])
+def test_row_25_dead_letters_are_there_once_after_kills(node, kept):
     draw = random.Random(25)
     good, bad = [], []
     with open(node.folder / "mixed.ndjson", "w", encoding="utf-8") as file:
@@ -162,7 +218,7 @@ def test_row_25_dead_letters_are_there_once_after_kills(node):
                 good.append({"id": number, "n": number * 3})
                 file.write(json.dumps(good[-1]) + "\n")
     out, letters = node.folder / "out.ndjson", node.folder / "letters.ndjson"
-    node.submit("""
+    node.submit(kept + """
 name: mixed
 cycle: {records: 500}
 sources: {mixed: {file: {path: mixed.ndjson, format: json}}}

@@ -164,7 +164,9 @@ impl Opened {
             tracing::warn!(%job, %sink, %held, checkpoint = %before.cycle,
                 "a sink lacks what is before the checkpoint: the input is read from its start");
         }
-        lacking.is_none() && before.cycle <= self.recorded.last()
+        // The ledger may be that of a later run which made no checkpoints: its times tell.
+        let is_of_ledger = self.recorded.time(before.cycle) == Some(before.time);
+        lacking.is_none() && is_of_ledger
     }
 
     fn open_sinks(&mut self, plan: &Plan, parts: Parts) -> Result<(), StartError> {

@@ -79,7 +79,7 @@ impl Job {
         let mut state = lane.state.lock().expect("no panic while held");
         if state.scheduled {
             state.poked = true;
-        } else if state.is_ready() {
+        } else if state.has_work() {
             state.scheduled = true;
             let next = state.next();
             drop(state);
@@ -97,7 +97,7 @@ impl Job {
         let mut state = lane.state.lock().expect("no panic while held");
         let poked = std::mem::take(&mut state.poked);
         let again = match after {
-            After::Ready => state.is_ready(),
+            After::Ready | After::ReadyOrAt(_) => state.is_ready(),
             After::Wait | After::At(_) => poked && state.is_ready(),
             After::HandOver | After::Done => {
                 state.open = false;
@@ -109,7 +109,7 @@ impl Job {
         drop(state);
         if again {
             self.queue(lane, next);
-        } else if let After::At(due_us) = after {
+        } else if let After::At(due_us) | After::ReadyOrAt(due_us) = after {
             let workers = self.workers.read().expect("no panic while held");
             workers[lane.worker % workers.len()].push_timer(due_us, Arc::clone(lane));
         }

@@ -68,8 +68,12 @@ impl std::fmt::Debug for Lane {
 
 impl LaneState {
     pub(crate) fn is_ready(&self) -> bool {
-        let has_work = self.is_source || self.inbox.is_ready() || self.writing;
-        self.open && (has_work || self.is_past())
+        self.open && (self.is_source || self.inbox.is_ready() || self.is_past())
+    }
+
+    /// Whether there is anything to do at all, if only to write out for a checkpoint.
+    pub(crate) fn has_work(&self) -> bool {
+        self.is_ready() || (self.open && self.writing)
     }
 
     /// Whether the next cycle belongs to the next layout.
@@ -88,6 +92,9 @@ impl LaneState {
 pub(crate) enum After {
     /// Run it again if its next cycle is ready.
     Ready,
+    /// As [`Self::Ready`]; if it is not, poke it at this time of the monotonic clock, in
+    /// microseconds.
+    ReadyOrAt(u64),
     /// Somebody will poke it.
     Wait,
     /// Poke it at this time of the monotonic clock, in microseconds.

@@ -39,6 +39,12 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
+    /// When a cycle was, if it is recorded.
+    pub(crate) fn time(&self, cycle: Cycle) -> Option<Micros> {
+        let found = self.times.binary_search_by_key(&cycle, |(it, _)| *it);
+        found.ok().map(|index| self.times[index].1)
+    }
+
     /// The last recorded cycle.
     pub(crate) fn last(&self) -> Cycle {
         self.times.last().map_or(Cycle::NONE, |(cycle, _)| *cycle)

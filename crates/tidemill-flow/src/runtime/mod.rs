@@ -78,7 +78,7 @@ pub(crate) fn run(job: &Arc<Job>, lane: &Arc<Lane>) {
             job.settle(lane, after);
             job.lane_done(lane);
         }
-        After::Ready | After::Wait | After::At(_) => {
+        After::Ready | After::ReadyOrAt(_) | After::Wait | After::At(_) => {
             drop(slot);
             job.settle(lane, after);
         }

@@ -19,6 +19,9 @@ use tidemill_types::{Cycle, Micros, SliceId, Span};
 /// Entries that are written out for a checkpoint before the next cycle: well under a millisecond.
 const WRITTEN_AT_ONCE: usize = 4_096;
 
+/// A lane without a cycle to run goes on writing out after so long, in microseconds.
+const WRITES_AGAIN_US: u64 = 1_000;
+
 /// A checkpoint that is being written out.
 #[derive(Default)]
 struct Writing {
@@ -85,7 +88,7 @@ impl StageLane {
         }
         if !is_ready {
             self.write_out(job, lane, WRITTEN_AT_ONCE);
-            return Ok(After::Ready);
+            return Ok(self.after(job));
         }
         if !job.has_credit(lane) {
             return Ok(After::Wait);
@@ -115,7 +118,7 @@ impl StageLane {
         let count = &job.plan.nodes[lane.node].count;
         count.busy_us.fetch_add(job.now_us() - start_us, Ordering::Relaxed);
         count.cycle.fetch_max(cycle.0, Ordering::Relaxed);
-        Ok(if ended { After::Done } else { After::Ready })
+        Ok(if ended { After::Done } else { self.after(job) })
     }
 
     /// The checkpoint under way has the slices as they are now.
@@ -123,6 +126,15 @@ impl StageLane {
         self.states.iter_mut().for_each(|state| structure::freeze(&mut **state));
         job.checkpointer.stage(lane.node, self.watermark);
         self.writing = Some(Writing::default());
+    }
+
+    /// What becomes of the lane: if no cycle comes, it goes on writing out what was frozen, now and
+    /// then, so that those who make its next cycle come first.
+    fn after(&self, job: &Job) -> After {
+        match self.writing {
+            Some(_) => After::ReadyOrAt(job.now_us() + WRITES_AGAIN_US),
+            None => After::Ready,
+        }
     }
 
     /// Writes out some of what was frozen.

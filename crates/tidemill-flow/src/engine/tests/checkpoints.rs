@@ -159,6 +159,26 @@ fn row_40_a_job_survives_its_disk_at_any_operation() {
 }
 
 #[test]
+fn a_checkpoint_of_an_earlier_run_is_not_gone_on_from() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let setup = Setup { count: 300_000, ..SETUP };
+    let sink = Collect::default();
+    let with = options(&World::real(), folder.path(), Span(1_000));
+    let handle = start(graph(&setup, &sink), &World::real(), &with).expect("it starts");
+    wait_for_checkpoints(&handle, 1);
+    kill(&handle);
+    // The same job anew, without checkpoints, and further than the one that was saved.
+    let without = RunOptions { resume: false, checkpoint: None, ..with.clone() };
+    let handle = start(graph(&setup, &sink), &World::real(), &without).expect("it starts");
+    handle.wait().expect("it ends well");
+    let undisturbed = rows(&sink);
+    let handle = start(graph(&setup, &sink), &World::real(), &with).expect("it starts");
+    assert_eq!(handle.progress().checkpoints.cycle, Cycle::NONE);
+    handle.wait().expect("it ends well");
+    assert!(rows(&sink) == undisturbed);
+}
+
+#[test]
 fn a_checkpoint_of_another_job_is_refused_with_what_differs() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = Collect::default();
