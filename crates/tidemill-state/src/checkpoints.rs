@@ -8,8 +8,8 @@
 //!                                      └ slice 1: run of 4 (all)
 //! ```
 //!
-//! A slice that did not change costs nothing. When the changes of a slice have become as large as
-//! what they change, or its runs many, they are merged while the next one is put: so the bytes that
+//! A slice that did not change costs nothing. When the changes of a slice have become twice as large
+//! as what they change, or its runs many, they are merged while the next one is put: so the bytes that
 //! are written follow the changes, and those that are read the state. (DESIGN 6; ChronoStream
 //! III-B.)
 //!
@@ -31,6 +31,8 @@ use tidemill_types::{Cycle, Micros};
 
 /// Bytes of a run that are put under one key, at most.
 const PART_BYTES: usize = 16 << 20;
+/// Bytes of changes that are kept for each byte of what they change, before they are merged.
+const CHANGES_PER_STATE: u64 = 2;
 /// Runs of a slice at most.
 const RUNS_MAX: usize = 8;
 /// The first byte of a manifest.
@@ -262,7 +264,8 @@ impl Checkpoints {
     fn merged(&self, of: (u32, u32), run: &Bytes) -> Option<Bytes> {
         let chain = self.chains.get(&of)?;
         let changes: u64 = chain.iter().skip(1).map(|run| run.bytes).sum();
-        let is_long = chain.len() + 1 > RUNS_MAX || changes + run.len() as u64 > chain[0].bytes;
+        let most = chain[0].bytes * CHANGES_PER_STATE;
+        let is_long = chain.len() + 1 > RUNS_MAX || changes + run.len() as u64 > most;
         if !is_long {
             return None;
         }

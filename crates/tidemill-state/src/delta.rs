@@ -10,6 +10,7 @@
 //! are read together ([`merged`]): of each key the newest counts. Numbers are little endian.
 
 use bytes::Bytes;
+use std::ops::Range;
 
 /// In place of a value's length: the key is deleted.
 const DELETED: u32 = u32::MAX;
@@ -236,11 +237,11 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 /// A run, and where reading it stands.
 struct Cursor {
     run: Bytes,
-    cleared: Vec<Bytes>,
+    cleared: Vec<Range<usize>>,
     at: usize,
     left: u32,
-    /// The entry it stands at: key, and value unless it is deleted.
-    entry: Option<(Bytes, Option<Bytes>)>,
+    /// The entry it stands at, as places in the run: key, and value unless it is deleted.
+    entry: Option<(Range<usize>, Option<Range<usize>>)>,
 }
 
 impl Cursor {
@@ -248,7 +249,9 @@ impl Cursor {
         let mut reader = Reader::new(&run);
         let mut cleared = Vec::new();
         for _ in 0..reader.u32()? {
-            cleared.push(run.slice_ref(reader.sized()?));
+            let length = reader.sized()?.len();
+            let end = run.len() - reader.rest().len();
+            cleared.push(end - length..end);
         }
         let left = reader.u32()?;
         let at = run.len() - reader.rest().len();
@@ -263,24 +266,34 @@ impl Cursor {
         if self.left == 0 {
             return reader.end();
         }
-        let (key, value) = (reader.u32()? as usize, reader.u32()?);
-        let key = self.run.slice_ref(reader.bytes(key)?);
-        let value = match value {
+        let (key_bytes, value_bytes) = (reader.u32()? as usize, reader.u32()?);
+        let start = self.at + 8;
+        let key = start..start + reader.bytes(key_bytes)?.len();
+        let value = match value_bytes {
             DELETED => None,
-            count => Some(self.run.slice_ref(reader.bytes(count as usize)?)),
+            count => Some(key.end..key.end + reader.bytes(count as usize)?.len()),
         };
-        self.at = self.run.len() - reader.rest().len();
-        self.left -= 1;
-        if before.is_some_and(|(before, _)| before >= key) {
+        if before.is_some_and(|(before, _)| self.run[before] >= self.run[key.clone()]) {
             return Err(SavedError::new("saved state is out of order"));
         }
+        self.at = value.as_ref().map_or(key.end, |value| value.end);
+        self.left -= 1;
         self.entry = Some((key, value));
         Ok(())
+    }
+
+    /// The key it stands at; none at its end.
+    fn key(&self) -> Option<&[u8]> {
+        self.entry.as_ref().map(|(key, _)| &self.run[key.clone()])
+    }
+
+    fn clears(&self, key: &[u8]) -> bool {
+        self.cleared.iter().any(|prefix| key.starts_with(&self.run[prefix.clone()]))
     }
 }
 
 /// Takes an entry: its key and its value.
-pub(crate) type EachEntry<'a> = dyn FnMut(&[u8], Bytes) -> Result<(), SavedError> + 'a;
+pub(crate) type EachEntry<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), SavedError> + 'a;
 
 /// Gives every entry of these runs, the oldest run first, in ascending order of keys.
 ///
@@ -288,23 +301,26 @@ pub(crate) type EachEntry<'a> = dyn FnMut(&[u8], Bytes) -> Result<(), SavedError
 /// Bytes that are not a run, or an error of `each`.
 pub fn merged(runs: Vec<Bytes>, each: &mut EachEntry<'_>) -> Result<(), SavedError> {
     let mut cursors = runs.into_iter().map(Cursor::new).collect::<Result<Vec<_>, _>>()?;
-    loop {
-        let keys = cursors.iter().filter_map(|it| it.entry.as_ref().map(|(key, _)| key));
-        let Some(key) = keys.min().cloned() else { return Ok(()) };
+    let mut at_key = Vec::with_capacity(cursors.len());
+    while let Some(key) = cursors.iter().filter_map(Cursor::key).min() {
         let mut value = None;
-        for cursor in &mut cursors {
-            if cursor.cleared.iter().any(|prefix| key.starts_with(prefix)) {
+        at_key.clear();
+        for (nth, cursor) in cursors.iter().enumerate() {
+            if cursor.clears(key) {
                 value = None;
             }
-            if let Some((_, found)) = cursor.entry.as_ref().filter(|(it, _)| *it == key) {
-                value.clone_from(found);
-                cursor.step()?;
+            if cursor.key() == Some(key) {
+                let found = cursor.entry.as_ref().and_then(|(_, value)| value.clone());
+                value = found.map(|value| &cursor.run[value]);
+                at_key.push(nth);
             }
         }
         if let Some(value) = value {
-            each(&key, value)?;
+            each(key, value)?;
         }
+        at_key.iter().try_for_each(|nth| cursors[*nth].step())?;
     }
+    Ok(())
 }
 
 /// One run of all runs of a slice, the oldest first, that says the same.
@@ -312,10 +328,19 @@ pub fn merged(runs: Vec<Bytes>, each: &mut EachEntry<'_>) -> Result<(), SavedErr
 /// # Errors
 /// Bytes that are not a run, or more than one can hold.
 pub fn merge(runs: Vec<Bytes>) -> Result<Vec<u8>, SavedError> {
-    let mut all = Delta::default();
+    let most = runs.iter().map(Bytes::len).max().unwrap_or(0);
+    let mut all = Vec::with_capacity(most + 8);
+    // No prefixes; the number of entries is written at the end.
+    all.extend_from_slice(&[0; 8]);
+    let mut count = 0_u32;
     merged(runs, &mut |key, value| {
-        all.put_with(key, |out| out.extend_from_slice(&value));
+        length(&mut all, key.len())?;
+        length(&mut all, value.len())?;
+        all.extend_from_slice(key);
+        all.extend_from_slice(value);
+        count = count.checked_add(1).ok_or_else(|| SavedError::new("too many entries"))?;
         Ok(())
     })?;
-    all.finish()
+    all[4..8].copy_from_slice(&count.to_le_bytes());
+    Ok(all)
 }

@@ -148,7 +148,7 @@ pub fn restore(state: &mut dyn State, runs: Vec<Bytes>) -> Result<(), SavedError
         let (nth, key) = key.split_first().ok_or_else(|| SavedError::new("an empty key"))?;
         let structure = structures.get_mut(usize::from(*nth));
         let none = || SavedError::new(format!("the state has no structure {nth}"));
-        structure.ok_or_else(none)?.restore(key, &value)
+        structure.ok_or_else(none)?.restore(key, value)
     })?;
     structures.into_iter().try_for_each(Structure::restored)
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! all keys once ─▶ steady: random keys ─┬─▶ first checkpoint (all of the state) ─▶ later ones
-//! 1. without checkpoints: measured      2. with them: measured in both phases
+//! 1. without checkpoints: measured      2. with them: measured in both phases, then gone on from
 //! ```
 
 use super::messages::mix;
@@ -98,6 +98,11 @@ impl Source for EventsSlice {
 
     fn watermark(&self) -> Micros {
         Micros::MIN
+    }
+
+    fn seek(&mut self, to: Position, _: Micros) -> Result<(), SourceError> {
+        self.next = to.0;
+        Ok(())
     }
 }
 
@@ -214,7 +219,7 @@ impl CheckpointArgs {
         let opened = IndexedBackend::open(world, &folder, IndexedOptions::default());
         let (backend, _) = opened.map_err(|error| error.to_string())?;
         let to = CheckpointTo { every: self.every, backend: Arc::new(backend) };
-        let options =
+        let mut options =
             RunOptions { data: data("with"), checkpoint: Some(to), ..RunOptions::default() };
         let handle = self.start(world, &options)?;
         watched.watch(&handle, |_, events| events >= self.keys);
@@ -225,6 +230,15 @@ impl CheckpointArgs {
         let (first, first_checkpoint) = (watched.report(), completed());
         watched.watch(&handle, |past_us, _| past_us >= us);
         let (later, last) = (watched.report(), completed());
+        handle.stop();
+        handle.wait().map_err(|error| error.to_string())?;
+        drop(handle);
+
+        options.resume = true;
+        let start_us = world.clock.monotonic_micros();
+        let handle = self.start(world, &options)?;
+        let resumed_us = world.clock.monotonic_micros() - start_us;
+        let went_on = handle.progress().checkpoints.cycle > Cycle::NONE;
         handle.stop();
         handle.wait().map_err(|error| error.to_string())?;
         let ratio = |with: &Value, of: &str| {
@@ -245,6 +259,8 @@ impl CheckpointArgs {
             "later_checkpoints": last.completed - first_checkpoint.completed,
             "last_bytes": last.bytes,
             "last_took_ms": last.took_us as f64 / 1e3,
+            "went_on": went_on,
+            "resumed_ms": resumed_us as f64 / 1e3,
             "rate_ratio": ratio(&later, "events_per_s"),
             "longest_ratio": ratio(&later, "longest_ms"),
         });
