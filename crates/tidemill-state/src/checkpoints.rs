@@ -29,8 +29,9 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 use tidemill_types::{Cycle, Micros};
 
-/// Bytes of a run that are put under one key, at most.
-const PART_BYTES: usize = 16 << 20;
+/// Bytes of a run that are put under one key, at most, and that are committed at once: whoever else
+/// syncs on that disk, such as the ledger, waits for no more than that.
+const PART_BYTES: usize = 2 << 20;
 /// Bytes of changes that are kept for each byte of what they change, before they are merged.
 const CHANGES_PER_STATE: u64 = 2;
 /// Runs of a slice at most.
