@@ -159,7 +159,7 @@ sinks: {out: {from: ids, file: {path: seen.ndjson, format: json}}}
 # Keeps a state, and goes on from it: ids that it has seen, and how many came of each carrier.
 KEEP = """
 name: keep
-cycle: {records: 300}
+cycle: {records: 10}
 checkpoint: {every: 50ms}
 sources:
   flights: {stream: flights, format: json, schema: {id: bigint, carrier: text}}
@@ -171,21 +171,28 @@ sinks:
 """
 
 
+def saved(job):
+    return (job["progress"] or {"checkpoints": {"completed": 0}})["checkpoints"]["completed"]
+
+
 def test_a_killed_job_on_streams_goes_on_from_its_checkpoints(node, inputs, db):
     draw = random.Random(40)
     node.submit(FILL.format(inputs=inputs))
     node.wait("fill", finished)
     [(count,)] = db.execute("select count(*) from flights where distance > 300").fetchall()
     node.submit(KEEP)
-    went_on = 0
-    for _ in range(8):
-        node.wait("keep", lambda it: (it["progress"] or {"checkpoints": {"completed": 0}})["checkpoints"]["completed"] > 0)
-        time.sleep(draw.random() * 0.3)
+    went_on = kills = 0
+    while kills < 8:
+        # When all is read nothing changes any more, and there is nothing to save.
+        node.wait("keep", lambda it: saved(it) or node.length("counted") >= count)
+        time.sleep(draw.random() * 0.2)
         node.end(signal.SIGKILL)
+        kills += 1
         node.start()
         progress = node.wait("keep", lambda it: it["progress"])["progress"]
-        went_on += progress["checkpoints"]["cycle"] > 0
-    assert went_on > 5, "it began anew"
+        assert progress["checkpoints"]["cycle"] > 0, "it began anew"
+        went_on += node.length("counted") < count
+    assert went_on > 1, "it was over before it was killed"
     node.wait("keep", lambda _: node.length("counted") >= count)
     assert "checkpoint of cycle" in node.job("status", "keep")
     node.job("cancel", "keep")

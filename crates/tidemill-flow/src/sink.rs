@@ -49,12 +49,14 @@ pub trait Sink: Send {
     /// The cycle could not be committed.
     fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError>;
 
-    /// Makes what is committed durable, if [`Self::commit`] does not: a checkpoint relies on it.
+    /// Makes what is committed durable, so that [`Self::open`] says that it is held: a checkpoint
+    /// relies on it. False if that cannot be said yet; it is asked again after the next commit.
+    /// Default: commits do that.
     ///
     /// # Errors
     /// It could not be made so; the job fails.
-    fn sync(&mut self) -> Result<(), SinkError> {
-        Ok(())
+    fn sync(&mut self) -> Result<bool, SinkError> {
+        Ok(true)
     }
 
     /// Whether it keeps no cycle's number, and a job may go on from any (the standard output).

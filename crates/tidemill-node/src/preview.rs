@@ -126,8 +126,8 @@ impl Sink for Previewed {
         self.inner.as_mut().map_or(Ok(()), |inner| inner.commit(cycle))
     }
 
-    fn sync(&mut self) -> Result<(), SinkError> {
-        self.inner.as_mut().map_or(Ok(()), |inner| inner.sync())
+    fn sync(&mut self) -> Result<bool, SinkError> {
+        self.inner.as_mut().map_or(Ok(true), |inner| inner.sync())
     }
 
     fn forgets(&self) -> bool {

@@ -201,8 +201,9 @@ impl Sink for FileSink {
         Ok(())
     }
 
-    fn sync(&mut self) -> Result<(), SinkError> {
-        Self::sync(self).map_err(|error| sink_error(&self.path, error))
+    fn sync(&mut self) -> Result<bool, SinkError> {
+        Self::sync(self).map_err(|error| sink_error(&self.path, error))?;
+        Ok(true)
     }
 
     fn close(&mut self) -> Result<(), SinkError> {

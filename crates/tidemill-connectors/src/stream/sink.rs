@@ -339,10 +339,17 @@ impl Sink for StreamSink {
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), SinkError> {
-        if !self.is_unsure && self.there.iter().all(Option::is_none) {
+    /// Notes that what was committed is whole: from the chunks alone it would not be known of the
+    /// last commit. Not while chunks of later cycles, of an earlier life, are still to be met.
+    fn sync(&mut self) -> Result<bool, SinkError> {
+        let is_sure = !self.is_unsure && self.there.iter().all(Option::is_none);
+        if is_sure {
             self.note()?;
         }
-        Ok(())
+        Ok(is_sure)
+    }
+
+    fn close(&mut self) -> Result<(), SinkError> {
+        self.sync().map(|_| ())
     }
 }

@@ -269,7 +269,9 @@ fn settle(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError> {
 fn make_durable(job: &Job, thread: &mut CommitThread, upto: Cycle) -> Result<(), JobError> {
     for (node, sink) in sinks_of(job) {
         let mut sink = sink.lock().map_err(|_| job.error_at(node, upto, "it panicked".into()))?;
-        sink.sync().map_err(|error| job.error_at(node, upto, error.message))?;
+        if !sink.sync().map_err(|error| job.error_at(node, upto, error.message))? {
+            return Ok(());
+        }
     }
     if let Some(sink) = &mut thread.dead_letter {
         sink.sync().map_err(|error| job.error_of("dead_letter", upto, error.message))?;
