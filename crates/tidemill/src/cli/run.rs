@@ -19,12 +19,12 @@ use tidemill_types::job::{Delivery, SourceSpec, StartSpec};
 pub(super) struct RunArguments {
     #[command(flatten)]
     job: JobArguments,
-    /// The job's folder: its ledger, its dead letters if no sink takes them, and in `log` the
-    /// streams that it reads and writes. A node's folder, if that node is not running.
+    /// The job's folder: its ledger and checkpoints, its dead letters if no sink takes them, and in
+    /// `log` the streams that it reads and writes. A node's folder, if that node is not running.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Goes on where an earlier run with the same folder stopped. Rows on standard output come
-    /// again.
+    /// again, those since the checkpoint it goes on from.
     #[arg(long, requires = "data")]
     resume: bool,
     /// Progress and summary as JSON, one object a line.
