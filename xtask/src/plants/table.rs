@@ -149,7 +149,7 @@ pub(super) const PLANTS: &[Plant] = &[
         what: "A stream sink whose last commit failed notes that it is done.",
         package: "tidemill-connectors",
         file: "crates/tidemill-connectors/src/stream/sink.rs",
-        changes: &[("if !self.is_unsure && self.there", "if self.there")],
+        changes: &[("= !self.is_unsure && self.there", "= self.there")],
         caught_by: &["a_sink_that_is_closed_after_a_failed_commit_writes_each_row_once"],
     },
     Plant {
