@@ -164,6 +164,23 @@ impl Trial {
         }
     }
 
+    /// How many entries the last checkpoint has, over all slices.
+    ///
+    /// # Panics
+    /// Panics if what was just saved cannot be read.
+    #[must_use]
+    pub fn saved_entries(&self) -> usize {
+        let mut count = 0;
+        for runs in self.runs.iter().flatten() {
+            let read = tidemill_state::merged(runs.clone(), &mut |_, _| {
+                count += 1;
+                Ok(())
+            });
+            read.expect("runs that were just written");
+        }
+        count
+    }
+
     /// Restores the states, which then go on in place of those that were never saved.
     fn restore(&mut self, saving: Saving) {
         let factory = Arc::clone(&self.factory);

@@ -313,6 +313,23 @@ fn a_late_row_goes_whole_to_its_output() {
 }
 
 #[test]
+fn windows_that_are_closed_are_not_kept_in_checkpoints() {
+    let sliding = WindowSpec::Sliding(SlidingWindow { size: Span(20), every: Span(10) });
+    for window in [WindowSpec::Tumbling(Span(10)), sliding] {
+        let factory = windowed(&schema(), &["key".to_owned()], Some(&window), &calls());
+        let factory = factory.expect("right");
+        let mut trial = Trial::new(factory, vec![Partition::Key(vec![0])], 4, 1);
+        for cycle in 0..300 {
+            let time = cycle * 10;
+            let rows = [(cycle, Some(1.0), time), (cycle + 1, None, time)];
+            let written = trial.cycle(vec![vec![batch(&rows)]], Micros(time), false);
+            assert_eq!(written.expect("it runs").is_empty(), cycle == 0);
+        }
+        assert!((1..20).contains(&trial.saved_entries()), "{}", trial.saved_entries());
+    }
+}
+
+#[test]
 fn an_aggregate_over_nothing_is_one_row_without_a_key_and_none_with() {
     let run = |key: &[String]| {
         let calls: Named<String> =
