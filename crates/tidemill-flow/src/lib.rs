@@ -33,6 +33,7 @@ pub use error::{JobError, StartError};
 pub use graph::{GraphError, JobGraph, Link, Node, NodeId, NodeKind};
 pub use operator::{
     Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, SliceState,
+    columns_in_words,
 };
 pub use partition::Partition;
 pub use progress::{Progress, SinkProgress, SourceProgress, StageProgress};

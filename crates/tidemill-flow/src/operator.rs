@@ -34,11 +34,7 @@ pub trait OperatorFactory: Send + Sync {
     /// What the operator does, in words that are the same exactly if a saved state still fits it.
     /// Default: the columns that it writes.
     fn does(&self) -> String {
-        let fields = |schema: &SchemaRef| {
-            let field = |it: &arrow_schema::FieldRef| format!("{} {}", it.name(), it.data_type());
-            schema.fields().iter().map(field).collect::<Vec<_>>().join(", ")
-        };
-        self.outputs().iter().map(fields).collect::<Vec<_>>().join("; ")
+        self.outputs().iter().map(columns_in_words).collect::<Vec<_>>().join("; ")
     }
     /// Why its state cannot be part of a checkpoint, if it cannot. Default: it can.
     fn cannot_save(&self) -> Option<String> {
@@ -55,6 +51,13 @@ pub trait OperatorFactory: Send + Sync {
     fn holds_back(&self) -> Span {
         Span(0)
     }
+}
+
+/// Columns with their types, for [`OperatorFactory::does`].
+#[must_use]
+pub fn columns_in_words(schema: &SchemaRef) -> String {
+    let field = |it: &arrow_schema::FieldRef| format!("{} {}", it.name(), it.data_type());
+    schema.fields().iter().map(field).collect::<Vec<_>>().join(", ")
 }
 
 /// The work of one lane.

@@ -102,15 +102,13 @@ pub fn top(input: &SchemaRef, spec: &TopSpec) -> Result<Top, TopError> {
     }
     let names_window = spec.per.iter().any(|name| WINDOW_COLUMNS.contains(&name.as_str()));
     let partition = if per.is_empty() { Partition::One } else { Partition::Key(per.clone()) };
-    let columns: Vec<String> =
-        input.fields().iter().map(|it| format!("{} {}", it.name(), it.data_type())).collect();
     let does = format!(
         "the {} {} by {} per {:?} of {}",
         if spec.ascending { "smallest" } else { "largest" },
         spec.k,
         spec.by,
         spec.per,
-        columns.join(", ")
+        tidemill_flow::columns_in_words(input)
     );
     let factory = TopFactory {
         does,

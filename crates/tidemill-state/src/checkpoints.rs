@@ -101,6 +101,8 @@ pub struct Manifest {
     pub stages: Vec<SavedStage>,
     /// The sinks.
     pub sinks: Vec<SavedSink>,
+    /// The last cycle of which a dead letter was handed to its sink, or a later one.
+    pub letters: Cycle,
 }
 
 /// Why a checkpoint cannot be written or read.

@@ -32,7 +32,10 @@ use std::{
 };
 use tidemill_env::World;
 use tidemill_state::{Checkpoints, Manifest};
-use tidemill_types::{Cycle, job::Delivery};
+use tidemill_types::{
+    Cycle,
+    job::{DEAD_LETTER, Delivery},
+};
 
 fn open_ledger(
     plan: &Plan,
@@ -159,14 +162,18 @@ impl Opened {
             *held < before.sink(*node) && !sink.lock().is_ok_and(|sink| sink.forgets())
         };
         let lacking = self.sinks.iter().find(lacks);
-        if let Some((node, _, held)) = lacking {
-            let (job, sink) = (&plan.name, &plan.nodes[*node].name);
+        let lacks_letters = self.dead_letter_held < before.letters
+            && !self.dead_letter.as_ref().is_none_or(|sink| sink.forgets());
+        let of_letters = lacks_letters.then_some((DEAD_LETTER, &self.dead_letter_held));
+        let of_sink = lacking.map(|(node, _, held)| (plan.nodes[*node].name.as_str(), held));
+        if let Some((sink, held)) = of_sink.or(of_letters) {
+            let job = &plan.name;
             tracing::warn!(%job, %sink, %held, checkpoint = %before.cycle,
                 "a sink lacks what is before the checkpoint: the input is read from its start");
         }
         // The ledger may be that of a later run which made no checkpoints: its times tell.
         let is_of_ledger = self.recorded.time(before.cycle) == Some(before.time);
-        lacking.is_none() && is_of_ledger
+        lacking.is_none() && !lacks_letters && is_of_ledger
     }
 
     fn open_sinks(&mut self, plan: &Plan, parts: Parts) -> Result<(), StartError> {
@@ -189,7 +196,7 @@ impl Opened {
         }
         self.dead_letter = parts.dead_letter;
         if let Some(sink) = &mut self.dead_letter {
-            let held = sink.open(resume).map_err(|error| open_error("dead_letter", error.message));
+            let held = sink.open(resume).map_err(|error| open_error(DEAD_LETTER, error.message));
             self.dead_letter_held = held?;
         }
         Ok(())
@@ -288,6 +295,7 @@ pub(super) fn build(
         commit_waiters: Mutex::new(Vec::new()),
         letters: Mutex::new(Vec::new()),
         dead_letters: AtomicU64::new(0),
+        letters_last: AtomicU64::new(before.letters.0),
         shed: AtomicU64::new(0),
         handed_over: Mutex::new(Vec::new()),
         failure: Mutex::new(None),

@@ -294,5 +294,6 @@ fn manifest(job: &Job, checkpoints: &Checkpoints, at: Cycle) -> Manifest {
         sources: ended.chain(arrived.sources.values()).cloned().collect(),
         stages: job.plan.nodes.iter().enumerate().filter_map(stage).collect(),
         sinks: job.plan.nodes.iter().enumerate().filter_map(sink).collect(),
+        letters: Cycle(job.letters_last.load(Ordering::Acquire)).min(at),
     }
 }

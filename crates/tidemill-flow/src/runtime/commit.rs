@@ -27,6 +27,7 @@ use std::{
     },
     time::Duration,
 };
+use tidemill_types::job::DEAD_LETTER;
 use tidemill_types::{Cycle, Micros, SliceId};
 use tidemill_wire::ledger::Cut;
 
@@ -273,8 +274,10 @@ fn make_durable(job: &Job, thread: &mut CommitThread, upto: Cycle) -> Result<(),
             return Ok(());
         }
     }
-    if let Some(sink) = &mut thread.dead_letter {
-        sink.sync().map_err(|error| job.error_of("dead_letter", upto, error.message))?;
+    if let Some(sink) = &mut thread.dead_letter
+        && !sink.sync().map_err(|error| job.error_of(DEAD_LETTER, upto, error.message))?
+    {
+        return Ok(());
     }
     job.committer.durable.store(upto.0, Ordering::Release);
     job.checkpointer.wake();
@@ -305,7 +308,7 @@ fn write_letters(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError>
     }
     due.sort_by_key(|(node, letter)| (letter.cycle, *node, letter.slice));
     let Some(sink) = &mut thread.dead_letter else { return Ok(false) };
-    let failed = |cycle, error: SinkError| job.error_of("dead_letter", cycle, error.message);
+    let failed = |cycle, error: SinkError| job.error_of(DEAD_LETTER, cycle, error.message);
     let did = !due.is_empty();
     while let Some(cycle) = due.first().map(|(_, letter)| letter.cycle) {
         let rest = due.partition_point(|(_, letter)| letter.cycle == cycle);
@@ -315,6 +318,7 @@ fn write_letters(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError>
             let block = std::sync::Arc::new(Block::whole(payload, SliceId(0)));
             sink.write(cycle, &[block]).map_err(|error| failed(cycle, error))?;
             sink.commit(cycle).map_err(|error| failed(cycle, error))?;
+            job.letters_last.fetch_max(cycle.0, Ordering::AcqRel);
         }
     }
     Ok(did)
@@ -329,7 +333,7 @@ fn finish(job: &Job, thread: &mut CommitThread) -> Result<(), JobError> {
         sink.close().map_err(|error| job.error_at(node, last, error.message))?;
     }
     if let Some(sink) = &mut thread.dead_letter {
-        sink.close().map_err(|error| job.error_of("dead_letter", last, error.message))?;
+        sink.close().map_err(|error| job.error_of(DEAD_LETTER, last, error.message))?;
     }
     Ok(())
 }

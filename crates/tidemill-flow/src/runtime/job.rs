@@ -43,6 +43,8 @@ pub(crate) struct Job {
     pub(crate) commit_waiters: Mutex<Vec<Arc<Lane>>>,
     pub(crate) letters: Mutex<Vec<(usize, DeadLetter)>>,
     pub(crate) dead_letters: AtomicU64,
+    /// The last cycle of which letters were handed to their sink.
+    pub(crate) letters_last: AtomicU64,
     pub(crate) shed: AtomicU64,
     /// Lanes handed over, by node, on the way to the next layout.
     pub(crate) handed_over: Mutex<Vec<HandOver>>,

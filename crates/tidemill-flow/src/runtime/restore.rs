@@ -19,6 +19,8 @@ pub(crate) struct Before {
     watermarks: BTreeMap<usize, Micros>,
     /// The last cycle with rows, by node of the sink.
     sinks: BTreeMap<usize, Cycle>,
+    /// The last cycle of which a dead letter was handed to its sink, or a later one.
+    pub(crate) letters: Cycle,
     /// Nodes that will process nothing more.
     ended: BTreeSet<usize>,
 }
@@ -29,7 +31,8 @@ impl Before {
     /// # Errors
     /// It is of another job: what differs.
     pub(crate) fn new(plan: &Plan, manifest: &Manifest) -> Result<Self, String> {
-        let mut before = Self { cycle: manifest.cycle, time: manifest.time, ..Self::default() };
+        let Manifest { cycle, time, letters, .. } = *manifest;
+        let mut before = Self { cycle, time, letters, ..Self::default() };
         for saved in &manifest.sources {
             let node = node_of(plan, &saved.name, |work| matches!(work, Work::Source { .. }))?;
             before.sources.insert((node, saved.slice), saved.clone());

@@ -10,11 +10,21 @@ use arrow_schema::SchemaRef;
 use std::{fmt, sync::Arc};
 use tidemill_flow::{
     Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
+    columns_in_words,
 };
 use tidemill_state::State;
 use tidemill_types::SliceId;
 
 type Outcome = Result<(), OperatorError>;
+
+/// What a function with the state `S` does, in words. The modules that the names of types are in
+/// do not matter.
+fn does<S>(output: &SchemaRef) -> String {
+    let is_of_name = |it: char| it.is_alphanumeric() || it == '_' || it == ':';
+    let pieces = std::any::type_name::<S>().split_inclusive(|it| !is_of_name(it));
+    let state: String = pieces.map(|it| it.rsplit("::").next().unwrap_or(it)).collect();
+    format!("a function with the state {state} to {}", columns_in_words(output))
+}
 
 /// The rows of a slice in one cycle, in order.
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +133,10 @@ where
 {
     fn outputs(&self) -> Vec<SchemaRef> {
         vec![Arc::clone(&self.schema)]
+    }
+
+    fn does(&self) -> String {
+        does::<S>(&self.schema)
     }
 
     fn operator(&self) -> Box<dyn Operator> {
@@ -272,6 +286,10 @@ where
 {
     fn outputs(&self) -> Vec<SchemaRef> {
         vec![Arc::clone(&self.schema)]
+    }
+
+    fn does(&self) -> String {
+        does::<S>(&self.schema)
     }
 
     fn operator(&self) -> Box<dyn Operator> {

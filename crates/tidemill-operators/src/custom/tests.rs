@@ -420,3 +420,12 @@ fn randomness_is_of_the_cycle_and_slice_and_repeats() {
     let different: std::collections::BTreeSet<i64> = numbers.iter().map(|(_, n)| *n).collect();
     assert_eq!(different.len(), 6);
 }
+
+#[test]
+fn a_function_with_another_state_is_another_one() {
+    let does = |factory: &dyn OperatorFactory| factory.does();
+    let expected = "a function with the state Map<String, i64> to word Utf8, n Int64";
+    assert_eq!(does(&*word_count()), expected);
+    let numbers = keyed(counts_schema(), state::Map::<i64, i64>::default, |_, _, _, _| Ok(()));
+    assert_eq!(does(&numbers), expected.replace("String", "i64"));
+}

@@ -29,7 +29,11 @@ impl Shape {
     pub(super) fn does(&self, sides: &Codecs) -> String {
         let types: Vec<String> = sides.left.1.iter().map(ToString::to_string).collect();
         let keys = (&sides.left.0, &sides.right.0, types.join(", "));
-        format!("{:?} join by columns {:?} and {:?} ({})", self.kind, keys.0, keys.1, keys.2)
+        let held = tidemill_flow::columns_in_words(&self.schema);
+        format!(
+            "{:?} join by columns {:?} and {:?} ({}) to {held}",
+            self.kind, keys.0, keys.1, keys.2
+        )
     }
 
     /// How held rows of the left are written.

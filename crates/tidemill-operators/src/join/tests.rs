@@ -390,3 +390,19 @@ fn only_a_left_join_of_streams_holds_event_time_back() {
     assert_eq!(held_back(Some(7), JoinKind::Inner), Span(0));
     assert_eq!(held_back(None, JoinKind::Left), Span(0));
 }
+
+#[test]
+fn other_columns_that_are_held_are_another_join() {
+    let schema = |name: &str, kind| {
+        let key = Field::new("k", DataType::Int64, false);
+        Arc::new(Schema::new(vec![key, Field::new(name, kind, false)]))
+    };
+    let does = |right: &SchemaRef| {
+        let spec = JoinSpec { on: vec!["k".to_owned()], ..spec(None, JoinKind::Inner) };
+        join(&schema("a", DataType::Int64), right, &spec).unwrap().factory.does()
+    };
+    let one = does(&schema("b", DataType::Int64));
+    assert_eq!(one, does(&schema("b", DataType::Int64)));
+    assert_ne!(one, does(&schema("c", DataType::Int64)));
+    assert_ne!(one, does(&schema("b", DataType::Utf8)));
+}

@@ -58,7 +58,8 @@ fn manifest(checkpoints: &Checkpoints, cycle: Cycle) -> Manifest {
         watermark: Micros(cycle.0 as i64),
         slices: checkpoints.chains(7, SLICES),
     };
-    Manifest { cycle, time: Micros(0), sources: Vec::new(), stages: vec![stage], sinks: Vec::new() }
+    let (stages, letters) = (vec![stage], Cycle::NONE);
+    Manifest { cycle, time: Micros(0), sources: Vec::new(), stages, sinks: Vec::new(), letters }
 }
 
 fn checkpoint(

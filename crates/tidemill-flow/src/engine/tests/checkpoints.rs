@@ -79,6 +79,114 @@ fn threads_may_change_while_a_checkpoint_is_made() {
     assert!(rows(&sink) == undisturbed, "after {changes} changes");
 }
 
+/// Numbers of which each thousandth is refused.
+struct Spoilt(Numbers);
+
+struct SpoiltSlice(Box<dyn Source>);
+
+impl SourceFactory for Spoilt {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+        Ok(Box::new(SpoiltSlice(self.0.open(slice)?)))
+    }
+}
+
+impl Source for SpoiltSlice {
+    fn read(
+        &mut self,
+        request: &ReadRequest,
+        letters: &mut Vec<DeadLetter>,
+    ) -> Result<Read, SourceError> {
+        let from = self.position().0;
+        let read = self.0.read(request, letters)?;
+        let refused = (from..self.position().0).filter(|number| number % 1_000 == 0);
+        letters.extend(refused.map(|number| DeadLetter {
+            stage: "numbers".to_owned(),
+            cycle: request.cycle,
+            slice: SliceId(0),
+            position: number.to_string(),
+            reason: "it is round".to_owned(),
+            record: Vec::new(),
+        }));
+        Ok(read)
+    }
+    fn position(&self) -> Position {
+        self.0.position()
+    }
+    fn watermark(&self) -> Micros {
+        self.0.watermark()
+    }
+}
+
+/// A sink for letters that may lose what it had when it is opened again.
+struct Letters {
+    held: Arc<Mutex<Vec<(Cycle, String)>>>,
+    loses: bool,
+}
+
+impl Sink for Letters {
+    fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
+        let mut held = self.held.lock().expect("held briefly");
+        if self.loses || !resume {
+            held.clear();
+        }
+        Ok(held.last().map_or(Cycle::NONE, |(cycle, _)| *cycle))
+    }
+    fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
+        for block in blocks {
+            let rows = block.batch();
+            let positions = rows.column(2).as_string::<i32>().iter().flatten();
+            let rows = positions.map(|position| (cycle, position.to_owned()));
+            self.held.lock().expect("held briefly").extend(rows);
+        }
+        Ok(())
+    }
+    fn commit(&mut self, _: Cycle) -> Result<(), SinkError> {
+        Ok(())
+    }
+    fn close(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn no_dead_letter_is_lost_to_a_checkpoint() {
+    let setup = Setup { count: 200_000, ..SETUP };
+    let undisturbed = run(&setup);
+    for loses in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sink = Collect::default();
+        let held = Arc::new(Mutex::new(Vec::new()));
+        let mut went_on = 0;
+        for life in 0..4 {
+            let mut graph = graph(&setup, &sink);
+            let factory = Arc::new(Spoilt(Numbers { count: setup.count, keys: 97, live: false }));
+            graph.nodes[0].kind = NodeKind::Source { factory, preload: false };
+            graph.dead_letter = Some(Box::new(Letters { held: Arc::clone(&held), loses }));
+            let options = options(&World::real(), folder.path(), Span(1_000));
+            let handle = start(graph, &World::real(), &options).expect("it starts");
+            went_on += u32::from(handle.progress().checkpoints.cycle > Cycle::NONE);
+            if life < 3 {
+                wait_for_checkpoints(&handle, 1);
+                kill(&handle);
+            } else {
+                handle.wait().expect("it ends well");
+            }
+        }
+        assert_eq!(went_on > 0, !loses, "went on {went_on} times");
+        assert!(rows(&sink) == undisturbed);
+        let held = held.lock().expect("nobody holds it");
+        let positions: Vec<u64> =
+            held.iter().map(|(_, it)| it.parse().expect("a number")).collect();
+        assert!(
+            positions.iter().copied().eq((0..200).map(|it| it * 1_000)),
+            "loses {loses}: {positions:?}"
+        );
+    }
+}
+
 /// One of two sources has ended before the checkpoint, and its stage and its sink with it.
 #[test]
 fn what_had_ended_before_a_checkpoint_is_not_done_again() {

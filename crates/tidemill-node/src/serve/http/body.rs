@@ -25,6 +25,9 @@ const STEP_BYTES: usize = 64 << 10;
 /// A body that takes a second for so many bytes is not too slow.
 const SECOND_BYTES: u64 = 64 << 10;
 
+/// Deflate makes so many bytes of one at most (RFC 1951: 258 of two bits).
+const DEFLATE_RATIO_MAX: usize = 1_032;
+
 /// A body that was received.
 #[derive(Debug)]
 pub(super) struct Received {
@@ -122,17 +125,26 @@ impl Received {
     }
 }
 
-/// Inflates gzip to at most `limit` bytes; `charge` is asked before memory is taken.
+/// Inflates gzip to at most `limit` bytes; `charge` is asked before memory is written to.
 fn inflate(
     packed: &[u8],
     limit: usize,
     charge: &mut dyn FnMut(usize) -> Result<(), Problem>,
 ) -> Result<Vec<u8>, Problem> {
+    // The addresses are taken at once, the memory as it is written: a vector that grew would leave
+    // as much again behind in the allocator, for every thread that inflates.
+    let most = packed.len().saturating_mul(DEFLATE_RATIO_MAX).min(limit.saturating_add(1));
     let mut plain = Vec::new();
+    if plain.try_reserve_exact(most).is_err() {
+        return Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "there is no memory for the body",
+        ));
+    }
     let mut decoder = MultiGzDecoder::new(packed);
     loop {
         let room = STEP_BYTES.min(limit - plain.len() + 1);
-        charge(2 * room)?;
+        charge(room)?;
         let before = plain.len();
         let read = decoder.by_ref().take(room as u64).read_to_end(&mut plain);
         read.map_err(|error| Problem::bad(format!("the body is no whole gzip: {error}")))?;
