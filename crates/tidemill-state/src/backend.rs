@@ -29,16 +29,11 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// The disk's, or the value is damaged.
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError>;
-    /// Gives every key that begins with `prefix`, in ascending order, with its value as of some
-    /// moment of the call. Ends early when `each` says so, which may commit.
+    /// Every key that begins with `prefix`, in ascending order.
     ///
     /// # Errors
-    /// As [`Self::get`].
-    fn scan(
-        &self,
-        prefix: &[u8],
-        each: &mut dyn FnMut(&[u8], Bytes) -> std::ops::ControlFlow<()>,
-    ) -> Result<(), StateError>;
+    /// The disk's.
+    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError>;
 }
 
 /// Changes that are committed together. Its memory is used again.

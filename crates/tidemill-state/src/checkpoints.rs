@@ -26,7 +26,7 @@ mod tests;
 use crate::{Backend, Batch, SavedError, StateError, delta};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 use tidemill_types::{Cycle, Micros};
 
 /// Bytes of a run that are put under one key, at most, and that are committed at once: whoever else
@@ -169,12 +169,11 @@ impl Checkpoints {
     /// # Errors
     /// The backend's; or what is there is no checkpoint that this build knows.
     pub fn open(backend: Arc<dyn Backend>) -> Result<(Self, Option<Manifest>), CheckpointError> {
-        let mut newest = None;
-        backend.scan(b"m", &mut |key, value| {
-            newest = Some((key.to_vec(), value));
-            ControlFlow::Continue(())
-        })?;
-        let manifest = newest.map(|(key, value)| read_manifest(&key, &value)).transpose()?;
+        let newest = backend.keys(b"m")?.pop();
+        let newest =
+            newest.map(|key| Ok::<_, StateError>((backend.get(&key)?, key))).transpose()?;
+        let manifest = newest.and_then(|(value, key)| Some(read_manifest(&key, &value?)));
+        let manifest = manifest.transpose()?;
         let mut begun = None;
         if let Some(note) = backend.get(BEGUN_KEY)? {
             let cycle = <[u8; 8]>::try_from(&note[..]).map(u64::from_be_bytes).map_err(|_| {
@@ -223,14 +222,9 @@ impl Checkpoints {
     pub fn begin(&mut self, cycle: Cycle) -> Result<(), CheckpointError> {
         if let Some(begun) = self.begun {
             let of_it = begun.0.to_be_bytes();
-            let mut gone = Vec::new();
-            self.backend.scan(b"r", &mut |key, _| {
-                if key.get(9..17) == Some(&of_it) {
-                    gone.push(key.to_vec());
-                }
-                ControlFlow::Continue(())
-            })?;
-            gone.iter().for_each(|key| self.batch.delete(key));
+            let runs = self.backend.keys(b"r")?;
+            let gone = runs.iter().filter(|key| key.get(9..17) == Some(&of_it));
+            gone.for_each(|key| self.batch.delete(key));
         }
         self.batch.put(BEGUN_KEY, &cycle.0.to_be_bytes());
         self.backend.commit(&mut self.batch)?;

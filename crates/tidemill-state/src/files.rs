@@ -11,7 +11,6 @@ use crate::{
 use bytes::Bytes;
 use std::{
     io,
-    ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
@@ -114,22 +113,11 @@ impl Backend for FileBackend {
         self.read(&self.path(key), key)
     }
 
-    fn scan(
-        &self,
-        prefix: &[u8],
-        each: &mut dyn FnMut(&[u8], Bytes) -> ControlFlow<()>,
-    ) -> Result<(), StateError> {
+    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
         let paths = self.world.disk.list(&self.folder).map_err(at(&self.folder))?;
-        let keyed = |path: PathBuf| key_of(&path).map(|key| (key, path));
-        let mut found: Vec<_> = paths.into_iter().filter_map(keyed).collect();
-        found.retain(|(key, _)| key.starts_with(prefix));
+        let mut found: Vec<_> = paths.iter().filter_map(|path| key_of(path)).collect();
+        found.retain(|key| key.starts_with(prefix));
         found.sort();
-        for (key, path) in found {
-            let value = self.read(&path, &key)?;
-            if value.is_some_and(|value| each(&key, value).is_break()) {
-                break;
-            }
-        }
-        Ok(())
+        Ok(found)
     }
 }

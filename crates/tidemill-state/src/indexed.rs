@@ -38,7 +38,6 @@ use index::Index;
 use std::{
     collections::BTreeMap,
     io,
-    ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
@@ -171,28 +170,9 @@ impl Backend for IndexedBackend {
         self.store.get(key)
     }
 
-    fn scan(
-        &self,
-        prefix: &[u8],
-        each: &mut dyn FnMut(&[u8], Bytes) -> ControlFlow<()>,
-    ) -> Result<(), StateError> {
-        // Not held while values are read: `each` may commit.
-        let found = {
-            let index = self.store.index.read().unwrap_or_else(PoisonError::into_inner);
-            index.with_prefix(prefix)
-        };
-        for (key, place) in found {
-            let value = match self.store.read(&key, place) {
-                Ok(value) => Some(value),
-                // It was put or deleted since, and its file removed.
-                Err(error) if is_absent(&error) => self.store.get(&key)?,
-                Err(error) => return Err(error),
-            };
-            if value.is_some_and(|value| each(&key, value).is_break()) {
-                break;
-            }
-        }
-        Ok(())
+    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
+        let index = self.store.index.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(index.with_prefix(prefix).into_iter().map(|(key, _)| key).collect())
     }
 }
 

@@ -131,7 +131,8 @@ pub fn drain(state: &mut dyn State, delta: &mut Delta, most: usize) -> bool {
     let end = delta.len().saturating_add(most);
     for (nth, structure) in state.structures().into_iter().enumerate() {
         let most = end.saturating_sub(delta.len());
-        if !delta.within(&[nth as u8], |delta| structure.drain(delta, most)) {
+        let nth = u8::try_from(nth).expect("a state has no more than 255 structures");
+        if !delta.within(&[nth], |delta| structure.drain(delta, most)) {
             return false;
         }
     }

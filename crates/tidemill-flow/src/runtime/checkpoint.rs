@@ -202,11 +202,8 @@ fn begin(job: &Job) -> Cycle {
 /// Makes the checkpoint of a cycle; gives back its bytes. None: the job was over before.
 fn make(job: &Job, checkpoints: &mut Checkpoints, at: Cycle) -> Option<u64> {
     let mut bytes = 0;
-    let mut begun = false;
+    until_written(job, || checkpoints.begin(at))?;
     loop {
-        if !begun {
-            begun = until_written(job, || checkpoints.begin(at))?;
-        }
         let checkpointer = &job.checkpointer;
         let mut arrived = checkpointer.arrived();
         if is_over(job) {
@@ -242,10 +239,7 @@ fn make(job: &Job, checkpoints: &mut Checkpoints, at: Cycle) -> Option<u64> {
 }
 
 /// Tries until it can be written, or the job is over.
-fn until_written(
-    job: &Job,
-    mut write: impl FnMut() -> Result<(), CheckpointError>,
-) -> Option<bool> {
+fn until_written(job: &Job, mut write: impl FnMut() -> Result<(), CheckpointError>) -> Option<()> {
     while !note(job, write()) {
         let until_us = job.now_us() + AGAIN_AFTER_US;
         while job.now_us() < until_us {
@@ -255,7 +249,7 @@ fn until_written(
             job.checkpointer.wait(job.checkpointer.arrived());
         }
     }
-    Some(true)
+    Some(())
 }
 
 /// Says that a checkpoint could not be written, if so.

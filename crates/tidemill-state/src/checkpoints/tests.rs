@@ -92,14 +92,7 @@ fn indexed(world: &World) -> Result<Arc<dyn Backend>, StateError> {
 }
 
 fn keys(backend: &dyn Backend) -> Vec<Vec<u8>> {
-    let mut keys = Vec::new();
-    backend
-        .scan(b"", &mut |key, _| {
-            keys.push(key.to_vec());
-            ControlFlow::Continue(())
-        })
-        .unwrap();
-    keys
+    backend.keys(b"").unwrap()
 }
 
 /// What a manifest names, itself and the note of its beginning.
