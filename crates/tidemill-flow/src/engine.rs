@@ -1,6 +1,6 @@
 //! Starting a job, and holding it: [`start`] and [`JobHandle`].
 
-use crate::error::{JobError, StartError};
+use crate::error::{AskError, JobError, StartError};
 use crate::graph::{JobGraph, NodeKind};
 use crate::progress::{Progress, SinkProgress, SourceProgress, StageProgress};
 use crate::runtime::{
@@ -17,12 +17,12 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 use tidemill_env::{Connection, Thread, World};
-use tidemill_state::Backend;
+use tidemill_state::{Backend, CheckpointInfo, Manifest};
 use tidemill_types::{Cycle, Span, job::CompressionSpec, limits::WORKERS_MAX};
 
 mod open;
@@ -48,11 +48,16 @@ pub struct CheckpointTo {
     pub every: Span,
     /// Holds the checkpoints of this job and nothing else.
     pub backend: Arc<dyn Backend>,
+    /// A job that resumes goes on from the checkpoint of this number. Default: from the newest.
+    pub from: Option<u64>,
 }
 
 impl std::fmt::Debug for CheckpointTo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CheckpointTo").field("every", &self.every).finish_non_exhaustive()
+        f.debug_struct("CheckpointTo")
+            .field("every", &self.every)
+            .field("from", &self.from)
+            .finish_non_exhaustive()
     }
 }
 
@@ -189,6 +194,30 @@ impl JobHandle {
         drop(layouts);
         old.lanes.iter().flatten().for_each(|lane| job.poke(lane));
         Ok(from)
+    }
+
+    /// Makes a checkpoint now, and keeps it until it is deleted; its name may be empty. Returns when
+    /// it is complete.
+    ///
+    /// # Errors
+    /// The job makes no checkpoints, or has ended before; or the name is too long.
+    pub fn keep_checkpoint(&self, name: &str) -> Result<CheckpointInfo, AskError> {
+        self.job.checkpointer.keep(name)
+    }
+
+    /// Deletes a checkpoint that is kept; a checkpoint under way is completed first.
+    ///
+    /// # Errors
+    /// There is none of this number, or it is the newest and is not kept; or the backend's.
+    pub fn delete_checkpoint(&self, number: u64) -> Result<(), AskError> {
+        self.job.checkpointer.delete(number)
+    }
+
+    /// The complete checkpoints of the job, the oldest first.
+    #[must_use]
+    pub fn checkpoints(&self) -> Vec<(CheckpointInfo, Arc<Manifest>)> {
+        let complete = &self.job.checkpointer.complete;
+        complete.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Asks the job to stop cleanly after the cycles that were begun. Windows stay open.

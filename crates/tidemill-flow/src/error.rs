@@ -2,6 +2,7 @@
 
 use crate::graph::GraphError;
 use std::fmt;
+use tidemill_state::CheckpointError;
 use tidemill_types::{Cycle, SliceId};
 
 /// Why a job did not start. Nothing was read or written.
@@ -33,6 +34,21 @@ pub enum StartError {
         /// What is wrong, and what to do.
         message: String,
     },
+}
+
+/// Why a running job did not do what was asked of its checkpoints.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// The job makes none.
+    #[error("the job makes no checkpoints: give its file a `checkpoint: {{every: 10s}}`")]
+    None,
+    /// The job has ended, before it was done.
+    #[error("the job has ended")]
+    Over,
+    /// It cannot be done.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
 }
 
 /// Why a job failed, and where it stood.

@@ -29,7 +29,7 @@ pub mod trial;
 
 pub use block::{Block, Payload, Routing, Selection, TIME_COLUMN, VALUE_COLUMN, rows_schema};
 pub use engine::{CheckpointTo, JobHandle, Processes, RunOptions};
-pub use error::{JobError, StartError};
+pub use error::{AskError, JobError, StartError};
 pub use graph::{GraphError, JobGraph, Link, Node, NodeId, NodeKind};
 pub use operator::{
     Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, SliceState,

@@ -32,8 +32,8 @@ type Written = Vec<(usize, RecordBatch)>;
 
 /// A checkpoint that is being written out.
 struct Saving {
-    /// By lane and slice: what is left of it.
-    deltas: Vec<Vec<Option<Delta>>>,
+    /// By lane and slice: all of it is written out.
+    is_done: Vec<Vec<bool>>,
     /// What came since it began, and what was written then.
     since: Vec<(TrialCycle, Written, Vec<DeadLetter>)>,
 }
@@ -138,23 +138,28 @@ impl Trial {
     /// Begins to save the states, or goes on with it; what is whole is restored and compared.
     fn save(&mut self, cycle: TrialCycle, written: &Written, letters: Vec<DeadLetter>) {
         let Some(saving) = &mut self.saving else {
-            let mut deltas = Vec::new();
+            let mut is_done = Vec::new();
             for (_, _, states) in &mut self.lanes {
                 states.iter_mut().for_each(|state| structure::freeze(&mut **state));
-                deltas.push(states.iter().map(|_| Some(Delta::default())).collect());
+                is_done.push(vec![false; states.len()]);
             }
-            self.saving = Some(Saving { deltas, since: Vec::new() });
+            self.saving = Some(Saving { is_done, since: Vec::new() });
             return;
         };
         saving.since.push((cycle, written.clone(), letters));
         let mut is_whole = true;
         for (lane, (_, _, states)) in self.lanes.iter_mut().enumerate() {
             for (slice, state) in states.iter_mut().enumerate() {
-                let Some(delta) = &mut saving.deltas[lane][slice] else { continue };
-                let is_done = structure::drain(&mut **state, delta, SAVED_AT_ONCE);
+                if saving.is_done[lane][slice] {
+                    continue;
+                }
+                // A run for each piece, as small as can be.
+                let (mut delta, mut run) = (Delta::default(), Vec::new());
+                let is_done = structure::drain(&mut **state, &mut delta, SAVED_AT_ONCE);
                 is_whole &= is_done;
-                if is_done && let Some(delta) = saving.deltas[lane][slice].take() {
-                    let run = delta.finish().expect("little has changed");
+                saving.is_done[lane][slice] = is_done;
+                if !delta.is_empty() {
+                    delta.finish(&mut run).expect("little has changed");
                     self.runs[lane][slice].push(run.into());
                 }
             }
@@ -188,7 +193,7 @@ impl Trial {
         let mut lanes: Vec<TrialLane> = ranges.map(|range| new_lane(&*factory, range)).collect();
         for ((_, _, states), runs) in lanes.iter_mut().zip(&mut self.runs) {
             for (state, runs) in states.iter_mut().zip(runs) {
-                if runs.len() > 3 {
+                if runs.len() > 9 {
                     let merged = tidemill_state::merge(std::mem::take(runs));
                     runs.push(merged.expect("runs that were just written").into());
                 }

@@ -1,109 +1,51 @@
 //! The checkpoints of a job in a backend: runs of slices, and manifests that name them.
 //!
 //! ```text
-//! begin(5) ─▶ put: runs of the slices that changed ─▶ complete: manifest 5, in one batch with
-//!                                                     the deletion of what it does not name
+//! begin ─▶ 5 ─▶ put: runs of the slices that changed ─▶ complete: manifest 5, in one batch with the
+//!                                                       deletion of what no manifest names
 //!
-//! manifest 5    cycle, sources, stages ┬ slice 0: run of 2 (all), of 3, of 5 (changes)
+//! manifest 5    cycle, sources, stages ┬ slice 0: runs of 2 (all), of 3, of 5 (changes)
 //!                                      └ slice 1: run of 4 (all)
 //! ```
 //!
 //! A slice that did not change costs nothing. When the changes of a slice have become twice as large
-//! as what they change, or its runs many, they are merged while the next one is put: so the bytes that
-//! are written follow the changes, and those that are read the state. (DESIGN 6; ChronoStream
-//! III-B.)
+//! as what they change, or the checkpoints that they come from many, they are merged before the next
+//! ones are put: so the bytes that are written follow the changes, and those that are read the state.
+//! (DESIGN 6; ChronoStream III-B.)
+//!
+//! A checkpoint that is *kept* stays until it is deleted; of the others only the newest does.
 //!
 //! Invariants:
 //!
-//! - A manifest is there only if all that it names is there; until the next one is, nothing that it
-//!   names is deleted.
+//! - A manifest is there only if all that it names is there; nothing that a manifest names is
+//!   deleted before it is.
+//! - The job goes on from the manifest with the largest number. One that is restored gets a number
+//!   of its own.
 //! - Runs of a checkpoint that was not completed are known by the note of its beginning, and are
 //!   deleted when the next one begins. What no note and no manifest names is left alone.
 
+mod manifest;
 #[cfg(test)]
 mod tests;
 
+pub use manifest::{Manifest, Run, SavedSink, SavedSource, SavedStage};
+
 use crate::{Backend, Batch, SavedError, StateError, delta};
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, sync::Arc};
-use tidemill_types::{Cycle, Micros};
+use manifest::{BEGUN_KEY, PART_BYTES, kept_key, manifest_key, number_of, runs_prefix};
+use serde::Serialize;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+use tidemill_types::Cycle;
 
-/// Bytes of a run that are put under one key, at most, and that are committed at once: whoever else
-/// syncs on that disk, such as the ledger, waits for no more than that.
-const PART_BYTES: usize = 2 << 20;
 /// Bytes of changes that are kept for each byte of what they change, before they are merged.
 const CHANGES_PER_STATE: u64 = 2;
-/// Runs of a slice at most.
-const RUNS_MAX: usize = 8;
-/// The first byte of a manifest.
-const VERSION: u8 = 1;
-
-/// A source slice as of the end of a cycle.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SavedSource {
-    /// The source's name.
-    pub name: String,
-    /// The slice.
-    pub slice: u32,
-    /// Where it stood.
-    pub position: u64,
-    /// How far event time was.
-    pub watermark: Micros,
-    /// Nothing came from it any more.
-    pub ended: bool,
-    /// Nothing had come from it for so long that it did not hold event time back.
-    pub idle: bool,
-}
-
-/// A stage as of the end of a cycle.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SavedStage {
-    /// Its name.
-    pub name: String,
-    /// What it does, in words: a state belongs to a stage that does the same.
-    pub does: String,
-    /// How far its event time was.
-    pub watermark: Micros,
-    /// By slice: its runs, the oldest first.
-    pub slices: Vec<Vec<Run>>,
-}
-
-/// A sink as of the end of a cycle.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SavedSink {
-    /// Its name.
-    pub name: String,
-    /// The last cycle of which it had rows: it holds that one, and so all before.
-    pub last: Cycle,
-}
-
-/// Where a run is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
-    node: u32,
-    slice: u32,
-    checkpoint: Cycle,
-    /// Its length in bytes.
-    pub bytes: u64,
-}
-
-/// A complete checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
-    /// Everything up to the end of this cycle is in it.
-    pub cycle: Cycle,
-    /// The recorded time of that cycle.
-    pub time: Micros,
-    /// The slices of the sources.
-    pub sources: Vec<SavedSource>,
-    /// The stages.
-    pub stages: Vec<SavedStage>,
-    /// The sinks.
-    pub sinks: Vec<SavedSink>,
-    /// The last cycle of which a dead letter was handed to its sink, or a later one.
-    pub letters: Cycle,
-}
+/// Checkpoints that the runs of a slice come from, at most.
+const GENERATIONS_MAX: usize = 8;
+/// Longest name of a checkpoint that is kept, in bytes.
+const NAME_BYTES_MAX: usize = 256;
 
 /// Why a checkpoint cannot be written or read.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -112,164 +54,232 @@ pub enum CheckpointError {
     #[error(transparent)]
     Backend(#[from] StateError),
     /// What it holds is not what was put there.
-    #[error("checkpoint of cycle {cycle}: {error}")]
+    #[error("checkpoint {number}: {error}")]
     Saved {
-        /// The checkpoint's cycle.
-        cycle: Cycle,
+        /// The checkpoint.
+        number: u64,
         /// What is wrong.
         error: SavedError,
     },
+    /// There is no such checkpoint.
+    #[error("there is no checkpoint {0}")]
+    Unknown(u64),
+    /// It is the newest, and is not kept.
+    #[error("checkpoint {0} is the one that the job goes on from: the next one replaces it")]
+    Newest(u64),
+    /// A name is too long.
+    #[error("the name of a checkpoint has {NAME_BYTES_MAX} bytes at most")]
+    Name,
+}
+
+/// A complete checkpoint, in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CheckpointInfo {
+    /// Its number.
+    pub number: u64,
+    /// Its name, if it stays until it is deleted; may be empty.
+    pub kept: Option<String>,
+    /// Whether the job goes on from it.
+    pub newest: bool,
+    /// Everything up to the end of this cycle is in it.
+    pub cycle: Cycle,
+    /// When it was completed, in microseconds since 1970.
+    pub made_us: i64,
+    /// Bytes that it needs, those that it shares with others counted.
+    pub bytes: u64,
 }
 
 /// The checkpoints of one job.
 pub struct Checkpoints {
     backend: Arc<dyn Backend>,
-    /// The runs of each node and slice.
+    /// Complete ones.
+    complete: BTreeMap<u64, Arc<Manifest>>,
+    /// The names of those that stay until they are deleted.
+    kept: BTreeMap<u64, String>,
+    /// The runs of each node and slice, the oldest first.
     chains: BTreeMap<(u32, u32), Vec<Run>>,
-    last: Option<Cycle>,
+    /// Where the job goes on from; not durable before [`Self::confirm`].
+    chosen: Option<u64>,
+    /// The last number that was given.
+    last: u64,
     /// A checkpoint that was begun, and not completed.
-    begun: Option<Cycle>,
-    /// Runs that the next manifest does not name any more.
+    begun: Option<u64>,
+    /// One that a process began that has ended.
+    left_behind: Option<u64>,
+    /// Runs that no manifest will name.
     unnamed: Vec<Run>,
     batch: Batch,
 }
 
-const BEGUN_KEY: &[u8] = b"b";
-
-fn manifest_key(cycle: Cycle) -> [u8; 9] {
-    let mut key = [b'm'; 9];
-    key[1..].copy_from_slice(&cycle.0.to_be_bytes());
-    key
-}
-
-impl Run {
-    /// The node of the job whose state it is.
-    #[must_use]
-    pub fn node(&self) -> u32 {
-        self.node
-    }
-
-    fn parts(&self) -> u64 {
-        self.bytes.div_ceil(PART_BYTES as u64)
-    }
-
-    fn key(&self, part: u64) -> [u8; 21] {
-        let mut key = [b'r'; 21];
-        key[1..5].copy_from_slice(&self.node.to_be_bytes());
-        key[5..9].copy_from_slice(&self.slice.to_be_bytes());
-        key[9..17].copy_from_slice(&self.checkpoint.0.to_be_bytes());
-        key[17..].copy_from_slice(&(part as u32).to_be_bytes());
-        key
-    }
-}
-
 impl Checkpoints {
-    /// The checkpoints in a backend, and the newest that is complete.
+    /// The checkpoints in a backend.
     ///
     /// # Errors
     /// The backend's; or what is there is no checkpoint that this build knows.
-    pub fn open(backend: Arc<dyn Backend>) -> Result<(Self, Option<Manifest>), CheckpointError> {
-        let newest = backend.keys(b"m")?.pop();
-        let newest =
-            newest.map(|key| Ok::<_, StateError>((backend.get(&key)?, key))).transpose()?;
-        let manifest = newest.and_then(|(value, key)| Some(read_manifest(&key, &value?)));
-        let manifest = manifest.transpose()?;
-        let mut begun = None;
-        if let Some(note) = backend.get(BEGUN_KEY)? {
-            let cycle = <[u8; 8]>::try_from(&note[..]).map(u64::from_be_bytes).map_err(|_| {
+    pub fn open(backend: Arc<dyn Backend>) -> Result<Self, CheckpointError> {
+        let mut complete = BTreeMap::new();
+        for key in backend.keys(b"m")? {
+            let Some(value) = backend.get(&key)? else { continue };
+            let manifest = Manifest::decode(&key, &value)?;
+            complete.insert(manifest.number, Arc::new(manifest));
+        }
+        let mut kept = BTreeMap::new();
+        for key in backend.keys(b"k")? {
+            if let (Some(number), Some(name)) = (number_of(&key), backend.get(&key)?) {
+                kept.insert(number, String::from_utf8_lossy(&name).into_owned());
+            }
+        }
+        let begun = match backend.get(BEGUN_KEY)? {
+            Some(note) => <[u8; 8]>::try_from(&note[..]).map(u64::from_be_bytes).map_err(|_| {
                 let error = SavedError::new("the note of its beginning is not one");
-                CheckpointError::Saved { cycle: Cycle::NONE, error }
-            })?;
-            begun = Some(Cycle(cycle));
-        }
-        let last = manifest.as_ref().map(|it| it.cycle);
-        let mut chains = BTreeMap::new();
-        for run in manifest.iter().flat_map(|it| &it.stages).flat_map(|it| &it.slices).flatten() {
-            let chain: &mut Vec<Run> = chains.entry((run.node, run.slice)).or_default();
-            chain.push(*run);
-        }
-        let begun = begun.filter(|begun| last.is_none_or(|last| *begun > last));
-        let batch = Batch::default();
-        Ok((Self { backend, chains, last, begun, unnamed: Vec::new(), batch }, manifest))
+                CheckpointError::Saved { number: 0, error }
+            })?,
+            None => 0,
+        };
+        let newest = complete.last_key_value().map_or(0, |(number, _)| *number);
+        let left_behind = Some(begun).filter(|it| *it > 0 && !complete.contains_key(it));
+        Ok(Self {
+            backend,
+            complete,
+            kept,
+            chains: BTreeMap::new(),
+            chosen: None,
+            last: begun.max(newest),
+            begun: None,
+            left_behind,
+            unnamed: Vec::new(),
+            batch: Batch::default(),
+        })
     }
 
-    /// Deletes all checkpoints: the job begins anew.
+    /// The checkpoint that the job goes on from; none if there is none.
+    #[must_use]
+    pub fn newest(&self) -> Option<&Arc<Manifest>> {
+        self.complete.last_key_value().map(|(_, manifest)| manifest)
+    }
+
+    /// A checkpoint by its number.
     ///
     /// # Errors
-    /// The backend's.
-    pub fn start_over(&mut self) -> Result<(), CheckpointError> {
-        if let Some(last) = self.last.take() {
-            // Before what it names: a manifest is there only if that is.
-            self.batch.delete(&manifest_key(last));
-        }
-        self.unnamed.extend(std::mem::take(&mut self.chains).into_values().flatten());
-        self.delete_unnamed()
+    /// There is none.
+    pub fn get(&self, number: u64) -> Result<&Arc<Manifest>, CheckpointError> {
+        self.complete.get(&number).ok_or(CheckpointError::Unknown(number))
     }
 
-    /// Commits the batch, with the deletion of what no manifest names any more.
-    fn delete_unnamed(&mut self) -> Result<(), CheckpointError> {
-        for run in self.unnamed.drain(..) {
-            (0..run.parts()).for_each(|part| self.batch.delete(&run.key(part)));
-        }
-        Ok(self.backend.commit(&mut self.batch)?)
+    /// All complete checkpoints, the oldest first.
+    #[must_use]
+    pub fn list(&self) -> Vec<(CheckpointInfo, Arc<Manifest>)> {
+        let newest = self.newest().map(|it| it.number);
+        let info = |manifest: &Manifest| CheckpointInfo {
+            number: manifest.number,
+            kept: self.kept.get(&manifest.number).cloned(),
+            newest: newest == Some(manifest.number),
+            cycle: manifest.cycle,
+            made_us: manifest.made.0,
+            bytes: manifest.bytes(),
+        };
+        self.complete.values().map(|it| (info(it), Arc::clone(it))).collect()
     }
 
-    /// Begins the checkpoint of a cycle. One that was begun before, by a process that ended, is
-    /// deleted.
+    /// The job goes on from a checkpoint, whose stages are nodes of its graph by `node_of`. Runs of
+    /// others are dropped. Durable with [`Self::confirm`].
     ///
     /// # Errors
-    /// The backend's; it may be begun again.
-    pub fn begin(&mut self, cycle: Cycle) -> Result<(), CheckpointError> {
-        if let Some(begun) = self.begun {
-            let of_it = begun.0.to_be_bytes();
-            let runs = self.backend.keys(b"r")?;
-            let gone = runs.iter().filter(|key| key.get(9..17) == Some(&of_it));
-            gone.for_each(|key| self.batch.delete(key));
+    /// There is none of this number.
+    pub fn go_on(
+        &mut self,
+        number: u64,
+        node_of: impl Fn(&str) -> Option<u32>,
+    ) -> Result<(), CheckpointError> {
+        let manifest = self.complete.get(&number).ok_or(CheckpointError::Unknown(number))?;
+        for stage in &manifest.stages {
+            let Some(node) = node_of(&stage.name) else { continue };
+            for (slice, runs) in (0..).zip(&stage.slices).filter(|(_, runs)| !runs.is_empty()) {
+                self.chains.insert((node, slice), runs.clone());
+            }
         }
-        self.batch.put(BEGUN_KEY, &cycle.0.to_be_bytes());
-        self.backend.commit(&mut self.batch)?;
-        self.begun = Some(cycle);
+        self.chosen = Some(number);
         Ok(())
     }
 
-    /// Puts what changed in a slice since the last checkpoint; called once a slice.
+    /// From now on the job goes on from where [`Self::go_on`] said, or begins anew without it. What
+    /// is not kept and not needed any more is deleted.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn confirm(&mut self) -> Result<(), CheckpointError> {
+        let newest = self.newest().map(|it| it.number);
+        if self.chosen == newest {
+            return Ok(());
+        }
+        let again = self.chosen.and_then(|number| self.complete.get(&number));
+        match again.map(|manifest| Manifest::clone(manifest)) {
+            Some(manifest) => {
+                self.last += 1;
+                self.settle(Manifest { number: self.last, ..manifest })
+            }
+            None => {
+                let gone = self.gone();
+                self.delete_all(&gone, None)
+            }
+        }
+    }
+
+    /// Begins a checkpoint; gives back its number. One that was begun before, by a process that
+    /// ended, is deleted.
+    ///
+    /// # Errors
+    /// The backend's; it may be begun again.
+    pub fn begin(&mut self) -> Result<u64, CheckpointError> {
+        if let Some(left) = self.left_behind {
+            let named = self.complete.values().flat_map(|it| it.runs());
+            let named: BTreeSet<_> = named.map(|run| run.key(0)[..21].to_vec()).collect();
+            let found = self.backend.keys(&runs_prefix(left))?;
+            let left = found.iter().filter(|key| !named.contains(&key[..key.len().min(21)]));
+            left.for_each(|key| self.batch.delete(key));
+        }
+        let number = self.last + 1;
+        self.batch.put(BEGUN_KEY, &number.to_be_bytes());
+        self.backend.commit(&mut self.batch)?;
+        (self.last, self.begun, self.left_behind) = (number, Some(number), None);
+        Ok(number)
+    }
+
+    /// Puts a run of what changed in a slice since the last checkpoint. Those of one slice in one
+    /// checkpoint have no key in common.
     ///
     /// # Errors
     /// The backend's. The run is kept, and written with the next one, or by [`Self::complete`].
     ///
     /// # Panics
     /// Panics if no checkpoint was begun.
-    pub fn put(&mut self, (node, slice): (u32, u32), run: Bytes) -> Result<(), CheckpointError> {
-        let cycle = self.begun.expect("a checkpoint was begun");
-        let merged = self.merged((node, slice), &run);
-        if merged.is_some() {
-            self.unnamed.extend(self.chains.remove(&(node, slice)).unwrap_or_default());
+    pub fn put(&mut self, (node, slice): (u32, u32), run: &[u8]) -> Result<(), CheckpointError> {
+        let number = self.begun.expect("a checkpoint was begun");
+        let chain = self.chains.get(&(node, slice)).map_or(&[][..], Vec::as_slice);
+        if is_long(chain, number) {
+            // What cannot be read now is not lost: the chain is longer, and it is tried again.
+            let merged = self.runs(chain).ok().and_then(|runs| delta::merge(runs).ok());
+            if let Some(merged) = merged {
+                let merged_away = self.chains.remove(&(node, slice)).unwrap_or_default();
+                self.unnamed.extend(merged_away);
+                self.add((node, slice), number, &merged);
+            }
         }
-        let run = merged.unwrap_or(run);
-        let named = Run { node, slice, checkpoint: cycle, bytes: run.len() as u64 };
-        for (part, bytes) in run.chunks(PART_BYTES).enumerate() {
-            self.batch.put(&named.key(part as u64), bytes);
-        }
-        self.chains.entry((node, slice)).or_default().push(named);
+        self.add((node, slice), number, run);
         if self.batch.bytes() >= PART_BYTES {
             self.backend.commit(&mut self.batch)?;
         }
         Ok(())
     }
 
-    /// All that a slice holds, if what changed since it was written as a whole has become much.
-    fn merged(&self, of: (u32, u32), run: &Bytes) -> Option<Bytes> {
-        let chain = self.chains.get(&of)?;
-        let changes: u64 = chain.iter().skip(1).map(|run| run.bytes).sum();
-        let most = chain[0].bytes * CHANGES_PER_STATE;
-        let is_long = chain.len() + 1 > RUNS_MAX || changes + run.len() as u64 > most;
-        if !is_long {
-            return None;
+    fn add(&mut self, (node, slice): (u32, u32), checkpoint: u64, run: &[u8]) {
+        let chain = self.chains.entry((node, slice)).or_default();
+        let nth = chain.iter().filter(|it| it.checkpoint == checkpoint).count() as u32;
+        let named = Run { checkpoint, node, slice, nth, bytes: run.len() as u64 };
+        chain.push(named);
+        for (part, bytes) in (0..).zip(run.chunks(PART_BYTES)) {
+            self.batch.put(&named.key(part), bytes);
         }
-        // What cannot be read now is not lost: there is one more run, and it is tried again.
-        let mut runs = self.runs(chain).ok()?;
-        runs.push(run.clone());
-        delta::merge(runs).ok().map(Bytes::from)
     }
 
     /// The runs of a node's slices, as the next manifest names them.
@@ -279,23 +289,85 @@ impl Checkpoints {
         (0..slices).map(chain).collect()
     }
 
-    /// Completes the checkpoint that was begun: it is the newest from now on, and the one before it
-    /// is deleted.
+    /// Completes the checkpoint that was begun: it is the newest from now on. The one before it is
+    /// deleted, unless it is kept.
     ///
     /// # Errors
     /// The backend's: the one before is the newest then. It may be tried again.
-    pub fn complete(&mut self, manifest: &Manifest) -> Result<(), CheckpointError> {
-        let mut bytes = vec![VERSION];
-        bytes = postcard::to_extend(manifest, bytes).expect("plain values can be written");
+    pub fn complete(&mut self, manifest: Manifest) -> Result<(), CheckpointError> {
         // What the manifest names is there before it is.
         self.backend.commit(&mut self.batch)?;
-        self.batch.put(&manifest_key(manifest.cycle), &bytes);
-        if let Some(last) = self.last {
-            self.batch.delete(&manifest_key(last));
-        }
-        self.delete_unnamed()?;
-        (self.last, self.begun) = (Some(manifest.cycle), None);
+        self.settle(manifest)
+    }
+
+    /// A manifest is the newest from now on.
+    fn settle(&mut self, manifest: Manifest) -> Result<(), CheckpointError> {
+        self.batch.put(&manifest_key(manifest.number), &manifest.encode());
+        let gone = self.gone();
+        self.delete_all(&gone, Some(&manifest))?;
+        self.complete.insert(manifest.number, Arc::new(manifest));
+        self.begun = None;
         Ok(())
+    }
+
+    /// Those that nobody wants to have kept.
+    fn gone(&self) -> Vec<u64> {
+        self.complete.keys().copied().filter(|it| !self.kept.contains_key(it)).collect()
+    }
+
+    /// Commits the batch, with the deletion of some manifests and of what only they name.
+    fn delete_all(&mut self, gone: &[u64], new: Option<&Manifest>) -> Result<(), CheckpointError> {
+        let stays = self.complete.iter().filter(|(number, _)| !gone.contains(number));
+        let stays = stays.map(|(_, manifest)| &**manifest).chain(new);
+        let named: BTreeSet<Run> = stays.flat_map(Manifest::runs).copied().collect();
+        let manifests = gone.iter().filter_map(|number| self.complete.get(number));
+        let runs = manifests.flat_map(|it| it.runs()).chain(&self.unnamed);
+        let runs: BTreeSet<Run> = runs.filter(|run| !named.contains(run)).copied().collect();
+        // Manifests before what they name: one is there only if that is.
+        gone.iter().for_each(|number| self.batch.delete(&manifest_key(*number)));
+        for run in runs {
+            (0..run.parts()).for_each(|part| self.batch.delete(&run.key(part)));
+        }
+        self.backend.commit(&mut self.batch)?;
+        self.complete.retain(|number, _| !gone.contains(number));
+        self.unnamed.clear();
+        Ok(())
+    }
+
+    /// A checkpoint stays until it is deleted.
+    ///
+    /// # Errors
+    /// There is none of this number, or the name is too long; or the backend's.
+    pub fn keep(&mut self, number: u64, name: &str) -> Result<(), CheckpointError> {
+        self.get(number)?;
+        if name.len() > NAME_BYTES_MAX {
+            return Err(CheckpointError::Name);
+        }
+        let mut batch = Batch::default();
+        batch.put(&kept_key(number), name.as_bytes());
+        self.backend.commit(&mut batch)?;
+        self.kept.insert(number, name.to_owned());
+        Ok(())
+    }
+
+    /// Deletes a checkpoint that was kept. The newest stays until the next is complete.
+    ///
+    /// # Errors
+    /// There is none of this number, or it is the newest and was not kept; or the backend's.
+    pub fn delete(&mut self, number: u64) -> Result<(), CheckpointError> {
+        self.get(number)?;
+        if !self.kept.contains_key(&number) {
+            return Err(CheckpointError::Newest(number));
+        }
+        let mut batch = Batch::default();
+        batch.delete(&kept_key(number));
+        self.backend.commit(&mut batch)?;
+        self.kept.remove(&number);
+        if self.newest().is_none_or(|it| it.number == number) || self.begun.is_some() {
+            // Completing the next one deletes it.
+            return Ok(());
+        }
+        self.delete_all(&[number], None)
     }
 
     /// What the runs of a slice say, the oldest first.
@@ -317,10 +389,10 @@ impl Checkpoints {
     fn run(&self, run: &Run) -> Result<Bytes, CheckpointError> {
         let mut parts = Vec::new();
         for part in 0..run.parts() {
-            let (cycle, slice) = (run.checkpoint, run.slice);
+            let (number, slice) = (run.checkpoint, run.slice);
             let missing = || SavedError::new(format!("a part of slice {slice} is not there"));
             let found = self.backend.get(&run.key(part))?;
-            parts.push(found.ok_or_else(|| CheckpointError::Saved { cycle, error: missing() })?);
+            parts.push(found.ok_or_else(|| CheckpointError::Saved { number, error: missing() })?);
         }
         Ok(match <[Bytes; 1]>::try_from(parts) {
             Ok([only]) => only,
@@ -329,24 +401,15 @@ impl Checkpoints {
     }
 }
 
-fn read_manifest(key: &[u8], value: &[u8]) -> Result<Manifest, CheckpointError> {
-    let cycle = key.get(1..).and_then(|it| it.try_into().ok()).map_or(0, u64::from_be_bytes);
-    let failed = |message: String| {
-        let error = SavedError::new(message);
-        CheckpointError::Saved { cycle: Cycle(cycle), error }
-    };
-    match value.split_first() {
-        Some((&VERSION, rest)) => {
-            let manifest: Manifest = postcard::from_bytes(rest)
-                .map_err(|error| failed(format!("its manifest cannot be read: {error}")))?;
-            match manifest.cycle == Cycle(cycle) {
-                true => Ok(manifest),
-                false => Err(failed("its manifest is that of another cycle".to_owned())),
-            }
-        }
-        Some((version, _)) => {
-            Err(failed(format!("its version {version} is not known to this build")))
-        }
-        None => Err(failed("its manifest is empty".to_owned())),
+/// Whether the runs of a slice are to be merged before more is put for a checkpoint: once in each.
+fn is_long(chain: &[Run], checkpoint: u64) -> bool {
+    let Some(first) = chain.first() else { return false };
+    if chain.iter().any(|run| run.checkpoint == checkpoint) {
+        return false;
     }
+    let generations: BTreeSet<u64> = chain.iter().map(|run| run.checkpoint).collect();
+    let of_first = |run: &&Run| run.checkpoint == first.checkpoint;
+    let state: u64 = chain.iter().filter(of_first).map(|run| run.bytes).sum();
+    let changes = chain.iter().map(|run| run.bytes).sum::<u64>() - state;
+    generations.len() >= GENERATIONS_MAX || changes > state * CHANGES_PER_STATE
 }

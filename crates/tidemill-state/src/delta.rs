@@ -10,7 +10,7 @@
 //! are read together ([`merged`]): of each key the newest counts. Numbers are little endian.
 
 use bytes::Bytes;
-use std::ops::Range;
+use std::{cmp::Ordering, collections::BinaryHeap, ops::Range};
 
 /// In place of a value's length: the key is deleted.
 const DELETED: u32 = u32::MAX;
@@ -27,12 +27,14 @@ impl SavedError {
     }
 }
 
+/// Where a key begins and ends, and where its value ends; none if the key is deleted.
+type Place = (usize, usize, Option<usize>);
+
 /// Changes of one slice, on their way to a run.
 #[derive(Debug, Default)]
 pub struct Delta {
     bytes: Vec<u8>,
-    /// Where each key begins and ends, and where its value ends; none if it is deleted.
-    entries: Vec<(usize, usize, Option<usize>)>,
+    entries: Vec<Place>,
     cleared: Vec<Vec<u8>>,
     /// Stands before all keys.
     prefix: Vec<u8>,
@@ -48,8 +50,7 @@ impl Delta {
         written
     }
 
-    /// A key has the value that `write` appends. A key that was written before keeps what it has:
-    /// the first to be written is the one as it was when the checkpoint began.
+    /// A key has the value that `write` appends. A key is written once in a checkpoint.
     pub fn put_with(&mut self, key: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.key(key);
         let middle = self.bytes.len();
@@ -108,40 +109,50 @@ impl Delta {
         self.entries.len()
     }
 
+    /// Bytes of keys and values.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Whether nothing changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.cleared.is_empty()
     }
 
-    /// The run.
+    /// Writes the run in place of what `run` held, and is empty then. Memory of both is used again.
     ///
     /// # Errors
     /// A key or value is longer than 4 GiB.
-    pub fn finish(mut self) -> Result<Vec<u8>, SavedError> {
+    pub fn finish(&mut self, run: &mut Vec<u8>) -> Result<(), SavedError> {
         let bytes = &self.bytes;
-        // Stable: of equal keys the first stays the first.
-        self.entries.sort_by(|a, b| bytes[a.0..a.1].cmp(&bytes[b.0..b.1]));
-        self.entries.dedup_by(|b, a| bytes[a.0..a.1] == bytes[b.0..b.1]);
+        self.entries.sort_unstable_by(|a, b| bytes[a.0..a.1].cmp(&bytes[b.0..b.1]));
+        let is_less = |a: &Place, b: &Place| bytes[a.0..a.1] < bytes[b.0..b.1];
+        debug_assert!(self.entries.is_sorted_by(is_less), "a key is written once");
         self.cleared.sort();
         self.cleared.dedup();
         let heads = 8 * (self.entries.len() + self.cleared.len());
-        let mut run = Vec::with_capacity(bytes.len() + heads + 16);
-        length(&mut run, self.cleared.len())?;
+        run.clear();
+        run.reserve(bytes.len() + heads + 16);
+        length(run, self.cleared.len())?;
         for prefix in &self.cleared {
-            length(&mut run, prefix.len())?;
+            length(run, prefix.len())?;
             run.extend_from_slice(prefix);
         }
-        length(&mut run, self.entries.len())?;
+        length(run, self.entries.len())?;
         for (start, middle, end) in &self.entries {
-            length(&mut run, middle - start)?;
+            length(run, middle - start)?;
             match end {
-                Some(end) => length(&mut run, end - middle)?,
+                Some(end) => length(run, end - middle)?,
                 None => run.extend_from_slice(&DELETED.to_le_bytes()),
             }
             run.extend_from_slice(&bytes[*start..end.unwrap_or(*middle)]);
         }
-        Ok(run)
+        self.bytes.clear();
+        self.entries.clear();
+        self.cleared.clear();
+        Ok(())
     }
 }
 
@@ -287,9 +298,39 @@ impl Cursor {
     fn key(&self) -> Option<&[u8]> {
         self.entry.as_ref().map(|(key, _)| &self.run[key.clone()])
     }
+}
 
-    fn clears(&self, key: &[u8]) -> bool {
-        self.cleared.iter().any(|prefix| key.starts_with(&self.run[prefix.clone()]))
+/// A cursor that stands at an entry; the least is that of the least key, and of these the oldest.
+struct Standing {
+    cursor: Cursor,
+    /// Its run's place among all, the oldest first.
+    nth: usize,
+}
+
+impl Standing {
+    fn order(&self) -> (Option<&[u8]>, usize) {
+        (self.cursor.key(), self.nth)
+    }
+}
+
+impl PartialEq for Standing {
+    fn eq(&self, other: &Self) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for Standing {}
+
+impl PartialOrd for Standing {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Standing {
+    /// In reverse: a heap gives its largest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.order().cmp(&self.order())
     }
 }
 
@@ -301,25 +342,35 @@ pub(crate) type EachEntry<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), SavedError
 /// # Errors
 /// Bytes that are not a run, or an error of `each`.
 pub fn merged(runs: Vec<Bytes>, each: &mut EachEntry<'_>) -> Result<(), SavedError> {
-    let mut cursors = runs.into_iter().map(Cursor::new).collect::<Result<Vec<_>, _>>()?;
-    let mut at_key = Vec::with_capacity(cursors.len());
-    while let Some(key) = cursors.iter().filter_map(Cursor::key).min() {
-        let mut value = None;
-        at_key.clear();
-        for (nth, cursor) in cursors.iter().enumerate() {
-            if cursor.clears(key) {
-                value = None;
-            }
-            if cursor.key() == Some(key) {
-                let found = cursor.entry.as_ref().and_then(|(_, value)| value.clone());
-                value = found.map(|value| &cursor.run[value]);
-                at_key.push(nth);
+    let cursors = runs.into_iter().map(Cursor::new).collect::<Result<Vec<_>, _>>()?;
+    let clearing = |(nth, cursor): (usize, &Cursor)| {
+        let prefixes = cursor.cleared.iter().map(move |it| (nth, cursor.run.slice(it.clone())));
+        prefixes.collect::<Vec<_>>()
+    };
+    let cleared: Vec<(usize, Bytes)> = cursors.iter().enumerate().flat_map(clearing).collect();
+    let standing = cursors.into_iter().enumerate().map(|(nth, cursor)| Standing { cursor, nth });
+    let mut heap: BinaryHeap<Standing> = standing.filter(|it| it.cursor.key().is_some()).collect();
+    let mut newest = Vec::new();
+    while let Some(first) = heap.pop() {
+        // Those of the same key follow, the newest last: it counts.
+        newest.push(first);
+        while heap.peek().is_some_and(|next| next.cursor.key() == newest[0].cursor.key()) {
+            newest.extend(heap.pop());
+        }
+        let last = &newest[newest.len() - 1];
+        if let Some((key, Some(value))) = &last.cursor.entry {
+            let (key, value) = (&last.cursor.run[key.clone()], &last.cursor.run[value.clone()]);
+            let is_cleared = cleared.iter().any(|(nth, it)| *nth > last.nth && key.starts_with(it));
+            if !is_cleared {
+                each(key, value)?;
             }
         }
-        if let Some(value) = value {
-            each(key, value)?;
+        for mut standing in newest.drain(..) {
+            standing.cursor.step()?;
+            if standing.cursor.key().is_some() {
+                heap.push(standing);
+            }
         }
-        at_key.iter().try_for_each(|nth| cursors[*nth].step())?;
     }
     Ok(())
 }

@@ -31,11 +31,12 @@ use std::{
     },
 };
 use tidemill_env::World;
-use tidemill_state::{Checkpoints, Manifest};
+use tidemill_state::Checkpoints;
 use tidemill_types::{
     Cycle,
     job::{DEAD_LETTER, Delivery},
 };
+use tidemill_wire::ledger::Cut;
 
 fn open_ledger(
     plan: &Plan,
@@ -57,6 +58,16 @@ fn open_ledger(
         path: path.display().to_string(),
         message,
     })?;
+    let is_source = |cut: &Cut| {
+        let node = plan.nodes.get(cut.source as usize);
+        node.is_some_and(|node| matches!(node.work, Work::Source { .. }))
+    };
+    if !recorded.cuts.iter().all(|(_, cut)| is_source(cut)) {
+        let message = "its sources have other places in the job now: add them in the order that \
+                       they had, before all stages";
+        let path = folder.join("ledger").display().to_string();
+        return Err(StartError::Ledger { path, message: message.to_owned() });
+    }
     Ok((Some(ledger), recorded))
 }
 
@@ -86,8 +97,9 @@ impl Opened {
         world: &World,
         options: &RunOptions,
     ) -> Result<Self, StartError> {
-        let (ledger, recorded) = open_ledger(plan, world, options)?;
+        // Before the ledger: that of a job which is refused stays.
         let checkpoints = open_checkpoints(plan, options)?;
+        let (ledger, recorded) = open_ledger(plan, world, options)?;
         let mut opened = Self {
             ledger,
             recorded,
@@ -101,16 +113,8 @@ impl Opened {
         };
         let mut sources = open_sources(plan)?;
         opened.open_sinks(plan, parts)?;
-        if let Some((mut checkpoints, newest)) = checkpoints {
-            let newest = newest.filter(|_| options.resume);
-            let before = newest.map(|it| Before::new(plan, &it)).transpose();
-            match before.map_err(checkpoint_error)?.filter(|it| opened.can_go_on(plan, it)) {
-                Some(before) => opened.before = before,
-                None => {
-                    checkpoints.start_over().map_err(|error| checkpoint_error(error.to_string()))?
-                }
-            }
-            opened.checkpoints = Some(checkpoints);
+        if let Some((checkpoints, from)) = checkpoints {
+            opened.go_on(plan, checkpoints, from)?;
         }
         for (node, source) in &mut sources {
             opened.seek(plan, *node, source)?;
@@ -121,7 +125,56 @@ impl Opened {
             let states = states.map_err(|message| open_error(&node.name, message))?;
             opened.states.insert(id, states);
         }
+        if let Some(checkpoints) = &mut opened.checkpoints {
+            checkpoints.confirm().map_err(|error| checkpoint_error(error.to_string()))?;
+        }
         Ok(opened)
+    }
+
+    /// Goes on from a checkpoint, if there is one to go on from.
+    fn go_on(
+        &mut self,
+        plan: &Plan,
+        mut checkpoints: Checkpoints,
+        from: Origin,
+    ) -> Result<(), StartError> {
+        let found = match from {
+            Origin::Start => None,
+            Origin::Newest => checkpoints.newest(),
+            Origin::Number(number) => {
+                Some(checkpoints.get(number).map_err(|error| checkpoint_error(error.to_string()))?)
+            }
+        };
+        if let Some(manifest) = found.cloned() {
+            let number = manifest.number;
+            let before = Before::new(plan, &manifest).map_err(|why| {
+                checkpoint_error(format!(
+                    "the job cannot go on from checkpoint {number}: {why}; undo that change, or \
+                     begin anew, without resuming"
+                ))
+            })?;
+            match self.lacks(plan, &before) {
+                None => {
+                    let node = |stage: &str| restore::stage_of(plan, stage).map(|it| it as u32);
+                    let found = checkpoints.go_on(number, node);
+                    found.map_err(|error| checkpoint_error(error.to_string()))?;
+                    self.before = before;
+                }
+                Some(why) if from == Origin::Number(number) => {
+                    let message = format!("the job cannot go on from checkpoint {number}: {why}");
+                    return Err(checkpoint_error(message));
+                }
+                Some(why) => {
+                    tracing::warn!(
+                        job = plan.name,
+                        checkpoint = number,
+                        "{why}: the input is read from its start"
+                    );
+                }
+            }
+        }
+        self.checkpoints = Some(checkpoints);
+        Ok(())
     }
 
     /// Goes to where a source slice was as of the checkpoint.
@@ -156,8 +209,8 @@ impl Opened {
         goes_on.map(lane).collect()
     }
 
-    /// Whether the job can go on from there: every sink has what came before, and the ledger.
-    fn can_go_on(&self, plan: &Plan, before: &Before) -> bool {
+    /// What is missing of what came before a checkpoint, in a sink or in the ledger.
+    fn lacks(&self, plan: &Plan, before: &Before) -> Option<String> {
         let lacks = |(node, sink, held): &&(usize, SharedSink, Cycle)| {
             *held < before.sink(*node) && !sink.lock().is_ok_and(|sink| sink.forgets())
         };
@@ -167,13 +220,14 @@ impl Opened {
         let of_letters = lacks_letters.then_some((DEAD_LETTER, &self.dead_letter_held));
         let of_sink = lacking.map(|(node, _, held)| (plan.nodes[*node].name.as_str(), held));
         if let Some((sink, held)) = of_sink.or(of_letters) {
-            let job = &plan.name;
-            tracing::warn!(%job, %sink, %held, checkpoint = %before.cycle,
-                "a sink lacks what is before the checkpoint: the input is read from its start");
+            let cycle = before.cycle;
+            return Some(format!(
+                "sink `{sink}` ends at cycle {held}, and lacks rows up to {cycle}"
+            ));
         }
         // The ledger may be that of a later run which made no checkpoints: its times tell.
         let is_of_ledger = self.recorded.time(before.cycle) == Some(before.time);
-        lacking.is_none() && !lacks_letters && is_of_ledger
+        (!is_of_ledger).then(|| "it is of an earlier run of the job, whose ledger is gone".into())
     }
 
     fn open_sinks(&mut self, plan: &Plan, parts: Parts) -> Result<(), StartError> {
@@ -226,11 +280,20 @@ fn checkpoint_error(message: String) -> StartError {
     StartError::Checkpoint { message }
 }
 
-/// The checkpoints of the job, and the newest.
+/// Where a job goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Start,
+    Newest,
+    /// A checkpoint by its number.
+    Number(u64),
+}
+
+/// The checkpoints of the job, and where it goes on.
 fn open_checkpoints(
     plan: &Plan,
     options: &RunOptions,
-) -> Result<Option<(Checkpoints, Option<Manifest>)>, StartError> {
+) -> Result<Option<(Checkpoints, Origin)>, StartError> {
     let Some(to) = &options.checkpoint else { return Ok(None) };
     let refuse = |message: &str| Err(checkpoint_error(message.to_owned()));
     if plan.delivery != Delivery::ExactlyOnce || options.data.is_none() {
@@ -246,8 +309,14 @@ fn open_checkpoints(
             return Err(open_error(&node.name, format!("without checkpoints only: {why}")));
         }
     }
+    let from = match (options.resume, to.from) {
+        (false, None) => Origin::Start,
+        (false, Some(_)) => return refuse("only a job that resumes goes on from one"),
+        (true, None) => Origin::Newest,
+        (true, Some(number)) => Origin::Number(number),
+    };
     let opened = Checkpoints::open(Arc::clone(&to.backend));
-    opened.map(Some).map_err(|error| checkpoint_error(error.to_string()))
+    opened.map(|it| Some((it, from))).map_err(|error| checkpoint_error(error.to_string()))
 }
 
 pub(super) fn build(
@@ -281,7 +350,7 @@ pub(super) fn build(
     let job = Job {
         sources: slices.len(),
         committer: Committer::new(slices, sinks, opened.ledger.is_some(), followed, before),
-        checkpointer: Checkpointer::new(before.ended_sources()),
+        checkpointer: Checkpointer::new(before.ended_sources(), opened.checkpoints.is_some()),
         checkpoints: Mutex::new(CheckpointProgress { cycle: before.cycle, ..Default::default() }),
         slices_done: plan.nodes.iter().map(|_| AtomicU64::new(0)).collect(),
         plan,

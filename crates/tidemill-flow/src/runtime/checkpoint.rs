@@ -15,16 +15,19 @@
 
 use super::job::Job;
 use super::plan::Work;
+use crate::error::AskError;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
-        Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+        mpsc::{self, Sender},
     },
     time::Duration,
 };
 use tidemill_state::{
-    CheckpointError, Checkpoints, Delta, Manifest, SavedSink, SavedSource, SavedStage,
+    CheckpointError, CheckpointInfo, Checkpoints, Delta, Manifest, SavedSink, SavedSource,
+    SavedStage,
 };
 use tidemill_types::{Cycle, Micros, Span};
 
@@ -32,11 +35,21 @@ use tidemill_types::{Cycle, Micros, Span};
 const SLEEP_MAX: Duration = Duration::from_millis(200);
 /// A checkpoint that failed is tried again after so long.
 const AGAIN_AFTER_US: u64 = 1_000_000;
+/// Bytes that may wait for the thread before lanes pause writing out.
+const WAITING_BYTES_MAX: usize = 16 << 20;
+/// Deltas whose memory is kept for the next pieces.
+const SPARE_MAX: usize = 32;
 
 /// Shared by the lanes and the thread that writes.
 pub(crate) struct Checkpointer {
+    /// The job makes checkpoints.
+    is_on: bool,
     /// The cycle at whose end the checkpoint under way is made; [`u64::MAX`] if there is none.
     at: AtomicU64,
+    /// Bytes of the pieces that wait for the thread.
+    waiting: AtomicUsize,
+    /// All complete checkpoints, the oldest first.
+    pub(crate) complete: Mutex<Vec<(CheckpointInfo, Arc<Manifest>)>>,
     arrived: Mutex<Arrived>,
     bell: Condvar,
 }
@@ -57,15 +70,45 @@ struct Arrived {
     watermarks: BTreeMap<usize, Micros>,
     /// By node of the sink: the last cycle with rows.
     sinks: BTreeMap<usize, Cycle>,
+    /// Slices that are written out whole.
     slices: usize,
-    deltas: VecDeque<((usize, u32), Delta)>,
+    pieces: VecDeque<Piece>,
+    /// Deltas whose memory is used again.
+    spare: Vec<Delta>,
+    asked: VecDeque<Asked>,
+    /// Nobody answers any more.
+    is_closed: bool,
+}
+
+/// Some of what changed in a slice.
+struct Piece {
+    node: usize,
+    slice: u32,
+    delta: Delta,
+}
+
+/// Waits for a checkpoint that is kept.
+type KeptTo = Sender<Result<CheckpointInfo, CheckpointError>>;
+
+/// What is asked of the thread, and who waits for the answer.
+enum Asked {
+    /// A checkpoint now, that is kept under a name.
+    Keep(String, KeptTo),
+    /// A checkpoint that is deleted.
+    Delete(u64, Sender<Result<(), CheckpointError>>),
 }
 
 impl Checkpointer {
     /// With source slices that ended in an earlier life.
-    pub(crate) fn new(ended: Ended) -> Self {
-        let arrived = Arrived { ended, ..Arrived::default() };
-        Self { at: AtomicU64::new(u64::MAX), arrived: Mutex::new(arrived), bell: Condvar::new() }
+    pub(crate) fn new(ended: Ended, is_on: bool) -> Self {
+        Self {
+            is_on,
+            at: AtomicU64::new(u64::MAX),
+            waiting: AtomicUsize::new(0),
+            complete: Mutex::default(),
+            arrived: Mutex::new(Arrived { ended, ..Arrived::default() }),
+            bell: Condvar::new(),
+        }
     }
 
     fn arrived(&self) -> MutexGuard<'_, Arrived> {
@@ -102,13 +145,65 @@ impl Checkpointer {
         self.arrived().sinks.insert(node, last);
     }
 
-    /// All that changed in a slice of a stage.
-    pub(crate) fn slice(&self, node: usize, slice: u32, delta: Delta) {
+    /// Whether more may be written out now: what waits for the disk is bounded.
+    pub(crate) fn has_room(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) < WAITING_BYTES_MAX
+    }
+
+    /// Some of what changed in a slice of a stage, or the last of it. Gives back an empty delta.
+    pub(crate) fn piece(&self, node: usize, slice: u32, delta: Delta, is_last: bool) -> Delta {
         let mut arrived = self.arrived();
-        arrived.slices += 1;
-        arrived.deltas.push_back(((node, slice), delta));
+        arrived.slices += usize::from(is_last);
+        let empty = if delta.is_empty() {
+            delta
+        } else {
+            self.waiting.fetch_add(delta.bytes(), Ordering::Relaxed);
+            arrived.pieces.push_back(Piece { node, slice, delta });
+            arrived.spare.pop().unwrap_or_default()
+        };
         drop(arrived);
         self.bell.notify_one();
+        empty
+    }
+
+    /// The memory of a delta may be used again.
+    fn give_back(&self, delta: Delta) {
+        let mut arrived = self.arrived();
+        if arrived.spare.len() < SPARE_MAX {
+            arrived.spare.push(delta);
+        }
+    }
+
+    /// Asks the thread for a checkpoint that is kept under a name; waits for it.
+    pub(crate) fn keep(&self, name: &str) -> Result<CheckpointInfo, AskError> {
+        let (sender, receiver) = mpsc::channel();
+        self.ask(Asked::Keep(name.to_owned(), sender))?;
+        Ok(receiver.recv().map_err(|_| AskError::Over)??)
+    }
+
+    /// Asks the thread to delete a checkpoint that is kept.
+    pub(crate) fn delete(&self, number: u64) -> Result<(), AskError> {
+        let (sender, receiver) = mpsc::channel();
+        self.ask(Asked::Delete(number, sender))?;
+        Ok(receiver.recv().map_err(|_| AskError::Over)??)
+    }
+
+    fn ask(&self, asked: Asked) -> Result<(), AskError> {
+        if !self.is_on {
+            return Err(AskError::None);
+        }
+        let mut arrived = self.arrived();
+        if arrived.is_closed {
+            return Err(AskError::Over);
+        }
+        arrived.asked.push_back(asked);
+        drop(arrived);
+        self.bell.notify_all();
+        Ok(())
+    }
+
+    fn show(&self, checkpoints: &Checkpoints) {
+        *self.complete.lock().unwrap_or_else(PoisonError::into_inner) = checkpoints.list();
     }
 
     /// Wakes the thread.
@@ -151,31 +246,86 @@ impl Arrived {
     }
 }
 
-/// The thread: makes a checkpoint every so often, until the job is over.
+/// The thread: makes a checkpoint every so often, and when it is asked to, until the job is over.
 pub(crate) fn run(job: &Job, mut checkpoints: Checkpoints, every: Span) {
+    let _closes = Closes(&job.checkpointer);
+    job.checkpointer.show(&checkpoints);
+    make_until_over(job, &mut checkpoints, every);
+}
+
+/// However the thread ends, nobody waits for it then.
+struct Closes<'a>(&'a Checkpointer);
+
+impl Drop for Closes<'_> {
+    fn drop(&mut self) {
+        let mut arrived = self.0.arrived();
+        arrived.is_closed = true;
+        arrived.asked.clear();
+    }
+}
+
+fn make_until_over(job: &Job, checkpoints: &mut Checkpoints, every: Span) {
+    let checkpointer = &job.checkpointer;
     let every_us = every.0.max(1).unsigned_abs();
     let mut due_us = job.now_us() + every_us;
     loop {
-        while job.now_us() < due_us {
-            let left = Duration::from_micros(due_us.saturating_sub(job.now_us()));
+        let mut keeps = wanted(checkpointer, checkpoints);
+        while keeps.is_empty() && job.now_us() < due_us {
             if is_over(job) {
                 return;
             }
-            let checkpointer = &job.checkpointer;
+            let left = Duration::from_micros(due_us.saturating_sub(job.now_us()));
             let arrived = checkpointer.arrived();
-            let waited = checkpointer.bell.wait_timeout(arrived, left.min(SLEEP_MAX));
-            drop(waited.unwrap_or_else(PoisonError::into_inner));
+            if arrived.asked.is_empty() {
+                let waited = checkpointer.bell.wait_timeout(arrived, left.min(SLEEP_MAX));
+                drop(waited.unwrap_or_else(PoisonError::into_inner));
+            } else {
+                drop(arrived);
+            }
+            keeps = wanted(checkpointer, checkpoints);
         }
         let start_us = job.now_us();
         due_us = start_us + every_us;
         let at = begin(job);
-        let Some(bytes) = make(job, &mut checkpoints, at) else { return };
+        let Some((number, bytes)) = make(job, checkpoints, at) else { return };
+        keep(checkpoints, number, keeps);
+        checkpointer.show(checkpoints);
         let mut progress = job.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
         progress.completed += 1;
         progress.cycle = at;
         progress.bytes = bytes;
         progress.took_us = job.now_us() - start_us;
         progress.failure = None;
+    }
+}
+
+/// The checkpoints that are asked for. What is to be deleted is.
+fn wanted(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints) -> Vec<(String, KeptTo)> {
+    let asked = std::mem::take(&mut checkpointer.arrived().asked);
+    let mut keeps = Vec::new();
+    for asked in asked {
+        match asked {
+            Asked::Keep(name, sender) => keeps.push((name, sender)),
+            Asked::Delete(number, sender) => {
+                let deleted = checkpoints.delete(number);
+                checkpointer.show(checkpoints);
+                // Who asked may have gone.
+                let _gone = sender.send(deleted);
+            }
+        }
+    }
+    keeps
+}
+
+/// Keeps a checkpoint that is complete, for those who asked for it.
+fn keep(checkpoints: &mut Checkpoints, number: u64, keeps: Vec<(String, KeptTo)>) {
+    for (name, sender) in keeps {
+        let kept = checkpoints.keep(number, &name).and_then(|()| {
+            let all = checkpoints.list().into_iter().map(|(info, _)| info);
+            all.last().ok_or(CheckpointError::Unknown(number))
+        });
+        // Who asked may have gone.
+        let _gone = sender.send(kept);
     }
 }
 
@@ -199,39 +349,36 @@ fn begin(job: &Job) -> Cycle {
     at
 }
 
-/// Makes the checkpoint of a cycle; gives back its bytes. None: the job was over before.
-fn make(job: &Job, checkpoints: &mut Checkpoints, at: Cycle) -> Option<u64> {
-    let mut bytes = 0;
-    until_written(job, || checkpoints.begin(at))?;
+/// Makes the checkpoint of a cycle; gives back its number, and the bytes of what changed. None: the
+/// job was over before.
+fn make(job: &Job, checkpoints: &mut Checkpoints, at: Cycle) -> Option<(u64, u64)> {
+    let (mut bytes, mut run) = (0, Vec::new());
+    let number = until_written(job, || checkpoints.begin())?;
     loop {
         let checkpointer = &job.checkpointer;
         let mut arrived = checkpointer.arrived();
         if is_over(job) {
             return None;
         }
-        if let Some(((node, slice), delta)) = arrived.deltas.pop_front() {
+        if let Some(Piece { node, slice, mut delta }) = arrived.pieces.pop_front() {
             drop(arrived);
-            if delta.is_empty() {
-                continue;
+            checkpointer.waiting.fetch_sub(delta.bytes(), Ordering::Relaxed);
+            if let Err(error) = delta.finish(&mut run) {
+                job.fail(job.error_at(node, at, format!("it cannot be saved: {error}")));
+                return None;
             }
-            let run = match delta.finish() {
-                Ok(run) => run,
-                Err(error) => {
-                    job.fail(job.error_at(node, at, format!("it cannot be saved: {error}")));
-                    return None;
-                }
-            };
+            checkpointer.give_back(delta);
             bytes += run.len() as u64;
             // What could not be written is kept, and completing the checkpoint writes it.
-            note(job, checkpoints.put((node as u32, slice), run.into()));
+            note(job, checkpoints.put((node as u32, slice), &run));
         } else if arrived.expected(job, at).is_some_and(|it| arrived.slices >= it)
             && job.committer.is_durable(at)
         {
             drop(arrived);
-            let manifest = manifest(job, checkpoints, at);
-            until_written(job, || checkpoints.complete(&manifest))?;
+            let manifest = manifest(job, checkpoints, (number, at));
+            until_written(job, || checkpoints.complete(manifest.clone()))?;
             checkpointer.at.store(u64::MAX, Ordering::Release);
-            return Some(bytes);
+            return Some((number, bytes));
         } else {
             checkpointer.wait(arrived);
         }
@@ -239,8 +386,11 @@ fn make(job: &Job, checkpoints: &mut Checkpoints, at: Cycle) -> Option<u64> {
 }
 
 /// Tries until it can be written, or the job is over.
-fn until_written(job: &Job, mut write: impl FnMut() -> Result<(), CheckpointError>) -> Option<()> {
-    while !note(job, write()) {
+fn until_written<T>(job: &Job, mut write: impl FnMut() -> Result<T, CheckpointError>) -> Option<T> {
+    loop {
+        if let Some(written) = note(job, write()) {
+            return Some(written);
+        }
         let until_us = job.now_us() + AGAIN_AFTER_US;
         while job.now_us() < until_us {
             if is_over(job) {
@@ -249,21 +399,23 @@ fn until_written(job: &Job, mut write: impl FnMut() -> Result<(), CheckpointErro
             job.checkpointer.wait(job.checkpointer.arrived());
         }
     }
-    Some(())
 }
 
 /// Says that a checkpoint could not be written, if so.
-fn note(job: &Job, outcome: Result<(), CheckpointError>) -> bool {
-    let Err(error) = outcome else { return true };
+fn note<T>(job: &Job, outcome: Result<T, CheckpointError>) -> Option<T> {
+    let error = match outcome {
+        Ok(written) => return Some(written),
+        Err(error) => error,
+    };
     let mut progress = job.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
     if progress.failure.is_none() {
         tracing::warn!(job = job.plan.name, %error, "a checkpoint cannot be written; trying again");
     }
     progress.failure = Some(error.to_string());
-    false
+    None
 }
 
-fn manifest(job: &Job, checkpoints: &Checkpoints, at: Cycle) -> Manifest {
+fn manifest(job: &Job, checkpoints: &Checkpoints, (number, at): (u64, Cycle)) -> Manifest {
     let arrived = job.checkpointer.arrived();
     let stage = |(node, plan): (usize, &super::plan::NodePlan)| {
         let Work::Stage { factory } = &plan.work else { return None };
@@ -283,6 +435,8 @@ fn manifest(job: &Job, checkpoints: &Checkpoints, at: Cycle) -> Manifest {
     };
     let ended = arrived.ended.values().filter(|(cycle, _)| *cycle < at).map(|(_, saved)| saved);
     Manifest {
+        number,
+        made: job.wall(),
         cycle: at,
         time: arrived.time,
         sources: ended.chain(arrived.sources.values()).cloned().collect(),

@@ -1,9 +1,9 @@
 //! A job that goes on from a checkpoint: what it finds, and what it does not do again.
 
-use super::plan::{Plan, Work};
+use super::plan::{NodePlan, Plan, Work};
 use crate::operator::SliceState;
 use std::collections::{BTreeMap, BTreeSet};
-use tidemill_state::{Checkpoints, Manifest, SavedSource, structure};
+use tidemill_state::{Checkpoints, Manifest, SavedSource, SavedStage, structure};
 use tidemill_types::{Cycle, Micros, SliceId};
 
 /// What was done in earlier lives of the job.
@@ -26,10 +26,12 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    /// What a checkpoint says, for a job whose plan it fits.
+    /// What a checkpoint says, for a job whose plan it fits: every state that it has belongs to a
+    /// stage that does the same, and it knows all sources. What keeps no state may be new, gone, or
+    /// do something else.
     ///
     /// # Errors
-    /// It is of another job: what differs.
+    /// It does not fit: what differs.
     pub(crate) fn new(plan: &Plan, manifest: &Manifest) -> Result<Self, String> {
         let Manifest { cycle, time, letters, .. } = *manifest;
         let mut before = Self { cycle, time, letters, ..Self::default() };
@@ -38,50 +40,30 @@ impl Before {
             before.sources.insert((node, saved.slice), saved.clone());
         }
         for saved in &manifest.stages {
-            let node = node_of(plan, &saved.name, |work| matches!(work, Work::Stage { .. }))?;
-            let found = &plan.nodes[node];
-            let Work::Stage { factory } = &found.work else { continue };
+            let keeps_something = saved.slices.iter().any(|runs| !runs.is_empty());
+            let node = match stage_of(plan, &saved.name) {
+                Some(node) => node,
+                None if keeps_something => {
+                    return Err(format!("the job has no stage `{}` any more", saved.name));
+                }
+                None => continue,
+            };
             before.watermarks.insert(node, saved.watermark);
-            // A stage that keeps nothing may do something else now.
-            if saved.slices.iter().all(Vec::is_empty)
-                && factory.state(SliceId(0)).structures().is_empty()
-            {
-                continue;
-            }
-            if found.slices as usize != saved.slices.len() {
-                let (name, slices) = (&saved.name, saved.slices.len());
-                return Err(format!(
-                    "stage `{name}` has {} slices now, and had {slices}",
-                    found.slices
-                ));
-            }
-            let does = factory.does();
-            if does != saved.does {
-                let name = &saved.name;
-                return Err(format!(
-                    "stage `{name}` does something else now: {does}; it did: {}",
-                    saved.does
-                ));
-            }
-            let run = saved.slices.iter().flatten().find(|run| run.node() as usize != node);
-            if run.is_some() {
-                return Err(format!("stage `{}` has another place in the job now", saved.name));
+            if keeps_something {
+                fits(&plan.nodes[node], saved)?;
             }
         }
+        // One that is new holds nothing yet, and one that is gone is missed by nobody.
         for saved in &manifest.sinks {
-            let node = node_of(plan, &saved.name, |work| matches!(work, Work::Sink))?;
-            before.sinks.insert(node, saved.last);
+            if let Ok(node) = node_of(plan, &saved.name, |work| matches!(work, Work::Sink)) {
+                before.sinks.insert(node, saved.last);
+            }
         }
         for (id, node) in plan.nodes.iter().enumerate() {
-            let is_saved = match &node.work {
-                Work::Source { .. } => {
-                    (0..node.slices).all(|slice| before.sources.contains_key(&(id, slice)))
-                }
-                Work::Stage { .. } => before.watermarks.contains_key(&id),
-                Work::Sink => before.sinks.contains_key(&id),
-            };
-            if !is_saved {
-                return Err(format!("`{}` is not in it", node.name));
+            if matches!(node.work, Work::Source { .. })
+                && !(0..node.slices).all(|slice| before.sources.contains_key(&(id, slice)))
+            {
+                return Err(format!("source `{}` is not in it, or had fewer slices", node.name));
             }
         }
         let mut last = vec![Cycle::NONE; plan.nodes.len()];
@@ -124,6 +106,26 @@ impl Before {
     pub(crate) fn watermark(&self, node: usize) -> Micros {
         self.watermarks.get(&node).copied().unwrap_or(Micros::MIN)
     }
+}
+
+/// The node of a stage.
+pub(crate) fn stage_of(plan: &Plan, name: &str) -> Option<usize> {
+    node_of(plan, name, |work| matches!(work, Work::Stage { .. })).ok()
+}
+
+/// Whether a saved state fits a stage: it does the same, in as many slices.
+fn fits(found: &NodePlan, saved: &SavedStage) -> Result<(), String> {
+    let Work::Stage { factory } = &found.work else { return Ok(()) };
+    let (name, slices) = (&saved.name, saved.slices.len());
+    if found.slices as usize != slices {
+        return Err(format!("stage `{name}` has {} slices now, and had {slices}", found.slices));
+    }
+    let does = factory.does();
+    if does != saved.does {
+        let did = &saved.does;
+        return Err(format!("stage `{name}` does something else now: {does}; it did: {did}"));
+    }
+    Ok(())
 }
 
 fn node_of(plan: &Plan, name: &str, is_kind: impl Fn(&Work) -> bool) -> Result<usize, String> {

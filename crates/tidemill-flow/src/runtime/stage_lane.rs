@@ -19,6 +19,9 @@ use tidemill_types::{Cycle, Micros, SliceId, Span};
 /// Entries that are written out for a checkpoint before the next cycle: well under a millisecond.
 const WRITTEN_AT_ONCE: usize = 4_096;
 
+/// Bytes of a slice that go to the thread that writes at once, about.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// A lane without a cycle to run goes on writing out after so long, in microseconds.
 const WRITES_AGAIN_US: u64 = 1_000;
 
@@ -83,6 +86,7 @@ impl StageLane {
             (state.is_past(), state.inbox.is_ready())
         };
         if is_past {
+            // The next layout needs the slices: that does not wait for room.
             self.write_out(job, lane, usize::MAX);
             return Ok(After::HandOver);
         }
@@ -140,15 +144,21 @@ impl StageLane {
     /// Writes out some of what was frozen.
     fn write_out(&mut self, job: &Job, lane: &Lane, most: usize) {
         let Some(writing) = &mut self.writing else { return };
+        let checkpointer = &job.checkpointer;
         let mut left = most;
         while let Some(state) = self.states.get_mut(writing.slice).filter(|_| left > 0) {
+            if most < usize::MAX && !checkpointer.has_room() {
+                break;
+            }
             let before = writing.delta.len();
-            let is_done = structure::drain(&mut **state, &mut writing.delta, left);
+            let at_once = left.min(WRITTEN_AT_ONCE);
+            let is_done = structure::drain(&mut **state, &mut writing.delta, at_once);
             left = left.saturating_sub(writing.delta.len() - before);
-            if is_done {
+            if is_done || writing.delta.bytes() >= PIECE_BYTES {
                 let slice = lane.slices.start + writing.slice as u32;
-                job.checkpointer.slice(lane.node, slice, std::mem::take(&mut writing.delta));
-                writing.slice += 1;
+                let piece = std::mem::take(&mut writing.delta);
+                writing.delta = checkpointer.piece(lane.node, slice, piece, is_done);
+                writing.slice += usize::from(is_done);
             }
         }
         let is_done = writing.slice == self.states.len();

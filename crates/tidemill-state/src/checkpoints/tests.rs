@@ -6,6 +6,7 @@ use crate::tests::BY_HAND;
 use crate::{Delta, FileBackend, IndexedBackend};
 use std::path::Path;
 use tidemill_env::{Random, World};
+use tidemill_types::Micros;
 
 type Slice = Map<u32, Vec<u8>>;
 type Model = BTreeMap<u32, Vec<u8>>;
@@ -43,23 +44,38 @@ impl Work {
         }
     }
 
-    fn run(slice: &mut Slice) -> Bytes {
+    /// What changed in a slice, in runs of a few entries.
+    fn runs(slice: &mut Slice) -> Vec<Vec<u8>> {
         structure::freeze(slice);
-        let mut delta = Delta::default();
-        while !structure::drain(slice, &mut delta, 5) {}
-        delta.finish().unwrap().into()
+        let (mut runs, mut is_done) = (Vec::new(), false);
+        while !is_done {
+            let mut delta = Delta::default();
+            is_done = structure::drain(slice, &mut delta, 5);
+            if !delta.is_empty() {
+                runs.push(delta.finish().unwrap());
+            }
+        }
+        runs
     }
 }
 
-fn manifest(checkpoints: &Checkpoints, cycle: Cycle) -> Manifest {
+fn manifest(checkpoints: &Checkpoints, (number, cycle): (u64, Cycle)) -> Manifest {
     let stage = SavedStage {
         name: "stage".to_owned(),
         does: "work".to_owned(),
         watermark: Micros(cycle.0 as i64),
         slices: checkpoints.chains(7, SLICES),
     };
-    let (stages, letters) = (vec![stage], Cycle::NONE);
-    Manifest { cycle, time: Micros(0), sources: Vec::new(), stages, sinks: Vec::new(), letters }
+    Manifest {
+        number,
+        made: Micros(0),
+        cycle,
+        time: Micros(0),
+        sources: Vec::new(),
+        stages: vec![stage],
+        sinks: Vec::new(),
+        letters: Cycle::NONE,
+    }
 }
 
 fn checkpoint(
@@ -68,14 +84,23 @@ fn checkpoint(
     cycle: Cycle,
 ) -> Result<(), CheckpointError> {
     work.history.insert(cycle, work.models.clone());
-    checkpoints.begin(cycle)?;
-    for (number, slice) in (0..).zip(&mut work.slices) {
-        let run = Work::run(slice);
-        if run.len() > 8 {
-            checkpoints.put((7, number), run)?;
+    let number = checkpoints.begin()?;
+    for (slice, state) in (0..).zip(&mut work.slices) {
+        for run in Work::runs(state) {
+            checkpoints.put((7, slice), &run)?;
         }
     }
-    checkpoints.complete(&manifest(checkpoints, cycle))
+    checkpoints.complete(manifest(checkpoints, (number, cycle)))
+}
+
+/// The checkpoints in a backend, gone on from the newest.
+fn gone_on(backend: &Arc<dyn Backend>) -> (Checkpoints, Option<Arc<Manifest>>) {
+    let mut checkpoints = Checkpoints::open(Arc::clone(backend)).unwrap();
+    let newest = checkpoints.newest().cloned();
+    if let Some(newest) = &newest {
+        checkpoints.go_on(newest.number, |_| Some(7)).unwrap();
+    }
+    (checkpoints, newest)
 }
 
 fn restored(checkpoints: &Checkpoints, manifest: &Manifest) -> Vec<Model> {
@@ -95,9 +120,10 @@ fn keys(backend: &dyn Backend) -> Vec<Vec<u8>> {
     backend.keys(b"").unwrap()
 }
 
-/// What a manifest names, itself and the note of its beginning.
-fn named(manifest: &Manifest) -> usize {
-    manifest.stages.iter().flat_map(|it| &it.slices).flatten().count() + 2
+/// What manifests name, themselves and the note of their beginning.
+fn named(manifests: &[&Manifest]) -> usize {
+    let runs: BTreeSet<&Run> = manifests.iter().flat_map(|it| it.runs()).collect();
+    runs.len() + manifests.len() + 1
 }
 
 #[test]
@@ -107,18 +133,21 @@ fn the_newest_complete_checkpoint_is_what_was_there() {
         Arc::new(FileBackend::open(world, Path::new("/files")).unwrap())
     };
     for backend in [indexed(&sim.world).unwrap(), file(&sim.world)] {
-        let (mut checkpoints, none) = Checkpoints::open(Arc::clone(&backend)).unwrap();
+        let (mut checkpoints, none) = gone_on(&backend);
         assert_eq!(none, None);
         let mut work = Work::new();
         for number in 1..60 {
             work.change(number);
             checkpoint(&mut checkpoints, &mut work, Cycle(number)).unwrap();
-            let (again, newest) = Checkpoints::open(Arc::clone(&backend)).unwrap();
+            let (again, newest) = gone_on(&backend);
             let newest = newest.unwrap();
             assert_eq!(newest.cycle, Cycle(number));
             assert_eq!(restored(&again, &newest), work.models);
-            assert_eq!(keys(&*backend).len(), named(&newest), "nothing is left behind");
-            assert!(newest.stages[0].slices.iter().all(|chain| chain.len() <= RUNS_MAX));
+            assert_eq!(keys(&*backend).len(), named(&[&newest]), "nothing is left behind");
+            for chain in &newest.stages[0].slices {
+                let generations: BTreeSet<u64> = chain.iter().map(|run| run.checkpoint).collect();
+                assert!(generations.len() <= GENERATIONS_MAX);
+            }
         }
     }
 }
@@ -135,7 +164,7 @@ fn e1_row_17_a_checkpoint_is_whole_or_not_there_after_any_kill_and_power_cut() {
             let mut work = Work::new();
             let mut completed = Cycle::NONE;
             let outcome = (|| -> Result<(), CheckpointError> {
-                let (mut checkpoints, _) = Checkpoints::open(indexed(&process)?)?;
+                let mut checkpoints = Checkpoints::open(indexed(&process)?)?;
                 for number in 1..12 {
                     work.change(number);
                     checkpoint(&mut checkpoints, &mut work, Cycle(number))?;
@@ -149,7 +178,7 @@ fn e1_row_17_a_checkpoint_is_whole_or_not_there_after_any_kill_and_power_cut() {
                 sim.disk.kill()
             }
             let backend = indexed(&sim.world).unwrap();
-            let (mut checkpoints, newest) = Checkpoints::open(Arc::clone(&backend)).unwrap();
+            let (checkpoints, newest) = gone_on(&backend);
             let cycle = newest.as_ref().map_or(Cycle::NONE, |it| it.cycle);
             assert!(cycle == completed || cycle == completed.next(), "{cycle} of {completed}");
             if let Some(newest) = &newest {
@@ -157,14 +186,16 @@ fn e1_row_17_a_checkpoint_is_whole_or_not_there_after_any_kill_and_power_cut() {
             }
             // It goes on, and what the last life left behind is deleted.
             let mut again = Work::new();
-            checkpoints.start_over().unwrap();
+            let mut checkpoints = Checkpoints::open(Arc::clone(&backend)).unwrap();
+            checkpoints.confirm().unwrap();
+            assert_eq!(checkpoints.newest(), None);
             again.change(operations + 100);
             let next = Cycle(cycle.0 + 20);
             checkpoint(&mut checkpoints, &mut again, next).unwrap();
-            let (checkpoints, newest) = Checkpoints::open(Arc::clone(&backend)).unwrap();
+            let (checkpoints, newest) = gone_on(&backend);
             let newest = newest.unwrap();
             assert_eq!(restored(&checkpoints, &newest), again.models);
-            assert_eq!(keys(&*backend).len(), named(&newest), "nothing is left behind");
+            assert_eq!(keys(&*backend).len(), named(&[&newest]), "nothing is left behind");
             if outcome.is_ok() {
                 break;
             }
@@ -180,17 +211,17 @@ fn row_15_a_checkpoint_that_could_not_be_written_is_written_later() {
     for operations in 0..120 {
         let sim = World::simulated(operations);
         let backend = indexed(&sim.world).unwrap();
-        let (mut checkpoints, _) = Checkpoints::open(Arc::clone(&backend)).unwrap();
+        let (mut checkpoints, _) = gone_on(&backend);
         let mut work = Work::new();
         sim.disk.fail_after(operations);
         let mut has_failed = false;
         for number in 1..8 {
             work.change(number);
-            let runs: Vec<Bytes> = work.slices.iter_mut().map(Work::run).collect();
-            let mut outcomes = vec![checkpoints.begin(Cycle(number))];
-            if outcomes[0].is_err() {
-                outcomes.push(checkpoints.begin(Cycle(number)));
-            }
+            let runs: Vec<_> = work.slices.iter_mut().map(Work::runs).collect();
+            let begun = checkpoints.begin();
+            let again_begun = if begun.is_err() { checkpoints.begin() } else { begun.clone() };
+            let given = again_begun.clone().unwrap_or(0);
+            let mut outcomes = vec![begun.map(drop), again_begun.map(drop)];
             let is_failed = |it: &Result<(), CheckpointError>| {
                 matches!(it, Err(CheckpointError::Backend(StateError::Failed { .. })))
             };
@@ -198,13 +229,13 @@ fn row_15_a_checkpoint_that_could_not_be_written_is_written_later() {
                 has_failed = true;
                 break;
             }
-            for (slice, run) in (0..).zip(runs) {
-                outcomes.push(checkpoints.put((7, slice), run));
+            for (slice, runs) in (0..).zip(runs) {
+                outcomes.extend(runs.iter().map(|run| checkpoints.put((7, slice), run)));
             }
-            let manifest = manifest(&checkpoints, Cycle(number));
-            outcomes.push(checkpoints.complete(&manifest));
+            let manifest = manifest(&checkpoints, (given, Cycle(number)));
+            outcomes.push(checkpoints.complete(manifest.clone()));
             if outcomes.last().is_some_and(Result::is_err) {
-                outcomes.push(checkpoints.complete(&manifest));
+                outcomes.push(checkpoints.complete(manifest));
             }
             if outcomes.iter().any(is_failed) {
                 has_failed = true;
@@ -216,7 +247,7 @@ fn row_15_a_checkpoint_that_could_not_be_written_is_written_later() {
         }
         drop((checkpoints, backend));
         sim.disk.fail_after(u64::MAX);
-        let (checkpoints, newest) = Checkpoints::open(indexed(&sim.world).unwrap()).unwrap();
+        let (checkpoints, newest) = gone_on(&indexed(&sim.world).unwrap());
         match newest {
             Some(newest) => {
                 let model = work.history.get(&newest.cycle).unwrap_or(&work.models);
@@ -226,4 +257,102 @@ fn row_15_a_checkpoint_that_could_not_be_written_is_written_later() {
         }
     }
     assert!(again > 20, "{again}");
+}
+
+/// One that is kept is what it was, whatever comes after it, until it is deleted; and nothing else
+/// is left behind.
+#[test]
+fn what_is_kept_stays_until_it_is_deleted() {
+    let sim = World::simulated(1);
+    let backend = indexed(&sim.world).unwrap();
+    let (mut checkpoints, _) = gone_on(&backend);
+    let mut work = Work::new();
+    let mut kept: BTreeMap<u64, Vec<Model>> = BTreeMap::new();
+    let mut random = Random::new(3);
+    for number in 1..80 {
+        work.change(number);
+        checkpoint(&mut checkpoints, &mut work, Cycle(number)).unwrap();
+        let newest = checkpoints.newest().unwrap().number;
+        if random.below(5) == 0 {
+            checkpoints.keep(newest, &format!("of {number}")).unwrap();
+            kept.insert(newest, work.models.clone());
+        }
+        if random.below(8) == 0
+            && let Some((number, _)) = kept.pop_first()
+        {
+            checkpoints.delete(number).unwrap();
+        }
+        if random.below(10) == 0 {
+            checkpoints = gone_on(&backend).0;
+        }
+        let all = checkpoints.list();
+        let is_there = |number: &u64| all.iter().any(|(it, _)| it.number == *number);
+        assert!(kept.keys().all(is_there) && is_there(&newest));
+        assert!(all.len() <= kept.len() + 1, "{all:?}");
+        for (info, manifest) in &all {
+            assert_eq!(info.kept.is_some(), kept.contains_key(&info.number));
+            assert_eq!(info.newest, info.number == newest);
+            let model = kept.get(&info.number).unwrap_or(&work.models);
+            assert_eq!(restored(&checkpoints, manifest), *model);
+        }
+        let manifests: Vec<&Manifest> = all.iter().map(|(_, manifest)| &**manifest).collect();
+        let notes = kept.len();
+        assert_eq!(keys(&*backend).len(), named(&manifests) + notes, "nothing is left behind");
+    }
+    assert!(kept.len() > 3);
+    assert!(matches!(checkpoints.delete(7_000), Err(CheckpointError::Unknown(7_000))));
+    let long = "x".repeat(NAME_BYTES_MAX + 1);
+    let newest = checkpoints.newest().unwrap().number;
+    assert!(matches!(checkpoints.keep(newest, &long), Err(CheckpointError::Name)));
+}
+
+/// An older one is gone on from, at every moment of which the power may fail.
+#[test]
+fn what_is_restored_is_the_newest_then() {
+    for operations in 0..40 {
+        let sim = World::simulated(operations);
+        let backend = indexed(&sim.world).unwrap();
+        let (mut checkpoints, _) = gone_on(&backend);
+        let mut work = Work::new();
+        for number in 1..6 {
+            work.change(number);
+            checkpoint(&mut checkpoints, &mut work, Cycle(number)).unwrap();
+            if number == 2 {
+                checkpoints.keep(2, "before").unwrap();
+            }
+        }
+        drop((checkpoints, backend));
+        let process = sim.process();
+        sim.disk.fail_after(operations);
+        let outcome = (|| -> Result<(), CheckpointError> {
+            let mut checkpoints = Checkpoints::open(indexed(&process)?)?;
+            checkpoints.go_on(2, |_| Some(7))?;
+            checkpoints.confirm()
+        })();
+        sim.disk.power_cut();
+        let backend = indexed(&sim.world).unwrap();
+        let (mut checkpoints, newest) = gone_on(&backend);
+        let newest = newest.unwrap();
+        let expected = if newest.number > 5 { Cycle(2) } else { Cycle(5) };
+        assert_eq!(newest.cycle, expected);
+        assert!(outcome.is_err() || newest.number > 5, "it is durable");
+        assert_eq!(restored(&checkpoints, &newest), work.history[&expected]);
+        // It goes on from there, beside the one that is kept.
+        let mut again = Work::new();
+        for (slice, model) in again.slices.iter_mut().zip(&work.history[&expected]) {
+            model.iter().for_each(|(key, value)| drop(slice.set(*key, value.clone())));
+        }
+        again.models = work.history[&expected].clone();
+        again.change(77);
+        checkpoint(&mut checkpoints, &mut again, Cycle(20)).unwrap();
+        let (checkpoints, newest) = gone_on(&backend);
+        assert_eq!(restored(&checkpoints, &newest.unwrap()), again.models);
+        let before = checkpoints.get(2).unwrap();
+        assert_eq!(restored(&checkpoints, before), work.history[&Cycle(2)]);
+        assert_eq!(checkpoints.list().len(), 2);
+        if outcome.is_ok() {
+            return;
+        }
+    }
+    panic!("it never went well");
 }

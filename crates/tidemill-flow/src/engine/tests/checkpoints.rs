@@ -1,13 +1,15 @@
 //! Jobs that are killed and go on from their checkpoints.
 
 use super::*;
+use crate::graph::NodeId;
 use tidemill_env::SimWorld;
 use tidemill_state::{IndexedBackend, IndexedOptions};
 
 /// Checkpoints as often as can be, in a folder.
 fn options(world: &World, folder: &Path, every: Span) -> RunOptions {
     let opened = IndexedBackend::open(world, &folder.join("state"), IndexedOptions::default());
-    let to = CheckpointTo { every, backend: Arc::new(opened.expect("it can be opened").0) };
+    let to =
+        CheckpointTo { every, backend: Arc::new(opened.expect("it can be opened").0), from: None };
     let data = Some(folder.join("job"));
     RunOptions { data, resume: true, checkpoint: Some(to), ..RunOptions::default() }
 }
@@ -241,7 +243,7 @@ fn row_40_a_job_survives_its_disk_at_any_operation() {
                 sim.disk.power_cut();
                 continue;
             };
-            let to = CheckpointTo { every: Span(200), backend: Arc::new(backend) };
+            let to = CheckpointTo { every: Span(200), backend: Arc::new(backend), from: None };
             let data = Some(folder.join("job"));
             let options =
                 RunOptions { data, resume: true, checkpoint: Some(to), ..RunOptions::default() };
@@ -306,8 +308,119 @@ fn a_checkpoint_of_another_job_is_refused_with_what_differs() {
     let mut other = graph(&setup, &sink);
     other.nodes[1].name = "renamed".to_owned();
     let error = start(other, &World::real(), &options).err().expect("refused").to_string();
-    assert!(error.contains("no `first` any more"), "{error}");
+    assert!(error.contains("no stage `first` any more"), "{error}");
+    assert!(error.contains("undo that change, or begin anew"), "{error}");
     let handle =
         start(graph(&setup, &sink), &World::real(), &options).expect("nothing was changed");
     assert!(handle.progress().checkpoints.cycle > Cycle::NONE);
+}
+
+/// The running sums, with a sink of its own on the first of them.
+fn with_another_sink(setup: &Setup, sink: &Collect, other: &Collect) -> JobGraph {
+    let mut graph = graph(setup, sink);
+    let other = graph.add("other", NodeKind::Sink { sink: Box::new(other.clone()) });
+    graph.link(NodeId(1), other, Partition::One);
+    graph
+}
+
+#[test]
+fn a_job_goes_on_from_a_checkpoint_that_was_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let setup = Setup { count: 400_000, ..SETUP };
+    let undisturbed = run(&setup);
+    let sink = Collect::default();
+    let options = options(&World::real(), folder.path(), Span(50_000));
+    let mut kept = Vec::new();
+    for life in 0..2 {
+        let handle = start(graph(&setup, &sink), &World::real(), &options).expect("it starts");
+        let info = handle.keep_checkpoint(&format!("of life {life}")).expect("it is made");
+        assert_eq!(info.kept, Some(format!("of life {life}")));
+        assert!(info.newest && info.cycle > Cycle::NONE && info.bytes > 0);
+        let listed = handle.checkpoints();
+        assert!(listed.iter().any(|(it, manifest)| *it == info && manifest.cycle == info.cycle));
+        kept.push(info);
+        kill(&handle);
+    }
+    let from = |number| {
+        let to = options.checkpoint.clone().map(|to| CheckpointTo { from: Some(number), ..to });
+        RunOptions { checkpoint: to, ..options.clone() }
+    };
+    let start_from = |graph, number| start(graph, &World::real(), &from(number));
+    let error = start_from(graph(&setup, &sink), 999).err().expect("refused").to_string();
+    assert!(error.contains("there is no checkpoint 999"), "{error}");
+    let anew = RunOptions { resume: false, ..from(kept[0].number) };
+    let error = start(graph(&setup, &sink), &World::real(), &anew).err().expect("refused");
+    assert!(error.to_string().contains("only a job that resumes"), "{error}");
+    // From the older one, to the end: what the sink has it does not get again.
+    let handle = start_from(graph(&setup, &sink), kept[0].number).expect("it starts");
+    assert_eq!(handle.progress().checkpoints.cycle, kept[0].cycle);
+    let again = handle.keep_checkpoint("").expect("it is made");
+    assert!(again.number > kept[1].number, "what is restored comes after all");
+    handle.delete_checkpoint(kept[1].number).expect("it is kept");
+    let error = handle.delete_checkpoint(kept[1].number).expect_err("it is gone").to_string();
+    assert!(error.contains("there is no checkpoint"), "{error}");
+    let numbers = |handle: &JobHandle| {
+        handle.checkpoints().iter().map(|(info, _)| info.number).collect::<Vec<_>>()
+    };
+    assert!(numbers(&handle).starts_with(&[kept[0].number, again.number]));
+    handle.wait().expect("it ends well");
+    assert!(rows(&sink) == undisturbed);
+    let error = handle.keep_checkpoint("late").expect_err("it has ended").to_string();
+    assert_eq!(error, "the job has ended");
+    let handle = start(graph(&setup, &sink), &World::real(), &RunOptions::default());
+    let handle = handle.expect("it starts");
+    let error = handle.keep_checkpoint("none").expect_err("it makes none").to_string();
+    assert!(error.contains("checkpoint: {every: 10s}"), "{error}");
+}
+
+#[test]
+fn a_job_that_was_changed_where_it_keeps_nothing_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let setup = Setup { count: 400_000, ..SETUP };
+    let undisturbed = run(&setup);
+    let (sink, other) = (Collect::default(), Collect::default());
+    let options = options(&World::real(), folder.path(), Span(1_000));
+    let mut went_on = 0;
+    // A sink comes and goes.
+    for life in 0.. {
+        let changed = match life % 2 {
+            0 => graph(&setup, &sink),
+            _ => with_another_sink(&setup, &sink, &other),
+        };
+        let handle = start(changed, &World::real(), &options).expect("it fits");
+        went_on += u32::from(handle.progress().checkpoints.cycle > Cycle::NONE);
+        wait_for_checkpoints(&handle, 2);
+        if handle.is_over() || life > 6 {
+            handle.wait().expect("it ends well");
+            break;
+        }
+        kill(&handle);
+    }
+    assert!(went_on > 2, "{went_on}");
+    assert!(rows(&sink) == undisturbed);
+}
+
+#[test]
+fn a_stage_that_is_new_begins_empty_and_must_stay_then() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let setup = Setup { count: i64::MAX, ..SETUP };
+    let sink = Collect::default();
+    let options = options(&World::real(), folder.path(), Span(1_000));
+    let started = |graph| start(graph, &World::real(), &options);
+    let handle = started(graph(&setup, &sink)).expect("it starts");
+    wait_for_checkpoints(&handle, 1);
+    kill(&handle);
+    let mut with_third = graph(&setup, &sink);
+    let factory = Arc::new(RunningSum { poison: None });
+    let third = with_third.add("third", NodeKind::Stage { factory, slices: 5 });
+    let unread = Box::new(Collect::default());
+    let out = with_third.add("unread", NodeKind::Sink { sink: unread });
+    with_third.link(NodeId(2), third, Partition::Key(vec![0]));
+    with_third.link(third, out, Partition::One);
+    let handle = started(with_third).expect("it fits");
+    assert!(handle.progress().checkpoints.cycle > Cycle::NONE);
+    wait_for_checkpoints(&handle, 2);
+    kill(&handle);
+    let error = started(graph(&setup, &sink)).err().expect("it has a state").to_string();
+    assert!(error.contains("no stage `third` any more"), "{error}");
 }

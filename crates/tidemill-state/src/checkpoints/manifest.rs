@@ -1,0 +1,167 @@
+//! What a checkpoint is made of, and the keys under which that stands in a backend.
+
+use super::CheckpointError;
+use crate::SavedError;
+use serde::{Deserialize, Serialize};
+use tidemill_types::{Cycle, Micros};
+
+/// Bytes of a run that are put under one key, at most, and that are committed at once: whoever else
+/// syncs on that disk, such as the ledger, waits for no more than that.
+pub(super) const PART_BYTES: usize = 2 << 20;
+/// The first byte of a manifest.
+const VERSION: u8 = 1;
+
+/// The number of the checkpoint that was begun last.
+pub(super) const BEGUN_KEY: &[u8] = b"b";
+
+/// A source slice as of the end of a cycle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedSource {
+    /// The source's name.
+    pub name: String,
+    /// The slice.
+    pub slice: u32,
+    /// Where it stood.
+    pub position: u64,
+    /// How far event time was.
+    pub watermark: Micros,
+    /// Nothing came from it any more.
+    pub ended: bool,
+    /// Nothing had come from it for so long that it did not hold event time back.
+    pub idle: bool,
+}
+
+/// A stage as of the end of a cycle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedStage {
+    /// Its name.
+    pub name: String,
+    /// What it does, in words: a state belongs to a stage that does the same.
+    pub does: String,
+    /// How far its event time was.
+    pub watermark: Micros,
+    /// By slice: its runs, the oldest first.
+    pub slices: Vec<Vec<Run>>,
+}
+
+/// A sink as of the end of a cycle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedSink {
+    /// Its name.
+    pub name: String,
+    /// The last cycle of which it had rows: it holds that one, and so all before.
+    pub last: Cycle,
+}
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Run {
+    /// The checkpoint with which it was written.
+    pub(super) checkpoint: u64,
+    pub(super) node: u32,
+    pub(super) slice: u32,
+    /// From 0, in the order in which runs of the slice were written for that checkpoint.
+    pub(super) nth: u32,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// A complete checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Counts the checkpoints of a job, from 1, with gaps.
+    pub number: u64,
+    /// When it was completed, since 1970.
+    pub made: Micros,
+    /// Everything up to the end of this cycle is in it.
+    pub cycle: Cycle,
+    /// The recorded time of that cycle.
+    pub time: Micros,
+    /// The slices of the sources.
+    pub sources: Vec<SavedSource>,
+    /// The stages.
+    pub stages: Vec<SavedStage>,
+    /// The sinks.
+    pub sinks: Vec<SavedSink>,
+    /// The last cycle of which a dead letter was handed to its sink, or a later one.
+    pub letters: Cycle,
+}
+
+/// The key of a manifest.
+pub(super) fn manifest_key(number: u64) -> [u8; 9] {
+    key(b'm', number)
+}
+
+/// The key of the note that a checkpoint stays until it is deleted; its value is a name.
+pub(super) fn kept_key(number: u64) -> [u8; 9] {
+    key(b'k', number)
+}
+
+/// What the keys of all runs that were written with a checkpoint begin with.
+pub(super) fn runs_prefix(number: u64) -> [u8; 9] {
+    key(b'r', number)
+}
+
+fn key(kind: u8, number: u64) -> [u8; 9] {
+    let mut key = [kind; 9];
+    key[1..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The checkpoint that a key is of.
+pub(super) fn number_of(key: &[u8]) -> Option<u64> {
+    key.get(1..)?.try_into().ok().map(u64::from_be_bytes)
+}
+
+impl Run {
+    pub(super) fn parts(&self) -> u64 {
+        self.bytes.div_ceil(PART_BYTES as u64)
+    }
+
+    pub(super) fn key(&self, part: u64) -> [u8; 25] {
+        let mut key = [0; 25];
+        key[..9].copy_from_slice(&runs_prefix(self.checkpoint));
+        key[9..13].copy_from_slice(&self.node.to_be_bytes());
+        key[13..17].copy_from_slice(&self.slice.to_be_bytes());
+        key[17..21].copy_from_slice(&self.nth.to_be_bytes());
+        key[21..].copy_from_slice(&(part as u32).to_be_bytes());
+        key
+    }
+}
+
+impl Manifest {
+    /// All runs that it names.
+    pub fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.stages.iter().flat_map(|stage| &stage.slices).flatten()
+    }
+
+    /// Bytes of the runs that it names.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.runs().map(|run| run.bytes).sum()
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        postcard::to_extend(self, vec![VERSION]).expect("plain values can be written")
+    }
+
+    pub(super) fn decode(key: &[u8], value: &[u8]) -> Result<Self, CheckpointError> {
+        let number = number_of(key).unwrap_or(0);
+        let failed =
+            |message: String| CheckpointError::Saved { number, error: SavedError::new(message) };
+        match value.split_first() {
+            Some((&VERSION, rest)) => {
+                let manifest: Self = postcard::from_bytes(rest)
+                    .map_err(|error| failed(format!("its manifest cannot be read: {error}")))?;
+                match manifest.number == number {
+                    true => Ok(manifest),
+                    false => Err(failed("its manifest is that of another".to_owned())),
+                }
+            }
+            Some((version, _)) => {
+                Err(failed(format!("its version {version} is not known to this build")))
+            }
+            None => Err(failed("its manifest is empty".to_owned())),
+        }
+    }
+}
