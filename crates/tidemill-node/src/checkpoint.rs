@@ -1,28 +1,117 @@
-//! Where the checkpoints of a job are kept: in its data folder.
+//! Where the checkpoints of a job are kept: in its data folder. And what one is, for others to see.
 
+use serde::Serialize;
 use std::{path::Path, sync::Arc};
 use tidemill_env::World;
 use tidemill_flow::{CheckpointTo, StartError};
-use tidemill_state::{Backend, FileBackend, IndexedBackend, IndexedOptions, StateError};
+use tidemill_state::{
+    Backend, CheckpointError, CheckpointInfo, Checkpoints, FileBackend, IndexedBackend,
+    IndexedOptions, Manifest, SavedSink, SavedSource, StateError,
+};
 use tidemill_types::job::{BackendSpec, JobSpec};
 
-/// Opens what a job's checkpoints are kept in; nothing if the job has none, or no folder.
+/// Opens what a job's checkpoints are kept in; nothing if the job has none, or no folder. A job
+/// that resumes goes on from the checkpoint `from`, or from the newest.
 ///
 /// # Errors
-/// The backend's; another process has it open.
+/// The backend's; another process has it open. Or there is nothing of which `from` could be one.
 pub fn open_checkpoints(
     spec: &JobSpec,
     data: Option<&Path>,
+    from: Option<u64>,
     world: &World,
 ) -> Result<Option<CheckpointTo>, StartError> {
-    let (Some(checkpoint), Some(data)) = (&spec.checkpoint, data) else { return Ok(None) };
+    let refused = |message: String| StartError::Checkpoint { message };
+    let (Some(checkpoint), Some(data)) = (&spec.checkpoint, data) else {
+        return match from {
+            Some(_) => Err(refused(tidemill_flow::AskError::None.to_string())),
+            None => Ok(None),
+        };
+    };
+    let backend = open_backend(spec, checkpoint.backend, data, world);
+    let backend = backend.map_err(|error| refused(error.to_string()))?;
+    Ok(Some(CheckpointTo { every: checkpoint.every, backend, from }))
+}
+
+/// The checkpoints of a job that does not run; none if it makes none.
+///
+/// # Errors
+/// The backend's; another process has it open.
+pub fn stored_checkpoints(
+    spec: &JobSpec,
+    data: &Path,
+    world: &World,
+) -> Result<Option<Checkpoints>, CheckpointError> {
+    let Some(checkpoint) = &spec.checkpoint else { return Ok(None) };
+    Checkpoints::open(open_backend(spec, checkpoint.backend, data, world)?).map(Some)
+}
+
+fn open_backend(
+    spec: &JobSpec,
+    backend: BackendSpec,
+    data: &Path,
+    world: &World,
+) -> Result<Arc<dyn Backend>, StateError> {
     let folder = data.join("checkpoints");
-    let opened = match checkpoint.backend {
+    match backend {
         BackendSpec::Indexed(_) => indexed(spec, &folder, world),
         BackendSpec::Files(_) => FileBackend::open(world, &folder).map(|it| Arc::new(it) as _),
-    };
-    let backend = opened.map_err(|error| StartError::Checkpoint { message: error.to_string() })?;
-    Ok(Some(CheckpointTo { every: checkpoint.every, backend }))
+    }
+}
+
+/// A checkpoint as others see it.
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckpointView {
+    /// What it is in short.
+    #[serde(flatten)]
+    pub info: CheckpointInfo,
+    /// The recorded time of its cycle, in microseconds since 1970.
+    pub time_us: i64,
+    /// The slices of the sources.
+    pub sources: Vec<SavedSource>,
+    /// The stages.
+    pub stages: Vec<StageView>,
+    /// The sinks.
+    pub sinks: Vec<SavedSink>,
+}
+
+/// A stage in a checkpoint, as others see it.
+#[derive(Clone, Debug, Serialize)]
+pub struct StageView {
+    /// Its name.
+    pub name: String,
+    /// What it does: a state belongs to a stage that does the same.
+    pub does: String,
+    /// How far its event time was, in microseconds since 1970.
+    pub watermark: i64,
+    /// How many slices it has.
+    pub slices: usize,
+    /// Runs of changes that its state is read from.
+    pub runs: usize,
+    /// Bytes of these.
+    pub bytes: u64,
+}
+
+impl CheckpointView {
+    /// Shows a checkpoint.
+    #[must_use]
+    pub fn new(info: CheckpointInfo, manifest: &Manifest) -> Self {
+        let stages = manifest.stages.iter().map(|stage| StageView {
+            name: stage.name.clone(),
+            does: stage.does.clone(),
+            watermark: stage.watermark.0,
+            slices: stage.slices.len(),
+            runs: stage.slices.iter().map(Vec::len).sum(),
+            bytes: stage.slices.iter().flatten().map(|run| run.bytes).sum(),
+        });
+        Self {
+            info,
+            time_us: manifest.time.0,
+            sources: manifest.sources.clone(),
+            stages: stages.collect(),
+            sinks: manifest.sinks.clone(),
+        }
+    }
 }
 
 fn indexed(spec: &JobSpec, folder: &Path, world: &World) -> Result<Arc<dyn Backend>, StateError> {

@@ -10,6 +10,7 @@
 //! Invariants: a job that was accepted is on the disk before the answer; a job that stops with its
 //! node is wanted still; a folder that cannot be read is reported and left as it is.
 
+mod checkpoints;
 mod folder;
 
 use crate::checkpoint::open_checkpoints;
@@ -29,7 +30,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 use tidemill_env::{Thread, World};
-use tidemill_flow::{JobHandle, Progress, RunOptions, engine};
+use tidemill_flow::{AskError, JobHandle, Progress, RunOptions, engine};
+use tidemill_state::CheckpointError;
 use tidemill_types::job::Delivery;
 
 #[cfg(test)]
@@ -81,6 +83,8 @@ pub struct Submission {
     pub base_dir: Option<PathBuf>,
     /// A job of this name that was cancelled or failed goes on where it stopped.
     pub resume: bool,
+    /// With `resume`: it goes on from the checkpoint of this number.
+    pub from: Option<u64>,
 }
 
 /// Why something was not done to a job.
@@ -107,6 +111,20 @@ pub enum JobsError {
     /// Its threads could not be changed.
     #[error("{0}")]
     Rescale(String),
+    /// Nothing was done to its checkpoints.
+    #[error(transparent)]
+    Checkpoint(AskError),
+    /// It has no checkpoint yet.
+    #[error("the job `{0}` has no checkpoint yet")]
+    NoCheckpoint(String),
+    /// A job file is that of another job.
+    #[error("the file is that of job `{other}`, and not of `{name}`")]
+    Another {
+        /// The job that was meant.
+        name: String,
+        /// The job that the file is of.
+        other: String,
+    },
     /// The node's disk failed.
     #[error("{path}: {error}")]
     Disk {
@@ -118,6 +136,18 @@ pub enum JobsError {
     /// The node is stopping.
     #[error("the node is stopping")]
     Stopping,
+}
+
+impl From<AskError> for JobsError {
+    fn from(error: AskError) -> Self {
+        Self::Checkpoint(error)
+    }
+}
+
+impl From<CheckpointError> for JobsError {
+    fn from(error: CheckpointError) -> Self {
+        Self::Checkpoint(error.into())
+    }
 }
 
 struct Entry {
@@ -189,7 +219,7 @@ impl Jobs {
         let name = record.name.clone();
         let wanted = record.status == Status::Running;
         if wanted {
-            match self.start(&record, true) {
+            match self.start(&record, true, None) {
                 Ok(handle) => {
                     self.enter(record, handle);
                     return;
@@ -216,7 +246,12 @@ impl Jobs {
     }
 
     /// Plans a job and starts it.
-    fn start(&self, record: &Record, resume: bool) -> Result<JobHandle, JobsError> {
+    fn start(
+        &self,
+        record: &Record,
+        resume: bool,
+        from: Option<u64>,
+    ) -> Result<JobHandle, JobsError> {
         let descriptor = Self::parse(record)?;
         let folder = self.folder.join(&record.name);
         let resume = resume && descriptor.spec.delivery == Delivery::ExactlyOnce;
@@ -237,7 +272,7 @@ impl Jobs {
         }
         let planned = plan(&descriptor, &options, &self.world, &Registry::default());
         let Planned { graph, .. } = planned.map_err(JobsError::Refused)?;
-        let checkpoint = open_checkpoints(&descriptor.spec, Some(&folder), &self.world);
+        let checkpoint = open_checkpoints(&descriptor.spec, Some(&folder), from, &self.world);
         let start = |checkpoint| {
             let data = Some(folder);
             let run = RunOptions { data, resume, checkpoint, ..RunOptions::default() };
@@ -294,7 +329,12 @@ impl Jobs {
     /// # Errors
     /// The job is refused, one of its name runs, or it cannot be started.
     pub fn submit(self: &Arc<Self>, submission: Submission) -> Result<JobView, JobsError> {
-        let Submission { text, file, set, base_dir, resume } = submission;
+        self.submit_with(submission, None)
+    }
+
+    /// What is to be noted of a submission.
+    fn record_of(&self, submission: Submission) -> Result<Record, JobsError> {
+        let Submission { text, file, set, base_dir, .. } = submission;
         let mut record = Record {
             name: String::new(),
             status: Status::Running,
@@ -308,6 +348,17 @@ impl Jobs {
         };
         let spec = Self::parse(&record)?.spec;
         (record.name, record.delivery) = (spec.name, spec.delivery);
+        Ok(record)
+    }
+
+    fn submit_with(
+        self: &Arc<Self>,
+        submission: Submission,
+        threads: Option<usize>,
+    ) -> Result<JobView, JobsError> {
+        let (resume, from) = (submission.resume, submission.from);
+        let mut record = self.record_of(submission)?;
+        record.threads = threads;
         {
             let state = self.state();
             if state.stopping {
@@ -325,7 +376,7 @@ impl Jobs {
         let disk = |error| JobsError::Disk { path: folder.path().to_owned(), error };
         let before = folder.read().map_err(disk)?;
         folder.write(&record).map_err(disk)?;
-        match self.start(&record, resume) {
+        match self.start(&record, resume, from) {
             Ok(handle) => {
                 let name = record.name.clone();
                 self.enter(record, handle);

@@ -22,7 +22,7 @@ pub mod schema;
 pub mod serve;
 pub mod streams;
 
-pub use checkpoint::open_checkpoints;
+pub use checkpoint::{CheckpointView, StageView, open_checkpoints, stored_checkpoints};
 pub use descriptor::Descriptor;
 pub use diagnostic::{Diagnostic, Problem, Refused};
 pub use registry::Registry;

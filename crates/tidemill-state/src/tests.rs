@@ -15,6 +15,13 @@ pub(crate) const BY_HAND: IndexedOptions = IndexedOptions {
     flush_in_background: false,
 };
 
+/// The run of a delta.
+pub(crate) fn run_of(delta: &mut Delta) -> Vec<u8> {
+    let mut run = Vec::new();
+    delta.finish(&mut run).expect("little has changed");
+    run
+}
+
 /// All that a backend has.
 pub(crate) fn contents(backend: &dyn Backend) -> Result<Model, StateError> {
     let keys = backend.keys(b"")?;

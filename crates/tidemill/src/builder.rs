@@ -234,7 +234,7 @@ impl Job {
         let Planned { graph, .. } = plan(&descriptor, &self.plan_options, &world, &self.registry)
             .map_err(JobFailure::Refused)?;
         let data = self.run_options.data.as_deref();
-        let checkpoint = open_checkpoints(&descriptor.spec, data, &world);
+        let checkpoint = open_checkpoints(&descriptor.spec, data, None, &world);
         let checkpoint = checkpoint.map_err(JobFailure::Start)?;
         let run_options = RunOptions { checkpoint, ..self.run_options };
         engine::start(graph, &world, &run_options).map_err(JobFailure::Start)

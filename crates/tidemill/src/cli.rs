@@ -1,7 +1,9 @@
 //! The command line: what can be asked, and which file answers.
 
+mod checkpoint;
 mod job;
 mod load;
+mod node;
 mod outcome;
 mod progress;
 mod run;
@@ -42,6 +44,9 @@ enum Command {
     /// Jobs of a node: submit, list, status, cancel, rescale; and the schema of job files.
     #[command(subcommand)]
     Job(job::JobCommand),
+    /// Checkpoints of a job: list, create, inspect, restore, delete.
+    #[command(subcommand)]
+    Checkpoint(checkpoint::CheckpointCommand),
     /// Streams of a node: create, list, describe, alter, delete, produce, consume.
     #[command(subcommand, visible_alias = "topic")]
     Stream(stream::StreamCommand),
@@ -83,6 +88,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Validate(arguments) => validate::validate(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Job(command) => job::run(&command),
+        Command::Checkpoint(command) => checkpoint::run(&command),
         Command::Stream(command) => stream::run(&command),
         Command::Bench(bench) => match crate::bench::run(&bench) {
             Ok(()) => DONE,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::structure::{self, Map};
-use crate::tests::BY_HAND;
+use crate::tests::{BY_HAND, run_of};
 use crate::{Delta, FileBackend, IndexedBackend};
 use std::path::Path;
 use tidemill_env::{Random, World};
@@ -52,7 +52,7 @@ impl Work {
             let mut delta = Delta::default();
             is_done = structure::drain(slice, &mut delta, 5);
             if !delta.is_empty() {
-                runs.push(delta.finish().unwrap());
+                runs.push(run_of(&mut delta));
             }
         }
         runs

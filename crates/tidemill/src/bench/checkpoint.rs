@@ -218,7 +218,7 @@ impl CheckpointArgs {
         let folder = self.data.join("checkpoints");
         let opened = IndexedBackend::open(world, &folder, IndexedOptions::default());
         let (backend, _) = opened.map_err(|error| error.to_string())?;
-        let to = CheckpointTo { every: self.every, backend: Arc::new(backend) };
+        let to = CheckpointTo { every: self.every, backend: Arc::new(backend), from: None };
         let mut options =
             RunOptions { data: data("with"), checkpoint: Some(to), ..RunOptions::default() };
         let handle = self.start(world, &options)?;

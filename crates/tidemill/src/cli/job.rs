@@ -1,27 +1,11 @@
 //! `tidemill job …`: jobs of a node that serves, over its HTTP side.
 
-use super::{FAILED, JobArguments, REFUSED, load, print_all};
+use super::node::{NodeArguments, answer, ask, job_path, submission, word};
+use super::{JobArguments, REFUSED, load, print_all};
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
-use std::{io, path::PathBuf, time::Duration};
+use serde_json::Value;
 use tidemill::table::grid;
 use tidemill_node::schema::job_schema_text;
-
-/// How long a node may take to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Longest answer that is read, in bytes.
-const ANSWER_BYTES_MAX: u64 = 64 << 20;
-
-/// The node that is asked.
-#[derive(Debug, Args)]
-pub(super) struct NodeArguments {
-    /// Where the node's HTTP side listens.
-    #[arg(long, value_name = "ADDR", env = "TIDEMILL_HTTP", default_value = "127.0.0.1:8088")]
-    http: String,
-    /// Prints the node's answer as JSON.
-    #[arg(long)]
-    json: bool,
-}
 
 /// A job by its name.
 #[derive(Debug, Args)]
@@ -73,29 +57,20 @@ pub(super) fn run(command: &JobCommand) -> u8 {
             answer(node, ask(node, "GET", "/jobs", None), |it| list(&it["jobs"]))
         }
         JobCommand::Status(named) => {
-            answer(&named.node, ask(&named.node, "GET", &path(&named.name), None), status)
+            answer(&named.node, ask(&named.node, "GET", &job_path(&named.name), None), status)
         }
         JobCommand::Cancel(named) => {
-            let asked = ask(&named.node, "DELETE", &path(&named.name), None);
+            let asked = ask(&named.node, "DELETE", &job_path(&named.name), None);
             answer(&named.node, asked, |it| format!("cancelling job {}\n", word(&it["name"])))
         }
         JobCommand::Rescale { named, threads } => {
-            let path = format!("{}/threads?threads={threads}", path(&named.name));
+            let path = format!("{}/threads?threads={threads}", job_path(&named.name));
             let asked = ask(&named.node, "PUT", &path, None);
             answer(&named.node, asked, |it| {
                 format!("job {} runs on {threads} threads\n", word(&it["name"]))
             })
         }
     }
-}
-
-/// A job's path. Names of jobs are letters, digits, `-` and `_`; anything else is escaped.
-fn path(name: &str) -> String {
-    let escaped = name.bytes().map(|it| match it {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => char::from(it).to_string(),
-        other => format!("%{other:02X}"),
-    });
-    format!("/jobs/{}", escaped.collect::<String>())
 }
 
 fn submit(arguments: &JobArguments, resume: bool, node: &NodeArguments) -> u8 {
@@ -107,86 +82,11 @@ fn submit(arguments: &JobArguments, resume: bool, node: &NodeArguments) -> u8 {
             return REFUSED;
         }
     };
-    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-    let base_dir = here.join(load::base_dir(arguments));
-    let body = json!({
-        "job": descriptor.text(),
-        "file": arguments.file.display().to_string(),
-        "set": arguments.set,
-        "base_dir": base_dir,
-        "resume": resume,
-    });
+    let body = submission(arguments, &descriptor, resume);
     answer(node, ask(node, "POST", "/jobs", Some(&body)), |it| {
         let name = word(&it["name"]);
         format!("job {name} is running; look at it with: tidemill job status {name}\n")
     })
-}
-
-/// What a node answered: its status, and a document.
-fn ask(
-    node: &NodeArguments,
-    method: &str,
-    path: &str,
-    body: Option<&Value>,
-) -> Result<(u16, Value), String> {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .timeout_global(Some(PATIENCE))
-        .build()
-        .into();
-    let url = format!("http://{}{path}", node.http);
-    let bytes = body.map_or_else(Vec::new, |it| it.to_string().into_bytes());
-    let request = ureq::http::Request::builder()
-        .method(method)
-        .uri(&url)
-        .header("content-type", "application/json")
-        .body(bytes)
-        .map_err(|error| format!("`{}` is no address: {error}", node.http))?;
-    let mut response = agent.run(request).map_err(|error| match error {
-        ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => format!(
-            "no node answers at {}: start one with `tidemill serve`, or say where it is with --http",
-            node.http
-        ),
-        other => format!("{}: {other}", node.http),
-    })?;
-    let status = response.status().as_u16();
-    let text = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
-    let text = text.map_err(|error| format!("{}: {error}", node.http))?;
-    let document = serde_json::from_str(&text)
-        .map_err(|_| format!("{} answers, but it is no Tidemill node", node.http))?;
-    Ok((status, document))
-}
-
-/// Shows an answer, or what is wrong.
-fn answer(
-    node: &NodeArguments,
-    asked: Result<(u16, Value), String>,
-    show: impl FnOnce(&Value) -> String,
-) -> u8 {
-    match asked {
-        Err(message) => {
-            eprintln!("error: {message}");
-            FAILED
-        }
-        Ok((200..=299, document)) if node.json => print_all(&format!("{document}\n")),
-        Ok((200..=299, document)) => print_all(&show(&document)),
-        Ok((status, document)) => {
-            if node.json {
-                let _shown = print_all(&format!("{document}\n"));
-            } else {
-                eprintln!("error: {}", word(&document["error"]).trim_start_matches("error: "));
-            }
-            if matches!(status, 400..=422) { REFUSED } else { FAILED }
-        }
-    }
-}
-
-fn word(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
 }
 
 fn list(jobs: &Value) -> String {

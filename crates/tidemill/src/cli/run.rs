@@ -27,6 +27,10 @@ pub(super) struct RunArguments {
     /// again, those since the checkpoint it goes on from.
     #[arg(long, requires = "data")]
     resume: bool,
+    /// With --resume: goes on from this checkpoint, and not from the newest; `tidemill checkpoint
+    /// list JOB.yaml --data DIR` shows them.
+    #[arg(long, value_name = "NUMBER", requires = "resume")]
+    checkpoint: Option<u64>,
     /// Progress and summary as JSON, one object a line.
     #[arg(long)]
     json: bool,
@@ -84,7 +88,8 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
         engine::start(graph, &world, &run_options)
     };
     let start = world.clock.monotonic_micros();
-    let checkpoints = open_checkpoints(&descriptor.spec, arguments.data.as_deref(), &world);
+    let checkpoints =
+        open_checkpoints(&descriptor.spec, arguments.data.as_deref(), arguments.checkpoint, &world);
     let handle = match checkpoints.and_then(start_job) {
         Ok(handle) => handle,
         Err(error) => {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     diagnostic::Diagnostic,
-    jobs::{JobView, Jobs, JobsError, Submission},
+    jobs::{Jobs, JobsError, Submission},
 };
 use axum::{
     body::Body,
@@ -17,11 +17,14 @@ use axum::{
     http::{HeaderMap, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json as value_of};
 use std::{path::PathBuf, sync::Arc};
+use tidemill_flow::AskError;
+use tidemill_state::CheckpointError;
 
 pub(super) const RESCALE_PARAMETERS: &[&str] = &["threads"];
+pub(super) const KEEP_PARAMETERS: &[&str] = &["name"];
 
 /// What a submission says.
 #[derive(Deserialize)]
@@ -41,9 +44,9 @@ struct Asked {
     resume: bool,
 }
 
-fn view(view: &JobView) -> Result<Value, Problem> {
+fn view(view: &impl Serialize) -> Result<Value, Problem> {
     serde_json::to_value(view).map_err(|error| {
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("a job cannot be shown: {error}"))
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("it cannot be shown: {error}"))
     })
 }
 
@@ -63,10 +66,22 @@ impl From<JobsError> for Problem {
     fn from(error: JobsError) -> Self {
         let status = match &error {
             JobsError::Refused(_) | JobsError::Start(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            JobsError::Unknown(_) => StatusCode::NOT_FOUND,
+            JobsError::Unknown(_)
+            | JobsError::Checkpoint(AskError::Checkpoint(CheckpointError::Unknown(_))) => {
+                StatusCode::NOT_FOUND
+            }
+            JobsError::Another { .. }
+            | JobsError::Checkpoint(AskError::Checkpoint(CheckpointError::Name)) => {
+                StatusCode::BAD_REQUEST
+            }
+            JobsError::Checkpoint(AskError::Checkpoint(
+                CheckpointError::Backend(_) | CheckpointError::Saved { .. },
+            )) => StatusCode::INTERNAL_SERVER_ERROR,
             JobsError::Running(_)
             | JobsError::Ended(_)
             | JobsError::Rescale(_)
+            | JobsError::Checkpoint(_)
+            | JobsError::NoCheckpoint(_)
             | JobsError::TooMany => StatusCode::CONFLICT,
             JobsError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             JobsError::Disk { .. } => StatusCode::INTERNAL_SERVER_ERROR,
@@ -90,6 +105,22 @@ async fn with<T: Send + 'static>(
     Ok(blocking(move || work(&jobs)).await??)
 }
 
+fn submission(bytes: &[u8]) -> Result<Submission, Problem> {
+    let asked: Asked = serde_json::from_slice(bytes)
+        .map_err(|error| Problem::bad(format!("the body is no submission of a job: {error}")))?;
+    if asked.base_dir.as_ref().is_some_and(|it| !it.is_absolute()) {
+        return Err(Problem::bad("base_dir is not absolute"));
+    }
+    Ok(Submission {
+        text: asked.job,
+        file: asked.file.unwrap_or_else(|| "job".to_owned()),
+        set: asked.set,
+        base_dir: asked.base_dir,
+        resume: asked.resume,
+        from: None,
+    })
+}
+
 pub(super) async fn submit(
     Shared(state): Shared<Arc<State>>,
     uri: Uri,
@@ -98,18 +129,7 @@ pub(super) async fn submit(
 ) -> Result<Response, Problem> {
     Parameters::of(&uri, &[])?;
     let (bytes, _charge) = body::receive(&state, &headers, body).await?.plain(&state)?;
-    let asked: Asked = serde_json::from_slice(&bytes)
-        .map_err(|error| Problem::bad(format!("the body is no submission of a job: {error}")))?;
-    if asked.base_dir.as_ref().is_some_and(|it| !it.is_absolute()) {
-        return Err(Problem::bad("base_dir is not absolute"));
-    }
-    let submission = Submission {
-        text: asked.job,
-        file: asked.file.unwrap_or_else(|| "job".to_owned()),
-        set: asked.set,
-        base_dir: asked.base_dir,
-        resume: asked.resume,
-    };
+    let submission = submission(&bytes)?;
     let job = with(&state, move |jobs| jobs.submit(submission)).await?;
     Ok((StatusCode::CREATED, json(&view(&job)?)).into_response())
 }
@@ -151,4 +171,67 @@ pub(super) async fn rescale(
     let threads = threads.ok_or_else(|| Problem::bad("say how many `threads`"))?;
     let job = with(&state, move |jobs| jobs.rescale(&name, threads)).await?;
     Ok(json(&view(&job)?).into_response())
+}
+
+pub(super) async fn checkpoints(
+    Shared(state): Shared<Arc<State>>,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Parameters::of(&uri, &[])?;
+    let all = with(&state, move |jobs| jobs.checkpoints(&name)).await?;
+    Ok(json(&value_of!({ "checkpoints": view(&all)? })).into_response())
+}
+
+pub(super) async fn checkpoint(
+    Shared(state): Shared<Arc<State>>,
+    Path((name, number)): Path<(String, String)>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Parameters::of(&uri, &[])?;
+    let number = checkpoint_number(&number)?;
+    let found = with(&state, move |jobs| jobs.checkpoint(&name, number)).await?;
+    Ok(json(&view(&found)?).into_response())
+}
+
+pub(super) async fn keep_checkpoint(
+    Shared(state): Shared<Arc<State>>,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::of(&uri, KEEP_PARAMETERS)?;
+    let label = parameters.text("name").unwrap_or_default().to_owned();
+    let kept = with(&state, move |jobs| jobs.keep_checkpoint(&name, &label)).await?;
+    Ok((StatusCode::CREATED, json(&view(&kept)?)).into_response())
+}
+
+pub(super) async fn delete_checkpoint(
+    Shared(state): Shared<Arc<State>>,
+    Path((name, number)): Path<(String, String)>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Parameters::of(&uri, &[])?;
+    let number = checkpoint_number(&number)?;
+    with(&state, move |jobs| jobs.delete_checkpoint(&name, number)).await?;
+    Ok(json(&value_of!({ "number": number })).into_response())
+}
+
+/// The body is a changed job, or nothing.
+pub(super) async fn restore(
+    Shared(state): Shared<Arc<State>>,
+    Path((name, number)): Path<(String, String)>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    Parameters::of(&uri, &[])?;
+    let number = checkpoint_number(&number)?;
+    let (bytes, _charge) = body::receive(&state, &headers, body).await?.plain(&state)?;
+    let changed = if bytes.is_empty() { None } else { Some(submission(&bytes)?) };
+    let job = with(&state, move |jobs| jobs.restore(&name, number, changed)).await?;
+    Ok((StatusCode::CREATED, json(&view(&job)?)).into_response())
+}
+
+fn checkpoint_number(text: &str) -> Result<u64, Problem> {
+    text.parse().map_err(|_| Problem::bad("a checkpoint is named by its number, from 1"))
 }

@@ -58,6 +58,13 @@ pub(super) const ROUTES: &[Route] = &[
     route("get", "/jobs/{name}", &[], || get(jobs::describe)),
     route("delete", "/jobs/{name}", &[], || delete(jobs::cancel)),
     route("put", "/jobs/{name}/threads", jobs::RESCALE_PARAMETERS, || put(jobs::rescale)),
+    route("get", "/jobs/{name}/checkpoints", &[], || get(jobs::checkpoints)),
+    route("post", "/jobs/{name}/checkpoints", jobs::KEEP_PARAMETERS, || {
+        post(jobs::keep_checkpoint)
+    }),
+    route("get", "/jobs/{name}/checkpoints/{number}", &[], || get(jobs::checkpoint)),
+    route("delete", "/jobs/{name}/checkpoints/{number}", &[], || delete(jobs::delete_checkpoint)),
+    route("post", "/jobs/{name}/checkpoints/{number}/restore", &[], || post(jobs::restore)),
     route("get", "/ping", &[], || get(influx::ping)),
     route("get", "/query", &["q"], || get(influx::query)),
     route("post", "/query", &["q"], || post(influx::query)),

@@ -27,9 +27,13 @@ fn the_document_has_the_routes_with_their_parameters() {
             let answers = operation["responses"].as_object().unwrap();
             assert!(answers.keys().any(|it| it.starts_with('2')), "{method} {path}");
             let path_names = path.matches('{').count();
-            let of_path = operation["parameters"].as_array().map_or(0, |all| {
-                all.iter().filter(|it| it["$ref"] == "#/components/parameters/name").count()
-            });
+            let is_of_path = |it: &&Value| {
+                let name = it["$ref"].as_str().and_then(|it| it.rsplit('/').next());
+                name.is_some_and(|name| path.contains(&format!("{{{name}}}")))
+            };
+            let of_path = operation["parameters"]
+                .as_array()
+                .map_or(0, |all| all.iter().filter(is_of_path).count());
             assert_eq!(of_path, path_names, "{method} {path}: names in the path");
             described.insert((method.clone(), path.clone()), parameters(&document, operation));
         }

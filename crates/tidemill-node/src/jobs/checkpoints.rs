@@ -1,0 +1,126 @@
+//! Checkpoints of a node's jobs: of one that runs through its engine, of one that does not in its
+//! folder.
+
+use super::{JobView, Jobs, JobsError, Record, Submission};
+use crate::checkpoint::{CheckpointView, stored_checkpoints};
+use std::sync::Arc;
+use tidemill_flow::{AskError, JobHandle};
+use tidemill_state::{CheckpointError, CheckpointInfo, Checkpoints, Manifest};
+
+/// Who has the checkpoints of a job.
+enum Holder {
+    Running(Arc<JobHandle>),
+    Folder(Box<Checkpoints>),
+}
+
+type Listed = Vec<(CheckpointInfo, Arc<Manifest>)>;
+
+impl Jobs {
+    fn holder(&self, name: &str) -> Result<Holder, JobsError> {
+        let (record, handle) = {
+            let state = self.state();
+            let entry = state.jobs.get(name).ok_or_else(|| JobsError::Unknown(name.to_owned()))?;
+            (entry.record.clone(), entry.handle.clone())
+        };
+        if let Some(handle) = handle {
+            return Ok(Holder::Running(handle));
+        }
+        let spec = Self::parse(&record)?.spec;
+        match stored_checkpoints(&spec, &self.folder.join(name), &self.world)? {
+            Some(checkpoints) => Ok(Holder::Folder(Box::new(checkpoints))),
+            None => Err(AskError::None.into()),
+        }
+    }
+
+    fn listed(&self, name: &str) -> Result<Listed, JobsError> {
+        Ok(match self.holder(name)? {
+            Holder::Running(handle) => handle.checkpoints(),
+            Holder::Folder(checkpoints) => checkpoints.list(),
+        })
+    }
+
+    /// The complete checkpoints of a job, the oldest first.
+    ///
+    /// # Errors
+    /// There is no such job, it makes none, or they cannot be read.
+    pub fn checkpoints(&self, name: &str) -> Result<Vec<CheckpointInfo>, JobsError> {
+        Ok(self.listed(name)?.into_iter().map(|(info, _)| info).collect())
+    }
+
+    /// One checkpoint of a job.
+    ///
+    /// # Errors
+    /// There is none of this number; or as [`Self::checkpoints`].
+    pub fn checkpoint(&self, name: &str, number: u64) -> Result<CheckpointView, JobsError> {
+        let found = self.listed(name)?.into_iter().find(|(info, _)| info.number == number);
+        let (info, manifest) = found.ok_or(CheckpointError::Unknown(number))?;
+        Ok(CheckpointView::new(info, &manifest))
+    }
+
+    /// Makes a checkpoint that stays until it is deleted, under a name that may be empty; of a job
+    /// that does not run, its newest is kept. Returns when that is durable.
+    ///
+    /// # Errors
+    /// As [`Self::checkpoints`]; or the job ends before.
+    pub fn keep_checkpoint(&self, name: &str, label: &str) -> Result<CheckpointInfo, JobsError> {
+        match self.holder(name)? {
+            Holder::Running(handle) => Ok(handle.keep_checkpoint(label)?),
+            Holder::Folder(mut checkpoints) => {
+                let newest = checkpoints.newest().map(|it| it.number);
+                let newest = newest.ok_or_else(|| JobsError::NoCheckpoint(name.to_owned()))?;
+                checkpoints.keep(newest, label)?;
+                let all = checkpoints.list().into_iter().map(|(info, _)| info);
+                Ok(all.last().ok_or(CheckpointError::Unknown(newest))?)
+            }
+        }
+    }
+
+    /// Deletes a checkpoint that is kept. The newest stays until the next one is complete.
+    ///
+    /// # Errors
+    /// There is none of this number, or it is the newest and not kept; or as
+    /// [`Self::checkpoints`].
+    pub fn delete_checkpoint(&self, name: &str, number: u64) -> Result<(), JobsError> {
+        match self.holder(name)? {
+            Holder::Running(handle) => Ok(handle.delete_checkpoint(number)?),
+            Holder::Folder(mut checkpoints) => Ok(checkpoints.delete(number)?),
+        }
+    }
+
+    /// Starts a job from one of its checkpoints: as it was submitted, or changed in a way that the
+    /// saved state fits.
+    ///
+    /// # Errors
+    /// The job runs, there is none of this number, or the changed job is another one or does not
+    /// fit; or as [`Self::submit`].
+    pub fn restore(
+        self: &Arc<Self>,
+        name: &str,
+        number: u64,
+        changed: Option<Submission>,
+    ) -> Result<JobView, JobsError> {
+        let record = {
+            let state = self.state();
+            let entry = state.jobs.get(name).ok_or_else(|| JobsError::Unknown(name.to_owned()))?;
+            entry.record.clone()
+        };
+        let threads = record.threads.filter(|_| changed.is_none());
+        let submission = changed.unwrap_or_else(|| as_submitted(&record));
+        let other = self.record_of(submission.clone())?.name;
+        if other != name {
+            return Err(JobsError::Another { name: name.to_owned(), other });
+        }
+        let submission = Submission { resume: true, from: Some(number), ..submission };
+        self.submit_with(submission, threads)
+    }
+}
+
+fn as_submitted(record: &Record) -> Submission {
+    Submission {
+        text: record.text.clone(),
+        file: record.file.clone(),
+        set: record.set.clone(),
+        base_dir: record.base_dir.clone(),
+        ..Submission::default()
+    }
+}

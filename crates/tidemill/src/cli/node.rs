@@ -1,0 +1,116 @@
+//! A node that serves, asked over its HTTP side.
+
+use super::{FAILED, JobArguments, REFUSED, load, print_all};
+use clap::Args;
+use serde_json::{Value, json};
+use std::{io, path::PathBuf, time::Duration};
+use tidemill_node::Descriptor;
+
+/// How long a node may take to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest answer that is read, in bytes.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// The node that is asked.
+#[derive(Debug, Args)]
+pub(super) struct NodeArguments {
+    /// Where the node's HTTP side listens.
+    #[arg(long, value_name = "ADDR", env = "TIDEMILL_HTTP", default_value = "127.0.0.1:8088")]
+    pub(super) http: String,
+    /// Prints the node's answer as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// A job's path. Names of jobs are letters, digits, `-` and `_`; anything else is escaped.
+pub(super) fn job_path(name: &str) -> String {
+    format!("/jobs/{}", escaped(name))
+}
+
+/// A text in a path or a query.
+pub(super) fn escaped(text: &str) -> String {
+    let escaped = text.bytes().map(|it| match it {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => char::from(it).to_string(),
+        other => format!("%{other:02X}"),
+    });
+    escaped.collect()
+}
+
+/// A job file as a node takes it.
+pub(super) fn submission(arguments: &JobArguments, descriptor: &Descriptor, resume: bool) -> Value {
+    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    json!({
+        "job": descriptor.text(),
+        "file": arguments.file.display().to_string(),
+        "set": arguments.set,
+        "base_dir": here.join(load::base_dir(arguments)),
+        "resume": resume,
+    })
+}
+
+/// What a node answered: its status, and a document.
+pub(super) fn ask(
+    node: &NodeArguments,
+    method: &str,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<(u16, Value), String> {
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_global(Some(PATIENCE))
+        .build()
+        .into();
+    let url = format!("http://{}{path}", node.http);
+    let bytes = body.map_or_else(Vec::new, |it| it.to_string().into_bytes());
+    let request = ureq::http::Request::builder()
+        .method(method)
+        .uri(&url)
+        .header("content-type", "application/json")
+        .body(bytes)
+        .map_err(|error| format!("`{}` is no address: {error}", node.http))?;
+    let mut response = agent.run(request).map_err(|error| match error {
+        ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => format!(
+            "no node answers at {}: start one with `tidemill serve`, or say where it is with --http",
+            node.http
+        ),
+        other => format!("{}: {other}", node.http),
+    })?;
+    let status = response.status().as_u16();
+    let text = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
+    let text = text.map_err(|error| format!("{}: {error}", node.http))?;
+    let document = serde_json::from_str(&text)
+        .map_err(|_| format!("{} answers, but it is no Tidemill node", node.http))?;
+    Ok((status, document))
+}
+
+/// Shows an answer, or what is wrong.
+pub(super) fn answer(
+    node: &NodeArguments,
+    asked: Result<(u16, Value), String>,
+    show: impl FnOnce(&Value) -> String,
+) -> u8 {
+    match asked {
+        Err(message) => {
+            eprintln!("error: {message}");
+            FAILED
+        }
+        Ok((200..=299, document)) if node.json => print_all(&format!("{document}\n")),
+        Ok((200..=299, document)) => print_all(&show(&document)),
+        Ok((status, document)) => {
+            if node.json {
+                let _shown = print_all(&format!("{document}\n"));
+            } else {
+                eprintln!("error: {}", word(&document["error"]).trim_start_matches("error: "));
+            }
+            if matches!(status, 400..=422) { REFUSED } else { FAILED }
+        }
+    }
+}
+
+pub(super) fn word(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
