@@ -7,6 +7,7 @@ import duckdb
 import pytest
 
 from mill import Mill
+from served import Node
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("TIDEMILL_DATA", ROOT / "data"))
@@ -63,3 +64,13 @@ def db(inputs):
 @pytest.fixture
 def mill(binary, inputs, tmp_path):
     return Mill(binary, inputs, tmp_path)
+
+
+@pytest.fixture
+def node(binary, tmp_path):
+    node = Node(binary, tmp_path)
+    node.start()
+    yield node
+    if node.process.poll() is None:
+        node.process.kill()
+        node.process.wait()

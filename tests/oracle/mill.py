@@ -47,6 +47,20 @@ class Mill:
         assert ran.returncode == code, f"exit {ran.returncode}\n{job}\n{ran.stdout[-2000:]}\n{ran.stderr}"
         return ran
 
+    def say(self, *line, code=0):
+        """What the command line answers."""
+        ran = subprocess.run(
+            [str(self.binary), *line], cwd=self.folder, capture_output=True, text=True, timeout=120
+        )
+        assert ran.returncode == code, f"exit {ran.returncode}\n{ran.stdout[-2000:]}\n{ran.stderr}"
+        return ran.stdout + ran.stderr
+
+    def begin(self, *line):
+        """The command line, at work."""
+        return subprocess.Popen(
+            [str(self.binary), *line], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
     def rows(self, name="out"):
         with open(self.folder / f"{name}.ndjson", encoding="utf-8") as file:
             return [json.loads(line) for line in file]

@@ -4,23 +4,13 @@ import json
 import random
 import re
 import signal
-import subprocess
 import time
 
 import pytest
 
 from mill import DAY, same
+from served import FILL, KEEP, finished, saved, written
 
-FILL = """
-name: fill
-cycle: {{records: 1000}}
-sources:
-  flights: {{file: {{path: {inputs}/flights.ndjson, format: json}}}}
-stages:
-  kept: {{from: flights, where: distance > 300, select: {{id: id, ts: ts, carrier: carrier, dep_delay: dep_delay}}}}
-sinks:
-  stored: {{from: kept, stream: {{name: flights, key: [carrier], streamlets: 3}}}}
-"""
 DAILY = """
 name: daily
 sources:
@@ -40,70 +30,6 @@ stages:
 sinks:
   out: {from: ids, stream: ids}
 """
-
-
-class Node:
-    """A node that serves, and the command line that speaks to it."""
-
-    def __init__(self, binary, folder):
-        self.binary, self.folder, self.process = str(binary), folder, None
-
-    def start(self):
-        self.process = subprocess.Popen(
-            [self.binary, "serve", "--data", "node", "--kafka-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"],
-            cwd=self.folder, stdout=subprocess.PIPE, text=True)
-        ready = re.fullmatch(r"ready kafka=(\S+) http=(\S+)\n", self.process.stdout.readline())
-        assert ready, "the node did not start"
-        self.kafka, self.http = ready.groups()
-
-    def end(self, how):
-        self.process.send_signal(how)
-        code = self.process.wait(timeout=10)
-        assert code == (0 if how == signal.SIGTERM else -how)
-
-    def job(self, *arguments, code=0):
-        ran = subprocess.run(
-            [self.binary, "job", *arguments, "--http", self.http],
-            cwd=self.folder, capture_output=True, text=True, timeout=60)
-        assert ran.returncode == code, f"exit {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
-        return ran.stdout + ran.stderr
-
-    def submit(self, text, code=0):
-        (self.folder / "job.yaml").write_text(text, encoding="utf-8")
-        return self.job("submit", "job.yaml", code=code)
-
-    def length(self, stream):
-        """Records of a stream."""
-        line = [self.binary, "stream", "describe", stream, "--json", "--bootstrap", self.kafka]
-        ran = subprocess.run(line, capture_output=True, text=True, timeout=60, check=True)
-        return sum(it["end"] for it in json.loads(ran.stdout)["streamlets"])
-
-    def wait(self, name, done):
-        """Asks until the job is as it should be; each question takes a process's time."""
-        for _ in range(600):
-            job = json.loads(self.job("status", name, "--json"))
-            if done(job):
-                return job
-        raise AssertionError(f"job {name}: {job}")
-
-
-@pytest.fixture
-def node(binary, tmp_path):
-    node = Node(binary, tmp_path)
-    node.start()
-    yield node
-    if node.process.poll() is None:
-        node.process.kill()
-        node.process.wait()
-
-
-def finished(job):
-    assert job["status"] in ("running", "finished"), job
-    return job["status"] == "finished"
-
-
-def written(job):
-    return (job["progress"] or {"sinks": [{"rows": 0}]})["sinks"][0]["rows"]
 
 
 def test_jobs_are_given_to_a_node(node, inputs, db):
@@ -145,34 +71,8 @@ def test_a_job_goes_on_when_its_node_comes_back(node, inputs, db, how):
     node.wait("copy", lambda it: it["progress"]["sources"][0]["records"] == count)
     node.job("cancel", "copy")
     node.wait("copy", lambda it: it["status"] == "cancelled")
-    node.submit("""
-name: seen
-sources: {ids: {stream: ids, format: json, until: latest}}
-sinks: {out: {from: ids, file: {path: seen.ndjson, format: json}}}
-""")
-    node.wait("seen", finished)
-    rows = [json.loads(line) for line in open(node.folder / "seen.ndjson", encoding="utf-8")]
-    same(db, rows, "select id from flights where distance > 300")
+    same(db, node.records("ids"), "select id from flights where distance > 300")
     node.end(signal.SIGTERM)
-
-
-# Keeps a state, and goes on from it: ids that it has seen, and how many came of each carrier.
-KEEP = """
-name: keep
-cycle: {records: 10}
-checkpoint: {every: 50ms}
-sources:
-  flights: {stream: flights, format: json, schema: {id: bigint, carrier: text}}
-stages:
-  new: {from: flights, dedup: {on: [id]}}
-  nth: {from: new, key: [carrier], window: {count: {size: 1000000, every: 1}}, aggregate: {n: count(*), id: last(id)}}
-sinks:
-  out: {from: nth, stream: counted}
-"""
-
-
-def saved(job):
-    return (job["progress"] or {"checkpoints": {"completed": 0}})["checkpoints"]["completed"]
 
 
 def test_a_killed_job_on_streams_goes_on_from_its_checkpoints(node, inputs, db):
@@ -180,7 +80,7 @@ def test_a_killed_job_on_streams_goes_on_from_its_checkpoints(node, inputs, db):
     node.submit(FILL.format(inputs=inputs))
     node.wait("fill", finished)
     [(count,)] = db.execute("select count(*) from flights where distance > 300").fetchall()
-    node.submit(KEEP)
+    node.submit(KEEP.format(every="50ms"))
     went_on = kills = 0
     while kills < 8:
         # When all is read nothing changes any more, and there is nothing to save.
@@ -197,13 +97,7 @@ def test_a_killed_job_on_streams_goes_on_from_its_checkpoints(node, inputs, db):
     assert "checkpoint of cycle" in node.job("status", "keep")
     node.job("cancel", "keep")
     node.wait("keep", lambda it: it["status"] == "cancelled")
-    node.submit("""
-name: seen
-sources: {counted: {stream: counted, format: json, until: latest}}
-sinks: {out: {from: counted, file: {path: seen.ndjson, format: json}}}
-""")
-    node.wait("seen", finished)
-    rows = [json.loads(line) for line in open(node.folder / "seen.ndjson", encoding="utf-8")]
+    rows = node.records("counted")
     assert len(rows) == count
     same(db, [{"id": it["id"]} for it in rows], "select id from flights where distance > 300")
     # Each carrier is counted from 1 on without a gap, whatever was killed when.
