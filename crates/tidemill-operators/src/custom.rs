@@ -35,7 +35,8 @@
 //! What a function writes must follow from its record, its state and [`CycleInfo`] alone: no
 //! clock, no randomness but the cycle's, no order of a hash map (that of a [`state::Map`] is the same
 //! on every run). A state belongs to a slice, so it sees all records of the keys of that slice; it is
-//! made of the structures of [`state`], which checkpoints save.
+//! made of the structures of [`state`], which checkpoints save. A job goes on from one if the state
+//! still has a type of the same name: give a type whose fields change another name.
 //! An error or a panic fails the job, naming stage, slice, cycle and record.
 
 mod batch;

@@ -203,17 +203,22 @@ pub(super) const PLANTS: &[Plant] = &[
         what: "A manifest is written before the runs that it names.",
         package: "tidemill-state",
         file: "crates/tidemill-state/src/checkpoints.rs",
-        changes: &[
-            (
-                "        // What the manifest names is there before it is.\n        self.backend.commit(&mut self.batch)?;\n        self.batch.put",
-                "        let mut runs = std::mem::take(&mut self.batch);\n        self.batch.put",
-            ),
-            (
-                "        self.delete_unnamed()?;\n        (self.last",
-                "        self.delete_unnamed()?;\n        self.backend.commit(&mut runs)?;\n        (self.last",
-            ),
-        ],
+        changes: &[(
+            "        // What the manifest names is there before it is.\n        self.backend.commit(&mut self.batch)?;\n        self.settle(manifest)\n",
+            "        let mut runs = std::mem::take(&mut self.batch);\n        self.settle(manifest)?;\n        Ok(self.backend.commit(&mut runs)?)\n",
+        )],
         caught_by: &["e1_row_17_a_checkpoint_is_whole_or_not_there_after_any_kill_and_power_cut"],
+    },
+    Plant {
+        name: "kept-runs-deleted",
+        what: "What a checkpoint that is kept needs is deleted with the one after it.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/checkpoints.rs",
+        changes: &[(
+            "let stays = self.complete.iter().filter(|(number, _)| !gone.contains(number));",
+            "let stays = self.complete.iter().filter(|_| false);",
+        )],
+        caught_by: &["what_is_kept_stays_until_it_is_deleted"],
     },
     Plant {
         name: "source-at-its-start",
