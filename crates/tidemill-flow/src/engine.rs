@@ -2,9 +2,9 @@
 
 use crate::error::{AskError, JobError, StartError};
 use crate::graph::{JobGraph, NodeKind};
-use crate::progress::{Progress, SinkProgress, SourceProgress, StageProgress};
+use crate::progress::{CheckpointProgress, Progress, SinkProgress, SourceProgress, StageProgress};
 use crate::runtime::{
-    checkpoint, commit, connect,
+    checkpoint, commit, connect, held,
     job::Job,
     layout::Layout,
     panic_message,
@@ -23,7 +23,11 @@ use std::{
 };
 use tidemill_env::{Connection, Thread, World};
 use tidemill_state::{Backend, CheckpointInfo, Manifest};
-use tidemill_types::{Cycle, Span, job::CompressionSpec, limits::WORKERS_MAX};
+use tidemill_types::{
+    Cycle, Span,
+    job::{CompressionSpec, Recovery},
+    limits::WORKERS_MAX,
+};
 
 mod open;
 
@@ -50,6 +54,8 @@ pub struct CheckpointTo {
     pub backend: Arc<dyn Backend>,
     /// A job that resumes goes on from the checkpoint of this number. Default: from the newest.
     pub from: Option<u64>,
+    /// When a job that resumes reads its state back.
+    pub recovery: Recovery,
 }
 
 impl std::fmt::Debug for CheckpointTo {
@@ -93,7 +99,7 @@ pub fn start(
     }
     let compression = graph.compression;
     let (plan, parts) = Plan::new(graph, &options.processes)?;
-    let mut opened = Opened::new(&plan, parts, world, options)?;
+    let mut opened = Opened::new(&plan, parts, world, options, workers)?;
     let connected = connect::all(world, &options.processes, &plan.name)?;
     let peers = Peers::new(connected.iter().map(|it| it.as_ref().map(|it| it.0.clone())).collect());
     let (job, thread) = open::build(plan, world, &mut opened, peers);
@@ -105,10 +111,15 @@ pub fn start(
         handle.add_peer(peer, connection, compression);
     }
     let checkpoints = opened.checkpoints.take().zip(options.checkpoint.as_ref());
+    let saved = std::mem::take(&mut opened.saved);
     open::lanes(&job, &layout, opened);
     let committing = Arc::clone(&job);
     handle.spawn("commit", move || commit::run(&committing, thread));
     if let Some((checkpoints, to)) = checkpoints {
+        if to.recovery == Recovery::Prefetch && !saved.is_empty() {
+            let restoring = Arc::clone(&job);
+            handle.spawn("restore", move || held::prefetch(&saved, &restoring.over));
+        }
         let (checkpointing, every) = (Arc::clone(&job), to.every);
         handle.spawn("checkpoint", move || checkpoint::run(&checkpointing, checkpoints, every));
     }
@@ -257,7 +268,10 @@ impl JobHandle {
             cycle_committed: Cycle(committed),
             dead_letters: job.dead_letters.load(Ordering::Relaxed),
             shed: job.shed.load(Ordering::Relaxed),
-            checkpoints: job.checkpoints.lock().expect("no panic while held").clone(),
+            checkpoints: CheckpointProgress {
+                slices_left: job.checkpointer.slices_left.load(Ordering::Relaxed),
+                ..job.checkpoints.lock().expect("no panic while held").clone()
+            },
             finished: job.finished.load(Ordering::Acquire),
             ..Progress::default()
         };

@@ -14,6 +14,7 @@
 
 use crate::block::{Block, Payload};
 use crate::rows::{Rows, RowsPool};
+use crate::runtime::held::Held;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::{any::Any, ops::Range, sync::Arc};
@@ -130,7 +131,7 @@ pub struct Context<'a> {
     pub ended: &'a [bool],
     /// The slices of this lane.
     pub slices: Range<u32>,
-    pub(crate) states: &'a mut [SliceState],
+    pub(crate) states: &'a mut [Held],
     pub(crate) place: Place,
     pub(crate) letters: &'a mut Vec<DeadLetter>,
 }
@@ -175,7 +176,7 @@ impl Context<'_> {
     pub fn state<T: 'static>(&mut self, slice: SliceId) -> &mut T {
         self.place.slice = Some(slice);
         let index = (slice.0 - self.slices.start) as usize;
-        let state: &mut dyn Any = &mut *self.states[index];
+        let state: &mut dyn Any = &mut **self.states[index].get();
         state.downcast_mut().expect("the type that the factory made")
     }
 

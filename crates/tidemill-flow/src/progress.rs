@@ -39,6 +39,8 @@ pub struct CheckpointProgress {
     pub bytes: u64,
     /// From its beginning to its completion, in microseconds.
     pub took_us: u64,
+    /// Slices whose state is still to be read back.
+    pub slices_left: usize,
     /// Why the one under way could not be written yet.
     pub failure: Option<String>,
 }

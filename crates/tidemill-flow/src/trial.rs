@@ -6,9 +6,9 @@
 use crate::block::{Block, Payload, Routing};
 use crate::operator::{
     Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, Place,
-    SliceState,
 };
 use crate::partition::{Partition, Router};
+use crate::runtime::held::Held;
 use arrow_array::RecordBatch;
 use bytes::Bytes;
 use std::{ops::Range, sync::Arc};
@@ -16,7 +16,7 @@ use tidemill_state::{Delta, structure};
 use tidemill_types::{Cycle, Micros, SliceId};
 
 /// Slices, their operator, their states.
-type TrialLane = (Range<u32>, Box<dyn Operator>, Vec<SliceState>);
+type TrialLane = (Range<u32>, Box<dyn Operator>, Vec<Held>);
 
 /// The input of one cycle.
 #[derive(Clone)]
@@ -140,7 +140,7 @@ impl Trial {
         let Some(saving) = &mut self.saving else {
             let mut is_done = Vec::new();
             for (_, _, states) in &mut self.lanes {
-                states.iter_mut().for_each(|state| structure::freeze(&mut **state));
+                states.iter_mut().for_each(|state| structure::freeze(&mut **state.get()));
                 is_done.push(vec![false; states.len()]);
             }
             self.saving = Some(Saving { is_done, since: Vec::new() });
@@ -155,7 +155,7 @@ impl Trial {
                 }
                 // A run for each piece, as small as can be.
                 let (mut delta, mut run) = (Delta::default(), Vec::new());
-                let is_done = structure::drain(&mut **state, &mut delta, SAVED_AT_ONCE);
+                let is_done = structure::drain(&mut **state.get(), &mut delta, SAVED_AT_ONCE);
                 is_whole &= is_done;
                 saving.is_done[lane][slice] = is_done;
                 if !delta.is_empty() {
@@ -197,7 +197,7 @@ impl Trial {
                     let merged = tidemill_state::merge(std::mem::take(runs));
                     runs.push(merged.expect("runs that were just written").into());
                 }
-                structure::restore(&mut **state, runs.clone()).expect("what was just saved");
+                structure::restore(&mut **state.get(), runs.clone()).expect("what was just saved");
             }
         }
         for (cycle, written, letters) in saving.since {
@@ -229,10 +229,12 @@ impl Trial {
 }
 
 fn new_lane(factory: &dyn OperatorFactory, range: Range<u32>) -> TrialLane {
-    let mut states: Vec<SliceState> =
-        range.clone().map(|slice| factory.state(SliceId(slice))).collect();
-    states.iter_mut().for_each(|state| structure::track(&mut **state));
-    (range, factory.operator(), states)
+    let tracked = |slice| {
+        let mut state = factory.state(SliceId(slice));
+        structure::track(&mut *state);
+        Held::Here(state)
+    };
+    (range.clone(), factory.operator(), range.map(tracked).collect())
 }
 
 /// Runs a cycle in all lanes.

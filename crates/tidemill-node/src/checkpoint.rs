@@ -30,7 +30,8 @@ pub fn open_checkpoints(
     };
     let backend = open_backend(spec, checkpoint.backend, data, world);
     let backend = backend.map_err(|error| refused(error.to_string()))?;
-    Ok(Some(CheckpointTo { every: checkpoint.every, backend, from }))
+    let (every, recovery) = (checkpoint.every, checkpoint.recovery);
+    Ok(Some(CheckpointTo { every, backend, from, recovery }))
 }
 
 /// The checkpoints of a job that does not run; none if it makes none.

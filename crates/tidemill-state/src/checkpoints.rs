@@ -258,7 +258,7 @@ impl Checkpoints {
         let chain = self.chains.get(&(node, slice)).map_or(&[][..], Vec::as_slice);
         if is_long(chain, number) {
             // What cannot be read now is not lost: the chain is longer, and it is tried again.
-            let merged = self.runs(chain).ok().and_then(|runs| delta::merge(runs).ok());
+            let merged = self.named(chain).read().ok().and_then(|runs| delta::merge(runs).ok());
             if let Some(merged) = merged {
                 let merged_away = self.chains.remove(&(node, slice)).unwrap_or_default();
                 self.unnamed.extend(merged_away);
@@ -370,20 +370,39 @@ impl Checkpoints {
         self.delete_all(&[number], None)
     }
 
-    /// What the runs of a slice say, the oldest first.
-    ///
-    /// # Errors
-    /// The backend's, or one of them is not there.
-    pub fn runs_of(&self, node: u32, slice: u32) -> Result<Vec<Bytes>, CheckpointError> {
-        self.runs(self.chains.get(&(node, slice)).map_or(&[][..], Vec::as_slice))
+    /// The runs of a slice, the oldest first.
+    #[must_use]
+    pub fn runs_of(&self, node: u32, slice: u32) -> RunsOf {
+        self.named(self.chains.get(&(node, slice)).map_or(&[][..], Vec::as_slice))
     }
 
-    /// What some runs say.
+    /// Some runs of a slice, as a manifest names them.
+    #[must_use]
+    pub fn named(&self, runs: &[Run]) -> RunsOf {
+        RunsOf { backend: Arc::clone(&self.backend), runs: runs.to_vec() }
+    }
+}
+
+/// The runs of a slice, to be read. They are there until a checkpoint is complete that does not name
+/// them.
+pub struct RunsOf {
+    backend: Arc<dyn Backend>,
+    runs: Vec<Run>,
+}
+
+impl RunsOf {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// What they say, the oldest first.
     ///
     /// # Errors
     /// The backend's, or one of them is not there.
-    pub fn runs(&self, runs: &[Run]) -> Result<Vec<Bytes>, CheckpointError> {
-        runs.iter().map(|run| self.run(run)).collect()
+    pub fn read(&self) -> Result<Vec<Bytes>, CheckpointError> {
+        self.runs.iter().map(|run| self.run(run)).collect()
     }
 
     fn run(&self, run: &Run) -> Result<Bytes, CheckpointError> {

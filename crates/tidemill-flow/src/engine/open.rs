@@ -2,7 +2,6 @@
 
 use super::RunOptions;
 use crate::error::StartError;
-use crate::operator::SliceState;
 use crate::progress::CheckpointProgress;
 use crate::runtime::{
     blocks::BlockPool,
@@ -10,6 +9,7 @@ use crate::runtime::{
     commit::{CommitThread, Committer},
     followed::Followed,
     hand_over,
+    held::{self, Held, SavedSlice},
     job::Job,
     lane::Core,
     layout::Layout,
@@ -27,14 +27,14 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, RwLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 use tidemill_env::World;
 use tidemill_state::Checkpoints;
 use tidemill_types::{
     Cycle,
-    job::{DEAD_LETTER, Delivery},
+    job::{DEAD_LETTER, Delivery, Recovery},
 };
 use tidemill_wire::ledger::Cut;
 
@@ -80,7 +80,10 @@ pub(super) struct Opened {
     pub(super) checkpoints: Option<Checkpoints>,
     sources: Vec<(usize, SourceLane)>,
     /// By node.
-    states: BTreeMap<usize, Vec<SliceState>>,
+    states: BTreeMap<usize, Vec<Held>>,
+    /// Those of them that are still to be read.
+    pub(super) saved: Vec<Arc<SavedSlice>>,
+    slices_left: Arc<AtomicUsize>,
     sinks: Vec<(usize, SharedSink, Cycle)>,
     dead_letter: Option<Box<dyn crate::sink::Sink>>,
     dead_letter_held: Cycle,
@@ -96,6 +99,7 @@ impl Opened {
         parts: Parts,
         world: &World,
         options: &RunOptions,
+        workers: usize,
     ) -> Result<Self, StartError> {
         // Before the ledger: that of a job which is refused stays.
         let checkpoints = open_checkpoints(plan, options)?;
@@ -107,6 +111,8 @@ impl Opened {
             checkpoints: None,
             sources: Vec::new(),
             states: BTreeMap::new(),
+            saved: Vec::new(),
+            slices_left: Arc::new(AtomicUsize::new(0)),
             sinks: Vec::new(),
             dead_letter: None,
             dead_letter_held: Cycle::NONE,
@@ -120,10 +126,16 @@ impl Opened {
             opened.seek(plan, *node, source)?;
         }
         opened.sources = opened.source_lanes(plan, sources);
-        for (id, node) in plan.nodes.iter().enumerate().filter(|(id, _)| plan.is_here(*id)) {
-            let states = restore::states((plan, id), opened.checkpoints.as_ref(), &opened.before);
-            let states = states.map_err(|message| open_error(&node.name, message))?;
+        for id in (0..plan.nodes.len()).filter(|id| plan.is_here(*id)) {
+            let Self { checkpoints, before, saved, slices_left, .. } = &mut opened;
+            let states =
+                restore::states((plan, id), checkpoints.as_ref(), before, saved, slices_left);
             opened.states.insert(id, states);
+        }
+        if options.checkpoint.as_ref().is_some_and(|to| to.recovery == Recovery::Eager) {
+            let saved = Arc::new(std::mem::take(&mut opened.saved));
+            held::load_all(world, &saved, workers)
+                .map_err(|(node, message)| open_error(&plan.nodes[node].name, message))?;
         }
         if let Some(checkpoints) = &mut opened.checkpoints {
             checkpoints.confirm().map_err(|error| checkpoint_error(error.to_string()))?;
@@ -350,7 +362,11 @@ pub(super) fn build(
     let job = Job {
         sources: slices.len(),
         committer: Committer::new(slices, sinks, opened.ledger.is_some(), followed, before),
-        checkpointer: Checkpointer::new(before.ended_sources(), opened.checkpoints.is_some()),
+        checkpointer: Checkpointer::new(
+            before.ended_sources(),
+            opened.checkpoints.is_some(),
+            &opened.slices_left,
+        ),
         checkpoints: Mutex::new(CheckpointProgress { cycle: before.cycle, ..Default::default() }),
         slices_done: plan.nodes.iter().map(|_| AtomicU64::new(0)).collect(),
         plan,

@@ -48,6 +48,8 @@ pub(crate) struct Checkpointer {
     at: AtomicU64,
     /// Bytes of the pieces that wait for the thread.
     waiting: AtomicUsize,
+    /// Slices whose state is still to be read back.
+    pub(crate) slices_left: Arc<AtomicUsize>,
     /// All complete checkpoints, the oldest first.
     pub(crate) complete: Mutex<Vec<(CheckpointInfo, Arc<Manifest>)>>,
     arrived: Mutex<Arrived>,
@@ -100,11 +102,12 @@ enum Asked {
 
 impl Checkpointer {
     /// With source slices that ended in an earlier life.
-    pub(crate) fn new(ended: Ended, is_on: bool) -> Self {
+    pub(crate) fn new(ended: Ended, is_on: bool, slices_left: &Arc<AtomicUsize>) -> Self {
         Self {
             is_on,
             at: AtomicU64::new(u64::MAX),
             waiting: AtomicUsize::new(0),
+            slices_left: Arc::clone(slices_left),
             complete: Mutex::default(),
             arrived: Mutex::new(Arrived { ended, ..Arrived::default() }),
             bell: Condvar::new(),
@@ -288,8 +291,7 @@ fn make_until_over(job: &Job, checkpoints: &mut Checkpoints, every: Span) {
         due_us = start_us + every_us;
         let at = begin(job);
         let Some((number, bytes)) = make(job, checkpoints, at) else { return };
-        keep(checkpoints, number, keeps);
-        checkpointer.show(checkpoints);
+        keep(checkpointer, checkpoints, number, keeps);
         let mut progress = job.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
         progress.completed += 1;
         progress.cycle = at;
@@ -318,12 +320,19 @@ fn wanted(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints) -> Vec<(St
 }
 
 /// Keeps a checkpoint that is complete, for those who asked for it.
-fn keep(checkpoints: &mut Checkpoints, number: u64, keeps: Vec<(String, KeptTo)>) {
-    for (name, sender) in keeps {
-        let kept = checkpoints.keep(number, &name).and_then(|()| {
-            let all = checkpoints.list().into_iter().map(|(info, _)| info);
-            all.last().ok_or(CheckpointError::Unknown(number))
-        });
+fn keep(
+    checkpointer: &Checkpointer,
+    checkpoints: &mut Checkpoints,
+    number: u64,
+    asked: Vec<(String, KeptTo)>,
+) {
+    let keep = |(name, sender): (String, KeptTo)| (checkpoints.keep(number, &name), sender);
+    let kept: Vec<_> = asked.into_iter().map(keep).collect();
+    // Who is answered finds it among all.
+    checkpointer.show(checkpoints);
+    for (kept, sender) in kept {
+        let info = || checkpoints.list().pop().map(|(info, _)| info);
+        let kept = kept.and_then(|()| info().ok_or(CheckpointError::Unknown(number)));
         // Who asked may have gone.
         let _gone = sender.send(kept);
     }

@@ -4,12 +4,12 @@
 //! old lanes of a node are there, their slices are dealt out to the new lanes, which then open
 //! and run whatever has queued up for them. Other nodes need not be there yet.
 
+use super::held::Held;
 use super::job::{HandOver, Job};
 use super::lane::{Core, Lane};
 use super::layout::Layout;
 use super::plan::Work;
 use super::stage_lane::StageLane;
-use crate::operator::SliceState;
 use std::sync::{Arc, atomic::Ordering};
 use tidemill_types::Micros;
 
@@ -45,7 +45,7 @@ pub(crate) fn take(job: &Arc<Job>, lane: &Arc<Lane>, core: Core) {
 /// Deals the slices of a node out to the lanes of the new layout.
 fn deal(job: &Arc<Job>, new: &Layout, all: HandOver) {
     let mut watermark = Micros::MAX;
-    let mut states: Vec<SliceState> = Vec::new();
+    let mut states: Vec<Held> = Vec::new();
     // What an input said about its end holds in the new layout too.
     let old = job.layout(all.layout);
     carry_ends(job, &old, new, all.node, &all.lanes[0].0);
@@ -63,7 +63,7 @@ fn deal(job: &Arc<Job>, new: &Layout, all: HandOver) {
     };
     let mut states = states.into_iter();
     for lane in &new.lanes[all.node] {
-        let mine: Vec<SliceState> = states.by_ref().take(lane.slices.len()).collect();
+        let mine: Vec<Held> = states.by_ref().take(lane.slices.len()).collect();
         assert_eq!(mine.len(), lane.slices.len(), "no slice is lost on the way");
         let stage = StageLane::new(job, factory.operator(), mine, factory.wants_time(), watermark);
         open(job, lane, Core::Stage(stage));

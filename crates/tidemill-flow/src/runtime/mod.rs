@@ -15,6 +15,7 @@ pub(crate) mod credit;
 pub(crate) mod cuts;
 pub(crate) mod followed;
 pub(crate) mod hand_over;
+pub(crate) mod held;
 pub(crate) mod inbox;
 pub(crate) mod job;
 pub(crate) mod lane;

@@ -1,8 +1,11 @@
 //! A job that goes on from a checkpoint: what it finds, and what it does not do again.
 
+use super::held::{Held, SavedSlice};
 use super::plan::{NodePlan, Plan, Work};
-use crate::operator::SliceState;
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, atomic::AtomicUsize},
+};
 use tidemill_state::{Checkpoints, Manifest, SavedSource, SavedStage, structure};
 use tidemill_types::{Cycle, Micros, SliceId};
 
@@ -134,29 +137,28 @@ fn node_of(plan: &Plan, name: &str, is_kind: impl Fn(&Work) -> bool) -> Result<u
 }
 
 /// The states of a stage's slices: as a checkpoint has them, and noting what changes if there are
-/// to be checkpoints.
-///
-/// # Errors
-/// What was saved cannot be read.
+/// to be checkpoints. Those that are to be read are added to `saved`.
 pub(crate) fn states(
     (plan, node): (&Plan, usize),
     checkpoints: Option<&Checkpoints>,
     before: &Before,
-) -> Result<Vec<SliceState>, String> {
-    let Work::Stage { factory } = &plan.nodes[node].work else { return Ok(Vec::new()) };
-    let mut states = Vec::with_capacity(plan.nodes[node].slices as usize);
-    for slice in 0..plan.nodes[node].slices {
-        let mut state = factory.state(SliceId(slice));
-        if let Some(checkpoints) = checkpoints {
-            structure::track(&mut *state);
-            if before.cycle > Cycle::NONE && !before.has_ended(node) {
-                let failed = |error: String| format!("slice {slice}: {error}");
-                let runs = checkpoints.runs_of(node as u32, slice);
-                let runs = runs.map_err(|error| failed(error.to_string()))?;
-                structure::restore(&mut *state, runs).map_err(|error| failed(error.0))?;
-            }
+    saved: &mut Vec<Arc<SavedSlice>>,
+    left: &Arc<AtomicUsize>,
+) -> Vec<Held> {
+    let Work::Stage { factory } = &plan.nodes[node].work else { return Vec::new() };
+    let goes_on = before.cycle > Cycle::NONE && !before.has_ended(node);
+    let state = |slice| {
+        let runs = checkpoints.filter(|_| goes_on).map(|it| it.runs_of(node as u32, slice));
+        if let Some(runs) = runs.filter(|runs| !runs.is_empty()) {
+            let one = Arc::new(SavedSlice::new((node, SliceId(slice)), factory, runs, left));
+            saved.push(Arc::clone(&one));
+            return Held::Saved(one);
         }
-        states.push(state);
-    }
-    Ok(states)
+        let mut state = factory.state(SliceId(slice));
+        if checkpoints.is_some() {
+            structure::track(&mut *state);
+        }
+        Held::Here(state)
+    };
+    (0..plan.nodes[node].slices).map(state).collect()
 }

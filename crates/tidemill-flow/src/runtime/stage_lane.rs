@@ -1,5 +1,6 @@
 //! A lane of a stage: takes a whole cycle, runs the operator, sends what it wrote.
 
+use super::held::{Held, NotRead};
 use super::inbox::{CycleEnd, Slot};
 use super::job::Job;
 use super::lane::{After, Lane};
@@ -37,7 +38,7 @@ struct Writing {
 pub(crate) struct StageLane {
     pub(crate) operator: Box<dyn Operator>,
     /// By slice of the lane.
-    pub(crate) states: Vec<SliceState>,
+    pub(crate) states: Vec<Held>,
     pub(crate) watermark: Micros,
     wants_time: bool,
     sender: Sender,
@@ -55,7 +56,7 @@ impl StageLane {
     pub(crate) fn new(
         job: &Job,
         operator: Box<dyn Operator>,
-        states: Vec<SliceState>,
+        states: Vec<Held>,
         wants_time: bool,
         watermark: Micros,
     ) -> Self {
@@ -127,7 +128,8 @@ impl StageLane {
 
     /// The checkpoint under way has the slices as they are now.
     fn freeze(&mut self, job: &Job, lane: &Lane) {
-        self.states.iter_mut().for_each(|state| structure::freeze(&mut **state));
+        let states = self.states.iter_mut().filter_map(Held::here);
+        states.for_each(|state| structure::freeze(&mut **state));
         job.checkpointer.stage(lane.node, self.watermark);
         self.writing = Some(Writing::default());
     }
@@ -152,7 +154,10 @@ impl StageLane {
             }
             let before = writing.delta.len();
             let at_once = left.min(WRITTEN_AT_ONCE);
-            let is_done = structure::drain(&mut **state, &mut writing.delta, at_once);
+            let drain = |state: &mut SliceState| {
+                structure::drain(&mut **state, &mut writing.delta, at_once)
+            };
+            let is_done = state.here().is_none_or(drain);
             left = left.saturating_sub(writing.delta.len() - before);
             if is_done || writing.delta.bytes() >= PIECE_BYTES {
                 let slice = lane.slices.start + writing.slice as u32;
@@ -231,7 +236,10 @@ impl StageLane {
                 return Ok(());
             }
             Ok(Err(error)) => (error.message, false),
-            Err(panic) => (super::panic_message(&*panic), true),
+            Err(panic) => match panic.downcast::<NotRead>() {
+                Ok(not_read) => (not_read.0, false),
+                Err(panic) => (super::panic_message(&*panic), true),
+            },
         };
         let node = job.plan.nodes[lane.node].name.clone();
         Err(JobError { node, slice: place.slice, cycle, row: place.row, message, panicked })

@@ -106,7 +106,7 @@ fn gone_on(backend: &Arc<dyn Backend>) -> (Checkpoints, Option<Arc<Manifest>>) {
 fn restored(checkpoints: &Checkpoints, manifest: &Manifest) -> Vec<Model> {
     let restored = |chain: &Vec<Run>| {
         let mut slice = Slice::default();
-        structure::restore(&mut slice, checkpoints.runs(chain).unwrap()).unwrap();
+        structure::restore(&mut slice, checkpoints.named(chain).read().unwrap()).unwrap();
         slice.iter().map(|(key, value)| (*key, value.clone())).collect()
     };
     manifest.stages[0].slices.iter().map(restored).collect()

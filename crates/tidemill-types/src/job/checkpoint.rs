@@ -47,4 +47,8 @@ pub enum Recovery {
     /// All of it, before the job goes on.
     #[default]
     Eager,
+    /// The job goes on at once; a slice is read when something comes for it.
+    Lazy,
+    /// As `lazy`, while the other slices are read ahead.
+    Prefetch,
 }

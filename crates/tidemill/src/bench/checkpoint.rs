@@ -7,19 +7,26 @@
 //! ```
 
 use super::messages::mix;
+use super::still::Nothing;
 use arrow_array::{Float64Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use clap::Args;
 use serde_json::{Map, Value, json};
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 use tidemill_env::World;
 use tidemill_flow::{
-    Block, CheckpointTo, DeadLetter, JobGraph, JobHandle, NodeKind, Partition, Payload, Position,
-    Read, ReadRequest, RunOptions, Sink, SinkError, Source, SourceError, SourceFactory,
+    CheckpointTo, DeadLetter, JobGraph, JobHandle, NodeKind, Partition, Payload, Position, Read,
+    ReadRequest, RunOptions, Source, SourceError, SourceFactory,
 };
 use tidemill_operators::window::windowed;
 use tidemill_state::{IndexedBackend, IndexedOptions};
-use tidemill_types::{ByteSize, Cycle, Micros, Span, job::CycleSpec};
+use tidemill_types::{
+    ByteSize, Cycle, Micros, Span,
+    job::{CycleSpec, Recovery},
+};
 
 /// So many events are timed together, as ChronoStream does.
 const TIMED: u64 = 100_000;
@@ -50,18 +57,56 @@ pub(crate) struct CheckpointArgs {
     /// Worker threads.
     #[arg(long, default_value_t = 2)]
     threads: usize,
+    /// Events a second, once every key was there. Without it, as many as it can.
+    #[arg(long)]
+    rate: Option<f64>,
+    /// When the state is read back: `eager`, `lazy` or `prefetch`.
+    #[arg(long, default_value = "eager", value_parser = recovery)]
+    recovery: Recovery,
+}
+
+fn recovery(text: &str) -> Result<Recovery, String> {
+    serde_json::from_value(json!(text)).map_err(|error| error.to_string())
 }
 
 /// Every key once, then random ones for ever.
 struct Events {
     keys: u64,
     schema: SchemaRef,
+    pace: Arc<Pace>,
 }
 
 struct EventsSlice {
     next: u64,
     keys: u64,
     schema: SchemaRef,
+    pace: Arc<Pace>,
+}
+
+/// When events are due, if not as soon as can be.
+struct Pace {
+    world: World,
+    rate: Option<f64>,
+    /// The first event that is paced, and when it was due, in microseconds.
+    from: OnceLock<(u64, u64)>,
+}
+
+impl Pace {
+    /// When an event is due; not before the first paced one.
+    fn due_us(&self, event: u64) -> Option<u64> {
+        let (first, from_us) = self.from.get()?;
+        let past = event.checked_sub(*first)? as f64 / self.rate?;
+        Some(from_us + (past * 1e6) as u64)
+    }
+
+    /// How many events are due now.
+    fn due(&self, next: u64) -> u64 {
+        let Some(rate) = self.rate else { return u64::MAX };
+        let now_us = self.world.clock.monotonic_micros();
+        let (first, from_us) = *self.from.get_or_init(|| (next, now_us));
+        let due = first + ((now_us - from_us) as f64 / 1e6 * rate) as u64;
+        due.saturating_sub(next)
+    }
 }
 
 impl SourceFactory for Events {
@@ -70,7 +115,12 @@ impl SourceFactory for Events {
     }
 
     fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
-        Ok(Box::new(EventsSlice { next: 0, keys: self.keys, schema: Arc::clone(&self.schema) }))
+        let (schema, pace) = (Arc::clone(&self.schema), Arc::clone(&self.pace));
+        Ok(Box::new(EventsSlice { next: 0, keys: self.keys, schema, pace }))
+    }
+
+    fn live(&self) -> bool {
+        self.pace.rate.is_some()
     }
 }
 
@@ -80,7 +130,16 @@ impl Source for EventsSlice {
         request: &ReadRequest,
         _: &mut Vec<DeadLetter>,
     ) -> Result<Read, SourceError> {
-        let count = (request.bytes / EVENT_BYTES).clamp(1, request.records);
+        let mut count = (request.bytes / EVENT_BYTES).clamp(1, request.records);
+        if self.next >= self.keys && request.until.is_none() {
+            count = count.min(usize::try_from(self.pace.due(self.next)).unwrap_or(usize::MAX));
+            if count == 0 {
+                return Ok(Read::Idle { until: None });
+            }
+        }
+        if let Some(until) = request.until {
+            count = count.min(usize::try_from(until.0 - self.next).unwrap_or(usize::MAX));
+        }
         let numbers = self.next..self.next + count as u64;
         let key = |n: u64| if n < self.keys { n } else { mix(n) % self.keys };
         let keys: Int64Array = numbers.clone().map(|n| key(n) as i64).collect();
@@ -106,30 +165,9 @@ impl Source for EventsSlice {
     }
 }
 
-/// Nothing comes before the end.
-struct Nothing;
-
-impl Sink for Nothing {
-    fn open(&mut self, _: bool) -> Result<Cycle, SinkError> {
-        Ok(Cycle::NONE)
-    }
-
-    fn write(&mut self, _: Cycle, _: &[Arc<Block>]) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn commit(&mut self, _: Cycle) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn close(&mut self) -> Result<(), SinkError> {
-        Ok(())
-    }
-}
-
 /// How far the stage was at many moments.
 struct Watched {
-    world: World,
+    pace: Arc<Pace>,
     /// Time in microseconds, and events processed.
     looks: Vec<(u64, u64)>,
 }
@@ -139,14 +177,15 @@ impl Watched {
     fn watch(&mut self, handle: &JobHandle, is_enough: impl Fn(u64, u64) -> bool) {
         self.looks.clear();
         loop {
-            let now_us = self.world.clock.monotonic_micros();
+            let clock = &self.pace.world.clock;
+            let now_us = clock.monotonic_micros();
             let events = handle.progress().stages[0].rows_in;
             self.looks.push((now_us, events));
             let began_us = self.looks[0].0;
             if is_enough(now_us - began_us, events) || handle.is_over() {
                 return;
             }
-            self.world.clock.sleep_micros(500);
+            clock.sleep_micros(500);
         }
     }
 
@@ -157,7 +196,20 @@ impl Watched {
             "seconds": seconds,
             "events_per_s": (to - from) as f64 / seconds,
             "longest_ms": self.longest_us() as f64 / 1e3,
+            "latency_p50_ms": self.latency_ms(0.5),
+            "latency_p99_ms": self.latency_ms(0.99),
+            "latency_max_ms": self.latency_ms(1.0),
         })
+    }
+
+    /// How far behind the stage was: a quantile over all looks. None without a rate.
+    fn latency_ms(&self, quantile: f64) -> Option<f64> {
+        let behind =
+            |(now_us, events): &(u64, u64)| Some(now_us.saturating_sub(self.pace.due_us(*events)?));
+        let mut behind: Vec<u64> = self.looks.iter().filter_map(behind).collect();
+        behind.sort_unstable();
+        let last = behind.len().checked_sub(1)?;
+        Some(behind[(last as f64 * quantile) as usize] as f64 / 1e3)
     }
 
     /// The longest time in which [`TIMED`] events were processed.
@@ -176,7 +228,7 @@ impl Watched {
 }
 
 impl CheckpointArgs {
-    fn start(&self, world: &World, options: &RunOptions) -> Result<JobHandle, String> {
+    fn start(&self, pace: &Arc<Pace>, options: &RunOptions) -> Result<JobHandle, String> {
         let fields = [("key", DataType::Int64), ("value", DataType::Float64)];
         let fields = fields.map(|(name, data_type)| Field::new(name, data_type, false));
         let schema = Arc::new(Schema::new(fields.to_vec()));
@@ -192,22 +244,24 @@ impl CheckpointArgs {
         let mut graph = JobGraph::new("checkpoint");
         graph.cycle = CycleSpec { bytes: ByteSize(256 << 10), ..CycleSpec::default() };
         graph.workers = self.threads;
-        let events = Arc::new(Events { keys: self.keys, schema });
+        let events = Arc::new(Events { keys: self.keys, schema, pace: Arc::clone(pace) });
         let source = graph.add("events", NodeKind::Source { factory: events, preload: false });
         let stage = graph.add("state", NodeKind::Stage { factory, slices: self.slices });
         let sink = graph.add("sink", NodeKind::Sink { sink: Box::new(Nothing) });
         graph.link(source, stage, Partition::Key(vec![0]));
         graph.link(stage, sink, Partition::One);
-        tidemill_flow::engine::start(graph, world, options).map_err(|error| error.to_string())
+        tidemill_flow::engine::start(graph, &pace.world, options).map_err(|error| error.to_string())
     }
 
     /// Runs the workload and reports.
     pub(super) fn run(&self, world: &World) -> Result<Map<String, Value>, String> {
         let us = (self.seconds * 1e6) as u64;
-        let mut watched = Watched { world: world.clone(), looks: Vec::new() };
+        let pace =
+            || Arc::new(Pace { world: world.clone(), rate: self.rate, from: OnceLock::new() });
+        let mut watched = Watched { pace: pace(), looks: Vec::new() };
         let data = |name: &str| Some(self.data.join(name));
         let options = RunOptions { data: data("without"), ..RunOptions::default() };
-        let handle = self.start(world, &options)?;
+        let handle = self.start(&watched.pace, &options)?;
         watched.watch(&handle, |_, events| events >= self.keys);
         watched.watch(&handle, |past_us, _| past_us >= us);
         let without = watched.report();
@@ -218,10 +272,16 @@ impl CheckpointArgs {
         let folder = self.data.join("checkpoints");
         let opened = IndexedBackend::open(world, &folder, IndexedOptions::default());
         let (backend, _) = opened.map_err(|error| error.to_string())?;
-        let to = CheckpointTo { every: self.every, backend: Arc::new(backend), from: None };
+        let to = CheckpointTo {
+            every: self.every,
+            backend: Arc::new(backend),
+            from: None,
+            recovery: self.recovery,
+        };
         let mut options =
             RunOptions { data: data("with"), checkpoint: Some(to), ..RunOptions::default() };
-        let handle = self.start(world, &options)?;
+        watched.pace = pace();
+        let handle = self.start(&watched.pace, &options)?;
         watched.watch(&handle, |_, events| events >= self.keys);
         // One that began before all keys were there does not count.
         let completed = || handle.progress().checkpoints;
@@ -236,9 +296,20 @@ impl CheckpointArgs {
 
         options.resume = true;
         let start_us = world.clock.monotonic_micros();
-        let handle = self.start(world, &options)?;
-        let resumed_us = world.clock.monotonic_micros() - start_us;
-        let went_on = handle.progress().checkpoints.cycle > Cycle::NONE;
+        let handle = self.start(&pace(), &options)?;
+        let past_us = || world.clock.monotonic_micros() - start_us;
+        let resumed_us = past_us();
+        let from = handle.progress().checkpoints.cycle;
+        // A cycle that is done, and then all of the state.
+        while handle.progress().cycle_committed <= from && !handle.is_over() {
+            world.clock.sleep_micros(200);
+        }
+        let first_output_us = past_us();
+        let left = handle.progress().checkpoints.slices_left;
+        while handle.progress().checkpoints.slices_left > 0 && !handle.is_over() {
+            world.clock.sleep_micros(200);
+        }
+        let all_read_us = past_us();
         handle.stop();
         handle.wait().map_err(|error| error.to_string())?;
         let ratio = |with: &Value, of: &str| {
@@ -250,6 +321,7 @@ impl CheckpointArgs {
             "every": self.every.to_string(),
             "slices": self.slices,
             "threads": self.threads,
+            "rate": self.rate,
             "events_timed_together": TIMED,
             "without": without,
             "first": first,
@@ -259,8 +331,12 @@ impl CheckpointArgs {
             "later_checkpoints": last.completed - first_checkpoint.completed,
             "last_bytes": last.bytes,
             "last_took_ms": last.took_us as f64 / 1e3,
-            "went_on": went_on,
+            "recovery": self.recovery,
+            "went_on": from > Cycle::NONE,
             "resumed_ms": resumed_us as f64 / 1e3,
+            "first_output_ms": first_output_us as f64 / 1e3,
+            "slices_left_then": left,
+            "all_read_ms": all_read_us as f64 / 1e3,
             "rate_ratio": ratio(&later, "events_per_s"),
             "longest_ratio": ratio(&later, "longest_ms"),
         });

@@ -12,8 +12,8 @@ use tidemill_flow::{
 };
 use tidemill_types::{Cycle, job::Delivery};
 
-/// Takes nothing.
-struct Nothing;
+/// Takes what comes, and keeps nothing.
+pub(super) struct Nothing;
 
 impl Sink for Nothing {
     fn open(&mut self, _: bool) -> Result<Cycle, SinkError> {

@@ -133,6 +133,10 @@ fn checkpoints(it: &Value) -> String {
             "checkpoint of cycle {cycle}; {completed} in this run, the last of {bytes} in {took_ms:.1} ms\n"
         ));
     }
+    if it["slices_left"].as_u64().is_some_and(|left| left > 0) {
+        let left = word(&it["slices_left"]);
+        out.push_str(&format!("the state of {left} slices is still to be read back\n"));
+    }
     if let Some(failure) = it["failure"].as_str() {
         out.push_str(&format!("the checkpoint under way cannot be written yet: {failure}\n"));
     }

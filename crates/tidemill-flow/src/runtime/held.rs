@@ -1,0 +1,162 @@
+//! The state of a slice: in memory, or still where a checkpoint has it.
+//!
+//! ```text
+//! eager      all are read, by as many threads as the job has ─▶ the job goes on
+//! prefetch   the job goes on, a thread reads them ─▶ ┐
+//! lazy       the job goes on ─────────────────────── ┴─▶ a lane that needs one reads it, or takes it
+//! ```
+//!
+//! A slice that nothing came for has not changed, so that checkpoints name the runs that it has; it
+//! need not be read for them (ChronoStream III-D; DESIGN 6).
+
+use crate::operator::{OperatorFactory, SliceState};
+use std::{
+    panic::resume_unwind,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+use tidemill_env::World;
+use tidemill_state::{RunsOf, structure};
+use tidemill_types::SliceId;
+
+/// The state of a slice.
+pub(crate) enum Held {
+    Here(SliceState),
+    Saved(Arc<SavedSlice>),
+}
+
+/// The panic of a lane whose state cannot be read.
+pub(crate) struct NotRead(pub(crate) String);
+
+impl Held {
+    /// The state, which is read if it is not here yet.
+    ///
+    /// # Panics
+    /// Unwinds with [`NotRead`] if it cannot be read.
+    #[inline]
+    pub(crate) fn get(&mut self) -> &mut SliceState {
+        if let Self::Saved(saved) = self {
+            *self = Self::Here(take(saved));
+        }
+        self.here().expect("it was just put there")
+    }
+
+    /// The state, if it is here. One that is not has not changed.
+    #[inline]
+    pub(crate) fn here(&mut self) -> Option<&mut SliceState> {
+        match self {
+            Self::Here(state) => Some(state),
+            Self::Saved(_) => None,
+        }
+    }
+}
+
+#[cold]
+fn take(saved: &SavedSlice) -> SliceState {
+    // Outside bytes are no fault of the program: nothing is printed as if they were.
+    saved.take().unwrap_or_else(|message| resume_unwind(Box::new(NotRead(message))))
+}
+
+/// The state of a slice as a checkpoint has it.
+pub(crate) struct SavedSlice {
+    node: usize,
+    slice: SliceId,
+    factory: Arc<dyn OperatorFactory>,
+    runs: RunsOf,
+    place: Mutex<Place>,
+    /// How many are not in memory yet.
+    left: Arc<AtomicUsize>,
+}
+
+/// Where a saved state is.
+enum Place {
+    InBackend,
+    Read(SliceState),
+    Taken,
+}
+
+impl SavedSlice {
+    pub(crate) fn new(
+        (node, slice): (usize, SliceId),
+        factory: &Arc<dyn OperatorFactory>,
+        runs: RunsOf,
+        left: &Arc<AtomicUsize>,
+    ) -> Self {
+        left.fetch_add(1, Ordering::Relaxed);
+        let (factory, left) = (Arc::clone(factory), Arc::clone(left));
+        Self { node, slice, factory, runs, place: Mutex::new(Place::InBackend), left }
+    }
+
+    fn read(&self) -> Result<SliceState, String> {
+        let failed = |error: String| format!("the state of slice {}: {error}", self.slice);
+        let runs = self.runs.read().map_err(|error| failed(error.to_string()))?;
+        let mut state = self.factory.state(self.slice);
+        structure::track(&mut *state);
+        structure::restore(&mut *state, runs).map_err(|error| failed(error.0))?;
+        self.left.fetch_sub(1, Ordering::Relaxed);
+        Ok(state)
+    }
+
+    /// Reads it, if nobody has.
+    fn load(&self) -> Result<(), String> {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*place, Place::InBackend) {
+            *place = Place::Read(self.read()?);
+        }
+        Ok(())
+    }
+
+    /// Gives it to its lane; waits for whoever is reading it.
+    fn take(&self) -> Result<SliceState, String> {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*place, Place::InBackend) {
+            *place = Place::Read(self.read()?);
+        }
+        match std::mem::replace(&mut *place, Place::Taken) {
+            Place::Read(state) => Ok(state),
+            Place::InBackend | Place::Taken => unreachable!("a slice is taken once"),
+        }
+    }
+}
+
+/// Reads all of them on several threads; gives back the node of one that cannot be read, and why.
+pub(crate) fn load_all(
+    world: &World,
+    saved: &Arc<Vec<Arc<SavedSlice>>>,
+    threads: usize,
+) -> Result<(), (usize, String)> {
+    let next = Arc::new(AtomicUsize::new(0));
+    let failed = Arc::new(Mutex::new(None));
+    let reader = || {
+        let (saved, next, failed) = (Arc::clone(saved), Arc::clone(&next), Arc::clone(&failed));
+        move || {
+            while let Some(one) = saved.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(message) = one.load() {
+                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                    failed.get_or_insert((one.node, message));
+                    return;
+                }
+            }
+        }
+    };
+    let threads = threads.min(saved.len());
+    let readers = (0..threads).map(|_| world.spawn.spawn("restore", Box::new(reader())));
+    readers.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join());
+    let failed = failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+    failed.map_or(Ok(()), Err)
+}
+
+/// Reads one after the other, until the job is over. What cannot be read is left to its lane, which
+/// fails if it needs it.
+pub(crate) fn prefetch(saved: &[Arc<SavedSlice>], is_over: &AtomicBool) {
+    for one in saved {
+        if is_over.load(Ordering::Acquire) {
+            return;
+        }
+        if let Err(error) = one.load() {
+            tracing::warn!(%error, "a state cannot be read back ahead");
+        }
+    }
+}
