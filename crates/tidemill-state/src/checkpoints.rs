@@ -1,8 +1,8 @@
 //! The checkpoints of a job in a backend: runs of slices, and manifests that name them.
 //!
 //! ```text
-//! begin(5) ─▶ put: runs of the slices that changed ─▶ complete: manifest 5, in one batch with
-//!                                                     the deletion of what it does not name
+//! begin(5) ─▶ put: runs of the slices that changed ─▶ complete: manifest 5; then what it does not
+//!                                                     name goes; then the manifest before it
 //!
 //! manifest 5    cycle, sources, stages ┬ slice 0: run of 2 (all), of 3, of 5 (changes)
 //!                                      └ slice 1: run of 4 (all)
@@ -15,10 +15,12 @@
 //!
 //! Invariants:
 //!
-//! - A manifest is there only if all that it names is there; until the next one is, nothing that it
-//!   names is deleted.
+//! - All that the newest manifest names is there; until the next one is, nothing of it is deleted.
+//! - Only a manifest that is not the newest may lack some of what it names: it is the note of what
+//!   is still to be deleted, and goes last.
 //! - Runs of a checkpoint that was not completed are known by the note of its beginning, and are
 //!   deleted when the next one begins. What no note and no manifest names is left alone.
+//! - None of that needs a batch to be there as a whole: backends on servers write it in parts.
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +28,10 @@ mod tests;
 use crate::{Backend, Batch, SavedError, StateError, delta};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 use tidemill_types::{Cycle, Micros};
 
 /// Bytes of a run that are put under one key, at most, and that are committed at once: whoever else
@@ -79,7 +84,7 @@ pub struct SavedSink {
 }
 
 /// Where a run is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Run {
     node: u32,
     slice: u32,
@@ -129,12 +134,16 @@ pub struct Checkpoints {
     last: Option<Cycle>,
     /// A checkpoint that was begun, and not completed.
     begun: Option<Cycle>,
+    /// Manifests before the newest: they go when what they alone name has gone.
+    older: Vec<Cycle>,
     /// Runs that the next manifest does not name any more.
     unnamed: Vec<Run>,
     batch: Batch,
 }
 
 const BEGUN_KEY: &[u8] = b"b";
+/// There while everything is being deleted.
+const OVER_KEY: &[u8] = b"s";
 
 fn manifest_key(cycle: Cycle) -> [u8; 9] {
     let mut key = [b'm'; 9];
@@ -169,11 +178,16 @@ impl Checkpoints {
     /// # Errors
     /// The backend's; or what is there is no checkpoint that this build knows.
     pub fn open(backend: Arc<dyn Backend>) -> Result<(Self, Option<Manifest>), CheckpointError> {
-        let newest = backend.keys(b"m")?.pop();
-        let newest =
-            newest.map(|key| Ok::<_, StateError>((backend.get(&key)?, key))).transpose()?;
-        let manifest = newest.and_then(|(value, key)| Some(read_manifest(&key, &value?)));
-        let manifest = manifest.transpose()?;
+        if backend.get(OVER_KEY)?.is_some() {
+            delete_all(&*backend)?;
+        }
+        let mut manifests = backend.keys(b"m")?;
+        let newest = manifests.pop();
+        let read = |key: &Vec<u8>| match backend.get(key)? {
+            Some(value) => read_manifest(key, &value).map(Some),
+            None => Ok(None),
+        };
+        let manifest = newest.as_ref().map(&read).transpose()?.flatten();
         let mut begun = None;
         if let Some(note) = backend.get(BEGUN_KEY)? {
             let cycle = <[u8; 8]>::try_from(&note[..]).map(u64::from_be_bytes).map_err(|_| {
@@ -189,8 +203,22 @@ impl Checkpoints {
             chain.push(*run);
         }
         let begun = begun.filter(|begun| last.is_none_or(|last| *begun > last));
+        let mut unnamed = BTreeSet::new();
+        for key in &manifests {
+            let of_it = match read(key) {
+                Ok(of_it) => of_it,
+                // Only to know what goes: runs that it alone named are left alone.
+                Err(CheckpointError::Saved { .. }) => None,
+                Err(CheckpointError::Backend(error)) if error.is_damage() => None,
+                Err(error) => return Err(error),
+            };
+            unnamed.extend(of_it.iter().flat_map(|it| &it.stages).flat_map(|it| &it.slices).flatten());
+        }
+        let is_named = |run: &&Run| chains.get(&(run.node, run.slice)).is_some_and(|it| it.contains(run));
+        let unnamed: Vec<Run> = unnamed.iter().filter(|run| !is_named(run)).copied().collect();
+        let older = manifests.iter().map(|key| cycle_of(key)).collect();
         let batch = Batch::default();
-        Ok((Self { backend, chains, last, begun, unnamed: Vec::new(), batch }, manifest))
+        Ok((Self { backend, chains, last, begun, older, unnamed, batch }, manifest))
     }
 
     /// Deletes all checkpoints: the job begins anew.
@@ -198,12 +226,25 @@ impl Checkpoints {
     /// # Errors
     /// The backend's.
     pub fn start_over(&mut self) -> Result<(), CheckpointError> {
-        if let Some(last) = self.last.take() {
-            // Before what it names: a manifest is there only if that is.
-            self.batch.delete(&manifest_key(last));
+        if self.last.take().is_some() {
+            // The note is there first, so that a process that ends here is followed by one that
+            // knows.
+            self.batch.put(OVER_KEY, &[]);
+            self.backend.commit(&mut self.batch)?;
+            delete_all(&*self.backend)?;
+            (self.begun, self.older, self.unnamed) = (None, Vec::new(), Vec::new());
+            self.chains.clear();
         }
-        self.unnamed.extend(std::mem::take(&mut self.chains).into_values().flatten());
-        self.delete_unnamed()
+        Ok(())
+    }
+
+    /// Deletes what only manifests before the newest name, then those.
+    fn delete_older(&mut self) -> Result<(), CheckpointError> {
+        self.delete_unnamed()?;
+        for older in self.older.drain(..) {
+            self.batch.delete(&manifest_key(older));
+        }
+        Ok(self.backend.commit(&mut self.batch)?)
     }
 
     /// Commits the batch, with the deletion of what no manifest names any more.
@@ -220,11 +261,16 @@ impl Checkpoints {
     /// # Errors
     /// The backend's; it may be begun again.
     pub fn begin(&mut self, cycle: Cycle) -> Result<(), CheckpointError> {
+        if !self.older.is_empty() {
+            self.delete_older()?;
+        }
         if let Some(begun) = self.begun {
             let of_it = begun.0.to_be_bytes();
             let runs = self.backend.keys(b"r")?;
             let gone = runs.iter().filter(|key| key.get(9..17) == Some(&of_it));
             gone.for_each(|key| self.batch.delete(key));
+            // Before the note that explains them is written over.
+            self.backend.commit(&mut self.batch)?;
         }
         self.batch.put(BEGUN_KEY, &cycle.0.to_be_bytes());
         self.backend.commit(&mut self.batch)?;
@@ -290,12 +336,10 @@ impl Checkpoints {
         // What the manifest names is there before it is.
         self.backend.commit(&mut self.batch)?;
         self.batch.put(&manifest_key(manifest.cycle), &bytes);
-        if let Some(last) = self.last {
-            self.batch.delete(&manifest_key(last));
-        }
         self.delete_unnamed()?;
+        self.older.extend(self.last.filter(|last| *last != manifest.cycle));
         (self.last, self.begun) = (Some(manifest.cycle), None);
-        Ok(())
+        self.delete_older()
     }
 
     /// What the runs of a slice say, the oldest first.
@@ -329,17 +373,31 @@ impl Checkpoints {
     }
 }
 
+/// Deletes manifests, then runs, then the note that it was to be done.
+fn delete_all(backend: &dyn Backend) -> Result<(), StateError> {
+    let mut batch = Batch::default();
+    for prefix in [&b"m"[..], b"r", BEGUN_KEY, OVER_KEY] {
+        backend.keys(prefix)?.iter().for_each(|key| batch.delete(key));
+        backend.commit(&mut batch)?;
+    }
+    Ok(())
+}
+
+fn cycle_of(key: &[u8]) -> Cycle {
+    Cycle(key.get(1..).and_then(|it| it.try_into().ok()).map_or(0, u64::from_be_bytes))
+}
+
 fn read_manifest(key: &[u8], value: &[u8]) -> Result<Manifest, CheckpointError> {
-    let cycle = key.get(1..).and_then(|it| it.try_into().ok()).map_or(0, u64::from_be_bytes);
+    let cycle = cycle_of(key);
     let failed = |message: String| {
         let error = SavedError::new(message);
-        CheckpointError::Saved { cycle: Cycle(cycle), error }
+        CheckpointError::Saved { cycle, error }
     };
     match value.split_first() {
         Some((&VERSION, rest)) => {
             let manifest: Manifest = postcard::from_bytes(rest)
                 .map_err(|error| failed(format!("its manifest cannot be read: {error}")))?;
-            match manifest.cycle == Cycle(cycle) {
+            match manifest.cycle == cycle {
                 true => Ok(manifest),
                 false => Err(failed("its manifest is that of another cycle".to_owned())),
             }

@@ -209,8 +209,8 @@ pub(super) const PLANTS: &[Plant] = &[
                 "        let mut runs = std::mem::take(&mut self.batch);\n        self.batch.put",
             ),
             (
-                "        self.delete_unnamed()?;\n        (self.last",
-                "        self.delete_unnamed()?;\n        self.backend.commit(&mut runs)?;\n        (self.last",
+                "        self.delete_unnamed()?;\n        self.older.extend",
+                "        self.delete_unnamed()?;\n        self.backend.commit(&mut runs)?;\n        self.older.extend",
             ),
         ],
         caught_by: &["e1_row_17_a_checkpoint_is_whole_or_not_there_after_any_kill_and_power_cut"],
