@@ -212,9 +212,11 @@ impl Checkpoints {
                 Err(CheckpointError::Backend(error)) if error.is_damage() => None,
                 Err(error) => return Err(error),
             };
-            unnamed.extend(of_it.iter().flat_map(|it| &it.stages).flat_map(|it| &it.slices).flatten());
+            unnamed
+                .extend(of_it.iter().flat_map(|it| &it.stages).flat_map(|it| &it.slices).flatten());
         }
-        let is_named = |run: &&Run| chains.get(&(run.node, run.slice)).is_some_and(|it| it.contains(run));
+        let is_named =
+            |run: &&Run| chains.get(&(run.node, run.slice)).is_some_and(|it| it.contains(run));
         let unnamed: Vec<Run> = unnamed.iter().filter(|run| !is_named(run)).copied().collect();
         let older = manifests.iter().map(|key| cycle_of(key)).collect();
         let batch = Batch::default();
