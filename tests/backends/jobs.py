@@ -28,7 +28,8 @@ def environment(more):
 # Much state for each event, in four kinds of stages.
 FILE_JOB = """
 name: {name}
-cycle: {{records: 200}}
+cycle: {{records: 500}}
+slices: 8
 checkpoint: {{every: 20ms, backend: {{{backend}}}}}
 sources:
   events: {{file: {{path: {input}, format: json}}, time: {{field: ts}}}}
@@ -74,6 +75,7 @@ class Run:
 NODE_JOB = """
 name: {name}
 cycle: {{records: 10}}
+slices: 8
 checkpoint: {{every: 50ms, backend: {{{backend}}}}}
 sources:
   events: {{stream: events, format: json, schema: {{id: bigint, user: text}}}}

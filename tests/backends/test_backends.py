@@ -41,9 +41,12 @@ def test_row_40_the_same_bytes_after_kills(server, name, events, tmp_path, seed)
     job = Run(tmp_path / "killed", file_job(server, name, events), server.environment())
     draw, kills, last = random.Random(seed), 0, None
     while last is None:
+        before, until = server.keys(name, b"m"), draw.uniform(0.02, 0.2) * total
         process = job.begin(*(["--resume"] if kills else []))
-        # Within what is left: the output is the only thing that moves, and it does not go back for long.
-        until = job.size() + draw.uniform(0.05, 0.3) * total
+        # At any place in the checkpoint after one that this life has made.
+        is_far = lambda: server.keys(name, b"m") != before and job.size() >= until
+        wait(lambda: process.poll() is not None or is_far(), 60, "a checkpoint and output")
+        until = job.size() + until
         wait(lambda: process.poll() is not None or job.size() >= until, 60, "output")
         if process.poll() is None and kills < 12:
             process.kill()

@@ -35,7 +35,7 @@ const TRANSACTION_BYTES: usize = 8 << 20;
 /// Changes in one transaction.
 const TRANSACTION_CHANGES: usize = 4_096;
 /// Keys that are listed at once.
-const PAGE_KEYS: isize = 4_096;
+const PAGE_KEYS: isize = 1_000;
 /// Longest string that Redis takes, by default.
 const VALUE_BYTES_MAX: usize = 512 << 20;
 

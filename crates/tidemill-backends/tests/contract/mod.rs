@@ -205,11 +205,11 @@ pub(crate) fn large_batches_are_taken(open: Open<'_>) {
     }
     // More than one page of keys, and one request of deletions.
     let small = |number: u32| [&b"s"[..], &number.to_be_bytes()].concat();
-    (0..2_500).for_each(|number| batch.put(&small(number), b""));
+    (0..1_100).for_each(|number| batch.put(&small(number), b""));
     backend.commit(&mut batch).unwrap();
-    assert_eq!(backend.keys(b"s").unwrap(), (0..2_500).map(small).collect::<Vec<_>>());
+    assert_eq!(backend.keys(b"s").unwrap(), (0..1_100).map(small).collect::<Vec<_>>());
     (0..24).for_each(|number| batch.delete(&[b'l', number]));
-    (1..2_500).for_each(|number| batch.delete(&small(number)));
+    (1..1_100).for_each(|number| batch.delete(&small(number)));
     batch.delete(b"not there");
     backend.commit(&mut batch).unwrap();
     assert_eq!(backend.keys(b"").unwrap(), [small(0)]);
