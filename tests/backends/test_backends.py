@@ -61,7 +61,7 @@ def test_row_40_the_same_bytes_after_kills(server, name, events, tmp_path, seed)
     assert f'"records":{summary["records"]},' not in last.replace(" ", ""), "the last life read everything again"
 
 
-def test_row_13_a_server_that_is_killed_stops_no_job(server, name, node):
+def test_a_server_that_is_killed_stops_no_job(server, name, node):
     """The job goes on without its server; when that is back, checkpoints are made again, and they are good."""
     node.ask("PUT", "/streams/events")
     given = []

@@ -16,6 +16,7 @@ use std::{
 };
 use tidemill_env::{DiskLock, World};
 use tidemill_state::StateError;
+use tidemill_wire::chunk::crc32c;
 
 /// Length of an id, in bytes.
 const ID_BYTES: usize = 32;
@@ -50,7 +51,7 @@ impl Identity {
                 StateError::Damaged { path: file.clone(), position: 0, why: why.to_owned() }
             })?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let id = new_id(world);
+                let id = new_id(world, folder);
                 write(world, folder, &file, &id).map_err(at(&file))?;
                 id
             }
@@ -79,11 +80,13 @@ pub(crate) fn described(record: &[u8]) -> String {
     }
 }
 
-fn new_id(world: &World) -> String {
+/// Another one for each process, by the world's seed, and in it for each folder.
+fn new_id(world: &World, folder: &Path) -> String {
     /// Of [`World::random`]: "owner".
     const PURPOSE: u64 = 0x006f_776e_6572;
-    let mut random = world.random(PURPOSE);
-    format!("{:016x}{:016x}", random.next(), random.next())
+    let folder = crc32c(folder.as_os_str().as_encoded_bytes());
+    let mut random = world.random(PURPOSE ^ (u64::from(folder) << 32));
+    format!("{:016x}{:08x}{folder:08x}", random.next(), random.next() as u32)
 }
 
 fn read_id(bytes: &[u8]) -> Option<String> {

@@ -1,10 +1,14 @@
-//! The contract on a store in memory, and addresses.
+//! The contract on a store in memory, also on one that dies, and addresses.
+
+mod dying;
 
 use super::*;
+use crate::remote::tests::{Mortal, survives_a_kill_at_any_request};
 use crate::{Job, RemoteBackend, contract, owner::Identity};
 use object_store::memory::InMemory;
 use std::{collections::BTreeMap, sync::Mutex};
 use tidemill_env::World;
+use tidemill_state::Backend;
 use tidemill_types::Span;
 
 fn open(name: &str, folder: &std::path::Path) -> contract::Opened {
@@ -18,6 +22,31 @@ fn open(name: &str, folder: &std::path::Path) -> contract::Opened {
 }
 
 crate::contract! { open }
+
+/// A bucket, and how many requests it answers.
+struct Bucket(Arc<dying::Dying>);
+
+impl Mortal for Bucket {
+    fn open(&self, world: &World) -> Result<Arc<dyn Backend>, StateError> {
+        let identity = Identity::open(world, std::path::Path::new("/job"))?;
+        let path = Path::from("prefix/job");
+        let store = Arc::clone(&self.0) as _;
+        let place = ObjectPlace::on(store, "memory".to_owned(), path, Duration::from_secs(5))?;
+        Ok(Arc::new(RemoteBackend::open(Box::new(place), identity, world)?))
+    }
+
+    fn revive(&self) {
+        self.0.revive();
+    }
+}
+
+#[test]
+fn e1_row_44_a_checkpoint_is_whole_or_not_there_after_a_bucket_dies_at_any_request() {
+    for loses_answer in [false, true] {
+        let dying = |left| Bucket(Arc::new(dying::Dying::new(left, loses_answer)));
+        survives_a_kill_at_any_request(dying);
+    }
+}
 
 #[test]
 fn addresses() {

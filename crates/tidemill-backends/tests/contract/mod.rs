@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Barrier},
 };
 use tempfile::TempDir;
 use tidemill_env::Random;
@@ -34,6 +34,7 @@ macro_rules! contract {
             keys_of_a_prefix_come_in_order
             what_is_too_long_is_refused_and_stays_in_the_batch
             row_28_a_place_has_one_owner
+            of_several_that_claim_a_place_at_once_one_has_it
             jobs_do_not_mix
             commits_of_several_threads_do_not_mix
             large_batches_are_taken
@@ -152,6 +153,23 @@ pub(crate) fn row_28_a_place_has_one_owner(open: Open<'_>) {
     again.commit(&mut batch).unwrap();
     drop(again);
     std::fs::rename(&moved, ours.path()).unwrap();
+}
+
+pub(crate) fn of_several_that_claim_a_place_at_once_one_has_it(open: Open<'_>) {
+    let folders: Vec<_> = (0..6).map(|_| folder()).collect();
+    let start = Barrier::new(folders.len());
+    let claim = |folder: &TempDir| {
+        start.wait();
+        open("claimed", folder.path())
+    };
+    let outcomes: Vec<Opened> = std::thread::scope(|scope| {
+        let claims: Vec<_> = folders.iter().map(|folder| scope.spawn(|| claim(folder))).collect();
+        claims.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    assert_eq!(outcomes.iter().filter(|it| it.is_ok()).count(), 1);
+    for error in outcomes.iter().filter_map(|it| it.as_ref().err()) {
+        assert!(matches!(error, StateError::Taken { .. }), "{error}");
+    }
 }
 
 pub(crate) fn jobs_do_not_mix(open: Open<'_>) {
