@@ -117,6 +117,19 @@ fn a_connection_that_was_cut_is_made_again() {
 }
 
 #[test]
+fn row_44_a_server_that_is_slow_is_given_up_and_asked_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = RedisSpec { timeout: Span(200_000), ..spec() };
+    let backend = open_with(&spec, "slow", folder.path()).unwrap();
+    by_hand(redis::cmd("CLIENT").arg("PAUSE").arg(1_000).arg("ALL"));
+    let error = commit(&*backend, b"value").unwrap_err();
+    assert!(matches!(error, StateError::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains("200ms"), "{error}");
+    while commit(&*backend, b"value").is_err() {}
+    assert_eq!(backend.get(b"key").unwrap().unwrap(), "value");
+}
+
+#[test]
 fn a_wrong_password_is_told_and_never_shown() {
     let folder = tempfile::tempdir().unwrap();
     let wrong = spec().url.replace("://", "://nobody:secret-5@");

@@ -216,6 +216,30 @@ pub(super) const PLANTS: &[Plant] = &[
         caught_by: &["e1_row_17_a_checkpoint_is_whole_or_not_there_after_any_kill_and_power_cut"],
     },
     Plant {
+        name: "manifest-with-its-runs",
+        what: "The manifest before the newest is deleted along with the runs that only it names.",
+        package: "tidemill-backends",
+        file: "crates/tidemill-state/src/checkpoints.rs",
+        changes: &[(
+            "        self.delete_unnamed()?;\n        self.older.extend",
+            "        if let Some(last) = self.last.filter(|last| *last != manifest.cycle) {\n            self.batch.delete(&manifest_key(last));\n        }\n        self.delete_unnamed()?;\n        self.older.extend",
+        )],
+        caught_by: &["e1_row_17_a_checkpoint_is_whole_or_not_there_after_a_kill_at_any_request"],
+    },
+    Plant {
+        name: "deleted-side-by-side",
+        what: "On an object store, what a batch deletes goes before what it puts is there.",
+        package: "tidemill-backends",
+        file: "crates/tidemill-backends/src/object.rs",
+        changes: &[(
+            "            self.put_all(&changes.puts).await?;\n            self.delete_all(&changes.deletes).await",
+            "            self.delete_all(&changes.deletes).await?;\n            self.put_all(&changes.puts).await",
+        )],
+        caught_by: &[
+            "e1_row_44_a_checkpoint_is_whole_or_not_there_after_a_bucket_dies_at_any_request",
+        ],
+    },
+    Plant {
         name: "source-at-its-start",
         what: "A job that goes on from a checkpoint reads its input from the start.",
         package: "tidemill-flow",
