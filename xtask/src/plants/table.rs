@@ -216,18 +216,7 @@ pub(super) const PLANTS: &[Plant] = &[
         caught_by: &["e1_row_17_a_checkpoint_is_whole_or_not_there_after_any_kill_and_power_cut"],
     },
     Plant {
-        name: "manifest-with-its-runs",
-        what: "The manifest before the newest is deleted along with the runs that only it names.",
-        package: "tidemill-backends",
-        file: "crates/tidemill-state/src/checkpoints.rs",
-        changes: &[(
-            "        self.delete_unnamed()?;\n        self.older.extend",
-            "        if let Some(last) = self.last.filter(|last| *last != manifest.cycle) {\n            self.batch.delete(&manifest_key(last));\n        }\n        self.delete_unnamed()?;\n        self.older.extend",
-        )],
-        caught_by: &["e1_row_17_a_checkpoint_is_whole_or_not_there_after_a_kill_at_any_request"],
-    },
-    Plant {
-        name: "deleted-side-by-side",
+        name: "deleted-first",
         what: "On an object store, what a batch deletes goes before what it puts is there.",
         package: "tidemill-backends",
         file: "crates/tidemill-backends/src/object.rs",
