@@ -1,6 +1,8 @@
 # make run           build, fetch the demo's data, run the demo
 # make test          everything CI runs, in its order
 # make serve         the node as a process: starting, stopping, HTTP
+# make backends      checkpoints on Redis and S3, with the servers themselves
+# make hbase         the same on HBase: downloads 300 MB once
 # make clients       unmodified Kafka clients against our broker
 # make plants        puts known bugs into a copy of the code: the tests must fail
 # make bench         ours and its peers in turn; writes a table and a plot
@@ -9,7 +11,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run data test bench bench-broker fmt lint unit docs oracle serve clients plants
+.PHONY: help run data test bench bench-broker fmt lint unit docs oracle serve backends hbase clients plants
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # step NAME,COMMAND: runs it and says how long it took.
@@ -35,6 +37,7 @@ test:
 	@$(MAKE) --no-print-directory docs
 	@$(MAKE) --no-print-directory oracle
 	@$(MAKE) --no-print-directory serve
+	@$(MAKE) --no-print-directory backends
 	@$(MAKE) --no-print-directory clients
 
 fmt:
@@ -56,6 +59,13 @@ oracle:
 # The node as a process, and real clients of InfluxDB.
 serve:
 	$(call step,serve,tests/serve/run.sh)
+
+# Checkpoints on servers that are killed, damaged and not there.
+backends:
+	$(call step,backends,tests/backends/run.sh redis s3)
+
+hbase:
+	$(call step,hbase,tests/backends/run.sh hbase)
 
 # Real Kafka clients against a debug build.
 clients:

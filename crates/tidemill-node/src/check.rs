@@ -2,6 +2,7 @@
 //!
 //! Every problem is found, not only the first, so that one look at the file mends them all.
 
+mod backend;
 mod graph;
 mod stage;
 #[cfg(test)]
@@ -121,6 +122,7 @@ fn numbers(spec: &JobSpec, problems: &mut Vec<Problem>) {
             let message = "only a job with the delivery `exactly-once` has checkpoints";
             problems.push(Problem::new(["checkpoint"], message));
         }
+        backend::check(checkpoint, problems);
     }
     if let CompressionSpec::Selective { coefficient } = spec.compression
         && !(0.0..=1.0).contains(&coefficient)

@@ -1,7 +1,9 @@
-//! Where the checkpoints of a job are kept: in its data folder. And what one is, for others to see.
+//! Where the checkpoints of a job are kept: in its data folder, or on servers. And what one is, for
+//! others to see.
 
 use serde::Serialize;
 use std::{path::Path, sync::Arc};
+use tidemill_backends::{Job, RemoteBackend};
 use tidemill_env::World;
 use tidemill_flow::{CheckpointTo, StartError};
 use tidemill_state::{
@@ -14,7 +16,8 @@ use tidemill_types::job::{BackendSpec, JobSpec};
 /// that resumes goes on from the checkpoint `from`, or from the newest.
 ///
 /// # Errors
-/// The backend's; another process has it open. Or there is nothing of which `from` could be one.
+/// The backend's; another process has it open, or another job the place on the servers. Or there is
+/// nothing of which `from` could be one.
 pub fn open_checkpoints(
     spec: &JobSpec,
     data: Option<&Path>,
@@ -28,7 +31,7 @@ pub fn open_checkpoints(
             None => Ok(None),
         };
     };
-    let backend = open_backend(spec, checkpoint.backend, data, world);
+    let backend = open_backend(spec, &checkpoint.backend, data, world);
     let backend = backend.map_err(|error| refused(error.to_string()))?;
     let (every, recovery) = (checkpoint.every, checkpoint.recovery);
     Ok(Some(CheckpointTo { every, backend, from, recovery }))
@@ -44,19 +47,23 @@ pub fn stored_checkpoints(
     world: &World,
 ) -> Result<Option<Checkpoints>, CheckpointError> {
     let Some(checkpoint) = &spec.checkpoint else { return Ok(None) };
-    Checkpoints::open(open_backend(spec, checkpoint.backend, data, world)?).map(Some)
+    Checkpoints::open(open_backend(spec, &checkpoint.backend, data, world)?).map(Some)
 }
 
 fn open_backend(
     spec: &JobSpec,
-    backend: BackendSpec,
+    backend: &BackendSpec,
     data: &Path,
     world: &World,
 ) -> Result<Arc<dyn Backend>, StateError> {
     let folder = data.join("checkpoints");
+    let job = Job { name: &spec.name, folder: &folder };
     match backend {
         BackendSpec::Indexed(_) => indexed(spec, &folder, world),
         BackendSpec::Files(_) => FileBackend::open(world, &folder).map(|it| Arc::new(it) as _),
+        BackendSpec::Redis(redis) => remote(RemoteBackend::redis(redis, job, world)),
+        BackendSpec::ObjectStore(bucket) => remote(RemoteBackend::bucket(bucket, job, world)),
+        BackendSpec::Hbase(table) => remote(RemoteBackend::hbase(table, job, world)),
     }
 }
 
@@ -113,6 +120,10 @@ impl CheckpointView {
             sinks: manifest.sinks.clone(),
         }
     }
+}
+
+fn remote(opened: Result<RemoteBackend, StateError>) -> Result<Arc<dyn Backend>, StateError> {
+    opened.map(|it| Arc::new(it) as _)
 }
 
 fn indexed(spec: &JobSpec, folder: &Path, world: &World) -> Result<Arc<dyn Backend>, StateError> {

@@ -16,23 +16,24 @@ pub(crate) const DELETED: u32 = u32::MAX;
 
 /// Where values are kept by their keys.
 pub trait Backend: Send + Sync {
-    /// Puts and deletes what the batch says, in its order, and empties it. Durable when it returns.
+    /// Puts and deletes what the batch says, and empties it. Durable when it returns.
     /// If it does not return, any part of the batch may be there ([`crate::IndexedBackend`]: all of
-    /// it or nothing).
+    /// it or nothing), but nothing is deleted before all that the batch puts is durable. Of several
+    /// changes of a key the last one counts.
     ///
     /// # Errors
-    /// The disk's, or a key or value that is too long; the batch stays as it is. After
-    /// [`StateError::Failed`] the backend must be opened again.
+    /// The disk's or the server's, or a key or value that is too long; the batch stays as it is.
+    /// After [`StateError::Failed`] or [`StateError::Lost`] the backend must be opened again.
     fn commit(&self, batch: &mut Batch) -> Result<(), StateError>;
     /// The value of a key.
     ///
     /// # Errors
-    /// The disk's, or the value is damaged.
+    /// The disk's or the server's, or the value is damaged.
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError>;
     /// Every key that begins with `prefix`, in ascending order.
     ///
     /// # Errors
-    /// The disk's.
+    /// The disk's or the server's.
     fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError>;
 }
 
@@ -119,8 +120,16 @@ impl Batch {
     }
 
     /// Whether it can be written.
-    pub(crate) fn check(&self) -> Result<(), StateError> {
+    ///
+    /// # Errors
+    /// A key or a value was longer than any backend takes.
+    pub fn check(&self) -> Result<(), StateError> {
         self.refused.clone().map_or(Ok(()), Err)
+    }
+
+    /// The changes, in their order: each key, and its value; none: the key is deleted.
+    pub fn changes(&self) -> impl ExactSizeIterator<Item = (&[u8], Option<&[u8]>)> {
+        self.entries().map(|entry| (entry.key, entry.value))
     }
 
     /// The changes, in their order.

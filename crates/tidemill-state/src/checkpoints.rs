@@ -1,8 +1,8 @@
 //! The checkpoints of a job in a backend: runs of slices, and manifests that name them.
 //!
 //! ```text
-//! begin ─▶ 5 ─▶ put: runs of the slices that changed ─▶ complete: manifest 5, in one batch with the
-//!                                                       deletion of what no manifest names
+//! begin ─▶ 5 ─▶ put: runs of the slices that changed ─▶ complete: manifest 5; then runs that none
+//!                                                       names go; then the manifest before it
 //!
 //! manifest 5    cycle, sources, stages ┬ slice 0: runs of 2 (all), of 3, of 5 (changes)
 //!                                      └ slice 1: run of 4 (all)
@@ -17,12 +17,15 @@
 //!
 //! Invariants:
 //!
-//! - A manifest is there only if all that it names is there; nothing that a manifest names is
-//!   deleted before it is.
+//! - All that the newest manifest names is there, and all that one that is kept names; until the
+//!   next one is, nothing of it is deleted.
+//! - Only a manifest that is neither may lack some of what it names: it is the note of what is still
+//!   to be deleted, and goes last.
 //! - The job goes on from the manifest with the largest number. One that is restored gets a number
 //!   of its own.
 //! - Runs of a checkpoint that was not completed are known by the note of its beginning, and are
 //!   deleted when the next one begins. What no note and no manifest names is left alone.
+//! - None of that needs a batch to be there as a whole: backends on servers write it in parts.
 
 mod manifest;
 #[cfg(test)]
@@ -32,7 +35,7 @@ pub use manifest::{Manifest, Run, SavedSink, SavedSource, SavedStage};
 
 use crate::{Backend, Batch, SavedError, StateError, delta};
 use bytes::Bytes;
-use manifest::{BEGUN_KEY, PART_BYTES, kept_key, manifest_key, number_of, runs_prefix};
+use manifest::{BEGUN_KEY, OVER_KEY, PART_BYTES, kept_key, manifest_key, number_of, runs_prefix};
 use serde::Serialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -102,6 +105,10 @@ pub struct Checkpoints {
     chosen: Option<u64>,
     /// The last number that was given.
     last: u64,
+    /// Nothing goes on from checkpoints up to this number: the job began anew after it.
+    over: u64,
+    /// Manifests that go when what they alone name has gone; none: one that cannot be read.
+    older: BTreeMap<u64, Option<Arc<Manifest>>>,
     /// A checkpoint that was begun, and not completed.
     begun: Option<u64>,
     /// One that a process began that has ended.
@@ -117,26 +124,31 @@ impl Checkpoints {
     /// # Errors
     /// The backend's; or what is there is no checkpoint that this build knows.
     pub fn open(backend: Arc<dyn Backend>) -> Result<Self, CheckpointError> {
-        let mut complete = BTreeMap::new();
-        for key in backend.keys(b"m")? {
-            let Some(value) = backend.get(&key)? else { continue };
-            let manifest = Manifest::decode(&key, &value)?;
-            complete.insert(manifest.number, Arc::new(manifest));
-        }
         let mut kept = BTreeMap::new();
         for key in backend.keys(b"k")? {
             if let (Some(number), Some(name)) = (number_of(&key), backend.get(&key)?) {
                 kept.insert(number, String::from_utf8_lossy(&name).into_owned());
             }
         }
-        let begun = match backend.get(BEGUN_KEY)? {
-            Some(note) => <[u8; 8]>::try_from(&note[..]).map(u64::from_be_bytes).map_err(|_| {
-                let error = SavedError::new("the note of its beginning is not one");
-                CheckpointError::Saved { number: 0, error }
-            })?,
-            None => 0,
-        };
-        let newest = complete.last_key_value().map_or(0, |(number, _)| *number);
+        let (begun, over) = (note(&*backend, BEGUN_KEY)?, note(&*backend, OVER_KEY)?);
+        let (mut complete, mut older) = (BTreeMap::new(), BTreeMap::new());
+        let keys = backend.keys(b"m")?;
+        let newest = keys.last().and_then(|key| number_of(key)).unwrap_or(0);
+        for key in keys {
+            let number = number_of(&key).unwrap_or(0);
+            if kept.contains_key(&number) || number == newest.max(over + 1) {
+                complete.extend(read(&*backend, &key)?.map(|manifest| (number, manifest)));
+                continue;
+            }
+            let manifest = match read(&*backend, &key) {
+                Ok(manifest) => manifest,
+                // Only to know what goes: runs that it alone named are left alone.
+                Err(CheckpointError::Saved { .. }) => None,
+                Err(CheckpointError::Backend(error)) if error.is_damage() => None,
+                Err(error) => return Err(error),
+            };
+            older.insert(number, manifest);
+        }
         let left_behind = Some(begun).filter(|it| *it > 0 && !complete.contains_key(it));
         Ok(Self {
             backend,
@@ -144,7 +156,9 @@ impl Checkpoints {
             kept,
             chains: BTreeMap::new(),
             chosen: None,
-            last: begun.max(newest),
+            last: begun.max(newest).max(over),
+            over,
+            older,
             begun: None,
             left_behind,
             unnamed: Vec::new(),
@@ -155,7 +169,8 @@ impl Checkpoints {
     /// The checkpoint that the job goes on from; none if there is none.
     #[must_use]
     pub fn newest(&self) -> Option<&Arc<Manifest>> {
-        self.complete.last_key_value().map(|(_, manifest)| manifest)
+        let last = self.complete.last_key_value().filter(|(number, _)| **number > self.over);
+        last.map(|(_, manifest)| manifest)
     }
 
     /// A checkpoint by its number.
@@ -219,8 +234,13 @@ impl Checkpoints {
                 self.settle(Manifest { number: self.last, ..manifest })
             }
             None => {
-                let gone = self.gone();
-                self.delete_all(&gone, None)
+                // The note is there first, so that a process that ends here is followed by one that
+                // knows.
+                self.batch.put(OVER_KEY, &self.last.to_be_bytes());
+                self.backend.commit(&mut self.batch)?;
+                self.over = self.last;
+                self.retire();
+                self.delete_older()
             }
         }
     }
@@ -231,12 +251,17 @@ impl Checkpoints {
     /// # Errors
     /// The backend's; it may be begun again.
     pub fn begin(&mut self) -> Result<u64, CheckpointError> {
+        if !self.older.is_empty() {
+            self.delete_older()?;
+        }
         if let Some(left) = self.left_behind {
             let named = self.complete.values().flat_map(|it| it.runs());
             let named: BTreeSet<_> = named.map(|run| run.key(0)[..21].to_vec()).collect();
             let found = self.backend.keys(&runs_prefix(left))?;
             let left = found.iter().filter(|key| !named.contains(&key[..key.len().min(21)]));
             left.for_each(|key| self.batch.delete(key));
+            // Before the note that explains them is written over.
+            self.backend.commit(&mut self.batch)?;
         }
         let number = self.last + 1;
         self.batch.put(BEGUN_KEY, &number.to_be_bytes());
@@ -303,34 +328,40 @@ impl Checkpoints {
     /// A manifest is the newest from now on.
     fn settle(&mut self, manifest: Manifest) -> Result<(), CheckpointError> {
         self.batch.put(&manifest_key(manifest.number), &manifest.encode());
-        let gone = self.gone();
-        self.delete_all(&gone, Some(&manifest))?;
+        self.backend.commit(&mut self.batch)?;
+        self.retire();
+        // This may be the second attempt.
+        self.older.remove(&manifest.number);
         self.complete.insert(manifest.number, Arc::new(manifest));
         self.begun = None;
-        Ok(())
+        self.delete_older()
     }
 
-    /// Those that nobody wants to have kept.
-    fn gone(&self) -> Vec<u64> {
-        self.complete.keys().copied().filter(|it| !self.kept.contains_key(it)).collect()
+    /// Nobody wants to have those that are not kept any more.
+    fn retire(&mut self) {
+        let is_gone = |number: &u64| !self.kept.contains_key(number);
+        let gone: Vec<u64> = self.complete.keys().copied().filter(is_gone).collect();
+        for number in gone {
+            let manifest = self.complete.remove(&number);
+            self.older.insert(number, manifest);
+        }
     }
 
-    /// Commits the batch, with the deletion of some manifests and of what only they name.
-    fn delete_all(&mut self, gone: &[u64], new: Option<&Manifest>) -> Result<(), CheckpointError> {
-        let stays = self.complete.iter().filter(|(number, _)| !gone.contains(number));
-        let stays = stays.map(|(_, manifest)| &**manifest).chain(new);
-        let named: BTreeSet<Run> = stays.flat_map(Manifest::runs).copied().collect();
-        let manifests = gone.iter().filter_map(|number| self.complete.get(number));
-        let runs = manifests.flat_map(|it| it.runs()).chain(&self.unnamed);
-        let runs: BTreeSet<Run> = runs.filter(|run| !named.contains(run)).copied().collect();
-        // Manifests before what they name: one is there only if that is.
-        gone.iter().for_each(|number| self.batch.delete(&manifest_key(*number)));
-        for run in runs {
+    /// Deletes what only manifests before the newest name, then those.
+    fn delete_older(&mut self) -> Result<(), CheckpointError> {
+        let named: BTreeSet<Run> =
+            self.complete.values().flat_map(|it| it.runs()).copied().collect();
+        let older = self.older.values().flatten().flat_map(|it| it.runs());
+        let gone: BTreeSet<Run> =
+            older.chain(&self.unnamed).filter(|run| !named.contains(run)).copied().collect();
+        for run in gone {
             (0..run.parts()).for_each(|part| self.batch.delete(&run.key(part)));
         }
         self.backend.commit(&mut self.batch)?;
-        self.complete.retain(|number, _| !gone.contains(number));
         self.unnamed.clear();
+        self.older.keys().for_each(|number| self.batch.delete(&manifest_key(*number)));
+        self.backend.commit(&mut self.batch)?;
+        self.older.clear();
         Ok(())
     }
 
@@ -363,11 +394,13 @@ impl Checkpoints {
         batch.delete(&kept_key(number));
         self.backend.commit(&mut batch)?;
         self.kept.remove(&number);
-        if self.newest().is_none_or(|it| it.number == number) || self.begun.is_some() {
+        if self.begun.is_some() || self.newest().is_some_and(|it| it.number == number) {
             // Completing the next one deletes it.
             return Ok(());
         }
-        self.delete_all(&[number], None)
+        let manifest = self.complete.remove(&number);
+        self.older.insert(number, manifest);
+        self.delete_older()
     }
 
     /// The runs of a slice, the oldest first.
@@ -418,6 +451,21 @@ impl RunsOf {
             Err(parts) => parts.concat().into(),
         })
     }
+}
+
+/// A number that is noted under a key; 0 if none is.
+fn note(backend: &dyn Backend, key: &[u8]) -> Result<u64, CheckpointError> {
+    let Some(note) = backend.get(key)? else { return Ok(0) };
+    <[u8; 8]>::try_from(&note[..]).map(u64::from_be_bytes).map_err(|_| {
+        let error = SavedError::new("the note of a number is not one");
+        CheckpointError::Saved { number: 0, error }
+    })
+}
+
+/// The manifest under a key; none if it is not there.
+fn read(backend: &dyn Backend, key: &[u8]) -> Result<Option<Arc<Manifest>>, CheckpointError> {
+    let value = backend.get(key)?;
+    value.map(|value| Manifest::decode(key, &value).map(Arc::new)).transpose()
 }
 
 /// Whether the runs of a slice are to be merged before more is put for a checkpoint: once in each.

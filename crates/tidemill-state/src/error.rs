@@ -34,6 +34,47 @@ pub enum StateError {
         /// The folder.
         path: PathBuf,
     },
+    /// A server cannot be reached, or does not answer in time. What was asked for may be done, or
+    /// not; it may be asked again.
+    #[error("{place}: cannot be reached: {why}")]
+    Unreachable {
+        /// The server, and where on it; without passwords.
+        place: String,
+        /// What was tried, and what came of it.
+        why: String,
+    },
+    /// A server answers that it will not.
+    #[error("{place}: refused: {why}")]
+    Refused {
+        /// The server, and where on it; without passwords.
+        place: String,
+        /// What it says, and what to do.
+        why: String,
+    },
+    /// A value on a server is not the one that was written there.
+    #[error("{place}: damaged: the value of key {key} is not the one that was written")]
+    WrongValue {
+        /// The server, and where on it.
+        place: String,
+        /// The key, in hexadecimal digits.
+        key: String,
+    },
+    /// Another job or node has the place on the server.
+    #[error("{place}: kept for another job or node: {why}")]
+    Taken {
+        /// The server, and where on it.
+        place: String,
+        /// Whose it is, and what to do.
+        why: String,
+    },
+    /// What was committed to a server is not there any more. The backend must be opened again.
+    #[error("{place}: lost what was committed: {why}")]
+    Lost {
+        /// The server, and where on it.
+        place: String,
+        /// How that shows, and what to do.
+        why: String,
+    },
     /// A key is longer than the backend takes.
     #[error("a key of {bytes} bytes: {max} are allowed")]
     KeyTooLong {
@@ -56,6 +97,14 @@ pub enum StateError {
         /// The folder.
         path: PathBuf,
     },
+}
+
+impl StateError {
+    /// Whether what is kept is not what was written.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Damaged { .. } | Self::WrongValue { .. })
+    }
 }
 
 /// An error of the disk at this path.

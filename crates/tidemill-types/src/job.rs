@@ -12,7 +12,9 @@ mod custom;
 mod kafka;
 mod stage;
 
-pub use checkpoint::{BackendSpec, CheckpointSpec, Recovery};
+pub use checkpoint::{
+    BackendSpec, CheckpointSpec, HbaseSpec, ObjectStoreSpec, Recovery, RedisSpec, shown,
+};
 pub use kafka::{KafkaSinkSpec, KafkaSourceSpec};
 pub use stage::{
     AggregateSpec, CountWindow, DedupSpec, EmptySpec, FlatMapSpec, JoinKind, JoinSpec,

@@ -215,10 +215,23 @@ pub(super) const PLANTS: &[Plant] = &[
         package: "tidemill-state",
         file: "crates/tidemill-state/src/checkpoints.rs",
         changes: &[(
-            "let stays = self.complete.iter().filter(|(number, _)| !gone.contains(number));",
-            "let stays = self.complete.iter().filter(|_| false);",
+            "self.complete.values().flat_map(|it| it.runs()).copied().collect();",
+            "self.newest().into_iter().flat_map(|it| it.runs()).copied().collect();",
         )],
         caught_by: &["what_is_kept_stays_until_it_is_deleted"],
+    },
+    Plant {
+        name: "deleted-first",
+        what: "On an object store, what a batch deletes goes before what it puts is there.",
+        package: "tidemill-backends",
+        file: "crates/tidemill-backends/src/object.rs",
+        changes: &[(
+            "            self.put_all(&changes.puts).await?;\n            self.delete_all(&changes.deletes).await",
+            "            self.delete_all(&changes.deletes).await?;\n            self.put_all(&changes.puts).await",
+        )],
+        caught_by: &[
+            "e1_row_44_a_checkpoint_is_whole_or_not_there_after_a_bucket_dies_at_any_request",
+        ],
     },
     Plant {
         name: "source-at-its-start",

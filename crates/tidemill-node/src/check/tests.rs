@@ -192,3 +192,44 @@ fn a_source_read_only_as_a_table_is_not_streamed() {
     assert_eq!(order(&descriptor.spec).len(), 600);
     assert_eq!(sources_of(&descriptor.spec, "s599"), ["a"]);
 }
+
+/// A job with this backend of checkpoints.
+fn backed(backend: &str) -> String {
+    format!("checkpoint: {{backend: {{{backend}}}}}\n{}", job("  s: {from: a, where: x > 1}", SINK))
+}
+
+#[test]
+fn takes_backends_on_servers() {
+    for backend in [
+        "redis: {url: redis://localhost}",
+        "redis: {url: 'rediss://user:word@host:1/2', prefix: a:b, timeout: 5s}",
+        "object_store: {url: s3://bucket}",
+        "object_store: {url: s3://bucket/a/b, endpoint: 'http://host:1', region: x, allow_http: true, virtual_hosted: true}",
+        "hbase: {url: 'http://host:8080'}",
+        "hbase: {url: 'https://host', table: space:table}",
+    ] {
+        assert_eq!(problems(&backed(backend)), Vec::<String>::new(), "{backend}");
+    }
+}
+
+#[test]
+fn refuses_addresses_of_other_servers_without_their_passwords() {
+    for (backend, path) in [
+        ("redis: {url: 'http://user:word@host'}", "redis.url"),
+        ("redis: {url: redis://host, prefix: ''}", "redis.prefix"),
+        ("redis: {url: redis://host, timeout: 0s}", "redis.timeout"),
+        ("object_store: {url: 'gs://bucket'}", "object_store.url"),
+        ("object_store: {url: 'file:///tmp'}", "object_store.url"),
+        ("object_store: {url: s3://bucket, endpoint: host}", "object_store.endpoint"),
+        ("hbase: {url: 'host:8080'}", "hbase.url"),
+        ("hbase: {url: 'http://host', table: 'a/b'}", "hbase.table"),
+    ] {
+        let found = problems(&backed(backend));
+        assert_eq!(found.len(), 1, "{backend}: {found:?}");
+        assert!(
+            found[0].contains("cannot be taken") && !found[0].contains("user:word@host`"),
+            "{found:?}"
+        );
+        assert!(found[0].contains(path.split('.').next_back().unwrap()), "{found:?}");
+    }
+}

@@ -14,6 +14,9 @@ const VERSION: u8 = 1;
 /// The number of the checkpoint that was begun last.
 pub(super) const BEGUN_KEY: &[u8] = b"b";
 
+/// The number of the last checkpoint before the job began anew.
+pub(super) const OVER_KEY: &[u8] = b"o";
+
 /// A source slice as of the end of a cycle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedSource {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Checkpoints of a job (ChronoStream III-B).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckpointSpec {
     /// Time from the beginning of one checkpoint to that of the next (default 10s).
@@ -24,14 +24,108 @@ impl Default for CheckpointSpec {
     }
 }
 
-/// Where checkpoints are kept, in the job's data folder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+/// Where checkpoints are kept: in the job's data folder, or on servers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum BackendSpec {
-    /// In append-only files with an index.
+    /// In append-only files with an index, in the job's data folder.
     Indexed(EmptySpec),
-    /// In a file for each key.
+    /// In a file for each key, in the job's data folder.
     Files(EmptySpec),
+    /// In a Redis server.
+    Redis(RedisSpec),
+    /// In a bucket of an object store that speaks S3.
+    ObjectStore(ObjectStoreSpec),
+    /// In a table of HBase, through its REST gateway.
+    Hbase(HbaseSpec),
+}
+
+/// Checkpoints in a Redis server.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RedisSpec {
+    /// The server and its database: `redis://HOST:PORT/DB`, or `rediss://` for TLS. A user and a
+    /// password that are not in it are taken from `REDIS_USERNAME` and `REDIS_PASSWORD`.
+    pub url: String,
+    /// What its keys begin with, before the job's name (default `tidemill`).
+    #[serde(default = "default_prefix")]
+    pub prefix: String,
+    /// How long one request may take (default 30s).
+    #[serde(default = "default_timeout")]
+    pub timeout: Span,
+}
+
+/// Checkpoints in a bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectStoreSpec {
+    /// The bucket, and what names of objects begin with in it, before the job's name:
+    /// `s3://BUCKET/PREFIX`. Credentials are taken from the environment: `AWS_ACCESS_KEY_ID`,
+    /// `AWS_SECRET_ACCESS_KEY` and the others of its tools.
+    pub url: String,
+    /// Where the store is, if it is not AWS: `http://HOST:PORT` (default: `AWS_ENDPOINT_URL`, else
+    /// that of the region).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// The region of the bucket (default: `AWS_REGION`, else `AWS_DEFAULT_REGION`, else
+    /// `us-east-1`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// Whether an endpoint without TLS is accepted (default false).
+    #[serde(default)]
+    pub allow_http: bool,
+    /// Whether the bucket is part of the host's name, not of the path (default false).
+    #[serde(default)]
+    pub virtual_hosted: bool,
+    /// How long one request may take (default 30s).
+    #[serde(default = "default_timeout")]
+    pub timeout: Span,
+}
+
+/// Checkpoints in a table of HBase.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HbaseSpec {
+    /// The REST gateway: `http://HOST:PORT`. A user and a password that are not in it are taken
+    /// from `HBASE_REST_USERNAME` and `HBASE_REST_PASSWORD`.
+    pub url: String,
+    /// The table; it must be there, with a column family `t` (default `tidemill`).
+    #[serde(default = "default_prefix")]
+    pub table: String,
+    /// How long one request may take (default 30s).
+    #[serde(default = "default_timeout")]
+    pub timeout: Span,
+}
+
+fn default_prefix() -> String {
+    "tidemill".to_owned()
+}
+
+fn default_timeout() -> Span {
+    Span(30_000_000)
+}
+
+/// An address as it may be shown: without its user and password.
+#[must_use]
+pub fn shown(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    let Some(end) = authority.rfind('@') else { return url.to_owned() };
+    format!("{scheme}://{}", &rest[end + 1..])
+}
+
+impl std::fmt::Debug for RedisSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (url, Self { prefix, timeout, .. }) = (shown(&self.url), self);
+        write!(f, "RedisSpec {{ url: {url:?}, prefix: {prefix:?}, timeout: {timeout:?} }}")
+    }
+}
+
+impl std::fmt::Debug for HbaseSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (url, Self { table, timeout, .. }) = (shown(&self.url), self);
+        write!(f, "HbaseSpec {{ url: {url:?}, table: {table:?}, timeout: {timeout:?} }}")
+    }
 }
 
 impl Default for BackendSpec {

@@ -1,0 +1,239 @@
+//! Checkpoints in Redis.
+//!
+//! ```text
+//! PREFIX:JOB:owner        whose it is
+//! PREFIX:JOB:mark         how many transactions there were
+//! PREFIX:JOB:keys         a sorted set of all keys
+//! PREFIX:JOB:value:KEY    a value, sealed
+//! ```
+//!
+//! A batch is one transaction, or several if it is large: first all that is put, then what is
+//! deleted. Each looks at the owner and the mark, and is not done if either changes meanwhile. A
+//! mark that is not the one left there says that the server lost what it had acknowledged.
+//!
+//! Not here: clusters of Redis, sentinels.
+
+mod durability;
+mod link;
+
+use crate::{
+    sealed::seal,
+    store::{Changes, Owner, Store},
+};
+use bytes::Bytes;
+use link::Link;
+use redis::Pipeline;
+use std::{
+    ops::RangeInclusive,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+use tidemill_state::StateError;
+use tidemill_types::job::RedisSpec;
+
+/// Bytes of values in one transaction, unless a single one is longer.
+const TRANSACTION_BYTES: usize = 8 << 20;
+/// Changes in one transaction.
+const TRANSACTION_CHANGES: usize = 4_096;
+/// Keys that are listed at once.
+const PAGE_KEYS: isize = 1_000;
+/// Longest string that Redis takes, by default.
+const VALUE_BYTES_MAX: usize = 512 << 20;
+
+/// What a Redis server keeps for a job.
+pub(crate) struct RedisStore {
+    place: String,
+    names: Names,
+    state: Mutex<State>,
+}
+
+struct State {
+    link: Link,
+    /// What the mark may be: two numbers if it is not known whether the last transaction was done.
+    mark: Option<RangeInclusive<u64>>,
+}
+
+struct Names {
+    owner: String,
+    mark: String,
+    keys: String,
+    values: String,
+}
+
+impl Names {
+    fn value(&self, key: &[u8]) -> Vec<u8> {
+        [self.values.as_bytes(), key].concat()
+    }
+}
+
+impl RedisStore {
+    /// Looks at the address; nothing is asked of the server.
+    pub(crate) fn new(spec: &RedisSpec, job: &str) -> Result<Self, StateError> {
+        let under = format!("{}:{job}", spec.prefix);
+        let name = |part: &str| format!("{under}:{part}");
+        let names = Names {
+            owner: name("owner"),
+            mark: name("mark"),
+            keys: name("keys"),
+            values: name("value:"),
+        };
+        let link = Link::new(spec, &under)?;
+        let place = link.place().to_owned();
+        Ok(Self { place, names, state: Mutex::new(State { link, mark: None }) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does one transaction, if owner and mark are as they should be.
+    fn transact(
+        &self,
+        state: &mut State,
+        owner: &Owner<'_>,
+        mut changes: Pipeline,
+    ) -> Result<(), StateError> {
+        let names = &self.names;
+        let mut look = redis::pipe();
+        look.cmd("WATCH").arg(&names.owner).arg(&names.mark).ignore();
+        look.cmd("GET").arg(&names.owner).cmd("GET").arg(&names.mark);
+        let (found, mark): (Option<Vec<u8>>, Option<u64>) = state.link.ask(&look)?;
+        owner(found.as_deref())?;
+        let (mark, expected) = (mark.unwrap_or(0), state.mark.clone().unwrap_or(0..=0));
+        if !expected.contains(&mark) {
+            let why = format!(
+                "transaction {} was acknowledged, and the server is at {mark}. It lost its last \
+                 writes: set `appendonly yes` and `appendfsync always` there, and start the job \
+                 again: it takes what is there",
+                expected.start()
+            );
+            return Err(StateError::Lost { place: self.place.clone(), why });
+        }
+        changes.cmd("SET").arg(&names.mark).arg(mark + 1).ignore();
+        state.mark = Some(mark..=mark + 1);
+        // On the connection that watches, or not at all.
+        let done: Option<()> = state.link.ask_once(changes.atomic())?;
+        if done.is_none() {
+            let why = "another wrote to it at the same time".to_owned();
+            return Err(StateError::Refused { place: self.place.clone(), why });
+        }
+        state.mark = Some(mark + 1..=mark + 1);
+        Ok(())
+    }
+}
+
+impl Store for RedisStore {
+    fn place(&self) -> &str {
+        &self.place
+    }
+
+    fn how_to_free(&self) -> String {
+        format!("delete its record: `redis-cli DEL {}`", self.names.owner)
+    }
+
+    fn value_bytes_max(&self) -> usize {
+        VALUE_BYTES_MAX
+    }
+
+    fn owner(&self) -> Result<Option<Bytes>, StateError> {
+        let mut look = redis::pipe();
+        look.cmd("GET").arg(&self.names.owner).cmd("GET").arg(&self.names.mark);
+        let mut state = self.state();
+        let (found, mark): (Option<Vec<u8>>, Option<u64>) = state.link.ask(&look)?;
+        let mark = mark.unwrap_or(0);
+        // Asked when the backend is opened only: what is there is where this process begins.
+        state.mark = Some(mark..=mark);
+        Ok(found.map(Bytes::from))
+    }
+
+    fn claim(&self, record: &[u8]) -> Result<(), StateError> {
+        let mut claim = redis::pipe();
+        claim.cmd("SET").arg(&self.names.owner).arg(record).arg("NX").ignore();
+        let mut state = self.state();
+        state.link.ask::<()>(&claim)?;
+        state.link.sync()
+    }
+
+    fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), StateError> {
+        let mut state = self.state();
+        let mut transaction = Transaction::new();
+        for (key, value) in &changes.puts {
+            if transaction.bytes > 0 && transaction.bytes + value.len() > TRANSACTION_BYTES
+                || transaction.changes == TRANSACTION_CHANGES
+            {
+                self.transact(&mut state, owner, transaction.take())?;
+            }
+            transaction.put(&self.names, key, value);
+        }
+        for deleted in changes.deletes.chunks(TRANSACTION_CHANGES) {
+            if transaction.changes + deleted.len() > TRANSACTION_CHANGES {
+                self.transact(&mut state, owner, transaction.take())?;
+            }
+            transaction.delete(&self.names, deleted);
+        }
+        self.transact(&mut state, owner, transaction.take())?;
+        state.link.sync()
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+        let mut get = redis::pipe();
+        get.cmd("GET").arg(self.names.value(key));
+        let (found,): (Option<Vec<u8>>,) = self.state().link.ask(&get)?;
+        Ok(found.map(Bytes::from))
+    }
+
+    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
+        let end = after(prefix).map_or(b"+".to_vec(), |end| [b"(", &end[..]].concat());
+        let mut from = [b"[", prefix].concat();
+        let mut keys = Vec::new();
+        loop {
+            let mut page = redis::pipe();
+            page.cmd("ZRANGEBYLEX").arg(&self.names.keys).arg(&from).arg(&end);
+            page.arg("LIMIT").arg(0).arg(PAGE_KEYS);
+            let (found,): (Vec<Vec<u8>>,) = self.state().link.ask(&page)?;
+            let Some(last) = found.last() else { return Ok(keys) };
+            from = [b"(", &last[..]].concat();
+            keys.extend(found);
+        }
+    }
+}
+
+/// What is done at once.
+struct Transaction {
+    pipeline: Pipeline,
+    changes: usize,
+    bytes: usize,
+}
+
+impl Transaction {
+    fn new() -> Self {
+        Self { pipeline: redis::pipe(), changes: 0, bytes: 0 }
+    }
+
+    fn put(&mut self, names: &Names, key: &[u8], value: &[u8]) {
+        self.pipeline.cmd("SET").arg(names.value(key)).arg(seal(key, value)).ignore();
+        self.pipeline.cmd("ZADD").arg(&names.keys).arg(0).arg(key).ignore();
+        self.changes += 1;
+        self.bytes += value.len();
+    }
+
+    fn delete(&mut self, names: &Names, keys: &[&[u8]]) {
+        self.pipeline.cmd("UNLINK");
+        for key in keys {
+            self.pipeline.arg(names.value(key));
+        }
+        self.pipeline.ignore().cmd("ZREM").arg(&names.keys).arg(keys).ignore();
+        self.changes += keys.len();
+    }
+
+    fn take(&mut self) -> Pipeline {
+        std::mem::replace(self, Self::new()).pipeline
+    }
+}
+
+/// The first string after all that begin with `prefix`; none: there is no such.
+fn after(prefix: &[u8]) -> Option<Vec<u8>> {
+    let length = prefix.iter().rposition(|byte| *byte != u8::MAX)? + 1;
+    let mut end = prefix[..length].to_vec();
+    end[length - 1] += 1;
+    Some(end)
+}
