@@ -16,9 +16,11 @@ NAMES = itertools.count()
 
 @pytest.fixture(scope="session", params=SERVERS)
 def shared(request, tmp_path_factory):
-    server = KINDS[request.param](tmp_path_factory.mktemp(request.param) / "server").start()
-    yield server
-    server.kill()
+    server = KINDS[request.param](tmp_path_factory.mktemp(request.param) / "server")
+    try:
+        yield server.start()
+    finally:
+        server.kill()
 
 
 @pytest.fixture

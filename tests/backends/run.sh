@@ -55,8 +55,13 @@ if ! cmp -s "$here/requirements.txt" "$venv/.requirements"; then
   cp "$here/requirements.txt" "$venv/.requirements"
 fi
 
-# Also those of the contract that are not run now: they are linted nowhere else.
-cargo test --locked -p tidemill-backends --features servers --no-run
+# Also the contracts that are not run now: nothing else compiles them.
+if ! built="$(cargo test --locked -p tidemill-backends --features servers --no-run 2>&1)"; then
+  die "$built"
+fi
+# Lines of SERVER=EXECUTABLE.
+TIDEMILL_TEST_CONTRACTS="$(sed -n 's|.*Executable tests/\(.*\)\.rs (\(.*\))|\1=\2|p' <<<"$built")"
+export TIDEMILL_TEST_CONTRACTS
 if [ -z "${TIDEMILL_BIN:-}" ]; then
   cargo build --locked -p tidemill
   TIDEMILL_BIN="$target/debug/tidemill"

@@ -24,6 +24,15 @@ def free_ports(count):
     return ports
 
 
+def is_open(port):
+    """Whether somebody listens there."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        return True
+    except OSError:
+        return False
+
+
 def wait(condition, seconds, what):
     """Waits until `condition()` gives something true, and gives that."""
     end = time.monotonic() + seconds
@@ -201,6 +210,7 @@ class Hbase(Server):
     def __init__(self, folder):
         super().__init__(folder)
         keeper, self.port, master, region = free_ports(4)
+        self.inner_ports = (keeper, master, region)
         settings = {
             "hbase.rootdir": f"file://{self.folder}/data", "hbase.tmp.dir": f"{self.folder}/tmp",
             "hbase.cluster.distributed": "false", "hbase.unsafe.stream.capability.enforce": "false",
@@ -224,6 +234,8 @@ class Hbase(Server):
             self.launch(
                 name, "java", f"-Xmx{room}", *opens, f"-Dhbase.log.dir={self.folder}", "-Djava.net.preferIPv4Stack=true",
                 "-cp", path, package + main, "start")
+            # The gateway ends if there is nothing yet that it could speak to.
+            wait(lambda: all(is_open(port) for port in self.inner_ports), START_SECONDS, "HBase's ports")
 
     def ask(self, method, path, body=None, **headers):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)

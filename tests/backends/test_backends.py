@@ -25,9 +25,9 @@ def node(server, tmp_path):
 
 def test_the_contract(server):
     """The tests in Rust that every backend has to pass."""
+    contracts = dict(line.split("=", 1) for line in os.environ["TIDEMILL_TEST_CONTRACTS"].splitlines())
     done = subprocess.run(
-        ["cargo", "test", "--quiet", "--locked", "-p", "tidemill-backends", "--features", "servers", "--test", server.name],
-        cwd=ROOT, env={**os.environ, **server.contract()}, capture_output=True, text=True)
+        [ROOT / contracts[server.name]], cwd=ROOT, env={**os.environ, **server.contract()}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-5_000:] + done.stderr[-2_000:]
 
 
