@@ -15,6 +15,7 @@
 //! Read in this order: [`address`], [`target`], [`fit`], [`encode`], [`load`], [`once`].
 
 use crate::error::{ConnectorError, ConnectorErrorKind};
+use crate::stop::REST_US;
 use ::postgres::Client;
 use address::Address;
 use arrow_schema::SchemaRef;
@@ -26,6 +27,7 @@ use once::Once;
 use repeating::Repeating;
 use session::Session;
 use std::{collections::VecDeque, path::Path, sync::Arc};
+use table::Table;
 use tidemill_env::World;
 use tidemill_flow::{Block, Sink, SinkError, StopAsked};
 use tidemill_types::{Cycle, job::PostgresSinkSpec};
@@ -45,6 +47,9 @@ mod target;
 mod tls;
 mod trouble;
 mod values;
+
+/// How often a job that is planned tries to look at its table.
+const TRIES: u32 = 3;
 
 /// Writes rows to a table of a database.
 pub struct PostgresSink {
@@ -89,15 +94,19 @@ impl PostgresSink {
             let message = format!("`{}` is where sinks keep how far they are", once::MARKS);
             return Err(refused(message));
         }
-        let mut client = address.connect().map_err(|error| ConnectorError {
-            kind: ConnectorErrorKind::Unreachable,
-            message: format!(
-                "the database at `{}` cannot be used: {}; it must be up when the job starts",
-                address.shown,
-                said(&error)
-            ),
+        let (client, found) = look(world, &address, &table).map_err(|trouble| match trouble {
+            Trouble::Passing(error) => ConnectorError {
+                kind: ConnectorErrorKind::Unreachable,
+                message: format!(
+                    "the database at `{}` cannot be used: {error}; it must be up when the job starts",
+                    address.shown
+                ),
+            },
+            Trouble::Lasting(error) => refused(format!(
+                "the database at `{}` cannot be used: {error}",
+                address.shown
+            )),
         })?;
-        let found = table::look(&mut client, &table).map_err(|error| refused(said(&error)))?;
         match found {
             Some(found) => fit::fit(&table, &found, schema, &spec.key, notes.is_some()),
             None if spec.create => fit::to_be_made(schema, &spec.key),
@@ -159,6 +168,28 @@ impl PostgresSink {
                 made => Ok(made.map(|()| columns)?),
             }
         })
+    }
+}
+
+/// Connects and looks the table up. A connection that breaks is tried again, a few times.
+fn look(
+    world: &World,
+    address: &Address,
+    name: &TableName,
+) -> Result<(Client, Option<Table>), Trouble> {
+    let mut tries = 1;
+    loop {
+        let looked = address.connect().and_then(|mut client| {
+            let found = table::look(&mut client, name)?;
+            Ok((client, found))
+        });
+        match looked.map_err(Trouble::from) {
+            Err(Trouble::Passing(_)) if tries < TRIES => {
+                world.clock.sleep_micros(REST_US.0);
+                tries += 1;
+            }
+            other => return other,
+        }
     }
 }
 

@@ -241,9 +241,11 @@ fn numeric(
             && !digits.is_empty();
         if whole > room || is_rounded {
             let sign = if negative { "-" } else { "" };
+            let (whole, fraction) = digits.split_at(digits.len().saturating_sub(scale));
+            let point = if fraction.is_empty() { "" } else { "." };
             return Err(format!(
-                "{sign}{digits} with {scale} of them after the point has more digits than the \
-                 column's `numeric({precision},{kept})`"
+                "{sign}{whole}{point}{fraction} has more digits than the column's \
+                 `numeric({precision},{kept})`"
             ));
         }
     }

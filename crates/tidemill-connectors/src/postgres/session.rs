@@ -11,11 +11,13 @@ use tidemill_env::World;
 use tidemill_flow::StopAsked;
 
 /// How every transaction begins, so that it is as we need it whatever the role's settings are:
-/// a lock that is taken is waited for a while, and a transaction whose process is gone ends. A
-/// commit that a crash of the server undoes would be one that we believed.
+/// a lock that is taken is waited for a while; a transaction whose process or machine is gone ends,
+/// and with it its locks; and no commit that we believed is undone by a crash of the server.
 pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; \
     SET LOCAL lock_timeout = '5s'; \
-    SET LOCAL idle_in_transaction_session_timeout = '60s'; \
+    SET LOCAL idle_in_transaction_session_timeout = '20s'; \
+    SET LOCAL tcp_keepalives_idle = 30; SET LOCAL tcp_keepalives_interval = 5; \
+    SET LOCAL tcp_keepalives_count = 3; SET LOCAL tcp_user_timeout = '30s'; \
     SET LOCAL client_min_messages = warning; \
     SELECT set_config('synchronous_commit', 'on', true) \
         WHERE current_setting('synchronous_commit') = 'off';";

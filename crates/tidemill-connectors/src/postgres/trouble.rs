@@ -18,8 +18,8 @@ impl From<Error> for Trouble {
     fn from(error: Error) -> Self {
         let passing = match error.code() {
             Some(code) => is_passing(code.code()),
-            // Not the server's word: the connection.
-            None => true,
+            // Not the server's word: the connection, or that it asks for what the job does not have.
+            None => !error.to_string().contains("configuration"),
         };
         let text = said(&error);
         if passing { Self::Passing(text) } else { Self::Lasting(text) }
@@ -65,7 +65,11 @@ pub(super) fn said(error: &Error) -> String {
         let _ = write!(text, ": {it}");
         source = it.source();
     }
-    text
+    if text.ends_with("password missing") {
+        text.push_str(": put it into `url`, or into the environment variable `PGPASSWORD`");
+    }
+    // Where TLS is read about is no help to who looks for a server.
+    text.split(": https://").next().unwrap_or_default().to_owned()
 }
 
 fn said_by_server(error: &DbError) -> String {
