@@ -1,6 +1,7 @@
 # make run           build, fetch the demo's data, run the demo
 # make test          everything CI runs, in its order
 # make serve         the node as a process: starting, stopping, HTTP
+# make postgres      jobs that write tables of a real PostgreSQL server
 # make clients       unmodified Kafka clients against our broker
 # make plants        puts known bugs into a copy of the code: the tests must fail
 # make bench         ours and its peers in turn; writes a table and a plot
@@ -9,7 +10,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run data test bench bench-broker fmt lint unit docs oracle serve clients plants
+.PHONY: help run data test bench bench-broker fmt lint unit docs oracle serve postgres clients plants
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # step NAME,COMMAND: runs it and says how long it took.
@@ -36,6 +37,7 @@ test:
 	@$(MAKE) --no-print-directory oracle
 	@$(MAKE) --no-print-directory serve
 	@$(MAKE) --no-print-directory clients
+	@$(MAKE) --no-print-directory postgres
 
 fmt:
 	$(call step,format,cargo fmt --all --check)
@@ -56,6 +58,10 @@ oracle:
 # The node as a process, and real clients of InfluxDB.
 serve:
 	$(call step,serve,tests/serve/run.sh)
+
+# Tables of a real PostgreSQL server, which is crashed and cut off.
+postgres:
+	$(call step,postgres,tests/postgres/run.sh)
 
 # Real Kafka clients against a debug build.
 clients:
