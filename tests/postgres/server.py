@@ -162,7 +162,7 @@ class Database:
             "WHERE application_name = 'tidemill' AND datname = %s", self.name)
 
     def cut_off(self):
-        """Ends the connections of jobs; says how many there were."""
+        """Ends the connections on which jobs write, and none on which one is planned; says how many there were."""
         return len(self.ask(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'tidemill' AND datname = %s", self.name))
+            "WHERE application_name = 'tidemill' AND datname = %s AND query ~ '^(BEGIN|COPY|CREATE|INSERT|UPDATE)'", self.name))

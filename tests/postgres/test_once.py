@@ -135,7 +135,7 @@ def test_everything_at_once_does_not_show(mill, expected, proxy, seed):
         over.set()
         cutter.join()
     assert found(mill) == expected, between.done
-    assert {"before", "after", "blind"} <= set(between.done)
+    assert len(between.cuts()) >= 3, between.done
 
 
 def test_a_job_that_was_thought_dead_writes_nothing_more(mill, expected):
