@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-HEAD = "cycle: {records: 100}"
+HEAD = "cycle: {records: 20}"
+"""300 cycles, of which no more than 64 are under way."""
 
 
 def keyed(mill, count=6_000, keys=300, seed=1):
@@ -48,7 +49,7 @@ def test_a_row_of_nothing_but_its_key_is_there_once(mill):
 
 
 def test_kills_and_cuts_do_not_show(mill, proxy):
-    expected = keyed(mill, 9_000)
+    expected = keyed(mill)
     between = proxy(mill.database.server.port, ["pass", "pass", "pass", "after", "pass", "blind", "before"] * 8)
     mill.job(mill.table("t", "key: [a, B]", url=mill.database.url_at(between.port)), head=HEAD + "\ncheckpoint: {every: 20ms}")
     # A trigger counts what is written, so that a row that came twice would show.
@@ -56,10 +57,10 @@ def test_kills_and_cuts_do_not_show(mill, proxy):
     mill.database.ask("CREATE TABLE seen (n bigint)")
     mill.database.ask("CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO seen VALUES (new.n); RETURN NULL; END'")
     mill.database.ask("CREATE TRIGGER see AFTER INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION see()")
-    kills = mill.run_killed([10, 30, 60], "--data", "data")
+    kills = mill.run_killed([30, 120, 200], "--data", "data")
     assert mill.database.rows("t") == expected, f"after {kills} kills"
     assert mill.database.ask("SELECT count(*) - count(DISTINCT n) FROM seen") == [(0,)]
-    assert len(between.cuts()) >= 3 and kills >= 2
+    assert len(between.cuts()) >= 2 and kills >= 2
 
 
 def test_a_key_that_is_null_is_refused(mill):

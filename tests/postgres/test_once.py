@@ -10,10 +10,11 @@ import pytest
 from mill import TIMED, Mill
 from server import Database, wait
 
-ROWS = 9_000
-HEAD = "cycle: {records: 100}"
+ROWS = 6_000
+HEAD = "cycle: {records: 15}"
+"""400 cycles, of which no more than 64 are under way: the job is not over at once."""
 KEPT = {"ledger": HEAD, "checkpoints": HEAD + "\ncheckpoint: {every: 20ms}"}
-"""What a job keeps to go on from. 90 cycles."""
+"""What a job keeps to go on from."""
 STAGES = """
 kept: {from: rows, where: id % 3 <> 1}
 per_name: {from: kept, key: [name], window: {tumbling: 8s}, aggregate: {n: count(*), total: sum(amount)}}
@@ -51,12 +52,11 @@ def found(mill):
     return [mill.database.rows(it) for it in TABLES]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("kept, seed", zip(KEPT, (1, 2)))
 def test_kills_do_not_show(mill, expected, kept, seed):
     write(mill, head=KEPT[kept])
     chance = random.Random(seed)
-    cycles = sorted(chance.sample(range(1, 84), 8))
+    cycles = sorted(chance.sample(range(1, 330), 8))
     kills = mill.run_killed(cycles, "--data", "data")
     assert found(mill) == expected, f"after {kills} kills"
     assert kills >= 4, "it was hardly killed"
@@ -67,7 +67,7 @@ def test_a_crash_of_the_server_does_not_show(mill, expected, own):
     mill.database = Database(own, "crashed")
     write(mill)
     process = mill.begin("--data", "data")
-    for cycle in (10, 35, 60):
+    for cycle in (30, 150, 300):
         assert mill.reaches(process, cycle), mill.text()
         own.crash()
         own.start()
@@ -80,7 +80,7 @@ def test_a_killed_job_and_a_crashed_server_do_not_show(mill, expected, own):
     mill.database = Database(own, "crashed")
     write(mill, head=KEPT["checkpoints"])
     process = mill.begin("--data", "data")
-    for cycle in (20, 60):
+    for cycle in (50, 200):
         assert mill.reaches(process, cycle), mill.text()
         own.crash()
         process.kill()
@@ -100,7 +100,7 @@ def test_connections_that_are_ended_do_not_show(mill, expected):
         cycle = mill.database.cycle()
     mill.end(process)
     assert found(mill) == expected, f"after {cuts} cuts"
-    assert cuts >= 4, "it was hardly cut off"
+    assert cuts >= 3, "it was hardly cut off"
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
@@ -108,10 +108,12 @@ def test_connections_that_are_ended_do_not_show(mill, expected):
 def test_a_connection_that_breaks_in_a_commit_does_not_show(mill, expected, proxy, how, delivery):
     """Whether the commit came through is not a guess, however often that happens."""
     between = proxy(mill.database.server.port, ["pass", how, "pass", how, how, how] + ["pass", how] * 6)
-    write(mill, head=f"{HEAD}\ndelivery: {delivery}", url=mill.database.url_at(between.port))
+    # Without a ledger each cycle is a commit of its own.
+    head = HEAD if delivery == "exactly-once" else "cycle: {records: 100}"
+    write(mill, head=f"{head}\ndelivery: {delivery}", url=mill.database.url_at(between.port))
     mill.run("--data", "data")
     assert found(mill) == expected
-    assert len(between.cuts()) >= 5, between.done
+    assert len(between.cuts()) >= 3, between.done
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -130,7 +132,7 @@ def test_everything_at_once_does_not_show(mill, expected, proxy, seed):
     cutter = threading.Thread(target=cut_off)
     cutter.start()
     try:
-        mill.run_killed(sorted(chance.sample(range(1, 84), 4)), "--data", "data")
+        mill.run_killed(sorted(chance.sample(range(1, 330), 4)), "--data", "data")
     finally:
         over.set()
         cutter.join()
@@ -200,14 +202,14 @@ def test_a_database_that_was_restored_is_filled_from_where_it_was(mill, expected
     """The mark is in the backup with the rows, and no checkpoint is used that is ahead of it."""
     write(mill, head=KEPT["checkpoints"])
     process = mill.begin("--data", "data")
-    assert mill.reaches(process, 30)
+    assert mill.reaches(process, 20)
     process.kill()
     process.wait()
     wait(lambda: not mill.database.backends(), 10, "no backends")
     backup = f"{mill.database.name}_backup"
     mill.database.server.ask(f"CREATE DATABASE {backup} TEMPLATE {mill.database.name}")
     process = mill.begin("--data", "data", "--resume")
-    assert mill.reaches(process, 70)
+    assert mill.reaches(process, 220)
     process.kill()
     process.wait()
     wait(lambda: not mill.database.backends(), 10, "no backends")

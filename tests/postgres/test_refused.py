@@ -75,7 +75,7 @@ def test_an_address_that_is_none_is_refused_without_its_password(mill):
         f"{mill.database.url}?password=hunter2&colour=red": "colour",
     }.items():
         write(mill, "fit", url)
-        text = mill.refused(expected, "job.yaml:5:31:")
+        text = mill.refused(expected, "job.yaml:5:37:")
         assert "hunter2" not in text, text
     write(mill, "fit, kye: [id]", mill.database.url.replace("postgres@", "postgres:hunter2@"))
     assert "hunter2" not in mill.refused("postgres:***@", "unknown")

@@ -86,39 +86,40 @@ impl PostgresSink {
         schema: &SchemaRef,
         notes: Option<&Path>,
     ) -> Result<Box<dyn Sink>, ConnectorError> {
-        let refused =
-            |message: String| ConnectorError { kind: ConnectorErrorKind::Unwritable, message };
-        let address = Address::new(world, spec).map_err(refused)?;
-        let table = TableName::parse(&spec.table).map_err(refused)?;
+        let of_kind = |kind: ConnectorErrorKind| {
+            move |message: String| ConnectorError { kind: kind.clone(), message }
+        };
+        let unreachable = of_kind(ConnectorErrorKind::Unreachable);
+        let no_table = of_kind(ConnectorErrorKind::NotFound);
+        let address = Address::new(world, spec).map_err(&unreachable)?;
+        let table = TableName::parse(&spec.table).map_err(&no_table)?;
         if table.name == once::MARKS {
-            let message = format!("`{}` is where sinks keep how far they are", once::MARKS);
-            return Err(refused(message));
+            return Err(no_table(format!(
+                "`{}` is where sinks keep how far they are",
+                once::MARKS
+            )));
         }
-        let (client, found) = look(world, &address, &table).map_err(|trouble| match trouble {
-            Trouble::Passing(error) => ConnectorError {
-                kind: ConnectorErrorKind::Unreachable,
-                message: format!(
-                    "the database at `{}` cannot be used: {error}; it must be up when the job starts",
-                    address.shown
-                ),
-            },
-            Trouble::Lasting(error) => refused(format!(
-                "the database at `{}` cannot be used: {error}",
+        let (client, found) = look(world, &address, &table).map_err(|trouble| {
+            let (error, more) = match trouble {
+                Trouble::Passing(error) => (error, "; it must be up when the job starts"),
+                Trouble::Lasting(error) => (error, ""),
+            };
+            unreachable(format!(
+                "the database at `{}` cannot be used: {error}{more}",
                 address.shown
-            )),
+            ))
         })?;
         match found {
             Some(found) => fit::fit(&table, &found, schema, &spec.key, notes.is_some()),
             None if spec.create => fit::to_be_made(schema, &spec.key),
             None => {
-                let message = format!(
+                return Err(no_table(format!(
                     "the database at `{}` has no table `{table}`: create it, or say `create: true`",
                     address.shown
-                );
-                return Err(ConnectorError { kind: ConnectorErrorKind::NotFound, message });
+                )));
             }
         }
-        .map_err(refused)?;
+        .map_err(of_kind(ConnectorErrorKind::Unwritable))?;
         let now = world.clock.wall_micros().unsigned_abs();
         let life = format!("{:016x}", world.random(now ^ u64::from(u32::MAX)).next());
         let writer = match notes {

@@ -22,34 +22,48 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE
     SELECT set_config('synchronous_commit', 'on', true) \
         WHERE current_setting('synchronous_commit') = 'off';";
 
+/// How long a job that begins waits for its database, in microseconds: longer than a transaction of
+/// a process that is gone keeps its locks.
+const BEGIN_PATIENCE_US: u64 = 60_000_000;
+
 /// See the module.
 pub(super) struct Session {
     world: World,
     address: Address,
     client: Option<Client>,
     stop: Stop,
+    /// Whether the job runs, so that it can be told to stop.
+    runs: bool,
 }
 
 impl Session {
     pub(super) fn new(world: &World, address: Address, client: Client) -> Self {
-        Self { world: world.clone(), address, client: Some(client), stop: Stop::new(world) }
+        Self {
+            world: world.clone(),
+            address,
+            client: Some(client),
+            stop: Stop::new(world),
+            runs: false,
+        }
     }
 
     pub(super) fn stop_by(&mut self, stop_asked: StopAsked) {
         self.stop.by(stop_asked);
+        self.runs = true;
     }
 
     pub(super) fn shown(&self) -> &str {
         &self.address.shown
     }
 
-    /// Tries again and again, with rests, until it is done or cannot be.
+    /// Tries again and again, with rests, until it is done or cannot be: for ever once the job runs.
     pub(super) fn persist<T>(
         &mut self,
         mut attempt: impl FnMut(&mut Client) -> Result<T, Trouble>,
     ) -> Result<T, String> {
         let (mut rest_us, rest_us_max) = REST_US;
         let mut told = false;
+        let begun_us = self.world.clock.monotonic_micros();
         loop {
             match self.attempt(&mut attempt) {
                 Ok(done) => {
@@ -62,6 +76,9 @@ impl Session {
                 Err(Trouble::Passing(error)) if self.stop.gives_up() => {
                     return Err(given_up(&error));
                 }
+                Err(Trouble::Passing(error)) if !self.runs && self.has_waited(begun_us) => {
+                    return Err(error);
+                }
                 Err(Trouble::Passing(error)) => {
                     if !std::mem::replace(&mut told, true) {
                         tracing::warn!(database = %self.address.shown, %error, "a sink cannot commit; it goes on trying");
@@ -71,6 +88,11 @@ impl Session {
                 }
             }
         }
+    }
+
+    fn has_waited(&self, since_us: u64) -> bool {
+        let now_us = self.world.clock.monotonic_micros();
+        now_us.saturating_sub(since_us) >= BEGIN_PATIENCE_US
     }
 
     fn attempt<T>(

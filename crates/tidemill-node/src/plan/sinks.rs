@@ -91,7 +91,7 @@ impl Planner<'_> {
             let notes = self.notes().map(|folder| folder.join(format!("sink-{name}.json")));
             let of = (self.spec.name.as_str(), name);
             let sink = PostgresSink::new(self.world, postgres, of, schema, notes.as_deref())
-                .map_err(|error| operators::sink_problem(name, "postgres", &error))?;
+                .map_err(|error| operators::table_problem(name, &error))?;
             return Ok((sink, format!("table {}", postgres.table)));
         }
         if let Some(stdout) = &spec.stdout {
