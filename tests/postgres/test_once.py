@@ -52,7 +52,7 @@ def found(mill):
     return [mill.database.rows(it) for it in TABLES]
 
 
-@pytest.mark.parametrize("kept, seed", zip(KEPT, (1, 2)))
+@pytest.mark.parametrize("kept, seed", list(zip(KEPT, (1, 2))))
 def test_kills_do_not_show(mill, expected, kept, seed):
     write(mill, head=KEPT[kept])
     chance = random.Random(seed)
