@@ -3,6 +3,7 @@
 # make serve         the node as a process: starting, stopping, HTTP
 # make backends      checkpoints on Redis and S3, with the servers themselves
 # make hbase         the same on HBase: downloads 300 MB once
+# make postgres      jobs that write tables of a real PostgreSQL server
 # make clients       unmodified Kafka clients against our broker
 # make plants        puts known bugs into a copy of the code: the tests must fail
 # make bench         ours and its peers in turn; writes a table and a plot
@@ -11,7 +12,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run data test bench bench-broker fmt lint unit docs oracle serve backends hbase clients plants
+.PHONY: help run data test bench bench-broker fmt lint unit docs oracle serve backends hbase postgres clients plants
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # step NAME,COMMAND: runs it and says how long it took.
@@ -39,6 +40,7 @@ test:
 	@$(MAKE) --no-print-directory serve
 	@$(MAKE) --no-print-directory backends
 	@$(MAKE) --no-print-directory clients
+	@$(MAKE) --no-print-directory postgres
 
 fmt:
 	$(call step,format,cargo fmt --all --check)
@@ -66,6 +68,10 @@ backends:
 
 hbase:
 	$(call step,hbase,tests/backends/run.sh hbase)
+
+# Tables of a real PostgreSQL server, which is crashed and cut off.
+postgres:
+	$(call step,postgres,tests/postgres/run.sh)
 
 # Real Kafka clients against a debug build.
 clients:

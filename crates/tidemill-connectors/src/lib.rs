@@ -1,4 +1,4 @@
-//! Sources and sinks: files in six formats, standard output, and nothing.
+//! Sources and sinks: files in six formats, streams, topics, tables, standard output, and nothing.
 //!
 //! ```text
 //! file ─▶ input ─▶ frame ─▶ json │ csv │ influx │ text ─▶ columns ─▶ LineSource ─▶ batches
@@ -30,12 +30,15 @@ mod line_source;
 mod moment;
 mod number;
 mod parquet_file;
+mod postgres;
 #[cfg(test)]
 mod seeking;
 mod sink;
+mod stop;
 mod stream;
 mod text;
 
+pub use self::postgres::PostgresSink;
 pub use error::{ConnectorError, ConnectorErrorKind, SchemaPlace};
 pub use file_source::FileSource;
 pub use influx::{InfluxLines, InfluxPoint};

@@ -213,6 +213,7 @@ fn kinds(sink: &SinkSpec) -> Vec<&'static str> {
         ("stdout", sink.stdout.is_some()),
         ("stream", sink.stream.is_some()),
         ("kafka", sink.kafka.is_some()),
+        ("postgres", sink.postgres.is_some()),
         ("blackhole", sink.blackhole.is_some()),
     ];
     kinds.into_iter().filter(|(_, there)| *there).map(|(name, _)| name).collect()
@@ -233,7 +234,8 @@ fn sinks(spec: &JobSpec, registry: &Registry, problems: &mut Vec<Problem>) {
     for (name, sink) in &spec.sinks {
         let path = ["sinks", name.as_str()];
         let expected = "one of `file: {path: ..., format: ...}`, `stream: ...`, `kafka: {brokers: \
-                        ..., topic: ...}`, `stdout: {}`, `blackhole: {}`";
+                        ..., topic: ...}`, `postgres: {url: ..., table: ...}`, `stdout: {}`, \
+                        `blackhole: {}`";
         match (kinds(sink).as_slice(), registry.sink(name).is_some()) {
             ([], false) => {
                 let problem = Problem::new(path, format!("the sink `{name}` writes nowhere"));

@@ -10,6 +10,7 @@
 //! text is looked up once, by its path, when it becomes a [`Diagnostic`].
 
 use std::fmt;
+use tidemill_types::job::secret::masked;
 
 #[cfg(test)]
 mod tests;
@@ -121,9 +122,13 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// The line of the text, and a caret under the column. A long line is cut round the column.
+/// The line of the text without its passwords, and a caret under the column. A long line is cut
+/// round the column.
 fn write_line(f: &mut fmt::Formatter<'_>, place: Place, line: &str) -> fmt::Result {
     let column = usize::try_from(place.column).unwrap_or(usize::MAX).max(1);
+    let before: String = line.chars().take(column - 1).collect();
+    let column = column.saturating_sub(before.chars().count()) + masked(&before).chars().count();
+    let line = &masked(line);
     let first = column.saturating_sub(LINE_SHOWN_MAX / 2);
     let first = if line.chars().count() <= LINE_SHOWN_MAX { 0 } else { first };
     let shown: String = line

@@ -10,12 +10,15 @@
 mod checkpoint;
 mod custom;
 mod kafka;
+mod postgres;
+pub mod secret;
 mod stage;
 
 pub use checkpoint::{
     BackendSpec, CheckpointSpec, HbaseSpec, ObjectStoreSpec, Recovery, RedisSpec, shown,
 };
 pub use kafka::{KafkaSinkSpec, KafkaSourceSpec};
+pub use postgres::{DatabaseUrl, PostgresSinkSpec};
 pub use stage::{
     AggregateSpec, CountWindow, DedupSpec, EmptySpec, FlatMapSpec, JoinKind, JoinSpec,
     PartitionSpec, SlidingWindow, StageSpec, TopSpec, WindowSpec,
@@ -309,6 +312,9 @@ pub struct SinkSpec {
     /// A topic of another Kafka cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kafka: Option<KafkaSinkSpec>,
+    /// A table of a PostgreSQL database.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub postgres: Option<PostgresSinkSpec>,
     /// Rows are counted and dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blackhole: Option<EmptySpec>,

@@ -234,6 +234,17 @@ pub(super) const PLANTS: &[Plant] = &[
         ],
     },
     Plant {
+        name: "lost-commit-believed",
+        what: "A commit to a table whose connection broke is taken for done, whatever its mark says.",
+        package: "tidemill-connectors",
+        file: "crates/tidemill-connectors/src/postgres/once.rs",
+        changes: &[(
+            "it if it == self.held => Decision::Send",
+            "it if it == self.held => Decision::IsThere",
+        )],
+        caught_by: &["a_mark_says_whether_a_lost_commit_came_through"],
+    },
+    Plant {
         name: "source-at-its-start",
         what: "A job that goes on from a checkpoint reads its input from the start.",
         package: "tidemill-flow",

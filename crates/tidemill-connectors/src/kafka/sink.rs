@@ -29,40 +29,6 @@ mod repeating;
 #[cfg(test)]
 mod tests;
 
-/// The rest after the first failure of a commit and the longest one, in microseconds.
-const REST_US: (u64, u64) = (50_000, 2_000_000);
-
-/// How long a commit goes on trying when the job is to stop, in microseconds.
-const STOP_PATIENCE_US: u64 = 2_000_000;
-
-/// Whether a commit is to be given up, because the job is to stop.
-pub(super) struct Stop {
-    world: World,
-    asked: Option<StopAsked>,
-    since_us: Option<u64>,
-}
-
-impl Stop {
-    fn new(world: &World) -> Self {
-        Self { world: world.clone(), asked: None, since_us: None }
-    }
-
-    /// Asked after each failure.
-    fn gives_up(&mut self) -> bool {
-        if !self.asked.as_ref().is_some_and(|asked| asked()) {
-            return false;
-        }
-        let now_us = self.world.clock.monotonic_micros();
-        let since_us = *self.since_us.get_or_insert(now_us);
-        now_us.saturating_sub(since_us) >= STOP_PATIENCE_US
-    }
-}
-
-/// What is said then.
-fn given_up(error: &str) -> String {
-    format!("the job is to stop, and its rows could not be committed; resumed, it goes on: {error}")
-}
-
 /// Writes rows to a topic of another cluster.
 pub struct KafkaSink {
     client: Client,

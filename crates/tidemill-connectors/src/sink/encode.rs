@@ -176,6 +176,11 @@ fn json(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
     writer.finish()
 }
 
+/// How a nested value is written as JSON where it stands alone.
+pub(crate) fn json_options() -> EncoderOptions {
+    EncoderOptions::default().with_explicit_nulls(true).with_encoder_factory(Arc::new(JsonValues))
+}
+
 /// How values are written that the library's writer would write otherwise.
 #[derive(Debug)]
 struct JsonValues;

@@ -136,7 +136,7 @@ fn refuses_sinks_that_cannot_be() {
     refuses(
         &job(stage, "  out: {from: s}"),
         &[
-            "j:8:3: error: the sink `out` writes nowhere, expected one of `file: {path: ..., format: ...}`, `stream: ...`, `kafka: {brokers: ..., topic: ...}`, `stdout: {}`, `blackhole: {}`",
+            "j:8:3: error: the sink `out` writes nowhere, expected one of `file: {path: ..., format: ...}`, `stream: ...`, `kafka: {brokers: ..., topic: ...}`, `postgres: {url: ..., table: ...}`, `stdout: {}`, `blackhole: {}`",
         ],
     );
     refuses(

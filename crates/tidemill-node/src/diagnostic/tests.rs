@@ -30,6 +30,23 @@ fn a_long_line_is_cut_round_the_column() {
 }
 
 #[test]
+fn a_line_is_shown_without_its_password() {
+    let line = "  x: {url: \"postgresql://u:hunter2@h/db\", tabel: t}";
+    let column = u32::try_from(line.find("tabel").expect("it is there")).expect("a short line") + 1;
+    let diagnostic = Diagnostic {
+        file: "j".to_owned(),
+        place: Some(Place { line: 7, column }),
+        line: Some(line.to_owned()),
+        problem: Problem::new(["x"], "bad"),
+    };
+    let text = diagnostic.to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(!text.contains("hunter2"), "{text}");
+    let caret = lines[2].find('^').expect("a caret");
+    assert_eq!(&lines[1][caret..caret + 5], "tabel");
+}
+
+#[test]
 fn one_of_reads_as_a_sentence() {
     assert_eq!(one_of(&["a"]), "`a`");
     assert_eq!(one_of(&["a", "b"]), "one of `a`, `b`");

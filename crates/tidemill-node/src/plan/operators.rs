@@ -183,6 +183,17 @@ pub(super) fn sink_problem(sink: &str, kind: &str, error: &ConnectorError) -> Pr
     }
 }
 
+/// The same of a table, at what names the database or the table.
+pub(super) fn table_problem(sink: &str, error: &ConnectorError) -> Problem {
+    let problem = sink_problem(sink, "postgres", error);
+    let part = match &error.kind {
+        ConnectorErrorKind::Unreachable => "url",
+        ConnectorErrorKind::NotFound => "table",
+        _ => return problem,
+    };
+    Problem { path: ["sinks", sink, "postgres", part].map(str::to_owned).to_vec(), ..problem }
+}
+
 /// A name that is no column of the input.
 pub(super) fn unknown_column(path: &[&str], name: &str, schema: &SchemaRef) -> Problem {
     let problem = Problem::new(path.iter().copied(), format!("unknown column `{name}`"));

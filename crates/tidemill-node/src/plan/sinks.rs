@@ -5,7 +5,9 @@ use crate::diagnostic::Problem;
 use crate::preview::Preview;
 use arrow_schema::SchemaRef;
 use std::{path::Path, sync::Arc};
-use tidemill_connectors::{BlackholeSink, FileSink, KafkaSink, StdoutSink, StreamSink};
+use tidemill_connectors::{
+    BlackholeSink, FileSink, KafkaSink, PostgresSink, StdoutSink, StreamSink,
+};
 use tidemill_flow::{NodeKind, Partition, Sink, letter};
 use tidemill_types::job::{DEAD_LETTER, Format, SinkSpec};
 
@@ -84,6 +86,13 @@ impl Planner<'_> {
             let sink = KafkaSink::new(self.world, kafka, &id, schema, notes.as_deref())
                 .map_err(|error| operators::sink_problem(name, "kafka", &error))?;
             return Ok((sink, format!("topic {}", kafka.topic)));
+        }
+        if let Some(postgres) = &spec.postgres {
+            let notes = self.notes().map(|folder| folder.join(format!("sink-{name}.json")));
+            let of = (self.spec.name.as_str(), name);
+            let sink = PostgresSink::new(self.world, postgres, of, schema, notes.as_deref())
+                .map_err(|error| operators::table_problem(name, &error))?;
+            return Ok((sink, format!("table {}", postgres.table)));
         }
         if let Some(stdout) = &spec.stdout {
             let sink = StdoutSink::new(stdout.format, Arc::clone(schema))

@@ -7,8 +7,9 @@ use tidemill_node::Problem;
 use tidemill_node::registry::MakeSink;
 use tidemill_types::Span;
 use tidemill_types::job::{
-    CountWindow, DedupSpec, EmptySpec, FileSinkSpec, FlatMapSpec, Format, JoinKind, JoinSpec,
-    PartitionSpec, SinkSpec, SlidingWindow, StageSpec, StdoutSpec, TopSpec, WindowSpec,
+    CountWindow, DatabaseUrl, DedupSpec, EmptySpec, FileSinkSpec, FlatMapSpec, Format, JoinKind,
+    JoinSpec, PartitionSpec, PostgresSinkSpec, SinkSpec, SlidingWindow, StageSpec, StdoutSpec,
+    TopSpec, WindowSpec,
 };
 
 /// A stage being built. Its parts apply in the order of a job file, whatever the order of calls.
@@ -230,8 +231,15 @@ impl Stage {
 
     fn sink(self, make: Option<MakeSink>, kind: impl FnOnce(&mut SinkSpec)) -> SinkOf {
         let from = self.spec.from;
-        let mut spec =
-            SinkSpec { from, file: None, stdout: None, stream: None, kafka: None, blackhole: None };
+        let mut spec = SinkSpec {
+            from,
+            file: None,
+            stdout: None,
+            stream: None,
+            kafka: None,
+            postgres: None,
+            blackhole: None,
+        };
         kind(&mut spec);
         SinkOf { spec, make }
     }
@@ -245,6 +253,25 @@ impl Stage {
     /// A sink that writes to standard output.
     pub fn to_stdout(self, format: Format) -> SinkOf {
         self.sink(None, |spec| spec.stdout = Some(StdoutSpec { format }))
+    }
+
+    /// A sink that writes a table of a PostgreSQL database: `NAME` or `SCHEMA.NAME`, which is made
+    /// if it is not there. With a `key` a row replaces the one that has its key; without, rows are
+    /// added. The password is taken from the URL, or from `PGPASSWORD`.
+    pub fn to_postgres<'k>(
+        self,
+        url: impl Into<String>,
+        table: impl Into<String>,
+        key: impl IntoIterator<Item = &'k str>,
+    ) -> SinkOf {
+        let postgres = PostgresSinkSpec {
+            url: DatabaseUrl(url.into()),
+            table: table.into(),
+            create: true,
+            key: key.into_iter().map(str::to_owned).collect(),
+            password_env: None,
+        };
+        self.sink(None, |spec| spec.postgres = Some(postgres))
     }
 
     /// A sink that counts rows and drops them.

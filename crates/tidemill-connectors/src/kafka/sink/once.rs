@@ -35,7 +35,7 @@
 //!
 //! Invariant: nothing is written under an id whose offset was not read since it was taken over.
 
-use super::{REST_US, Stop, given_up};
+use crate::stop::{REST_US, Stop, given_up};
 use crate::stream::note::Notes;
 use crate::stream::rows::{Pending, Row, chunk_rows};
 use serde::{Deserialize, Serialize};
@@ -127,7 +127,7 @@ impl Once {
     }
 
     pub(super) fn stop_by(&mut self, stop_asked: StopAsked) {
-        self.stop.asked = Some(stop_asked);
+        self.stop.by(stop_asked);
     }
 
     /// Begins a run, or goes on with the one that is noted. Gives back what is held.

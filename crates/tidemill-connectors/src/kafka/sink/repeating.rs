@@ -4,7 +4,7 @@
 //! once, unless the cluster forgets the producer; rows that were sent and not yet committed when the
 //! job was cut off come again.
 
-use super::{Stop, given_up};
+use crate::stop::{Stop, given_up};
 use crate::stream::rows::Pending;
 use std::time::Duration;
 use tidemill_client::{
@@ -33,7 +33,7 @@ impl Repeating {
     }
 
     pub(super) fn stop_by(&mut self, stop_asked: StopAsked) {
-        self.stop.asked = Some(stop_asked);
+        self.stop.by(stop_asked);
     }
 
     pub(super) fn open(&mut self, topic: &str) -> Result<(), String> {

@@ -1,0 +1,256 @@
+//! A table of a PostgreSQL database as a sink.
+//!
+//! ```text
+//! write(c): rows ─▶ Encoder ─▶ binary rows, kept
+//! commit(c): rows up to c ─▶ Once │ Repeating ─▶ Load ─▶ one transaction
+//! ```
+//!
+//! Under `exactly-once` in a job that keeps a ledger, a commit carries its cycle ([`once`]). In all
+//! other jobs rows are there once unless the job is started again ([`repeating`]).
+//!
+//! A database that goes away is waited for, for as long as it takes: the commit does not return, the
+//! rows behind it wait, and by the links' credit the sources do. A job that is to stop meanwhile
+//! fails after a moment: what is not committed is made again when it resumes.
+//!
+//! Read in this order: [`address`], [`target`], [`fit`], [`encode`], [`load`], [`once`].
+
+use crate::error::{ConnectorError, ConnectorErrorKind};
+use crate::stop::REST_US;
+use ::postgres::Client;
+use address::Address;
+use arrow_schema::SchemaRef;
+use encode::{EncodeError, Encoder, Unfit};
+use fit::Column;
+use load::{Load, Pending};
+use name::TableName;
+use once::Once;
+use repeating::Repeating;
+use session::Session;
+use std::{collections::VecDeque, path::Path, sync::Arc};
+use table::Table;
+use tidemill_env::World;
+use tidemill_flow::{Block, Sink, SinkError, StopAsked};
+use tidemill_types::{Cycle, job::PostgresSinkSpec};
+use trouble::{Trouble, is_race, said};
+
+mod address;
+mod encode;
+mod fit;
+mod load;
+mod name;
+mod numeric;
+mod once;
+mod repeating;
+mod session;
+mod table;
+mod target;
+mod tls;
+mod trouble;
+mod values;
+
+/// How often a job that is planned tries to look at its table.
+const TRIES: u32 = 3;
+
+/// Writes rows to a table of a database.
+pub struct PostgresSink {
+    spec: PostgresSinkSpec,
+    table: TableName,
+    schema: SchemaRef,
+    session: Session,
+    writer: Writer,
+    life: String,
+    /// Made when the sink is opened.
+    encoder: Encoder,
+    load: Option<Load>,
+    pending: VecDeque<Pending>,
+}
+
+enum Writer {
+    Once(Box<Once>),
+    Repeating(Repeating),
+}
+
+impl PostgresSink {
+    /// A sink that writes rows of `schema`. With `notes`, a file of the job's folder, each row is
+    /// written once, also by a job that resumes; `of` is the job and the sink, by which the database
+    /// keeps how far they are.
+    ///
+    /// # Errors
+    /// The URL or the table's name cannot be read, the database does not answer, the table is not
+    /// there and is not to be made, or it does not take the rows.
+    #[expect(clippy::new_ret_no_self, reason = "the engine takes any sink")]
+    pub fn new(
+        world: &World,
+        spec: &PostgresSinkSpec,
+        of: (&str, &str),
+        schema: &SchemaRef,
+        notes: Option<&Path>,
+    ) -> Result<Box<dyn Sink>, ConnectorError> {
+        let of_kind = |kind: ConnectorErrorKind| {
+            move |message: String| ConnectorError { kind: kind.clone(), message }
+        };
+        let unreachable = of_kind(ConnectorErrorKind::Unreachable);
+        let no_table = of_kind(ConnectorErrorKind::NotFound);
+        let address = Address::new(world, spec).map_err(&unreachable)?;
+        let table = TableName::parse(&spec.table).map_err(&no_table)?;
+        if table.name == once::MARKS {
+            return Err(no_table(format!(
+                "`{}` is where sinks keep how far they are",
+                once::MARKS
+            )));
+        }
+        let (client, found) = look(world, &address, &table).map_err(|trouble| {
+            let (error, more) = match trouble {
+                Trouble::Passing(error) => (error, "; it must be up when the job starts"),
+                Trouble::Lasting(error) => (error, ""),
+            };
+            unreachable(format!(
+                "the database at `{}` cannot be used: {error}{more}",
+                address.shown
+            ))
+        })?;
+        match found {
+            Some(found) => fit::fit(&table, &found, schema, &spec.key, notes.is_some()),
+            None if spec.create => fit::to_be_made(schema, &spec.key),
+            None => {
+                return Err(no_table(format!(
+                    "the database at `{}` has no table `{table}`: create it, or say `create: true`",
+                    address.shown
+                )));
+            }
+        }
+        .map_err(of_kind(ConnectorErrorKind::Unwritable))?;
+        let now = world.clock.wall_micros().unsigned_abs();
+        let life = format!("{:016x}", world.random(now ^ u64::from(u32::MAX)).next());
+        let writer = match notes {
+            Some(path) => Writer::Once(Box::new(Once::new(world, of, &table, &life, path))),
+            None => Writer::Repeating(Repeating::default()),
+        };
+        Ok(Box::new(Self {
+            spec: spec.clone(),
+            table,
+            schema: Arc::clone(schema),
+            session: Session::new(world, address, client),
+            writer,
+            life,
+            encoder: Encoder::new(Vec::new(), false),
+            load: None,
+            pending: VecDeque::new(),
+        }))
+    }
+
+    fn failed(&self, error: impl std::fmt::Display) -> SinkError {
+        SinkError::new(format!(
+            "table `{}` at `{}` cannot be written: {error}",
+            self.table,
+            self.session.shown()
+        ))
+    }
+
+    /// The table's columns for the rows; it is made if it is to be. `held` says that rows are to be
+    /// in it.
+    fn find_or_make(&mut self, held: Cycle) -> Result<Vec<Column>, String> {
+        let Self { spec, table, schema, session, writer, .. } = self;
+        let once = matches!(writer, Writer::Once(_));
+        session.persist(|client: &mut Client| {
+            if let Some(found) = table::look(client, table)? {
+                return fit::fit(table, &found, schema, &spec.key, once).map_err(Trouble::Lasting);
+            }
+            if held > Cycle::NONE {
+                let text = "the rows of earlier cycles are gone with it; start the job anew";
+                return Err(Trouble::Lasting(format!(
+                    "there is no such table any more, and {text}"
+                )));
+            }
+            let columns = fit::to_be_made(schema, &spec.key).map_err(Trouble::Lasting)?;
+            match client.batch_execute(&table::creation(table, &columns, schema, &spec.key)) {
+                // It is there now, and has to fit.
+                Err(error) if is_race(&error) => Err(Trouble::Passing(said(&error))),
+                made => Ok(made.map(|()| columns)?),
+            }
+        })
+    }
+}
+
+/// Connects and looks the table up. A connection that breaks is tried again, a few times.
+fn look(
+    world: &World,
+    address: &Address,
+    name: &TableName,
+) -> Result<(Client, Option<Table>), Trouble> {
+    let mut tries = 1;
+    loop {
+        let looked = address.connect().and_then(|mut client| {
+            let found = table::look(&mut client, name)?;
+            Ok((client, found))
+        });
+        match looked.map_err(Trouble::from) {
+            Err(Trouble::Passing(_)) if tries < TRIES => {
+                world.clock.sleep_micros(REST_US.0);
+                tries += 1;
+            }
+            other => return other,
+        }
+    }
+}
+
+impl Sink for PostgresSink {
+    fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
+        let held = match &mut self.writer {
+            Writer::Once(once) => once.open(resume, &mut self.session),
+            Writer::Repeating(_) => Ok(Cycle::NONE),
+        };
+        let held = held.map_err(|error| self.failed(error))?;
+        let columns = self.find_or_make(held).map_err(|error| self.failed(error))?;
+        let load = Load::new(&self.table, &columns, &self.spec.key, &self.life);
+        self.encoder = Encoder::new(columns, load.is_numbered());
+        self.load = Some(load);
+        Ok(held)
+    }
+
+    fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
+        let mut pending = Pending { cycle, bytes: Vec::new() };
+        let mut rows = 0;
+        for block in blocks.iter().filter(|it| !it.is_empty()) {
+            let batch = block.batch();
+            self.encoder.rows(&batch, &mut pending.bytes).map_err(|error| match error {
+                EncodeError::Value(Unfit { row, column, why }) => {
+                    let row = rows + row + 1;
+                    self.failed(format!("row {row} of the cycle, column `{column}`: {why}"))
+                }
+                EncodeError::Arrow(error) => self.failed(error),
+            })?;
+            rows += batch.num_rows();
+        }
+        // Cycles without rows leave nothing to be seen, and are made again after a crash.
+        if rows > 0 {
+            self.pending.push_back(pending);
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
+        let Some(load) = &self.load else { return Err(self.failed("the sink is not open")) };
+        let count = self.pending.partition_point(|it| it.cycle <= cycle);
+        if count == 0 {
+            return Ok(());
+        }
+        let ready = &self.pending.make_contiguous()[..count];
+        let outcome = match &mut self.writer {
+            Writer::Once(once) => once.commit(&mut self.session, cycle, load, ready),
+            Writer::Repeating(repeating) => repeating.commit(&mut self.session, load, ready),
+        };
+        outcome.map_err(|error| self.failed(error))?;
+        self.pending.drain(..count);
+        Ok(())
+    }
+
+    fn stop_by(&mut self, stop_asked: StopAsked) {
+        self.session.stop_by(stop_asked);
+    }
+
+    fn close(&mut self) -> Result<(), SinkError> {
+        self.session.close();
+        Ok(())
+    }
+}

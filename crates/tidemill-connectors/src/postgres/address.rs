@@ -1,0 +1,213 @@
+//! Where a database is, and how it is connected to.
+//!
+//! Invariant: the password is nowhere but in the connection's settings; [`Address::shown`] is what
+//! messages say.
+
+use super::tls::{self, Trust};
+use postgres::{Client, Config, NoTls, config::Host, config::SslMode};
+use std::time::Duration;
+use tidemill_env::World;
+use tidemill_types::job::PostgresSinkSpec;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// How long a connection may take to be there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a peer may be silent, or leave what was sent without acknowledgement.
+const SILENCE: Duration = Duration::from_secs(30);
+const KEEPALIVE: Duration = Duration::from_secs(5);
+/// The variable that holds the password if the job names none.
+const PASSWORD_ENV: &str = "PGPASSWORD";
+
+/// See the module.
+pub(super) struct Address {
+    config: Config,
+    tls: Option<MakeRustlsConnect>,
+    pub(super) shown: String,
+}
+
+impl Address {
+    /// Reads the URL of a job.
+    ///
+    /// # Errors
+    /// What is wrong with it, without the password.
+    pub(super) fn new(world: &World, spec: &PostgresSinkSpec) -> Result<Self, String> {
+        const FORM: &str = "`url` is written `postgresql://USER@HOST:PORT/DATABASE`";
+        let url = spec.url.0.as_str();
+        if !["postgresql://", "postgres://"].iter().any(|it| url.starts_with(it)) {
+            return Err(FORM.to_owned());
+        }
+        let (plain, trust, roots) = split(url)?;
+        let mut config: Config = plain.parse().map_err(|error: postgres::Error| {
+            format!("`url` cannot be read: {}; {FORM}", super::trouble::said(&error))
+        })?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(format!("`url` names no host; {FORM}"));
+        }
+        if config.get_password().is_none() {
+            let name = spec.password_env.as_deref();
+            match (std::env::var(name.unwrap_or(PASSWORD_ENV)), name) {
+                (Ok(password), _) => drop(config.password(password)),
+                (Err(_), Some(name)) => {
+                    return Err(format!(
+                        "`password_env` is `{name}`, and there is no such environment variable"
+                    ));
+                }
+                (Err(_), None) => {}
+            }
+        }
+        settle(&mut config, trust);
+        let tls = match trust {
+            Trust::Off => None,
+            trust => Some(tls::connector(world, trust, roots.as_deref())?),
+        };
+        let shown = shown(&config);
+        Ok(Self { config, tls, shown })
+    }
+
+    pub(super) fn connect(&self) -> Result<Client, postgres::Error> {
+        match &self.tls {
+            Some(tls) => self.config.connect(tls.clone()),
+            None => self.config.connect(NoTls),
+        }
+    }
+}
+
+/// What the URL does not say.
+fn settle(config: &mut Config, trust: Trust) {
+    config.ssl_mode(match trust {
+        Trust::Off => SslMode::Disable,
+        Trust::AnyIfOffered => SslMode::Prefer,
+        Trust::Any | Trust::Authority | Trust::Full => SslMode::Require,
+    });
+    if config.get_application_name().is_none() {
+        config.application_name("tidemill");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT_TIMEOUT);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(SILENCE);
+    }
+    // A peer that is gone without a word is noticed.
+    config.keepalives_idle(SILENCE).keepalives_interval(KEEPALIVE).keepalives_retries(3);
+    config.notice_callback(|notice| tracing::debug!(%notice, "a database says"));
+}
+
+fn shown(config: &Config) -> String {
+    let hosts = config.get_hosts().iter().map(|host| match host {
+        Host::Tcp(name) => name.clone(),
+        Host::Unix(path) => path.display().to_string(),
+    });
+    let mut hosts: Vec<String> = hosts.collect();
+    if hosts.is_empty() {
+        hosts = config.get_hostaddrs().iter().map(ToString::to_string).collect();
+    }
+    let ports = config.get_ports();
+    for (index, host) in hosts.iter_mut().enumerate() {
+        let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
+        *host = format!("{host}:{port}");
+    }
+    let user = config.get_user().map_or(String::new(), |it| format!("{it}@"));
+    let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
+    format!("postgresql://{user}{}/{database}", hosts.join(","))
+}
+
+/// The URL without what is about TLS; whom to trust, and the file of authorities.
+fn split(url: &str) -> Result<(String, Trust, Option<String>), String> {
+    let Some((base, query)) = url.split_once('?') else {
+        return Ok((url.to_owned(), Trust::AnyIfOffered, None));
+    };
+    let (mut trust, mut roots, mut rest) = (None, None, Vec::new());
+    for pair in query.split('&').filter(|it| !it.is_empty()) {
+        match pair.split_once('=') {
+            Some(("sslmode", mode)) => trust = Some(Trust::of(mode)?),
+            Some(("sslrootcert", file)) => roots = Some(decoded(file)?),
+            Some(("sslcert" | "sslkey" | "sslcrl" | "sslpassword" | "passfile" | "service", _)) => {
+                let name = pair.split('=').next().unwrap_or_default();
+                return Err(format!("`url` has `{name}`, which is not supported"));
+            }
+            _ => rest.push(pair),
+        }
+    }
+    let trust = match (trust, &roots) {
+        (None, None) => Trust::AnyIfOffered,
+        // With a file of authorities nobody means a connection that any server may answer.
+        (None, Some(_)) => Trust::Full,
+        (Some(Trust::Any), Some(_)) => Trust::Authority,
+        (Some(trust), _) => trust,
+    };
+    let url = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
+    Ok((url, trust, roots))
+}
+
+/// A value of a URL's parameter.
+fn decoded(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
+        if *byte != b'%' {
+            bytes.push(*byte);
+            continue;
+        }
+        let hex = rest.get(..2).and_then(|it| std::str::from_utf8(it).ok());
+        let byte = hex.and_then(|it| u8::from_str_radix(it, 16).ok());
+        bytes.push(byte.ok_or("`url` has a `%` that is no `%XX`")?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| "`url` is not UTF-8".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    //! URLs as people write them.
+
+    use super::*;
+    use tidemill_types::job::DatabaseUrl;
+
+    fn spec(url: &str) -> PostgresSinkSpec {
+        PostgresSinkSpec {
+            url: DatabaseUrl(url.to_owned()),
+            table: "t".to_owned(),
+            create: true,
+            key: Vec::new(),
+            password_env: None,
+        }
+    }
+
+    #[test]
+    fn an_address_is_shown_without_its_password() {
+        let shown = |url: &str| Address::new(&World::real(), &spec(url)).map(|it| it.shown);
+        let check = |url: &str, expected: &str| assert_eq!(shown(url), Ok(expected.to_owned()));
+        check("postgresql://u:hunter2@h/db", "postgresql://u@h:5432/db");
+        check("postgres://u:p%40@h:6/db?sslmode=disable", "postgresql://u@h:6/db");
+        check("postgresql://u@a:1,b:2/db", "postgresql://u@a:1,b:2/db");
+        check("postgresql://u@h/db?password=hunter2", "postgresql://u@h:5432/db");
+        check("postgresql://u@/db?host=/run/postgresql", "postgresql://u@/run/postgresql:5432/db");
+    }
+
+    #[test]
+    fn a_bad_address_is_refused_without_its_password() {
+        let world = World::real();
+        for (url, expected) in [
+            ("mysql://u:hunter2@h/db", "postgresql://USER@HOST:PORT/DATABASE"),
+            ("postgresql://u:hunter2@", "names no host"),
+            ("postgresql://u:hunter2@h:many/db", "port"),
+            ("postgresql://u:hunter2@h/db?sslmode=maybe", "verify-full"),
+            ("postgresql://u:hunter2@h/db?colour=red", "colour"),
+            ("postgresql://u:hunter2@h/db?sslkey=x", "sslkey"),
+            ("postgresql://u:hunter2@h/db?sslmode=verify-full", "sslrootcert"),
+            ("postgresql://u:hunter2@h/db?sslrootcert=%2Fno%2Ffile", "/no/file"),
+        ] {
+            let error = Address::new(&world, &spec(url)).err().expect("it is refused");
+            assert!(error.contains(expected), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+        let unset = PostgresSinkSpec {
+            password_env: Some("TIDEMILL_NO_SUCH".to_owned()),
+            ..spec("postgresql://u@h/db")
+        };
+        let error = Address::new(&world, &unset).err().expect("it is refused");
+        assert!(error.contains("TIDEMILL_NO_SUCH"), "{error}");
+    }
+}

@@ -1,0 +1,333 @@
+//! Each row once: the table and the cycle in one transaction.
+//!
+//! ```text
+//! commit(c): BEGIN ─▶ lock the mark, read it ─▶ COPY the rows up to c ─▶ mark = c ─▶ COMMIT
+//! ```
+//!
+//! The mark is a row of the table `tidemill_sinks` beside the one that is written: job, sink, the
+//! *run* that they are of, the *life* that writes, and the last cycle that is in the table.
+//!
+//! # Why each row is there once
+//!
+//! A run of a job is all of its lives from a start to the next start without `--resume`. It draws a
+//! number, which is noted in the job's folder before the mark is written; each process draws a life.
+//!
+//! 1. Rows and mark are in one transaction, so the mark says what is in the table.
+//! 2. A transaction locks the mark before it sends any row, and holds it to its end. Who has the
+//!    lock knows that no other transaction of the sink is open, and that the mark does not change.
+//! 3. So if a connection breaks, whenever it is, the next one has the answer: a mark of *c* says
+//!    that the transaction came through, the mark before it that none of it did. A server that has
+//!    not yet noticed holds the lock until it has.
+//! 4. A process that opens the sink writes its life into the mark. One that was thought dead finds
+//!    another life there before it sends any row, and gives up.
+//! 5. Cuts of cycles are in the job's ledger before a commit, and a replay makes the same rows
+//!    again: what is sent after a crash is what would have been sent.
+//!
+//! A database that was restored has an older mark with the rows of that time, and a job that
+//! resumes goes on from there.
+//!
+//! Invariant: no row is sent but under the lock of a mark with this life.
+
+use super::load::{Load, Pending};
+use super::name::{TableName, literal};
+use super::session::{BEGIN, Session, last_row};
+use super::trouble::{Trouble, is_race};
+use crate::stream::note::Notes;
+use postgres::Client;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use tidemill_env::World;
+use tidemill_types::Cycle;
+
+/// The table of marks.
+pub(super) const MARKS: &str = "tidemill_sinks";
+
+/// What is noted of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Run {
+    run: u64,
+    /// Whether the mark was written.
+    begun: bool,
+}
+
+/// See the module.
+pub(super) struct Once {
+    world: World,
+    /// The table of marks, as it stands in a statement.
+    marks: String,
+    job: String,
+    sink: String,
+    /// The table that is written.
+    target: String,
+    notes: Notes<Run>,
+    run: Run,
+    life: String,
+    held: Cycle,
+}
+
+/// What a mark says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mark {
+    target: String,
+    run: String,
+    life: String,
+    cycle: u64,
+}
+
+/// What to do about a commit, by its mark.
+#[derive(Debug, PartialEq, Eq)]
+enum Decision {
+    /// It came through before its answer was lost.
+    IsThere,
+    Send,
+    Refuse(String),
+}
+
+impl Once {
+    pub(super) fn new(
+        world: &World,
+        (job, sink): (&str, &str),
+        table: &TableName,
+        life: &str,
+        notes: &Path,
+    ) -> Self {
+        Self {
+            world: world.clone(),
+            marks: table.beside(MARKS).sql(),
+            job: job.to_owned(),
+            sink: sink.to_owned(),
+            target: table.to_string(),
+            notes: Notes::new(world, notes),
+            run: Run { run: 0, begun: false },
+            life: life.to_owned(),
+            held: Cycle::NONE,
+        }
+    }
+
+    /// Begins a run, or goes on with the one that is noted. Gives back what is held.
+    pub(super) fn open(&mut self, resume: bool, session: &mut Session) -> Result<Cycle, String> {
+        match self.notes.read() {
+            Ok(Some(run)) if resume => self.run = run,
+            Err(error) if resume => return Err(error.to_string()),
+            _ => {
+                let now = self.world.clock.wall_micros().unsigned_abs();
+                self.run = Run { run: self.world.random(now).next(), begun: false };
+                self.note()?;
+            }
+        }
+        session.persist(|client| self.make_marks(client))?;
+        self.held = match self.run.begun {
+            false => session.persist(|client| self.begin(client))?,
+            true => session.persist(|client| self.take_over(client))?,
+        };
+        if !self.run.begun {
+            self.run.begun = true;
+            self.note()?;
+        }
+        Ok(self.held)
+    }
+
+    fn note(&self) -> Result<(), String> {
+        self.notes.write(&self.run).map_err(|error| error.to_string())
+    }
+
+    fn run_text(&self) -> String {
+        format!("{:016x}", self.run.run)
+    }
+
+    fn place(&self) -> String {
+        format!("job = {} AND sink = {}", literal(&self.job), literal(&self.sink))
+    }
+
+    /// The table of marks, if it is not there: who may write to it need not be one who may make it.
+    fn make_marks(&self, client: &mut Client) -> Result<(), Trouble> {
+        let found = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&self.marks])?;
+        if found.get(0) {
+            return Ok(());
+        }
+        let made = client.batch_execute(&format!(
+            "CREATE TABLE IF NOT EXISTS {} (job text NOT NULL, sink text NOT NULL, \
+             target text NOT NULL, run text NOT NULL, life text NOT NULL, cycle bigint NOT NULL, \
+             updated_at timestamp with time zone NOT NULL DEFAULT now(), PRIMARY KEY (job, sink))",
+            self.marks
+        ));
+        match made {
+            Err(error) if is_race(&error) => Ok(()),
+            Err(error) => match Trouble::from(error) {
+                Trouble::Lasting(error) => Err(Trouble::Lasting(format!(
+                    "the table {} cannot be made, in which the sink keeps how far it is: {error}",
+                    self.marks
+                ))),
+                passing => Err(passing),
+            },
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Writes the mark of a run that has none.
+    fn begin(&self, client: &mut Client) -> Result<Cycle, Trouble> {
+        client.batch_execute(&format!(
+            "{BEGIN} INSERT INTO {} (job, sink, target, run, life, cycle) \
+             VALUES ({}, {}, {}, '{}', '{}', 0) ON CONFLICT (job, sink) DO UPDATE SET \
+             target = excluded.target, run = excluded.run, life = excluded.life, cycle = 0, \
+             updated_at = now(); COMMIT",
+            self.marks,
+            literal(&self.job),
+            literal(&self.sink),
+            literal(&self.target),
+            self.run_text(),
+            self.life
+        ))?;
+        Ok(Cycle::NONE)
+    }
+
+    /// Puts this life in the place of the one before.
+    fn take_over(&self, client: &mut Client) -> Result<Cycle, Trouble> {
+        let mark = self.lock(client)?;
+        let held = self.of_this_run(mark.as_ref()).map_err(Trouble::Lasting)?;
+        client.batch_execute(&format!(
+            "UPDATE {} SET life = '{}', updated_at = now() WHERE {}; COMMIT",
+            self.marks,
+            self.life,
+            self.place()
+        ))?;
+        Ok(held)
+    }
+
+    /// Begins a transaction, locks the mark and reads it.
+    fn lock(&self, client: &mut Client) -> Result<Option<Mark>, Trouble> {
+        let answer = client.simple_query(&format!(
+            "{BEGIN} SELECT target, run, life, cycle FROM {} WHERE {} FOR UPDATE",
+            self.marks,
+            self.place()
+        ))?;
+        // A row of one column is the answer to what stands before.
+        let row = last_row(&answer).and_then(|it| <[Option<String>; 4]>::try_from(it).ok());
+        Ok(row.map(|[target, run, life, cycle]| Mark {
+            target: target.unwrap_or_default(),
+            run: run.unwrap_or_default(),
+            life: life.unwrap_or_default(),
+            cycle: cycle.and_then(|it| it.parse().ok()).unwrap_or_default(),
+        }))
+    }
+
+    /// What the mark of this run holds.
+    fn of_this_run(&self, mark: Option<&Mark>) -> Result<Cycle, String> {
+        let Some(mark) = mark else {
+            return Err(format!(
+                "{} has no row of this job and sink any more, which says how far they are; start \
+                 the job anew",
+                self.marks
+            ));
+        };
+        if mark.run != self.run_text() {
+            return Err(format!(
+                "another job `{}` with a sink `{}` has been started and writes in its place; start \
+                 the job anew, or give one of them another name",
+                self.job, self.sink
+            ));
+        }
+        if mark.target != self.target {
+            return Err(format!(
+                "the job wrote to table `{}` before; go on with that, or start the job anew",
+                mark.target
+            ));
+        }
+        Ok(Cycle(mark.cycle))
+    }
+
+    fn decide(&self, mark: Option<&Mark>, cycle: Cycle) -> Decision {
+        let found = match self.of_this_run(mark) {
+            Ok(found) => found,
+            Err(why) => return Decision::Refuse(why),
+        };
+        if mark.is_some_and(|it| it.life != self.life) {
+            let why = "another process has resumed this job and writes in its place";
+            return Decision::Refuse(why.to_owned());
+        }
+        match found {
+            it if it == self.held => Decision::Send,
+            it if it == cycle => Decision::IsThere,
+            it => Decision::Refuse(format!(
+                "the database says that cycle {} is there, and it was cycle {}: it has lost \
+                 commits; resumed, the job goes on from there",
+                it.0, self.held.0
+            )),
+        }
+    }
+
+    /// Commits the rows; returns when they are there.
+    pub(super) fn commit(
+        &mut self,
+        session: &mut Session,
+        cycle: Cycle,
+        load: &Load,
+        ready: &[Pending],
+    ) -> Result<(), String> {
+        session.persist(|client| self.try_commit(client, cycle, load, ready))?;
+        self.held = cycle;
+        Ok(())
+    }
+
+    fn try_commit(
+        &self,
+        client: &mut Client,
+        cycle: Cycle,
+        load: &Load,
+        ready: &[Pending],
+    ) -> Result<(), Trouble> {
+        let mark = self.lock(client)?;
+        match self.decide(mark.as_ref(), cycle) {
+            Decision::Refuse(why) => return Err(Trouble::Lasting(why)),
+            Decision::IsThere => return Ok(client.batch_execute("ROLLBACK")?),
+            Decision::Send => {}
+        }
+        load.run(client, ready)?;
+        client.batch_execute(&format!(
+            "UPDATE {} SET cycle = {}, updated_at = now() WHERE {}; COMMIT",
+            self.marks,
+            cycle.0,
+            self.place()
+        ))?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What a mark says about a commit whose answer was lost.
+
+    use super::*;
+
+    fn once(held: u64) -> Once {
+        let table = TableName::parse("s.t").unwrap();
+        let notes = Path::new("sink-x.json");
+        let once = Once::new(&World::real(), ("job", "x"), &table, "me", notes);
+        Once { run: Run { run: 7, begun: true }, held: Cycle(held), ..once }
+    }
+
+    fn mark(life: &str, cycle: u64) -> Mark {
+        let run = format!("{:016x}", 7);
+        Mark { target: "s.t".to_owned(), run, life: life.to_owned(), cycle }
+    }
+
+    #[test]
+    fn a_mark_says_whether_a_lost_commit_came_through() {
+        let once = once(4);
+        assert_eq!(once.marks, r#""s"."tidemill_sinks""#);
+        let decide = |mark: &Mark| once.decide(Some(mark), Cycle(6));
+        assert_eq!(decide(&mark("me", 4)), Decision::Send);
+        assert_eq!(decide(&mark("me", 6)), Decision::IsThere);
+        let refused = |mark: Option<&Mark>, expected: &str| match once.decide(mark, Cycle(6)) {
+            Decision::Refuse(why) => assert!(why.contains(expected), "{why}"),
+            other => panic!("{other:?}"),
+        };
+        refused(Some(&mark("me", 3)), "lost commits");
+        refused(Some(&mark("me", 5)), "lost commits");
+        refused(Some(&mark("other", 4)), "another process has resumed");
+        refused(Some(&mark("other", 6)), "another process has resumed");
+        refused(Some(&Mark { run: "8".to_owned(), ..mark("me", 4) }), "has been started");
+        refused(Some(&Mark { target: "u".to_owned(), ..mark("me", 4) }), "wrote to table `u`");
+        refused(None, "start the job anew");
+    }
+}

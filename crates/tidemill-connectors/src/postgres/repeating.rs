@@ -1,0 +1,59 @@
+//! Each row once within a life of the job, which keeps no cycle's number: one that is started again
+//! writes its rows again.
+//!
+//! A connection that breaks while a transaction is committed leaves the question whether it was; the
+//! server knows the answer by the transaction's number.
+
+use super::load::{Load, Pending};
+use super::session::{BEGIN, Session};
+use super::trouble::Trouble;
+use postgres::Client;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Repeating {
+    /// The transaction whose end is not known.
+    in_doubt: Option<i64>,
+}
+
+impl Repeating {
+    /// Commits the rows; returns when they are there.
+    pub(super) fn commit(
+        &mut self,
+        session: &mut Session,
+        load: &Load,
+        ready: &[Pending],
+    ) -> Result<(), String> {
+        session.persist(|client| self.try_commit(client, load, ready))
+    }
+
+    fn try_commit(
+        &mut self,
+        client: &mut Client,
+        load: &Load,
+        ready: &[Pending],
+    ) -> Result<(), Trouble> {
+        if let Some(number) = self.in_doubt {
+            let row = client.query_one("SELECT txid_status($1)", &[&number])?;
+            match row.get::<_, Option<&str>>(0) {
+                Some("committed") => {
+                    self.in_doubt = None;
+                    return Ok(());
+                }
+                Some("in progress") => {
+                    let text = "a transaction whose connection broke is still under way";
+                    return Err(Trouble::Passing(text.to_owned()));
+                }
+                // Aborted, or so old that the server has forgotten it.
+                _ => self.in_doubt = None,
+            }
+        }
+        client.batch_execute(BEGIN)?;
+        load.run(client, ready)?;
+        let number = client.query_one("SELECT txid_current()", &[])?.get(0);
+        self.in_doubt = Some(number);
+        client.batch_execute("COMMIT")?;
+        self.in_doubt = None;
+        Ok(())
+    }
+}

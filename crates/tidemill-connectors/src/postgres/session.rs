@@ -1,0 +1,124 @@
+//! A connection that is made when it is needed, and made again when it broke.
+//!
+//! Invariant: after a failure the connection is given up, so no transaction is left open on it and
+//! no statement finds what an earlier one left behind.
+
+use super::address::Address;
+use super::trouble::Trouble;
+use crate::stop::{REST_US, Stop, given_up};
+use postgres::{Client, SimpleQueryMessage};
+use tidemill_env::World;
+use tidemill_flow::StopAsked;
+
+/// How every transaction begins, so that it is as we need it whatever the role's settings are:
+/// a lock that is taken is waited for a while; a transaction whose process or machine is gone ends,
+/// and with it its locks; and no commit that we believed is undone by a crash of the server.
+pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; \
+    SET LOCAL lock_timeout = '5s'; \
+    SET LOCAL idle_in_transaction_session_timeout = '20s'; \
+    SET LOCAL tcp_keepalives_idle = 30; SET LOCAL tcp_keepalives_interval = 5; \
+    SET LOCAL tcp_keepalives_count = 3; SET LOCAL tcp_user_timeout = '30s'; \
+    SET LOCAL client_min_messages = warning; \
+    SELECT set_config('synchronous_commit', 'on', true) \
+        WHERE current_setting('synchronous_commit') = 'off';";
+
+/// How long a job that begins waits for its database, in microseconds: longer than a transaction of
+/// a process that is gone keeps its locks.
+const BEGIN_PATIENCE_US: u64 = 60_000_000;
+
+/// See the module.
+pub(super) struct Session {
+    world: World,
+    address: Address,
+    client: Option<Client>,
+    stop: Stop,
+    /// Whether the job runs, so that it can be told to stop.
+    runs: bool,
+}
+
+impl Session {
+    pub(super) fn new(world: &World, address: Address, client: Client) -> Self {
+        Self {
+            world: world.clone(),
+            address,
+            client: Some(client),
+            stop: Stop::new(world),
+            runs: false,
+        }
+    }
+
+    pub(super) fn stop_by(&mut self, stop_asked: StopAsked) {
+        self.stop.by(stop_asked);
+        self.runs = true;
+    }
+
+    pub(super) fn shown(&self) -> &str {
+        &self.address.shown
+    }
+
+    /// Tries again and again, with rests, until it is done or cannot be: for ever once the job runs.
+    pub(super) fn persist<T>(
+        &mut self,
+        mut attempt: impl FnMut(&mut Client) -> Result<T, Trouble>,
+    ) -> Result<T, String> {
+        let (mut rest_us, rest_us_max) = REST_US;
+        let mut told = false;
+        let begun_us = self.world.clock.monotonic_micros();
+        loop {
+            match self.attempt(&mut attempt) {
+                Ok(done) => {
+                    if told {
+                        tracing::info!(database = %self.address.shown, "a sink can commit again");
+                    }
+                    return Ok(done);
+                }
+                Err(Trouble::Lasting(error)) => return Err(error),
+                Err(Trouble::Passing(error)) if self.stop.gives_up() => {
+                    return Err(given_up(&error));
+                }
+                Err(Trouble::Passing(error)) if !self.runs && self.has_waited(begun_us) => {
+                    return Err(error);
+                }
+                Err(Trouble::Passing(error)) => {
+                    if !std::mem::replace(&mut told, true) {
+                        tracing::warn!(database = %self.address.shown, %error, "a sink cannot commit; it goes on trying");
+                    }
+                    self.world.clock.sleep_micros(rest_us);
+                    rest_us = (rest_us * 2).min(rest_us_max);
+                }
+            }
+        }
+    }
+
+    fn has_waited(&self, since_us: u64) -> bool {
+        let now_us = self.world.clock.monotonic_micros();
+        now_us.saturating_sub(since_us) >= BEGIN_PATIENCE_US
+    }
+
+    fn attempt<T>(
+        &mut self,
+        attempt: &mut impl FnMut(&mut Client) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
+        let mut client = match self.client.take().filter(|it| !it.is_closed()) {
+            Some(client) => client,
+            None => self.address.connect()?,
+        };
+        let done = attempt(&mut client)?;
+        self.client = Some(client);
+        Ok(done)
+    }
+
+    pub(super) fn close(&mut self) {
+        self.client = None;
+    }
+}
+
+/// The last row of what statements gave, as texts.
+pub(super) fn last_row(messages: &[SimpleQueryMessage]) -> Option<Vec<Option<String>>> {
+    messages.iter().rev().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => {
+            Some((0..row.len()).map(|it| row.get(it).map(str::to_owned)).collect())
+        }
+        _ => None,
+    })
+}

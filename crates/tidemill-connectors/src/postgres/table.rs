@@ -1,0 +1,95 @@
+//! A table as the catalog has it, and the statement that makes one.
+
+use super::fit::Column;
+use super::name::{TableName, list, quoted};
+use super::target::Target;
+use arrow_schema::Schema;
+use postgres::{Client, Error};
+
+/// A table that is there.
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    /// Whether rows can be copied to it: it is a table, and no view.
+    pub(super) is_table: bool,
+    /// Whether a crash of the server empties it.
+    pub(super) is_unlogged: bool,
+    pub(super) columns: Vec<TableColumn>,
+    /// Columns of each unique index, in no order.
+    pub(super) unique: Vec<Vec<String>>,
+}
+
+/// A column of it.
+#[derive(Clone, Debug)]
+pub(super) struct TableColumn {
+    pub(super) name: String,
+    /// As a person writes it.
+    pub(super) type_name: String,
+    /// What it takes; none if we cannot write it.
+    pub(super) target: Option<Target>,
+    pub(super) not_null: bool,
+    /// Whether the server fills it if we do not.
+    pub(super) filled: bool,
+    /// Whether only the server fills it.
+    pub(super) generated: bool,
+}
+
+const TABLE: &str = "SELECT c.oid, c.relkind::text, c.relpersistence::text FROM pg_class c \
+    WHERE c.oid = to_regclass($1)";
+
+// The type of a domain is the one below it.
+const COLUMNS: &str = "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), \
+    coalesce(b.typname, t.typname)::text, coalesce(b.typtype, t.typtype)::text = 'e', \
+    CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, \
+    a.attnotnull OR t.typnotnull, \
+    a.atthasdef OR a.attidentity <> '' OR (t.typtype = 'd' AND t.typdefault IS NOT NULL), \
+    a.attgenerated <> '' \
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid \
+    LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype \
+    WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
+
+const UNIQUE: &str = "SELECT array_agg(a.attname::text) FROM pg_index i \
+    JOIN pg_attribute a ON a.attrelid = i.indrelid \
+        AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1]) \
+    WHERE i.indrelid = $1 AND i.indisunique AND i.indimmediate AND i.indisvalid \
+        AND i.indpred IS NULL AND i.indexprs IS NULL GROUP BY i.indexrelid";
+
+/// Looks a table up; none if there is none of that name.
+pub(super) fn look(client: &mut Client, name: &TableName) -> Result<Option<Table>, Error> {
+    let Some(row) = client.query_opt(TABLE, &[&name.sql()])? else { return Ok(None) };
+    let (oid, kind, persistence): (u32, String, String) = (row.get(0), row.get(1), row.get(2));
+    let columns = client.query(COLUMNS, &[&oid])?;
+    let column = |row: &postgres::Row| TableColumn {
+        name: row.get(0),
+        type_name: row.get(1),
+        target: Target::of(row.get(2), row.get(3), row.get(4)),
+        not_null: row.get(5),
+        filled: row.get(6),
+        generated: row.get(7),
+    };
+    let unique = client.query(UNIQUE, &[&oid])?;
+    Ok(Some(Table {
+        is_table: matches!(kind.as_str(), "r" | "p" | "f"),
+        is_unlogged: persistence == "u",
+        columns: columns.iter().map(column).collect(),
+        unique: unique.iter().map(|row| row.get(0)).collect(),
+    }))
+}
+
+/// The statement that makes a table for these columns.
+pub(super) fn creation(
+    name: &TableName,
+    columns: &[Column],
+    schema: &Schema,
+    key: &[String],
+) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for column in columns {
+        let made = Target::made_for(schema.field(column.index).data_type());
+        let (_, type_name) = made.expect("columns of a table to be made have a type");
+        parts.push(format!("{} {type_name}", quoted(&column.name)));
+    }
+    if !key.is_empty() {
+        parts.push(format!("PRIMARY KEY ({})", list(key.iter().map(String::as_str))));
+    }
+    format!("CREATE TABLE {} ({})", name.sql(), parts.join(", "))
+}

@@ -1,0 +1,98 @@
+//! What goes wrong with a database, and whether it is worth waiting for.
+
+use postgres::{
+    Error,
+    error::{DbError, SqlState},
+};
+use std::{error::Error as _, fmt::Write, io};
+
+/// Why something could not be done: not now, or not at all. In both cases the connection is given
+/// up, and with it the transaction that was open.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    Passing(String),
+    Lasting(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        let passing = match error.code() {
+            Some(code) => is_passing(code.code()),
+            // Not the server's word: the connection, or that it asks for what the job does not have.
+            None => !error.to_string().contains("configuration"),
+        };
+        let text = said(&error);
+        if passing { Self::Passing(text) } else { Self::Lasting(text) }
+    }
+}
+
+/// Of a copy, which writes as files do.
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        let text = error.to_string();
+        match error.into_inner().map(|it| it.downcast::<Error>()) {
+            Some(Ok(error)) => Self::from(*error),
+            _ => Self::Passing(text),
+        }
+    }
+}
+
+/// Whether what this code (SQLSTATE) says may be different in a while.
+fn is_passing(code: &str) -> bool {
+    match code {
+        // A standby that will be the primary; a connection that was idle; a lock that is taken; an
+        // object in use; a statement that was cancelled.
+        "25006" | "25P03" | "55P03" | "55006" | "57014" => true,
+        _ => ["08", "40", "53", "57P", "58"].iter().any(|class| code.starts_with(class)),
+    }
+}
+
+/// Whether two made the same thing at once, and it is there now.
+pub(super) fn is_race(error: &Error) -> bool {
+    [SqlState::UNIQUE_VIOLATION, SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_OBJECT]
+        .iter()
+        .any(|it| error.code() == Some(it))
+}
+
+/// An error as a person reads it.
+pub(super) fn said(error: &Error) -> String {
+    if let Some(error) = error.as_db_error() {
+        return said_by_server(error);
+    }
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(it) = source {
+        let _ = write!(text, ": {it}");
+        source = it.source();
+    }
+    if text.ends_with("password missing") {
+        text.push_str(": put it into `url`, or into the environment variable `PGPASSWORD`");
+    }
+    // Where TLS is read about is no help to who looks for a server.
+    text.split(": https://").next().unwrap_or_default().to_owned()
+}
+
+fn said_by_server(error: &DbError) -> String {
+    let mut text = format!("{} (SQLSTATE {})", error.message(), error.code().code());
+    for more in [error.detail(), error.hint(), error.where_()].into_iter().flatten() {
+        let _ = write!(text, "; {}", more.replace('\n', " "));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which codes are waited for.
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_goes_away_is_waited_for_and_a_row_that_it_refuses_is_not() {
+        for code in ["57P01", "57P02", "57P03", "08006", "53300", "53100", "40001", "40P01"] {
+            assert!(is_passing(code), "{code}");
+        }
+        for code in ["23505", "23502", "42P01", "42703", "28P01", "3D000", "22001", "42501"] {
+            assert!(!is_passing(code), "{code}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Jobs that write tables of a real PostgreSQL server, which the tests start, crash and cut off.
+# usage: tests/postgres/run.sh [pytest arguments]
+#   TIDEMILL_BIN       the binary under test (default: a debug build of this checkout)
+#   TIDEMILL_POSTGRES  the Python environment (default: target/postgres-venv)
+#   POSTGRES_BIN       the folder of the server's programs (default: the newest in /usr/lib/postgresql)
+# Installs the server if it is not there (apt, if root), and the client library.
+set -euo pipefail
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+cd "$here/../.."
+
+newest() { find /usr/lib/postgresql -path '*/bin/postgres' 2>/dev/null | sort -V | tail -1; }
+if [ -z "${POSTGRES_BIN:-}" ] && [ -z "$(newest)" ]; then
+  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    echo "tests/postgres: there is no PostgreSQL server: install one, or set POSTGRES_BIN to the folder of its programs" >&2
+    exit 1
+  fi
+  # Only the programs are wanted: no cluster of the system's own.
+  mkdir -p /etc/postgresql-common/createcluster.d
+  echo "create_main_cluster = false" > /etc/postgresql-common/createcluster.d/none.conf
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null
+fi
+export POSTGRES_BIN="${POSTGRES_BIN:-$(dirname "$(newest)")}"
+
+venv="${TIDEMILL_POSTGRES:-target/postgres-venv}"
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+if ! cmp -s "$here/requirements.txt" "$venv/.requirements"; then
+  "$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$here/requirements.txt"
+  cp "$here/requirements.txt" "$venv/.requirements"
+fi
+
+if [ -z "${TIDEMILL_BIN:-}" ]; then
+  cargo build --locked -p tidemill
+  TIDEMILL_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/tidemill"
+fi
+export TIDEMILL_BIN
+exec "$venv/bin/python" -m pytest -q -p no:cacheprovider "$@" "$here"
