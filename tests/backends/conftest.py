@@ -10,7 +10,7 @@ import pytest
 from servers import KINDS
 
 SERVERS = os.environ.get("TIDEMILL_TEST_SERVERS", "redis s3").split()
-EVENTS = 40_000
+EVENTS = 120_000
 NAMES = itertools.count()
 
 

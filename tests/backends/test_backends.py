@@ -133,7 +133,8 @@ def test_row_20_a_flipped_byte_is_told_and_nothing_wrong_is_written(server, name
     assert server.damage(name) > 0, "there is nothing to damage"
     said = job.whole("--resume", code=2)
     assert "damaged" in said and name in said, said
-    assert job.written() == before
+    # A sink that is opened cuts off what it had written and not committed.
+    assert all(before[it].startswith(rows) for it, rows in job.written().items())
 
 
 def test_wrong_passwords_are_told_and_not_shown(server, name, events, tmp_path):
