@@ -19,6 +19,7 @@ use tidemill_wire::{journal, ledger::LedgerEntry};
 mod checkpoints;
 mod ends;
 mod pass;
+mod recovery;
 mod rescale;
 
 fn schema(names: &[&str]) -> SchemaRef {

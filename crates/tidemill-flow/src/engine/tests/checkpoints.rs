@@ -3,11 +3,11 @@
 use super::*;
 use crate::graph::NodeId;
 use tidemill_env::SimWorld;
-use tidemill_state::{Batch, IndexedBackend, IndexedOptions};
+use tidemill_state::{IndexedBackend, IndexedOptions};
 use tidemill_types::job::Recovery;
 
 /// Checkpoints as often as can be, in a folder.
-fn options(world: &World, folder: &Path, every: Span) -> RunOptions {
+pub(super) fn options(world: &World, folder: &Path, every: Span) -> RunOptions {
     let opened = IndexedBackend::open(world, &folder.join("state"), IndexedOptions::default());
     let to = CheckpointTo {
         every,
@@ -20,13 +20,13 @@ fn options(world: &World, folder: &Path, every: Span) -> RunOptions {
 }
 
 /// Until so many checkpoints were completed, or the job is over.
-fn wait_for_checkpoints(handle: &JobHandle, count: u64) {
+pub(super) fn wait_for_checkpoints(handle: &JobHandle, count: u64) {
     while handle.progress().checkpoints.completed < count && !handle.is_over() {
         std::thread::yield_now();
     }
 }
 
-fn kill(handle: &JobHandle) {
+pub(super) fn kill(handle: &JobHandle) {
     // As a crash would: nobody is asked, nothing is flushed. Of a process that died no thread is
     // left that could still write what it had begun.
     handle.job.end();
@@ -59,83 +59,6 @@ fn a_job_that_was_killed_goes_on_from_its_checkpoint() {
     }
     assert!(went_on > 3, "it went on {went_on} times");
     assert!(rows(&sink) == undisturbed);
-}
-
-fn recovering(options: &RunOptions, recovery: Recovery) -> RunOptions {
-    let to = options.checkpoint.clone().map(|to| CheckpointTo { recovery, ..to });
-    RunOptions { checkpoint: to, ..options.clone() }
-}
-
-#[test]
-fn a_state_may_be_read_back_when_it_is_needed() {
-    let setup = Setup { count: 400_000, ..SETUP };
-    let undisturbed = run(&setup);
-    for recovery in [Recovery::Lazy, Recovery::Prefetch] {
-        let folder = tempfile::tempdir().expect("a folder");
-        let options = recovering(&options(&World::real(), folder.path(), Span(500)), recovery);
-        let sink = Collect::default();
-        let mut went_on = 0;
-        for life in 0_usize.. {
-            let graph = graph(&Setup { workers: 1 + life % 3, ..setup }, &sink);
-            let handle = start(graph, &World::real(), &options).expect("it starts");
-            went_on += u32::from(handle.progress().checkpoints.cycle > Cycle::NONE);
-            if life % 2 == 1 {
-                // Slices move to other lanes, read or not.
-                let _refused = handle.rescale(1 + (life + 1) % 3);
-            }
-            wait_for_checkpoints(&handle, 1 + life as u64 % 3);
-            if handle.is_over() || life > 12 {
-                assert!(handle.wait().expect("it ends well").finished);
-                assert_eq!(handle.progress().checkpoints.slices_left, 0, "each has its rows");
-                break;
-            }
-            kill(&handle);
-        }
-        assert!(went_on > 3, "it went on {went_on} times");
-        assert!(rows(&sink) == undisturbed);
-    }
-}
-
-/// A run of one slice is damaged. Who reads all at once refuses to start; else the job goes on, also
-/// with its checkpoints, until a row comes for that slice.
-#[test]
-fn a_state_that_cannot_be_read_stops_who_needs_it() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let setup = Setup { count: 400_000, ..SETUP };
-    let sink = Collect::default();
-    let options = options(&World::real(), folder.path(), Span(500));
-    let handle = start(graph(&setup, &sink), &World::real(), &options).expect("it starts");
-    wait_for_checkpoints(&handle, 1);
-    kill(&handle);
-    let backend = Arc::clone(&options.checkpoint.as_ref().expect("it is set").backend);
-    let of_first = |key: &Vec<u8>| key[9..13] == 1_u32.to_be_bytes();
-    let runs = backend.keys(b"r").expect("it can be read");
-    let run = runs.into_iter().rfind(of_first).expect("a run of `first`");
-    let mut batch = Batch::default();
-    batch.put(&run, b"no run");
-    backend.commit(&mut batch).expect("it can be written");
-
-    let start_with =
-        |graph, recovery| start(graph, &World::real(), &recovering(&options, recovery));
-    let error = start_with(graph(&setup, &sink), Recovery::Eager).err().expect("refused");
-    let error = error.to_string();
-    assert!(error.contains("`first`: the state of slice"), "{error}");
-    for recovery in [Recovery::Lazy, Recovery::Prefetch] {
-        let handle = start_with(graph(&setup, &sink), recovery).expect("it starts");
-        let error = handle.wait().expect_err("a row needs it");
-        assert!(!error.panicked && error.node == "first", "{error}");
-        assert!(error.message.contains("the state of slice"), "{error}");
-    }
-    // Rows of one key come, of another slice: checkpoints name what has not been read.
-    let mut of_one_key = graph(&setup, &sink);
-    let factory = Arc::new(Numbers { count: setup.count, keys: 1, live: false });
-    of_one_key.nodes[0].kind = NodeKind::Source { factory, preload: false };
-    let handle = start_with(of_one_key, Recovery::Lazy).expect("it starts");
-    wait_for_checkpoints(&handle, 2);
-    assert!(handle.progress().checkpoints.slices_left > 0 && !handle.is_over());
-    kill(&handle);
-    let error = start_with(graph(&setup, &sink), Recovery::Eager).err().expect("refused");
-    assert!(error.to_string().contains("the state of slice"), "{error}");
 }
 
 #[test]
