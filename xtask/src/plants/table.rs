@@ -229,9 +229,7 @@ pub(super) const PLANTS: &[Plant] = &[
             "            self.put_all(&changes.puts).await?;\n            self.delete_all(&changes.deletes).await",
             "            self.delete_all(&changes.deletes).await?;\n            self.put_all(&changes.puts).await",
         )],
-        caught_by: &[
-            "e1_row_44_a_checkpoint_is_whole_or_not_there_after_a_bucket_dies_at_any_request",
-        ],
+        caught_by: &["nothing_is_deleted_before_all_that_a_batch_puts_is_there"],
     },
     Plant {
         name: "lost-commit-believed",

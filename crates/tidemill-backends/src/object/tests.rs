@@ -8,7 +8,7 @@ use crate::{Job, RemoteBackend, contract, owner::Identity};
 use object_store::memory::InMemory;
 use std::{collections::BTreeMap, sync::Mutex};
 use tidemill_env::World;
-use tidemill_state::Backend;
+use tidemill_state::{Backend, Batch};
 use tidemill_types::Span;
 
 fn open(name: &str, folder: &std::path::Path) -> contract::Opened {
@@ -45,6 +45,32 @@ fn e1_row_44_a_checkpoint_is_whole_or_not_there_after_a_bucket_dies_at_any_reque
     for loses_answer in [false, true] {
         let dying = |left| Bucket(Arc::new(dying::Dying::new(left, loses_answer)));
         survives_a_kill_at_any_request(dying);
+    }
+}
+
+#[test]
+fn nothing_is_deleted_before_all_that_a_batch_puts_is_there() {
+    for loses_answer in [false, true] {
+        for requests in 0.. {
+            let bucket = Bucket(Arc::new(dying::Dying::new(u64::MAX, loses_answer)));
+            let sim = World::simulated(requests);
+            let backend = bucket.open(&sim.world).unwrap();
+            let mut batch = Batch::default();
+            (0..9).for_each(|nth| batch.put(&[b'a', nth], b"before"));
+            backend.commit(&mut batch).unwrap();
+            (0..9).for_each(|nth| batch.delete(&[b'a', nth]));
+            (0..9).for_each(|nth| batch.put(&[b'b', nth], b"after"));
+            bucket.0.die_after(requests);
+            let committed = backend.commit(&mut batch);
+            bucket.revive();
+            let count = |prefix: &[u8]| backend.keys(prefix).unwrap().len();
+            assert!(count(b"a") == 9 || count(b"b") == 9, "after {requests} requests");
+            if committed.is_ok() {
+                assert_eq!((count(b"a"), count(b"b")), (0, 9));
+                assert!(requests > 18, "it never died");
+                break;
+            }
+        }
     }
 }
 

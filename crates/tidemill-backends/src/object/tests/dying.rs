@@ -34,7 +34,12 @@ impl Dying {
     }
 
     pub(super) fn revive(&self) {
-        self.left.store(u64::MAX, Ordering::Relaxed);
+        self.die_after(u64::MAX);
+    }
+
+    /// From now on it answers so many requests.
+    pub(super) fn die_after(&self, requests: u64) {
+        self.left.store(requests, Ordering::Relaxed);
     }
 }
 
