@@ -8,7 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from servers import wait
+from waiting import wait
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,6 +10,7 @@
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 cd "$here/../.."
+source tests/suite.sh
 target="${CARGO_TARGET_DIR:-$PWD/target}"
 gateway_version=v1.8.0
 
@@ -49,11 +50,7 @@ for server in "${servers[@]}"; do
 done
 
 venv="${TIDEMILL_BACKENDS:-target/backends-venv}"
-[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-if ! cmp -s "$here/requirements.txt" "$venv/.requirements"; then
-  "$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$here/requirements.txt"
-  cp "$here/requirements.txt" "$venv/.requirements"
-fi
+environment "$venv" "$here/requirements.txt"
 
 # Also the contracts that are not run now: nothing else compiles them.
 if ! built="$(cargo test --locked -p tidemill-backends --features servers --no-run 2>&1)"; then
@@ -62,9 +59,5 @@ fi
 # Lines of SERVER=EXECUTABLE.
 TIDEMILL_TEST_CONTRACTS="$(sed -n 's|.*Executable tests/\(.*\)\.rs (\(.*\))|\1=\2|p' <<<"$built")"
 export TIDEMILL_TEST_CONTRACTS
-if [ -z "${TIDEMILL_BIN:-}" ]; then
-  cargo build --locked -p tidemill
-  TIDEMILL_BIN="$target/debug/tidemill"
-fi
-export TIDEMILL_BIN
+binary
 exec "$venv/bin/python" -m pytest -q -p no:cacheprovider "$@" "$here"

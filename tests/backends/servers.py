@@ -7,8 +7,9 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
+
+from waiting import wait
 
 START_SECONDS = 120
 SECRET = "secret-5a7c"
@@ -31,16 +32,6 @@ def is_open(port):
         return True
     except OSError:
         return False
-
-
-def wait(condition, seconds, what):
-    """Waits until `condition()` gives something true, and gives that."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        if time.monotonic() > end:
-            raise TimeoutError(f"{what}: not within {seconds} s")
-        time.sleep(0.01)
-    return found
 
 
 class Server:

@@ -7,7 +7,8 @@ import subprocess
 import pytest
 
 from jobs import FILE_JOB, NODE_JOB, ROOT, Node, Run
-from servers import SECRET, free_ports, wait
+from servers import SECRET, free_ports
+from waiting import wait
 
 
 def file_job(server, name, events, backend=None):

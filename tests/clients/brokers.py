@@ -12,6 +12,8 @@ import time
 import uuid
 from pathlib import Path
 
+from waiting import wait
+
 ROOT = Path(__file__).resolve().parents[2]
 PEER = ROOT / "bench/peers/kafka"
 # Seconds: a JVM that has to share two cores takes its time; ours must be there at once.
@@ -22,18 +24,6 @@ PATIENCE_STOP = {"kafka": 60, "tidemill": 5}
 
 class Died(Exception):
     """The broker is not running though nobody stopped it."""
-
-
-def wait(condition, seconds, what):
-    """Waits until `condition()` gives something true, and gives that."""
-    end = time.monotonic() + seconds
-    while True:
-        found = condition()
-        if found:
-            return found
-        if time.monotonic() > end:
-            raise TimeoutError(f"{what}: not within {seconds} s")
-        time.sleep(0.02)
 
 
 def free_port():

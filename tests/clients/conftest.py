@@ -7,7 +7,8 @@ import pytest
 
 import agents
 import wire
-from brokers import KINDS, wait
+from brokers import KINDS
+from waiting import wait
 
 
 def pytest_addoption(parser):

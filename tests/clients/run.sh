@@ -8,6 +8,7 @@
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 cd "$here/../.."
+source tests/suite.sh
 export PEERS_HOME="${PEERS_HOME:-$HOME/.cache/peers}"
 home="$PEERS_HOME/clients"
 mkdir -p "$home/bin" "$home/java"
@@ -25,11 +26,7 @@ if [ ${#packages[@]} -gt 0 ]; then
 fi
 
 venv="${TIDEMILL_CLIENTS:-target/clients-venv}"
-[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-if ! cmp -s "$here/requirements.txt" "$venv/.requirements"; then
-  "$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$here/requirements.txt"
-  cp "$here/requirements.txt" "$venv/.requirements"
-fi
+environment "$venv" "$here/requirements.txt"
 
 (cd "$here/go" && go build -o "$home/bin/franz-agent" .)
 
@@ -43,10 +40,7 @@ if [ ! -e "$home/java/classes/Agent.class" ] || [ -n "$(find "$here/java/src" -n
   javac -nowarn -encoding UTF-8 -d "$home/java/classes" -cp "$home/java/libs/*" "$here"/java/src/*.java
 fi
 
-if [ -z "${TIDEMILL_BIN:-}" ] && [[ " $* " != *" kafka "* ]]; then
-  cargo build --locked -p tidemill
-  TIDEMILL_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/tidemill"
-fi
+if [[ " $* " != *" kafka "* ]]; then binary; fi
 export TIDEMILL_BIN="$(realpath -m "${TIDEMILL_BIN:-none}")"
 python="$(cd "$venv/bin" && pwd)/python"
 cd "$here"

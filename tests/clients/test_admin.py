@@ -9,7 +9,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 import wire
 from agents import Failed, record
-from brokers import wait
+from waiting import wait
 
 pytestmark = pytest.mark.records
 

@@ -9,7 +9,8 @@ import pytest
 import power
 import wire
 from agents import CLIENTS, Failed, Producer, Consumer, record
-from brokers import KINDS, wait
+from brokers import KINDS
+from waiting import wait
 from history import History, Reading, Send
 from workers import Workers
 

@@ -8,7 +8,7 @@ import pytest
 
 import agents
 import wire
-from brokers import wait
+from waiting import wait
 from engines import Engine
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(400)]

@@ -6,7 +6,7 @@ import pytest
 
 import agents
 from agents import CLIENTS, Failed, record
-from brokers import wait
+from waiting import wait
 
 pytestmark = pytest.mark.groups
 

@@ -16,7 +16,7 @@ from kafka.protocol.producer import ProduceRequest
 
 import wire
 from agents import record
-from brokers import wait
+from waiting import wait
 
 pytestmark = pytest.mark.hostile
 

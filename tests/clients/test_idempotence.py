@@ -6,7 +6,7 @@ import pytest
 
 import wire
 from agents import record
-from brokers import wait
+from waiting import wait
 from proxy import PRODUCE, Proxy
 
 pytestmark = pytest.mark.transactions

@@ -8,7 +8,8 @@ import uuid
 import pytest
 
 from agents import record
-from brokers import Tidemill, wait
+from brokers import Tidemill
+from waiting import wait
 
 pytestmark = pytest.mark.jobs
 

@@ -16,7 +16,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from brokers import KINDS, ROOT, Tidemill, wait
+from brokers import KINDS, ROOT, Tidemill
+from waiting import wait
 
 pytestmark = [pytest.mark.timeout(300)]
 

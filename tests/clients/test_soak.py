@@ -9,7 +9,7 @@ from array import array
 import pytest
 
 from agents import CLIENTS, Consumer, Producer, record
-from brokers import wait
+from waiting import wait
 from workers import Workers
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(2 * 3600)]

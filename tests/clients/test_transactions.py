@@ -9,7 +9,7 @@ from kafka.protocol.producer import AddOffsetsToTxnRequest, TxnOffsetCommitReque
 
 import wire
 from agents import CLIENTS, Failed, record
-from brokers import wait
+from waiting import wait
 from proxy import ADD_PARTITIONS, END_TXN, PRODUCE, TXN_OFFSET_COMMIT, Proxy
 
 pytestmark = pytest.mark.transactions

@@ -4,7 +4,7 @@ import pytest
 from kafka.protocol import admin, consumer, metadata, producer
 
 import wire
-from brokers import wait
+from waiting import wait
 
 pytestmark = pytest.mark.records
 

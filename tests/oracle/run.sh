@@ -8,13 +8,10 @@
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 cd "$here/../.."
+source tests/suite.sh
 
 venv="${TIDEMILL_VENV:-target/oracle-venv}"
-[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-if ! cmp -s "$here/requirements.txt" "$venv/.requirements"; then
-  "$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$here/requirements.txt"
-  cp "$here/requirements.txt" "$venv/.requirements"
-fi
+environment "$venv" "$here/requirements.txt"
 
 export TIDEMILL_DATA="${TIDEMILL_DATA:-$PWD/data}"
 for file in nycflights.ndjson nycweather.ndjson airlines.csv planes.csv; do
@@ -23,9 +20,5 @@ for file in nycflights.ndjson nycweather.ndjson airlines.csv planes.csv; do
   break
 done
 
-if [ -z "${TIDEMILL_BIN:-}" ]; then
-  cargo build --locked -p tidemill
-  TIDEMILL_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/tidemill"
-fi
-export TIDEMILL_BIN
+binary
 exec "$venv/bin/python" -m pytest -q -p no:cacheprovider "$@" "$here"

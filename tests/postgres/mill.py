@@ -6,7 +6,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from server import wait
+from waiting import wait
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_SECONDS = 60

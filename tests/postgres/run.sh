@@ -8,6 +8,7 @@
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 cd "$here/../.."
+source tests/suite.sh
 
 newest() { find /usr/lib/postgresql -path '*/bin/postgres' 2>/dev/null | sort -V | tail -1; }
 if [ -z "${POSTGRES_BIN:-}" ] && [ -z "$(newest)" ]; then
@@ -23,15 +24,7 @@ fi
 export POSTGRES_BIN="${POSTGRES_BIN:-$(dirname "$(newest)")}"
 
 venv="${TIDEMILL_POSTGRES:-target/postgres-venv}"
-[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-if ! cmp -s "$here/requirements.txt" "$venv/.requirements"; then
-  "$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$here/requirements.txt"
-  cp "$here/requirements.txt" "$venv/.requirements"
-fi
+environment "$venv" "$here/requirements.txt"
 
-if [ -z "${TIDEMILL_BIN:-}" ]; then
-  cargo build --locked -p tidemill
-  TIDEMILL_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/tidemill"
-fi
-export TIDEMILL_BIN
+binary
 exec "$venv/bin/python" -m pytest -q -p no:cacheprovider "$@" "$here"

@@ -7,25 +7,16 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import psycopg
 from psycopg import sql
 
+from waiting import wait
+
 BIN = Path(os.environ.get("POSTGRES_BIN", ""))
 READY_SECONDS = 30
 PASSWORD = "hunter2-%/:@"
-
-
-def wait(condition, seconds, what):
-    """Waits until `condition()` gives something true, and gives that."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        if time.monotonic() > end:
-            raise TimeoutError(f"{what}: not within {seconds} s")
-        time.sleep(0.005)
-    return found
 
 
 def free_port():

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from mill import TIMED, binary
-from server import wait
+from waiting import wait
 from test_once import HEAD, ROWS, STAGES
 
 

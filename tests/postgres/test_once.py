@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from mill import TIMED, Mill
-from server import Database, wait
+from server import Database
+from waiting import wait
 
 ROWS = 6_000
 HEAD = "cycle: {records: 15}"

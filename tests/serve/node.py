@@ -9,6 +9,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from waiting import wait
+
 ROOT = Path(__file__).resolve().parents[2]
 READY_SECONDS = 20
 STOP_SECONDS = 5
@@ -24,16 +26,6 @@ def clean_environment(more=None):
     """Without the variables that are settings of a node."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMILL_")}
     return {**kept, **(more or {})}
-
-
-def wait(condition, seconds, what):
-    """Waits until `condition()` gives something true, and gives that."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        if time.monotonic() > end:
-            raise TimeoutError(f"{what}: not within {seconds} s")
-        time.sleep(0.01)
-    return found
 
 
 class Answer:

@@ -6,6 +6,7 @@
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 cd "$here/../.."
+source tests/suite.sh
 
 # For disks that fail.
 if ! command -v strace >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
@@ -13,15 +14,7 @@ if ! command -v strace >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/
 fi
 
 venv="${TIDEMILL_SERVE:-target/serve-venv}"
-[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-if ! cmp -s "$here/requirements.txt" "$venv/.requirements"; then
-  "$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$here/requirements.txt"
-  cp "$here/requirements.txt" "$venv/.requirements"
-fi
+environment "$venv" "$here/requirements.txt"
 
-if [ -z "${TIDEMILL_BIN:-}" ]; then
-  cargo build --locked -p tidemill
-  TIDEMILL_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/tidemill"
-fi
-export TIDEMILL_BIN
+binary
 exec "$venv/bin/python" -m pytest -q -p no:cacheprovider "$@" "$here"

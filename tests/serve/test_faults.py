@@ -9,7 +9,7 @@ import threading
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from node import wait
+from waiting import wait
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from node import wait
+from waiting import wait
 
 
 def closed(one, seconds=30):

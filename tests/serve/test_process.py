@@ -13,7 +13,8 @@ import time
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from node import Node, binary, clean_environment, refused, wait
+from node import Node, binary, clean_environment, refused
+from waiting import wait
 
 FREE = ["--kafka-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"]
 

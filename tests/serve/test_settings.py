@@ -2,7 +2,8 @@
 
 import json
 
-from node import refused, wait
+from node import refused
+from waiting import wait
 
 FREE = ["--kafka-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"]
 

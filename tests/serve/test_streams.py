@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from node import wait
+from waiting import wait
 
 
 def test_a_stream_is_made_described_listed_and_deleted(node, name):
