@@ -237,7 +237,7 @@ def write_results(session, described_as):
 def main():
     asked = arguments()
     ensure_environment()
-    sys.path.insert(0, str(ROOT / "tests/clients"))
+    sys.path[:0] = [str(ROOT / "tests/clients"), str(ROOT / "tests")]
     described_as = (
         f"{RECORD_BYTES}-byte records; librdkafka with acks=all, linger 5 ms, batches of 64 KiB, no compression; latency at 10,000 records a second with linger 0. "
         f"Broker on CPU {asked.broker_cpus}, client on CPU {asked.client_cpus}.")

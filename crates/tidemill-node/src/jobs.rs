@@ -114,9 +114,6 @@ pub enum JobsError {
     /// Nothing was done to its checkpoints.
     #[error(transparent)]
     Checkpoint(AskError),
-    /// It has no checkpoint yet.
-    #[error("the job `{0}` has no checkpoint yet")]
-    NoCheckpoint(String),
     /// A job file is that of another job.
     #[error("the file is that of job `{other}`, and not of `{name}`")]
     Another {

@@ -64,6 +64,9 @@ pub enum CheckpointError {
         /// What is wrong.
         error: SavedError,
     },
+    /// There is none at all.
+    #[error("the job has no checkpoint yet")]
+    None,
     /// There is no such checkpoint.
     #[error("there is no checkpoint {0}")]
     Unknown(u64),
@@ -363,6 +366,17 @@ impl Checkpoints {
         self.backend.commit(&mut self.batch)?;
         self.older.clear();
         Ok(())
+    }
+
+    /// The newest stays until it is deleted.
+    ///
+    /// # Errors
+    /// There is none, or as [`Self::keep`].
+    pub fn keep_newest(&mut self, name: &str) -> Result<CheckpointInfo, CheckpointError> {
+        let number = self.newest().ok_or(CheckpointError::None)?.number;
+        self.keep(number, name)?;
+        let newest = self.list().into_iter().map(|(info, _)| info).find(|it| it.newest);
+        newest.ok_or(CheckpointError::Unknown(number))
     }
 
     /// A checkpoint stays until it is deleted.

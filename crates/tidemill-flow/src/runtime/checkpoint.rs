@@ -290,8 +290,8 @@ fn make_until_over(job: &Job, checkpoints: &mut Checkpoints, every: Span) {
         let start_us = job.now_us();
         due_us = start_us + every_us;
         let at = begin(job);
-        let Some((number, bytes)) = make(job, checkpoints, at) else { return };
-        keep(checkpointer, checkpoints, number, keeps);
+        let Some(bytes) = make(job, checkpoints, at) else { return };
+        keep(checkpointer, checkpoints, keeps);
         let mut progress = job.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
         progress.completed += 1;
         progress.cycle = at;
@@ -320,19 +320,12 @@ fn wanted(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints) -> Vec<(St
 }
 
 /// Keeps a checkpoint that is complete, for those who asked for it.
-fn keep(
-    checkpointer: &Checkpointer,
-    checkpoints: &mut Checkpoints,
-    number: u64,
-    asked: Vec<(String, KeptTo)>,
-) {
-    let keep = |(name, sender): (String, KeptTo)| (checkpoints.keep(number, &name), sender);
+fn keep(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints, asked: Vec<(String, KeptTo)>) {
+    let keep = |(name, sender): (String, KeptTo)| (checkpoints.keep_newest(&name), sender);
     let kept: Vec<_> = asked.into_iter().map(keep).collect();
     // Who is answered finds it among all.
     checkpointer.show(checkpoints);
     for (kept, sender) in kept {
-        let info = || checkpoints.list().pop().map(|(info, _)| info);
-        let kept = kept.and_then(|()| info().ok_or(CheckpointError::Unknown(number)));
         // Who asked may have gone.
         let _gone = sender.send(kept);
     }
@@ -358,9 +351,9 @@ fn begin(job: &Job) -> Cycle {
     at
 }
 
-/// Makes the checkpoint of a cycle; gives back its number, and the bytes of what changed. None: the
-/// job was over before.
-fn make(job: &Job, checkpoints: &mut Checkpoints, at: Cycle) -> Option<(u64, u64)> {
+/// Makes the checkpoint of a cycle; gives back the bytes of what changed. None: the job was over
+/// before.
+fn make(job: &Job, checkpoints: &mut Checkpoints, at: Cycle) -> Option<u64> {
     let (mut bytes, mut run) = (0, Vec::new());
     let number = until_written(job, || checkpoints.begin())?;
     loop {
@@ -387,7 +380,7 @@ fn make(job: &Job, checkpoints: &mut Checkpoints, at: Cycle) -> Option<(u64, u64
             let manifest = manifest(job, checkpoints, (number, at));
             until_written(job, || checkpoints.complete(manifest.clone()))?;
             checkpointer.at.store(u64::MAX, Ordering::Release);
-            return Some((number, bytes));
+            return Some(bytes);
         } else {
             checkpointer.wait(arrived);
         }

@@ -65,13 +65,7 @@ impl Jobs {
     pub fn keep_checkpoint(&self, name: &str, label: &str) -> Result<CheckpointInfo, JobsError> {
         match self.holder(name)? {
             Holder::Running(handle) => Ok(handle.keep_checkpoint(label)?),
-            Holder::Folder(mut checkpoints) => {
-                let newest = checkpoints.newest().map(|it| it.number);
-                let newest = newest.ok_or_else(|| JobsError::NoCheckpoint(name.to_owned()))?;
-                checkpoints.keep(newest, label)?;
-                let all = checkpoints.list().into_iter().map(|(info, _)| info);
-                Ok(all.last().ok_or(CheckpointError::Unknown(newest))?)
-            }
+            Holder::Folder(mut checkpoints) => Ok(checkpoints.keep_newest(label)?),
         }
     }
 

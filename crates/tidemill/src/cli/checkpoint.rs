@@ -86,7 +86,7 @@ pub(super) fn run(command: &CheckpointCommand) -> u8 {
         ),
         CheckpointCommand::Create { of, name } => {
             let tail = format!("?name={}", super::node::escaped(name));
-            on(of, ("POST", &tail), |it| keep_newest(it, name), created)
+            on(of, ("POST", &tail), |it| Ok(json!(it.keep_newest(name)?)), created)
         }
         CheckpointCommand::Inspect(OneArguments { of, number }) => {
             on(of, ("GET", &format!("/{number}")), |it| view(it, *number), inspect)
@@ -160,12 +160,6 @@ fn view(checkpoints: &Checkpoints, number: u64) -> Result<Value, CheckpointError
     let found = checkpoints.list().into_iter().find(|(info, _)| info.number == number);
     let (info, manifest) = found.ok_or(CheckpointError::Unknown(number))?;
     Ok(json!(CheckpointView::new(info, &manifest)))
-}
-
-fn keep_newest(checkpoints: &mut Checkpoints, name: &str) -> Result<Value, CheckpointError> {
-    let newest = checkpoints.newest().map_or(0, |it| it.number);
-    checkpoints.keep(newest, name)?;
-    Ok(infos(checkpoints).pop().unwrap_or_default())
 }
 
 fn restore(

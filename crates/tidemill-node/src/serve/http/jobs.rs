@@ -81,7 +81,6 @@ impl From<JobsError> for Problem {
             | JobsError::Ended(_)
             | JobsError::Rescale(_)
             | JobsError::Checkpoint(_)
-            | JobsError::NoCheckpoint(_)
             | JobsError::TooMany => StatusCode::CONFLICT,
             JobsError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             JobsError::Disk { .. } => StatusCode::INTERNAL_SERVER_ERROR,
