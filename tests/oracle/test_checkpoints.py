@@ -84,6 +84,41 @@ def test_a_job_goes_on_from_a_checkpoint_that_was_kept(node, inputs, db):
     node.end(signal.SIGTERM)
 
 
+def test_a_job_begins_anew_with_a_checkpoint_of_an_earlier_life(node, inputs, db):
+    node.submit(FILL.format(inputs=inputs))
+    node.wait("fill", finished)
+    [(count,)] = db.execute("select count(*) from flights where distance > 300").fetchall()
+    node.submit(KEPT)
+    node.wait("keep", lambda it: it["progress"]["cycle_committed"] > 3)
+    node.checkpoint("create", "keep")
+    node.wait("keep", lambda _: node.length("counted") >= count)
+    cancel(node)
+    # A second life, from the start: it writes all of it once more.
+    node.submit(KEPT)
+    node.wait("keep", lambda _: node.length("counted") >= 2 * count)
+    cancel(node)
+    said = node.checkpoint("restore", "keep", "1", code=2)
+    assert "of an earlier run" in said and "begin anew with it" in said
+    # A third, with the state of the first: it goes on counting, and writes what comes after.
+    assert "begins anew with checkpoint 1" in node.checkpoint("restore", "keep", "1", "--anew")
+    began = node.wait("keep", lambda it: it["progress"])["progress"]["checkpoints"]["cycle"]
+    assert began == listed(node)[0]["cycle"]
+    known = sum(it["position"] for it in json.loads(node.checkpoint("inspect", "keep", "1", "--json"))["sources"])
+    for _ in range(3):
+        node.end(signal.SIGKILL)
+        node.start()
+    node.wait("keep", lambda _: node.length("counted") >= 3 * count - known)
+    cancel(node)
+    rows = [(it["carrier"], it["n"], it["id"]) for it in node.records("counted")]
+    first, third = rows[:count], rows[2 * count:]
+    assert 0 < len(third) == count - known
+    lowest = {}
+    for carrier, n, _ in third:
+        lowest[carrier] = min(n, lowest.get(carrier, n))
+    assert sorted(third) == sorted(row for row in first if row[1] >= lowest.get(row[0], count + 1))
+    node.end(signal.SIGTERM)
+
+
 def test_a_kept_checkpoint_outlives_kills_of_its_node(node, inputs, db):
     node.submit(FILL.format(inputs=inputs))
     node.wait("fill", finished)

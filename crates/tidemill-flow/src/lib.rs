@@ -38,5 +38,6 @@ pub use operator::{
 pub use partition::Partition;
 pub use progress::{Progress, SinkProgress, SourceProgress, StageProgress};
 pub use rows::{Rows, RowsPool};
+pub use runtime::ledger::has_ledger;
 pub use sink::{Sink, SinkError, StopAsked};
 pub use source::{Position, Read, ReadRequest, Source, SourceError, SourceFactory, SourceWaker};

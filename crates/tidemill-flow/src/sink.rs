@@ -64,6 +64,13 @@ pub trait Sink: Send {
         false
     }
 
+    /// Whether a job that is started again finds nothing of what was written here, however much was
+    /// committed (a file that is whole only at its end): it is then done again from its start, and
+    /// keeps its whole ledger for that.
+    fn begins_anew(&self) -> bool {
+        false
+    }
+
     /// Takes what says whether the job is to stop, before the first cycle. A sink whose commit waits
     /// for what may never come asks it, and fails; a job that resumes makes those cycles again.
     fn stop_by(&mut self, stop_asked: StopAsked) {

@@ -83,7 +83,8 @@ pub struct Submission {
     pub base_dir: Option<PathBuf>,
     /// A job of this name that was cancelled or failed goes on where it stopped.
     pub resume: bool,
-    /// With `resume`: it goes on from the checkpoint of this number.
+    /// It goes on from the checkpoint of this number: with `resume` in place of the newest, and so
+    /// that sinks leave out what they hold; else it begins anew there.
     pub from: Option<u64>,
 }
 

@@ -106,6 +106,8 @@ pub struct Checkpoints {
     chains: BTreeMap<(u32, u32), Vec<Run>>,
     /// Where the job goes on from; not durable before [`Self::confirm`].
     chosen: Option<u64>,
+    /// It begins a new life there.
+    anew: bool,
     /// The last number that was given.
     last: u64,
     /// Nothing goes on from checkpoints up to this number: the job began anew after it.
@@ -159,6 +161,7 @@ impl Checkpoints {
             kept,
             chains: BTreeMap::new(),
             chosen: None,
+            anew: false,
             last: begun.max(newest).max(over),
             over,
             older,
@@ -182,6 +185,13 @@ impl Checkpoints {
     /// There is none.
     pub fn get(&self, number: u64) -> Result<&Arc<Manifest>, CheckpointError> {
         self.complete.get(&number).ok_or(CheckpointError::Unknown(number))
+    }
+
+    /// The job goes on from no cycle before this one: that of the oldest checkpoint of its life.
+    #[must_use]
+    pub fn floor(&self) -> Cycle {
+        let of_this_life = self.complete.range(self.over + 1..);
+        of_this_life.map(|(_, manifest)| manifest.cycle).min().unwrap_or(Cycle::NONE)
     }
 
     /// All complete checkpoints, the oldest first.
@@ -220,6 +230,20 @@ impl Checkpoints {
         Ok(())
     }
 
+    /// As [`Self::go_on`], but the job begins a new life there: the checkpoints that are kept are then
+    /// of an earlier one.
+    ///
+    /// # Errors
+    /// There is none of this number.
+    pub fn begin_from(
+        &mut self,
+        number: u64,
+        node_of: impl Fn(&str) -> Option<u32>,
+    ) -> Result<(), CheckpointError> {
+        self.anew = true;
+        self.go_on(number, node_of)
+    }
+
     /// From now on the job goes on from where [`Self::go_on`] said, or begins anew without it. What
     /// is not kept and not needed any more is deleted.
     ///
@@ -227,25 +251,38 @@ impl Checkpoints {
     /// The backend's.
     pub fn confirm(&mut self) -> Result<(), CheckpointError> {
         let newest = self.newest().map(|it| it.number);
-        if self.chosen == newest {
+        if self.chosen == newest && !self.anew {
             return Ok(());
         }
         let again = self.chosen.and_then(|number| self.complete.get(&number));
         match again.map(|manifest| Manifest::clone(manifest)) {
             Some(manifest) => {
+                let of_earlier_lives = self.last;
                 self.last += 1;
-                self.settle(Manifest { number: self.last, ..manifest })
+                self.settle(Manifest { number: self.last, ..manifest })?;
+                if self.anew {
+                    // Without the note those that are kept are taken for some of this life, and the
+                    // job for one that may go on from them: it only keeps more than it must.
+                    self.end_life(of_earlier_lives)?;
+                }
+                Ok(())
             }
             None => {
                 // The note is there first, so that a process that ends here is followed by one that
                 // knows.
-                self.batch.put(OVER_KEY, &self.last.to_be_bytes());
-                self.backend.commit(&mut self.batch)?;
-                self.over = self.last;
+                self.end_life(self.last)?;
                 self.retire();
                 self.delete_older()
             }
         }
+    }
+
+    /// Nothing goes on from checkpoints up to this number any more.
+    fn end_life(&mut self, last: u64) -> Result<(), CheckpointError> {
+        self.batch.put(OVER_KEY, &last.to_be_bytes());
+        self.backend.commit(&mut self.batch)?;
+        self.over = last;
+        Ok(())
     }
 
     /// Begins a checkpoint; gives back its number. One that was begun before, by a process that

@@ -1,7 +1,8 @@
 //! Entries of a job's ledger: where each cycle was cut.
 //!
 //! ```text
-//! ledger file:  head │ cycle 1 │ cycle 2 │ …        each a record of the journal format
+//! first file:   head │ cycle 1 │ cycle 2 │ …        each a record of the journal format
+//! later file:   head │ cycle n + 1 │ …              the files before it may be gone
 //! cycle:        number, recorded time, for each source slice: end position, flags
 //! ```
 //!
@@ -16,17 +17,8 @@ pub const LEDGER_VERSION: u8 = 1;
 /// One record of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LedgerEntry {
-    /// The first record: what the ledger belongs to.
-    Head {
-        /// [`LEDGER_VERSION`].
-        version: u8,
-        /// The job's name.
-        job: String,
-        /// The job's seed.
-        seed: u64,
-        /// Sources by name, with their slices.
-        sources: Vec<(String, u32)>,
-    },
+    /// The first record of a file that begins with the first cycle of the job.
+    Head(LedgerHead),
     /// The cut of one cycle.
     Cycle {
         /// Its number. Numbers follow each other without a gap.
@@ -36,6 +28,30 @@ pub enum LedgerEntry {
         /// One for each source slice that had not ended before.
         cuts: Vec<Cut>,
     },
+    /// The first record of a file that begins with a later cycle.
+    Later {
+        /// What the ledger belongs to.
+        head: LedgerHead,
+        /// The cycle of the checkpoint that the job began with; 0 if it began at its start.
+        began: Cycle,
+        /// The cycle before the first of this file.
+        after: Cycle,
+        /// The recorded time of that cycle.
+        time: Micros,
+    },
+}
+
+/// What a ledger belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerHead {
+    /// [`LEDGER_VERSION`].
+    pub version: u8,
+    /// The job's name.
+    pub job: String,
+    /// The job's seed.
+    pub seed: u64,
+    /// Sources by name, with their slices.
+    pub sources: Vec<(String, u32)>,
 }
 
 /// Where one source slice ended a cycle.

@@ -162,6 +162,10 @@ impl Sink for ColumnarSink {
         Ok(Cycle::NONE)
     }
 
+    fn begins_anew(&self) -> bool {
+        true
+    }
+
     fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
         for block in blocks.iter().filter(|block| !block.is_empty()) {
             let batch = block.batch();

@@ -13,7 +13,7 @@ use crate::runtime::{
     job::Job,
     lane::Core,
     layout::Layout,
-    ledger::{Ledger, Owner, Recorded},
+    ledger::{Ledger, Opening, Owner, Recorded},
     pacer::Pacer,
     peer::Peers,
     plan::{Parts, Plan, Work},
@@ -23,6 +23,7 @@ use crate::runtime::{
     stage_lane::StageLane,
 };
 use crate::source::{Position, Source};
+use origin::checkpoint_error;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -38,10 +39,13 @@ use tidemill_types::{
 };
 use tidemill_wire::ledger::Cut;
 
+mod origin;
+
 fn open_ledger(
     plan: &Plan,
     world: &World,
     options: &RunOptions,
+    opening: Opening,
 ) -> Result<(Option<Ledger>, Recorded), StartError> {
     let Some(folder) = options.data.as_ref().filter(|_| plan.delivery == Delivery::ExactlyOnce)
     else {
@@ -53,7 +57,7 @@ fn open_ledger(
         seed: plan.seed,
         sources: sources.map(|node| (node.name.clone(), node.slices)).collect(),
     };
-    let opened = Ledger::open(&*world.disk, folder, &owner, options.resume);
+    let opened = Ledger::open(&world.disk, folder, &owner, opening);
     let (ledger, recorded) = opened.map_err(|(path, message)| StartError::Ledger {
         path: path.display().to_string(),
         message,
@@ -102,8 +106,9 @@ impl Opened {
         workers: usize,
     ) -> Result<Self, StartError> {
         // Before the ledger: that of a job which is refused stays.
-        let checkpoints = open_checkpoints(plan, options)?;
-        let (ledger, recorded) = open_ledger(plan, world, options)?;
+        let from = origin::open_checkpoints(plan, options)?;
+        let opening = origin::opening(plan, from.as_ref(), options.resume)?;
+        let (ledger, recorded) = open_ledger(plan, world, options, opening)?;
         let mut opened = Self {
             ledger,
             recorded,
@@ -119,9 +124,10 @@ impl Opened {
         };
         let mut sources = open_sources(plan)?;
         opened.open_sinks(plan, parts)?;
-        if let Some((checkpoints, from)) = checkpoints {
+        if let Some((checkpoints, from)) = from {
             opened.go_on(plan, checkpoints, from)?;
         }
+        opened.begins_where_the_ledger_does(options)?;
         for (node, source) in &mut sources {
             opened.seek(plan, *node, source)?;
         }
@@ -141,52 +147,6 @@ impl Opened {
             checkpoints.confirm().map_err(|error| checkpoint_error(error.to_string()))?;
         }
         Ok(opened)
-    }
-
-    /// Goes on from a checkpoint, if there is one to go on from.
-    fn go_on(
-        &mut self,
-        plan: &Plan,
-        mut checkpoints: Checkpoints,
-        from: Origin,
-    ) -> Result<(), StartError> {
-        let found = match from {
-            Origin::Start => None,
-            Origin::Newest => checkpoints.newest(),
-            Origin::Number(number) => {
-                Some(checkpoints.get(number).map_err(|error| checkpoint_error(error.to_string()))?)
-            }
-        };
-        if let Some(manifest) = found.cloned() {
-            let number = manifest.number;
-            let before = Before::new(plan, &manifest).map_err(|why| {
-                checkpoint_error(format!(
-                    "the job cannot go on from checkpoint {number}: {why}; undo that change, or \
-                     begin anew, without resuming"
-                ))
-            })?;
-            match self.lacks(plan, &before) {
-                None => {
-                    let node = |stage: &str| restore::stage_of(plan, stage).map(|it| it as u32);
-                    let found = checkpoints.go_on(number, node);
-                    found.map_err(|error| checkpoint_error(error.to_string()))?;
-                    self.before = before;
-                }
-                Some(why) if from == Origin::Number(number) => {
-                    let message = format!("the job cannot go on from checkpoint {number}: {why}");
-                    return Err(checkpoint_error(message));
-                }
-                Some(why) => {
-                    tracing::warn!(
-                        job = plan.name,
-                        checkpoint = number,
-                        "{why}: the input is read from its start"
-                    );
-                }
-            }
-        }
-        self.checkpoints = Some(checkpoints);
-        Ok(())
     }
 
     /// Goes to where a source slice was as of the checkpoint.
@@ -221,32 +181,11 @@ impl Opened {
         goes_on.map(lane).collect()
     }
 
-    /// What is missing of what came before a checkpoint, in a sink or in the ledger.
-    fn lacks(&self, plan: &Plan, before: &Before) -> Option<String> {
-        let lacks = |(node, sink, held): &&(usize, SharedSink, Cycle)| {
-            *held < before.sink(*node) && !sink.lock().is_ok_and(|sink| sink.forgets())
-        };
-        let lacking = self.sinks.iter().find(lacks);
-        let lacks_letters = self.dead_letter_held < before.letters
-            && !self.dead_letter.as_ref().is_none_or(|sink| sink.forgets());
-        let of_letters = lacks_letters.then_some((DEAD_LETTER, &self.dead_letter_held));
-        let of_sink = lacking.map(|(node, _, held)| (plan.nodes[*node].name.as_str(), held));
-        if let Some((sink, held)) = of_sink.or(of_letters) {
-            let cycle = before.cycle;
-            return Some(format!(
-                "sink `{sink}` ends at cycle {held}, and lacks rows up to {cycle}"
-            ));
-        }
-        // The ledger may be that of a later run which made no checkpoints: its times tell.
-        let is_of_ledger = self.recorded.time(before.cycle) == Some(before.time);
-        (!is_of_ledger).then(|| "it is of an earlier run of the job, whose ledger is gone".into())
-    }
-
     fn open_sinks(&mut self, plan: &Plan, parts: Parts) -> Result<(), StartError> {
         let ledger_last = self.recorded.last();
         // Before the first cycle is in the ledger no sink has committed any: what a sink holds then
         // is of an earlier job, and a crash came before it was replaced.
-        let resume = ledger_last > Cycle::NONE;
+        let resume = ledger_last > self.recorded.began;
         for (id, sink) in parts.sinks.into_iter().enumerate() {
             let Some(mut sink) = sink.filter(|_| plan.is_here(id)) else { continue };
             let name = &plan.nodes[id].name;
@@ -288,49 +227,6 @@ fn open_sources(plan: &Plan) -> Result<Vec<(usize, OpenSource)>, StartError> {
     Ok(sources)
 }
 
-fn checkpoint_error(message: String) -> StartError {
-    StartError::Checkpoint { message }
-}
-
-/// Where a job goes on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Origin {
-    Start,
-    Newest,
-    /// A checkpoint by its number.
-    Number(u64),
-}
-
-/// The checkpoints of the job, and where it goes on.
-fn open_checkpoints(
-    plan: &Plan,
-    options: &RunOptions,
-) -> Result<Option<(Checkpoints, Origin)>, StartError> {
-    let Some(to) = &options.checkpoint else { return Ok(None) };
-    let refuse = |message: &str| Err(checkpoint_error(message.to_owned()));
-    if plan.delivery != Delivery::ExactlyOnce || options.data.is_none() {
-        return refuse("only a job with a data folder and the delivery `exactly-once` has them");
-    }
-    if options.processes.addresses.len() > 1 {
-        return refuse("a job of several processes cannot have them yet");
-    }
-    for node in &plan.nodes {
-        if let Work::Stage { factory } = &node.work
-            && let Some(why) = factory.cannot_save()
-        {
-            return Err(open_error(&node.name, format!("without checkpoints only: {why}")));
-        }
-    }
-    let from = match (options.resume, to.from) {
-        (false, None) => Origin::Start,
-        (false, Some(_)) => return refuse("only a job that resumes goes on from one"),
-        (true, None) => Origin::Newest,
-        (true, Some(number)) => Origin::Number(number),
-    };
-    let opened = Checkpoints::open(Arc::clone(&to.backend));
-    opened.map(|it| Some((it, from))).map_err(|error| checkpoint_error(error.to_string()))
-}
-
 pub(super) fn build(
     plan: Plan,
     world: &World,
@@ -359,12 +255,14 @@ pub(super) fn build(
         _ => None,
     });
     let followed = Followed::new(followed, recorded.last());
+    let begins_anew = |sink: &SharedSink| !sink.lock().is_ok_and(|sink| !sink.begins_anew());
+    let has_floor = !opened.sinks.iter().any(|(_, sink, _)| begins_anew(sink));
     let job = Job {
         sources: slices.len(),
         committer: Committer::new(slices, sinks, opened.ledger.is_some(), followed, before),
         checkpointer: Checkpointer::new(
             before.ended_sources(),
-            opened.checkpoints.is_some(),
+            (opened.checkpoints.is_some(), has_floor),
             &opened.slices_left,
         ),
         checkpoints: Mutex::new(CheckpointProgress { cycle: before.cycle, ..Default::default() }),

@@ -18,6 +18,7 @@ use tidemill_wire::{journal, ledger::LedgerEntry};
 
 mod checkpoints;
 mod ends;
+mod lives;
 mod pass;
 mod recovery;
 mod rescale;

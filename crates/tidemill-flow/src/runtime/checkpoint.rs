@@ -50,6 +50,10 @@ pub(crate) struct Checkpointer {
     waiting: AtomicUsize,
     /// Slices whose state is still to be read back.
     pub(crate) slices_left: Arc<AtomicUsize>,
+    /// The job goes on from no cycle before this one.
+    floor: AtomicU64,
+    /// Whether that is so: some sink may need all cycles again.
+    has_floor: bool,
     /// All complete checkpoints, the oldest first.
     pub(crate) complete: Mutex<Vec<(CheckpointInfo, Arc<Manifest>)>>,
     arrived: Mutex<Arrived>,
@@ -101,10 +105,17 @@ enum Asked {
 }
 
 impl Checkpointer {
-    /// With source slices that ended in an earlier life.
-    pub(crate) fn new(ended: Ended, is_on: bool, slices_left: &Arc<AtomicUsize>) -> Self {
+    /// With source slices that ended in an earlier life. Without a floor cycles are never over,
+    /// whatever checkpoint is behind them.
+    pub(crate) fn new(
+        ended: Ended,
+        (is_on, has_floor): (bool, bool),
+        slices_left: &Arc<AtomicUsize>,
+    ) -> Self {
         Self {
             is_on,
+            floor: AtomicU64::new(0),
+            has_floor,
             at: AtomicU64::new(u64::MAX),
             waiting: AtomicUsize::new(0),
             slices_left: Arc::clone(slices_left),
@@ -205,7 +216,15 @@ impl Checkpointer {
         Ok(())
     }
 
+    /// Cycles up to this one are over: the job goes on from none of them.
+    pub(crate) fn floor(&self) -> Cycle {
+        Cycle(self.floor.load(Ordering::Acquire))
+    }
+
     fn show(&self, checkpoints: &Checkpoints) {
+        if self.has_floor {
+            self.floor.store(checkpoints.floor().0, Ordering::Release);
+        }
         *self.complete.lock().unwrap_or_else(PoisonError::into_inner) = checkpoints.list();
     }
 

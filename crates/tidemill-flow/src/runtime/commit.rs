@@ -232,6 +232,7 @@ fn round(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError> {
     let mut did = !entries.is_empty();
     ledger.append(&entries).map_err(|message| job.error_of("ledger", complete, message))?;
     committer.cut.fetch_max(complete.0, Ordering::AcqRel);
+    ledger.forget(job.checkpointer.floor());
     let due: Vec<(usize, SharedSink, Cycle, Cycle)> = {
         let inner = committer.inner.lock().expect("no panic while held");
         let due = inner.sinks.iter().filter_map(|(node, state)| {

@@ -1,25 +1,65 @@
 //! The ledger of a job on disk: appended and synced before effects leave, read on restart.
+//!
+//! ```text
+//! ledger             head │ cycle 1 … 40,000       ┐ removed when no checkpoint needs them
+//! ledger-…40000      head │ cycle 40,001 … 80,000  ┘
+//! ledger-…80000      head │ cycle 80,001 …           appended to
+//! ```
+//!
+//! A job without checkpoints has one file, whatever its length: it can only be done again from its
+//! start. One with checkpoints begins a file now and then, and the oldest go when every checkpoint
+//! that it may go on from is behind them.
+//!
+//! Invariants:
+//!
+//! - A file that is begun follows one that is whole and synced; files go from the oldest on. So those
+//!   that follow each other up to the last are all that counts, whatever a crash left before them.
+//! - A job that begins anew writes the first file anew before it removes the others: until it has,
+//!   the others are a ledger of the life before.
+
+mod read;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use read::Recorded;
 
 use std::{
     collections::VecDeque,
+    io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 use tidemill_env::{Disk, DiskFile};
 use tidemill_types::{Cycle, Micros};
 use tidemill_wire::{
     journal,
-    ledger::{Cut, LEDGER_VERSION, LedgerEntry},
+    ledger::{LEDGER_VERSION, LedgerEntry, LedgerHead},
 };
 
-#[cfg(test)]
-mod tests;
+/// Bytes of a file from which on the next one is begun, if a checkpoint was completed meanwhile.
+const FILE_BYTES: u64 = 64 << 10;
 
 /// An open ledger.
 pub(crate) struct Ledger {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    head: LedgerHead,
+    /// See [`Recorded::began`].
+    began: Cycle,
+    /// Files before the one that is appended to, with the cycle from which on each is over.
+    older: VecDeque<(PathBuf, Cycle)>,
     path: PathBuf,
     file: Box<dyn DiskFile>,
-    /// The last cycle it holds.
-    last: Cycle,
+    /// The cycle before the first of that file.
+    after: Cycle,
+    /// Its length.
+    bytes: u64,
+    /// The length from which on the next one is begun.
+    full: u64,
+    /// The last cycle of all, and its time.
+    last: (Cycle, Micros),
+    /// Cycles up to this one are not needed.
+    floor: Cycle,
     buffer: Vec<u8>,
 }
 
@@ -31,145 +71,237 @@ pub(crate) struct Owner {
     pub(crate) sources: Vec<(String, u32)>,
 }
 
-/// What an existing ledger says.
-#[derive(Debug, Default)]
-pub(crate) struct Recorded {
-    pub(crate) times: Vec<(Cycle, Micros)>,
-    pub(crate) cuts: Vec<(Cycle, Cut)>,
+impl Owner {
+    fn head(&self) -> LedgerHead {
+        LedgerHead {
+            version: LEDGER_VERSION,
+            job: self.job.clone(),
+            seed: self.seed,
+            sources: self.sources.clone(),
+        }
+    }
 }
 
-impl Recorded {
-    /// When a cycle was, if it is recorded.
-    pub(crate) fn time(&self, cycle: Cycle) -> Option<Micros> {
-        let found = self.times.binary_search_by_key(&cycle, |(it, _)| *it);
-        found.ok().map(|index| self.times[index].1)
-    }
+/// What becomes of a ledger that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// It is gone on with.
+    Resume,
+    /// It is replaced by one that begins after this cycle, which had this time.
+    Anew(Cycle, Micros),
+}
 
-    /// The last recorded cycle.
-    pub(crate) fn last(&self) -> Cycle {
-        self.times.last().map_or(Cycle::NONE, |(cycle, _)| *cycle)
-    }
+impl Opening {
+    /// It is replaced, and the job begins at its start.
+    pub(crate) const AT_START: Self = Self::Anew(Cycle::NONE, Micros(0));
+}
 
-    /// The recorded cuts of one source slice, in order.
-    pub(crate) fn of(&self, source: usize, slice: u32) -> VecDeque<(Cycle, Cut)> {
-        let mine = |cut: &Cut| (cut.source as usize, cut.slice) == (source, slice);
-        self.cuts.iter().filter(|(_, cut)| mine(cut)).copied().collect()
-    }
+/// The first file of a ledger.
+fn first_file(folder: &Path) -> PathBuf {
+    folder.join("ledger")
+}
+
+fn later_file(folder: &Path, after: Cycle) -> PathBuf {
+    folder.join(format!("ledger-{:020}", after.0))
+}
+
+/// All files of a ledger, in the order of their cycles.
+fn files(disk: &dyn Disk, folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let is_one = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name == "ledger" || name.strip_prefix("ledger-").is_some_and(|it| it.parse::<u64>().is_ok())
+    };
+    Ok(disk.list(folder)?.into_iter().filter(is_one).collect())
+}
+
+/// Whether a folder has the ledger of a job.
+#[must_use]
+pub fn has_ledger(disk: &dyn Disk, folder: &Path) -> bool {
+    files(disk, folder).is_ok_and(|files| !files.is_empty())
 }
 
 impl Ledger {
-    /// Opens the ledger of a job in its folder; makes one if there is none, or if the job does not
-    /// resume. A torn tail is cut off; anything else that is wrong is an error, and stays.
+    /// Opens the ledger of a job in its folder; makes one if there is none, or if the job begins
+    /// anew. A torn tail is cut off; anything else that is wrong is an error, and stays.
     pub(crate) fn open(
-        disk: &dyn Disk,
+        disk: &Arc<dyn Disk>,
         folder: &Path,
         owner: &Owner,
-        resume: bool,
+        opening: Opening,
     ) -> Result<(Self, Recorded), (PathBuf, String)> {
-        let path = folder.join("ledger");
-        let fail = |message: String| (path.clone(), message);
-        disk.create_dir_all(folder).map_err(|error| fail(error.to_string()))?;
-        let exists = disk.exists(&path).map_err(|error| fail(error.to_string()))?;
-        if !(resume && exists) {
-            return Self::create(disk, folder, &path, owner).map_err(fail);
+        let path = first_file(folder);
+        let fail = |error: io::Error| (path.clone(), error.to_string());
+        disk.create_dir_all(folder).map_err(fail)?;
+        let there = files(&**disk, folder).map_err(fail)?;
+        let at = match opening {
+            Opening::Anew(cycle, time) => (cycle, time),
+            Opening::Resume => match read::all(&**disk, &there, owner)? {
+                Some(found) => return Self::go_on(disk, folder, owner, found).map_err(fail),
+                None => (Cycle::NONE, Micros(0)),
+            },
+        };
+        let made = Self::create(disk, folder, owner, at).map_err(fail)?;
+        for left in there.iter().filter(|it| **it != path) {
+            disk.remove(left).and_then(|()| disk.sync_dir(folder)).map_err(fail)?;
         }
-        let bytes = disk.read(&path).map_err(|error| fail(error.to_string()))?;
-        let (recorded, length) = read(&bytes, owner).map_err(fail)?;
-        if length == 0 {
-            return Self::create(disk, folder, &path, owner).map_err(fail);
-        }
-        let mut file = disk.open_append(&path).map_err(|error| fail(error.to_string()))?;
-        if length < bytes.len() as u64 {
-            file.truncate(length).map_err(|error| fail(error.to_string()))?;
-            file.sync().map_err(|error| fail(error.to_string()))?;
-        }
-        let last = recorded.last();
-        Ok((Self { path, file, last, buffer: Vec::new() }, recorded))
+        let (began, time) = at;
+        Ok((made, Recorded { began, after: began, time, ..Recorded::default() }))
     }
 
-    fn create(
+    fn go_on(
+        disk: &Arc<dyn Disk>,
+        folder: &Path,
+        owner: &Owner,
+        found: read::Found,
+    ) -> io::Result<(Self, Recorded)> {
+        let read::Found { recorded, mut files, of_no_use } = found;
+        let active = files.pop_back().expect("a ledger has a file");
+        let file = Self::write_again(&**disk, folder, &active)?;
+        let last = (recorded.last(), recorded.last_time());
+        // They go when a checkpoint shows that nothing of them is missed.
+        let of_no_use = of_no_use.into_iter().map(|path| (path, recorded.after));
+        let older = of_no_use.chain(files.into_iter().map(|file| (file.path, file.last)));
+        let ledger = Self {
+            disk: Arc::clone(disk),
+            folder: folder.to_path_buf(),
+            head: owner.head(),
+            began: recorded.began,
+            older: older.collect(),
+            path: active.path,
+            file,
+            after: active.after,
+            bytes: active.whole,
+            full: FILE_BYTES,
+            last,
+            floor: Cycle::NONE,
+            buffer: Vec::new(),
+        };
+        Ok((ledger, recorded))
+    }
+
+    /// Writes the last file again, without a torn tail. What a process left there that ended before a
+    /// sync, or because of one, can be read although the disk may not have it; and where a sync has
+    /// failed, another one that succeeds says nothing.
+    fn write_again(
         disk: &dyn Disk,
         folder: &Path,
-        path: &Path,
+        last: &read::FoundFile,
+    ) -> io::Result<Box<dyn DiskFile>> {
+        let mut bytes = disk.read(&last.path)?;
+        bytes.truncate(usize::try_from(last.whole).unwrap_or(usize::MAX));
+        let path = folder.join("ledger.new");
+        let mut file = disk.create(&path)?;
+        file.append(&bytes)?;
+        file.sync()?;
+        disk.rename(&path, &last.path)?;
+        disk.sync_dir(folder)?;
+        Ok(file)
+    }
+
+    /// The first file of a ledger that begins after a cycle.
+    fn create(
+        disk: &Arc<dyn Disk>,
+        folder: &Path,
         owner: &Owner,
-    ) -> Result<(Self, Recorded), String> {
-        let head = LedgerEntry::Head {
-            version: LEDGER_VERSION,
-            job: owner.job.clone(),
-            seed: owner.seed,
-            sources: owner.sources.clone(),
-        };
-        let mut buffer = Vec::new();
-        journal::append(&mut buffer, &head.encode());
-        let make = || -> std::io::Result<Box<dyn DiskFile>> {
-            let mut file = disk.create(path)?;
-            file.append(&buffer)?;
-            file.sync()?;
-            disk.sync_dir(folder)?;
-            Ok(file)
-        };
-        let file = make().map_err(|error| error.to_string())?;
-        let ledger = Self { path: path.to_path_buf(), file, last: Cycle::NONE, buffer };
-        Ok((ledger, Recorded::default()))
+        (after, time): (Cycle, Micros),
+    ) -> io::Result<Self> {
+        let (path, head) = (first_file(folder), owner.head());
+        let (file, bytes) = begin_file(&**disk, &path, &head, (after, after, time))?;
+        disk.sync_dir(folder)?;
+        Ok(Self {
+            disk: Arc::clone(disk),
+            folder: folder.to_path_buf(),
+            head,
+            began: after,
+            older: VecDeque::new(),
+            path,
+            file,
+            after,
+            bytes,
+            full: FILE_BYTES,
+            last: (after, time),
+            floor: Cycle::NONE,
+            buffer: Vec::new(),
+        })
     }
 
     /// Appends entries and syncs. Entries that the ledger holds already (a replay) are left out.
     pub(crate) fn append(&mut self, entries: &[LedgerEntry]) -> Result<(), String> {
         self.buffer.clear();
+        let first = self.last;
         for entry in entries {
-            if let LedgerEntry::Cycle { cycle, .. } = entry
-                && *cycle > self.last
+            if let LedgerEntry::Cycle { cycle, time, .. } = entry
+                && *cycle > self.last.0
             {
-                assert_eq!(self.last.next(), *cycle, "the ledger has no gap");
+                assert_eq!(self.last.0.next(), *cycle, "the ledger has no gap");
                 journal::append(&mut self.buffer, &entry.encode());
-                self.last = *cycle;
+                self.last = (*cycle, *time);
             }
         }
         if self.buffer.is_empty() {
             return Ok(());
         }
+        if self.bytes >= self.full && self.floor > self.after {
+            self.begin_next(first);
+        }
         let written = self.file.append(&self.buffer).and_then(|()| self.file.sync());
+        self.bytes += self.buffer.len() as u64;
         // After a failed sync nothing is known about the file: the job ends, and a restart reads it.
         written.map_err(|error| format!("{}: {error}", self.path.display()))
     }
-}
 
-/// Reads a whole ledger; gives back what it says and its length without a torn tail: 0 if not even
-/// the head is whole.
-fn read(bytes: &[u8], owner: &Owner) -> Result<(Recorded, u64), String> {
-    let (records, length, error) = journal::read(bytes);
-    if let Some(error) = error.filter(|error| !error.is_torn_tail()) {
-        return Err(format!("{error}; the file was left as it is"));
-    }
-    let mut recorded = Recorded::default();
-    for (index, record) in records.iter().enumerate() {
-        let entry = LedgerEntry::decode(record)
-            .map_err(|error| format!("record {index} is not a ledger entry: {error}"))?;
-        match entry {
-            LedgerEntry::Head { version, .. } if version != LEDGER_VERSION => {
-                return Err(format!("version {version} is not known to this build"));
+    /// Begins the next file. If that fails, the one before is appended to as ever.
+    fn begin_next(&mut self, last: (Cycle, Micros)) {
+        let path = later_file(&self.folder, last.0);
+        let begun = begin_file(&*self.disk, &path, &self.head, (self.began, last.0, last.1))
+            .and_then(|begun| self.disk.sync_dir(&self.folder).map(|()| begun));
+        match begun {
+            Ok((file, bytes)) => {
+                self.older.retain(|(older, _)| *older != path);
+                let before = std::mem::replace(&mut self.path, path);
+                self.older.push_back((before, last.0));
+                (self.file, self.after, self.bytes, self.full) = (file, last.0, bytes, FILE_BYTES);
             }
-            LedgerEntry::Head { job, seed, sources, .. } if index == 0 => {
-                let found = Owner { job, seed, sources };
-                if found != *owner {
-                    return Err(format!(
-                        "it belongs to job `{}` with other sources; use another --data folder",
-                        found.job
-                    ));
-                }
-            }
-            LedgerEntry::Cycle { cycle, time, cuts } if index > 0 => {
-                let last = recorded.last();
-                if cycle != last.next() {
-                    return Err(format!("cycle {cycle} follows cycle {last}"));
-                }
-                recorded.times.push((cycle, time));
-                recorded.cuts.extend(cuts.into_iter().map(|cut| (cycle, cut)));
-            }
-            LedgerEntry::Head { .. } | LedgerEntry::Cycle { .. } => {
-                return Err(format!("record {index} is out of place"));
+            Err(error) => {
+                let job = &self.head.job;
+                let file = path.display();
+                tracing::warn!(job, %file, %error, "the ledger grows on in its last file");
+                // If it stays: a file without a cycle, that others go past, is of no use.
+                drop(self.disk.remove(&path));
+                self.full = self.bytes + FILE_BYTES;
             }
         }
     }
-    Ok((recorded, length as u64))
+
+    /// Cycles up to this one are not needed any more: files of nothing else go.
+    pub(crate) fn forget(&mut self, upto: Cycle) {
+        self.floor = self.floor.max(upto);
+        while let Some((path, _)) = self.older.front().filter(|(_, last)| *last <= self.floor) {
+            if let Err(error) = self.disk.remove(path) {
+                let (job, file) = (&self.head.job, path.display());
+                tracing::warn!(job, %file, %error, "a part of the ledger that is over stays");
+            }
+            self.older.pop_front();
+        }
+    }
+}
+
+/// A file of a ledger that begins after a cycle, synced; its name is not. Gives back its length.
+fn begin_file(
+    disk: &dyn Disk,
+    path: &Path,
+    head: &LedgerHead,
+    (began, after, time): (Cycle, Cycle, Micros),
+) -> io::Result<(Box<dyn DiskFile>, u64)> {
+    let head = head.clone();
+    let entry = match after {
+        Cycle::NONE => LedgerEntry::Head(head),
+        after => LedgerEntry::Later { head, began, after, time },
+    };
+    let mut buffer = Vec::new();
+    journal::append(&mut buffer, &entry.encode());
+    let mut file = disk.create(path)?;
+    file.append(&buffer)?;
+    file.sync()?;
+    Ok((file, buffer.len() as u64))
 }

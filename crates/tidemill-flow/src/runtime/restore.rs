@@ -79,6 +79,16 @@ impl Before {
         Ok(before)
     }
 
+    /// The same, for a job that began with the checkpoint of a cycle: its sinks hold nothing of
+    /// what came before.
+    pub(crate) fn since(mut self, began: Cycle) -> Self {
+        self.sinks.retain(|_, last| *last > began);
+        if self.letters <= began {
+            self.letters = Cycle::NONE;
+        }
+        self
+    }
+
     /// The node processes nothing more.
     pub(crate) fn has_ended(&self, node: usize) -> bool {
         self.ended.contains(&node)

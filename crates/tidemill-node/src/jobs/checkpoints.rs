@@ -82,7 +82,8 @@ impl Jobs {
     }
 
     /// Starts a job from one of its checkpoints: as it was submitted, or changed in a way that the
-    /// saved state fits.
+    /// saved state fits. It goes on with its ledger and what its sinks hold, or begins anew with the
+    /// saved state: a checkpoint of an earlier life can only be begun with.
     ///
     /// # Errors
     /// The job runs, there is none of this number, or the changed job is another one or does not
@@ -91,6 +92,7 @@ impl Jobs {
         self: &Arc<Self>,
         name: &str,
         number: u64,
+        anew: bool,
         changed: Option<Submission>,
     ) -> Result<JobView, JobsError> {
         let record = {
@@ -104,7 +106,7 @@ impl Jobs {
         if other != name {
             return Err(JobsError::Another { name: name.to_owned(), other });
         }
-        let submission = Submission { resume: true, from: Some(number), ..submission };
+        let submission = Submission { resume: !anew, from: Some(number), ..submission };
         self.submit_with(submission, threads)
     }
 }

@@ -357,3 +357,50 @@ fn what_is_restored_is_the_newest_then() {
     }
     panic!("it never went well");
 }
+
+/// A life begins with a checkpoint of one before, at every moment of which the power may fail.
+#[test]
+fn a_life_that_begins_with_a_checkpoint_knows_those_of_the_life_before() {
+    for operations in 0..40 {
+        let sim = World::simulated(operations);
+        let backend = indexed(&sim.world).unwrap();
+        let (mut checkpoints, _) = gone_on(&backend);
+        let mut work = Work::new();
+        for number in 1..6 {
+            work.change(number);
+            checkpoint(&mut checkpoints, &mut work, Cycle(number)).unwrap();
+            if number == 2 || number == 4 {
+                checkpoints.keep(number, "").unwrap();
+            }
+        }
+        assert_eq!(checkpoints.floor(), Cycle(2), "the oldest is kept");
+        drop((checkpoints, backend));
+        let process = sim.process();
+        sim.disk.fail_after(operations);
+        // Of those that are not kept it is the newest.
+        let from = if operations % 2 == 0 { 4 } else { 5 };
+        let outcome = (|| -> Result<(), CheckpointError> {
+            let mut checkpoints = Checkpoints::open(indexed(&process)?)?;
+            checkpoints.begin_from(from, |_| Some(7))?;
+            checkpoints.confirm()?;
+            assert_eq!(checkpoints.floor(), Cycle(from), "others are of the life before");
+            Ok(())
+        })();
+        sim.disk.power_cut();
+        let (checkpoints, newest) = gone_on(&indexed(&sim.world).unwrap());
+        let newest = newest.expect("one of the two lives");
+        let begun = newest.number > 5;
+        assert!(begun || outcome.is_err(), "it is durable");
+        let cycle = Cycle(if begun { from } else { 5 });
+        assert_eq!(newest.cycle, cycle);
+        assert_eq!(restored(&checkpoints, &newest), work.history[&cycle]);
+        for number in [2, 4] {
+            let kept = checkpoints.get(number).expect("it is kept");
+            assert_eq!(restored(&checkpoints, kept), work.history[&Cycle(number)]);
+        }
+        if outcome.is_ok() && from == 5 {
+            return;
+        }
+    }
+    panic!("it never went well");
+}

@@ -11,13 +11,12 @@ fn cut() -> Cut {
 fn the_bytes_of_version_1_are_pinned() {
     let entry = LedgerEntry::Cycle { cycle: Cycle(5), time: Micros(-1), cuts: vec![cut()] };
     assert_eq!(entry.encode(), [1, 5, 1, 1, 1, 0, 0xac, 2, 0, 1]);
-    let head = LedgerEntry::Head {
-        version: LEDGER_VERSION,
-        job: "j".into(),
-        seed: 7,
-        sources: vec![("s".into(), 1)],
-    };
-    assert_eq!(head.encode(), [0, 1, 1, b'j', 7, 1, 1, b's', 1]);
+    let sources = vec![("s".into(), 1)];
+    let head = LedgerHead { version: LEDGER_VERSION, job: "j".into(), seed: 7, sources };
+    let first = LedgerEntry::Head(head.clone());
+    assert_eq!(first.encode(), [0, 1, 1, b'j', 7, 1, 1, b's', 1]);
+    let later = LedgerEntry::Later { head, began: Cycle(2), after: Cycle(300), time: Micros(-1) };
+    assert_eq!(later.encode(), [2, 1, 1, b'j', 7, 1, 1, b's', 1, 2, 0xac, 2, 1]);
 }
 
 #[test]

@@ -63,6 +63,10 @@ pub(super) enum CheckpointCommand {
         /// The checkpoint's number, as `list` shows it.
         #[arg(value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
         number: u64,
+        /// Begins anew with the saved state: sinks get what comes after it, whatever they hold. A
+        /// checkpoint from before the job last began anew can only be restored so.
+        #[arg(long)]
+        anew: bool,
         /// The changed job. Without it the job is as it was submitted.
         #[arg(long, value_name = "JOB.yaml")]
         file: Option<PathBuf>,
@@ -99,8 +103,8 @@ pub(super) fn run(command: &CheckpointCommand) -> u8 {
             let show = |it: &Value| format!("checkpoint {} is not kept any more\n", it["number"]);
             on(of, ("DELETE", &format!("/{number}")), delete, show)
         }
-        CheckpointCommand::Restore { job, number, file, set, node } => {
-            restore(job, *number, file.as_ref().map(|file| (file, set)), node)
+        CheckpointCommand::Restore { job, number, anew, file, set, node } => {
+            restore(job, (*number, *anew), file.as_ref().map(|file| (file, set)), node)
         }
     }
 }
@@ -124,12 +128,13 @@ fn on(
             return REFUSED;
         }
     };
+    let world = World::real();
     // Nothing is made in a folder that is not one of a job.
-    if !data.join("ledger").exists() {
+    if !tidemill_flow::has_ledger(&*world.disk, data) {
         eprintln!("error: {}: no job ran there with the delivery `exactly-once`", data.display());
         return REFUSED;
     }
-    let done = stored_checkpoints(&descriptor.spec, data, &World::real());
+    let done = stored_checkpoints(&descriptor.spec, data, &world);
     let done = done.and_then(|checkpoints| match checkpoints {
         Some(mut checkpoints) => here(&mut checkpoints).map(Some),
         None => Ok(None),
@@ -164,7 +169,7 @@ fn view(checkpoints: &Checkpoints, number: u64) -> Result<Value, CheckpointError
 
 fn restore(
     job: &str,
-    number: u64,
+    (number, anew): (u64, bool),
     changed: Option<(&PathBuf, &Vec<String>)>,
     node: &NodeArguments,
 ) -> u8 {
@@ -181,8 +186,10 @@ fn restore(
             }
         }
     };
-    let path = format!("{}/checkpoints/{number}/restore", job_path(job));
-    let show = |it: &Value| format!("job {} goes on from checkpoint {number}\n", word(&it["name"]));
+    let query = if anew { "?anew=true" } else { "" };
+    let path = format!("{}/checkpoints/{number}/restore{query}", job_path(job));
+    let does = if anew { "begins anew with" } else { "goes on from" };
+    let show = |it: &Value| format!("job {} {does} checkpoint {number}\n", word(&it["name"]));
     answer(node, ask(node, "POST", &path, body.as_ref()), show)
 }
 

@@ -27,9 +27,10 @@ pub(super) struct RunArguments {
     /// again, those since the checkpoint it goes on from.
     #[arg(long, requires = "data")]
     resume: bool,
-    /// With --resume: goes on from this checkpoint, and not from the newest; `tidemill checkpoint
+    /// Goes on from this checkpoint: with --resume in place of the newest; without it the job begins
+    /// anew there, with the state that it has, and sinks get what comes after it. `tidemill checkpoint
     /// list JOB.yaml --data DIR` shows them.
-    #[arg(long, value_name = "NUMBER", requires = "resume")]
+    #[arg(long, value_name = "NUMBER", requires = "data")]
     checkpoint: Option<u64>,
     /// Progress and summary as JSON, one object a line.
     #[arg(long)]

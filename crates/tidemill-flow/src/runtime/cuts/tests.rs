@@ -7,7 +7,7 @@ fn add(cuts: &mut Cuts, source: u32, cycle: u64, ended: bool) -> String {
     cuts.add(Cycle(cycle), Micros(0), cut);
     let whole = cuts.take().into_iter().map(|entry| match entry {
         LedgerEntry::Cycle { cycle, cuts, .. } => format!("{cycle}x{}", cuts.len()),
-        LedgerEntry::Head { .. } => "head".to_owned(),
+        LedgerEntry::Head(_) | LedgerEntry::Later { .. } => "head".to_owned(),
     });
     whole.collect::<Vec<_>>().join(" ")
 }

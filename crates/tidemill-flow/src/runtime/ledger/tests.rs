@@ -1,7 +1,10 @@
-//! A torn tail is cut; anything else that is wrong is refused and left as it is.
+//! A torn tail is cut; anything else that is wrong is refused and left as it is; what no checkpoint
+//! needs goes, and nothing else.
 
 use super::*;
-use tidemill_env::World;
+use proptest::prelude::*;
+use tidemill_env::{Random, World};
+use tidemill_wire::ledger::Cut;
 
 fn owner() -> Owner {
     Owner { job: "j".to_owned(), seed: 0, sources: vec![("s".to_owned(), 1)] }
@@ -18,19 +21,21 @@ fn entry(cycle: u64) -> LedgerEntry {
 fn check(damage: impl Fn(&mut Vec<u8>), expected: Result<u64, &str>) {
     let world = World::real();
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut ledger, _) = Ledger::open(&*world.disk, folder.path(), &owner(), true).expect("new");
+    let (mut ledger, _) =
+        Ledger::open(&world.disk, folder.path(), &owner(), Opening::Resume).expect("new");
     ledger.append(&[entry(1), entry(2)]).expect("room");
     ledger.append(&[entry(3)]).expect("room");
     let path = folder.path().join("ledger");
     let mut bytes = std::fs::read(&path).expect("it is there");
     damage(&mut bytes);
     std::fs::write(&path, &bytes).expect("room");
-    match Ledger::open(&*world.disk, folder.path(), &owner(), true) {
+    match Ledger::open(&world.disk, folder.path(), &owner(), Opening::Resume) {
         Ok((mut ledger, recorded)) => {
             let last = recorded.times.last().map_or(0, |(cycle, _)| cycle.0);
             assert_eq!(Ok(last), expected);
             ledger.append(&[entry(last + 1)]).expect("it goes on");
-            let again = Ledger::open(&*world.disk, folder.path(), &owner(), true).expect("whole");
+            let again =
+                Ledger::open(&world.disk, folder.path(), &owner(), Opening::Resume).expect("whole");
             assert_eq!(again.1.cuts.len() as u64, last + 1);
         }
         Err((_, message)) => {
@@ -68,4 +73,115 @@ fn damage_in_the_middle_is_refused() {
 #[test]
 fn a_flipped_bit_in_the_head_is_refused() {
     check(|bytes| bytes[9] ^= 1, Err("corrupt record at byte 0"));
+}
+
+#[test]
+fn damage_before_the_last_file_is_refused() {
+    let (world, folder) = (World::real(), tempfile::tempdir().expect("a folder"));
+    let open = || Ledger::open(&world.disk, folder.path(), &owner(), Opening::Resume);
+    let (mut ledger, _) = open().expect("new");
+    for cycle in 1..=40 {
+        ledger.full = 100;
+        ledger.append(&[entry(cycle)]).expect("room");
+        ledger.floor = Cycle(cycle);
+    }
+    let files = files(&*world.disk, folder.path()).expect("a folder");
+    assert!(files.len() > 3, "{files:?}");
+    let (_, recorded) = open().expect("whole");
+    assert_eq!((recorded.after, recorded.times.len()), (Cycle::NONE, 40));
+    let first = std::fs::read(&files[0]).expect("it is there");
+    let damaged = [&first[..30], &[9], &first[31..]].concat();
+    std::fs::write(&files[0], &damaged).expect("room");
+    let (path, message) = open().map(|_| ()).expect_err("damaged");
+    assert_eq!(path, files[0]);
+    assert!(message.contains("corrupt record at byte"), "{message}");
+    assert_eq!(std::fs::read(&files[0]).expect("still there"), damaged, "left as it was");
+    std::fs::write(&files[0], &first[..first.len() - 3]).expect("room");
+    assert!(open().expect("the rest").1.after > Cycle::NONE, "its cycles are not all there");
+    // One that is missing in the middle: only what follows it is the ledger.
+    std::fs::write(&files[0], &first).expect("room");
+    std::fs::remove_file(&files[1]).expect("it was there");
+    let (mut ledger, recorded) = open().expect("the rest");
+    assert!(recorded.after > Cycle::NONE);
+    assert_eq!(recorded.last(), Cycle(40));
+    assert_eq!(recorded.time(recorded.after), Some(Micros(7)));
+    assert!(files[0].exists(), "nothing goes because something else is missing");
+    ledger.forget(recorded.after);
+    assert!(!files[0].exists(), "a checkpoint says that it is over");
+}
+
+/// What a ledger must say after a crash.
+#[derive(Debug, Default)]
+struct Model {
+    /// Acknowledged.
+    last: u64,
+    /// Appended last, perhaps in vain.
+    tried: u64,
+    floor: u64,
+    began: u64,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+    #[test]
+    fn a_ledger_has_what_is_needed_after_any_crash(seed: u64) {
+        let mut random = Random::new(seed);
+        let sim = World::simulated(seed);
+        let folder = Path::new("/job");
+        let mut model = Model::default();
+        let mut opening = Opening::AT_START;
+        for _life in 0..12 {
+            let disk: Arc<dyn Disk> = Arc::new(sim.disk.process());
+            if random.below(3) > 0 {
+                sim.disk.fail_after(random.below(60));
+            }
+            let opened = Ledger::open(&disk, folder, &owner(), opening);
+            if let (Ok((ledger, recorded)), Opening::Anew(at, _)) = (&opened, opening) {
+                assert_eq!((recorded.began, recorded.last(), ledger.after), (at, at, at));
+                model = Model { last: at.0, tried: at.0, floor: at.0, began: at.0 };
+            } else if let Ok((_, recorded)) = &opened {
+                assert_eq!(recorded.began.0, model.began, "of the same life");
+                assert!(recorded.after.0 <= model.floor, "{recorded:?} lacks some of {model:?}");
+                let last = recorded.last().0;
+                assert!((model.last..=model.tried).contains(&last), "{last}, not {model:?}");
+                (model.last, model.tried) = (last, last);
+                let first = recorded.after.0 + 1;
+                let wanted: Vec<u64> = (first..=last).map(|cycle| cycle * 100).collect();
+                let found: Vec<u64> = recorded.cuts.iter().map(|(_, cut)| cut.position).collect();
+                assert_eq!(found, wanted);
+            }
+            // A job that was refused as the disk failed is asked for again.
+            let Ok((mut ledger, _)) = opened else {
+                sim.disk.power_cut();
+                if matches!(opening, Opening::Anew(..)) {
+                    continue;
+                }
+                opening = Opening::Resume;
+                continue;
+            };
+            for _step in 0..random.below(200) {
+                ledger.full = ledger.full.min(150);
+                let next = model.last + 1;
+                let many = 1 + random.below(3);
+                let entries: Vec<_> = (next..next + many).map(entry).collect();
+                model.tried = next + many - 1;
+                if ledger.append(&entries).is_err() {
+                    break;
+                }
+                model.last = model.tried;
+                if random.below(4) == 0 {
+                    model.floor += random.below(model.last - model.floor + 1);
+                    ledger.forget(Cycle(model.floor));
+                    let older = ledger.older.front().map(|(_, last)| last.0);
+                    assert!(older.is_none_or(|last| last > model.floor), "it went");
+                }
+            }
+            drop(ledger);
+            opening = match random.below(5) {
+                0 => Opening::Anew(Cycle(random.below(9)), Micros(7)),
+                _ => Opening::Resume,
+            };
+            if random.below(2) == 0 { sim.disk.power_cut() } else { sim.disk.kill() }
+        }
+    }
 }

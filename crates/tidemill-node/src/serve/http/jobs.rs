@@ -25,6 +25,7 @@ use tidemill_state::CheckpointError;
 
 pub(super) const RESCALE_PARAMETERS: &[&str] = &["threads"];
 pub(super) const KEEP_PARAMETERS: &[&str] = &["name"];
+pub(super) const RESTORE_PARAMETERS: &[&str] = &["anew"];
 
 /// What a submission says.
 #[derive(Deserialize)]
@@ -223,11 +224,12 @@ pub(super) async fn restore(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    Parameters::of(&uri, &[])?;
+    let parameters = Parameters::of(&uri, RESTORE_PARAMETERS)?;
+    let anew = parameters.value("anew", "`true` or `false`")?.unwrap_or(false);
     let number = checkpoint_number(&number)?;
     let (bytes, _charge) = body::receive(&state, &headers, body).await?.plain(&state)?;
     let changed = if bytes.is_empty() { None } else { Some(submission(&bytes)?) };
-    let job = with(&state, move |jobs| jobs.restore(&name, number, changed)).await?;
+    let job = with(&state, move |jobs| jobs.restore(&name, number, anew, changed)).await?;
     Ok((StatusCode::CREATED, json(&view(&job)?)).into_response())
 }
 

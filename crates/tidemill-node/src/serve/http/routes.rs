@@ -64,7 +64,9 @@ pub(super) const ROUTES: &[Route] = &[
     }),
     route("get", "/jobs/{name}/checkpoints/{number}", &[], || get(jobs::checkpoint)),
     route("delete", "/jobs/{name}/checkpoints/{number}", &[], || delete(jobs::delete_checkpoint)),
-    route("post", "/jobs/{name}/checkpoints/{number}/restore", &[], || post(jobs::restore)),
+    route("post", "/jobs/{name}/checkpoints/{number}/restore", jobs::RESTORE_PARAMETERS, || {
+        post(jobs::restore)
+    }),
     route("get", "/ping", &[], || get(influx::ping)),
     route("get", "/query", &["q"], || get(influx::query)),
     route("post", "/query", &["q"], || post(influx::query)),

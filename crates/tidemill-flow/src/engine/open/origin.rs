@@ -1,0 +1,208 @@
+//! Where a job goes on: at its start, or at a checkpoint that its ledger and its sinks fit.
+
+use super::{Opened, open_error};
+use crate::engine::RunOptions;
+use crate::error::StartError;
+use crate::runtime::{
+    ledger::Opening,
+    plan::{Plan, Work},
+    restore::{self, Before},
+    sink_lane::SharedSink,
+};
+use std::sync::Arc;
+use tidemill_state::{Checkpoints, Manifest};
+use tidemill_types::{
+    Cycle, Micros,
+    job::{DEAD_LETTER, Delivery},
+};
+
+/// What a job was asked to go on from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Nothing: it begins at its start.
+    Start,
+    /// The newest checkpoint, in the same life.
+    Newest,
+    /// A checkpoint by its number, in the same life.
+    Number(u64),
+    /// A checkpoint by its number, with which a new life begins.
+    Anew(u64),
+}
+
+pub(super) fn checkpoint_error(message: String) -> StartError {
+    StartError::Checkpoint { message }
+}
+
+/// The checkpoints of the job, and where it goes on.
+pub(super) fn open_checkpoints(
+    plan: &Plan,
+    options: &RunOptions,
+) -> Result<Option<(Checkpoints, Origin)>, StartError> {
+    let Some(to) = &options.checkpoint else { return Ok(None) };
+    let refuse = |message: &str| Err(checkpoint_error(message.to_owned()));
+    if plan.delivery != Delivery::ExactlyOnce || options.data.is_none() {
+        return refuse("only a job with a data folder and the delivery `exactly-once` has them");
+    }
+    if options.processes.addresses.len() > 1 {
+        return refuse("a job of several processes cannot have them yet");
+    }
+    for node in &plan.nodes {
+        if let Work::Stage { factory } = &node.work
+            && let Some(why) = factory.cannot_save()
+        {
+            return Err(open_error(&node.name, format!("without checkpoints only: {why}")));
+        }
+    }
+    let from = match (options.resume, to.from) {
+        (false, None) => Origin::Start,
+        (false, Some(number)) => Origin::Anew(number),
+        (true, None) => Origin::Newest,
+        (true, Some(number)) => Origin::Number(number),
+    };
+    let opened = Checkpoints::open(Arc::clone(&to.backend));
+    opened.map(|it| Some((it, from))).map_err(|error| checkpoint_error(error.to_string()))
+}
+
+/// What becomes of the ledger. A job that would be refused is refused before it is touched.
+pub(super) fn opening(
+    plan: &Plan,
+    from: Option<&(Checkpoints, Origin)>,
+    resume: bool,
+) -> Result<Opening, StartError> {
+    match from {
+        Some((checkpoints, Origin::Anew(number))) => {
+            let manifest = of_number(checkpoints, *number)?;
+            fitting(plan, manifest)?;
+            Ok(Opening::Anew(manifest.cycle, manifest.time))
+        }
+        _ if resume => Ok(Opening::Resume),
+        _ => Ok(Opening::AT_START),
+    }
+}
+
+fn of_number(checkpoints: &Checkpoints, number: u64) -> Result<&Arc<Manifest>, StartError> {
+    checkpoints.get(number).map_err(|error| checkpoint_error(error.to_string()))
+}
+
+/// A checkpoint that fits the job, as it is now.
+fn fitting(plan: &Plan, manifest: &Manifest) -> Result<Before, StartError> {
+    Before::new(plan, manifest).map_err(|why| {
+        checkpoint_error(format!(
+            "the job cannot go on from checkpoint {}: {why}; undo that change, or begin anew, \
+             without resuming",
+            manifest.number
+        ))
+    })
+}
+
+impl Opened {
+    /// Goes on from a checkpoint, if there is one to go on from.
+    pub(super) fn go_on(
+        &mut self,
+        plan: &Plan,
+        mut checkpoints: Checkpoints,
+        from: Origin,
+    ) -> Result<(), StartError> {
+        let node = |stage: &str| restore::stage_of(plan, stage).map(|it| it as u32);
+        let chosen = match from {
+            Origin::Start => None,
+            Origin::Newest => self.newest(plan, &checkpoints)?,
+            Origin::Number(number) | Origin::Anew(number) => {
+                let manifest = of_number(&checkpoints, number)?;
+                let before = fitting(plan, manifest)?.since(self.recorded.began);
+                if let Some(why) = self.lacks(plan, &before) {
+                    let message = format!("the job cannot go on from checkpoint {number}: {why}");
+                    return Err(checkpoint_error(message));
+                }
+                Some((number, before))
+            }
+        };
+        if let Some((number, before)) = chosen {
+            let found = match from {
+                Origin::Anew(_) => checkpoints.begin_from(number, node),
+                _ => checkpoints.go_on(number, node),
+            };
+            found.map_err(|error| checkpoint_error(error.to_string()))?;
+            self.before = before;
+        }
+        self.checkpoints = Some(checkpoints);
+        Ok(())
+    }
+
+    /// The newest checkpoint that the ledger and the sinks fit, and what was done before it.
+    fn newest(
+        &self,
+        plan: &Plan,
+        checkpoints: &Checkpoints,
+    ) -> Result<Option<(u64, Before)>, StartError> {
+        for (info, manifest) in checkpoints.list().into_iter().rev() {
+            let lacking = if self.is_of_ledger(manifest.cycle, manifest.time) {
+                let before = fitting(plan, &manifest)?.since(self.recorded.began);
+                match self.lacks(plan, &before) {
+                    None => return Ok(Some((info.number, before))),
+                    Some(why) => why,
+                }
+            } else if info.newest {
+                OF_EARLIER_LIFE.to_owned()
+            } else {
+                continue;
+            };
+            let (job, checkpoint) = (&plan.name, info.number);
+            tracing::warn!(job, checkpoint, "it is not gone on from: {lacking}");
+        }
+        Ok(None)
+    }
+
+    /// Whether the ledger has all that follows what the job begins with.
+    ///
+    /// # Errors
+    /// It begins later: the job can be done again neither from its start nor from a checkpoint.
+    pub(super) fn begins_where_the_ledger_does(
+        &self,
+        options: &RunOptions,
+    ) -> Result<(), StartError> {
+        let after = self.recorded.after;
+        if self.before.cycle >= after {
+            return Ok(());
+        }
+        let folder = options.data.as_deref().unwrap_or_else(|| "".as_ref());
+        let message = match &options.checkpoint {
+            Some(_) => format!(
+                "it begins after cycle {after}, and there is no checkpoint from then on that the \
+                 sinks fit: put back what is missing, or begin anew, without resuming"
+            ),
+            None => format!(
+                "it begins after cycle {after}, so that the job goes on from a checkpoint only: \
+                 give its file the `checkpoint` that it had, or begin anew, without resuming"
+            ),
+        };
+        Err(StartError::Ledger { path: folder.join("ledger").display().to_string(), message })
+    }
+
+    /// The ledger may be that of a later life: its times tell.
+    fn is_of_ledger(&self, cycle: Cycle, time: Micros) -> bool {
+        self.recorded.time(cycle) == Some(time)
+    }
+
+    /// What is missing of what came before a checkpoint, in a sink or in the ledger.
+    fn lacks(&self, plan: &Plan, before: &Before) -> Option<String> {
+        let lacks = |(node, sink, held): &&(usize, SharedSink, Cycle)| {
+            *held < before.sink(*node) && !sink.lock().is_ok_and(|sink| sink.forgets())
+        };
+        let lacking = self.sinks.iter().find(lacks);
+        let lacks_letters = self.dead_letter_held < before.letters
+            && !self.dead_letter.as_ref().is_none_or(|sink| sink.forgets());
+        let of_letters = lacks_letters.then_some((DEAD_LETTER, &self.dead_letter_held));
+        let of_sink = lacking.map(|(node, _, held)| (plan.nodes[*node].name.as_str(), held));
+        if let Some((sink, held)) = of_sink.or(of_letters) {
+            let cycle = before.cycle;
+            return Some(format!(
+                "sink `{sink}` ends at cycle {held}, and lacks rows up to {cycle}"
+            ));
+        }
+        (!self.is_of_ledger(before.cycle, before.time)).then(|| OF_EARLIER_LIFE.to_owned())
+    }
+}
+
+const OF_EARLIER_LIFE: &str = "it is of an earlier run of the job, whose ledger is gone; the job can \
+                               begin anew with it, without resuming";

@@ -1,0 +1,184 @@
+//! Ledgers that are cut behind checkpoints, and jobs that begin anew with one.
+
+use super::checkpoints::{kill, options, wait_for_checkpoints};
+use super::*;
+
+/// Cycles of few records: a long ledger.
+fn fine(setup: &Setup, sink: &Collect) -> JobGraph {
+    let mut graph = graph(setup, sink);
+    graph.cycle.records = 20;
+    graph
+}
+
+fn run_fine(setup: &Setup) -> Vec<(u64, i64, i64)> {
+    let sink = Collect::default();
+    let handle = start(fine(setup, &sink), &World::real(), &RunOptions::default());
+    handle.expect("it starts").wait().expect("it ends well");
+    rows(&sink)
+}
+
+/// The files of a job's ledger, and their bytes.
+fn ledger(folder: &Path) -> (Vec<String>, u64) {
+    let entries = std::fs::read_dir(folder.join("job")).expect("a folder");
+    let files = entries.map(|entry| entry.expect("it is there"));
+    let (mut names, mut bytes) = (Vec::new(), 0);
+    for file in files {
+        let name = file.file_name().to_string_lossy().into_owned();
+        if name.starts_with("ledger") {
+            bytes += file.metadata().expect("it is there").len();
+            names.push(name);
+        }
+    }
+    names.sort();
+    (names, bytes)
+}
+
+#[test]
+fn a_ledger_is_cut_behind_the_oldest_checkpoint() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let setup = Setup { count: 600_000, ..SETUP };
+    let undisturbed = run_fine(&setup);
+    let sink = Collect::default();
+    let options = options(&World::real(), folder.path(), Span(1_000));
+    let started = || start(fine(&setup, &sink), &World::real(), &options).expect("it starts");
+    let is_cut = |handle: &JobHandle| {
+        while !handle.is_over() {
+            if ledger(folder.path()).0.first().is_some_and(|name| name != "ledger") {
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        false
+    };
+    // One that is kept holds all that comes after it.
+    let handle = started();
+    let kept = handle.keep_checkpoint("first").expect("it is made");
+    let reached = |handle: &JobHandle, cycle| {
+        while handle.progress().checkpoints.cycle < Cycle(cycle) && !handle.is_over() {
+            std::thread::yield_now();
+        }
+        !handle.is_over()
+    };
+    assert!(reached(&handle, 12_000), "it is long enough");
+    kill(&handle);
+    let (files, bytes) = ledger(folder.path());
+    assert!(files.len() > 1 && files[0] == "ledger", "{files:?}");
+    assert!(bytes > 12_000 * 10, "{bytes}");
+    let handle = started();
+    handle.delete_checkpoint(kept.number).expect("it is kept");
+    assert!(is_cut(&handle), "what nothing holds goes");
+    kill(&handle);
+    let (files, _) = ledger(folder.path());
+    // Without its checkpoints such a job cannot go on, and nothing is touched.
+    let without = RunOptions { checkpoint: None, ..options.clone() };
+    let error = start(fine(&setup, &sink), &World::real(), &without).err().expect("refused");
+    let error = error.to_string();
+    assert!(error.contains("goes on from a checkpoint only"), "{error}");
+    assert_eq!(ledger(folder.path()).0, files);
+    let replaced = start(fine(&setup, &Collect::default()), &World::real(), &options);
+    let error = replaced.err().expect("the sink is another").to_string();
+    assert!(error.contains("no checkpoint from then on that the sinks fit"), "{error}");
+    assert_eq!(ledger(folder.path()).0, files);
+    // With them it does, to the end.
+    let handle = started();
+    assert!(handle.progress().checkpoints.cycle > Cycle(12_000));
+    handle.wait().expect("it ends well");
+    assert!(rows(&sink) == undisturbed);
+    let (_, bytes) = ledger(folder.path());
+    assert!(bytes < 300_000, "{bytes} bytes for 30,000 cycles");
+}
+
+/// A sink that holds nothing until it is closed.
+#[derive(Clone, Default)]
+struct AtTheEnd(Collect);
+
+impl Sink for AtTheEnd {
+    fn open(&mut self, _: bool) -> Result<Cycle, SinkError> {
+        self.0.open(false)
+    }
+    fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
+        self.0.write(cycle, blocks)
+    }
+    fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
+        self.0.commit(cycle)
+    }
+    fn begins_anew(&self) -> bool {
+        true
+    }
+    fn close(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_ledger_stays_whole_for_a_sink_that_begins_anew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let setup = Setup { count: 300_000, ..SETUP };
+    let undisturbed = run_fine(&setup);
+    let sink = AtTheEnd::default();
+    let options = options(&World::real(), folder.path(), Span(1_000));
+    let started = || {
+        let mut graph = fine(&setup, &sink.0);
+        graph.nodes[3].kind = NodeKind::Sink { sink: Box::new(sink.clone()) };
+        start(graph, &World::real(), &options).expect("it starts")
+    };
+    let handle = started();
+    while handle.progress().checkpoints.cycle < Cycle(8_000) && !handle.is_over() {
+        std::thread::yield_now();
+    }
+    kill(&handle);
+    assert_eq!(ledger(folder.path()).0[0], "ledger");
+    let handle = started();
+    assert_eq!(handle.progress().checkpoints.cycle, Cycle::NONE, "it is done again");
+    handle.wait().expect("it ends well");
+    assert!(rows(&sink.0) == undisturbed);
+}
+
+#[test]
+fn a_job_begins_anew_with_a_checkpoint_of_any_life() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let setup = Setup { count: 400_000, ..SETUP };
+    let undisturbed = run(&setup);
+    let sink = Collect::default();
+    let resuming = options(&World::real(), folder.path(), Span(1_000));
+    let handle = start(graph(&setup, &sink), &World::real(), &resuming).expect("it starts");
+    let kept = handle.keep_checkpoint("of the first life").expect("it is made");
+    wait_for_checkpoints(&handle, 3);
+    kill(&handle);
+    // Another life, from the start: that of the first cannot be gone on from.
+    let anew = RunOptions { resume: false, ..resuming.clone() };
+    let handle = start(graph(&setup, &sink), &World::real(), &anew).expect("it starts");
+    wait_for_checkpoints(&handle, 1);
+    kill(&handle);
+    let from = |options: &RunOptions| {
+        let to = options.checkpoint.clone();
+        let to = to.map(|to| CheckpointTo { from: Some(kept.number), ..to });
+        RunOptions { checkpoint: to, ..options.clone() }
+    };
+    let refused = start(graph(&setup, &sink), &World::real(), &from(&resuming));
+    let error = refused.err().expect("its ledger is gone").to_string();
+    assert!(error.contains("of an earlier run") && error.contains("begin anew with it"), "{error}");
+    // Twice: what the first of them did does not matter to the second.
+    for _ in 0..2 {
+        let handle = start(graph(&setup, &sink), &World::real(), &from(&anew)).expect("it starts");
+        assert_eq!(handle.progress().checkpoints.cycle, kept.cycle);
+        assert_eq!(ledger(folder.path()).0, ["ledger"]);
+        kill(&handle);
+    }
+    let mut went_on = 0;
+    for life in 0_u64.. {
+        let handle = start(graph(&setup, &sink), &World::real(), &resuming).expect("it starts");
+        let at = handle.progress().checkpoints.cycle;
+        assert!(at >= kept.cycle, "{at}");
+        went_on += u64::from(at > kept.cycle);
+        wait_for_checkpoints(&handle, 1 + life % 3);
+        if handle.is_over() {
+            handle.wait().expect("it ends well");
+            break;
+        }
+        kill(&handle);
+    }
+    assert!(went_on > 2, "{went_on}");
+    let after = undisturbed.partition_point(|(cycle, ..)| *cycle <= kept.cycle.0);
+    assert!(after > 0 && rows(&sink) == undisturbed[after..], "all that came after it, once");
+}

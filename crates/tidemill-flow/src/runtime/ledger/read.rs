@@ -1,0 +1,202 @@
+//! What the files of a ledger say.
+
+use super::{LedgerHead, Owner};
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+};
+use tidemill_env::Disk;
+use tidemill_types::{Cycle, Micros};
+use tidemill_wire::{
+    journal,
+    ledger::{Cut, LEDGER_VERSION, LedgerEntry},
+};
+
+/// What an existing ledger says.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded {
+    /// The cycle of the checkpoint that the job began with; none if it began at its start.
+    pub(crate) began: Cycle,
+    /// Cycles after this one are recorded.
+    pub(crate) after: Cycle,
+    /// The recorded time of that cycle.
+    pub(super) time: Micros,
+    pub(crate) times: Vec<(Cycle, Micros)>,
+    pub(crate) cuts: Vec<(Cycle, Cut)>,
+}
+
+impl Recorded {
+    /// When a cycle was, if that is recorded.
+    pub(crate) fn time(&self, cycle: Cycle) -> Option<Micros> {
+        if cycle == self.after {
+            return (cycle > Cycle::NONE).then_some(self.time);
+        }
+        let found = self.times.binary_search_by_key(&cycle, |(it, _)| *it);
+        found.ok().map(|index| self.times[index].1)
+    }
+
+    /// The last recorded cycle.
+    pub(crate) fn last(&self) -> Cycle {
+        self.times.last().map_or(self.after, |(cycle, _)| *cycle)
+    }
+
+    /// The time of the last recorded cycle.
+    pub(super) fn last_time(&self) -> Micros {
+        self.times.last().map_or(self.time, |(_, time)| *time)
+    }
+
+    /// The recorded cuts of one source slice, in order.
+    pub(crate) fn of(&self, source: usize, slice: u32) -> VecDeque<(Cycle, Cut)> {
+        let mine = |cut: &Cut| (cut.source as usize, cut.slice) == (source, slice);
+        self.cuts.iter().filter(|(_, cut)| mine(cut)).copied().collect()
+    }
+}
+
+/// The files of a ledger that follow each other.
+pub(super) struct Found {
+    pub(super) recorded: Recorded,
+    /// In the order of their cycles; at least one.
+    pub(super) files: VecDeque<FoundFile>,
+    /// Files that do not belong to them.
+    pub(super) of_no_use: Vec<PathBuf>,
+}
+
+/// One file of a ledger.
+pub(super) struct FoundFile {
+    pub(super) path: PathBuf,
+    /// The cycle before its first.
+    pub(super) after: Cycle,
+    /// Its last cycle; [`Self::after`] if it has none.
+    pub(super) last: Cycle,
+    /// Its length without a torn tail.
+    pub(super) whole: u64,
+}
+
+/// Reads a ledger from its files; none if it has no head.
+///
+/// # Errors
+/// The path of a file, and what is wrong with it.
+pub(super) fn all(
+    disk: &dyn Disk,
+    files: &[PathBuf],
+    owner: &Owner,
+) -> Result<Option<Found>, (PathBuf, String)> {
+    // From the last one back, as far as they follow each other.
+    let mut found: Option<Found> = None;
+    let mut without_cycles: Option<(FoundFile, Recorded)> = None;
+    let mut of_no_use = Vec::new();
+    for (nth, path) in files.iter().enumerate().rev() {
+        if found.as_ref().is_some_and(|it| it.recorded.after == Cycle::NONE) {
+            of_no_use.push(path.clone());
+            continue;
+        }
+        let Some((file, recorded)) = one(disk, path, owner)? else {
+            // Its head is not whole: it had just been begun.
+            of_no_use.push(path.clone());
+            continue;
+        };
+        match &mut found {
+            // One without a cycle counts only if there is no other: the one before it may have
+            // grown past it.
+            None if recorded.times.is_empty() && without_cycles.is_none() => {
+                without_cycles = Some((file, recorded));
+            }
+            None if recorded.times.is_empty() => of_no_use.push(file.path),
+            None => found = Some(Found { recorded, files: [file].into(), of_no_use: Vec::new() }),
+            Some(found) if follows(&found.recorded, &recorded) => {
+                found.files.push_front(file);
+                prepend(&mut found.recorded, recorded);
+            }
+            Some(_) if recorded.times.is_empty() => of_no_use.push(file.path),
+            // What is before a gap was removed, and its name came back with a power cut.
+            Some(_) => {
+                of_no_use.extend(files[..=nth].iter().cloned());
+                break;
+            }
+        }
+    }
+    if let Some((file, recorded)) = without_cycles {
+        match &found {
+            None => found = Some(Found { recorded, files: [file].into(), of_no_use: Vec::new() }),
+            Some(_) => of_no_use.push(file.path),
+        }
+    }
+    Ok(found.map(|found| Found { of_no_use, ..found }))
+}
+
+/// Whether a file ends where those that were read begin, in the same life of the job.
+fn follows(later: &Recorded, earlier: &Recorded) -> bool {
+    (later.began, later.after, later.time) == (earlier.began, earlier.last(), earlier.last_time())
+}
+
+fn prepend(later: &mut Recorded, mut earlier: Recorded) {
+    earlier.times.append(&mut later.times);
+    earlier.cuts.append(&mut later.cuts);
+    *later = earlier;
+}
+
+/// Reads one file; nothing if not even its head is whole.
+fn one(
+    disk: &dyn Disk,
+    path: &Path,
+    owner: &Owner,
+) -> Result<Option<(FoundFile, Recorded)>, (PathBuf, String)> {
+    let fail = |message: String| (path.to_path_buf(), message);
+    let bytes = disk.read(path).map_err(|error| fail(error.to_string()))?;
+    let (recorded, whole) = read(&bytes, owner).map_err(fail)?;
+    if whole == 0 {
+        return Ok(None);
+    }
+    let (after, last) = (recorded.after, recorded.last());
+    let file = FoundFile { path: path.to_path_buf(), after, last, whole };
+    Ok(Some((file, recorded)))
+}
+
+/// Reads a whole file; gives back what it says and its length without a torn tail: 0 if not even
+/// the head is whole.
+fn read(bytes: &[u8], owner: &Owner) -> Result<(Recorded, u64), String> {
+    let (records, length, error) = journal::read(bytes);
+    if let Some(error) = error.filter(|error| !error.is_torn_tail()) {
+        return Err(format!("{error}; the file was left as it is"));
+    }
+    let mut recorded = Recorded::default();
+    for (index, record) in records.iter().enumerate() {
+        let entry = LedgerEntry::decode(record)
+            .map_err(|error| format!("record {index} is not a ledger entry: {error}"))?;
+        match entry {
+            LedgerEntry::Head(head) if index == 0 => belongs(head, owner)?,
+            LedgerEntry::Later { head, began, after, time } if index == 0 => {
+                belongs(head, owner)?;
+                (recorded.began, recorded.after, recorded.time) = (began, after, time);
+            }
+            LedgerEntry::Cycle { cycle, time, cuts } if index > 0 => {
+                let last = recorded.last();
+                if cycle != last.next() {
+                    return Err(format!("cycle {cycle} follows cycle {last}"));
+                }
+                recorded.times.push((cycle, time));
+                recorded.cuts.extend(cuts.into_iter().map(|cut| (cycle, cut)));
+            }
+            LedgerEntry::Head(_) | LedgerEntry::Later { .. } | LedgerEntry::Cycle { .. } => {
+                return Err(format!("record {index} is out of place"));
+            }
+        }
+    }
+    Ok((recorded, length as u64))
+}
+
+/// Whether a head is that of the owner, in a version that this build knows.
+fn belongs(head: LedgerHead, owner: &Owner) -> Result<(), String> {
+    let LedgerHead { version, job, seed, sources } = head;
+    if version != LEDGER_VERSION {
+        return Err(format!("version {version} is not known to this build"));
+    }
+    let found = Owner { job, seed, sources };
+    if found != *owner {
+        return Err(format!(
+            "it belongs to job `{}` with other sources; use another --data folder",
+            found.job
+        ));
+    }
+    Ok(())
+}
