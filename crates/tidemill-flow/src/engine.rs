@@ -231,6 +231,13 @@ impl JobHandle {
         complete.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Checkpoints of the job that are damaged: their numbers, and what is wrong with each.
+    #[must_use]
+    pub fn damaged_checkpoints(&self) -> Vec<(u64, String)> {
+        let damaged = &self.job.checkpointer.damaged;
+        damaged.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Asks the job to stop cleanly after the cycles that were begun. Windows stay open.
     pub fn stop(&self) {
         self.job.pacer.lock().expect("no panic while held").stop();

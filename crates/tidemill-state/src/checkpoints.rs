@@ -27,14 +27,16 @@
 //!   deleted when the next one begins. What no note and no manifest names is left alone.
 //! - None of that needs a batch to be there as a whole: backends on servers write it in parts.
 
+mod lives;
 mod manifest;
+mod runs;
 #[cfg(test)]
 mod tests;
 
 pub use manifest::{Manifest, Run, SavedSink, SavedSource, SavedStage};
+pub use runs::RunsOf;
 
 use crate::{Backend, Batch, SavedError, StateError, delta};
-use bytes::Bytes;
 use manifest::{BEGUN_KEY, OVER_KEY, PART_BYTES, kept_key, manifest_key, number_of, runs_prefix};
 use serde::Serialize;
 use std::{
@@ -78,6 +80,17 @@ pub enum CheckpointError {
     Name,
 }
 
+impl CheckpointError {
+    /// Whether what was written is not what is there.
+    fn is_damage(&self) -> bool {
+        match self {
+            Self::Saved { .. } => true,
+            Self::Backend(error) => error.is_damage(),
+            _ => false,
+        }
+    }
+}
+
 /// A complete checkpoint, in short.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckpointInfo {
@@ -100,6 +113,8 @@ pub struct Checkpoints {
     backend: Arc<dyn Backend>,
     /// Complete ones.
     complete: BTreeMap<u64, Arc<Manifest>>,
+    /// Those among them whose manifests are damaged, and how.
+    damaged: BTreeMap<u64, CheckpointError>,
     /// The names of those that stay until they are deleted.
     kept: BTreeMap<u64, String>,
     /// The runs of each node and slice, the oldest first.
@@ -137,27 +152,31 @@ impl Checkpoints {
         }
         let (begun, over) = (note(&*backend, BEGUN_KEY)?, note(&*backend, OVER_KEY)?);
         let (mut complete, mut older) = (BTreeMap::new(), BTreeMap::new());
+        let mut damaged = BTreeMap::new();
         let keys = backend.keys(b"m")?;
         let newest = keys.last().and_then(|key| number_of(key)).unwrap_or(0);
         for key in keys {
             let number = number_of(&key).unwrap_or(0);
-            if kept.contains_key(&number) || number == newest.max(over + 1) {
-                complete.extend(read(&*backend, &key)?.map(|manifest| (number, manifest)));
+            let manifest = match read(&*backend, &key) {
+                Err(error) if !error.is_damage() => return Err(error),
+                manifest => manifest,
+            };
+            if !(kept.contains_key(&number) || number == newest.max(over + 1)) {
+                // Only to know what goes: runs that it alone named are left alone.
+                older.insert(number, manifest.unwrap_or(None));
                 continue;
             }
-            let manifest = match read(&*backend, &key) {
-                Ok(manifest) => manifest,
-                // Only to know what goes: runs that it alone named are left alone.
-                Err(CheckpointError::Saved { .. }) => None,
-                Err(CheckpointError::Backend(error)) if error.is_damage() => None,
-                Err(error) => return Err(error),
-            };
-            older.insert(number, manifest);
+            match manifest {
+                Ok(manifest) => complete.extend(manifest.map(|it| (number, it))),
+                Err(error) => drop(damaged.insert(number, error)),
+            }
         }
-        let left_behind = Some(begun).filter(|it| *it > 0 && !complete.contains_key(it));
+        let is_there = |it: &u64| complete.contains_key(it) || damaged.contains_key(it);
+        let left_behind = Some(begun).filter(|it| *it > 0 && !is_there(it));
         Ok(Self {
             backend,
             complete,
+            damaged,
             kept,
             chains: BTreeMap::new(),
             chosen: None,
@@ -172,19 +191,40 @@ impl Checkpoints {
         })
     }
 
-    /// The checkpoint that the job goes on from; none if there is none.
+    /// The checkpoint that the job goes on from; none if there is none that can be read.
     #[must_use]
     pub fn newest(&self) -> Option<&Arc<Manifest>> {
         let last = self.complete.last_key_value().filter(|(number, _)| **number > self.over);
         last.map(|(_, manifest)| manifest)
     }
 
+    /// Why the newest checkpoint cannot be gone on from, if it is damaged. Its job is not to go on
+    /// from one before unless somebody says so: they delete it, or name another.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn newest_is_whole(&self) -> Result<(), CheckpointError> {
+        let newest = self.newest().map_or(self.over, |manifest| manifest.number);
+        match self.damaged.last_key_value() {
+            Some((number, error)) if *number > newest => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
     /// A checkpoint by its number.
     ///
     /// # Errors
-    /// There is none.
+    /// There is none, or it is damaged.
     pub fn get(&self, number: u64) -> Result<&Arc<Manifest>, CheckpointError> {
+        if let Some(error) = self.damaged.get(&number) {
+            return Err(error.clone());
+        }
         self.complete.get(&number).ok_or(CheckpointError::Unknown(number))
+    }
+
+    /// Checkpoints that are damaged, with what is wrong with each.
+    pub fn damaged(&self) -> impl Iterator<Item = (u64, &CheckpointError)> {
+        self.damaged.iter().map(|(number, error)| (*number, error))
     }
 
     /// The job goes on from no cycle before this one: that of the oldest checkpoint of its life.
@@ -207,82 +247,6 @@ impl Checkpoints {
             bytes: manifest.bytes(),
         };
         self.complete.values().map(|it| (info(it), Arc::clone(it))).collect()
-    }
-
-    /// The job goes on from a checkpoint, whose stages are nodes of its graph by `node_of`. Runs of
-    /// others are dropped. Durable with [`Self::confirm`].
-    ///
-    /// # Errors
-    /// There is none of this number.
-    pub fn go_on(
-        &mut self,
-        number: u64,
-        node_of: impl Fn(&str) -> Option<u32>,
-    ) -> Result<(), CheckpointError> {
-        let manifest = self.complete.get(&number).ok_or(CheckpointError::Unknown(number))?;
-        for stage in &manifest.stages {
-            let Some(node) = node_of(&stage.name) else { continue };
-            for (slice, runs) in (0..).zip(&stage.slices).filter(|(_, runs)| !runs.is_empty()) {
-                self.chains.insert((node, slice), runs.clone());
-            }
-        }
-        self.chosen = Some(number);
-        Ok(())
-    }
-
-    /// As [`Self::go_on`], but the job begins a new life there: the checkpoints that are kept are then
-    /// of an earlier one.
-    ///
-    /// # Errors
-    /// There is none of this number.
-    pub fn begin_from(
-        &mut self,
-        number: u64,
-        node_of: impl Fn(&str) -> Option<u32>,
-    ) -> Result<(), CheckpointError> {
-        self.anew = true;
-        self.go_on(number, node_of)
-    }
-
-    /// From now on the job goes on from where [`Self::go_on`] said, or begins anew without it. What
-    /// is not kept and not needed any more is deleted.
-    ///
-    /// # Errors
-    /// The backend's.
-    pub fn confirm(&mut self) -> Result<(), CheckpointError> {
-        let newest = self.newest().map(|it| it.number);
-        if self.chosen == newest && !self.anew {
-            return Ok(());
-        }
-        let again = self.chosen.and_then(|number| self.complete.get(&number));
-        match again.map(|manifest| Manifest::clone(manifest)) {
-            Some(manifest) => {
-                let of_earlier_lives = self.last;
-                self.last += 1;
-                self.settle(Manifest { number: self.last, ..manifest })?;
-                if self.anew {
-                    // Without the note those that are kept are taken for some of this life, and the
-                    // job for one that may go on from them: it only keeps more than it must.
-                    self.end_life(of_earlier_lives)?;
-                }
-                Ok(())
-            }
-            None => {
-                // The note is there first, so that a process that ends here is followed by one that
-                // knows.
-                self.end_life(self.last)?;
-                self.retire();
-                self.delete_older()
-            }
-        }
-    }
-
-    /// Nothing goes on from checkpoints up to this number any more.
-    fn end_life(&mut self, last: u64) -> Result<(), CheckpointError> {
-        self.batch.put(OVER_KEY, &last.to_be_bytes());
-        self.backend.commit(&mut self.batch)?;
-        self.over = last;
-        Ok(())
     }
 
     /// Begins a checkpoint; gives back its number. One that was begun before, by a process that
@@ -387,14 +351,16 @@ impl Checkpoints {
         }
     }
 
-    /// Deletes what only manifests before the newest name, then those.
+    /// Deletes what only manifests before the newest name, then those. What a damaged one may name is
+    /// left alone.
     fn delete_older(&mut self) -> Result<(), CheckpointError> {
+        let unknown = self.damaged.last_key_value().map_or(0, |(number, _)| *number);
         let named: BTreeSet<Run> =
             self.complete.values().flat_map(|it| it.runs()).copied().collect();
         let older = self.older.values().flatten().flat_map(|it| it.runs());
         let gone: BTreeSet<Run> =
             older.chain(&self.unnamed).filter(|run| !named.contains(run)).copied().collect();
-        for run in gone {
+        for run in gone.into_iter().filter(|run| run.checkpoint > unknown) {
             (0..run.parts()).for_each(|part| self.batch.delete(&run.key(part)));
         }
         self.backend.commit(&mut self.batch)?;
@@ -432,11 +398,20 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Deletes a checkpoint that was kept. The newest stays until the next is complete.
+    /// Deletes a checkpoint that was kept, or is damaged. The newest stays until the next is complete.
     ///
     /// # Errors
     /// There is none of this number, or it is the newest and was not kept; or the backend's.
     pub fn delete(&mut self, number: u64) -> Result<(), CheckpointError> {
+        if self.damaged.contains_key(&number) {
+            // What it alone named is left alone: nobody knows it.
+            self.batch.delete(&kept_key(number));
+            self.batch.delete(&manifest_key(number));
+            self.backend.commit(&mut self.batch)?;
+            self.kept.remove(&number);
+            self.damaged.remove(&number);
+            return Ok(());
+        }
         self.get(number)?;
         if !self.kept.contains_key(&number) {
             return Err(CheckpointError::Newest(number));
@@ -464,43 +439,6 @@ impl Checkpoints {
     #[must_use]
     pub fn named(&self, runs: &[Run]) -> RunsOf {
         RunsOf { backend: Arc::clone(&self.backend), runs: runs.to_vec() }
-    }
-}
-
-/// The runs of a slice, to be read. They are there until a checkpoint is complete that does not name
-/// them.
-pub struct RunsOf {
-    backend: Arc<dyn Backend>,
-    runs: Vec<Run>,
-}
-
-impl RunsOf {
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
-    }
-
-    /// What they say, the oldest first.
-    ///
-    /// # Errors
-    /// The backend's, or one of them is not there.
-    pub fn read(&self) -> Result<Vec<Bytes>, CheckpointError> {
-        self.runs.iter().map(|run| self.run(run)).collect()
-    }
-
-    fn run(&self, run: &Run) -> Result<Bytes, CheckpointError> {
-        let mut parts = Vec::new();
-        for part in 0..run.parts() {
-            let (number, slice) = (run.checkpoint, run.slice);
-            let missing = || SavedError::new(format!("a part of slice {slice} is not there"));
-            let found = self.backend.get(&run.key(part))?;
-            parts.push(found.ok_or_else(|| CheckpointError::Saved { number, error: missing() })?);
-        }
-        Ok(match <[Bytes; 1]>::try_from(parts) {
-            Ok([only]) => only,
-            Err(parts) => parts.concat().into(),
-        })
     }
 }
 

@@ -56,6 +56,8 @@ pub(crate) struct Checkpointer {
     has_floor: bool,
     /// All complete checkpoints, the oldest first.
     pub(crate) complete: Mutex<Vec<(CheckpointInfo, Arc<Manifest>)>>,
+    /// Those that are damaged, by number, with what is wrong.
+    pub(crate) damaged: Mutex<Vec<(u64, String)>>,
     arrived: Mutex<Arrived>,
     bell: Condvar,
 }
@@ -120,6 +122,7 @@ impl Checkpointer {
             waiting: AtomicUsize::new(0),
             slices_left: Arc::clone(slices_left),
             complete: Mutex::default(),
+            damaged: Mutex::default(),
             arrived: Mutex::new(Arrived { ended, ..Arrived::default() }),
             bell: Condvar::new(),
         }
@@ -226,6 +229,8 @@ impl Checkpointer {
             self.floor.store(checkpoints.floor().0, Ordering::Release);
         }
         *self.complete.lock().unwrap_or_else(PoisonError::into_inner) = checkpoints.list();
+        let damaged = checkpoints.damaged().map(|(number, error)| (number, error.to_string()));
+        *self.damaged.lock().unwrap_or_else(PoisonError::into_inner) = damaged.collect();
     }
 
     /// Wakes the thread.

@@ -47,6 +47,20 @@ impl Jobs {
         Ok(self.listed(name)?.into_iter().map(|(info, _)| info).collect())
     }
 
+    /// Checkpoints of a job that are damaged: their numbers, and what is wrong with each.
+    ///
+    /// # Errors
+    /// As [`Self::checkpoints`].
+    pub fn damaged_checkpoints(&self, name: &str) -> Result<Vec<(u64, String)>, JobsError> {
+        Ok(match self.holder(name)? {
+            Holder::Running(handle) => handle.damaged_checkpoints(),
+            Holder::Folder(checkpoints) => {
+                let damaged = checkpoints.damaged();
+                damaged.map(|(number, error)| (number, error.to_string())).collect()
+            }
+        })
+    }
+
     /// One checkpoint of a job.
     ///
     /// # Errors

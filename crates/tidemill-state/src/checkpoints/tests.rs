@@ -404,3 +404,53 @@ fn a_life_that_begins_with_a_checkpoint_knows_those_of_the_life_before() {
     }
     panic!("it never went well");
 }
+
+#[test]
+fn a_damaged_checkpoint_holds_up_nothing_but_what_needs_it() {
+    let sim = World::simulated(0);
+    let backend = indexed(&sim.world).unwrap();
+    let (mut checkpoints, _) = gone_on(&backend);
+    let mut work = Work::new();
+    for number in 1..6 {
+        work.change(number);
+        checkpoint(&mut checkpoints, &mut work, Cycle(number)).unwrap();
+        if number == 2 || number == 4 {
+            checkpoints.keep(number, "").unwrap();
+        }
+    }
+    drop(checkpoints);
+    let damage = |number| {
+        let mut batch = Batch::default();
+        batch.put(&manifest_key(number), b"\x01damaged");
+        backend.commit(&mut batch).unwrap();
+    };
+    // One that is kept: the job goes on, and what it may name stays.
+    damage(2);
+    let (mut checkpoints, newest) = gone_on(&backend);
+    checkpoints.newest_is_whole().unwrap();
+    assert_eq!(newest.unwrap().cycle, Cycle(5));
+    assert!(matches!(checkpoints.get(2), Err(CheckpointError::Saved { number: 2, .. })));
+    let runs = |of| keys(&*backend).iter().filter(|key| key.starts_with(&runs_prefix(of))).count();
+    let of_it = (runs(1), runs(2));
+    for number in 6..20 {
+        work.change(number);
+        checkpoint(&mut checkpoints, &mut work, Cycle(number)).unwrap();
+    }
+    assert_eq!((runs(1), runs(2)), of_it);
+    assert_eq!(checkpoints.damaged().map(|(number, _)| number).collect::<Vec<_>>(), [2]);
+    checkpoints.delete(2).unwrap();
+    assert!(matches!(checkpoints.delete(2), Err(CheckpointError::Unknown(2))));
+    // The newest: the job does not go on from one before by itself.
+    let last = checkpoints.newest().unwrap().number;
+    drop(checkpoints);
+    damage(last);
+    let (mut checkpoints, newest) = gone_on(&backend);
+    assert!(matches!(checkpoints.newest_is_whole(), Err(CheckpointError::Saved { .. })));
+    assert_eq!(newest.map(|it| it.number), Some(4));
+    checkpoints.delete(last).unwrap();
+    checkpoints.newest_is_whole().unwrap();
+    let (mut checkpoints, newest) = gone_on(&backend);
+    assert_eq!(restored(&checkpoints, &newest.unwrap()), work.history[&Cycle(4)]);
+    checkpoint(&mut checkpoints, &mut Work::new(), Cycle(30)).unwrap();
+    assert_eq!(checkpoints.newest().unwrap().cycle, Cycle(30));
+}

@@ -85,8 +85,8 @@ pub(super) fn run(command: &CheckpointCommand) -> u8 {
         CheckpointCommand::List(of) => on(
             of,
             ("GET", ""),
-            |it| Ok(json!({ "checkpoints": infos(it) })),
-            |it| list(&it["checkpoints"]),
+            |it| Ok(json!({ "checkpoints": infos(it), "damaged": damaged(it) })),
+            list,
         ),
         CheckpointCommand::Create { of, name } => {
             let tail = format!("?name={}", super::node::escaped(name));
@@ -161,6 +161,11 @@ fn infos(checkpoints: &Checkpoints) -> Vec<Value> {
     checkpoints.list().into_iter().map(|(info, _)| json!(info)).collect()
 }
 
+fn damaged(checkpoints: &Checkpoints) -> Vec<Value> {
+    let one = |(number, error): (u64, &CheckpointError)| json!({ "number": number, "error": error.to_string() });
+    checkpoints.damaged().map(one).collect()
+}
+
 fn view(checkpoints: &Checkpoints, number: u64) -> Result<Value, CheckpointError> {
     let found = checkpoints.list().into_iter().find(|(info, _)| info.number == number);
     let (info, manifest) = found.ok_or(CheckpointError::Unknown(number))?;
@@ -203,10 +208,13 @@ fn moment(us: &Value) -> String {
     time.map_or_else(String::new, |time| format!("{time:.3}"))
 }
 
-fn list(checkpoints: &Value) -> String {
-    let checkpoints = checkpoints.as_array().map_or(&[][..], Vec::as_slice);
+fn list(document: &Value) -> String {
+    let all = |kind: &str| document[kind].as_array().map_or(&[][..], Vec::as_slice);
+    let (checkpoints, damaged) = (all("checkpoints"), all("damaged"));
+    let damaged = damaged.iter().map(|it| format!("damaged: {}\n", word(&it["error"])));
+    let damaged = damaged.collect::<String>();
     if checkpoints.is_empty() {
-        return "the job has no complete checkpoint yet\n".into();
+        return format!("the job has no complete checkpoint yet\n{damaged}");
     }
     let rows = checkpoints.iter().map(|it| {
         let kept = if it["kept"].is_null() { "" } else { "kept" };
@@ -223,7 +231,7 @@ fn list(checkpoints: &Value) -> String {
     });
     let head = ["checkpoint", "name", "", "cycle", "made", "size"];
     let numeric = [true, false, false, true, false, true];
-    format!("{}\n", grid(&head, &numeric, &rows.collect::<Vec<_>>()))
+    format!("{}\n{damaged}", grid(&head, &numeric, &rows.collect::<Vec<_>>()))
 }
 
 fn created(it: &Value) -> String {

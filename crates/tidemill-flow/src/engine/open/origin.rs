@@ -10,7 +10,7 @@ use crate::runtime::{
     sink_lane::SharedSink,
 };
 use std::sync::Arc;
-use tidemill_state::{Checkpoints, Manifest};
+use tidemill_state::{CheckpointError, Checkpoints, Manifest};
 use tidemill_types::{
     Cycle, Micros,
     job::{DEAD_LETTER, Delivery},
@@ -59,8 +59,21 @@ pub(super) fn open_checkpoints(
         (true, None) => Origin::Newest,
         (true, Some(number)) => Origin::Number(number),
     };
-    let opened = Checkpoints::open(Arc::clone(&to.backend));
-    opened.map(|it| Some((it, from))).map_err(|error| checkpoint_error(error.to_string()))
+    let refused = |error: CheckpointError| checkpoint_error(error.to_string());
+    let checkpoints = Checkpoints::open(Arc::clone(&to.backend)).map_err(refused)?;
+    for (checkpoint, error) in checkpoints.damaged() {
+        tracing::warn!(job = plan.name, checkpoint, %error, "a checkpoint is damaged");
+    }
+    if from == Origin::Newest
+        && let Err(error) = checkpoints.newest_is_whole()
+    {
+        let message = format!(
+            "{error}; go on from another one, or delete it: the job then goes on from the newest of \
+             those that were kept, if its ledger and its sinks fit"
+        );
+        return Err(checkpoint_error(message));
+    }
+    Ok(Some((checkpoints, from)))
 }
 
 /// What becomes of the ledger. A job that would be refused is refused before it is touched.

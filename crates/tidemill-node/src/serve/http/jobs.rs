@@ -179,8 +179,13 @@ pub(super) async fn checkpoints(
     uri: Uri,
 ) -> Result<Response, Problem> {
     Parameters::of(&uri, &[])?;
-    let all = with(&state, move |jobs| jobs.checkpoints(&name)).await?;
-    Ok(json(&value_of!({ "checkpoints": view(&all)? })).into_response())
+    let asked =
+        move |jobs: &Arc<Jobs>| Ok((jobs.checkpoints(&name)?, jobs.damaged_checkpoints(&name)?));
+    let (all, damaged) = with(&state, asked).await?;
+    let damaged =
+        damaged.iter().map(|(number, error)| value_of!({ "number": number, "error": error }));
+    let damaged: Vec<_> = damaged.collect();
+    Ok(json(&value_of!({ "checkpoints": view(&all)?, "damaged": damaged })).into_response())
 }
 
 pub(super) async fn checkpoint(

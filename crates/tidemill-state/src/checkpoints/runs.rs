@@ -1,0 +1,43 @@
+//! Runs of a slice, read back.
+
+use super::{CheckpointError, Run};
+use crate::{Backend, SavedError};
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// The runs of a slice, to be read. They are there until a checkpoint is complete that does not name
+/// them.
+pub struct RunsOf {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) runs: Vec<Run>,
+}
+
+impl RunsOf {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// What they say, the oldest first.
+    ///
+    /// # Errors
+    /// The backend's, or one of them is not there.
+    pub fn read(&self) -> Result<Vec<Bytes>, CheckpointError> {
+        self.runs.iter().map(|run| self.run(run)).collect()
+    }
+
+    fn run(&self, run: &Run) -> Result<Bytes, CheckpointError> {
+        let mut parts = Vec::new();
+        for part in 0..run.parts() {
+            let (number, slice) = (run.checkpoint, run.slice);
+            let missing = || SavedError::new(format!("a part of slice {slice} is not there"));
+            let found = self.backend.get(&run.key(part))?;
+            parts.push(found.ok_or_else(|| CheckpointError::Saved { number, error: missing() })?);
+        }
+        Ok(match <[Bytes; 1]>::try_from(parts) {
+            Ok([only]) => only,
+            Err(parts) => parts.concat().into(),
+        })
+    }
+}
