@@ -23,14 +23,12 @@ use crate::runtime::{
     stage_lane::StageLane,
 };
 use crate::source::{Position, Source};
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex, RwLock,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
-};
+use std::{collections::BTreeMap, sync::Arc};
 use tidemill_env::World;
+use tidemill_env::sync::{
+    Mutex, RwLock,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
 use tidemill_state::Checkpoints;
 use tidemill_types::{
     Cycle,

@@ -12,12 +12,8 @@ use crate::{
     backend::{self, BATCH_HEAD_BYTES, ENTRY_HEAD_BYTES},
     error::{at, lock},
 };
-use std::{
-    collections::BTreeMap,
-    io,
-    path::Path,
-    sync::{Mutex, RwLock},
-};
+use std::{collections::BTreeMap, io, path::Path};
+use tidemill_env::sync::{Mutex, RwLock};
 use tidemill_env::{DiskRead, Random, World};
 
 /// Bytes of a damaged end that are looked at together for a batch behind it.
