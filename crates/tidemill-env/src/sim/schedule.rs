@@ -65,7 +65,7 @@ impl Pace {
         }
         Self {
             stay: one(random, &[0, 128, 220, 250]),
-            step_us_max: one(random, &[0, 1, 5, 50]),
+            step_us_max: one(random, &[1, 1, 5, 50]),
             disk_us_max: one(random, &[0, 10, 500, 20_000]),
             slow_one_in: one(random, &[0, 0, 3, 8]),
             slow_us_max: one(random, &[10, 300, 5_000]),
