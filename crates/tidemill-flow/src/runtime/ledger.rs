@@ -60,6 +60,9 @@ impl Recorded {
 impl Ledger {
     /// Opens the ledger of a job in its folder; makes one if there is none, or if the job does not
     /// resume. A torn tail is cut off; anything else that is wrong is an error, and stays.
+    ///
+    /// What is believed is written anew: it may be what a failed sync of an earlier process gave
+    /// up, which can be read, is not on the disk, and never will be by another sync.
     pub(crate) fn open(
         disk: &dyn Disk,
         folder: &Path,
@@ -78,11 +81,8 @@ impl Ledger {
         if length == 0 {
             return Self::create(disk, folder, &path, owner).map_err(fail);
         }
-        let mut file = disk.open_append(&path).map_err(|error| fail(error.to_string()))?;
-        if length < bytes.len() as u64 {
-            file.truncate(length).map_err(|error| fail(error.to_string()))?;
-            file.sync().map_err(|error| fail(error.to_string()))?;
-        }
+        let whole = &bytes[..length as usize];
+        let file = put(disk, folder, &path, whole).map_err(|error| fail(error.to_string()))?;
         let last = recorded.last();
         Ok((Self { path, file, last, buffer: Vec::new() }, recorded))
     }
@@ -101,14 +101,7 @@ impl Ledger {
         };
         let mut buffer = Vec::new();
         journal::append(&mut buffer, &head.encode());
-        let make = || -> std::io::Result<Box<dyn DiskFile>> {
-            let mut file = disk.create(path)?;
-            file.append(&buffer)?;
-            file.sync()?;
-            disk.sync_dir(folder)?;
-            Ok(file)
-        };
-        let file = make().map_err(|error| error.to_string())?;
+        let file = put(disk, folder, path, &buffer).map_err(|error| error.to_string())?;
         let ledger = Self { path: path.to_path_buf(), file, last: Cycle::NONE, buffer };
         Ok((ledger, Recorded::default()))
     }
@@ -132,6 +125,22 @@ impl Ledger {
         // After a failed sync nothing is known about the file: the job ends, and a restart reads it.
         written.map_err(|error| format!("{}: {error}", self.path.display()))
     }
+}
+
+/// Puts a ledger in place of what is there, durably.
+fn put(
+    disk: &dyn Disk,
+    folder: &Path,
+    path: &Path,
+    bytes: &[u8],
+) -> std::io::Result<Box<dyn DiskFile>> {
+    let new = path.with_extension("new");
+    let mut file = disk.create(&new)?;
+    file.append(bytes)?;
+    file.sync()?;
+    disk.rename(&new, path)?;
+    disk.sync_dir(folder)?;
+    Ok(file)
 }
 
 /// Reads a whole ledger; gives back what it says and its length without a torn tail: 0 if not even
