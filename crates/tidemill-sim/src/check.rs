@@ -73,7 +73,8 @@ pub fn run(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
         undisturbed.map_err(|message| wrong(format!("undisturbed: {message}"), Vec::new()))?;
     let all = ended.outputs.iter().zip(&undisturbed).enumerate();
     if let Some((sink, (is, should))) = all.into_iter().find(|(_, (is, should))| is != should) {
-        return Err(wrong(difference(sink, is, should), ran.trace));
+        let what = difference(sink, is, should);
+        return Err(wrong(format!("{what}{}", ended.story), ran.trace));
     }
     Ok(outcome(&ended, ran, words))
 }

@@ -58,7 +58,7 @@ pub(crate) struct Fate {
 
 /// Any moment, early ones more often.
 fn moment(random: &mut Random) -> u64 {
-    let most = 1 << random.below(21);
+    let most = 1 << (8 + random.below(13));
     random.below(most)
 }
 
@@ -119,7 +119,7 @@ impl Fate {
             workers: 1 + random.below(4) as usize,
             recovery: [Recovery::Eager, Recovery::Lazy, Recovery::Prefetch]
                 [random.below(3) as usize],
-            every: Span(1 << (6 + random.below(15))),
+            every: Span(1 << (5 + random.below(12))),
             from_kept: random.below(4) == 0,
             flush_bytes: ByteSize(1 << (10 + random.below(12))),
             file_bytes: ByteSize(1 << (10 + random.below(12))),

@@ -48,6 +48,8 @@ pub(crate) struct Ended {
     /// Lives that said that a checkpoint could not be written.
     pub(crate) told: u64,
     pub(crate) rescaled: u64,
+    /// What was done to each life, and what became of it.
+    pub(crate) story: String,
 }
 
 /// What must still be so in the next life.
@@ -86,10 +88,11 @@ impl Life {
         if let Some(handle) = self.handle() {
             self.look(&handle);
         }
+        // Before the disks, so that whoever is refused something knows why.
+        self.is_dead.store(true, Ordering::SeqCst);
         for disk in [&*self.sim.disk, &self.state_disk] {
             if of_power { disk.power_cut() } else { disk.kill() }
         }
-        self.is_dead.store(true, Ordering::SeqCst);
         if let Some(handle) = self.handle() {
             handle.stop();
         }
@@ -181,14 +184,20 @@ pub(crate) fn all(sim: &SimWorld, job: &Job, random: &mut Random) -> Result<Ende
     let state_disk = SimDisk::new(random.next());
     let known = Arc::new(Mutex::new(Known::default()));
     let mut ended = Ended::default();
+    let mut story = String::new();
     sim.disk.create_dir_all(Path::new("/out")).map_err(|it| it.to_string())?;
     sim.disk.sync_dir(Path::new("/")).map_err(|it| it.to_string())?;
     loop {
         let is_last = ended.lives == LIVES_MAX;
         let fate = Fate::of(random, is_last);
         ended.lives += 1;
-        let is_done = one(sim, &state_disk, job, &fate, &known, &mut ended)
-            .map_err(|why| format!("life {}: {why}\n  {fate:?}", ended.lives))?;
+        let from_us = sim.world.clock.monotonic_micros();
+        let became = one(sim, &state_disk, job, &fate, &known, &mut ended);
+        story.push_str(&format!(
+            "\n  life {}, from {from_us} us: {fate:?}: {became:?}",
+            ended.lives
+        ));
+        let is_done = became.map_err(|why| format!("{why}{story}"))?;
         if is_done {
             break;
         }
@@ -196,6 +205,7 @@ pub(crate) fn all(sim: &SimWorld, job: &Job, random: &mut Random) -> Result<Ende
             return Err("the last life, to which nothing happened, did not end the job".to_owned());
         }
     }
+    ended.story = story;
     ended.rescaled = lock(&known).rescaled;
     ended.ledger = sim.disk.read(Path::new(LEDGER)).map_err(|it| it.to_string())?;
     ended.outputs = outputs(&sim.world, job)?;
