@@ -4,7 +4,7 @@
 //! World ┬ clock ── real │ SimClock: moves when it is told to, or slept on
 //!       ├ disk ─── real │ SimDisk: in memory, can lose power, can fail at the nth operation
 //!       ├ net ──── real sockets, in both
-//!       ├ spawn ── real threads, in both
+//!       ├ spawn ── real threads │ in a `Simulation`: one at a time, as the seed says
 //!       └ seed ─── streams of random numbers
 //! ```
 //!
@@ -22,9 +22,12 @@ pub mod net;
 mod random;
 mod real;
 mod sim;
+pub mod sync;
 
 pub use net::{Connection, Listener, Net};
 pub use random::Random;
+#[cfg(debug_assertions)]
+pub use sim::{Failed, Pace, Ran, Simulation};
 pub use sim::{SimClock, SimDisk, SimWorld};
 
 /// Time. The monotonic clock only moves forward.
@@ -289,7 +292,8 @@ impl World {
     }
 
     /// A world with a clock and a disk that a test holds in its hand. Sockets and threads are real
-    /// ones: a test that wants one order of events runs its parts in one thread.
+    /// ones: a test that wants one order of events runs its parts in one thread, or in a
+    /// `Simulation`.
     #[must_use]
     pub fn simulated(seed: u64) -> SimWorld {
         let clock = Arc::new(SimClock::default());

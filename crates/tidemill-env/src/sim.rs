@@ -2,10 +2,21 @@
 //!
 //! - The clock stands still until [`SimClock::advance`] or a sleep moves it.
 //! - The disk keeps apart what is written and what would survive a power cut.
+//! - In a [`Simulation`] threads are simulated too: a sleep then lets others go on.
 
 mod disk;
+#[cfg(debug_assertions)]
+mod run;
+#[cfg(debug_assertions)]
+pub(crate) mod schedule;
+#[cfg(debug_assertions)]
+mod trace;
 
 pub use disk::SimDisk;
+#[cfg(debug_assertions)]
+pub use run::{Failed, Ran, Simulation};
+#[cfg(debug_assertions)]
+pub use schedule::Pace;
 
 use crate::{Clock, World};
 use std::sync::{
@@ -36,7 +47,8 @@ impl SimWorld {
     }
 }
 
-/// A clock that moves when it is told to. A sleep takes no time: it moves the clock.
+/// A clock that moves when it is told to. A sleep takes no time: it moves the clock, or has the
+/// scheduler do so when nobody else has anything to do.
 #[derive(Debug, Default)]
 pub struct SimClock {
     monotonic_us: AtomicU64,
@@ -67,6 +79,10 @@ impl Clock for SimClock {
     }
 
     fn sleep_micros(&self, micros: u64) {
+        #[cfg(debug_assertions)]
+        if let Some(here) = schedule::here() {
+            return here.sleep(micros);
+        }
         self.advance(micros);
     }
 }

@@ -16,10 +16,11 @@ use open::Opened;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
+};
+use tidemill_env::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
 };
 use tidemill_env::{Connection, Thread, World};
 use tidemill_state::{Backend, CheckpointInfo, Manifest};

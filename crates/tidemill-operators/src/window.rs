@@ -194,12 +194,32 @@ impl Prepared {
     pub(crate) fn time(&self, row: usize) -> i64 {
         self.times.as_ref().map_or(0, |times| times.value(row))
     }
+}
 
-    /// Sends rows to the output of late rows.
-    pub(crate) fn late(&self, rows: &[u32], output: &mut Output) -> Result<(), OperatorError> {
-        if !rows.is_empty() {
-            let rows = UInt32Array::from(rows.to_vec());
-            output.emit_to(1, take_record_batch(&self.batch, &rows).map_err(arrow_error)?);
+/// The late rows of a cycle: blocks and rows, slice by slice, so that lanes do not show.
+#[derive(Default)]
+pub(crate) struct Late(Vec<(usize, Vec<u32>)>);
+
+impl Late {
+    /// Takes a slice's late rows of a block.
+    pub(crate) fn add(&mut self, block: usize, rows: &mut Vec<u32>) {
+        match self.0.last_mut() {
+            _ if rows.is_empty() => {}
+            Some((last, before)) if *last == block => before.append(rows),
+            _ => self.0.push((block, std::mem::take(rows))),
+        }
+    }
+
+    /// Sends them to their output.
+    pub(crate) fn put_out(
+        self,
+        blocks: &[Prepared],
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        for (block, rows) in self.0 {
+            let rows = UInt32Array::from(rows);
+            let late = take_record_batch(&blocks[block].batch, &rows).map_err(arrow_error)?;
+            output.emit_to(1, late);
         }
         Ok(())
     }

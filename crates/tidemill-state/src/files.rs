@@ -12,8 +12,8 @@ use bytes::Bytes;
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
 };
+use tidemill_env::sync::{Mutex, PoisonError};
 use tidemill_env::{DiskLock, World};
 use tidemill_wire::chunk::crc32c;
 

@@ -39,8 +39,9 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::Arc,
 };
+use tidemill_env::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use tidemill_env::{DiskFile, DiskLock, DiskRead, Thread, World};
 use tidemill_types::ByteSize;
 

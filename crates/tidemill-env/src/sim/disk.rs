@@ -83,6 +83,15 @@ fn dead() -> io::Error {
     io::Error::other("the process that opened this is dead")
 }
 
+/// In a simulation every operation takes some time, in which others go on.
+#[track_caller]
+fn pass() {
+    #[cfg(debug_assertions)]
+    if let Some(here) = super::schedule::here() {
+        here.disk("disk");
+    }
+}
+
 fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
@@ -160,7 +169,9 @@ impl SimDisk {
     }
 
     /// The state, for the process that this handle is of.
+    #[track_caller]
     fn alive(&self) -> io::Result<MutexGuard<'_, State>> {
+        pass();
         let state = self.state();
         if self.life.is_none_or(|it| it == state.life) { Ok(state) } else { Err(dead()) }
     }
@@ -361,7 +372,9 @@ impl Disk for SimDisk {
 }
 
 impl SimFile {
+    #[track_caller]
     fn live(&self) -> io::Result<MutexGuard<'_, State>> {
+        pass();
         let state = self.disk.state();
         if state.life == self.life { Ok(state) } else { Err(dead()) }
     }

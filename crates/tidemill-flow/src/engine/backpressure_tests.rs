@@ -18,7 +18,7 @@ use crate::rows::RowsPool;
 use crate::sink::{Sink, SinkError};
 use crate::source::{Position, Read, ReadRequest, Source, SourceError, SourceFactory};
 use arrow_schema::SchemaRef;
-use std::sync::Condvar;
+use std::sync::{Condvar, Mutex};
 use tidemill_types::{Micros, SliceId};
 
 /// Records of one cycle.

@@ -10,7 +10,7 @@ use crate::rows::RowsPool;
 use crate::sink::{Sink, SinkError};
 use crate::source::{Position, Read, ReadRequest, Source, SourceError, SourceFactory};
 use arrow_schema::SchemaRef;
-use std::sync::{Condvar, mpsc};
+use std::sync::{Condvar, Mutex, mpsc};
 use tidemill_types::{
     Micros, SliceId,
     job::{CycleSpec, Delivery},

@@ -24,14 +24,12 @@ use crate::runtime::{
 };
 use crate::source::{Position, Source};
 use origin::checkpoint_error;
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex, RwLock,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
-};
+use std::{collections::BTreeMap, sync::Arc};
 use tidemill_env::World;
+use tidemill_env::sync::{
+    Mutex, RwLock,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
 use tidemill_state::Checkpoints;
 use tidemill_types::{
     Cycle,

@@ -18,12 +18,13 @@ use super::plan::Work;
 use crate::error::AskError;
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-        mpsc::{self, Sender},
-    },
+    sync::Arc,
     time::Duration,
+};
+use tidemill_env::sync::{
+    Condvar, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
+    mpsc::{self, Sender},
 };
 use tidemill_state::{
     CheckpointError, CheckpointInfo, Checkpoints, Delta, Manifest, SavedSink, SavedSource,

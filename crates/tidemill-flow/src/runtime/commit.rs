@@ -21,11 +21,11 @@ use crate::sink::{Sink, SinkError};
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Condvar, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
     time::Duration,
+};
+use tidemill_env::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use tidemill_types::job::DEAD_LETTER;
 use tidemill_types::{Cycle, Micros, SliceId};

@@ -5,7 +5,7 @@
 //! the high watermark and one cycle of each writer. It opens again at the low watermark, so that
 //! it does not flap (Neptune 3.2.4).
 
-use std::sync::{
+use tidemill_env::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };

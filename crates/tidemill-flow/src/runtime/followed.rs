@@ -11,8 +11,9 @@
 use crate::source::{Position, SourceFactory};
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
+use tidemill_env::sync::Mutex;
 use tidemill_types::Cycle;
 use tidemill_wire::ledger::Cut;
 

@@ -10,14 +10,12 @@
 //! need not be read for them (ChronoStream III-D; DESIGN 6).
 
 use crate::operator::{OperatorFactory, SliceState};
-use std::{
-    panic::resume_unwind,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-};
+use std::{panic::resume_unwind, sync::Arc};
 use tidemill_env::World;
+use tidemill_env::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
 use tidemill_state::{RunsOf, structure};
 use tidemill_types::SliceId;
 

@@ -13,11 +13,12 @@ use super::worker::WorkerQueue;
 use crate::error::JobError;
 use crate::operator::DeadLetter;
 use crate::progress::CheckpointProgress;
-use std::sync::{
-    Arc, Mutex, RwLock,
+use std::sync::Arc;
+use tidemill_env::World;
+use tidemill_env::sync::{
+    Mutex, RwLock,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
-use tidemill_env::World;
 use tidemill_types::{Cycle, Micros};
 
 /// Cycles that may be under way between the sources and the sinks.

@@ -8,7 +8,8 @@
 
 use super::inbox::Inbox;
 use super::{sink_lane::SinkLane, source_lane::SourceLane, stage_lane::StageLane};
-use std::{ops::Range, sync::Mutex};
+use std::ops::Range;
+use tidemill_env::sync::Mutex;
 use tidemill_types::Cycle;
 
 /// What a lane runs.

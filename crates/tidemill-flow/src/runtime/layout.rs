@@ -12,10 +12,8 @@
 use super::inbox::Inbox;
 use super::lane::{Lane, LaneState};
 use super::plan::{Plan, Work};
-use std::{
-    ops::Range,
-    sync::{Arc, Mutex},
-};
+use std::{ops::Range, sync::Arc};
+use tidemill_env::sync::Mutex;
 use tidemill_types::Cycle;
 
 #[cfg(test)]

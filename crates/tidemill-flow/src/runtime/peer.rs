@@ -18,12 +18,13 @@ use super::peer_frame::{FrameReader, FrameWriter, Incoming};
 use crate::block::Block;
 use std::{
     collections::VecDeque,
-    sync::{
-        Arc, Condvar, Mutex, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock},
 };
 use tidemill_env::Connection;
+use tidemill_env::sync::{
+    Condvar, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 use tidemill_types::{Cycle, job::CompressionSpec};
 
 /// What waits to be sent.

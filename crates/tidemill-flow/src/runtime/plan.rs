@@ -9,7 +9,8 @@ use crate::operator::OperatorFactory;
 use crate::partition::Partition;
 use crate::sink::Sink;
 use crate::source::SourceFactory;
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::Arc;
+use tidemill_env::sync::atomic::AtomicU64;
 use tidemill_types::{
     Cycle,
     job::{BufferSpec, CycleSpec, Delivery},

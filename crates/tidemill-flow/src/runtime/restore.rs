@@ -4,8 +4,9 @@ use super::held::{Held, SavedSlice};
 use super::plan::{NodePlan, Plan, Work};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, atomic::AtomicUsize},
+    sync::Arc,
 };
+use tidemill_env::sync::atomic::AtomicUsize;
 use tidemill_state::{Checkpoints, Manifest, SavedSource, SavedStage, structure};
 use tidemill_types::{Cycle, Micros, SliceId};
 

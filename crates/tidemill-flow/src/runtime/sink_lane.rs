@@ -5,7 +5,8 @@ use super::lane::{After, Lane};
 use crate::block::Block;
 use crate::error::JobError;
 use crate::sink::Sink;
-use std::sync::{Arc, Mutex, atomic::Ordering};
+use std::sync::Arc;
+use tidemill_env::sync::{Mutex, atomic::Ordering};
 use tidemill_types::Cycle;
 
 /// A sink, shared by the lane that writes and the thread that commits.

@@ -5,10 +5,8 @@
 
 use super::job::Job;
 use super::lane::Lane;
-use std::{
-    sync::{Arc, Condvar, Mutex, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
+use tidemill_env::sync::{Condvar, Mutex, atomic::Ordering};
 use tidemill_types::Cycle;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! (KerA chapter 4); a window that closes merges its panes. A tumbling window is one pane.
 
 use super::table::Table;
-use super::{Emitter, Prepared, Windowed};
+use super::{Emitter, Late, Prepared, Windowed};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -371,12 +371,12 @@ impl Operator for Lane {
         if blocks.is_empty() && !closes && !ends {
             return Ok(());
         }
-        let mut late = vec![Vec::new(); blocks.len()];
+        let mut late = Late::default();
         for slice in context.slices.clone().map(SliceId) {
             let panes: &mut Panes = context.state(slice);
             for (nth, (block, prepared)) in blocks.iter().zip(&prepared).enumerate() {
                 self.take_slice(panes, slice, (block, prepared), before)?;
-                late[nth].append(&mut self.late);
+                late.add(nth, &mut self.late);
             }
             if closes {
                 self.close(panes, (before, now), output)?;
@@ -386,9 +386,6 @@ impl Operator for Lane {
             }
         }
         self.emitter.flush(&self.factory.plan, output)?;
-        for (prepared, rows) in prepared.iter().zip(&late) {
-            prepared.late(rows, output)?;
-        }
-        Ok(())
+        late.put_out(&prepared, output)
     }
 }

@@ -3,7 +3,7 @@
 //! A record opens a window from its time to its time and the gap; windows of a key that touch are
 //! one. It runs from the first record to the last and the gap.
 
-use super::{Emitter, Prepared, Windowed};
+use super::{Emitter, Late, Prepared, Windowed};
 use crate::aggregate::Cells;
 use crate::groups::Groups;
 use std::sync::Arc;
@@ -308,21 +308,18 @@ impl Operator for Lane {
             .iter()
             .map(|block| self.factory.plan.prepare(block))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut late = vec![Vec::new(); blocks.len()];
+        let mut late = Late::default();
         for slice in context.slices.clone().map(SliceId) {
             let state: &mut Sessions = context.state(slice);
             for (nth, (block, prepared)) in blocks.iter().zip(&prepared).enumerate() {
                 self.take_slice(state, slice, (block, prepared), before)?;
-                late[nth].append(&mut self.late);
+                late.add(nth, &mut self.late);
             }
             if state.earliest_end <= now {
                 self.close(state, now, output)?;
             }
         }
         self.emitter.flush(&self.factory.plan, output)?;
-        for (prepared, rows) in prepared.iter().zip(&late) {
-            prepared.late(rows, output)?;
-        }
-        Ok(())
+        late.put_out(&prepared, output)
     }
 }

@@ -312,6 +312,41 @@ fn a_late_row_goes_whole_to_its_output() {
     assert_eq!((written[0].0, &written[0].1), (1, &batch(&late[..1])));
 }
 
+/// Late rows of a cycle that came in several blocks: their order is that of the slices.
+#[test]
+fn lanes_do_not_show_in_late_rows() {
+    for window in [WindowSpec::Tumbling(Span(10)), WindowSpec::Session(Span(10))] {
+        let late = |lanes| {
+            let factory = windowed(&schema(), &["key".to_owned()], Some(&window), &calls());
+            let by_key = vec![Partition::Key(vec![0])];
+            let mut trial = Trial::new(factory.expect("right"), by_key, 8, lanes);
+            let first = trial.cycle(vec![vec![batch(&[(1, None, 95)])]], Micros(95), false);
+            assert!(first.expect("it runs").is_empty());
+            let block = |value| {
+                let records = (0..8).map(|key| (key, Some(f64::from(value)), 15));
+                batch(&records.collect::<Vec<_>>())
+            };
+            let blocks = (0..3).map(block).collect();
+            let written = trial.cycle(vec![blocks], Micros(95), false).expect("it runs");
+            let row = |batch: &RecordBatch, row| {
+                let keys = batch.column(0).as_primitive::<arrow_array::types::Int64Type>();
+                let values = batch.column(1).as_primitive::<arrow_array::types::Float64Type>();
+                (keys.value(row), values.value(row) as i64)
+            };
+            let rows = |(port, batch): &(usize, RecordBatch)| {
+                assert_eq!(*port, 1);
+                (0..batch.num_rows()).map(|it| row(batch, it)).collect::<Vec<_>>()
+            };
+            written.iter().flat_map(rows).collect::<Vec<_>>()
+        };
+        let one = late(1);
+        assert_eq!(one.len(), 24);
+        for lanes in [2, 8] {
+            assert_eq!(late(lanes), one, "{window:?} in {lanes} lanes");
+        }
+    }
+}
+
 #[test]
 fn windows_that_are_closed_are_not_kept_in_checkpoints() {
     let sliding = WindowSpec::Sliding(SlidingWindow { size: Span(20), every: Span(10) });

@@ -7,11 +7,9 @@ use super::{
     index::{self, Base},
 };
 use crate::{StateError, error::at};
-use std::{
-    path::Path,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-};
+use std::path::Path;
 use tidemill_env::World;
+use tidemill_env::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 pub(super) const INDEX: &str = "index";
 const INDEX_NEW: &str = "index.new";

@@ -12,12 +12,8 @@ use crate::{
     backend::{self, BATCH_HEAD_BYTES, ENTRY_HEAD_BYTES},
     error::{at, lock},
 };
-use std::{
-    collections::BTreeMap,
-    io,
-    path::Path,
-    sync::{Mutex, RwLock},
-};
+use std::{collections::BTreeMap, io, path::Path};
+use tidemill_env::sync::{Mutex, RwLock};
 use tidemill_env::{DiskRead, Random, World};
 
 /// Bytes of a damaged end that are looked at together for a batch behind it.
@@ -48,6 +44,7 @@ pub(super) fn open(
         index: Index::new(base, world.seed),
         sequence: covered.sequence,
         opened: Opened::default(),
+        last: None,
         buffer: Vec::new(),
     };
     let (mut number, mut length) = (covered.file, covered.position);
@@ -80,7 +77,8 @@ pub(super) fn open(
         if tail.opened.cut.is_some() {
             file.truncate(length).map_err(at(&path))?;
         }
-        // The last batches may not be durable, and whoever reads them must find them again.
+        // The last batch may not be durable, and whoever reads it must find it again.
+        tail.write_last_again(&path, length).map_err(at(&path))?;
         file.sync().map_err(at(&path))?;
         file
     } else {
@@ -147,10 +145,30 @@ struct Tail<'a> {
     index: Index,
     sequence: u64,
     opened: Opened,
+    /// Where the last batch of the last file begins.
+    last: Option<u64>,
     buffer: Vec<u8>,
 }
 
 impl Tail<'_> {
+    /// Writes the last batch once more, where it stands: if an earlier life failed to sync it, it
+    /// can be read, is not on the disk, and no sync would put it there any more.
+    ///
+    /// The same bytes may be there already, so that a crash meanwhile harms nothing.
+    fn write_last_again(&self, path: &Path, length: u64) -> io::Result<()> {
+        let head = FILE_HEAD_BYTES as u64;
+        // A first batch is synced together with the head of its file.
+        let from = match self.last {
+            Some(position) if position > head => position,
+            None if length > head => return Ok(()),
+            Some(_) | None => 0,
+        };
+        let file = self.world.disk.open_placed(path)?;
+        let mut bytes = vec![0; (length - from) as usize];
+        file.read_full_at(from, &mut bytes)?;
+        file.write_at(from, &bytes)
+    }
+
     /// Reads the batches of a file from a place on: where they end.
     fn file(&mut self, number: u64, from: u64, is_last: bool) -> Result<u64, StateError> {
         let path = data_path(self.folder, number);
@@ -173,6 +191,7 @@ impl Tail<'_> {
             return Err(damaged(&path, length, "it ends before what the index knows of it"));
         }
         let mut position = from;
+        self.last = None;
         while position < length {
             let Some(end) = self.batch(&*file, number, position, length)? else {
                 if !is_last || self.has_batch(&*file, number, position + 1, length)? {
@@ -181,6 +200,7 @@ impl Tail<'_> {
                 self.opened.cut = Some((path, position));
                 return Ok(position);
             };
+            self.last = Some(position);
             self.opened.batches += 1;
             self.opened.bytes += end - position;
             position = end;

@@ -43,6 +43,27 @@ fn work(world: &World, commits: std::ops::Range<u64>, model: &mut Model) -> Resu
     Ok(())
 }
 
+/// A failed sync gives bytes up that can still be read. Whoever opens the store after that believes
+/// them, and goes on; a power cut must not take them away from under what came later.
+#[test]
+fn row_15_a_batch_that_a_failed_sync_gave_up_is_lost_with_nothing_behind_it() {
+    for syncs in 0..12 {
+        let sim = World::simulated(syncs);
+        let mut model = Model::new();
+        sim.disk.fail_sync_after(syncs);
+        let _failed_or_not = work(&sim.process(), 0..8, &mut model);
+        sim.disk.kill();
+        let world = sim.process();
+        let backend = open(&world).expect("what is there can be read").0;
+        let mut model = contents(&backend).expect("it can be read");
+        backend.commit(&mut batch(100, &mut model)).expect("the disk works again");
+        sim.disk.power_cut();
+        let world = sim.process();
+        let (backend, _) = open(&world).unwrap_or_else(|error| panic!("{syncs} syncs: {error}"));
+        assert_eq!(contents(&backend).expect("it can be read"), model, "{syncs} syncs");
+    }
+}
+
 /// The process is killed, or the power fails, at every operation of its disk.
 #[test]
 fn e1_row_17_what_was_committed_is_there_after_any_kill_and_power_cut() {

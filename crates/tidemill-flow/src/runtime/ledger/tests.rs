@@ -75,6 +75,28 @@ fn a_flipped_bit_in_the_head_is_refused() {
     check(|bytes| bytes[9] ^= 1, Err("corrupt record at byte 0"));
 }
 
+/// A failed sync gives bytes up that can still be read: whoever believes them must write them.
+#[test]
+fn row_15_what_a_failed_sync_gave_up_is_not_believed_without_being_written() {
+    for seed in 0..20 {
+        let sim = World::simulated(seed);
+        let folder = Path::new("/job");
+        sim.disk.create_dir_all(folder).expect("there is room");
+        sim.disk.sync_dir(Path::new("/")).expect("it works");
+        let open = || Ledger::open(&sim.world.disk, folder, &owner(), Opening::Resume);
+        let mut ledger = open().expect("a new one").0;
+        ledger.append(&[entry(1)]).expect("it works");
+        sim.disk.fail_sync_after(0);
+        ledger.append(&[entry(2)]).expect_err("the sync fails");
+        let (mut ledger, recorded) = open().expect("it can be read");
+        let last = recorded.last().0;
+        ledger.append(&[entry(last + 1)]).expect("the next sync works");
+        sim.disk.power_cut();
+        let (_, recorded) = open().expect("nothing in the middle is lost");
+        assert_eq!(recorded.last().0, last + 1, "seed {seed}");
+    }
+}
+
 #[test]
 fn damage_before_the_last_file_is_refused() {
     let (world, folder) = (World::real(), tempfile::tempdir().expect("a folder"));

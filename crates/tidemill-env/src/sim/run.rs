@@ -1,0 +1,151 @@
+//! A simulation: some code and all threads that it starts, under one seed.
+
+use super::{
+    SimWorld,
+    schedule::{Here, Pace, Scheduler, here, set_here},
+    trace::Trace,
+};
+use crate::{Spawn, Thread, World};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// What is simulated, but for the code.
+#[derive(Clone, Copy, Debug)]
+pub struct Simulation {
+    /// Decides everything that is left open: who goes on, how long things take, what a disk loses.
+    pub seed: u64,
+    /// How long things take, and who is slow.
+    pub pace: Pace,
+    /// Every point is kept for [`Ran::trace`], not the last ones alone.
+    pub keeps_trace: bool,
+}
+
+/// How it went.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Of all points, in their order: the same for the same seed and code.
+    pub hash: u64,
+    /// How many there were.
+    pub points: u64,
+    /// What passed on the simulated clock, in microseconds.
+    pub micros: u64,
+    /// Threads that ended by a panic.
+    pub panicked: Vec<String>,
+    /// The last points, or all.
+    pub trace: Vec<String>,
+}
+
+/// Why it came to no end.
+#[derive(Clone, Debug)]
+pub struct Failed {
+    /// What is wrong, and who waits where.
+    pub message: String,
+    /// What happened before.
+    pub trace: Vec<String>,
+}
+
+impl Simulation {
+    /// An even pace, and no trace.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { seed, pace: Pace::EVEN, keeps_trace: false }
+    }
+
+    /// Runs code in a thread of a new simulated world, until all threads have ended that it starts
+    /// there.
+    ///
+    /// # Errors
+    /// Nobody could go on, or it went round in circles. The threads stay as they are then, and what
+    /// they hold is never given back.
+    ///
+    /// # Panics
+    /// Panics if the system has no threads left.
+    pub fn run<T: Send + 'static>(
+        self,
+        body: impl FnOnce(&SimWorld) -> T + Send + 'static,
+    ) -> Result<(Option<T>, Ran), Failed> {
+        let mut sim = World::simulated(self.seed);
+        let trace = Trace::new(self.keeps_trace);
+        let scheduler =
+            Arc::new(Scheduler::new(self.seed, self.pace, Arc::clone(&sim.clock), trace));
+        sim.world.spawn = Arc::new(SimSpawn(Arc::clone(&scheduler)));
+        let (result, clock) = (Arc::new(Mutex::new(None)), Arc::clone(&sim.clock));
+        let keep = Arc::clone(&result);
+        let body = move || {
+            let value = body(&sim);
+            *keep.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+        };
+        let first = start(&scheduler, "main", Box::new(body));
+        scheduler.open();
+        let mut state = scheduler.state();
+        while !state.ended && state.failure.is_none() {
+            state = scheduler.over.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let lines = state.trace.lines(&Scheduler::names(&state));
+        if let Some(message) = state.failure.clone() {
+            return Err(Failed { message, trace: lines });
+        }
+        let ran = Ran {
+            hash: state.trace.hash(),
+            points: state.trace.points(),
+            micros: crate::Clock::monotonic_micros(&*clock),
+            panicked: state.panicked.clone(),
+            trace: lines,
+        };
+        drop(state);
+        drop(first.1.join());
+        let result = result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok((result, ran))
+    }
+}
+
+/// Starts a thread that waits for its turn.
+fn start(
+    scheduler: &Arc<Scheduler>,
+    name: &str,
+    body: Box<dyn FnOnce() + Send>,
+) -> (usize, thread::JoinHandle<()>) {
+    let me = scheduler.add(name);
+    let scheduler = Arc::clone(scheduler);
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
+        scheduler.begin(me);
+        set_here(Some(Here { scheduler: Arc::clone(&scheduler), me }));
+        let panicked = catch_unwind(AssertUnwindSafe(body)).is_err();
+        set_here(None);
+        scheduler.end(me, panicked);
+    });
+    (me, thread.expect("the operating system lets us start a few threads"))
+}
+
+/// Threads of a simulation, which only its own threads start.
+struct SimSpawn(Arc<Scheduler>);
+
+struct SimThread {
+    number: usize,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Spawn for SimSpawn {
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Box<dyn Thread> {
+        let here = here().expect("only a simulated thread starts another");
+        let (number, thread) = start(&self.0, name, body);
+        here.pass("spawn");
+        Box::new(SimThread { number, thread })
+    }
+}
+
+impl Thread for SimThread {
+    fn join(self: Box<Self>) {
+        if let Some(here) = here() {
+            here.join(self.number);
+        }
+        // It has ended in the simulation, and is about to in the system.
+        drop(self.thread.join());
+    }
+}

@@ -1,0 +1,32 @@
+//! Locks, condition variables, channels and atomics that a simulation can see.
+//!
+//! ```text
+//! release build             the types of `std`, and nothing else: no call, no branch
+//! with debug assertions     the same, behind a look at the thread: is it a simulated one?
+//!   ├ no                    `std` does the work
+//!   └ yes                   the scheduler decides who goes on, and `std` never blocks
+//! ```
+//!
+//! What a simulated thread waits on, only threads of the same simulation may signal.
+
+#[cfg(not(debug_assertions))]
+pub use std::sync::{
+    Condvar, LockResult, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    WaitTimeoutResult, atomic, mpsc,
+};
+
+#[cfg(debug_assertions)]
+pub mod atomic;
+#[cfg(debug_assertions)]
+mod condvar;
+#[cfg(debug_assertions)]
+mod lock;
+#[cfg(debug_assertions)]
+pub mod mpsc;
+
+#[cfg(debug_assertions)]
+pub use condvar::{Condvar, WaitTimeoutResult};
+#[cfg(debug_assertions)]
+pub use lock::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(debug_assertions)]
+pub use std::sync::{LockResult, PoisonError};

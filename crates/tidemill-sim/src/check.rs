@@ -1,0 +1,148 @@
+//! A seed: the lives of its job, an undisturbed run, and whether they agree.
+
+use crate::{
+    job::Job,
+    kept::Rows,
+    life::{self, Ended, LEDGER},
+};
+use std::{path::Path, sync::Arc};
+use tidemill_env::{Disk, Failed, Pace, Ran, Random, SimWorld, Simulation};
+use tidemill_flow::{RunOptions, engine::start};
+
+/// How a seed went.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Of all decisions and of the output: the same whenever the seed is run.
+    pub hash: u64,
+    /// Moments at which another thread could go on.
+    pub points: u64,
+    /// Simulated time, in microseconds.
+    pub micros: u64,
+    /// How often the job was started.
+    pub lives: u64,
+    /// How often it went on from a checkpoint.
+    pub went_on: u64,
+    /// How many checkpoints were completed.
+    pub checkpoints: u64,
+    /// How many lives said that a checkpoint could not be written.
+    pub told: u64,
+    /// How often its threads changed.
+    pub rescaled: u64,
+    /// Cycles of which a sink has rows.
+    pub cycles: u64,
+    /// The job in words.
+    pub job: String,
+    /// The last points, or all.
+    pub trace: Vec<String>,
+}
+
+/// What is wrong with a seed.
+#[derive(Clone, Debug)]
+pub struct Wrong {
+    /// In words.
+    pub message: String,
+    /// The job in words.
+    pub job: String,
+    /// The last points before, or all.
+    pub trace: Vec<String>,
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// Something that must always hold did not.
+pub fn run(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
+    let mut random = Random::new(Random::new(seed).next() ^ 0x0074_6964_656d_696c);
+    let pace = Pace::of(&mut random);
+    let job = Arc::new(Job::of(&mut random));
+    let words = format!("{}; {pace:?}", job.describe());
+    let wrong = |message, trace| Wrong { message, job: words.clone(), trace };
+    let lived = Arc::clone(&job);
+    let simulation = Simulation { seed, pace, keeps_trace };
+    let (ended, ran) = simulate(simulation, move |sim| life::all(sim, &lived, &mut random))
+        .map_err(|failed| wrong(failed.message, failed.trace))?;
+    let ended = ended.map_err(|message| wrong(message, ran.trace.clone()))?;
+    if let Some(name) = ran.panicked.first() {
+        return Err(wrong(format!("the thread {name} panicked"), ran.trace));
+    }
+    let (alone, ledger) = (Arc::clone(&job), ended.ledger.clone());
+    let (undisturbed, _) =
+        simulate(Simulation::new(seed), move |sim| undisturbed(sim, &alone, &ledger))
+            .map_err(|failed| wrong(format!("undisturbed: {}", failed.message), failed.trace))?;
+    let undisturbed =
+        undisturbed.map_err(|message| wrong(format!("undisturbed: {message}"), Vec::new()))?;
+    let all = ended.outputs.iter().zip(&undisturbed).enumerate();
+    if let Some((sink, (is, should))) = all.into_iter().find(|(_, (is, should))| is != should) {
+        let what = difference(sink, is, should);
+        return Err(wrong(format!("{what}{}", ended.story), ran.trace));
+    }
+    Ok(outcome(&ended, ran, words))
+}
+
+fn outcome(ended: &Ended, ran: Ran, job: String) -> Outcome {
+    let rows = ended.outputs.iter().flatten();
+    let bytes = rows.clone().flat_map(|(cycle, text)| {
+        cycle.to_le_bytes().into_iter().chain(text.bytes()).collect::<Vec<_>>()
+    });
+    let hash = bytes.fold(ran.hash, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(11)
+    });
+    Outcome {
+        hash,
+        points: ran.points,
+        micros: ran.micros,
+        lives: ended.lives,
+        went_on: ended.went_on,
+        checkpoints: ended.checkpoints,
+        told: ended.told,
+        rescaled: ended.rescaled,
+        cycles: rows.count() as u64,
+        job,
+        trace: ran.trace,
+    }
+}
+
+/// A simulation whose code comes to a result.
+fn simulate<T: Send + 'static>(
+    simulation: Simulation,
+    body: impl FnOnce(&SimWorld) -> Result<T, String> + Send + 'static,
+) -> Result<(Result<T, String>, Ran), Failed> {
+    let (result, ran) = simulation.run(body)?;
+    Ok((result.unwrap_or_else(|| Err("it panicked".to_owned())), ran))
+}
+
+/// What the sinks hold after a run on one thread to which nothing happens: of a job with a live
+/// source, after a replay of this ledger.
+fn undisturbed(sim: &SimWorld, job: &Job, ledger: &[u8]) -> Result<Vec<Rows>, String> {
+    let failed = |error: std::io::Error| error.to_string();
+    for folder in ["/out", "/job"] {
+        sim.disk.create_dir_all(Path::new(folder)).map_err(failed)?;
+    }
+    let options = match job.is_live() {
+        true => {
+            sim.disk.put(LEDGER, ledger);
+            RunOptions { data: Some("/job".into()), resume: true, ..RunOptions::default() }
+        }
+        false => RunOptions::default(),
+    };
+    let handle = start(job.graph(&sim.world, 1), &sim.world, &options);
+    handle.map_err(|it| it.to_string())?.wait().map_err(|it| it.to_string())?;
+    life::outputs(&sim.world, job)
+}
+
+/// Where two outputs differ first.
+fn difference(sink: usize, is: &Rows, should: &Rows) -> String {
+    let same = is.iter().zip(should).take_while(|(is, should)| is == should).count();
+    let show = |rows: &Rows| {
+        let cut = |text: &str| text.chars().take(200).collect::<String>();
+        rows.get(same)
+            .map_or("nothing".to_owned(), |(cycle, text)| format!("{cycle}: {}", cut(text)))
+    };
+    format!(
+        "sink {sink} has {} cycles and should have {}; after {same} the next is\n  {}\nand should be\n  {}",
+        is.len(),
+        should.len(),
+        show(is),
+        show(should)
+    )
+}

@@ -1,0 +1,150 @@
+//! What is done to a life of a job, and when: made from the seed before the life begins.
+
+use tidemill_env::Random;
+use tidemill_types::{ByteSize, Span, job::Recovery};
+
+/// Something that happens to the job's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The process dies; what it wrote is there.
+    Kill,
+    /// The machine dies: what was not synced is lost, wholly or in part.
+    PowerCut,
+    /// It is asked to stop, as a person would.
+    Stop,
+    /// After so many operations the disk with ledger and output fails once.
+    Fails(u64),
+    /// As above, a sync.
+    SyncFails(u64),
+    /// That disk has so many bytes left.
+    Full(u64),
+    /// It has room again.
+    Room,
+    /// The same for the disk with the checkpoints.
+    StateFails(u64),
+    StateSyncFails(u64),
+    /// After so many reads, so many fail.
+    StateReadsFail(u64, u64),
+    StateFull(u64),
+    StateRoom,
+    /// The clock on the wall is set, in microseconds.
+    Jump(i64),
+}
+
+/// What a person asks of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    Rescale(usize),
+    Keep,
+    Delete,
+}
+
+/// A life of a job, before it begins.
+#[derive(Clone, Debug)]
+pub(crate) struct Fate {
+    pub(crate) workers: usize,
+    pub(crate) recovery: Recovery,
+    pub(crate) every: Span,
+    /// It goes on from a checkpoint that was kept, if there is one.
+    pub(crate) from_kept: bool,
+    pub(crate) flush_bytes: ByteSize,
+    pub(crate) file_bytes: ByteSize,
+    /// After so many microseconds each.
+    pub(crate) events: Vec<(u64, Event)>,
+    pub(crate) requests: Vec<(u64, Request)>,
+    /// Should it end by itself before its time, the machine loses power too.
+    pub(crate) ends_dark: bool,
+}
+
+/// Any moment, early ones more often.
+fn moment(random: &mut Random) -> u64 {
+    let most = 1 << (8 + random.below(13));
+    random.below(most)
+}
+
+fn event(random: &mut Random) -> Event {
+    let soon = |random: &mut Random| {
+        let most = 1 << random.below(8);
+        random.below(most)
+    };
+    match random.below(14) {
+        0..=2 => Event::Kill,
+        3..=5 => Event::PowerCut,
+        6 => Event::Stop,
+        7 => Event::Fails(soon(random)),
+        8 => Event::SyncFails(soon(random)),
+        9 => Event::Full(random.below(4_000)),
+        10 => Event::StateFails(soon(random)),
+        11 => Event::StateSyncFails(soon(random)),
+        12 => Event::StateFull(random.below(4_000)),
+        _ => Event::Jump(random.below(7_200_000_000) as i64 - 3_600_000_000),
+    }
+}
+
+impl Fate {
+    /// A life with or without misfortune.
+    pub(crate) fn of(random: &mut Random, is_last: bool) -> Self {
+        let mut events = Vec::new();
+        for _ in 0..if is_last { 0 } else { 1 + random.below(4) } {
+            let at = moment(random);
+            let event = event(random);
+            events.push((at, event));
+            // Space comes back, or it does not.
+            if random.below(2) == 0 {
+                let again = at + moment(random);
+                match event {
+                    Event::Full(_) => events.push((again, Event::Room)),
+                    Event::StateFull(_) => events.push((again, Event::StateRoom)),
+                    _ => {}
+                }
+            }
+        }
+        if !is_last && random.below(8) == 0 {
+            let (after, count) = (random.below(20), 1 + random.below(3));
+            events.push((0, Event::StateReadsFail(after, count)));
+        }
+        events.sort_by_key(|(at, _)| *at);
+        let mut requests: Vec<_> = (0..random.below(5))
+            .map(|_| {
+                let request = match random.below(4) {
+                    0 | 1 => Request::Rescale(1 + random.below(4) as usize),
+                    2 => Request::Keep,
+                    _ => Request::Delete,
+                };
+                (moment(random), request)
+            })
+            .collect();
+        requests.sort_by_key(|(at, _)| *at);
+        Self {
+            workers: 1 + random.below(4) as usize,
+            recovery: [Recovery::Eager, Recovery::Lazy, Recovery::Prefetch]
+                [random.below(3) as usize],
+            every: Span(1 << (5 + random.below(12))),
+            from_kept: random.below(4) == 0,
+            flush_bytes: ByteSize(1 << (10 + random.below(12))),
+            file_bytes: ByteSize(1 << (10 + random.below(12))),
+            events,
+            requests,
+            ends_dark: random.below(2) == 0,
+        }
+    }
+
+    /// Whether the disk with ledger and output may refuse something.
+    pub(crate) fn hurts_output(&self) -> bool {
+        let hurts = |it| matches!(it, Event::Fails(_) | Event::SyncFails(_) | Event::Full(_));
+        self.events.iter().any(|(_, event)| hurts(*event))
+    }
+
+    /// Whether a state may be not readable.
+    pub(crate) fn hurts_reading(&self) -> bool {
+        self.events.iter().any(|(_, event)| matches!(event, Event::StateReadsFail(..)))
+    }
+
+    /// Whether the disk with the checkpoints may refuse something.
+    pub(crate) fn hurts_state(&self) -> bool {
+        let hurts = |it| {
+            matches!(it, Event::StateFails(_) | Event::StateSyncFails(_) | Event::StateFull(_))
+        };
+        self.hurts_reading() || self.events.iter().any(|(_, event)| hurts(*event))
+    }
+}

@@ -1,0 +1,172 @@
+//! Sources of a simulated job: records that follow from their number alone.
+//!
+//! A live source has a record when its moment has come; a bounded one has all of them at once.
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use std::sync::Arc;
+use tidemill_env::{Clock, Random};
+use tidemill_flow::{
+    DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceError, SourceFactory,
+    TIME_COLUMN, partition::hash_number,
+};
+use tidemill_types::{Micros, SliceId};
+
+/// Event time from one record to the next, in microseconds.
+const STEP_US: i64 = 1_000;
+/// How far records may be behind in event time before they are late, in microseconds.
+const LATENESS_US: i64 = 4_000;
+/// One record in so many is refused.
+const REFUSED_ONE_IN: u64 = 37;
+/// Input bytes of a record.
+const RECORD_BYTES: usize = 16;
+
+/// What a source is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Feed {
+    seed: u64,
+    pub(crate) slices: u32,
+    /// Records of each slice.
+    count: u64,
+    keys: u64,
+    /// A live source: the time from one record to the next, in microseconds.
+    pub(crate) every_us: Option<u64>,
+    /// After this record a live source is silent for two seconds.
+    silent_after: u64,
+}
+
+impl Feed {
+    pub(crate) fn of(random: &mut Random, live: bool) -> Self {
+        let count = 20 + random.below(300);
+        Self {
+            seed: random.next(),
+            slices: 1 + random.below(3) as u32,
+            count,
+            keys: 1 + random.below(30),
+            every_us: live.then(|| 1 << random.below(12)),
+            silent_after: random.below(2 * count),
+        }
+    }
+
+    fn random(&self, slice: u32, number: u64) -> u64 {
+        hash_number(self.seed ^ hash_number(number ^ (u64::from(slice) << 40)))
+    }
+
+    fn time(&self, slice: u32, number: u64) -> i64 {
+        // Some are later than that: they are late.
+        let behind = (self.random(slice, number) >> 32) as i64 % (LATENESS_US + LATENESS_US / 4);
+        number as i64 * STEP_US - behind
+    }
+
+    /// When a record of a live source is there, in microseconds of the monotonic clock.
+    fn there_us(&self, number: u64) -> u64 {
+        let silence = if number > self.silent_after { 2_000_000 } else { 0 };
+        self.every_us.map_or(0, |every_us| every_us * number + silence)
+    }
+}
+
+pub(crate) fn schema() -> SchemaRef {
+    let number = |name| Field::new(name, DataType::Int64, true);
+    let utc = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    Arc::new(Schema::new(vec![number("key"), number("value"), Field::new(TIME_COLUMN, utc, false)]))
+}
+
+/// A source and its clock.
+pub(crate) struct Fed {
+    pub(crate) feed: Feed,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl SourceFactory for Fed {
+    fn schema(&self) -> SchemaRef {
+        schema()
+    }
+    fn slices(&self) -> u32 {
+        self.feed.slices
+    }
+    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+        let clock = Arc::clone(&self.clock);
+        Ok(Box::new(FedSlice { feed: self.feed, clock, slice, next: 0, seen: Micros::MIN }))
+    }
+    fn live(&self) -> bool {
+        self.feed.every_us.is_some()
+    }
+}
+
+struct FedSlice {
+    feed: Feed,
+    clock: Arc<dyn Clock>,
+    slice: u32,
+    next: u64,
+    seen: Micros,
+}
+
+impl Source for FedSlice {
+    fn read(
+        &mut self,
+        request: &ReadRequest,
+        letters: &mut Vec<DeadLetter>,
+    ) -> Result<Read, SourceError> {
+        let feed = self.feed;
+        if self.next == feed.count {
+            return Ok(Read::End);
+        }
+        let now_us = self.clock.monotonic_micros();
+        let most = request.records.min(request.bytes / RECORD_BYTES).clamp(1, 40) as u64;
+        let until = request.until.map_or(feed.count, |until| until.0.min(feed.count));
+        let from = self.next;
+        let mut numbers = Vec::new();
+        while self.next < until && self.next - from < most && feed.there_us(self.next) <= now_us {
+            let (number, random) = (self.next, feed.random(self.slice, self.next));
+            self.next += 1;
+            self.seen = self.seen.max(Micros(feed.time(self.slice, number)));
+            if random % REFUSED_ONE_IN == 0 {
+                letters.push(DeadLetter {
+                    stage: String::new(),
+                    cycle: request.cycle,
+                    slice: SliceId(self.slice),
+                    position: number.to_string(),
+                    reason: "it is refused".to_owned(),
+                    record: Vec::new(),
+                });
+            } else {
+                numbers.push(number);
+            }
+        }
+        if self.next == from {
+            return Ok(Read::Idle { until: Some(feed.there_us(self.next)) });
+        }
+        let random = |number: &u64| feed.random(self.slice, *number);
+        let keys = numbers.iter().map(|it| (random(it) >> 8) % feed.keys);
+        let values = numbers.iter().map(|it| (random(it) >> 16) % 100);
+        let times = numbers.iter().map(|it| feed.time(self.slice, *it));
+        let times = TimestampMicrosecondArray::from_iter_values(times).with_timezone("UTC");
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(keys.map(|it| Some(it as i64)).collect::<Int64Array>()),
+            Arc::new(values.map(|it| Some(it as i64)).collect::<Int64Array>()),
+            Arc::new(times),
+        ];
+        let batch = RecordBatch::try_new(schema(), columns).expect("columns of the schema");
+        let bytes = (self.next - from) as usize * RECORD_BYTES;
+        Ok(Read::Rows { payload: Payload::Arrow(batch), bytes })
+    }
+
+    fn position(&self) -> Position {
+        Position(self.next)
+    }
+
+    fn seek(&mut self, to: Position, watermark: Micros) -> Result<(), SourceError> {
+        let _told_again = watermark;
+        self.next = to.0;
+        let seen = (0..to.0).map(|it| self.feed.time(self.slice, it)).max();
+        self.seen = seen.map_or(Micros::MIN, Micros);
+        Ok(())
+    }
+
+    fn watermark(&self) -> Micros {
+        match self.seen {
+            Micros::MIN => Micros::MIN,
+            Micros(seen) => Micros(seen - LATENESS_US),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! A job made from a seed: a graph of moderate size, of all that can hold a state.
+
+use crate::{
+    feed::{self, Fed, Feed},
+    kept::Kept,
+};
+use arrow_schema::SchemaRef;
+use std::{path::PathBuf, sync::Arc};
+use tidemill_env::{Random, World};
+use tidemill_flow::{JobGraph, Link, NodeId, NodeKind, OperatorFactory, Partition};
+use tidemill_operators::{
+    custom::{self, state::Map},
+    dedup::dedup,
+    join::join,
+    top::top,
+    transform::transform,
+    window::windowed,
+};
+use tidemill_types::{
+    ByteSize, Span,
+    job::{
+        CountWindow, CycleSpec, DedupSpec, EmptySpec, JoinKind, JoinSpec, Named, SlidingWindow,
+        TopSpec, WindowSpec,
+    },
+};
+
+/// A job. The operators are made once; each life gets a graph of its own.
+pub(crate) struct Job {
+    sources: Vec<Feed>,
+    stages: Vec<Stage>,
+    /// Nodes and outputs that a sink reads.
+    read: Vec<(usize, usize)>,
+    cycle_records: u64,
+    cycle_us: i64,
+    /// Bytes at which a link closes.
+    credit: u64,
+    syncs: bool,
+}
+
+struct Stage {
+    name: String,
+    factory: Arc<dyn OperatorFactory>,
+    slices: u32,
+    /// By port: the node that is read, and how.
+    reads: Vec<(usize, Partition)>,
+}
+
+/// Rows of one shape that a node writes: `key` and `value` are among the columns.
+struct Stream {
+    node: usize,
+    schema: SchemaRef,
+    is_read: bool,
+}
+
+fn named(items: &[(&str, &str)]) -> Named<String> {
+    items.iter().map(|(name, sql)| ((*name).to_owned(), (*sql).to_owned())).collect()
+}
+
+fn span(random: &mut Random) -> Span {
+    Span(1 + random.below(60_000) as i64)
+}
+
+fn window(random: &mut Random) -> WindowSpec {
+    match random.below(5) {
+        0 => WindowSpec::Tumbling(span(random)),
+        1 => {
+            let every = Span(1_000 + random.below(10_000) as i64);
+            WindowSpec::Sliding(SlidingWindow { size: Span(every.0 * 3), every })
+        }
+        2 => WindowSpec::Session(Span(1_000 + random.below(20_000) as i64)),
+        3 => {
+            let every = 1 + random.below(4);
+            WindowSpec::Count(CountWindow { size: every * 2, every })
+        }
+        _ => WindowSpec::Global(EmptySpec {}),
+    }
+}
+
+/// The operator of a stage with one input, what it says of itself, and how rows must reach it.
+fn operator(
+    random: &mut Random,
+    input: &SchemaRef,
+) -> (&'static str, Arc<dyn OperatorFactory>, Partition) {
+    let fits = "a stage that fits its input";
+    let key = input.index_of("key").expect("every stream has it");
+    let by_key = Partition::Key(vec![key]);
+    match random.below(6) {
+        0 => {
+            let select = named(&[("key", "key"), ("value", "value + 1")]);
+            let made = transform(input, None, Some("value % 5 <> 0"), Some(&select));
+            ("filter", made.expect(fits), Partition::Local)
+        }
+        1 | 2 => {
+            let calls =
+                named(&[("value", "sum(value)"), ("n", "count(*)"), ("last", "last(value)")]);
+            let made = windowed(input, &["key".to_owned()], Some(&window(random)), &calls);
+            ("window", made.expect(fits), by_key)
+        }
+        3 => {
+            let within = (random.below(2) == 0).then(|| span(random));
+            let on = vec!["key".to_owned(), "value".to_owned()];
+            ("dedup", dedup(input, &DedupSpec { on, within }).expect(fits), by_key)
+        }
+        4 => {
+            let is_windowed = input.index_of("window_start").is_ok();
+            let per = if is_windowed { "window_start" } else { "key" };
+            let (by, per) = ("value".to_owned(), vec![per.to_owned()]);
+            let spec = TopSpec { k: 1 + random.below(3) as usize, by, ascending: false, per };
+            let made = top(input, &spec).expect(fits);
+            ("top", made.factory, made.partition)
+        }
+        _ => {
+            let sums = custom::keyed_record(
+                custom::with_time(&feed::schema()),
+                Map::<i64, i64>::default,
+                |sums, record, emit, _| {
+                    let key = record.i64("key")?.unwrap_or_default();
+                    let value = record.i64("value")?.unwrap_or_default();
+                    let sum = sums.get_or_default(key);
+                    *sum += value;
+                    let sum = *sum;
+                    emit.row(|row| {
+                        row.put(key).put(sum);
+                    })
+                },
+            );
+            ("sums", Arc::new(sums), by_key)
+        }
+    }
+}
+
+impl Job {
+    pub(crate) fn of(random: &mut Random) -> Self {
+        let sources: Vec<Feed> = (0..1 + random.below(2))
+            .map(|_| {
+                let live = random.below(3) == 0;
+                Feed::of(random, live)
+            })
+            .collect();
+        let mut streams: Vec<Stream> = (0..sources.len())
+            .map(|node| Stream { node, schema: feed::schema(), is_read: false })
+            .collect();
+        let mut job = Self {
+            stages: Vec::new(),
+            read: Vec::new(),
+            cycle_records: 3 + random.below(60),
+            cycle_us: 1 << (8 + random.below(8)),
+            credit: 1 << (8 + random.below(16)),
+            syncs: random.below(2) == 0,
+            sources,
+        };
+        if streams.len() == 2 && random.below(2) == 0 {
+            job.join(random, &mut streams);
+        }
+        for _ in 0..1 + random.below(3) {
+            job.stage(random, &mut streams);
+        }
+        job.read.extend(streams.iter().filter(|it| !it.is_read).map(|it| (it.node, 0)));
+        for (at, stage) in job.stages.iter().enumerate() {
+            if stage.factory.outputs().len() > 1 {
+                job.read.push((job.sources.len() + at, 1));
+            }
+        }
+        job
+    }
+
+    fn join(&mut self, random: &mut Random, streams: &mut Vec<Stream>) {
+        let (left, right) = (0, 1);
+        let kind = if random.below(2) == 0 { JoinKind::Inner } else { JoinKind::Left };
+        let spec = JoinSpec {
+            left: "left".to_owned(),
+            right: Some("right".to_owned()),
+            table: None,
+            on: vec!["key".to_owned()],
+            within: Some(Span(1 + random.below(8_000) as i64)),
+            kind,
+        };
+        let made = join(&streams[left].schema, &streams[right].schema, &spec);
+        let made = made.expect("two streams that have the key");
+        let reads = vec![
+            (streams[left].node, Partition::Key(made.left_keys)),
+            (streams[right].node, Partition::Key(made.right_keys)),
+        ];
+        (streams[left].is_read, streams[right].is_read) = (true, true);
+        self.add("join", made.factory, random, reads, streams);
+    }
+
+    fn stage(&mut self, random: &mut Random, streams: &mut Vec<Stream>) {
+        let read = random.below(streams.len() as u64) as usize;
+        let stream = &mut streams[read];
+        stream.is_read = true;
+        let (name, factory, partition) = operator(random, &stream.schema);
+        let reads = vec![(stream.node, partition)];
+        self.add(name, factory, random, reads, streams);
+    }
+
+    fn add(
+        &mut self,
+        name: &str,
+        factory: Arc<dyn OperatorFactory>,
+        random: &mut Random,
+        reads: Vec<(usize, Partition)>,
+        streams: &mut Vec<Stream>,
+    ) {
+        let schema = Arc::clone(&factory.outputs()[0]);
+        let node = self.sources.len() + self.stages.len();
+        let local = reads.iter().any(|(_, it)| *it == Partition::Local);
+        let slices = if local { 0 } else { 1 + random.below(8) as u32 };
+        self.stages.push(Stage { name: format!("{name}{node}"), factory, slices, reads });
+        streams.push(Stream { node, schema, is_read: false });
+    }
+
+    /// Whether its cycles end by time, so that another run has others.
+    pub(crate) fn is_live(&self) -> bool {
+        self.sources.iter().any(|it| it.every_us.is_some())
+    }
+
+    /// Where its sinks keep what they have, with the dead letters.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let numbers = (0..self.read.len()).map(|it| PathBuf::from(format!("/out/{it}")));
+        numbers.chain([PathBuf::from("/out/letters")]).collect()
+    }
+
+    /// In words.
+    pub(crate) fn describe(&self) -> String {
+        let stage = |it: &Stage| {
+            let reads = it.reads.iter().map(|(node, how)| format!("{node} by {how:?}"));
+            format!("{} × {} of {}", it.name, it.slices, reads.collect::<Vec<_>>().join(" and "))
+        };
+        let stages = self.stages.iter().map(stage).collect::<Vec<_>>().join("; ");
+        format!(
+            "sources {:?}; {stages}; sinks of {:?}; cycles of {} records or {} us, links of {} bytes",
+            self.sources, self.read, self.cycle_records, self.cycle_us, self.credit
+        )
+    }
+
+    /// A graph for one life.
+    pub(crate) fn graph(&self, world: &World, workers: usize) -> JobGraph {
+        let mut graph = JobGraph::new("simulated");
+        (graph.workers, graph.seed) = (workers, 7);
+        graph.cycle = CycleSpec {
+            time: Span(self.cycle_us),
+            records: self.cycle_records,
+            ..CycleSpec::default()
+        };
+        graph.buffer.bytes = ByteSize(self.credit.min(4 << 10));
+        graph.buffer.high_watermark = ByteSize(self.credit);
+        graph.buffer.low_watermark = ByteSize(self.credit / 2);
+        for (at, feed) in self.sources.iter().enumerate() {
+            let factory = Arc::new(Fed { feed: *feed, clock: Arc::clone(&world.clock) });
+            graph.add(format!("source{at}"), NodeKind::Source { factory, preload: false });
+        }
+        for stage in &self.stages {
+            let (factory, slices) = (Arc::clone(&stage.factory), stage.slices);
+            let node = graph.add(stage.name.clone(), NodeKind::Stage { factory, slices });
+            for (port, (from, partition)) in stage.reads.iter().enumerate() {
+                let (from, partition) = (NodeId(*from), partition.clone());
+                graph.links.push(Link { from, output: 0, to: node, port, partition });
+            }
+        }
+        let mut files = self.files().into_iter();
+        for ((from, output), path) in self.read.iter().zip(files.by_ref()) {
+            let sink = Box::new(Kept::new(world, path, self.syncs));
+            let to = graph.add(format!("sink{from}.{output}"), NodeKind::Sink { sink });
+            let (from, output) = (NodeId(*from), *output);
+            graph.links.push(Link { from, output, to, port: 0, partition: Partition::One });
+        }
+        let letters = files.next().expect("the letters are last");
+        graph.dead_letter = Some(Box::new(Kept::new(world, letters, self.syncs)));
+        graph
+    }
+}

@@ -1,0 +1,124 @@
+//! A sink of a simulated job: a journal of cycles on the simulated disk, as a file sink keeps one.
+//!
+//! Invariant: a cycle and its rows are one record, so that what is there says which cycle it is.
+
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tidemill_env::{DiskFile, World};
+use tidemill_flow::{Block, Sink, SinkError};
+use tidemill_types::Cycle;
+use tidemill_wire::journal;
+
+/// The rows of a cycle, as text.
+pub(crate) type Rows = Vec<(u64, String)>;
+
+pub(crate) struct Kept {
+    world: World,
+    path: PathBuf,
+    /// Every commit is durable, not those alone that a checkpoint asks for.
+    syncs: bool,
+    file: Option<Box<dyn DiskFile>>,
+    written: Rows,
+}
+
+impl Kept {
+    pub(crate) fn new(world: &World, path: PathBuf, syncs: bool) -> Self {
+        Self { world: world.clone(), path, syncs, file: None, written: Vec::new() }
+    }
+
+    fn file(&mut self) -> Result<&mut Box<dyn DiskFile>, SinkError> {
+        self.file.as_mut().ok_or_else(|| SinkError::new("it is not open"))
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> std::io::Result<Box<dyn DiskFile>> {
+        let (disk, new) = (&self.world.disk, self.path.with_extension("new"));
+        let mut file = disk.create(&new)?;
+        file.append(bytes)?;
+        file.sync()?;
+        disk.rename(&new, &self.path)?;
+        disk.sync_dir(self.path.parent().unwrap_or(Path::new("/")))?;
+        Ok(file)
+    }
+}
+
+/// What a journal of cycles says, and its bytes without a torn tail.
+pub(crate) fn read(bytes: &[u8]) -> Result<(Rows, usize), SinkError> {
+    let (records, length, error) = journal::read(bytes);
+    if let Some(error) = error.filter(|error| !error.is_torn_tail()) {
+        return Err(SinkError::new(error.to_string()));
+    }
+    let row = |record: &&[u8]| {
+        let (cycle, text) =
+            record.split_first_chunk().ok_or_else(|| SinkError::new("too short"))?;
+        Ok((u64::from_le_bytes(*cycle), String::from_utf8_lossy(text).into_owned()))
+    };
+    Ok((records.iter().map(row).collect::<Result<_, SinkError>>()?, length))
+}
+
+fn failed(error: std::io::Error) -> SinkError {
+    SinkError::new(error.to_string())
+}
+
+impl Sink for Kept {
+    fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
+        let is_there = resume && self.world.disk.exists(&self.path).map_err(failed)?;
+        let bytes = match is_there {
+            true => self.world.disk.read(&self.path).map_err(failed)?,
+            false => Vec::new(),
+        };
+        let (rows, length) = read(&bytes)?;
+        // Written anew: what a failed sync gave up would be lost for ever else.
+        self.file = Some(self.put(&bytes[..length]).map_err(failed)?);
+        Ok(Cycle(rows.last().map_or(0, |(cycle, _)| *cycle)))
+    }
+
+    fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
+        let mut text = String::new();
+        for block in blocks {
+            let batch = block.batch();
+            let options = FormatOptions::default();
+            let columns = batch.columns().iter().map(|it| ArrayFormatter::try_new(it, &options));
+            let columns: Vec<_> = columns
+                .collect::<Result<_, _>>()
+                .map_err(|error| SinkError::new(error.to_string()))?;
+            for row in 0..batch.num_rows() {
+                for column in &columns {
+                    text.push_str(&column.value(row).to_string());
+                    text.push(' ');
+                }
+                text.push('\n');
+            }
+        }
+        if !text.is_empty() {
+            self.written.push((cycle.0, text));
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
+        let due = self.written.partition_point(|(it, _)| *it <= cycle.0);
+        let mut bytes = Vec::new();
+        for (cycle, text) in self.written.drain(..due) {
+            journal::append(&mut bytes, &[&cycle.to_le_bytes(), text.as_bytes()].concat());
+        }
+        let syncs = self.syncs;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let file = self.file()?;
+        file.append(&bytes).map_err(failed)?;
+        if syncs { file.sync().map_err(failed) } else { Ok(()) }
+    }
+
+    fn sync(&mut self) -> Result<bool, SinkError> {
+        self.file()?.sync().map_err(failed)?;
+        Ok(true)
+    }
+
+    fn close(&mut self) -> Result<(), SinkError> {
+        self.file()?.sync().map_err(failed)
+    }
+}

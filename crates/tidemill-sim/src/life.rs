@@ -1,0 +1,373 @@
+//! The lives of a job, from its first start to its end: it is killed, and goes on.
+//!
+//! ```text
+//! main     open ─ start ─ what did it go on from? ─ wait ─ what became of it? ─▶ next life
+//! fate     events at their moments
+//! asker    requests at theirs
+//! ```
+//!
+//! A process that was killed keeps its threads here, and nothing else: its disks refuse all that it
+//! does, so that nobody can tell; they end when they notice.
+
+use crate::{
+    fate::{Event, Fate, Request},
+    job::Job,
+    kept::{self, Rows},
+};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, PoisonError},
+};
+use tidemill_env::{
+    Disk, Random, SimDisk, SimWorld, Thread, World,
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tidemill_flow::{CheckpointTo, JobHandle, RunOptions, engine::start};
+use tidemill_state::{IndexedBackend, IndexedOptions};
+use tidemill_types::Cycle;
+
+/// Lives with misfortune; the one after them has none.
+const LIVES_MAX: u64 = 7;
+pub(crate) const LEDGER: &str = "/job/ledger";
+
+/// What the lives left, and what happened in them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ended {
+    /// What each sink holds.
+    pub(crate) outputs: Vec<Rows>,
+    /// The ledger.
+    pub(crate) ledger: Vec<u8>,
+    pub(crate) lives: u64,
+    /// Lives that went on from a checkpoint.
+    pub(crate) went_on: u64,
+    pub(crate) checkpoints: u64,
+    /// Lives that said that a checkpoint could not be written.
+    pub(crate) told: u64,
+    pub(crate) rescaled: u64,
+    /// What was done to each life, and what became of it.
+    pub(crate) story: String,
+}
+
+/// What must still be so in the next life.
+#[derive(Default)]
+struct Known {
+    /// A checkpoint of this cycle was complete.
+    cycle: Cycle,
+    /// Those that were kept, by their number.
+    kept: BTreeMap<u64, Cycle>,
+    /// A sink may lack what it said that it had: its disk failed, and lies perhaps.
+    unsure: bool,
+    rescaled: u64,
+}
+
+/// A life that goes on.
+struct Life {
+    sim: SimWorld,
+    state_disk: SimDisk,
+    handle: Mutex<Option<Arc<JobHandle>>>,
+    known: Arc<Mutex<Known>>,
+    is_dead: AtomicBool,
+    is_over: AtomicBool,
+    was_stopped: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Life {
+    fn handle(&self) -> Option<Arc<JobHandle>> {
+        lock(&self.handle).clone()
+    }
+
+    fn die(&self, of_power: bool) {
+        if let Some(handle) = self.handle() {
+            self.look(&handle);
+        }
+        // Before the disks, so that whoever is refused something knows why.
+        self.is_dead.store(true, Ordering::SeqCst);
+        for disk in [&*self.sim.disk, &self.state_disk] {
+            if of_power { disk.power_cut() } else { disk.kill() }
+        }
+        if let Some(handle) = self.handle() {
+            handle.stop();
+        }
+    }
+
+    /// Notes how far the checkpoints are.
+    fn look(&self, handle: &JobHandle) {
+        let progress = handle.progress().checkpoints;
+        let mut known = lock(&self.known);
+        known.cycle = known.cycle.max(progress.cycle);
+    }
+
+    /// What happens to it.
+    fn suffer(&self, events: &[(u64, Event)]) {
+        let mut passed = 0;
+        for (at, event) in events {
+            self.sim.world.clock.sleep_micros(at - passed);
+            passed = *at;
+            if self.is_over.load(Ordering::SeqCst) || self.is_dead.load(Ordering::SeqCst) {
+                return;
+            }
+            let (disk, state) = (&self.sim.disk, &self.state_disk);
+            match *event {
+                Event::Kill => self.die(false),
+                Event::PowerCut => self.die(true),
+                Event::Stop => {
+                    self.was_stopped.store(true, Ordering::SeqCst);
+                    if let Some(handle) = self.handle() {
+                        handle.stop();
+                    }
+                }
+                Event::Fails(after) => disk.fail_after(after),
+                Event::SyncFails(after) => disk.fail_sync_after(after),
+                Event::Full(left) => disk.set_capacity(disk.used() + left),
+                Event::Room => disk.set_capacity(u64::MAX),
+                Event::StateFails(after) => state.fail_after(after),
+                Event::StateSyncFails(after) => state.fail_sync_after(after),
+                Event::StateReadsFail(after, count) => state.fail_reads_after(after, count),
+                Event::StateFull(left) => state.set_capacity(state.used() + left),
+                Event::StateRoom => state.set_capacity(u64::MAX),
+                Event::Jump(micros) => self.sim.clock.jump_wall(micros),
+            }
+        }
+    }
+
+    /// What is asked of it.
+    fn ask(&self, requests: &[(u64, Request)]) {
+        let mut passed = 0;
+        for (at, request) in requests {
+            self.sim.world.clock.sleep_micros(at - passed);
+            passed = *at;
+            let Some(handle) = self.handle() else { continue };
+            if self.is_over.load(Ordering::SeqCst) {
+                return;
+            }
+            match *request {
+                Request::Rescale(workers) => {
+                    let done = handle.rescale(workers).is_ok();
+                    lock(&self.known).rescaled += u64::from(done);
+                }
+                Request::Keep => {
+                    if let Ok(info) = handle.keep_checkpoint("kept") {
+                        lock(&self.known).kept.insert(info.number, info.cycle);
+                    }
+                }
+                Request::Delete => {
+                    // From now on nobody knows, whatever the answer is.
+                    let first = lock(&self.known).kept.pop_first();
+                    if let Some((number, _)) = first {
+                        drop(handle.delete_checkpoint(number));
+                    }
+                }
+            }
+        }
+    }
+
+    fn spawn(
+        self: &Arc<Self>,
+        name: &str,
+        body: impl FnOnce(&Self) + Send + 'static,
+    ) -> Box<dyn Thread> {
+        let life = Arc::clone(self);
+        self.sim.world.spawn.spawn(name, Box::new(move || body(&life)))
+    }
+}
+
+/// Everything from the first start to the end.
+pub(crate) fn all(sim: &SimWorld, job: &Job, random: &mut Random) -> Result<Ended, String> {
+    let state_disk = SimDisk::new(random.next());
+    let known = Arc::new(Mutex::new(Known::default()));
+    let mut ended = Ended::default();
+    let mut story = String::new();
+    sim.disk.create_dir_all(Path::new("/out")).map_err(|it| it.to_string())?;
+    sim.disk.sync_dir(Path::new("/")).map_err(|it| it.to_string())?;
+    loop {
+        let is_last = ended.lives == LIVES_MAX;
+        let fate = Fate::of(random, is_last);
+        ended.lives += 1;
+        let from_us = sim.world.clock.monotonic_micros();
+        let became = one(sim, &state_disk, job, &fate, &known, &mut ended);
+        story.push_str(&format!(
+            "\n  life {}, from {from_us} us: {fate:?}: {became:?}",
+            ended.lives
+        ));
+        let is_done = became.map_err(|why| format!("{why}{story}"))?;
+        if is_done {
+            break;
+        }
+        if is_last {
+            return Err("the last life, to which nothing happened, did not end the job".to_owned());
+        }
+    }
+    ended.story = story;
+    ended.rescaled = lock(&known).rescaled;
+    ended.ledger = sim.disk.read(Path::new(LEDGER)).map_err(|it| it.to_string())?;
+    ended.outputs = outputs(&sim.world, job)?;
+    Ok(ended)
+}
+
+/// What the sinks hold.
+pub(crate) fn outputs(world: &World, job: &Job) -> Result<Vec<Rows>, String> {
+    let read = |path: &Path| -> Result<Rows, String> {
+        let bytes = world.disk.read(path).map_err(|it| it.to_string())?;
+        let (rows, length) = kept::read(&bytes).map_err(|it| it.to_string())?;
+        match length == bytes.len() {
+            true => Ok(rows),
+            false => Err(format!("{} has a torn tail at the end", path.display())),
+        }
+    };
+    job.files().iter().map(|path| read(path)).collect()
+}
+
+/// One life; whether the job has come to its end in it.
+fn one(
+    sim: &SimWorld,
+    state_disk: &SimDisk,
+    job: &Job,
+    fate: &Fate,
+    known: &Arc<Mutex<Known>>,
+    ended: &mut Ended,
+) -> Result<bool, String> {
+    for disk in [&*sim.disk, state_disk] {
+        disk.set_capacity(u64::MAX);
+        disk.fail_after(u64::MAX);
+        disk.fail_sync_after(u64::MAX);
+        disk.fail_reads_after(u64::MAX, 0);
+    }
+    let world = sim.process();
+    let state_world = World { disk: Arc::new(state_disk.process()), ..world.clone() };
+    let life = Arc::new(Life {
+        sim: sim.clone(),
+        state_disk: state_disk.clone(),
+        handle: Mutex::new(None),
+        known: Arc::clone(known),
+        is_dead: AtomicBool::new(false),
+        is_over: AtomicBool::new(false),
+        was_stopped: AtomicBool::new(false),
+    });
+    lock(known).unsure |= fate.hurts_output();
+    let events = fate.events.clone();
+    let suffers = life.spawn("fate", move |life| life.suffer(&events));
+    let outcome = live(&life, &world, &state_world, job, fate, ended);
+    life.is_over.store(true, Ordering::SeqCst);
+    suffers.join();
+    let is_done = outcome?;
+    if !is_done && !life.is_dead.load(Ordering::SeqCst) {
+        life.die(fate.ends_dark);
+    }
+    Ok(is_done)
+}
+
+/// From its start to its end.
+fn live(
+    life: &Arc<Life>,
+    world: &World,
+    state_world: &World,
+    job: &Job,
+    fate: &Fate,
+    ended: &mut Ended,
+) -> Result<bool, String> {
+    let is_dead = || life.is_dead.load(Ordering::SeqCst);
+    let backend = IndexedBackend::open(
+        state_world,
+        Path::new("/state"),
+        IndexedOptions {
+            file_bytes: fate.file_bytes,
+            flush_bytes: fate.flush_bytes,
+            flush_in_background: true,
+        },
+    );
+    let backend = match backend {
+        Ok((backend, _)) => backend,
+        Err(_) if is_dead() || fate.hurts_state() => return Ok(false),
+        Err(error) => return Err(format!("the checkpoints cannot be opened: {error}")),
+    };
+    let from = match fate.from_kept {
+        true => lock(&life.known).kept.last_key_value().map(|(number, cycle)| (*number, *cycle)),
+        false => None,
+    };
+    let to = CheckpointTo {
+        every: fate.every,
+        backend: Arc::new(backend),
+        from: from.map(|it| it.0),
+        recovery: fate.recovery,
+    };
+    let options = RunOptions {
+        data: Some("/job".into()),
+        resume: true,
+        checkpoint: Some(to),
+        ..RunOptions::default()
+    };
+    let handle = match start(job.graph(world, fate.workers), world, &options) {
+        Ok(handle) => Arc::new(handle),
+        Err(_) if is_dead() || fate.hurts_state() || fate.hurts_output() => return Ok(false),
+        // It says so, and nothing is lost: without a number it would begin at its start.
+        Err(error) if from.is_some() && error.to_string().contains("lacks rows") => {
+            return match lock(&life.known).unsure {
+                true => Ok(false),
+                false => Err(format!("it cannot go on from {from:?}: {error}")),
+            };
+        }
+        Err(error) => return Err(format!("it does not start: {error}")),
+    };
+    *lock(&life.handle) = Some(Arc::clone(&handle));
+    if is_dead() || life.was_stopped.load(Ordering::SeqCst) {
+        handle.stop();
+    }
+    went_on(life, &handle, from, ended)?;
+    let (asks, requests) = (Arc::clone(life), fate.requests.clone());
+    let asker = life.spawn("asker", move |_| asks.ask(&requests));
+    let outcome = handle.wait();
+    life.is_over.store(true, Ordering::SeqCst);
+    asker.join();
+    life.look(&handle);
+    let progress = handle.progress();
+    ended.checkpoints += progress.checkpoints.completed;
+    ended.told += u64::from(progress.checkpoints.failure.is_some());
+    *lock(&life.handle) = None;
+    match outcome {
+        Err(error) if error.panicked => Err(format!("it panicked: {error}")),
+        _ if is_dead() => Ok(false),
+        Err(_) if fate.hurts_output() || fate.hurts_reading() => Ok(false),
+        Err(error) => Err(format!("it failed: {error}")),
+        Ok(_) if life.was_stopped.load(Ordering::SeqCst) => Ok(false),
+        Ok(progress) if progress.finished => Ok(true),
+        Ok(_) => Err("it ended, and is not finished".to_owned()),
+    }
+}
+
+/// Whether it went on from where it should.
+fn went_on(
+    life: &Life,
+    handle: &JobHandle,
+    from: Option<(u64, Cycle)>,
+    ended: &mut Ended,
+) -> Result<(), String> {
+    let began = handle.progress().checkpoints;
+    let mut known = lock(&life.known);
+    let is_right = match from {
+        // Others may have been completed since.
+        Some((_, cycle)) => began.cycle == cycle || began.completed > 0,
+        None => began.cycle >= known.cycle,
+    };
+    if !is_right && !known.unsure {
+        let cycle = known.cycle;
+        return Err(format!("it began at {}, but {cycle} or {from:?} was complete", began.cycle));
+    }
+    if began.completed == 0 {
+        known.cycle = began.cycle;
+    }
+    ended.went_on += u64::from(began.cycle > Cycle::NONE);
+    let there: Vec<u64> = handle.checkpoints().iter().map(|(info, _)| info.number).collect();
+    let is_listed = !there.is_empty();
+    match known.kept.keys().find(|it| is_listed && !there.contains(it)) {
+        Some(gone) => Err(format!("checkpoint {gone} was kept, and there are {there:?}")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,168 @@
+//! Runs seeds: `cargo run -p tidemill-sim -- --seeds 0..5000`, or one with its trace.
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Runs whole jobs under seeds, and says which went wrong.
+#[derive(Debug, Parser)]
+#[cfg_attr(not(debug_assertions), expect(dead_code, reason = "there is nothing to run then"))]
+struct Arguments {
+    /// Seeds, such as `0..5000`.
+    #[arg(long, default_value = "0..1000", value_parser = range)]
+    seeds: (u64, u64),
+    /// One seed alone.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Every point at which another thread could go on.
+    #[arg(long)]
+    trace: bool,
+    /// Every seed is run twice, and must go the same way.
+    #[arg(long)]
+    twice: bool,
+    /// Seeds that run at the same time.
+    #[arg(long, default_value_t = 2)]
+    jobs: u64,
+    /// Ends after so many that went wrong.
+    #[arg(long, default_value_t = 5)]
+    wrong_max: usize,
+}
+
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let (from, to) = text.split_once("..").ok_or("two numbers with `..` between them")?;
+    let number = |text: &str| text.parse().map_err(|error| format!("`{text}`: {error}"));
+    Ok((number(from)?, number(to)?))
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    #[cfg(debug_assertions)]
+    return runner::run(&arguments);
+    #[cfg(not(debug_assertions))]
+    {
+        let _ = arguments;
+        eprintln!(
+            "simulations need debug assertions: build with `--profile sim`, or without `--release`"
+        );
+        ExitCode::from(2)
+    }
+}
+
+#[cfg(debug_assertions)]
+mod runner {
+    //! The seeds, several at a time.
+
+    use super::Arguments;
+    use std::{
+        process::ExitCode,
+        sync::{
+            Arc, Mutex, PoisonError,
+            atomic::{AtomicU64, Ordering},
+        },
+    };
+    use tidemill_env::World;
+    use tidemill_sim::{Outcome, Wrong};
+
+    #[derive(Default)]
+    struct Sum {
+        seeds: u64,
+        lives: u64,
+        went_on: u64,
+        checkpoints: u64,
+        told: u64,
+        rescaled: u64,
+        points: u64,
+        wrong: Vec<u64>,
+    }
+
+    impl Sum {
+        fn add(&mut self, of: &Outcome) {
+            self.seeds += 1;
+            self.lives += of.lives;
+            self.went_on += of.went_on;
+            self.checkpoints += of.checkpoints;
+            self.told += of.told;
+            self.rescaled += of.rescaled;
+            self.points += of.points;
+        }
+    }
+
+    fn say(seed: u64, wrong: &Wrong) {
+        println!("seed {seed} is wrong: {}", wrong.message);
+        println!("  {}", wrong.job);
+        println!("  cargo run -p tidemill-sim -- --seed {seed} --trace");
+    }
+
+    fn check(seed: u64, twice: bool) -> Result<Outcome, Wrong> {
+        let outcome = tidemill_sim::run(seed, false)?;
+        if twice {
+            let again = tidemill_sim::run(seed, false)?;
+            if again.hash != outcome.hash {
+                let (job, trace) = (again.job, again.trace);
+                let message = "a second run went another way".to_owned();
+                return Err(Wrong { message, job, trace });
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn one(seed: u64, trace: bool) -> ExitCode {
+        match tidemill_sim::run(seed, trace) {
+            Ok(outcome) => {
+                outcome.trace.iter().filter(|_| trace).for_each(|line| println!("{line}"));
+                let trace = Vec::new();
+                println!("seed {seed} is right: {:?}", Outcome { trace, ..outcome });
+                ExitCode::SUCCESS
+            }
+            Err(wrong) => {
+                wrong.trace.iter().for_each(|line| println!("{line}"));
+                say(seed, &wrong);
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    pub(super) fn run(arguments: &Arguments) -> ExitCode {
+        if let Some(seed) = arguments.seed {
+            return one(seed, arguments.trace);
+        }
+        let (from, to) = arguments.seeds;
+        let next = Arc::new(AtomicU64::new(from));
+        let sum = Arc::new(Mutex::new(Sum::default()));
+        let world = World::real();
+        let started_us = world.clock.monotonic_micros();
+        let (twice, wrong_max) = (arguments.twice, arguments.wrong_max);
+        let threads = (0..arguments.jobs.max(1)).map(|name| {
+            let (next, sum) = (Arc::clone(&next), Arc::clone(&sum));
+            let work = move || {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let lock = || sum.lock().unwrap_or_else(PoisonError::into_inner);
+                    if seed >= to || lock().wrong.len() >= wrong_max {
+                        return;
+                    }
+                    match check(seed, twice) {
+                        Ok(outcome) => lock().add(&outcome),
+                        Err(wrong) => {
+                            say(seed, &wrong);
+                            lock().wrong.push(seed);
+                        }
+                    }
+                }
+            };
+            world.spawn.spawn(&format!("seeds{name}"), Box::new(work))
+        });
+        threads.collect::<Vec<_>>().into_iter().for_each(|it| it.join());
+        let sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+        let took_s = (world.clock.monotonic_micros() - started_us) / 1_000_000;
+        println!(
+            "{} seeds in {took_s} s: {} lives, {} of which went on from a checkpoint; {} checkpoints, \
+             {} lives that told of a failed one; {} changes of threads; {} points",
+            sum.seeds, sum.lives, sum.went_on, sum.checkpoints, sum.told, sum.rescaled, sum.points
+        );
+        if sum.wrong.is_empty() {
+            return ExitCode::SUCCESS;
+        }
+        println!("wrong: {:?}", sum.wrong);
+        ExitCode::FAILURE
+    }
+}
