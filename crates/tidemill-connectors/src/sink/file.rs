@@ -14,7 +14,7 @@
 
 use super::columnar::ColumnarSink;
 use super::encode::RowEncoder;
-use super::marks::{Marks, folder};
+use super::marks::{CHECK_BYTES, Committed, Marks, folder};
 use super::{Pending, sink_error};
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use arrow_schema::SchemaRef;
@@ -95,8 +95,9 @@ impl FileSink {
         }))
     }
 
-    /// Cuts the file to `length` and begins a journal that says so.
-    fn begin(&mut self, cycle: Cycle, length: u64) -> io::Result<()> {
+    /// Cuts the file to what is committed and begins a journal that says so.
+    fn begin(&mut self, held: Committed) -> io::Result<()> {
+        let Committed { cycle, length, synced } = held;
         let disk = &self.world.disk;
         disk.create_dir_all(folder(&self.path))?;
         if length == 0 {
@@ -107,6 +108,7 @@ impl FileSink {
         } else {
             let mut file = disk.open_append(&self.path)?;
             file.truncate(length)?;
+            self.write_again(synced, length)?;
             file.sync()?;
             self.marks.replace(cycle, length)?;
             self.file = Some(file);
@@ -114,6 +116,24 @@ impl FileSink {
         (self.length, self.committed, self.dirty) = (length, cycle, false);
         self.pending = Pending::default();
         self.synced_at_us = self.world.clock.monotonic_micros();
+        Ok(())
+    }
+
+    /// Writes bytes of the file where they are. If an earlier process failed to sync them they can be
+    /// read and are lost all the same, and no later sync says so: what is written now is synced.
+    fn write_again(&self, from: u64, to: u64) -> io::Result<()> {
+        let file = self.world.disk.open_placed(&self.path)?;
+        let mut bytes = Vec::new();
+        let mut at = from;
+        while at < to {
+            let wanted = usize::try_from(to - at).unwrap_or(usize::MAX).min(CHECK_BYTES);
+            bytes.resize(wanted, 0);
+            if file.read_full_at(at, &mut bytes)? < wanted {
+                return Err(io::Error::other("it became shorter while it was read"));
+            }
+            file.write_at(at, &bytes)?;
+            at += wanted as u64;
+        }
         Ok(())
     }
 
@@ -173,9 +193,9 @@ impl Sink for FileSink {
             true => self.marks.committed(&self.path).map_err(|it| SinkError::new(it.message))?,
             false => None,
         };
-        let (cycle, length) = held.unwrap_or((Cycle::NONE, 0));
-        self.begin(cycle, length).map_err(|error| sink_error(&self.path, error))?;
-        Ok(cycle)
+        let held = held.unwrap_or_default();
+        self.begin(held).map_err(|error| sink_error(&self.path, error))?;
+        Ok(held.cycle)
     }
 
     fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {

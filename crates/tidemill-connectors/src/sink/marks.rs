@@ -19,7 +19,17 @@ use tidemill_wire::{
 /// The journal is written anew, with one mark, when it is longer than this.
 const JOURNAL_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of the file that are checked at once.
-const CHECK_BYTES: usize = 1 << 20;
+pub(super) const CHECK_BYTES: usize = 1 << 20;
+
+/// How much of a file is committed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Committed {
+    pub(super) cycle: Cycle,
+    /// In bytes.
+    pub(super) length: u64,
+    /// What was synced of them. The others are there to be read, and may be on no disk.
+    pub(super) synced: u64,
+}
 
 /// The journal of a file.
 pub(super) struct Marks {
@@ -96,7 +106,7 @@ impl Marks {
     ///
     /// # Errors
     /// They contradict each other in a way that no crash leaves. Nothing is changed then.
-    pub(super) fn committed(&self, data: &Path) -> Result<Option<(Cycle, u64)>, ConnectorError> {
+    pub(super) fn committed(&self, data: &Path) -> Result<Option<Committed>, ConnectorError> {
         let unreadable = |error: io::Error| ConnectorError::io(data, &error);
         let held = self.disk.exists(data).map_err(unreadable)?;
         let length = match held {
@@ -128,6 +138,7 @@ impl Marks {
             );
             return Err(ConnectorError::unwritable(data, message));
         }
+        let synced = accepted.length;
         for mark in &marks[last_synced + 1..] {
             let range = accepted.length..mark.length;
             let fits = mark.length <= length
@@ -137,7 +148,7 @@ impl Marks {
             }
             accepted = *mark;
         }
-        Ok(Some((accepted.cycle, accepted.length)))
+        Ok(Some(Committed { cycle: accepted.cycle, length: accepted.length, synced }))
     }
 
     /// The whole marks of a journal, at least one; the first is synced.

@@ -266,6 +266,8 @@ enum End {
     PowerCut,
     /// The disk fails at the nth operation, then power is cut.
     Failure(u64),
+    /// The nth sync fails, then the process ends.
+    FailedSync(u64),
     Close,
 }
 
@@ -274,6 +276,7 @@ fn ends() -> impl Strategy<Value = End> {
         Just(End::Kill),
         Just(End::PowerCut),
         (0_u64..12).prop_map(End::Failure),
+        (0_u64..12).prop_map(End::FailedSync),
         Just(End::Close)
     ]
 }
@@ -318,8 +321,10 @@ proptest! {
         let sim = World::simulated(seed);
         let mut held_at_least = 0;
         for (last, end) in lives {
-            if let End::Failure(operations) = end {
-                sim.disk.fail_after(operations);
+            match end {
+                End::Failure(operations) => sim.disk.fail_after(operations),
+                End::FailedSync(syncs) => sim.disk.fail_sync_after(syncs),
+                _ => {}
             }
             let outcome = live(&sim, format, last, ahead);
             match end {
@@ -327,6 +332,8 @@ proptest! {
                     sim.disk.kill();
                     held_at_least = outcome.unwrap().max(held_at_least);
                 }
+                // The job ends with the sync that failed; what it wrote can be read.
+                End::FailedSync(_) => sim.disk.kill(),
                 End::Close => held_at_least = outcome.unwrap().max(held_at_least),
                 End::PowerCut | End::Failure(_) => {
                     sim.disk.power_cut();
