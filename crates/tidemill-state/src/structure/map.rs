@@ -1,7 +1,7 @@
 //! Values by their keys.
 
-use super::slab::Slab;
 use super::shown::{Kind, TakeRow, kind_of, show};
+use super::slab::Slab;
 use super::{Plain, Structure};
 use crate::delta::{Delta, SavedError};
 use foldhash::fast::FixedState;

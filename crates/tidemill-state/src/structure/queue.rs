@@ -1,7 +1,7 @@
 //! Values in the order of their coming: first in, first out.
 
-use super::slab::Slab;
 use super::shown::{Kind, Shown, TakeRow, kind_of, show};
+use super::slab::Slab;
 use super::{Plain, Structure};
 use crate::delta::{Delta, SavedError};
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! Values with a time, of which the old ones are let go: a sliding window.
 
-use super::slab::Slab;
 use super::shown::{Kind, Shown, TakeRow, kind_of, show};
+use super::slab::Slab;
 use super::{Plain, Structure};
 use crate::delta::{Delta, SavedError};
 use std::collections::BTreeMap;

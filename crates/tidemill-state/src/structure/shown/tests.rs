@@ -59,10 +59,7 @@ fn every_structure_shows_its_values_in_order() {
     };
     assert_eq!(names(&map), ["key", "value"]);
     let text = |it: &str| Shown::Text(it.into());
-    assert_eq!(
-        rows(&map),
-        [vec![text("k0"), Shown::Int(0)], vec![text("k2"), Shown::Int(2)]]
-    );
+    assert_eq!(rows(&map), [vec![text("k0"), Shown::Int(0)], vec![text("k2"), Shown::Int(2)]]);
     assert_eq!(rows(&list)[1], [Shown::UInt(1), Shown::Bool(true)]);
     assert_eq!(
         rows(&queue),
