@@ -15,6 +15,8 @@ pub mod join;
 mod keys;
 mod lane;
 pub mod query;
+#[cfg(test)]
+mod testing;
 pub mod top;
 pub mod transform;
 pub mod window;
