@@ -33,7 +33,7 @@ pub use block::{Block, Payload, Routing, Selection, TIME_COLUMN, VALUE_COLUMN, r
 pub use engine::{CheckpointTo, JobHandle, Processes, RunOptions};
 pub use error::{AskError, JobError, StartError};
 pub use graph::{GraphError, JobGraph, Link, Node, NodeId, NodeKind};
-pub use look::{StageLook, StateAt, StateTable, TakeRows};
+pub use look::{LookError, StageLook, Stages, StateAt, StateTable, TakeRows};
 pub use operator::{
     Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, SliceState,
     columns_in_words,

@@ -10,11 +10,12 @@
 //!
 //! Invariant: looking changes nothing, and the same state shows the same rows in the same order.
 
+use crate::error::AskError;
 use crate::operator::{OperatorError, OperatorFactory};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::{any::Any, ops::ControlFlow, sync::Arc};
-use tidemill_state::{CheckpointError, Checkpoints, Manifest, RunsOf, State, structure};
+use tidemill_state::{CheckpointError, Pinned, RunsOf, State, structure};
 use tidemill_types::{Cycle, Micros, SliceId};
 
 /// The column of every table that says of which slice a row is.
@@ -80,6 +81,22 @@ pub enum LookError {
     /// The checkpoint cannot be read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// The job makes no checkpoints, or has ended before it was done.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// Nothing is left of a state.
+    #[error("`{0}` has ended: look at a checkpoint")]
+    Ended(String),
+    /// The lanes did not come to the cycle.
+    #[error(
+        "`{0}` did not come to the end of cycle {1} within ten seconds; try again, or look at a checkpoint"
+    )]
+    Late(String, Cycle),
+    /// Too much to be copied while the job runs.
+    #[error(
+        "the state is larger than {0} MiB, which is too much for a look at a running job: look at a checkpoint"
+    )]
+    Large(usize),
     /// A state cannot be shown.
     #[error("slice {slice}: {message}")]
     Slice {
@@ -123,7 +140,7 @@ fn of_slice(batch: &RecordBatch, slice: SliceId) -> Result<RecordBatch, Operator
 }
 
 /// The rows of one slice in a table, with the column of slices.
-fn rows_of(
+pub(crate) fn rows_of(
     factory: &dyn OperatorFactory,
     table: usize,
     (slice, at): (SliceId, StateAt<'_>),
@@ -146,73 +163,97 @@ fn rows_of(
     }
 }
 
+/// The state of a slice.
+pub(crate) enum SliceLook {
+    /// The rows of the table that is looked at.
+    Rows(Vec<RecordBatch>),
+    /// Where a checkpoint has it, and how far event time is.
+    Saved(RunsOf, Micros),
+}
+
 /// The state of a stage as of the end of a cycle.
 pub struct StageLook {
     /// The stage.
     pub stage: String,
     /// The cycle.
     pub cycle: Cycle,
-    /// The recorded time of that cycle.
-    pub time: Micros,
-    /// The checkpoint that it is read from.
-    pub checkpoint: u64,
+    /// The recorded time of that cycle, where it is known.
+    pub time: Option<Micros>,
+    /// The checkpoint that it is read from; none if the job runs.
+    pub checkpoint: Option<u64>,
     factory: Arc<dyn OperatorFactory>,
-    watermark: Micros,
     /// By slice.
-    runs: Vec<RunsOf>,
+    slices: Vec<SliceLook>,
+    /// What is read stays until then.
+    _pinned: Option<Pinned>,
 }
 
 impl std::fmt::Debug for StageLook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { stage, cycle, checkpoint, .. } = self;
-        write!(f, "StageLook({stage}, cycle {cycle}, checkpoint {checkpoint})")
+        write!(f, "StageLook({stage}, cycle {cycle}, checkpoint {checkpoint:?})")
     }
 }
 
+/// Stages with their operators, by name.
+pub type Stages = Vec<(String, Arc<dyn OperatorFactory>)>;
+
 impl StageLook {
-    /// The state of a stage as a checkpoint has it. `stages` are those of the job, by name.
+    /// The state of a stage as a checkpoint has it. `stages` are those of the job.
     ///
     /// # Errors
     /// There is no such stage, it has no state to look at, or it does something else now.
-    pub fn of_checkpoint(
-        stages: &[(String, Arc<dyn OperatorFactory>)],
-        stage: &str,
-        (checkpoints, manifest): (&Checkpoints, &Manifest),
-    ) -> Result<Self, LookError> {
-        let factory = find(stages, stage)?;
+    pub fn of_checkpoint(stages: &Stages, stage: &str, pinned: Pinned) -> Result<Self, LookError> {
+        let factory = Arc::clone(find(stages, stage)?.1);
+        let manifest = pinned.manifest();
         let saved = manifest.stages.iter().find(|it| it.name == stage);
         if saved.is_some_and(|it| it.does != factory.does()) {
             return Err(LookError::Changed(stage.to_owned(), manifest.number));
         }
-        let runs = saved.map_or(&[][..], |it| &it.slices).iter();
+        let slices = saved.map_or_else(Vec::new, |saved| {
+            let slice = |runs| SliceLook::Saved(pinned.named(runs), saved.watermark);
+            saved.slices.iter().map(|runs| slice(runs)).collect()
+        });
         Ok(Self {
             stage: stage.to_owned(),
             cycle: manifest.cycle,
-            time: manifest.time,
-            checkpoint: manifest.number,
-            watermark: saved.map_or(Micros::MIN, |it| it.watermark),
-            runs: runs.map(|runs| checkpoints.named(runs)).collect(),
+            time: Some(manifest.time),
+            checkpoint: Some(manifest.number),
             factory,
+            slices,
+            _pinned: Some(pinned),
         })
     }
 
-    /// The tables as which it can be looked at.
-    #[must_use]
-    pub fn tables(&self) -> Vec<StateTable> {
-        tables_of(&*self.factory)
+    /// The state of a stage of a running job.
+    pub(crate) fn live(
+        (stage, factory): (&str, &Arc<dyn OperatorFactory>),
+        (cycle, slices): (Cycle, Vec<SliceLook>),
+        pinned: Option<Pinned>,
+    ) -> Self {
+        let (stage, factory) = (stage.to_owned(), Arc::clone(factory));
+        Self { stage, cycle, time: None, checkpoint: None, factory, slices, _pinned: pinned }
     }
 
-    /// Gives the rows of a table, by slice; a slice is read when the ones before were taken.
+    /// Gives the rows of a table, by slice; a slice is read when the ones before were taken. Of a
+    /// running job, the table that was asked for.
     ///
     /// # Errors
     /// A slice cannot be read.
     pub fn rows(&self, table: usize, take: &mut TakeRows<'_>) -> Result<(), LookError> {
-        for (slice, runs) in (0..).map(SliceId).zip(&self.runs) {
-            let failed = |message: String| LookError::Slice { slice, message };
-            let mut state = self.factory.state(slice);
-            structure::restore(&mut *state, runs.read()?).map_err(|error| failed(error.0))?;
-            let at = StateAt { state: &mut *state, watermark: self.watermark };
-            if rows_of(&*self.factory, table, (slice, at), take)?.is_break() {
+        for (slice, state) in (0..).map(SliceId).zip(&self.slices) {
+            let wants = match state {
+                SliceLook::Rows(rows) => rows.iter().try_for_each(|it| take(it.clone())),
+                SliceLook::Saved(runs, watermark) => {
+                    let failed = |message: String| LookError::Slice { slice, message };
+                    let mut state = self.factory.state(slice);
+                    structure::restore(&mut *state, runs.read()?)
+                        .map_err(|error| failed(error.0))?;
+                    let at = StateAt { state: &mut *state, watermark: *watermark };
+                    rows_of(&*self.factory, table, (slice, at), take)?
+                }
+            };
+            if wants.is_break() {
                 break;
             }
         }
@@ -220,15 +261,18 @@ impl StageLook {
     }
 }
 
-/// The operator of a stage that has a state to look at.
-fn find(
-    stages: &[(String, Arc<dyn OperatorFactory>)],
+/// The number of a stage that has a state to look at, and its operator.
+///
+/// # Errors
+/// There is no such stage.
+pub fn find<'a>(
+    stages: &'a Stages,
     stage: &str,
-) -> Result<Arc<dyn OperatorFactory>, LookError> {
-    let shown = || stages.iter().filter(|(_, factory)| !factory.tables().is_empty());
-    let found = shown().find(|(name, _)| name == stage).map(|(_, factory)| Arc::clone(factory));
+) -> Result<(usize, &'a Arc<dyn OperatorFactory>), LookError> {
+    let shown = || stages.iter().enumerate().filter(|(_, (_, it))| !it.tables().is_empty());
+    let found = shown().find(|(_, (name, _))| name == stage).map(|(nth, (_, it))| (nth, it));
     found.ok_or_else(|| LookError::Stage {
         name: stage.to_owned(),
-        known: shown().map(|(name, _)| name.clone()).collect(),
+        known: shown().map(|(_, (name, _))| name.clone()).collect(),
     })
 }

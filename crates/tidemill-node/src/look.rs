@@ -9,7 +9,7 @@
 
 use crate::{
     descriptor::Descriptor,
-    diagnostic::{Refused, nearest},
+    diagnostic::{Refused, nearest, one_of},
     plan::{PlanOptions, Validated, validate},
     registry::Registry,
 };
@@ -20,8 +20,8 @@ use serde::Serialize;
 use std::{io::Write, ops::ControlFlow, sync::Arc};
 use tidemill_env::World;
 use tidemill_flow::{
-    JobGraph, NodeKind, OperatorFactory, StageLook, StateTable,
-    look::{LookError, tables_of},
+    JobGraph, LookError, NodeKind, OperatorFactory, StageLook, Stages, StateTable,
+    look::{find, tables_of},
 };
 use tidemill_operators::query::{Query, QueryError};
 use tidemill_state::{CheckpointError, Checkpoints};
@@ -51,6 +51,9 @@ pub enum StateError {
     /// Rows cannot be written.
     #[error("rows cannot be written: {0}")]
     Write(#[from] ArrowError),
+    /// Rows cannot be written as text.
+    #[error("{0}")]
+    Text(String),
 }
 
 impl From<CheckpointError> for StateError {
@@ -68,14 +71,11 @@ impl StateError {
             Self::Look(LookError::Checkpoint(error)) => {
                 matches!(error, CheckpointError::Unknown(_) | CheckpointError::None)
             }
-            Self::Look(error) => !matches!(error, LookError::Slice { .. }),
-            Self::Write(_) => false,
+            Self::Look(LookError::Slice { .. }) | Self::Write(_) | Self::Text(_) => false,
+            Self::Look(_) => true,
         }
     }
 }
-
-/// The stages of a job with their operators, by name.
-pub type Stages = Vec<(String, Arc<dyn OperatorFactory>)>;
 
 /// The stages of a job that is not to run.
 ///
@@ -159,11 +159,8 @@ pub fn in_checkpoint(
     checkpoints: &Checkpoints,
     number: Option<u64>,
 ) -> Result<StageLook, StateError> {
-    let manifest = match number {
-        Some(number) => checkpoints.get(number)?,
-        None => checkpoints.newest().ok_or(CheckpointError::None)?,
-    };
-    Ok(StageLook::of_checkpoint(stages, stage, (checkpoints, manifest))?)
+    find(stages, stage)?;
+    Ok(StageLook::of_checkpoint(stages, stage, checkpoints.looker().pin(number)?)?)
 }
 
 /// What a query found.
@@ -175,14 +172,19 @@ pub struct Answer {
     pub batches: Vec<RecordBatch>,
 }
 
-/// Asks a state with SQL.
+/// Asks a state with SQL. `look` is asked for the stage's state, and told which table is read.
 ///
 /// # Errors
 /// The SQL does not fit the tables, or the state cannot be read.
-pub fn query(job: &str, look: &StageLook, sql: &str) -> Result<Answer, StateError> {
-    let tables = look.tables().into_iter().map(|it| (it.name, it.schema));
+pub fn query(
+    (job, stages, stage): (&str, &Stages, &str),
+    sql: &str,
+    look: impl FnOnce(usize) -> Result<StageLook, StateError>,
+) -> Result<Answer, StateError> {
+    let tables = tables_of(&**find(stages, stage)?.1).into_iter().map(|it| (it.name, it.schema));
     let query = Query::compile(sql, &tables.collect::<Vec<_>>()).map_err(QueryError::from)?;
     let (mut running, mut failed) = (query.run(ANSWER_ROWS_MAX)?, None);
+    let look = look(query.table())?;
     look.rows(query.table(), &mut |batch| match running.push(batch) {
         Ok(wants) => wants,
         Err(error) => {
@@ -193,7 +195,7 @@ pub fn query(job: &str, look: &StageLook, sql: &str) -> Result<Answer, StateErro
     if let Some(error) = failed {
         return Err(error.into());
     }
-    let schema = with_origin(&query.schema(), job, look, None);
+    let schema = with_origin(&query.schema(), job, &look, None);
     let of_schema = |it: RecordBatch| it.with_schema(Arc::clone(&schema));
     let batches = running.finish()?.into_iter().map(of_schema).collect::<Result<_, _>>()?;
     Ok(Answer { schema, batches })
@@ -205,9 +207,9 @@ fn with_origin(schema: &Schema, job: &str, look: &StageLook, table: Option<&str>
         ("tidemill.job", job.to_owned()),
         ("tidemill.stage", look.stage.clone()),
         ("tidemill.cycle", look.cycle.to_string()),
-        ("tidemill.time_us", look.time.0.to_string()),
-        ("tidemill.checkpoint", look.checkpoint.to_string()),
     ];
+    origin.extend(look.time.map(|it| ("tidemill.time_us", it.0.to_string())));
+    origin.extend(look.checkpoint.map(|it| ("tidemill.checkpoint", it.to_string())));
     origin.extend(table.map(|it| ("tidemill.table", it.to_owned())));
     let metadata = origin.into_iter().map(|(key, value)| (key.to_owned(), value));
     Arc::new(schema.clone().with_metadata(metadata.collect()))
@@ -223,28 +225,44 @@ pub fn arrow_file(answer: &Answer) -> Result<Vec<u8>, StateError> {
     Ok(writer.into_inner()?)
 }
 
-/// Writes a table of a state as an Arrow file, one batch after another; gives back the rows.
+/// The names of a stage's tables.
 ///
 /// # Errors
-/// There is no such table, the state cannot be read, or `out` cannot be written.
+/// There is no such stage.
+pub fn tables_of_stage(stages: &Stages, stage: &str) -> Result<Vec<String>, StateError> {
+    let tables = tables_of(&**find(stages, stage)?.1);
+    Ok(tables.into_iter().map(|it| it.name).collect())
+}
+
+/// The number of a table of a stage.
+///
+/// # Errors
+/// There is no such stage or table.
+pub fn table(stages: &Stages, stage: &str, table: &str) -> Result<usize, StateError> {
+    let tables = tables_of(&**find(stages, stage)?.1);
+    let found = tables.iter().position(|it| it.name == table);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = tables.iter().map(|it| it.name.as_str()).collect();
+        let known = match nearest(table, names.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("it has {}", one_of(&names)),
+        };
+        StateError::Table { stage: stage.to_owned(), table: table.to_owned(), known }
+    })
+}
+
+/// Writes the `nth` table of a state as an Arrow file, one batch after another; gives back the rows.
+///
+/// # Errors
+/// The state cannot be read, or `out` cannot be written.
 pub fn export(
-    job: &str,
+    (job, stages): (&str, &Stages),
     look: &StageLook,
-    table: &str,
+    nth: usize,
     out: impl Write,
 ) -> Result<u64, StateError> {
-    let tables = look.tables();
-    let Some(nth) = tables.iter().position(|it| it.name == table) else {
-        let names: Vec<&str> = tables.iter().map(|it| it.name.as_str()).collect();
-        let near = nearest(table, names.iter().copied());
-        let known = match near {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("it has {}", crate::diagnostic::one_of(&names)),
-        };
-        let (stage, table) = (look.stage.clone(), table.to_owned());
-        return Err(StateError::Table { stage, table, known });
-    };
-    let schema = with_origin(&tables[nth].schema, job, look, Some(table));
+    let table = tables_of(&**find(stages, &look.stage)?.1).swap_remove(nth);
+    let schema = with_origin(&table.schema, job, look, Some(&table.name));
     let mut writer = FileWriter::try_new(out, &schema)?;
     let (mut rows, mut written) = (0, Ok(()));
     look.rows(nth, &mut |batch| {

@@ -19,14 +19,14 @@ use crate::error::AskError;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
         mpsc::{self, Sender},
     },
     time::Duration,
 };
 use tidemill_state::{
-    CheckpointError, CheckpointInfo, Checkpoints, Delta, Manifest, SavedSink, SavedSource,
+    CheckpointError, CheckpointInfo, Checkpoints, Delta, Looker, Manifest, SavedSink, SavedSource,
     SavedStage,
 };
 use tidemill_types::{Cycle, Micros, Span};
@@ -52,6 +52,8 @@ pub(crate) struct Checkpointer {
     pub(crate) slices_left: Arc<AtomicUsize>,
     /// All complete checkpoints, the oldest first.
     pub(crate) complete: Mutex<Vec<(CheckpointInfo, Arc<Manifest>)>>,
+    /// Finds them for those who read from them; none before the thread runs.
+    pub(crate) looker: OnceLock<Looker>,
     arrived: Mutex<Arrived>,
     bell: Condvar,
 }
@@ -109,6 +111,7 @@ impl Checkpointer {
             waiting: AtomicUsize::new(0),
             slices_left: Arc::clone(slices_left),
             complete: Mutex::default(),
+            looker: OnceLock::new(),
             arrived: Mutex::new(Arrived { ended, ..Arrived::default() }),
             bell: Condvar::new(),
         }
@@ -253,6 +256,7 @@ impl Arrived {
 pub(crate) fn run(job: &Job, mut checkpoints: Checkpoints, every: Span) {
     let _closes = Closes(&job.checkpointer);
     job.checkpointer.show(&checkpoints);
+    job.checkpointer.looker.get_or_init(|| checkpoints.looker());
     make_until_over(job, &mut checkpoints, every);
 }
 

@@ -3,23 +3,27 @@
 //! A node is asked by the job's name. A job that `tidemill run` ran in a folder is named by its file,
 //! with that folder; it must not be running.
 
+mod on_node;
+
 use super::checkpoint::OfArguments;
 use super::node::word;
 use super::{DONE, FAILED, REFUSED, load, print_all};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use std::{
+    fmt,
     fs::{self, File},
     io::{BufWriter, Write},
     path::{Path, PathBuf},
+    str::FromStr,
 };
 use tidemill::table::grid;
 use tidemill_connectors::rows_as;
 use tidemill_env::World;
-use tidemill_flow::StageLook;
+use tidemill_flow::{StageLook, Stages};
 use tidemill_node::{
     Registry,
-    look::{self, Answer, Stages, StateError},
+    look::{self, Answer, StateError},
     plan::PlanOptions,
     preview::text_of,
     stored_checkpoints,
@@ -44,9 +48,40 @@ struct StateArguments {
     of: OfArguments,
     /// The stage, as `tables` shows it.
     stage: String,
-    /// The checkpoint's number, as `tidemill checkpoint list` shows it. Default: the newest.
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
-    checkpoint: Option<u64>,
+    /// A checkpoint's number, as `tidemill checkpoint list` shows it, or `newest`. Default: the state
+    /// as it is, if the job runs on a node; else that of the newest checkpoint.
+    #[arg(long, value_name = "NUMBER")]
+    checkpoint: Option<CheckpointOf>,
+}
+
+/// A checkpoint of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CheckpointOf {
+    Newest,
+    Number(u64),
+}
+
+impl FromStr for CheckpointOf {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "newest" => Ok(Self::Newest),
+            number => match number.parse() {
+                Ok(number) if number > 0 => Ok(Self::Number(number)),
+                _ => Err("a number from 1, or `newest`, is expected"),
+            },
+        }
+    }
+}
+
+impl fmt::Display for CheckpointOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Newest => f.write_str("newest"),
+            Self::Number(number) => number.fmt(f),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -130,13 +165,17 @@ impl Stored {
     }
 
     fn look(&self, state: &StateArguments) -> Done<StageLook> {
-        look::in_checkpoint(&self.stages, &state.stage, &self.checkpoints, state.checkpoint)
+        let number = match state.checkpoint {
+            Some(CheckpointOf::Number(number)) => Some(number),
+            Some(CheckpointOf::Newest) | None => None,
+        };
+        look::in_checkpoint(&self.stages, &state.stage, &self.checkpoints, number)
             .map_err(|error| failed(&error))
     }
 }
 
 fn tables(of: &OfArguments) -> Done<u8> {
-    let Some(data) = &of.data else { return node::tables(of) };
+    let Some(data) = &of.data else { return Ok(on_node::tables(of)) };
     let stored = Stored::open(of, data)?;
     let document = json!({ "tables": look::tables(&stored.stages) });
     if of.node.json {
@@ -164,10 +203,11 @@ fn show_tables(tables: &Value) -> String {
 
 fn query(arguments: &QueryArguments) -> Done<u8> {
     let state = &arguments.state;
-    let Some(data) = &state.of.data else { return node::query(arguments) };
+    let Some(data) = &state.of.data else { return on_node::query(arguments) };
     let stored = Stored::open(&state.of, data)?;
     let look = stored.look(state)?;
-    let answer = look::query(&stored.job, &look, &arguments.sql).map_err(|it| failed(&it))?;
+    let of = (stored.job.as_str(), &stored.stages, state.stage.as_str());
+    let answer = look::query(of, &arguments.sql, |_| Ok(look)).map_err(|it| failed(&it))?;
     show_answer(arguments, &answer)
 }
 
@@ -225,18 +265,20 @@ fn text(answer: &Answer) -> String {
 
 fn export(arguments: &ExportArguments) -> Done<u8> {
     let (state, to) = (&arguments.state, &arguments.to);
-    let Some(data) = &state.of.data else { return node::export(arguments) };
+    let Some(data) = &state.of.data else { return on_node::export(arguments) };
     let stored = Stored::open(&state.of, data)?;
     let look = stored.look(state)?;
-    let tables = look.tables().into_iter().map(|it| it.name);
     let tables = match &arguments.table {
         Some(table) => vec![table.clone()],
-        None => tables.collect(),
+        None => look::tables_of_stage(&stored.stages, &state.stage).map_err(|it| failed(&it))?,
     };
     let mut written = Vec::new();
     for (table, path) in places(to, &state.stage, &tables)? {
-        let rows = whole(&path, |out| look::export(&stored.job, &look, &table, out))?;
-        written.push(json!({ "table": table, "file": path.display().to_string(), "rows": rows }));
+        let nth = look::table(&stored.stages, &state.stage, &table).map_err(|it| failed(&it))?;
+        let of = (stored.job.as_str(), &stored.stages);
+        let rows = whole(&path, |out| look::export(of, &look, nth, out))?;
+        let path = path.display().to_string();
+        written.push(json!({ "table": table, "file": path, "rows": rows, "cycle": look.cycle }));
     }
     let (checkpoint, cycle) = (look.checkpoint, look.cycle);
     Ok(show_export(state, &json!({ "checkpoint": checkpoint, "cycle": cycle, "files": written })))
@@ -246,11 +288,14 @@ fn show_export(state: &StateArguments, document: &Value) -> u8 {
     if state.of.node.json {
         return print_all(&format!("{document}\n"));
     }
-    let (checkpoint, cycle) = (word(&document["checkpoint"]), word(&document["cycle"]));
+    let from = match word(&document["checkpoint"]).as_str() {
+        "" => String::new(),
+        number => format!(" of checkpoint {number}"),
+    };
     let none = Vec::new();
     let line = |it: &Value| {
-        let (file, rows) = (word(&it["file"]), word(&it["rows"]));
-        format!("{file}: {rows} rows of checkpoint {checkpoint}, as of cycle {cycle}\n")
+        let (file, rows, cycle) = (word(&it["file"]), word(&it["rows"]), word(&it["cycle"]));
+        format!("{file}: {rows} rows{from}, as of cycle {cycle}\n")
     };
     print_all(&document["files"].as_array().unwrap_or(&none).iter().map(line).collect::<String>())
 }
@@ -299,27 +344,5 @@ fn whole<T>(
             let _gone = fs::remove_file(&beside);
             Err(code)
         }
-    }
-}
-
-/// Asks a node.
-mod node {
-    use super::{Done, ExportArguments, OfArguments, QueryArguments, REFUSED};
-
-    fn not_yet() -> Done<u8> {
-        eprintln!("error: say with --data in which folder the job ran");
-        Err(REFUSED)
-    }
-
-    pub(super) fn tables(_: &OfArguments) -> Done<u8> {
-        not_yet()
-    }
-
-    pub(super) fn query(_: &QueryArguments) -> Done<u8> {
-        not_yet()
-    }
-
-    pub(super) fn export(_: &ExportArguments) -> Done<u8> {
-        not_yet()
     }
 }
