@@ -191,7 +191,8 @@ def test_what_there_is_and_what_is_wrong_is_said(killed, mill):
 
     assert "there is no stage `late` with a state; there are `weekly`, `sliding`" in refused("late", "select 1 from state")
     assert "line 2, column 1: No field named kee" in refused("weekly", "select\nkee from state")
-    assert "line 1, column 8" in refused("weekly", "select from state")
+    assert "names no columns" in refused("weekly", "select from state")
+    assert "line 1, column 27" in refused("weekly", "select n from state where n >> >")
     assert "there is no table `states`; there is `state`" in refused("weekly", "select 1 from states")
     assert "`left_rows`, `right_rows`" in refused("pairs", "select 1 from state")
     assert "joins are not known here" in refused("weekly", "select a.n from state a join state b on a.n = b.n")

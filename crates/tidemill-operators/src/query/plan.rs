@@ -125,6 +125,11 @@ pub(super) fn compile(sql: &str, tables: &[(String, SchemaRef)]) -> Result<Query
     let analyzer = Analyzer::new();
     let plan = analyzer.execute_and_check(plan, names.options(), |_, _| {});
     let plan = plan.map_err(|it| placed(&it))?;
+    if plan.schema().fields().is_empty() {
+        let mut error = ExprError::new("the query names no columns");
+        error.expected = Some("`SELECT *`, or columns between `SELECT` and `FROM`".to_owned());
+        return Err(error);
+    }
     let mut steps = Vec::new();
     let table = chain(&plan, &mut steps)?;
     let table = tables.iter().position(|(name, _)| *name == table);

@@ -197,6 +197,7 @@ fn what_is_wrong_is_said_with_its_place() {
     );
     assert!(refused("SELECT foo(key) FROM state").message.contains("foo"));
     assert!(refused("SELECT key + 1 FROM state WHERE true AND key").message.len() > 5);
+    assert!(refused("SELECT FROM state").message.contains("no columns"));
     assert!(refused("SELECT 1").message.contains("FROM"));
     assert!(refused("DELETE FROM state").message.contains("SELECT"));
     assert!(refused("SELECT 1 FROM state; SELECT 2 FROM state").message.contains("one statement"));
