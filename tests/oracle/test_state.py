@@ -1,8 +1,13 @@
-"""The state of a stage in a checkpoint, asked with SQL and read from Arrow files: it is what the
-input says, up to where the checkpoint's sources stood."""
+"""The state of a stage, asked with SQL and read from Arrow files: in a checkpoint it is what the input
+says, up to where the checkpoint's sources stood; of a job that runs, up to a cycle."""
 
+import io
 import json
+import signal
+import subprocess
 import time
+import urllib.error
+import urllib.request
 
 import duckdb
 import pandas
@@ -12,6 +17,7 @@ import pyarrow.ipc
 import pytest
 
 from mill import same
+from served import FILL, finished
 
 STAGES = """
 late: {from: flights, where: dep_delay > 15}
@@ -42,7 +48,8 @@ def killed(mill):
         ran.kill()
         ran.wait()
         more = ["--resume"]
-        found = json.loads(mill.say("checkpoint", "list", *OF, "--json"))["checkpoints"]
+        # A batch that was torn is told of on standard error.
+        found = json.loads(mill.say("checkpoint", "list", *OF, "--json").splitlines()[0])["checkpoints"]
         if found:
             return json.loads(mill.say("checkpoint", "inspect", *OF, str(found[-1]["number"]), "--json"))
     raise AssertionError("no checkpoint was complete")
@@ -150,7 +157,7 @@ def test_exported_files_open_everywhere(killed, mill, db):
     key = sorted(zip(*(table.column(it).to_pylist() for it in ("carrier", "n", "tails", "__slice"))))
     assert key == sorted((row["carrier"], row["n"], row["tails"], row["__slice"]) for row in rows)
 
-    frame = polars.read_ipc(path, memory_map=False)
+    frame = polars.read_ipc(path)
     assert (frame.columns, frame["n"].sum()) == (table.column_names, total)
     assert sorted(frame.select("carrier", "n").rows()) == sorted((row["carrier"], row["n"]) for row in rows)
     frame = pandas.read_feather(path)
@@ -172,7 +179,6 @@ def test_exported_files_open_everywhere(killed, mill, db):
     assert "did you mean `right_rows`?" in said
     # An answer can be an Arrow file too.
     line = [str(mill.binary), "state", "query", "job.yaml", "weekly", "select carrier, n from state", "--data", "job", "--format", "arrow"]
-    import subprocess
     answer = subprocess.run(line, cwd=mill.folder, capture_output=True, check=True, timeout=60).stdout
     assert pa.ipc.open_file(answer).read_all().num_rows == len(rows)
 
@@ -204,3 +210,142 @@ def test_what_there_is_and_what_is_wrong_is_said(killed, mill):
     assert f"2 rows, as of cycle {killed['cycle']} (checkpoint {killed['number']})" in text
     csv = mill.say("state", "query", "job.yaml", "best", "select count(*) as n from state", "--data", "job", "--format", "csv")
     assert csv.splitlines()[0] == "n" and int(csv.splitlines()[1]) > 0
+
+
+# Counts of what came, by carrier; the stream may get more at any time.
+COUNTS = """
+name: counts
+cycle: {{records: 100}}
+{head}
+sources:
+  flights: {{stream: flights, format: json, schema: {{id: bigint, carrier: text}}}}
+stages:
+  seen: {{from: flights, dedup: {{on: [id]}}}}
+  counts: {{from: seen, key: [carrier], window: {{global: {{}}}}, aggregate: {{n: count(*), last: max(id)}}}}
+sinks:
+  out: {{from: counts, blackhole: {{}}}}
+"""
+
+
+def asked(node, stage, sql, *more, code=0):
+    said = node.command("state", "query", "counts", stage, sql, "--format", "json", *more, code=code)
+    return [json.loads(line) for line in said.splitlines()] if code == 0 else said
+
+
+def test_states_of_a_job_that_runs_on_a_node(node, inputs, db):
+    node.submit(FILL.format(inputs=inputs))
+    node.wait("fill", finished)
+    [(count,)] = db.execute("select count(*) from flights where distance > 300").fetchall()
+    node.submit(COUNTS.format(head="checkpoint: {every: 20ms}"))
+
+    # While it reads: both stages, each as of one cycle, hold what belongs together.
+    before = 0
+    for _ in range(10):
+        [it] = asked(node, "counts", "select coalesce(sum(n), 0) as n from state")
+        assert before <= it["n"] <= count
+        before = it["n"]
+    node.wait("counts", lambda it: it["progress"]["sources"][0]["records"] == count)
+
+    # It has all, and nothing more comes; an idle job answers too.
+    sql = "select carrier, n, last from state"
+    same(db, asked(node, "counts", sql), """
+        select carrier, count(*) as n, max(id) as last from flights where distance > 300 group by carrier""")
+    [it] = asked(node, "seen", "select count(*) as n, count(distinct id) as ids, max(id) - min(id) as span from state")
+    assert it["n"] == it["ids"] == count
+
+    # Once a checkpoint of the last cycle is complete, it shows the same.
+    def cycle_of(*more):
+        said = node.command("state", "query", "counts", "counts", "select n from state limit 1", *more)
+        return said.split("as of cycle ")[1].split()[0]
+
+    for _ in range(600):
+        live = cycle_of()
+        if cycle_of("--checkpoint", "newest") == live:
+            break
+    assert cycle_of("--checkpoint", "newest") == live
+    for stage, sql in (("counts", "select * from state"), ("seen", "select * from state order by id limit 1000")):
+        assert asked(node, stage, sql) == asked(node, stage, sql, "--checkpoint", "newest")
+    newest = json.loads(node.checkpoint("list", "counts", "--json"))["checkpoints"][-1]
+    assert asked(node, "counts", "select * from state", "--checkpoint", str(newest["number"])) == asked(node, "counts", "select * from state")
+
+    # Files, live and from the checkpoint.
+    assert f"as of cycle {live}" in node.command("state", "export", "counts", "seen", "--to", "live.arrow")
+    node.command("state", "export", "counts", "seen", "--to", "saved", "--checkpoint", "newest")
+    live_ids, saved_ids = (sorted(polars.read_ipc(node.folder / path)["id"])
+                           for path in ("live.arrow", "saved/seen.state.arrow"))
+    assert live_ids == saved_ids and len(live_ids) == count
+    assert "tidemill.checkpoint" not in str(pa.ipc.open_file(node.folder / "live.arrow").schema.metadata)
+
+    # A job that does not run is looked at in its newest checkpoint, or in the one that is named.
+    wanted = asked(node, "counts", "select * from state")
+    node.job("cancel", "counts")
+    node.wait("counts", lambda it: it["status"] == "cancelled")
+    assert asked(node, "counts", "select * from state") == wanted
+    assert "seen" in node.command("state", "tables", "counts")
+    node.end(signal.SIGKILL)
+    node.start()
+    assert asked(node, "counts", "select * from state") == wanted
+
+
+def test_a_job_without_checkpoints_is_looked_at_while_it_runs(node, inputs, db):
+    node.submit(FILL.format(inputs=inputs))
+    node.wait("fill", finished)
+    node.submit(COUNTS.format(head=""))
+    node.wait("counts", lambda it: it["progress"]["sources"][0]["lag_cycles"] == 0 and it["progress"]["sources"][0]["records"] > 0)
+    [(count,)] = db.execute("select count(*) from flights where distance > 300").fetchall()
+    node.wait("counts", lambda it: it["progress"]["sources"][0]["records"] == count)
+    assert asked(node, "counts", "select sum(n) as n from state") == [{"n": count}]
+    assert "makes no checkpoints" in asked(node, "counts", "select n from state", "--checkpoint", "newest", code=2)
+    assert "there is no stage `none` with a state; there are `seen`, `counts`" in asked(node, "none", "select 1 from state", code=2)
+    assert "line 1, column 8: No field named m." in asked(node, "counts", "select m from state", code=2)
+    assert "there is no job `other`" in node.command("state", "query", "other", "counts", "select n from state", code=2)
+    assert "has no table `stat`; did you mean `state`?" in node.command(
+        "state", "export", "counts", "seen", "--table", "stat", "--to", "x.arrow", code=2)
+    assert not (node.folder / "x.arrow").exists()
+
+
+def test_states_over_http(node, inputs):
+    node.submit(FILL.format(inputs=inputs))
+    node.wait("fill", finished)
+    node.submit(COUNTS.format(head="checkpoint: {every: 1h}"))
+    node.wait("counts", lambda it: it["progress"]["cycle_committed"] > 3)
+
+    def http(path, body=None, **headers):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://{node.http}{path}", data, {"content-type": "application/json", **headers})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, answer.headers["content-type"], answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers["content-type"], error.read()
+
+    status, _, body = http("/jobs/counts/state")
+    assert status == 200 and {it["stage"] for it in json.loads(body)["tables"]} == {"seen", "counts"}
+    sql = {"sql": "select carrier, n from state where n > 0 order by n desc limit 3"}
+    status, kind, body = http("/jobs/counts/state/counts", sql)
+    answer = json.loads(body)
+    assert (status, kind) == (200, "application/json")
+    assert [it["name"] for it in answer["columns"]] == ["carrier", "n"] and len(answer["rows"]) == 3
+    assert answer["cycle"] > 3 and answer["checkpoint"] is None and answer["stage"] == "counts"
+    assert answer["rows"] == sorted(answer["rows"], key=lambda it: -it["n"])
+    arrow = "application/vnd.apache.arrow.file"
+    status, kind, body = http("/jobs/counts/state/counts", {"sql": "select sum(n) as n from state"}, accept=arrow)
+    assert (status, kind) == (200, arrow) and pa.ipc.open_file(body).read_all()["n"][0].as_py() > 0
+    status, kind, body = http("/jobs/counts/state/seen/state")
+    assert (status, kind) == (200, arrow) and pa.ipc.open_file(io.BytesIO(body)).read_all().num_rows > 0
+
+    for path, body, status, what in (
+        ("/jobs/none/state", None, 404, "there is no job `none`"),
+        ("/jobs/counts/state/none", sql, 404, "there is no stage `none`"),
+        ("/jobs/counts/state/counts", {"sql": "select"}, 400, "found: EOF"),
+        ("/jobs/counts/state/counts", {"sql": "select 1", "more": 1}, 400, "no query"),
+        ("/jobs/counts/state/counts?checkpoint=x", sql, 400, "`newest`"),
+        ("/jobs/counts/state/counts?checkpoint=7", sql, 404, "there is no checkpoint 7"),
+        ("/jobs/counts/state/counts?checkpoint=newest", sql, 409, "no checkpoint yet"),
+        ("/jobs/counts/state/counts?checkpiont=1", sql, 400, "did you mean `checkpoint`?"),
+        ("/jobs/counts/state/counts/none", None, 404, "has no table `none`"),
+    ):
+        found, _, text = http(path, body)
+        assert (found, what in json.loads(text)["error"]) == (status, True), (path, found, text)
+    status, _, text = http("/jobs/counts/state/counts", {"sql": "select n,\n  nn from state"})
+    assert (status, json.loads(text)["line"], json.loads(text)["column"]) == (400, 2, 3)
