@@ -59,7 +59,7 @@ impl ExprError {
         Self { message: message.into(), line: 1, column: 1, expected: None, nearest: None }
     }
 
-    fn at(mut self, location: datafusion_sql::sqlparser::tokenizer::Location) -> Self {
+    pub(crate) fn at(mut self, location: datafusion_sql::sqlparser::tokenizer::Location) -> Self {
         if location.line > 0 {
             (self.line, self.column) = (location.line, location.column);
         }

@@ -8,6 +8,12 @@ use std::sync::Arc;
 use tidemill_state::Pinned;
 
 impl JobHandle {
+    /// The job's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.job.plan.name
+    }
+
     /// The stages of the job, with their operators.
     #[must_use]
     pub fn stages(&self) -> Stages {
@@ -24,8 +30,7 @@ impl JobHandle {
     /// # Errors
     /// The job makes no checkpoints, or there is none of this number.
     pub fn pin_checkpoint(&self, number: Option<u64>) -> Result<Pinned, AskError> {
-        let looker = self.job.checkpointer.looker.get().ok_or(AskError::None)?;
-        Ok(looker.pin(number)?)
+        self.job.checkpointer.pin(number)
     }
 
     /// A table of a stage's state as it is: all slices as of the end of one cycle, the last that was

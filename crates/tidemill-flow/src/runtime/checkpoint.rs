@@ -26,8 +26,8 @@ use std::{
     time::Duration,
 };
 use tidemill_state::{
-    CheckpointError, CheckpointInfo, Checkpoints, Delta, Looker, Manifest, SavedSink, SavedSource,
-    SavedStage,
+    CheckpointError, CheckpointInfo, Checkpoints, Delta, Looker, Manifest, Pinned, SavedSink,
+    SavedSource, SavedStage,
 };
 use tidemill_types::{Cycle, Micros, Span};
 
@@ -53,7 +53,7 @@ pub(crate) struct Checkpointer {
     /// All complete checkpoints, the oldest first.
     pub(crate) complete: Mutex<Vec<(CheckpointInfo, Arc<Manifest>)>>,
     /// Finds them for those who read from them; none before the thread runs.
-    pub(crate) looker: OnceLock<Looker>,
+    looker: OnceLock<Looker>,
     arrived: Mutex<Arrived>,
     bell: Condvar,
 }
@@ -206,6 +206,15 @@ impl Checkpointer {
         drop(arrived);
         self.bell.notify_all();
         Ok(())
+    }
+
+    /// A complete checkpoint, that of a number or the newest, which stays until the result is dropped.
+    pub(crate) fn pin(&self, number: Option<u64>) -> Result<Pinned, AskError> {
+        match self.looker.get() {
+            Some(looker) => Ok(looker.pin(number)?),
+            None if self.is_on => Err(CheckpointError::None.into()),
+            None => Err(AskError::None),
+        }
     }
 
     fn show(&self, checkpoints: &Checkpoints) {

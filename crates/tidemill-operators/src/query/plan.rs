@@ -20,12 +20,24 @@ use datafusion_optimizer::{Analyzer, simplify_expressions::ExprSimplifier};
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion_sql::{
     planner::{ParserOptions, SqlToRel},
-    sqlparser::{ast::Statement, dialect::GenericDialect, parser::Parser},
+    sqlparser::{
+        ast::{self, Statement, Visit, Visitor},
+        dialect::GenericDialect,
+        keywords::Keyword,
+        parser::Parser,
+        tokenizer::{Token, Tokenizer},
+    },
 };
 use std::{
     collections::BTreeMap,
+    ops::ControlFlow,
     sync::{Arc, LazyLock},
 };
+
+/// Longest query, in bytes.
+const SQL_BYTES_MAX: usize = 64 << 10;
+/// Most operators of a query.
+const OPERATORS_MAX: usize = 100;
 
 /// What a query may name.
 struct Names<'a> {
@@ -103,14 +115,7 @@ impl ContextProvider for Names<'_> {
 }
 
 pub(super) fn compile(sql: &str, tables: &[(String, SchemaRef)]) -> Result<Query, ExprError> {
-    let parsed = Parser::parse_sql(&GenericDialect {}, sql);
-    let parsed = parsed.map_err(|error| syntax_error(&error.to_string()))?;
-    let Ok([statement]) = <[Statement; 1]>::try_from(parsed) else {
-        return Err(ExprError::new("there must be one statement"));
-    };
-    if !matches!(statement, Statement::Query(_)) {
-        return Err(ExprError::new("only `SELECT` is possible: a state can be looked at"));
-    }
+    let statement = parse(sql)?;
     let mut planners = functions::shared().get_expr_planners().to_vec();
     planners.push(Arc::new(AggregateFunctionPlanner));
     let names = Names { tables, planners };
@@ -137,6 +142,93 @@ pub(super) fn compile(sql: &str, tables: &[(String, SchemaRef)]) -> Result<Query
     Ok(Query { table, steps, schema: schema_of(plan.schema()) })
 }
 
+/// Parses one `SELECT` over one table, whose nesting is bounded: planning goes as deep, on a stack.
+fn parse(sql: &str) -> Result<Statement, ExprError> {
+    if sql.len() > SQL_BYTES_MAX {
+        return Err(ExprError::new(format!("the query has more than {SQL_BYTES_MAX} bytes")));
+    }
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
+    let tokens = tokens.map_err(|error| syntax_error(&error.to_string()))?;
+    if let Some(token) = tokens.iter().filter(|it| deepens(&it.token)).nth(OPERATORS_MAX) {
+        let error = ExprError::new(format!("the query has more than {OPERATORS_MAX} operators"));
+        return Err(error.at(token.span.start));
+    }
+    let mut parser = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens);
+    let parsed = parser.parse_statements().map_err(|error| syntax_error(&error.to_string()))?;
+    let Ok([statement]) = <[Statement; 1]>::try_from(parsed) else {
+        return Err(ExprError::new("there must be one statement"));
+    };
+    if !matches!(statement, Statement::Query(_)) {
+        return Err(ExprError::new("only `SELECT` is possible: a state can be looked at"));
+    }
+    match statement.visit(&mut OneTable) {
+        ControlFlow::Continue(()) => Ok(statement),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+/// Whether what is parsed may become deeper with a token, beyond what the parser itself bounds.
+fn deepens(token: &Token) -> bool {
+    match token {
+        Token::Word(word) => matches!(
+            word.keyword,
+            Keyword::AND
+                | Keyword::OR
+                | Keyword::XOR
+                | Keyword::NOT
+                | Keyword::IS
+                | Keyword::IN
+                | Keyword::LIKE
+                | Keyword::ILIKE
+                | Keyword::RLIKE
+                | Keyword::REGEXP
+                | Keyword::SIMILAR
+                | Keyword::BETWEEN
+                | Keyword::OVERLAPS
+                | Keyword::COLLATE
+                | Keyword::OPERATOR
+                | Keyword::AT
+                | Keyword::DIV
+                | Keyword::ISNULL
+                | Keyword::NOTNULL
+                | Keyword::UNION
+                | Keyword::EXCEPT
+                | Keyword::INTERSECT
+                | Keyword::MINUS
+        ),
+        Token::Comma | Token::Period | Token::SemiColon | Token::LParen | Token::RParen => false,
+        Token::Number(..) | Token::SingleQuotedString(_) | Token::Whitespace(_) | Token::EOF => {
+            false
+        }
+        _ => true,
+    }
+}
+
+/// Refuses what is no query over one table, before names and types are looked for.
+struct OneTable;
+
+impl Visitor for OneTable {
+    type Break = ExprError;
+
+    fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<ExprError> {
+        match &*query.body {
+            ast::SetExpr::Select(select) => {
+                let more = select.from.len() > 1;
+                match more || select.from.iter().any(|it| !it.joins.is_empty()) {
+                    true => ControlFlow::Break(not_known("joins")),
+                    false => ControlFlow::Continue(()),
+                }
+            }
+            ast::SetExpr::SetOperation { .. } => ControlFlow::Break(not_known("unions")),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+fn not_known(what: &str) -> ExprError {
+    ExprError::new(format!("{what} are not known here"))
+}
+
 /// An error with its place, if DataFusion knows it.
 fn placed(error: &DataFusionError) -> ExprError {
     let mut placed = plan_error(error);
@@ -150,7 +242,7 @@ fn placed(error: &DataFusionError) -> ExprError {
 
 /// The steps of a plan, in the order in which rows meet them; gives back the table.
 fn chain(plan: &LogicalPlan, steps: &mut Vec<Step>) -> Result<String, ExprError> {
-    let refused = |what: &str| Err(ExprError::new(format!("{what} are not known here")));
+    let refused = |what: &str| Err(not_known(what));
     Ok(match plan {
         LogicalPlan::TableScan(it) => it.table_name.table().to_owned(),
         LogicalPlan::SubqueryAlias(it) => chain(&it.input, steps)?,

@@ -214,6 +214,36 @@ fn what_is_wrong_is_said_with_its_place() {
     assert!(failing.unwrap_err().to_string().to_lowercase().contains("zero"));
 }
 
+/// Planning must not run out of its stack, which is that of a thread of tests.
+#[test]
+fn deep_queries_are_refused_or_planned() {
+    for operator in ["+", " AND ", " OR ", "||", "::bigint + ", " = "] {
+        let deep = |count: usize| {
+            let chain = vec!["n"; count].join(operator);
+            Query::compile(&format!("SELECT count({chain}) AS c FROM state"), &tables())
+        };
+        // Whether the types go together does not matter.
+        let _planned = deep(50);
+        let error = deep(10_000).unwrap_err();
+        assert!(error.message.contains("more than 100 operators"), "{error}");
+    }
+    assert!(
+        Query::compile(&format!("SELECT {} n FROM state", "NOT ".repeat(5_000)), &tables())
+            .is_err()
+    );
+    assert!(
+        refused(&format!("SELECT {} n FROM state", "(".repeat(5_000)))
+            .message
+            .contains("recursion")
+    );
+    assert!(
+        refused(&format!("SELECT '{}' FROM state", "x".repeat(70_000))).message.contains("bytes")
+    );
+    let many = (0..5_000).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+    assert_eq!(ask(&format!("SELECT count(*) FROM state WHERE n IN ({many})")), ["90"]);
+    assert!(refused("SELECT a.n FROM state a, state b").message.contains("joins"));
+}
+
 #[test]
 fn the_table_is_the_one_that_is_named() {
     assert_eq!(Query::compile("SELECT value FROM other", &tables()).unwrap().table(), 1);
