@@ -138,8 +138,8 @@ impl OperatorFactory for Dedup {
         let low = at.watermark;
         let known: &Known = at.of();
         let (codec, schema) = (self.codec().map_err(failed)?, self.tables().remove(0).schema);
-        let is_known = |(_, end): &(&Box<[u8]>, &i64)| **end == Micros::MAX.0 || **end > low.0;
-        let mut entries = known.keys.iter().filter(is_known).peekable();
+        let is_known = |end: i64| end == Micros::MAX.0 || end > low.0;
+        let mut entries = known.keys.iter().filter(|(_, end)| is_known(**end)).peekable();
         while entries.peek().is_some() {
             let some: Vec<_> = entries.by_ref().take(SHOWN_AT_ONCE).collect();
             let mut columns = codec.columns(some.iter().map(|(key, _)| Some(&***key)))?;

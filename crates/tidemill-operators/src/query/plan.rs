@@ -189,7 +189,6 @@ fn deepens(token: &Token) -> bool {
                 | Keyword::OPERATOR
                 | Keyword::AT
                 | Keyword::DIV
-                | Keyword::ISNULL
                 | Keyword::NOTNULL
                 | Keyword::UNION
                 | Keyword::EXCEPT
