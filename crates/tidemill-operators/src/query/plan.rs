@@ -36,8 +36,9 @@ use std::{
 
 /// Longest query, in bytes.
 const SQL_BYTES_MAX: usize = 64 << 10;
-/// Most operators of a query.
-const OPERATORS_MAX: usize = 100;
+/// Most operators of a query. Planning twice as many fills the two megabytes of a thread's stack in a
+/// build without optimization.
+const OPERATORS_MAX: usize = 48;
 
 /// What a query may name.
 struct Names<'a> {

@@ -223,9 +223,12 @@ fn deep_queries_are_refused_or_planned() {
             Query::compile(&format!("SELECT count({chain}) AS c FROM state"), &tables())
         };
         // Whether the types go together does not matter.
-        let _planned = deep(50);
-        let error = deep(10_000).unwrap_err();
-        assert!(error.message.contains("more than 100 operators"), "{error}");
+        let most = if operator.contains("::") { 24 } else { 49 };
+        if let Err(error) = deep(most) {
+            assert!(!error.message.contains("operators"), "{error}");
+        }
+        let error = deep(3_000).unwrap_err();
+        assert!(error.message.contains("more than 48 operators"), "{error}");
     }
     assert!(
         Query::compile(&format!("SELECT {} n FROM state", "NOT ".repeat(5_000)), &tables())

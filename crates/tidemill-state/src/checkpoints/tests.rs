@@ -361,7 +361,7 @@ fn what_is_restored_is_the_newest_then() {
 #[test]
 fn what_is_pinned_stays_until_it_is_let_go() {
     let world = World::simulated(11);
-    let backend = indexed(&world).expect("it can be opened");
+    let backend = indexed(&world.world).expect("it can be opened");
     let mut checkpoints = Checkpoints::open(Arc::clone(&backend)).expect("it can be opened");
     let (mut work, looker) = (Work::new(), checkpoints.looker());
     assert!(matches!(looker.pin(None), Err(CheckpointError::None)));
