@@ -43,7 +43,7 @@ pub use error::{ConnectorError, ConnectorErrorKind, SchemaPlace};
 pub use file_source::FileSource;
 pub use influx::{InfluxLines, InfluxPoint};
 pub use kafka::{KafkaSink, KafkaSource};
-pub use sink::{BlackholeSink, FileSink, StdoutSink, WriterSink};
+pub use sink::{BlackholeSink, FileSink, StdoutSink, WriterSink, rows_as};
 pub use stream::{
     AbortedTransaction, DeclaredStream, StreamGroup, StreamNode, StreamSink, StreamSource,
     StreamSourceSpec, Transactions,

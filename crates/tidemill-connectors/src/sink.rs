@@ -15,10 +15,13 @@ pub use blackhole::BlackholeSink;
 pub use file::FileSink;
 pub use writer::{StdoutSink, WriterSink};
 
+use crate::error::ConnectorError;
+use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
+use std::path::Path;
 use std::sync::Arc;
-use tidemill_flow::{SinkError, TIME_COLUMN};
-use tidemill_types::Cycle;
+use tidemill_flow::{Block, Payload, SinkError, TIME_COLUMN};
+use tidemill_types::{Cycle, SliceId, job::Format};
 
 /// Columns of a schema that are written.
 fn shown(schema: &Schema) -> Vec<usize> {
@@ -61,7 +64,27 @@ impl Pending {
     }
 }
 
-fn sink_error(path: &std::path::Path, error: impl std::fmt::Display) -> SinkError {
+/// Rows as a file of JSON, CSV or text has them.
+///
+/// # Errors
+/// The format is another, or cannot hold a type.
+pub fn rows_as(
+    format: Format,
+    schema: &SchemaRef,
+    batches: &[RecordBatch],
+) -> Result<Vec<u8>, ConnectorError> {
+    let place = Path::new("rows");
+    let encoder = encode::RowEncoder::new(place, format, Arc::clone(schema))?;
+    let mut out = Vec::new();
+    encoder.header(&mut out);
+    let block = |it: &RecordBatch| Arc::new(Block::whole(Payload::Arrow(it.clone()), SliceId(0)));
+    let blocks: Vec<Arc<Block>> = batches.iter().map(block).collect();
+    let written = encoder.blocks(&blocks, &mut out);
+    written.map_err(|error| ConnectorError::unwritable(place, error.to_string()))?;
+    Ok(out)
+}
+
+fn sink_error(path: &Path, error: impl std::fmt::Display) -> SinkError {
     SinkError::new(format!("`{}` cannot be written: {error}", path.display()))
 }
 

@@ -30,6 +30,7 @@ use tidemill_types::{
     limits::WORKERS_MAX,
 };
 
+mod looks;
 mod open;
 
 /// How a job is run.

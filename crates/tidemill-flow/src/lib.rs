@@ -7,7 +7,8 @@
 //!  ledger: cycle → end position       thread-control table: slice → worker
 //! ```
 //!
-//! Read in this order: [`block`], [`rows`], [`operator`], [`source`], [`sink`], [`partition`].
+//! Read in this order: [`block`], [`rows`], [`operator`], [`source`], [`sink`], [`partition`],
+//! [`look`].
 //!
 //! Invariants: a slice's output of a cycle is the same bytes on every replay; an effect of a cycle
 //! leaves the job only after the ledger holds its cut; nothing here reads a clock, a file or a
@@ -18,6 +19,7 @@ pub mod engine;
 mod error;
 pub mod graph;
 pub mod letter;
+pub mod look;
 pub mod operator;
 pub mod partition;
 pub mod progress;
@@ -31,6 +33,7 @@ pub use block::{Block, Payload, Routing, Selection, TIME_COLUMN, VALUE_COLUMN, r
 pub use engine::{CheckpointTo, JobHandle, Processes, RunOptions};
 pub use error::{AskError, JobError, StartError};
 pub use graph::{GraphError, JobGraph, Link, Node, NodeId, NodeKind};
+pub use look::{LookError, StageLook, Stages, StateAt, StateTable, TakeRows};
 pub use operator::{
     Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, SliceState,
     columns_in_words,

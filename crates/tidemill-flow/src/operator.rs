@@ -13,6 +13,7 @@
 //! The clock, randomness and the order of a hash map have no place in it.
 
 use crate::block::{Block, Payload};
+use crate::look::{StateAt, StateTable, TakeRows};
 use crate::rows::{Rows, RowsPool};
 use crate::runtime::held::Held;
 use arrow_array::RecordBatch;
@@ -51,6 +52,23 @@ pub trait OperatorFactory: Send + Sync {
     /// that, so those who read it do not take such rows for late ones. Default: nothing.
     fn holds_back(&self) -> Span {
         Span(0)
+    }
+    /// The tables as which a state can be looked at. Default: none.
+    fn tables(&self) -> Vec<StateTable> {
+        Vec::new()
+    }
+    /// Gives the rows of one of [`Self::tables`], some thousand at a time, until no more are
+    /// wanted. Their order follows from the state alone, and the state does not change.
+    ///
+    /// # Errors
+    /// A value cannot be shown.
+    fn rows(
+        &self,
+        _table: usize,
+        _at: StateAt<'_>,
+        _take: &mut TakeRows<'_>,
+    ) -> Result<(), OperatorError> {
+        Ok(())
     }
 }
 

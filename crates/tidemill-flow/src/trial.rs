@@ -4,6 +4,7 @@
 //! one of its checkpoints too: what was restored must write the same as what was never saved.
 
 use crate::block::{Block, Payload, Routing};
+use crate::look::StateAt;
 use crate::operator::{
     Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, Place,
 };
@@ -11,7 +12,10 @@ use crate::partition::{Partition, Router};
 use crate::runtime::held::Held;
 use arrow_array::RecordBatch;
 use bytes::Bytes;
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::{ControlFlow, Range},
+    sync::Arc,
+};
 use tidemill_state::{Delta, structure};
 use tidemill_types::{Cycle, Micros, SliceId};
 
@@ -184,6 +188,25 @@ impl Trial {
             read.expect("runs that were just written");
         }
         count
+    }
+
+    /// The rows of a table of the states, by slice.
+    ///
+    /// # Panics
+    /// Panics if a state cannot be shown.
+    pub fn rows(&mut self, table: usize) -> Vec<(u32, RecordBatch)> {
+        let mut rows = Vec::new();
+        for (range, _, states) in &mut self.lanes {
+            for (slice, state) in range.clone().zip(states) {
+                let at = StateAt { state: &mut **state.get(), watermark: self.watermark };
+                let taken = self.factory.rows(table, at, &mut |batch| {
+                    rows.push((slice, batch));
+                    ControlFlow::Continue(())
+                });
+                taken.expect("a state that can be shown");
+            }
+        }
+        rows
     }
 
     /// Restores the states, which then go on in place of those that were never saved.

@@ -12,12 +12,16 @@
 
 mod checkpoints;
 mod folder;
+mod states;
+
+pub use states::StateOf;
 
 use crate::checkpoint::open_checkpoints;
 use crate::{
     Registry,
     descriptor::{self, Descriptor},
     diagnostic::{Problem, Refused},
+    look::StateError,
     plan::{PlanOptions, Planned, plan},
     streams::Streams,
 };
@@ -115,6 +119,9 @@ pub enum JobsError {
     /// Nothing was done to its checkpoints.
     #[error(transparent)]
     Checkpoint(AskError),
+    /// A state is not shown.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// A job file is that of another job.
     #[error("the file is that of job `{other}`, and not of `{name}`")]
     Another {

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Read in this order: [`diagnostic`], [`descriptor`], [`registry`], [`check`], [`plan`],
-//! [`preview`], [`schema`]; apart from those, [`streams`], [`jobs`], [`serve`].
+//! [`preview`], [`schema`]; apart from those, [`streams`], [`look`], [`jobs`],
+//! [`serve`].
 //!
 //! Invariant: a job that is refused was not started: no file was written, no thread was made.
 
@@ -15,6 +16,7 @@ mod checkpoint;
 pub mod descriptor;
 pub mod diagnostic;
 pub mod jobs;
+pub mod look;
 pub mod plan;
 pub mod preview;
 pub mod registry;

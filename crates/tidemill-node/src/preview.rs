@@ -77,8 +77,9 @@ impl Preview {
     }
 }
 
-/// The cells of a batch as text.
-fn text_of(batch: &RecordBatch) -> Vec<Vec<Option<String>>> {
+/// The cells of a batch as text, for a person.
+#[must_use]
+pub fn text_of(batch: &RecordBatch) -> Vec<Vec<Option<String>>> {
     let schema = batch.schema();
     let columns = schema.fields().iter().zip(batch.columns());
     let columns: Vec<Vec<Option<String>>> = columns

@@ -37,6 +37,8 @@
 //! on every run). A state belongs to a slice, so it sees all records of the keys of that slice; it is
 //! made of the structures of [`state`], which checkpoints save. A job goes on from one if the state
 //! still has a type of the same name: give a type whose fields change another name.
+//! `tidemill state` shows each structure as a table: texts, numbers, truth values and [`Micros`] as
+//! what they are, all other keys and values as JSON.
 //! An error or a panic fails the job, naming stage, slice, cycle and record.
 
 mod batch;
@@ -44,6 +46,7 @@ mod bytes;
 mod emit;
 mod keyed;
 mod record;
+mod shown;
 
 #[cfg(test)]
 mod tests;
@@ -102,8 +105,12 @@ impl CycleInfo {
 pub fn with_time(schema: &Schema) -> SchemaRef {
     let mut fields = schema.fields().to_vec();
     if schema.index_of(TIME_COLUMN).is_err() {
-        let utc = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
-        fields.push(Arc::new(Field::new(TIME_COLUMN, utc, true)));
+        fields.push(Arc::new(Field::new(TIME_COLUMN, utc_type(), true)));
     }
     Arc::new(Schema::new(fields))
+}
+
+/// The type of all times.
+fn utc_type() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }

@@ -7,13 +7,15 @@
 //! - Nulls are equal to nulls, as in SQL's `DISTINCT`.
 
 use crate::gather::Gather;
+use crate::held::shown::event_time;
 use crate::keys::{KeyCodec, UnknownColumn, columns};
-use crate::lane::{Lane, Picked, Times};
-use arrow_schema::{ArrowError, DataType, SchemaRef};
+use crate::lane::{Lane, Picked, Times, failed};
+use arrow_array::{RecordBatch, TimestampMicrosecondArray};
+use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
 use std::sync::Arc;
 use tidemill_flow::{
-    Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState, TIME_COLUMN,
-    partition::check_key_type,
+    Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState, StateAt,
+    StateTable, TIME_COLUMN, TakeRows, partition::check_key_type,
 };
 use tidemill_state::{Map, State, Structure};
 use tidemill_types::{Micros, SliceId, Span, job::DedupSpec};
@@ -23,6 +25,11 @@ mod tests;
 
 /// Keys known before the first look for those that can be forgotten.
 const SWEPT_FROM: usize = 256;
+
+/// Keys that are shown together.
+const SHOWN_AT_ONCE: usize = 8_192;
+/// From when on a key is new again; null: never. Where people see it.
+const UNTIL_COLUMN: &str = "__known_until";
 
 /// Why records cannot be deduplicated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -113,6 +120,38 @@ impl OperatorFactory for Dedup {
         let types: Vec<String> = self.types.iter().map(DataType::to_string).collect();
         let within = self.within.map(|it| format!(" within {it}")).unwrap_or_default();
         format!("the first by columns {:?} ({}){within}", self.columns, types.join(", "))
+    }
+
+    fn tables(&self) -> Vec<StateTable> {
+        let mut fields: Vec<FieldRef> =
+            self.columns.iter().map(|it| Arc::clone(&self.schema.fields()[*it])).collect();
+        fields.push(Arc::new(event_time().as_ref().clone().with_name(UNTIL_COLUMN)));
+        vec![StateTable::only(Arc::new(Schema::new(fields)))]
+    }
+
+    fn rows(
+        &self,
+        _: usize,
+        at: StateAt<'_>,
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), OperatorError> {
+        let low = at.watermark;
+        let known: &Known = at.of();
+        let (codec, schema) = (self.codec().map_err(failed)?, self.tables().remove(0).schema);
+        let is_known = |end: i64| end == Micros::MAX.0 || end > low.0;
+        let mut entries = known.keys.iter().filter(|(_, end)| is_known(**end)).peekable();
+        while entries.peek().is_some() {
+            let some: Vec<_> = entries.by_ref().take(SHOWN_AT_ONCE).collect();
+            let mut columns = codec.columns(some.iter().map(|(key, _)| Some(&***key)))?;
+            let until = some.iter().map(|(_, end)| (**end != Micros::MAX.0).then_some(**end));
+            let until: TimestampMicrosecondArray = until.collect();
+            columns.push(Arc::new(until.with_timezone("UTC")));
+            let batch = RecordBatch::try_new(Arc::clone(&schema), columns).map_err(failed)?;
+            if take(batch).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 

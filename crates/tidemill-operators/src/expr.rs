@@ -20,7 +20,7 @@ use std::sync::Arc;
 use tidemill_flow::OperatorError;
 
 mod call;
-mod functions;
+pub(crate) mod functions;
 mod names;
 #[cfg(test)]
 mod tests;
@@ -59,7 +59,7 @@ impl ExprError {
         Self { message: message.into(), line: 1, column: 1, expected: None, nearest: None }
     }
 
-    fn at(mut self, location: datafusion_sql::sqlparser::tokenizer::Location) -> Self {
+    pub(crate) fn at(mut self, location: datafusion_sql::sqlparser::tokenizer::Location) -> Self {
         if location.line > 0 {
             (self.line, self.column) = (location.line, location.column);
         }
@@ -91,7 +91,7 @@ pub fn check_syntax(sql: &str) -> Result<(), ExprError> {
 }
 
 /// Takes "… at Line: 1, Column: 9" apart.
-fn syntax_error(text: &str) -> ExprError {
+pub(crate) fn syntax_error(text: &str) -> ExprError {
     let text = text.trim_start_matches("sql parser error: ");
     let (message, place) = text.split_once(" at Line: ").unwrap_or((text, ""));
     let mut error = ExprError::new(message);
@@ -189,7 +189,7 @@ fn compile_physical(
     create_physical_expr(&logical, schema, &ExecutionProps::new(), &Default::default())
 }
 
-fn refuse_volatile(logical: &Logical) -> Result<(), ExprError> {
+pub(crate) fn refuse_volatile(logical: &Logical) -> Result<(), ExprError> {
     use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
     let mut found = None;
     let walked = logical.apply(|node| {
@@ -211,12 +211,12 @@ fn refuse_volatile(logical: &Logical) -> Result<(), ExprError> {
     }
 }
 
-fn plan_error(error: &DataFusionError) -> ExprError {
+pub(crate) fn plan_error(error: &DataFusionError) -> ExprError {
     ExprError::new(one_line(error))
 }
 
 /// The message of an error, without DataFusion's own headings.
-fn one_line(error: &DataFusionError) -> String {
+pub(crate) fn one_line(error: &DataFusionError) -> String {
     let text = error.strip_backtrace();
     let headings = [
         "Error during planning: ",

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use tidemill_flow::OperatorError;
 
 mod codec;
+pub(crate) mod shown;
 #[cfg(test)]
 mod tests;
 
@@ -153,6 +154,13 @@ impl<T> Held<T> {
     /// The rows of a piece.
     pub(crate) fn batch(&self, piece: PieceId) -> &RecordBatch {
         &self.pieces[(piece - self.first) as usize].batch
+    }
+
+    /// The slots that are held, with their data.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (u32, &T)> {
+        let held = |(slot, it): (usize, &'_ Slot<T>)| it.data.as_ref().map(|_| number(slot));
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(held).map(|slot| (slot, self.data(slot)))
     }
 
     /// How many rows are held.

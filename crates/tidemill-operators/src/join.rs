@@ -19,7 +19,7 @@ mod table;
 mod tests;
 
 use crate::keys::{KeyCodec, UnknownColumn, column};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use pairs::Shape;
 use std::{fmt, sync::Arc};
 use tidemill_flow::{OperatorFactory, TIME_COLUMN, partition::check_key_type};
@@ -255,6 +255,15 @@ struct Codecs {
 }
 
 impl Codecs {
+    /// The key columns as people see them: named as on the left, of the type that is compared.
+    fn key_fields(&self, left: &Schema) -> Vec<FieldRef> {
+        let (columns, types) = &self.left;
+        let field = |(column, data_type): (&usize, &DataType)| {
+            Arc::new(Field::new(left.field(*column).name(), data_type.clone(), true))
+        };
+        columns.iter().zip(types).map(field).collect()
+    }
+
     fn make(&self) -> [KeyCodec; 2] {
         [&self.left, &self.right].map(|(columns, types)| {
             KeyCodec::new(columns.clone(), types.clone())

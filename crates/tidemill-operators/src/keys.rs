@@ -5,11 +5,12 @@
 
 use crate::lane::{Picked, failed};
 use arrow_array::types::{Float32Type, Float64Type};
-use arrow_array::{ArrayRef, RecordBatch, cast::AsArray};
+use arrow_array::{ArrayRef, RecordBatch, UInt64Array, cast::AsArray};
 use arrow_buffer::NullBuffer;
 use arrow_cast::cast;
 use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
+use arrow_select::take::take;
 use std::sync::Arc;
 use tidemill_flow::{Block, OperatorError, TIME_COLUMN, partition::hash_columns};
 
@@ -84,6 +85,32 @@ impl KeyCodec {
         }
         let rows = self.converter.convert_columns(&columns).map_err(failed)?;
         Ok(Keys { rows, hashes: self.hashes(block, picked)?, nulls })
+    }
+
+    /// The columns of keys that were read as bytes; a key that is none is null.
+    ///
+    /// # Errors
+    /// Keys are not what they were read as: an error of the engine.
+    pub(crate) fn columns<'a>(
+        &self,
+        keys: impl Iterator<Item = Option<&'a [u8]>>,
+    ) -> Result<Vec<ArrayRef>, OperatorError> {
+        let parser = self.converter.parser();
+        let (mut found, mut places) = (Vec::new(), Vec::new());
+        for key in keys {
+            places.push(key.map(|_| found.len() as u64));
+            found.extend(key.map(|key| parser.parse(key)));
+        }
+        let is_whole = found.len() == places.len();
+        let columns = self.converter.convert_rows(found).map_err(failed)?;
+        let places = UInt64Array::from(places);
+        let of_type = |(column, data_type): (ArrayRef, &DataType)| {
+            let column = if is_whole { column } else { take(&column, &places, None)? };
+            // The values of a dictionary come back as they are.
+            if column.data_type() == data_type { Ok(column) } else { cast(&column, data_type) }
+        };
+        let columns = columns.into_iter().zip(&self.types).map(of_type);
+        columns.collect::<Result<_, ArrowError>>().map_err(failed)
     }
 
     fn hashes(&self, block: &Block, picked: &Picked<'_>) -> Result<Vec<u64>, OperatorError> {

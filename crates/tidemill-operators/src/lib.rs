@@ -1,4 +1,5 @@
-//! What a stage can run: SQL expressions, aggregates, windows, joins, top-k, and Rust functions.
+//! What a stage can run: SQL expressions, aggregates, windows, joins, top-k, and Rust functions; and how people
+//! look at their states, with SQL.
 //!
 //! Invariant: what a slice writes follows from its state and its input alone, in their order;
 //! lanes, threads and the cut of batches into blocks do not show.
@@ -13,6 +14,9 @@ mod held;
 pub mod join;
 mod keys;
 mod lane;
+pub mod query;
+#[cfg(test)]
+mod testing;
 pub mod top;
 pub mod transform;
 pub mod window;

@@ -14,19 +14,23 @@ mod tests;
 
 use crate::expr::{Expr, ExprError};
 use crate::gather::Gather;
-use crate::held::RowCodec;
+use crate::held::{RowCodec, shown};
 use crate::keys::{KeyCodec, UnknownColumn, columns, one_zero};
 use crate::lane::{Lane, Picked, Times, failed};
+use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow_row::{RowConverter, SortField};
-use arrow_schema::{DataType, SchemaRef, SortOptions};
+use arrow_schema::{DataType, Field, SchemaRef, SortOptions};
 use group::{Arrival, Groups};
 use std::{fmt, sync::Arc};
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, Partition,
-    SliceState, TIME_COLUMN, partition::check_key_type,
+    SliceState, StateAt, StateTable, TIME_COLUMN, TakeRows, partition::check_key_type,
 };
 use tidemill_types::job::TopSpec;
 use tidemill_types::{Micros, SliceId};
+
+/// The place of a row in its group, from 1, where people see it.
+const RANK_COLUMN: &str = "__rank";
 
 /// Columns that tell the window of a row.
 const WINDOW_COLUMNS: [&str; 2] = ["window_start", "window_end"];
@@ -177,6 +181,32 @@ impl OperatorFactory for TopFactory {
 
     fn wants_time(&self) -> bool {
         self.windowed
+    }
+
+    fn tables(&self) -> Vec<StateTable> {
+        let rank = Arc::new(Field::new(RANK_COLUMN, DataType::UInt64, false));
+        let timed = self.schema.index_of(TIME_COLUMN).is_ok();
+        let behind = timed.then(shown::event_time).into_iter().collect();
+        let held = self.schema.fields();
+        vec![StateTable::only(shown::shown_schema(vec![rank], held, behind))]
+    }
+
+    fn rows(
+        &self,
+        _: usize,
+        at: StateAt<'_>,
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), OperatorError> {
+        let groups: &Groups = at.of();
+        let (slots, ranks) = groups.ranked();
+        let beside = |first: usize, slots: &[u32], held: &RecordBatch| {
+            let ranks = ranks[first..first + slots.len()].to_vec();
+            let times = held.column_by_name(TIME_COLUMN).cloned();
+            let ranks: ArrayRef = Arc::new(UInt64Array::from(ranks));
+            Ok((vec![ranks], times.into_iter().collect()))
+        };
+        let schema = self.tables().remove(0).schema;
+        shown::rows(groups.held_rows(), &slots, &schema, beside, take)
     }
 }
 

@@ -31,6 +31,7 @@ use tidemill_types::job::{Named, WindowSpec};
 mod count;
 mod panes;
 mod session;
+mod shown;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -267,9 +268,17 @@ impl Emitter {
         plan: &Windowed,
         output: &mut Output,
     ) -> Result<(), OperatorError> {
+        if let Some(batch) = self.batch(plan)? {
+            output.emit(batch);
+        }
+        Ok(())
+    }
+
+    /// Takes what there is as columns of the output.
+    pub(crate) fn batch(&mut self, plan: &Windowed) -> Result<Option<RecordBatch>, OperatorError> {
         let rows = self.times.len();
         if rows == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let time = |values: Vec<i64>| -> ArrayRef {
             Arc::new(TimestampMicrosecondArray::from(values).with_timezone("UTC"))
@@ -287,7 +296,6 @@ impl Emitter {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let schema = Arc::clone(&plan.output);
         let batch = RecordBatch::try_new_with_options(schema, columns, &options);
-        output.emit(batch.map_err(arrow_error)?);
-        Ok(())
+        batch.map(Some).map_err(arrow_error)
     }
 }

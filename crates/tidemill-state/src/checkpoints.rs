@@ -13,7 +13,8 @@
 //! ones are put: so the bytes that are written follow the changes, and those that are read the state.
 //! (DESIGN 6; ChronoStream III-B.)
 //!
-//! A checkpoint that is *kept* stays until it is deleted; of the others only the newest does.
+//! A checkpoint that is *kept* stays until it is deleted; of the others only the newest does, and
+//! those that somebody reads from ([`Looker`]).
 //!
 //! Invariants:
 //!
@@ -28,11 +29,13 @@
 //! - None of that needs a batch to be there as a whole: backends on servers write it in parts.
 
 mod lives;
+mod looker;
 mod manifest;
 mod runs;
 #[cfg(test)]
 mod tests;
 
+pub use looker::{Looker, Pinned};
 pub use manifest::{Manifest, Run, SavedSink, SavedSource, SavedStage};
 pub use runs::RunsOf;
 
@@ -41,7 +44,7 @@ use manifest::{BEGUN_KEY, OVER_KEY, PART_BYTES, kept_key, manifest_key, number_o
 use serde::Serialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 use tidemill_types::Cycle;
 
@@ -136,6 +139,7 @@ pub struct Checkpoints {
     /// Runs that no manifest will name.
     unnamed: Vec<Run>,
     batch: Batch,
+    shared: Arc<Mutex<looker::Shared>>,
 }
 
 impl Checkpoints {
@@ -173,7 +177,7 @@ impl Checkpoints {
         }
         let is_there = |it: &u64| complete.contains_key(it) || damaged.contains_key(it);
         let left_behind = Some(begun).filter(|it| *it > 0 && !is_there(it));
-        Ok(Self {
+        let opened = Self {
             backend,
             complete,
             damaged,
@@ -188,7 +192,20 @@ impl Checkpoints {
             left_behind,
             unnamed: Vec::new(),
             batch: Batch::default(),
-        })
+            shared: Arc::default(),
+        };
+        opened.share();
+        Ok(opened)
+    }
+
+    /// Finds checkpoints for those who read from them beside the job.
+    #[must_use]
+    pub fn looker(&self) -> Looker {
+        Looker { backend: Arc::clone(&self.backend), shared: Arc::clone(&self.shared) }
+    }
+
+    fn share(&self) {
+        looker::lock(&self.shared).set(&self.complete, self.over);
     }
 
     /// The checkpoint that the job goes on from; none if there is none that can be read.
@@ -337,18 +354,22 @@ impl Checkpoints {
         // This may be the second attempt.
         self.older.remove(&manifest.number);
         self.complete.insert(manifest.number, Arc::new(manifest));
+        self.share();
         self.begun = None;
         self.delete_older()
     }
 
     /// Nobody wants to have those that are not kept any more.
     fn retire(&mut self) {
-        let is_gone = |number: &u64| !self.kept.contains_key(number);
+        // Nobody begins to read from one that goes.
+        let mut shared = looker::lock(&self.shared);
+        let is_gone = |it: &u64| !self.kept.contains_key(it) && !shared.is_pinned(*it);
         let gone: Vec<u64> = self.complete.keys().copied().filter(is_gone).collect();
         for number in gone {
             let manifest = self.complete.remove(&number);
             self.older.insert(number, manifest);
         }
+        shared.set(&self.complete, self.over);
     }
 
     /// Deletes what only manifests before the newest name, then those. What a damaged one may name is
@@ -424,7 +445,13 @@ impl Checkpoints {
             // Completing the next one deletes it.
             return Ok(());
         }
+        let mut shared = looker::lock(&self.shared);
+        if shared.is_pinned(number) {
+            return Ok(());
+        }
         let manifest = self.complete.remove(&number);
+        shared.set(&self.complete, self.over);
+        drop(shared);
         self.older.insert(number, manifest);
         self.delete_older()
     }
@@ -438,7 +465,7 @@ impl Checkpoints {
     /// Some runs of a slice, as a manifest names them.
     #[must_use]
     pub fn named(&self, runs: &[Run]) -> RunsOf {
-        RunsOf { backend: Arc::clone(&self.backend), runs: runs.to_vec() }
+        RunsOf::new(&self.backend, runs)
     }
 }
 

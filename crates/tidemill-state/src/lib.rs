@@ -28,8 +28,8 @@ mod tests;
 
 pub use backend::{Backend, Batch};
 pub use checkpoints::{
-    CheckpointError, CheckpointInfo, Checkpoints, Manifest, Run, RunsOf, SavedSink, SavedSource,
-    SavedStage,
+    CheckpointError, CheckpointInfo, Checkpoints, Looker, Manifest, Pinned, Run, RunsOf, SavedSink,
+    SavedSource, SavedStage,
 };
 pub use delta::{Delta, Reader, SavedError, merge, merged, put_bytes};
 pub use error::StateError;

@@ -19,6 +19,7 @@ mod map;
 mod marks;
 mod noted;
 mod queue;
+pub mod shown;
 mod slab;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ pub use window::Window;
 use crate::delta::{Delta, SavedError};
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
+use shown::{Kind, TakeRow};
 use std::any::Any;
 
 /// A part of a slice's state.
@@ -59,6 +61,14 @@ pub trait Structure: Send {
     fn restored(&mut self) -> Result<(), SavedError> {
         Ok(())
     }
+    /// The columns of what is in it, for people who look at it. Default: none, as there is nothing
+    /// to see.
+    fn columns(&self) -> Vec<(&'static str, Kind)> {
+        Vec::new()
+    }
+    /// Shows what is in it, row by row, as [`Self::columns`] says, in an order that follows from
+    /// what is in it alone.
+    fn show(&self, _take: &mut TakeRow<'_>) {}
 }
 
 /// The state of one slice.
@@ -66,6 +76,11 @@ pub trait State: Any + Send {
     /// Its structures, always in the same order, no more than 255. What is in none of them is lost
     /// with the process.
     fn structures(&mut self) -> Vec<&mut dyn Structure>;
+    /// The names of its structures, for people who look at them: as many as there are structures.
+    /// Default: none has a name of its own.
+    fn names(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
 }
 
 impl State for () {

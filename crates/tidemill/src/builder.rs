@@ -20,6 +20,7 @@ mod collect;
 mod generated;
 mod source;
 mod stage;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ pub use collect::{Collected, collected};
 pub use generated::Generated;
 pub use source::{File, SourceOf};
 pub use stage::{Names, SinkOf, Stage, from, join, join_table};
+pub use state::{StateFailure, query_state};
 
 use arrow_schema::SchemaRef;
 use std::{path::PathBuf, sync::Arc};
@@ -226,9 +228,7 @@ impl Job {
     pub fn start(self) -> Result<JobHandle, JobFailure> {
         let descriptor = Descriptor::of(self.spec);
         if !self.problems.is_empty() {
-            let problems = self.problems.into_iter();
-            let located = problems.map(|problem| descriptor.locate(problem)).collect();
-            return Err(JobFailure::Refused(Refused(located)));
+            return Err(JobFailure::Refused(refused(&descriptor, self.problems)));
         }
         let world = World::real();
         let Planned { graph, .. } = plan(&descriptor, &self.plan_options, &world, &self.registry)
@@ -260,4 +260,9 @@ impl Job {
         let message = format!("the name `{name}` is given twice");
         self.problems.push(Problem::new([kind, name], message));
     }
+}
+
+/// Problems with their places in the job.
+fn refused(descriptor: &Descriptor, problems: Vec<Problem>) -> Refused {
+    Refused(problems.into_iter().map(|problem| descriptor.locate(problem)).collect())
 }

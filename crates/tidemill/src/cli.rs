@@ -9,6 +9,7 @@ mod progress;
 mod run;
 mod serve;
 mod signals;
+mod state;
 mod stream;
 mod table;
 mod validate;
@@ -47,6 +48,9 @@ enum Command {
     /// Checkpoints of a job: list, create, inspect, restore, delete.
     #[command(subcommand)]
     Checkpoint(checkpoint::CheckpointCommand),
+    /// The state of a job's stages: its tables, queries with SQL, Arrow files.
+    #[command(subcommand)]
+    State(state::StateCommand),
     /// Streams of a node: create, list, describe, alter, delete, produce, consume.
     #[command(subcommand, visible_alias = "topic")]
     Stream(stream::StreamCommand),
@@ -89,6 +93,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Job(command) => job::run(&command),
         Command::Checkpoint(command) => checkpoint::run(&command),
+        Command::State(command) => state::run(&command),
         Command::Stream(command) => stream::run(&command),
         Command::Bench(bench) => match crate::bench::run(&bench) {
             Ok(()) => DONE,

@@ -8,8 +8,8 @@ pub mod builder;
 pub mod table;
 
 pub use builder::{
-    Collected, File, Generated, Job, JobFailure, Names, SinkOf, SourceOf, Stage, collected, from,
-    join, join_table,
+    Collected, File, Generated, Job, JobFailure, Names, SinkOf, SourceOf, Stage, StateFailure,
+    collected, from, join, join_table, query_state,
 };
 pub use tidemill_flow::{self as flow, JobHandle, OperatorError, Progress};
 pub use tidemill_operators::custom;

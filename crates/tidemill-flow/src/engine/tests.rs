@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::block::{Block, Payload};
+use crate::look::{StateAt, StateTable, TakeRows};
 use crate::operator::{
     Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, SliceState,
 };
@@ -19,6 +20,7 @@ use tidemill_wire::{journal, ledger::LedgerEntry};
 mod checkpoints;
 mod ends;
 mod lives;
+mod looks;
 mod pass;
 mod recovery;
 mod rescale;
@@ -103,6 +105,20 @@ impl OperatorFactory for RunningSum {
     }
     fn state(&self, _: SliceId) -> SliceState {
         Box::new(Map::<i64, i64>::default())
+    }
+    fn tables(&self) -> Vec<StateTable> {
+        vec![StateTable::only(schema(&["key", "sum"]))]
+    }
+    fn rows(
+        &self,
+        _: usize,
+        at: StateAt<'_>,
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), OperatorError> {
+        let sums: &Map<i64, i64> = at.of();
+        let (keys, sums) = sums.iter().unzip();
+        let _last = take(batch(&["key", "sum"], vec![keys, sums]));
+        Ok(())
     }
 }
 

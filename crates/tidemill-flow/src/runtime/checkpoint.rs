@@ -18,7 +18,7 @@ use super::plan::Work;
 use crate::error::AskError;
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 use tidemill_env::sync::{
@@ -27,8 +27,8 @@ use tidemill_env::sync::{
     mpsc::{self, Sender},
 };
 use tidemill_state::{
-    CheckpointError, CheckpointInfo, Checkpoints, Delta, Manifest, SavedSink, SavedSource,
-    SavedStage,
+    CheckpointError, CheckpointInfo, Checkpoints, Delta, Looker, Manifest, Pinned, SavedSink,
+    SavedSource, SavedStage,
 };
 use tidemill_types::{Cycle, Micros, Span};
 
@@ -59,6 +59,8 @@ pub(crate) struct Checkpointer {
     pub(crate) complete: Mutex<Vec<(CheckpointInfo, Arc<Manifest>)>>,
     /// Those that are damaged, by number, with what is wrong.
     pub(crate) damaged: Mutex<Vec<(u64, String)>>,
+    /// Finds them for those who read from them; none before the thread runs.
+    looker: OnceLock<Looker>,
     arrived: Mutex<Arrived>,
     bell: Condvar,
 }
@@ -124,6 +126,7 @@ impl Checkpointer {
             slices_left: Arc::clone(slices_left),
             complete: Mutex::default(),
             damaged: Mutex::default(),
+            looker: OnceLock::new(),
             arrived: Mutex::new(Arrived { ended, ..Arrived::default() }),
             bell: Condvar::new(),
         }
@@ -225,6 +228,15 @@ impl Checkpointer {
         Cycle(self.floor.load(Ordering::Acquire))
     }
 
+    /// A complete checkpoint, that of a number or the newest, which stays until the result is dropped.
+    pub(crate) fn pin(&self, number: Option<u64>) -> Result<Pinned, AskError> {
+        match self.looker.get() {
+            Some(looker) => Ok(looker.pin(number)?),
+            None if self.is_on => Err(CheckpointError::None.into()),
+            None => Err(AskError::None),
+        }
+    }
+
     fn show(&self, checkpoints: &Checkpoints) {
         if self.has_floor {
             self.floor.store(checkpoints.floor().0, Ordering::Release);
@@ -278,6 +290,7 @@ impl Arrived {
 pub(crate) fn run(job: &Job, mut checkpoints: Checkpoints, every: Span) {
     let _closes = Closes(&job.checkpointer);
     job.checkpointer.show(&checkpoints);
+    job.checkpointer.looker.get_or_init(|| checkpoints.looker());
     make_until_over(job, &mut checkpoints, every);
 }
 

@@ -87,6 +87,11 @@ impl SavedSlice {
         Self { node, slice, factory, runs, place: Mutex::new(Place::InBackend), left }
     }
 
+    /// Where a checkpoint has it.
+    pub(crate) fn runs(&self) -> RunsOf {
+        self.runs.clone()
+    }
+
     fn read(&self) -> Result<SliceState, String> {
         let failed = |error: String| format!("the state of slice {}: {error}", self.slice);
         let runs = self.runs.read().map_err(|error| failed(error.to_string()))?;

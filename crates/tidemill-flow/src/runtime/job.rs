@@ -6,6 +6,7 @@ use super::commit::Committer;
 use super::inbox::{CycleEnd, Parcel};
 use super::lane::{After, Core, Lane};
 use super::layout::Layout;
+use super::looks::Looks;
 use super::pacer::Pacer;
 use super::peer::Peers;
 use super::plan::Plan;
@@ -37,6 +38,7 @@ pub(crate) struct Job {
     pub(crate) committer: Committer,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) checkpoints: Mutex<CheckpointProgress>,
+    pub(crate) looks: Looks,
     pub(crate) peers: Peers,
     /// The last cycle that every sink has committed.
     pub(crate) committed: AtomicU64,
@@ -100,8 +102,8 @@ impl Job {
         let mut state = lane.state.lock().expect("no panic while held");
         let poked = std::mem::take(&mut state.poked);
         let again = match after {
-            After::Ready | After::ReadyOrAt(_) => state.is_ready(),
-            After::Wait | After::At(_) => poked && state.is_ready(),
+            After::Ready | After::ReadyOrAt(_) => state.runs_again(),
+            After::Wait | After::At(_) => poked && state.runs_again(),
             After::HandOver | After::Done => {
                 state.open = false;
                 false

@@ -45,6 +45,8 @@ pub(crate) struct LaneState {
     pub(crate) scheduled: bool,
     /// A stage: it has something to write out for a checkpoint.
     pub(crate) writing: bool,
+    /// A stage: somebody looks at its slices.
+    pub(crate) looked_at: bool,
     /// Somebody wanted it to run while it was running.
     pub(crate) poked: bool,
     /// A source: it runs when it wants, not when its inbox is ready.
@@ -74,7 +76,12 @@ impl LaneState {
 
     /// Whether there is anything to do at all, if only to write out for a checkpoint.
     pub(crate) fn has_work(&self) -> bool {
-        self.is_ready() || (self.open && self.writing)
+        self.runs_again() || (self.open && self.writing)
+    }
+
+    /// Whether it runs again right away.
+    pub(crate) fn runs_again(&self) -> bool {
+        self.is_ready() || (self.open && self.looked_at)
     }
 
     /// Whether the next cycle belongs to the next layout.

@@ -75,6 +75,7 @@ impl Layout {
                             open: false,
                             scheduled: false,
                             writing: false,
+                            looked_at: false,
                             poked: false,
                             is_source: matches!(plan.nodes[node].work, Work::Source { .. }),
                             source_next: from,

@@ -21,6 +21,7 @@ pub(crate) mod job;
 pub(crate) mod lane;
 pub(crate) mod layout;
 pub(crate) mod ledger;
+pub(crate) mod looks;
 pub(crate) mod pacer;
 pub(crate) mod peer;
 pub(crate) mod peer_frame;

@@ -82,10 +82,12 @@ impl StageLane {
     /// # Errors
     /// The operator's, or its panic, with the place where it stood.
     pub(crate) fn run(&mut self, job: &Arc<Job>, lane: &Arc<Lane>) -> Result<After, JobError> {
-        let (is_past, is_ready) = {
-            let state = lane.state.lock().expect("no panic while held");
-            (state.is_past(), state.inbox.is_ready())
+        let (is_past, is_ready, next) = {
+            let mut state = lane.state.lock().expect("no panic while held");
+            state.looked_at = false;
+            (state.is_past(), state.inbox.is_ready(), state.next())
         };
+        self.show(job, lane, Cycle(next.0 - 1));
         if is_past {
             // The next layout needs the slices: that does not wait for room.
             self.write_out(job, lane, usize::MAX);
@@ -117,6 +119,7 @@ impl StageLane {
         if job.checkpointer.is_at(cycle) {
             self.freeze(job, lane);
         }
+        self.show(job, lane, cycle);
         self.write_out(job, lane, if ended { usize::MAX } else { WRITTEN_AT_ONCE });
         job.poke_those_behind(lane);
         self.free(job, lane, slot);
@@ -124,6 +127,13 @@ impl StageLane {
         count.busy_us.fetch_add(job.now_us() - start_us, Ordering::Relaxed);
         count.cycle.fetch_max(cycle.0, Ordering::Relaxed);
         Ok(if ended { After::Done } else { self.after(job) })
+    }
+
+    /// Somebody may look at the slices as they are now.
+    #[inline]
+    fn show(&mut self, job: &Job, lane: &Lane, cycle: Cycle) {
+        let of = (lane.node, &lane.slices);
+        job.looks.answer(job, of, (cycle, self.watermark), &mut self.states);
     }
 
     /// The checkpoint under way has the slices as they are now.

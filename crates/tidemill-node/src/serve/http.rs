@@ -11,7 +11,8 @@
 //! Read in this order: [`server`], `routes`, `guard`, `body`, `append`, `read`, `influx`.
 //!
 //! Invariants: no request is answered 2xx for records that do not count yet; all bodies and answers
-//! together take no more memory than [`super::HttpSettings::bodies_bytes`]; a request by a name
+//! together take no more memory than [`super::HttpSettings::bodies_bytes`], but for one look at a
+//! job's state at a time, which is bounded by itself; a request by a name
 //! that is not the node's is refused.
 
 mod append;
@@ -31,6 +32,7 @@ mod render;
 mod routes;
 pub mod server;
 mod state;
+mod states;
 mod streams;
 
 pub use server::Http;

@@ -3,14 +3,15 @@
 use super::CycleInfo;
 use super::emit::Emit;
 use super::record::{Columns, Record};
+use super::shown;
 use crate::gather::Gather;
 use crate::lane::{Lane, Part, Picked};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::{fmt, sync::Arc};
 use tidemill_flow::{
-    Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
-    columns_in_words,
+    Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState, StateAt,
+    StateTable, TakeRows, columns_in_words,
 };
 use tidemill_state::State;
 use tidemill_types::SliceId;
@@ -158,6 +159,14 @@ where
 
     fn wants_time(&self) -> bool {
         self.every_cycle
+    }
+
+    fn tables(&self) -> Vec<StateTable> {
+        shown::tables(&mut (self.state)())
+    }
+
+    fn rows(&self, table: usize, at: StateAt<'_>, take: &mut TakeRows<'_>) -> Outcome {
+        shown::rows(at.state, table, take)
     }
 }
 
@@ -308,6 +317,14 @@ where
 
     fn wants_time(&self) -> bool {
         self.on_cycle.is_some()
+    }
+
+    fn tables(&self) -> Vec<StateTable> {
+        shown::tables(&mut (self.state)())
+    }
+
+    fn rows(&self, table: usize, at: StateAt<'_>, take: &mut TakeRows<'_>) -> Outcome {
+        shown::rows(at.state, table, take)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Functions of the program, on columns and on byte records.
 
 use super::*;
+use crate::testing::shown;
 use arrow_array::{
     Array, ArrayRef, BinaryArray, Float32Array, Int64Array, RecordBatch, StringArray,
     TimestampMicrosecondArray, cast::AsArray, types::Int64Type,
@@ -428,4 +429,70 @@ fn a_function_with_another_state_is_another_one() {
     assert_eq!(does(&*word_count()), expected);
     let numbers = keyed(counts_schema(), state::Map::<i64, i64>::default, |_, _, _, _| Ok(()));
     assert_eq!(does(&numbers), expected.replace("String", "i64"));
+}
+
+/// Two structures with names.
+struct Named {
+    counts: state::Map<String, (i64, bool)>,
+    last: state::Value<Option<i64>>,
+}
+
+impl tidemill_state::State for Named {
+    fn structures(&mut self) -> Vec<&mut dyn tidemill_state::Structure> {
+        vec![&mut self.counts, &mut self.last]
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        vec!["counts", "last"]
+    }
+}
+
+#[test]
+fn the_structures_of_a_state_are_tables_with_their_names() {
+    let factory: Arc<dyn OperatorFactory> = Arc::new(keyed_record(
+        counts_schema(),
+        || Named { counts: state::Map::default(), last: state::Value::default() },
+        |state, record, _, info| {
+            let word = record.str("word")?.unwrap_or_default();
+            let entry = state.counts.get_or_default(word.to_owned());
+            *entry = (entry.0 + 1, true);
+            state.last.set(Some(info.cycle.0 as i64));
+            Ok(())
+        },
+    ));
+    let tables: Vec<String> = factory
+        .tables()
+        .iter()
+        .map(|it| format!("{}({})", it.name, tidemill_flow::columns_in_words(&it.schema)))
+        .collect();
+    assert_eq!(tables, ["counts(key Utf8, value Utf8)", "last(value Int64)"]);
+    let mut trial = Trial::new(factory, vec![Partition::One], 1, 1);
+    for _ in 0..5 {
+        trial.cycle(vec![vec![words(&["b", "a", "b"])]], Micros::MIN, false).unwrap();
+    }
+    assert_eq!(shown(&mut trial, 0), ["b [10,true]", "a [5,true]"]);
+    assert_eq!(shown(&mut trial, 1), ["5"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_map_shows_what_was_counted(
+        cycles in prop::collection::vec(prop::collection::vec("[a-f]{1,2}", 0..8), 1..9),
+    ) {
+        let mut trial = Trial::new(word_count(), vec![Partition::Key(vec![0])], 6, 2);
+        let mut model: BTreeMap<String, i64> = BTreeMap::new();
+        for cycle in &cycles {
+            let text: Vec<&str> = cycle.iter().map(String::as_str).collect();
+            trial.cycle(vec![vec![words(&text)]], Micros::MIN, false).unwrap();
+            cycle.iter().for_each(|word| *model.entry(word.clone()).or_default() += 1);
+            let mut shown = shown(&mut trial, 0);
+            shown.sort();
+            let mut wanted: Vec<String> =
+                model.iter().map(|(word, n)| format!("{word} {n}")).collect();
+            wanted.sort();
+            prop_assert_eq!(shown, wanted);
+        }
+    }
 }

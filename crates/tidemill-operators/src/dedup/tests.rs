@@ -1,6 +1,7 @@
 //! Against a plain list of known keys; lanes, blocks and cycles do not show.
 
 use super::*;
+use crate::testing::shown;
 use arrow_array::{
     Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
     cast::AsArray, types::Int64Type,
@@ -103,6 +104,42 @@ proptest! {
             }
         }
         prop_assert_eq!(out.into_iter().flatten().collect::<BTreeSet<_>>(), wanted);
+    }
+
+    #[test]
+    fn what_is_shown_are_the_keys_that_are_still_known(
+        rows in rows(), ends in prop::collection::btree_set(0..60_usize, 0..8),
+        within in prop::option::of(1..30_i64),
+    ) {
+        let factory = dedup(&schema(), &spec(within)).unwrap();
+        let mut trial = Trial::new(factory, vec![Partition::Key(vec![1])], 5, 2);
+        let mut known: BTreeMap<Option<String>, i64> = BTreeMap::new();
+        let mut low = i64::MIN;
+        for (blocks, watermark) in cut(&rows, &ends, 5) {
+            for (_, key, time) in blocks.iter().flatten() {
+                let end = within.map_or(i64::MAX, |within| time + within);
+                if known.get(key).is_none_or(|held| *held != i64::MAX && (time >= held || *held <= low)) {
+                    known.insert(key.clone(), end);
+                }
+            }
+            let blocks = blocks.iter().map(|rows| batch(rows)).collect();
+            trial.cycle(vec![blocks], Micros(watermark), false).unwrap();
+            low = watermark;
+            let mut shown = shown(&mut trial, 0);
+            shown.sort();
+            let still = known.iter().filter(|(_, end)| **end == i64::MAX || **end > low);
+            let mut wanted: Vec<String> = still
+                .map(|(key, end)| {
+                    let until = match end {
+                        &i64::MAX => "null".to_owned(),
+                        end => format!("1970-01-01T00:00:00.{end:06}Z").replace(".000000", ""),
+                    };
+                    format!("{} {until}", key.as_deref().unwrap_or("null"))
+                })
+                .collect();
+            wanted.sort();
+            prop_assert_eq!(shown, wanted);
+        }
     }
 
     /// With late records too, lanes must not show, and a slice keeps the order of its input.

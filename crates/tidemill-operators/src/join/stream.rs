@@ -9,17 +9,18 @@
 
 use super::pairs::{Pairs, Shape};
 use super::{Codecs, Side as Port};
-use crate::held::{Held, RowCodec};
+use crate::held::{Held, RowCodec, shown};
 use crate::keys::{KeyCodec, Keys};
 use crate::lane::{Lane, Part, Picked, Times};
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, TimestampMicrosecondArray};
+use arrow_schema::{DataType, Field, SchemaRef};
 use hashbrown::{HashTable, hash_table::Entry};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
+    StateAt, StateTable, TakeRows,
 };
 use tidemill_state::{Delta, Noted, Reader, SavedError, State, Structure, put_bytes, row_of};
 use tidemill_types::job::JoinKind;
@@ -27,6 +28,9 @@ use tidemill_types::{Micros, SliceId, Span};
 
 #[cfg(test)]
 mod tests;
+
+/// Whether a left row has met a partner, where people see it.
+const MATCHED_COLUMN: &str = "__matched";
 
 pub(super) struct StreamJoin {
     pub(super) shape: Shape,
@@ -76,6 +80,43 @@ impl OperatorFactory for StreamJoin {
     fn holds_back(&self) -> Span {
         // An unmatched left row waits so long for its partner.
         if self.shape.kind == JoinKind::Left { self.within } else { Span(0) }
+    }
+
+    fn tables(&self) -> Vec<StateTable> {
+        let (left, right) = self.shape.schema.fields().split_at(self.shape.left_columns);
+        let matched = || Arc::new(Field::new(MATCHED_COLUMN, DataType::Boolean, false));
+        let keys = self.sides.key_fields(&self.shape.schema);
+        let left = shown::shown_schema(Vec::new(), left, vec![shown::event_time(), matched()]);
+        let right = shown::shown_schema(keys, right, vec![shown::event_time()]);
+        let table = |(name, schema): (&str, _)| StateTable { name: name.to_owned(), schema };
+        [("left_rows", left), ("right_rows", right)].into_iter().map(table).collect()
+    }
+
+    fn rows(
+        &self,
+        table: usize,
+        at: StateAt<'_>,
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), OperatorError> {
+        let rows: &SliceRows = at.of();
+        let held = &rows.sides[table].held;
+        let mut slots: Vec<(u64, u32)> =
+            held.slots().map(|(slot, it)| (it.arrival, slot)).collect();
+        slots.sort_unstable();
+        let slots: Vec<u32> = slots.into_iter().map(|(_, slot)| slot).collect();
+        let [_, right] = self.sides.make();
+        let beside = |_, slots: &[u32], _: &RecordBatch| {
+            let waiting = || slots.iter().map(|slot| held.data(*slot));
+            let times = TimestampMicrosecondArray::from_iter_values(waiting().map(|it| it.time));
+            let times: ArrayRef = Arc::new(times.with_timezone("UTC"));
+            if table == 1 {
+                let keys = right.columns(waiting().map(|it| it.key.as_deref()))?;
+                return Ok((keys, vec![times]));
+            }
+            let matched: BooleanArray = waiting().map(|it| Some(it.matched)).collect();
+            Ok((Vec::new(), vec![times, Arc::new(matched)]))
+        };
+        shown::rows(held, &slots, &self.tables().swap_remove(table).schema, beside, take)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::Codecs;
 use super::pairs::{Pairs, Shape};
-use crate::held::{Held, RowCodec};
+use crate::held::{Held, RowCodec, shown};
 use crate::keys::{KeyCodec, Keys};
 use crate::lane::{Lane, Part, Picked, picked_rows, row_at};
 use arrow_array::RecordBatch;
@@ -14,6 +14,7 @@ use hashbrown::HashTable;
 use std::sync::Arc;
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
+    StateAt, StateTable, TakeRows,
 };
 use tidemill_state::{Delta, Noted, Reader, SavedError, State, Structure, put_bytes, row_of};
 use tidemill_types::SliceId;
@@ -53,6 +54,28 @@ impl OperatorFactory for TableJoin {
 
     fn cannot_save(&self) -> Option<String> {
         self.shape.right_codec().cannot_save()
+    }
+
+    fn tables(&self) -> Vec<StateTable> {
+        let keys = self.sides.key_fields(&self.shape.schema);
+        let held = &self.shape.schema.fields()[self.shape.left_columns..];
+        vec![StateTable::only(shown::shown_schema(keys, held, Vec::new()))]
+    }
+
+    fn rows(
+        &self,
+        _: usize,
+        at: StateAt<'_>,
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), OperatorError> {
+        let table: &Table = at.of();
+        let slots: Vec<u32> = table.held.slots().map(|(slot, _)| slot).collect();
+        let [_, right] = self.sides.make();
+        let beside = |_, slots: &[u32], _: &RecordBatch| {
+            let keys = slots.iter().map(|slot| Some(&*table.held.data(*slot).bytes));
+            Ok((right.columns(keys)?, Vec::new()))
+        };
+        shown::rows(&table.held, &slots, &self.tables().remove(0).schema, beside, take)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Joins against lists of rows and two nested loops.
 
 use super::*;
+use crate::testing::shown;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
 use arrow_array::{
     Array, ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
@@ -110,6 +111,15 @@ fn run(steps: &[Step], spec: &JoinSpec, slices: u32, lanes: u32) -> Vec<Vec<Out>
 
 /// Nested loops over everything held: the rules of the stream join, written plainly.
 fn stream_model(steps: &[Step], within: i64, kind: JoinKind) -> Vec<Vec<Out>> {
+    stream_model_held(steps, within, kind).0
+}
+
+/// By cycle: left rows and whether they have met a partner, right rows.
+type HeldRows = Vec<(Vec<(Row, bool)>, Vec<Row>)>;
+
+/// The output and what is held after each cycle.
+fn stream_model_held(steps: &[Step], within: i64, kind: JoinKind) -> (Vec<Vec<Out>>, HeldRows) {
+    let mut held = Vec::new();
     let mut left: Vec<(Row, bool)> = Vec::new();
     let mut right: Vec<Row> = Vec::new();
     let pair = |l: &Row, r: &Row| {
@@ -144,9 +154,14 @@ fn stream_model(steps: &[Step], within: i64, kind: JoinKind) -> Vec<Vec<Out>> {
         cycle.extend(alone.iter().map(|row| (row.0, None, row.2)));
         left.retain(|(row, _)| !past(row));
         right.retain(|row| !past(row));
+        held.push((left.clone(), right.clone()));
         out.push(cycle);
     }
-    out
+    (out, held)
+}
+
+fn moment(us: i64) -> String {
+    format!("1970-01-01T00:00:00.{us:06}Z").replace(".000000", "")
 }
 
 fn table_model(steps: &[Step], kind: JoinKind) -> Vec<Vec<Out>> {
@@ -221,6 +236,54 @@ proptest! {
     ) {
         let out = run(&steps, &spec(Some(within), kind), 1, 1);
         prop_assert_eq!(out, stream_model(&steps, within, kind));
+    }
+
+    #[test]
+    fn what_is_shown_are_the_rows_that_are_held(
+        steps in steps(3, 10), within in 0..30_i64, kind in kinds(),
+    ) {
+        let made = join(&left_schema(), &right_schema(), &spec(Some(within), kind)).unwrap();
+        let names = |nth: usize| tidemill_flow::columns_in_words(&made.factory.tables()[nth].schema);
+        let utc = "Timestamp(µs, \"UTC\")";
+        prop_assert_eq!(names(0), format!("id Int64, k Int32, l Utf8, __event_time {utc}, __matched Boolean"));
+        prop_assert_eq!(names(1), format!("k Int64, right_id Int64, __event_time {utc}"));
+        let parts = vec![Partition::Key(made.left_keys), Partition::Key(made.right_keys)];
+        let mut trial = Trial::new(made.factory, parts, 1, 1);
+        let (_, held) = stream_model_held(&steps, within, kind);
+        for ((left, right, watermark), (left_held, right_held)) in steps.iter().zip(held) {
+            let left = left.iter().map(|rows| left_batch(rows)).collect();
+            let right = right.iter().map(|rows| right_batch(rows)).collect();
+            trial.cycle(vec![left, right], Micros(*watermark), false).unwrap();
+            let key = |key: Option<i8>| key.map_or("null".to_owned(), |key| key.to_string());
+            let wanted = left_held.iter().map(|((id, k, time), matched)| {
+                format!("{id} {} l{id} {} {matched}", key(*k), moment(*time))
+            });
+            prop_assert_eq!(shown(&mut trial, 0), wanted.collect::<Vec<_>>());
+            let wanted = right_held.iter().map(|(id, k, time)| {
+                format!("{} {id} {}", key(*k), moment(*time))
+            });
+            prop_assert_eq!(shown(&mut trial, 1), wanted.collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_table_shows_the_last_row_of_each_key(steps in steps(6, 10), kind in kinds()) {
+        let made = join(&left_schema(), &right_schema(), &spec(None, kind)).unwrap();
+        let parts = vec![Partition::Key(made.left_keys), Partition::Key(made.right_keys)];
+        let mut trial = Trial::new(made.factory, parts, 4, 2);
+        let mut table: BTreeMap<i8, i64> = BTreeMap::new();
+        for (left, right, watermark) in &steps {
+            for (id, key, _) in right.iter().flatten() {
+                key.map(|key| table.insert(key, *id));
+            }
+            let left = left.iter().map(|rows| left_batch(rows)).collect();
+            let right = right.iter().map(|rows| right_batch(rows)).collect();
+            trial.cycle(vec![left, right], Micros(*watermark), false).unwrap();
+            let mut shown = shown(&mut trial, 0);
+            shown.sort();
+            let wanted = table.iter().map(|(key, id)| format!("{key} {id}"));
+            prop_assert_eq!(shown, wanted.collect::<Vec<_>>());
+        }
     }
 
     #[test]

@@ -139,6 +139,24 @@ impl Groups {
         self.held.tidy()
     }
 
+    /// The slots of all rows and their places in their groups, group by group as these will come
+    /// out.
+    pub(super) fn ranked(&self) -> (Vec<u32>, Vec<u64>) {
+        let mut groups: Vec<&Group> = self.groups.iter().collect();
+        groups.sort_unstable_by_key(|it| (if self.windowed { it.end } else { 0 }, it.first));
+        let best_first = |group: &&Group| {
+            let mut best: Vec<&Best> = group.best.iter().collect();
+            best.sort_unstable();
+            best.into_iter().map(|it| it.slot).zip(1..).collect::<Vec<_>>()
+        };
+        groups.iter().flat_map(best_first).unzip()
+    }
+
+    /// The rows that are held.
+    pub(super) fn held_rows(&self) -> &Held<()> {
+        &self.held
+    }
+
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         self.held.len()

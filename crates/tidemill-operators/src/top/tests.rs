@@ -1,6 +1,7 @@
 //! Against sorting all rows of a group.
 
 use super::*;
+use crate::testing::shown;
 use arrow_array::types::Int64Type;
 use arrow_array::{
     Array, ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
@@ -149,6 +150,27 @@ proptest! {
         prop_assert_eq!(&one, &run(&steps, &spec, 6, 6));
         let wanted = model(&all(&steps), k, ascending, |row| (row.1, row.2));
         prop_assert_eq!(sorted(one.concat()), sorted(wanted));
+    }
+
+    #[test]
+    fn what_is_shown_is_what_would_come_out(steps in steps(), k in 1..5_usize) {
+        let Top { factory, partition } = top(&schema(), &spec(k, &["window_start"])).unwrap();
+        let mut trial = Trial::new(factory, vec![partition], 1, 1);
+        for (nth, (blocks, watermark)) in steps.iter().enumerate() {
+            let blocks = blocks.iter().map(|rows| batch(rows)).collect();
+            trial.cycle(vec![blocks], Micros(*watermark), false).unwrap();
+            let mut open = all(&steps[..=nth]);
+            open.retain(|row| row.1 * 10 + 10 > *watermark);
+            let wanted = model(&open, k, false, |row| (row.1, 0));
+            let shown = shown(&mut trial, 0);
+            let ids = shown.iter().map(|line| line.split(' ').nth(1).unwrap().parse().unwrap());
+            prop_assert_eq!(ids.collect::<Vec<i64>>(), wanted);
+            // Ranks begin with 1 in each group, and go on by 1.
+            let ranks = shown.iter().map(|line| line.split(' ').next().unwrap().parse().unwrap());
+            let ranks: Vec<usize> = ranks.collect();
+            prop_assert!(ranks.windows(2).all(|two| two[1] == 1 || two[1] == two[0] + 1));
+            prop_assert!(ranks.iter().all(|rank| (1..=k).contains(rank)));
+        }
     }
 
     #[test]

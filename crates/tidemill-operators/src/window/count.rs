@@ -9,12 +9,13 @@
 //! merged a constant number of times between coming and leaving. Order is kept for `first`, `last`.
 
 use super::panes::greatest_common_divisor;
-use super::{Emitter, Prepared, Windowed};
+use super::{Emitter, Prepared, Windowed, shown};
 use crate::aggregate::Cells;
 use crate::groups::Groups;
 use std::sync::Arc;
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
+    StateAt, StateTable, TakeRows,
 };
 use tidemill_state::{Delta, Noted, Reader, SavedError, State, Structure, row_of};
 use tidemill_types::SliceId;
@@ -90,6 +91,55 @@ impl OperatorFactory for Factory {
     fn does(&self) -> String {
         let Self { plan, every, pane, panes } = self;
         format!("{} over {panes} panes of {pane} records, every {every}", plan.does())
+    }
+
+    fn tables(&self) -> Vec<StateTable> {
+        vec![shown::table(&self.plan)]
+    }
+
+    fn rows(
+        &self,
+        _: usize,
+        at: StateAt<'_>,
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), OperatorError> {
+        let state: &Windows = at.of();
+        let mut showing = shown::Showing::new(&self.plan, take);
+        for (key, it) in state.windows.iter().enumerate() {
+            let parts = self.next_result(it);
+            if parts.is_empty() {
+                continue;
+            }
+            if showing.row((&state.keys, key), &state.cells, &parts, (0, 0))?.is_break() {
+                return Ok(());
+            }
+        }
+        showing.finish()
+    }
+}
+
+impl Factory {
+    /// The accumulators of what the next result of a key holds so far: of the panes that are held,
+    /// some may leave before it is due.
+    fn next_result(&self, it: &Window) -> Vec<u32> {
+        let whole = [it.front.last().copied(), it.back_sum, it.filling];
+        if self.panes == u64::MAX {
+            return whole.into_iter().flatten().collect();
+        }
+        let full = it.records / self.pane;
+        let due = (it.records / self.every + 1) * (self.every / self.pane);
+        let first = due.saturating_sub(self.panes);
+        let (held, kept) = ((it.front.len() + it.back.len()) as u64, full.saturating_sub(first));
+        let leaves = held.saturating_sub(kept) as usize;
+        let filling = it.filling.filter(|_| full >= first);
+        match leaves.checked_sub(it.front.len()) {
+            // Each of the front is the sum from its pane to the end of the front.
+            None => {
+                let front = it.front[it.front.len() - 1 - leaves];
+                [Some(front), it.back_sum, filling].into_iter().flatten().collect()
+            }
+            Some(of_back) => it.back[of_back..].iter().copied().chain(filling).collect(),
+        }
     }
 }
 

@@ -9,13 +9,14 @@
 //! (KerA chapter 4); a window that closes merges its panes. A tumbling window is one pane.
 
 use super::table::Table;
-use super::{Emitter, Late, Prepared, Windowed};
+use super::{Emitter, Late, Prepared, Windowed, shown};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
+    StateAt, StateTable, TakeRows,
 };
 use tidemill_state::{Delta, SavedError, State, Structure};
 use tidemill_types::{Micros, SliceId};
@@ -105,6 +106,48 @@ impl OperatorFactory for Factory {
 
     fn wants_time(&self) -> bool {
         self.spans.is_some()
+    }
+
+    fn tables(&self) -> Vec<StateTable> {
+        vec![shown::table(&self.plan)]
+    }
+
+    fn rows(
+        &self,
+        _: usize,
+        at: StateAt<'_>,
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), OperatorError> {
+        let watermark = at.watermark;
+        let panes: &Panes = at.of();
+        let mut showing = shown::Showing::new(&self.plan, take);
+        let Some(spans) = self.spans else {
+            for table in panes.open.values() {
+                if showing.window((&table.groups, &table.cells), (0, 0))?.is_break() {
+                    return Ok(());
+                }
+            }
+            return showing.finish();
+        };
+        let mut ends = BTreeSet::new();
+        for pane_end in panes.open.keys() {
+            spans.closing(*pane_end, watermark, Micros::MAX, &mut ends);
+        }
+        for end in ends {
+            let bounds = (end - spans.size, end);
+            let shown = match panes.open.get(&end).filter(|_| spans.pane == spans.size) {
+                Some(table) => showing.window((&table.groups, &table.cells), bounds)?,
+                None => {
+                    let mut merged = Table::new(&self.plan);
+                    merged.add(&self.plan, panes.open.range(bounds.0 + 1..=end))?;
+                    showing.window((&merged.groups, &merged.cells), bounds)?
+                }
+            };
+            if shown.is_break() {
+                return Ok(());
+            }
+        }
+        showing.finish()
     }
 }
 
@@ -303,13 +346,7 @@ impl Lane {
     fn merge(&self, panes: &mut Panes, start: i64, end: i64) -> Result<Table, OperatorError> {
         let plan = &self.factory.plan;
         let mut merged = panes.spare.pop().unwrap_or_else(|| Table::new(plan));
-        for (_, pane) in panes.open.range(start + 1..=end) {
-            for group in 0..pane.groups.len() {
-                let to = merged.groups.group_of(&pane.groups, group) as usize;
-                merged.cells.resize(merged.groups.len());
-                merged.cells.merge(&plan.aggregates, to, &pane.cells, group)?;
-            }
-        }
+        merged.add(plan, panes.open.range(start + 1..=end))?;
         Ok(merged)
     }
 

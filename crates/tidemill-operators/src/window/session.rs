@@ -3,12 +3,13 @@
 //! A record opens a window from its time to its time and the gap; windows of a key that touch are
 //! one. It runs from the first record to the last and the gap.
 
-use super::{Emitter, Late, Prepared, Windowed};
+use super::{Emitter, Late, Prepared, Windowed, shown};
 use crate::aggregate::Cells;
 use crate::groups::Groups;
 use std::sync::Arc;
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
+    StateAt, StateTable, TakeRows,
 };
 use tidemill_state::{Delta, Noted, Reader, SavedError, State, Structure, row_of};
 use tidemill_types::{SliceId, Span};
@@ -91,6 +92,30 @@ impl OperatorFactory for Factory {
 
     fn wants_time(&self) -> bool {
         true
+    }
+
+    fn tables(&self) -> Vec<StateTable> {
+        vec![shown::table(&self.plan)]
+    }
+
+    fn rows(
+        &self,
+        _: usize,
+        at: StateAt<'_>,
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), OperatorError> {
+        let state: &Sessions = at.of();
+        let mut showing = shown::Showing::new(&self.plan, take);
+        for (key, sessions) in state.open.iter().enumerate() {
+            for it in sessions {
+                let bounds = (it.first, it.last.saturating_add(self.gap));
+                let row = showing.row((&state.keys, key), &state.cells, &[it.cell], bounds)?;
+                if row.is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        showing.finish()
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Windowed;
 use crate::aggregate::Cells;
 use crate::groups::Groups;
+use tidemill_flow::OperatorError;
 use tidemill_state::{Delta, Noted, Reader, SavedError, Structure, row_of};
 
 /// The key of what is saved besides the groups; longer than that of a group.
@@ -38,6 +39,22 @@ impl Table {
         self.cells.reset();
         (self.latest, self.saved_latest, self.frozen_latest) = (i64::MIN, i64::MIN, None);
         self.noted = Noted::default();
+    }
+
+    /// Adds the groups of panes, the oldest first.
+    pub(super) fn add<'a>(
+        &mut self,
+        plan: &Windowed,
+        panes: impl Iterator<Item = (&'a i64, &'a Self)>,
+    ) -> Result<(), OperatorError> {
+        for (_, pane) in panes {
+            for group in 0..pane.groups.len() {
+                let to = self.groups.group_of(&pane.groups, group) as usize;
+                self.cells.resize(self.groups.len());
+                self.cells.merge(&plan.aggregates, to, &pane.cells, group)?;
+            }
+        }
+        Ok(())
     }
 
     /// The accumulators of these groups are about to change; new groups have none yet.

@@ -198,6 +198,18 @@ fn expected(records: &[Record], window: &WindowSpec) -> Vec<Row> {
     rows
 }
 
+/// What the next result of each key holds so far.
+fn next_results(records: &[Record], window: CountWindow) -> Vec<Row> {
+    let (size, every) = (window.size, window.every);
+    let next = |records: Vec<&Record>| {
+        let count = records.len() as u64;
+        let due = (count / every + 1) * every;
+        let held = &records[due.saturating_sub(size).min(count) as usize..];
+        (!held.is_empty()).then(|| naive(held, (0, 0)))
+    };
+    by_key(records).into_values().filter_map(next).collect()
+}
+
 fn slide(records: &[&Record], size: i64, every: i64, rows: &mut Vec<Row>) {
     let starts: std::collections::BTreeSet<i64> = records
         .iter()
@@ -278,6 +290,37 @@ proptest! {
         let (cut, late) = run(&records, &window, (per_cycle, 8, 1), 0);
         prop_assert_eq!(late, 0);
         prop_assert_eq!(sorted(cut), sorted(whole));
+    }
+
+    #[test]
+    fn what_is_shown_and_what_came_out_are_all_windows_so_far(
+        mut records in records(),
+        window in windows(),
+        per_cycle in 1_usize..40,
+        lateness in 0_i64..60,
+    ) {
+        records.sort_by_key(|it| it.2);
+        let factory = windowed(&schema(), &["key".to_owned()], Some(&window), &calls());
+        let factory = factory.expect("right");
+        let table = factory.tables().remove(0);
+        let mut trial = Trial::new(factory, vec![Partition::Key(vec![0])], 8, 3);
+        let mut rows = Vec::new();
+        for end in (0..records.len()).step_by(per_cycle).map(|it| it + per_cycle) {
+            let so_far = &records[..end.min(records.len())];
+            let part = &so_far[end - per_cycle..];
+            let watermark = Micros(so_far[so_far.len() - 1].2 - lateness);
+            let written = trial.cycle(vec![vec![batch(part)]], watermark, false);
+            written.expect("it runs").iter().for_each(|(_, batch)| rows.extend(rows_of(batch)));
+            let shown = trial.rows(0);
+            prop_assert!(shown.iter().all(|(_, batch)| batch.schema() == table.schema));
+            let shown: Vec<Row> = shown.iter().flat_map(|(_, batch)| rows_of(batch)).collect();
+            if let WindowSpec::Count(it) = &window {
+                prop_assert_eq!(sorted(shown), sorted(next_results(so_far, *it)));
+            } else {
+                let all: Vec<Row> = rows.iter().cloned().chain(shown).collect();
+                prop_assert_eq!(sorted(all), sorted(expected(so_far, &window)));
+            }
+        }
     }
 
     #[test]

@@ -76,6 +76,7 @@ impl Checkpoints {
         self.batch.put(OVER_KEY, &last.to_be_bytes());
         self.backend.commit(&mut self.batch)?;
         self.over = last;
+        self.share();
         Ok(())
     }
 }

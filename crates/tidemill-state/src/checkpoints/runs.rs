@@ -1,4 +1,4 @@
-//! Runs of a slice, read back.
+//! Runs of a slice, read from where they are.
 
 use super::{CheckpointError, Run};
 use crate::{Backend, SavedError};
@@ -7,12 +7,17 @@ use std::sync::Arc;
 
 /// The runs of a slice, to be read. They are there until a checkpoint is complete that does not name
 /// them.
+#[derive(Clone)]
 pub struct RunsOf {
-    pub(super) backend: Arc<dyn Backend>,
-    pub(super) runs: Vec<Run>,
+    backend: Arc<dyn Backend>,
+    runs: Vec<Run>,
 }
 
 impl RunsOf {
+    pub(super) fn new(backend: &Arc<dyn Backend>, runs: &[Run]) -> Self {
+        Self { backend: Arc::clone(backend), runs: runs.to_vec() }
+    }
+
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -454,3 +454,59 @@ fn a_damaged_checkpoint_holds_up_nothing_but_what_needs_it() {
     checkpoint(&mut checkpoints, &mut Work::new(), Cycle(30)).unwrap();
     assert_eq!(checkpoints.newest().unwrap().cycle, Cycle(30));
 }
+
+#[test]
+fn what_is_pinned_stays_until_it_is_let_go() {
+    let world = World::simulated(11);
+    let backend = indexed(&world.world).expect("it can be opened");
+    let mut checkpoints = Checkpoints::open(Arc::clone(&backend)).expect("it can be opened");
+    let (mut work, looker) = (Work::new(), checkpoints.looker());
+    assert!(matches!(looker.pin(None), Err(CheckpointError::None)));
+    let mut make = |checkpoints: &mut Checkpoints, cycle: u64| {
+        work.change(cycle);
+        checkpoint(checkpoints, &mut work, Cycle(cycle)).expect("it can be written");
+        work.models.clone()
+    };
+    let first = make(&mut checkpoints, 1);
+    let (pinned, again) = (looker.pin(None).expect("the newest"), looker.pin(Some(1)).expect("it"));
+    // More than so many that runs are merged, and those that were are not needed any more.
+    let mut last = Vec::new();
+    for cycle in 2..40 {
+        last = make(&mut checkpoints, cycle);
+        let read = restored(&checkpoints, pinned.manifest());
+        assert_eq!(read, first, "as of cycle 1, after cycle {cycle}");
+    }
+    let numbers = |checkpoints: &Checkpoints| -> Vec<u64> {
+        checkpoints.list().iter().map(|(info, _)| info.number).collect()
+    };
+    assert_eq!(numbers(&checkpoints).len(), 2);
+    drop(pinned);
+    make(&mut checkpoints, 40);
+    assert_eq!(numbers(&checkpoints)[0], 1, "somebody reads from it still");
+    drop(again);
+    let newest = make(&mut checkpoints, 41);
+    assert_ne!(newest, last);
+    let left = numbers(&checkpoints);
+    assert_eq!(left.len(), 1);
+    assert!(matches!(looker.pin(Some(1)), Err(CheckpointError::Unknown(1))));
+    let manifest = Arc::clone(checkpoints.newest().expect("one is there"));
+    assert_eq!(named(&[&manifest]), keys(&*backend).len());
+
+    // One that is kept and deleted while somebody reads goes with the next one.
+    checkpoints.keep(left[0], "kept").expect("it can be written");
+    let pinned = looker.pin(Some(left[0])).expect("it is there");
+    make(&mut checkpoints, 42);
+    checkpoints.delete(left[0]).expect("it can be deleted");
+    assert_eq!(restored(&checkpoints, pinned.manifest()), newest);
+    drop(pinned);
+    make(&mut checkpoints, 43);
+    assert_eq!(numbers(&checkpoints).len(), 1);
+    // A process that ends forgets what it had pinned.
+    let _pinned = looker.pin(None).expect("the newest");
+    make(&mut checkpoints, 44);
+    drop(checkpoints);
+    let (mut checkpoints, _) = gone_on(&backend);
+    checkpoints.confirm().expect("it can be written");
+    make(&mut checkpoints, 45);
+    assert_eq!(numbers(&checkpoints).len(), 1);
+}

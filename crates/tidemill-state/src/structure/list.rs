@@ -1,6 +1,7 @@
 //! Values by their place.
 
 use super::noted::{Noted, row_of};
+use super::shown::{Kind, Shown, TakeRow, kind_of, show};
 use super::{Plain, Structure, read_plain, write_plain};
 use crate::delta::{Delta, SavedError};
 
@@ -100,5 +101,15 @@ impl<T: Plain> Structure for List<T> {
         }
         self.values.push(read_plain(value)?);
         Ok(())
+    }
+
+    fn columns(&self) -> Vec<(&'static str, Kind)> {
+        vec![("position", Kind::UInt), ("value", kind_of::<T>())]
+    }
+
+    fn show(&self, take: &mut TakeRow<'_>) {
+        let row = |(at, value): (usize, &T)| vec![Shown::UInt(at as u64), show(value)];
+        // Who has seen enough ends it.
+        let _ended = self.iter().enumerate().try_for_each(|it| take(row(it)));
     }
 }

@@ -1,5 +1,6 @@
 //! Values by their keys.
 
+use super::shown::{Kind, TakeRow, kind_of, show};
 use super::slab::Slab;
 use super::{Plain, Structure};
 use crate::delta::{Delta, SavedError};
@@ -171,5 +172,14 @@ impl<K: Plain + Hash + Eq, V: Plain> Structure for Map<K, V> {
             self.numbers.insert_unique(hash_of(key), number, hash_of_held);
         }
         Ok(())
+    }
+
+    fn columns(&self) -> Vec<(&'static str, Kind)> {
+        vec![("key", kind_of::<K>()), ("value", kind_of::<V>())]
+    }
+
+    fn show(&self, take: &mut TakeRow<'_>) {
+        // Who has seen enough ends it.
+        let _ended = self.iter().try_for_each(|(key, value)| take(vec![show(key), show(value)]));
     }
 }

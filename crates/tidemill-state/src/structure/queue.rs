@@ -1,5 +1,6 @@
 //! Values in the order of their coming: first in, first out.
 
+use super::shown::{Kind, Shown, TakeRow, kind_of, show};
 use super::slab::Slab;
 use super::{Plain, Structure};
 use crate::delta::{Delta, SavedError};
@@ -93,5 +94,15 @@ impl<T: Plain> Structure for Queue<T> {
         self.came = order.last().map_or(0, |(came, _)| came + 1);
         self.order = order.into_iter().map(|(_, number)| number).collect();
         Ok(())
+    }
+
+    fn columns(&self) -> Vec<(&'static str, Kind)> {
+        vec![("position", Kind::UInt), ("value", kind_of::<T>())]
+    }
+
+    fn show(&self, take: &mut TakeRow<'_>) {
+        let row = |(at, value): (usize, &T)| vec![Shown::UInt(at as u64), show(value)];
+        // Who has seen enough ends it.
+        let _ended = self.iter().enumerate().try_for_each(|it| take(row(it)));
     }
 }

@@ -1,6 +1,7 @@
 //! One value.
 
 use super::noted::Noted;
+use super::shown::{Kind, TakeRow, kind_of, show};
 use super::{Plain, Structure, read_plain, write_plain};
 use crate::delta::{Delta, SavedError};
 
@@ -58,5 +59,14 @@ impl<T: Plain> Structure for Value<T> {
     fn restore(&mut self, _: &[u8], value: &[u8]) -> Result<(), SavedError> {
         self.value = read_plain(value)?;
         Ok(())
+    }
+
+    fn columns(&self) -> Vec<(&'static str, Kind)> {
+        vec![("value", kind_of::<T>())]
+    }
+
+    fn show(&self, take: &mut TakeRow<'_>) {
+        // There is no second row.
+        let _ended = take(vec![show(&self.value)]);
     }
 }

@@ -1,5 +1,6 @@
 //! Values with a time, of which the old ones are let go: a sliding window.
 
+use super::shown::{Kind, Shown, TakeRow, kind_of, show};
 use super::slab::Slab;
 use super::{Plain, Structure};
 use crate::delta::{Delta, SavedError};
@@ -83,5 +84,15 @@ impl<T: Plain> Structure for Window<T> {
         self.order = values.map(|(number, (time, came, _))| ((*time, *came), number)).collect();
         self.came = self.order.keys().map(|(_, came)| came + 1).max().unwrap_or(0);
         Ok(())
+    }
+
+    fn columns(&self) -> Vec<(&'static str, Kind)> {
+        vec![("time", Kind::Time), ("value", kind_of::<T>())]
+    }
+
+    fn show(&self, take: &mut TakeRow<'_>) {
+        let row = |(time, value): (_, &T)| vec![Shown::Time(time), show(value)];
+        // Who has seen enough ends it.
+        let _ended = self.iter().try_for_each(|it| take(row(it)));
     }
 }

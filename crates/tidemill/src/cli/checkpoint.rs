@@ -8,7 +8,7 @@ use super::{FAILED, JobArguments, REFUSED, load, print_all};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tidemill::table::grid;
 use tidemill_env::World;
 use tidemill_node::{CheckpointView, Descriptor, stored_checkpoints};
@@ -19,15 +19,37 @@ use tidemill_types::ByteSize;
 #[derive(Debug, Args)]
 pub(super) struct OfArguments {
     /// The job's name; with --data its file.
-    job: String,
+    pub(super) job: String,
     /// The folder of a job that `tidemill run` ran, and that is not running now.
     #[arg(long, value_name = "DIR", conflicts_with = "http")]
-    data: Option<PathBuf>,
+    pub(super) data: Option<PathBuf>,
     /// With --data: a value of the job to replace, as it was when the job ran.
     #[arg(long, value_name = "KEY=VALUE", requires = "data")]
     set: Vec<String>,
     #[command(flatten)]
-    node: NodeArguments,
+    pub(super) node: NodeArguments,
+}
+
+impl OfArguments {
+    /// The job's file.
+    pub(super) fn file(&self) -> JobArguments {
+        JobArguments { file: PathBuf::from(&self.job), set: self.set.clone() }
+    }
+
+    /// The job of a folder; or the exit code, once it was said what is wrong.
+    pub(super) fn job_in(&self, data: &Path) -> Result<Descriptor, u8> {
+        let descriptor = load::load(&self.file()).map_err(|refused| {
+            load::show_refusal(&refused, self.node.json);
+            REFUSED
+        })?;
+        // Nothing is made in a folder that is not one of a job.
+        if !tidemill_flow::has_ledger(&*World::real().disk, data) {
+            let data = data.display();
+            eprintln!("error: {data}: no job ran there with the delivery `exactly-once`");
+            return Err(REFUSED);
+        }
+        Ok(descriptor)
+    }
 }
 
 /// One checkpoint of a job.
@@ -120,21 +142,11 @@ fn on(
         let path = format!("{}/checkpoints{tail}", job_path(&of.job));
         return answer(&of.node, ask(&of.node, method, &path, None), show);
     };
-    let arguments = JobArguments { file: PathBuf::from(&of.job), set: of.set.clone() };
-    let descriptor: Descriptor = match load::load(&arguments) {
+    let descriptor = match of.job_in(data) {
         Ok(descriptor) => descriptor,
-        Err(refused) => {
-            load::show_refusal(&refused, of.node.json);
-            return REFUSED;
-        }
+        Err(code) => return code,
     };
-    let world = World::real();
-    // Nothing is made in a folder that is not one of a job.
-    if !tidemill_flow::has_ledger(&*world.disk, data) {
-        eprintln!("error: {}: no job ran there with the delivery `exactly-once`", data.display());
-        return REFUSED;
-    }
-    let done = stored_checkpoints(&descriptor.spec, data, &world);
+    let done = stored_checkpoints(&descriptor.spec, data, &World::real());
     let done = done.and_then(|checkpoints| match checkpoints {
         Some(mut checkpoints) => here(&mut checkpoints).map(Some),
         None => Ok(None),

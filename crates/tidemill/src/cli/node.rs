@@ -48,6 +48,9 @@ pub(super) fn submission(arguments: &JobArguments, descriptor: &Descriptor, resu
     })
 }
 
+/// Longest answer with rows that is read, in bytes.
+const ROWS_BYTES_MAX: u64 = 1 << 30;
+
 /// What a node answered: its status, and a document.
 pub(super) fn ask(
     node: &NodeArguments,
@@ -55,6 +58,29 @@ pub(super) fn ask(
     path: &str,
     body: Option<&Value>,
 ) -> Result<(u16, Value), String> {
+    let of = (method, path, "application/json");
+    let (status, bytes) = request(node, of, body, ANSWER_BYTES_MAX)?;
+    let document = serde_json::from_slice(&bytes)
+        .map_err(|_| format!("{} answers, but it is no Tidemill node", node.http))?;
+    Ok((status, document))
+}
+
+/// What a node answered: its status, and an Arrow file, or a document if it refused.
+pub(super) fn ask_bytes(
+    node: &NodeArguments,
+    method: &str,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<(u16, Vec<u8>), String> {
+    request(node, (method, path, "application/vnd.apache.arrow.file"), body, ROWS_BYTES_MAX)
+}
+
+fn request(
+    node: &NodeArguments,
+    (method, path, accept): (&str, &str, &str),
+    body: Option<&Value>,
+    bytes_max: u64,
+) -> Result<(u16, Vec<u8>), String> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .timeout_global(Some(PATIENCE))
@@ -66,6 +92,7 @@ pub(super) fn ask(
         .method(method)
         .uri(&url)
         .header("content-type", "application/json")
+        .header("accept", accept)
         .body(bytes)
         .map_err(|error| format!("`{}` is no address: {error}", node.http))?;
     let mut response = agent.run(request).map_err(|error| match error {
@@ -76,11 +103,8 @@ pub(super) fn ask(
         other => format!("{}: {other}", node.http),
     })?;
     let status = response.status().as_u16();
-    let text = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
-    let text = text.map_err(|error| format!("{}: {error}", node.http))?;
-    let document = serde_json::from_str(&text)
-        .map_err(|_| format!("{} answers, but it is no Tidemill node", node.http))?;
-    Ok((status, document))
+    let bytes = response.body_mut().with_config().limit(bytes_max).read_to_vec();
+    Ok((status, bytes.map_err(|error| format!("{}: {error}", node.http))?))
 }
 
 /// Shows an answer, or what is wrong.

@@ -16,6 +16,7 @@ fn lane(rank: u32) -> Arc<Lane> {
             open: true,
             scheduled: false,
             writing: false,
+            looked_at: false,
             poked: false,
             is_source: true,
             source_next: Cycle::FIRST,

@@ -65,6 +65,10 @@ fn diagnostic(it: &Diagnostic) -> Value {
 
 impl From<JobsError> for Problem {
     fn from(error: JobsError) -> Self {
+        let error = match error {
+            JobsError::State(error) => return error.into(),
+            other => other,
+        };
         let status = match &error {
             JobsError::Refused(_) | JobsError::Start(_) => StatusCode::UNPROCESSABLE_ENTITY,
             JobsError::Unknown(_)
@@ -84,7 +88,7 @@ impl From<JobsError> for Problem {
             | JobsError::Checkpoint(_)
             | JobsError::TooMany => StatusCode::CONFLICT,
             JobsError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-            JobsError::Disk { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            JobsError::State(_) | JobsError::Disk { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let problem = Self::new(status, error.to_string());
         match error {

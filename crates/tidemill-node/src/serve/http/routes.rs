@@ -4,7 +4,8 @@
 //! it.
 
 use super::{
-    append, guard, health, influx, jobs, metrics, problem::Problem, read, state::State, streams,
+    append, guard, health, influx, jobs, metrics, problem::Problem, read, state::State, states,
+    streams,
 };
 use axum::{
     Router,
@@ -67,6 +68,9 @@ pub(super) const ROUTES: &[Route] = &[
     route("post", "/jobs/{name}/checkpoints/{number}/restore", jobs::RESTORE_PARAMETERS, || {
         post(jobs::restore)
     }),
+    route("get", "/jobs/{name}/state", &[], || get(states::tables)),
+    route("post", "/jobs/{name}/state/{stage}", states::PARAMETERS, || post(states::query)),
+    route("get", "/jobs/{name}/state/{stage}/{table}", states::PARAMETERS, || get(states::table)),
     route("get", "/ping", &[], || get(influx::ping)),
     route("get", "/query", &["q"], || get(influx::query)),
     route("post", "/query", &["q"], || post(influx::query)),

@@ -14,7 +14,7 @@ use tidemill_broker::Broker;
 use tidemill_env::World;
 use tidemill_log::Log;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch},
     time::timeout,
 };
 
@@ -22,6 +22,8 @@ use tokio::{
 const UNIT_BYTES: usize = 1024;
 /// How long a request waits for memory before it is told to come again.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a request waits for its turn to look at a state.
+const LOOK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What all requests share.
 pub(super) struct State {
@@ -35,6 +37,7 @@ pub(super) struct State {
     pub(super) stopped: watch::Receiver<bool>,
     memory: Arc<Semaphore>,
     memory_units: usize,
+    looks: Semaphore,
     next_request: AtomicU64,
 }
 
@@ -67,7 +70,16 @@ impl State {
             stopped,
             memory: Arc::new(Semaphore::new(memory_units)),
             memory_units,
+            looks: Semaphore::new(1),
             next_request: AtomicU64::new(FIRST_REQUEST),
+        }
+    }
+
+    /// The turn of a request that looks at a job's state; waits a little for those before it.
+    pub(super) async fn turn_to_look(&self) -> Result<SemaphorePermit<'_>, Problem> {
+        match timeout(LOOK_PATIENCE, self.looks.acquire()).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => Err(Problem::busy("another request looks at a state: come again in a second")),
         }
     }
 

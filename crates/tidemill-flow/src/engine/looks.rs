@@ -1,0 +1,55 @@
+//! Looking at the states of a running job.
+
+use super::JobHandle;
+use crate::error::AskError;
+use crate::look::{LookError, StageLook, Stages, find};
+use crate::runtime::{looks, plan::Work, restore};
+use std::sync::Arc;
+use tidemill_state::Pinned;
+
+impl JobHandle {
+    /// The job's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.job.plan.name
+    }
+
+    /// The stages of the job, with their operators.
+    #[must_use]
+    pub fn stages(&self) -> Stages {
+        let stage = |node: &crate::runtime::plan::NodePlan| match &node.work {
+            Work::Stage { factory } => Some((node.name.clone(), Arc::clone(factory))),
+            Work::Source { .. } | Work::Sink => None,
+        };
+        self.job.plan.nodes.iter().filter_map(stage).collect()
+    }
+
+    /// A complete checkpoint of the job, that of a number or the newest, which stays until the result
+    /// is dropped.
+    ///
+    /// # Errors
+    /// The job makes no checkpoints, or there is none of this number.
+    pub fn pin_checkpoint(&self, number: Option<u64>) -> Result<Pinned, AskError> {
+        self.job.checkpointer.pin(number)
+    }
+
+    /// A table of a stage's state as it is: all slices as of the end of one cycle, the last that was
+    /// begun when this was called. The job goes on meanwhile.
+    ///
+    /// # Errors
+    /// There is no such stage, it has ended, or its state is too large to be copied.
+    ///
+    /// # Panics
+    /// Panics if a thread of the job did while it held a lock.
+    pub fn look(&self, stage: &str, table: usize) -> Result<StageLook, LookError> {
+        let stages = self.stages();
+        let (_, factory) = find(&stages, stage)?;
+        let node = restore::stage_of(&self.job.plan, stage);
+        let node = node.filter(|node| self.job.plan.is_here(*node));
+        let node = node.ok_or_else(|| LookError::Ended(stage.to_owned()))?;
+        // Slices that were not read back yet are read from it.
+        let pinned = self.pin_checkpoint(None).ok();
+        let seen = looks::look(&self.job, node, table)?;
+        Ok(StageLook::live((stage, factory), seen, pinned))
+    }
+}

@@ -1,0 +1,184 @@
+//! Looks at the states of jobs that run, and at those in their checkpoints.
+
+use super::checkpoints::{kill, options, wait_for_checkpoints};
+use super::*;
+use crate::look::{LookError, SLICE_COLUMN, StageLook};
+use arrow_array::types::UInt32Type;
+use std::ops::ControlFlow;
+use tidemill_types::job::Recovery;
+
+/// Numbers of a cycle, and the keys that they have.
+const PER_CYCLE: i64 = 1_000;
+const KEYS: i64 = 97;
+
+/// The sums by key, and the slice of each.
+fn seen(look: &StageLook) -> BTreeMap<i64, (i64, u32)> {
+    let mut seen = BTreeMap::new();
+    let taken = look.rows(0, &mut |batch| {
+        let number = |column: usize| batch.column(column).as_primitive::<Int64Type>();
+        let slice = batch.column_by_name(SLICE_COLUMN).expect("every table has it");
+        let slice = slice.as_primitive::<UInt32Type>();
+        for row in 0..batch.num_rows() {
+            let there = (number(1).value(row), slice.value(row));
+            assert!(seen.insert(number(0).value(row), there).is_none(), "a key is in one slice");
+        }
+        ControlFlow::Continue(())
+    });
+    taken.expect("it can be read");
+    seen
+}
+
+/// What the stage `first` must hold at the end of a cycle.
+fn model(cycle: Cycle, count: i64) -> BTreeMap<i64, i64> {
+    let mut sums = BTreeMap::new();
+    for number in 0..(cycle.0 as i64 * PER_CYCLE).min(count) {
+        *sums.entry(number % KEYS).or_default() += number;
+    }
+    sums
+}
+
+fn sums(seen: &BTreeMap<i64, (i64, u32)>) -> BTreeMap<i64, i64> {
+    seen.iter().map(|(key, (sum, _))| (*key, *sum)).collect()
+}
+
+#[test]
+fn a_look_sees_all_slices_as_of_one_cycle_and_disturbs_nothing() {
+    let setup = Setup { count: 300_000, ..SETUP };
+    let undisturbed = run(&setup);
+    let (sink, mut looks, mut last) = (Collect::default(), 0, Cycle::NONE);
+    let handle = start(graph(&setup, &sink), &World::real(), &RunOptions::default());
+    let handle = handle.expect("it starts");
+    let mut slices = BTreeMap::new();
+    for threads in (1..4).cycle() {
+        let look = match handle.look("first", 0) {
+            Ok(look) => look,
+            Err(LookError::Ended(_)) => break,
+            Err(error) => panic!("{error}"),
+        };
+        assert!(look.cycle >= last, "a later look sees no earlier cycle");
+        last = look.cycle;
+        let seen = seen(&look);
+        assert_eq!(sums(&seen), model(look.cycle, setup.count), "cycle {}", look.cycle);
+        for (key, (_, slice)) in seen {
+            assert_eq!(*slices.entry(key).or_insert(slice), slice, "a key stays in its slice");
+        }
+        looks += 1;
+        // Slices move to other lanes, also while somebody looks at them.
+        let _refused = handle.rescale(threads);
+    }
+    assert!(looks > 2, "it was looked at {looks} times");
+    handle.wait().expect("it ends well");
+    assert!(rows(&sink) == undisturbed);
+    assert!(matches!(handle.look("first", 0), Err(LookError::Ended(_))));
+}
+
+#[test]
+fn a_checkpoint_shows_what_the_stage_held_at_its_cycle() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let setup = Setup { count: 300_000, ..SETUP };
+    let sink = Collect::default();
+    let options = options(&World::real(), folder.path(), Span(500));
+    let handle = start(graph(&setup, &sink), &World::real(), &options).expect("it starts");
+    let mut looks = 0;
+    for made in 1.. {
+        wait_for_checkpoints(&handle, made);
+        if handle.is_over() {
+            break;
+        }
+        // It stays while it is read, however many others are made meanwhile.
+        let pinned = handle.pin_checkpoint(None).expect("one is complete");
+        let number = pinned.manifest().number;
+        let look = StageLook::of_checkpoint(&handle.stages(), "first", pinned).expect("it fits");
+        wait_for_checkpoints(&handle, made + 2);
+        assert_eq!(look.checkpoint, Some(number));
+        assert_eq!(sums(&seen(&look)), model(look.cycle, setup.count), "cycle {}", look.cycle);
+        looks += 1;
+    }
+    assert!(looks > 0);
+    handle.wait().expect("it ends well");
+    let unknown = StageLook::of_checkpoint(
+        &handle.stages(),
+        "none",
+        handle.pin_checkpoint(None).expect("the newest"),
+    );
+    assert!(unknown.expect_err("no such stage").to_string().contains("there are `first`"));
+    assert!(handle.pin_checkpoint(Some(9_999)).is_err());
+}
+
+/// Rows of one key come, so the slices of the others stay where the checkpoint has them.
+#[test]
+fn what_was_not_read_back_is_shown_and_stays_where_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let setup = Setup { count: 400_000, ..SETUP };
+    let sink = Collect::default();
+    let options = options(&World::real(), folder.path(), Span(500));
+    let handle = start(graph(&setup, &sink), &World::real(), &options).expect("it starts");
+    wait_for_checkpoints(&handle, 1);
+    kill(&handle);
+    let saved = handle.pin_checkpoint(None).expect("one is complete").manifest().cycle;
+    drop(handle);
+
+    let to = options.checkpoint.clone();
+    let to = to.map(|to| CheckpointTo { recovery: Recovery::Lazy, ..to });
+    let options = RunOptions { checkpoint: to, ..options };
+    let mut of_one_key = graph(&setup, &sink);
+    let factory = Arc::new(Numbers { count: 40_000_000, keys: 1, live: false });
+    of_one_key.nodes[0].kind = NodeKind::Source { factory, preload: false };
+    let handle = start(of_one_key, &World::real(), &options).expect("it starts");
+    assert_eq!(handle.progress().checkpoints.cycle, saved);
+    for _ in 0..5 {
+        let look = handle.look("first", 0).expect("it runs");
+        let (mut seen, mut wanted) = (sums(&seen(&look)), model(saved, setup.count));
+        assert!(look.cycle >= saved);
+        let of_all: i64 = (saved.0 as i64 * PER_CYCLE..look.cycle.0 as i64 * PER_CYCLE).sum();
+        assert_eq!(seen.remove(&0), wanted.remove(&0).map(|sum| sum + of_all));
+        assert_eq!(seen, wanted);
+        assert!(handle.progress().checkpoints.slices_left > 0, "looking reads nothing back");
+    }
+    handle.stop();
+    handle.wait().expect("it ends well");
+}
+
+/// Shows too much, or panics.
+struct Awkward {
+    panics: bool,
+}
+
+impl OperatorFactory for Awkward {
+    fn outputs(&self) -> Vec<SchemaRef> {
+        RunningSum { poison: None }.outputs()
+    }
+    fn operator(&self) -> Box<dyn Operator> {
+        RunningSum { poison: None }.operator()
+    }
+    fn state(&self, slice: SliceId) -> SliceState {
+        RunningSum { poison: None }.state(slice)
+    }
+    fn tables(&self) -> Vec<StateTable> {
+        RunningSum { poison: None }.tables()
+    }
+    fn rows(&self, _: usize, _: StateAt<'_>, take: &mut TakeRows<'_>) -> Result<(), OperatorError> {
+        assert!(!self.panics, "it cannot be shown");
+        let large = batch(&["key", "sum"], vec![vec![1; 500_000]; 2]);
+        while take(large.clone()).is_continue() {}
+        Ok(())
+    }
+}
+
+#[test]
+fn a_state_that_is_too_large_or_panics_is_an_error_of_who_looks() {
+    let setup = Setup { count: 3_000_000, ..SETUP };
+    for (panics, wanted) in [(false, "larger than 64 MiB"), (true, "it cannot be shown")] {
+        let sink = Collect::default();
+        let mut graph = graph(&setup, &sink);
+        graph.nodes[1].kind = NodeKind::Stage { factory: Arc::new(Awkward { panics }), slices: 16 };
+        let handle = start(graph, &World::real(), &RunOptions::default()).expect("it starts");
+        let error = handle.look("first", 0).expect_err("refused").to_string();
+        assert!(error.contains(wanted), "{error}");
+        assert!(handle.look("none", 0).expect_err("refused").to_string().contains("`first`"));
+        // The job goes on, and can be looked at elsewhere.
+        handle.look("second", 0).expect("it runs");
+        handle.stop();
+        handle.wait().expect("it did not fail");
+    }
+}

@@ -1,0 +1,278 @@
+//! States as tables, for people who look at them.
+//!
+//! ```text
+//! operator ── tables: names, columns ─┐
+//! state of a slice, restored ─────────┴▶ rows, batch by batch ─▶ + __slice ─▶ who looks
+//! ```
+//!
+//! An operator says as which tables its states can be looked at, and gives their rows. Slices are
+//! looked at one after another, so that memory holds one of them at a time.
+//!
+//! Invariant: looking changes nothing, and the same state shows the same rows in the same order.
+
+use crate::error::AskError;
+use crate::operator::{OperatorError, OperatorFactory};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use std::{any::Any, ops::ControlFlow, sync::Arc};
+use tidemill_state::{CheckpointError, Pinned, RunsOf, State, structure};
+use tidemill_types::{Cycle, Micros, SliceId};
+
+/// The column of every table that says of which slice a row is.
+pub const SLICE_COLUMN: &str = "__slice";
+
+/// The name of an operator's table, if it has but one.
+pub const STATE_TABLE: &str = "state";
+
+/// A table as which a state can be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateTable {
+    /// Its name.
+    pub name: String,
+    /// Its columns.
+    pub schema: SchemaRef,
+}
+
+impl StateTable {
+    /// An operator's only table.
+    #[must_use]
+    pub fn only(schema: SchemaRef) -> Self {
+        Self { name: STATE_TABLE.to_owned(), schema }
+    }
+}
+
+/// The state of a slice between two cycles.
+pub struct StateAt<'a> {
+    /// The state.
+    pub state: &'a mut dyn State,
+    /// How far event time was at the end of the last cycle.
+    pub watermark: Micros,
+}
+
+impl<'a> StateAt<'a> {
+    /// The state as what its factory made.
+    ///
+    /// # Panics
+    /// Panics if the state is of another type: an error of the operator's programmer.
+    #[must_use]
+    pub fn of<T: 'static>(self) -> &'a mut T {
+        let state: &mut dyn Any = self.state;
+        state.downcast_mut().expect("the type that the factory made")
+    }
+}
+
+/// Takes rows of a table; says whether more are wanted.
+pub type TakeRows<'a> = dyn FnMut(RecordBatch) -> ControlFlow<()> + 'a;
+
+/// Why a state cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum LookError {
+    /// There is no such stage; those that have a state to look at.
+    #[error("there is no stage `{name}` with a state; {}", listed(.known))]
+    Stage {
+        /// What was asked for.
+        name: String,
+        /// The stages that have one.
+        known: Vec<String>,
+    },
+    /// The checkpoint holds a state of another operator.
+    #[error("the stage `{0}` does something else now than when checkpoint {1} was made")]
+    Changed(String, u64),
+    /// The checkpoint cannot be read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The job makes no checkpoints, or has ended before it was done.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// Nothing is left of a state.
+    #[error("`{0}` has ended: look at a checkpoint")]
+    Ended(String),
+    /// The lanes did not come to the cycle.
+    #[error(
+        "`{0}` did not come to the end of cycle {1} within ten seconds; try again, or look at a checkpoint"
+    )]
+    Late(String, Cycle),
+    /// Too much to be copied while the job runs.
+    #[error(
+        "the state is larger than {0} MiB, which is too much for a look at a running job: look at a checkpoint"
+    )]
+    Large(usize),
+    /// A state cannot be shown.
+    #[error("slice {slice}: {message}")]
+    Slice {
+        /// The slice.
+        slice: SliceId,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+fn listed(known: &[String]) -> String {
+    let all: Vec<String> = known.iter().map(|it| format!("`{it}`")).collect();
+    match all.as_slice() {
+        [] => "none has".to_owned(),
+        _ => format!("there are {}", all.join(", ")),
+    }
+}
+
+/// The tables of a stage, each with the column of slices.
+#[must_use]
+pub fn tables_of(factory: &dyn OperatorFactory) -> Vec<StateTable> {
+    let with_slice = |table: StateTable| StateTable { schema: with_slice(&table.schema), ..table };
+    factory.tables().into_iter().map(with_slice).collect()
+}
+
+fn with_slice(schema: &Schema) -> SchemaRef {
+    let mut fields = schema.fields().to_vec();
+    fields.push(Arc::new(Field::new(SLICE_COLUMN, DataType::UInt32, false)));
+    Arc::new(Schema::new(fields))
+}
+
+/// Adds the column of slices.
+fn of_slice(batch: &RecordBatch, slice: SliceId) -> Result<RecordBatch, OperatorError> {
+    let rows = batch.num_rows();
+    let mut columns = batch.columns().to_vec();
+    let numbers: ArrayRef = Arc::new(UInt32Array::from(vec![slice.0; rows]));
+    columns.push(numbers);
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(with_slice(&batch.schema()), columns, &options)
+        .map_err(|error| OperatorError::new(error.to_string()))
+}
+
+/// The rows of one slice in a table, with the column of slices.
+pub(crate) fn rows_of(
+    factory: &dyn OperatorFactory,
+    table: usize,
+    (slice, at): (SliceId, StateAt<'_>),
+    take: &mut TakeRows<'_>,
+) -> Result<ControlFlow<()>, LookError> {
+    let (mut wants, mut failed) = (ControlFlow::Continue(()), None);
+    let given = factory.rows(table, at, &mut |batch| {
+        wants = match of_slice(&batch, slice) {
+            Ok(batch) => take(batch),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        };
+        wants
+    });
+    match given.err().or(failed) {
+        Some(error) => Err(LookError::Slice { slice, message: error.message }),
+        None => Ok(wants),
+    }
+}
+
+/// The state of a slice.
+pub(crate) enum SliceLook {
+    /// The rows of the table that is looked at.
+    Rows(Vec<RecordBatch>),
+    /// Where a checkpoint has it, and how far event time is.
+    Saved(RunsOf, Micros),
+}
+
+/// The state of a stage as of the end of a cycle.
+pub struct StageLook {
+    /// The stage.
+    pub stage: String,
+    /// The cycle.
+    pub cycle: Cycle,
+    /// The recorded time of that cycle, where it is known.
+    pub time: Option<Micros>,
+    /// The checkpoint that it is read from; none if the job runs.
+    pub checkpoint: Option<u64>,
+    factory: Arc<dyn OperatorFactory>,
+    /// By slice.
+    slices: Vec<SliceLook>,
+    /// What is read stays until then.
+    _pinned: Option<Pinned>,
+}
+
+impl std::fmt::Debug for StageLook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { stage, cycle, checkpoint, .. } = self;
+        write!(f, "StageLook({stage}, cycle {cycle}, checkpoint {checkpoint:?})")
+    }
+}
+
+/// Stages with their operators, by name.
+pub type Stages = Vec<(String, Arc<dyn OperatorFactory>)>;
+
+impl StageLook {
+    /// The state of a stage as a checkpoint has it. `stages` are those of the job.
+    ///
+    /// # Errors
+    /// There is no such stage, it has no state to look at, or it does something else now.
+    pub fn of_checkpoint(stages: &Stages, stage: &str, pinned: Pinned) -> Result<Self, LookError> {
+        let factory = Arc::clone(find(stages, stage)?.1);
+        let manifest = pinned.manifest();
+        let saved = manifest.stages.iter().find(|it| it.name == stage);
+        if saved.is_some_and(|it| it.does != factory.does()) {
+            return Err(LookError::Changed(stage.to_owned(), manifest.number));
+        }
+        let slices = saved.map_or_else(Vec::new, |saved| {
+            let slice = |runs| SliceLook::Saved(pinned.named(runs), saved.watermark);
+            saved.slices.iter().map(|runs| slice(runs)).collect()
+        });
+        Ok(Self {
+            stage: stage.to_owned(),
+            cycle: manifest.cycle,
+            time: Some(manifest.time),
+            checkpoint: Some(manifest.number),
+            factory,
+            slices,
+            _pinned: Some(pinned),
+        })
+    }
+
+    /// The state of a stage of a running job.
+    pub(crate) fn live(
+        (stage, factory): (&str, &Arc<dyn OperatorFactory>),
+        (cycle, slices): (Cycle, Vec<SliceLook>),
+        pinned: Option<Pinned>,
+    ) -> Self {
+        let (stage, factory) = (stage.to_owned(), Arc::clone(factory));
+        Self { stage, cycle, time: None, checkpoint: None, factory, slices, _pinned: pinned }
+    }
+
+    /// Gives the rows of a table, by slice; a slice is read when the ones before were taken. Of a
+    /// running job, the table that was asked for.
+    ///
+    /// # Errors
+    /// A slice cannot be read.
+    pub fn rows(&self, table: usize, take: &mut TakeRows<'_>) -> Result<(), LookError> {
+        for (slice, state) in (0..).map(SliceId).zip(&self.slices) {
+            let wants = match state {
+                SliceLook::Rows(rows) => rows.iter().try_for_each(|it| take(it.clone())),
+                SliceLook::Saved(runs, watermark) => {
+                    let failed = |message: String| LookError::Slice { slice, message };
+                    let mut state = self.factory.state(slice);
+                    structure::restore(&mut *state, runs.read()?)
+                        .map_err(|error| failed(error.0))?;
+                    let at = StateAt { state: &mut *state, watermark: *watermark };
+                    rows_of(&*self.factory, table, (slice, at), take)?
+                }
+            };
+            if wants.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number of a stage that has a state to look at, and its operator.
+///
+/// # Errors
+/// There is no such stage.
+pub fn find<'a>(
+    stages: &'a Stages,
+    stage: &str,
+) -> Result<(usize, &'a Arc<dyn OperatorFactory>), LookError> {
+    let shown = || stages.iter().enumerate().filter(|(_, (_, it))| !it.tables().is_empty());
+    let found = shown().find(|(_, (name, _))| name == stage).map(|(nth, (_, it))| (nth, it));
+    found.ok_or_else(|| LookError::Stage {
+        name: stage.to_owned(),
+        known: shown().map(|(_, (name, _))| name.clone()).collect(),
+    })
+}

@@ -1,0 +1,222 @@
+//! Looks at the states of a running job: all slices of a stage as of the end of one cycle.
+//!
+//! ```text
+//! who looks   the last cycle that was begun ─▶ at, pokes the lanes ──── waits ────▶ rows of all slices
+//! lanes       the last cycle that I processed is `at`: copy my slices ───────┘
+//! ```
+//!
+//! The cycle is picked under the pacer's lock, as that of a checkpoint is. No lane can have processed
+//! more than it then; one that has processed it copies its slices before its next cycle, the others
+//! after it. So an idle job answers too, and nobody waits for who looks.
+//!
+//! - What a lane copies is bounded: a state that is larger is looked at in a checkpoint.
+//! - A slice that is still where a checkpoint has it is not read for a look; who looks reads it.
+
+use super::held::Held;
+use super::job::Job;
+use super::panic_message;
+use super::plan::Work;
+use crate::look::{LookError, SliceLook, StateAt, rows_of};
+use crate::operator::OperatorFactory;
+use std::{
+    collections::BTreeMap,
+    ops::{ControlFlow, Range},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tidemill_types::{Cycle, Micros, SliceId};
+
+/// Bytes that the lanes copy for a look, at most.
+const COPIED_BYTES_MAX: usize = 64 << 20;
+/// How long who looks waits for the lanes.
+const PATIENCE_US: u64 = 10_000_000;
+/// Longest sleep of who looks.
+const SLEEP_MAX: Duration = Duration::from_millis(20);
+
+/// Shared by the lanes and those who look. One look is under way at a time.
+pub(crate) struct Looks {
+    /// The cycle as of which somebody looks; [`u64::MAX`] if nobody does.
+    at: AtomicU64,
+    look: Mutex<Look>,
+    bell: Condvar,
+    turn: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Look {
+    /// Tells it from those before.
+    number: u64,
+    node: usize,
+    table: usize,
+    copied_bytes: usize,
+    slices: BTreeMap<u32, SliceLook>,
+    failed: Option<LookError>,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self {
+            at: AtomicU64::new(u64::MAX),
+            look: Mutex::default(),
+            bell: Condvar::new(),
+            turn: Mutex::default(),
+        }
+    }
+}
+
+/// Nobody looks any more.
+struct Ends<'a>(&'a Looks);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.at.store(u64::MAX, Ordering::Release);
+        let number = self.0.look().number;
+        *self.0.look() = Look { number, ..Look::default() };
+    }
+}
+
+impl Looks {
+    fn look(&self) -> MutexGuard<'_, Look> {
+        self.look.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A lane of a stage stands at the end of a cycle: its slices are copied, if somebody looks at
+    /// them as of then.
+    #[inline]
+    pub(crate) fn answer(
+        &self,
+        job: &Job,
+        (node, slices): (usize, &Range<u32>),
+        (cycle, watermark): (Cycle, Micros),
+        states: &mut [Held],
+    ) {
+        if self.at.load(Ordering::Acquire) == cycle.0 {
+            self.copy(job, (node, slices), watermark, states);
+        }
+    }
+
+    #[cold]
+    fn copy(
+        &self,
+        job: &Job,
+        (node, slices): (usize, &Range<u32>),
+        watermark: Micros,
+        states: &mut [Held],
+    ) {
+        let Work::Stage { factory } = &job.plan.nodes[node].work else { return };
+        let (number, table, mut left) = {
+            let look = self.look();
+            if look.node != node || look.slices.contains_key(&slices.start) {
+                return;
+            }
+            (look.number, look.table, COPIED_BYTES_MAX.saturating_sub(look.copied_bytes))
+        };
+        let before = left;
+        let mut copied = Vec::with_capacity(states.len());
+        let mut failed = None;
+        for (slice, state) in slices.clone().zip(states) {
+            match copy_slice(&**factory, table, (SliceId(slice), watermark), state, &mut left) {
+                Ok(rows) => copied.push((slice, rows)),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        let mut look = self.look();
+        if look.number != number {
+            // Who looked has gone.
+            return;
+        }
+        look.copied_bytes += before - left;
+        look.slices.extend(copied);
+        look.failed = look.failed.take().or(failed);
+        drop(look);
+        self.bell.notify_all();
+    }
+}
+
+/// The rows of one slice; `left` is how many bytes may be copied.
+fn copy_slice(
+    factory: &dyn OperatorFactory,
+    table: usize,
+    (slice, watermark): (SliceId, Micros),
+    state: &mut Held,
+    left: &mut usize,
+) -> Result<SliceLook, LookError> {
+    let state = match state {
+        Held::Here(state) => state,
+        Held::Saved(saved) => return Ok(SliceLook::Saved(saved.runs(), watermark)),
+    };
+    let at = StateAt { state: &mut **state, watermark };
+    let (mut batches, mut is_too_large) = (Vec::new(), false);
+    // What the program's own types do when they are shown is no reason to end its job.
+    let rows = catch_unwind(AssertUnwindSafe(|| {
+        rows_of(factory, table, (slice, at), &mut |batch| {
+            let bytes = batch.get_array_memory_size();
+            is_too_large = bytes > *left;
+            if is_too_large {
+                return ControlFlow::Break(());
+            }
+            *left -= bytes;
+            batches.push(batch);
+            ControlFlow::Continue(())
+        })
+    }));
+    match rows {
+        Ok(Ok(_)) if is_too_large => Err(LookError::Large(COPIED_BYTES_MAX >> 20)),
+        Ok(Ok(_)) => Ok(SliceLook::Rows(batches)),
+        Ok(Err(error)) => Err(error),
+        Err(panic) => Err(LookError::Slice { slice, message: panic_message(&*panic) }),
+    }
+}
+
+/// The rows of a table of a stage, by slice, and the cycle as of which they are.
+pub(crate) fn look(
+    job: &Job,
+    node: usize,
+    table: usize,
+) -> Result<(Cycle, Vec<SliceLook>), LookError> {
+    let looks = &job.looks;
+    let _turn = looks.turn.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = || job.plan.nodes[node].name.clone();
+    let number = looks.look().number + 1;
+    *looks.look() = Look { number, node, table, ..Look::default() };
+    let _ends = Ends(looks);
+    let at = {
+        // Beginning a cycle takes the pacer's lock: what is processed from now on is `at` or later.
+        let pacer = job.pacer.lock().expect("no panic while held");
+        let at = pacer.begun();
+        looks.at.store(at.0, Ordering::Release);
+        at
+    };
+    let layouts = job.layouts.read().expect("no panic while held").clone();
+    for lane in layouts.iter().flat_map(|it| &it.lanes[node]) {
+        lane.state.lock().expect("no panic while held").looked_at = true;
+        job.poke(lane);
+    }
+    let all = job.plan.nodes[node].slices as usize;
+    let until_us = job.now_us() + PATIENCE_US;
+    loop {
+        let mut look = looks.look();
+        if let Some(error) = look.failed.take() {
+            return Err(error);
+        }
+        if look.slices.len() == all {
+            return Ok((at, std::mem::take(&mut look.slices).into_values().collect()));
+        }
+        if job.over.load(Ordering::Acquire)
+            || job.slices_done[node].load(Ordering::Acquire) >= all as u64
+        {
+            return Err(LookError::Ended(name()));
+        }
+        if job.now_us() >= until_us {
+            return Err(LookError::Late(name(), at));
+        }
+        drop(looks.bell.wait_timeout(look, SLEEP_MAX).unwrap_or_else(PoisonError::into_inner));
+    }
+}

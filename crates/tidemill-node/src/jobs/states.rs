@@ -1,0 +1,152 @@
+//! States of a node's jobs, looked at: of one that runs as they are, or in one of its checkpoints.
+
+use super::{Jobs, JobsError, Record};
+use crate::{
+    Registry,
+    checkpoint::stored_checkpoints,
+    look::{self, Answer, StateError, TableView},
+    plan::PlanOptions,
+};
+use std::sync::Arc;
+use tidemill_flow::{AskError, JobHandle, StageLook, Stages};
+use tidemill_state::Looker;
+
+/// Bytes of a table that is given as a file, at most.
+const TABLE_BYTES_MAX: usize = 256 << 20;
+
+/// Which state of a job is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StateOf {
+    /// As it is, if the job runs; if it does not, as the newest checkpoint has it.
+    #[default]
+    Now,
+    /// As the newest checkpoint has it.
+    Newest,
+    /// As the checkpoint of this number has it.
+    Checkpoint(u64),
+}
+
+/// Who has the states of a job.
+enum Holder {
+    Running(Arc<JobHandle>),
+    Folder(Looker),
+}
+
+impl Jobs {
+    fn entry(&self, name: &str) -> Result<(Record, Option<Arc<JobHandle>>), JobsError> {
+        let state = self.state();
+        let entry = state.jobs.get(name).ok_or_else(|| JobsError::Unknown(name.to_owned()))?;
+        Ok((entry.record.clone(), entry.handle.clone()))
+    }
+
+    /// The stages of a job that does not run.
+    fn planned(&self, record: &Record) -> Result<Stages, JobsError> {
+        let folder = self.folder.join(&record.name);
+        let options = PlanOptions {
+            base_dir: record.base_dir.clone().unwrap_or_else(|| folder.clone()),
+            data: Some(folder),
+            resume: true,
+            streams: Some(self.streams.clone()),
+            ..PlanOptions::default()
+        };
+        let descriptor = Self::parse(record)?;
+        let stages = look::stages(&descriptor, &options, &self.world, &Registry::default());
+        stages.map_err(JobsError::Refused)
+    }
+
+    fn stages(&self, name: &str) -> Result<(Stages, Holder), JobsError> {
+        let (record, handle) = self.entry(name)?;
+        if let Some(handle) = handle {
+            return Ok((handle.stages(), Holder::Running(handle)));
+        }
+        let (stages, spec) = (self.planned(&record)?, Self::parse(&record)?.spec);
+        let stored = stored_checkpoints(&spec, &self.folder.join(name), &self.world)?;
+        let stored = stored.ok_or(AskError::None)?;
+        Ok((stages, Holder::Folder(stored.looker())))
+    }
+
+    /// The tables as which the states of a job can be looked at.
+    ///
+    /// # Errors
+    /// There is no such job, or it cannot be planned any more.
+    pub fn state_tables(&self, name: &str) -> Result<Vec<TableView>, JobsError> {
+        let (record, handle) = self.entry(name)?;
+        let stages = handle.map_or_else(|| self.planned(&record), |it| Ok(it.stages()))?;
+        Ok(look::tables(&stages))
+    }
+
+    /// Asks the state of a stage with SQL.
+    ///
+    /// # Errors
+    /// There is no such job, stage or checkpoint, the SQL does not fit, or the state cannot be read.
+    pub fn query_state(
+        &self,
+        (name, stage): (&str, &str),
+        of: StateOf,
+        sql: &str,
+    ) -> Result<Answer, JobsError> {
+        let (stages, holder) = self.stages(name)?;
+        let look = |table| holder.look((&stages, stage), of, table);
+        Ok(look::query((name, &stages, stage), sql, look)?)
+    }
+
+    /// A table of a stage's state as an Arrow file.
+    ///
+    /// # Errors
+    /// There is no such job, stage, table or checkpoint, or the state cannot be read.
+    pub fn state_table(
+        &self,
+        (name, stage, table): (&str, &str, &str),
+        of: StateOf,
+    ) -> Result<Vec<u8>, JobsError> {
+        let (stages, holder) = self.stages(name)?;
+        let nth = look::table(&stages, stage, table)?;
+        let look = holder.look((&stages, stage), of, nth)?;
+        let mut out = Bounded(Vec::new());
+        look::export((name, &stages), &look, nth, &mut out)?;
+        Ok(out.0)
+    }
+}
+
+impl Holder {
+    fn look(
+        &self,
+        (stages, stage): (&Stages, &str),
+        of: StateOf,
+        table: usize,
+    ) -> Result<StageLook, StateError> {
+        let number = match of {
+            StateOf::Checkpoint(number) => Some(number),
+            StateOf::Now | StateOf::Newest => None,
+        };
+        let pinned = match self {
+            Self::Running(handle) if of == StateOf::Now => return Ok(handle.look(stage, table)?),
+            Self::Running(handle) => {
+                handle.pin_checkpoint(number).map_err(tidemill_flow::LookError::from)?
+            }
+            Self::Folder(looker) => looker.pin(number)?,
+        };
+        Ok(StageLook::of_checkpoint(stages, stage, pinned)?)
+    }
+}
+
+/// Bytes in memory, not more than fit.
+struct Bounded(Vec<u8>);
+
+impl std::io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.0.len() + bytes.len() > TABLE_BYTES_MAX {
+            let most = TABLE_BYTES_MAX >> 20;
+            let why = format!(
+                "the table has more than {most} MiB: take some of it with a query, or export it from the job's folder while the node does not run"
+            );
+            return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, why));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

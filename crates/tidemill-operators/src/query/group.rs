@@ -1,0 +1,227 @@
+//! `GROUP BY` and `DISTINCT`: groups in the order of their first row, each with its accumulators.
+
+use super::{QueryError, evaluate, plan, shaped, truth};
+use crate::expr::{ExprError, plan_error};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_row::{RowConverter, SortField};
+use arrow_schema::SchemaRef;
+use arrow_select::filter::filter as filter_array;
+use datafusion_common::DFSchema;
+use datafusion_expr::{
+    Accumulator, EmitTo, Expr as Logical, GroupsAccumulator,
+    execution_props::ExecutionProps,
+    expr::{AggregateFunction, AggregateFunctionParams, Alias},
+};
+use datafusion_physical_expr::{
+    GroupsAccumulatorAdapter, PhysicalExpr,
+    aggregate::{AggregateFunctionExpr, LoweredAggregateBuilder},
+};
+use foldhash::fast::FixedState;
+use indexmap::IndexSet;
+use std::sync::Arc;
+
+/// Groups that are put out together, at most.
+const GROUPS_OUT_MAX: usize = 8_192;
+
+/// An aggregate and its `FILTER`.
+type Gathered = (Arc<AggregateFunctionExpr>, Option<Arc<dyn PhysicalExpr>>);
+
+/// How rows are grouped, and what is gathered of them.
+#[derive(Debug)]
+pub(super) struct GroupPlan {
+    keys: Vec<Arc<dyn PhysicalExpr>>,
+    sort_fields: Vec<SortField>,
+    aggregates: Vec<Gathered>,
+    schema: SchemaRef,
+}
+
+impl GroupPlan {
+    pub(super) fn new(
+        (keys, aggregates): (&[Logical], &[Logical]),
+        input: &DFSchema,
+        output: &DFSchema,
+    ) -> Result<Self, ExprError> {
+        if keys.iter().any(|it| matches!(it, Logical::GroupingSet(_))) {
+            return Err(ExprError::new("grouping sets are not known here"));
+        }
+        let keys = keys.iter().map(|it| plan::physical(it, input)).collect::<Result<_, _>>()?;
+        let aggregates = aggregates.iter().map(|it| aggregate(it, input));
+        Self::of(keys, aggregates.collect::<Result<_, _>>()?, plan::schema_of(output))
+    }
+
+    /// Rows that differ in some column.
+    pub(super) fn distinct(input: &DFSchema) -> Result<Self, ExprError> {
+        let keys = input.columns().into_iter().map(Logical::Column);
+        let keys = keys.map(|it| plan::physical(&it, input)).collect::<Result<_, _>>()?;
+        Self::of(keys, Vec::new(), plan::schema_of(input))
+    }
+
+    fn of(
+        keys: Vec<Arc<dyn PhysicalExpr>>,
+        aggregates: Vec<Gathered>,
+        schema: SchemaRef,
+    ) -> Result<Self, ExprError> {
+        let fields = schema.fields().iter().take(keys.len());
+        let sort_fields: Vec<_> = fields.map(|it| SortField::new(it.data_type().clone())).collect();
+        if !RowConverter::supports_fields(&sort_fields) {
+            return Err(ExprError::new("a column of a type that cannot be grouped by"));
+        }
+        Ok(Self { keys, sort_fields, aggregates, schema })
+    }
+}
+
+/// An aggregate and its `FILTER`.
+fn aggregate(expr: &Logical, input: &DFSchema) -> Result<Gathered, ExprError> {
+    let call = match expr {
+        Logical::Alias(Alias { expr, .. }) => expr,
+        other => other,
+    };
+    let Logical::AggregateFunction(AggregateFunction { func, params }) = call else {
+        return Err(ExprError::new(format!("`{expr}` is not an aggregate")));
+    };
+    // What `WITHIN GROUP` orders is an argument too.
+    if !params.order_by.is_empty() && !func.supports_within_group_clause() {
+        return Err(ExprError::new("`ORDER BY` within an aggregate is not known here"));
+    }
+    let simple = |expr: &Logical| plan::simple(expr.clone(), input);
+    let params = AggregateFunctionParams {
+        args: params.args.iter().map(simple).collect::<Result<_, _>>()?,
+        filter: params.filter.as_ref().map(|it| simple(it).map(Box::new)).transpose()?,
+        ..params.clone()
+    };
+    let call = Logical::AggregateFunction(AggregateFunction { func: Arc::clone(func), params });
+    let (properties, context) = (ExecutionProps::new(), Default::default());
+    let lowered =
+        LoweredAggregateBuilder::new(&call, input, input.as_arrow(), &properties, &context);
+    let lowered = lowered.build().map_err(|error| plan_error(&error))?;
+    Ok((lowered.aggregate, lowered.filter))
+}
+
+/// What is gathered. Without keys, an accumulator may have seen nothing, which those of many groups
+/// do not know of.
+enum Gathering {
+    One(Vec<Box<dyn Accumulator>>),
+    Groups(Vec<Box<dyn GroupsAccumulator>>),
+}
+
+/// The groups so far.
+pub(super) struct Grouped<'a> {
+    plan: &'a GroupPlan,
+    converter: RowConverter,
+    /// Keys as bytes, by number of the group.
+    keys: IndexSet<Box<[u8]>, FixedState>,
+    key_bytes: usize,
+    gathering: Gathering,
+}
+
+impl<'a> Grouped<'a> {
+    pub(super) fn new(plan: &'a GroupPlan) -> Result<Self, QueryError> {
+        let of_groups = |(it, _): &Gathered| {
+            if it.groups_accumulator_supported() {
+                return it.create_groups_accumulator();
+            }
+            let it = Arc::clone(it);
+            let each = GroupsAccumulatorAdapter::new(move || it.create_accumulator());
+            Ok(Box::new(each) as Box<dyn GroupsAccumulator>)
+        };
+        let all = plan.aggregates.iter();
+        let gathering = if plan.keys.is_empty() {
+            let of_all = all.map(|(it, _)| it.create_accumulator());
+            Gathering::One(of_all.collect::<Result<_, _>>()?)
+        } else {
+            Gathering::Groups(all.map(of_groups).collect::<Result<_, _>>()?)
+        };
+        let converter = RowConverter::new(plan.sort_fields.clone())?;
+        Ok(Self { plan, converter, keys: IndexSet::default(), key_bytes: 0, gathering })
+    }
+
+    /// Bytes that are held.
+    pub(super) fn bytes(&self) -> usize {
+        let accumulators: usize = match &self.gathering {
+            Gathering::One(all) => all.iter().map(|it| it.size()).sum(),
+            Gathering::Groups(all) => all.iter().map(|it| it.size()).sum(),
+        };
+        // A key has its place in the set and in its order.
+        accumulators + self.key_bytes + self.keys.len() * 48
+    }
+
+    pub(super) fn take(&mut self, batch: &RecordBatch) -> Result<(), QueryError> {
+        let groups = self.groups_of(batch)?;
+        let count = self.keys.len();
+        for (nth, (aggregate, filter)) in self.plan.aggregates.iter().enumerate() {
+            let values = aggregate.expressions();
+            let values = values.iter().map(|expr| evaluate(expr, batch));
+            let mut values = values.collect::<Result<Vec<_>, _>>()?;
+            let wanted = filter.as_ref().map(|expr| truth(expr, batch)).transpose()?;
+            match &mut self.gathering {
+                Gathering::One(all) => {
+                    if let Some(wanted) = &wanted {
+                        for values in &mut values {
+                            *values = filter_array(values, wanted)?;
+                        }
+                    }
+                    all[nth].update_batch(&values)?;
+                }
+                Gathering::Groups(all) => {
+                    all[nth].update_batch(&values, &groups, wanted.as_ref(), count)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The group of each row.
+    fn groups_of(&mut self, batch: &RecordBatch) -> Result<Vec<usize>, QueryError> {
+        if self.plan.keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys = self.plan.keys.iter().map(|expr| evaluate(expr, batch));
+        let keys = shaped_keys(self.plan, keys.collect::<Result<_, _>>()?, batch.num_rows())?;
+        let rows = self.converter.convert_columns(&keys)?;
+        let mut groups = Vec::with_capacity(batch.num_rows());
+        for row in &rows {
+            let key = row.data();
+            groups.push(match self.keys.get_index_of(key) {
+                Some(group) => group,
+                None => {
+                    self.key_bytes += key.len();
+                    self.keys.insert_full(key.into()).0
+                }
+            });
+        }
+        Ok(groups)
+    }
+
+    /// All groups; without keys, one row even over nothing.
+    pub(super) fn finish(self) -> Result<Vec<RecordBatch>, QueryError> {
+        let (count, columns) = match self.gathering {
+            Gathering::One(all) => {
+                let column = |mut it: Box<dyn Accumulator>| it.evaluate()?.to_array();
+                (1, all.into_iter().map(column).collect::<Result<Vec<_>, _>>()?)
+            }
+            Gathering::Groups(_) if self.keys.is_empty() => return Ok(Vec::new()),
+            Gathering::Groups(all) => {
+                let parser = self.converter.parser();
+                let keys = self.keys.iter().map(|key| parser.parse(key));
+                let mut columns: Vec<ArrayRef> = self.converter.convert_rows(keys)?;
+                for mut accumulator in all {
+                    columns.push(accumulator.evaluate(EmitTo::All)?);
+                }
+                (self.keys.len(), columns)
+            }
+        };
+        let all = shaped(&self.plan.schema, columns, count)?;
+        let starts = (0..count).step_by(GROUPS_OUT_MAX);
+        Ok(starts.map(|start| all.slice(start, GROUPS_OUT_MAX.min(count - start))).collect())
+    }
+}
+
+fn shaped_keys(
+    plan: &GroupPlan,
+    keys: Vec<ArrayRef>,
+    rows: usize,
+) -> Result<Vec<ArrayRef>, QueryError> {
+    let indices: Vec<usize> = (0..keys.len()).collect();
+    let schema = Arc::new(plan.schema.project(&indices)?);
+    Ok(shaped(&schema, keys, rows)?.columns().to_vec())
+}

@@ -1,0 +1,103 @@
+//! The states of a node's jobs, over HTTP. Rows come as Arrow files.
+
+use super::super::node::{NodeArguments, answer, ask, ask_bytes, escaped, job_path};
+use super::{
+    Done, ExportArguments, OfArguments, QueryArguments, StateArguments, places, show_answer,
+    show_export, show_tables, whole,
+};
+use crate::cli::FAILED;
+use arrow_ipc::reader::FileReader;
+use serde_json::{Value, json};
+use std::io::{Cursor, Write};
+use tidemill_node::look::Answer;
+
+/// Where a state is asked for.
+fn state_path(state: &StateArguments, table: Option<&str>) -> String {
+    let mut path = format!("{}/state/{}", job_path(&state.of.job), escaped(&state.stage));
+    if let Some(table) = table {
+        path.push_str(&format!("/{}", escaped(table)));
+    }
+    if let Some(checkpoint) = &state.checkpoint {
+        path.push_str(&format!("?checkpoint={checkpoint}"));
+    }
+    path
+}
+
+pub(super) fn tables(of: &OfArguments) -> u8 {
+    let path = format!("{}/state", job_path(&of.job));
+    answer(&of.node, ask(&of.node, "GET", &path, None), |it| show_tables(&it["tables"]))
+}
+
+pub(super) fn query(arguments: &QueryArguments) -> Done<u8> {
+    let state = &arguments.state;
+    let body = json!({ "sql": arguments.sql });
+    let file = bytes(&state.of.node, "POST", &state_path(state, None), Some(&body))?;
+    show_answer(arguments, &read(&state.of.node, file)?)
+}
+
+pub(super) fn export(arguments: &ExportArguments) -> Done<u8> {
+    let (state, node) = (&arguments.state, &arguments.state.of.node);
+    let tables = match &arguments.table {
+        Some(table) => vec![table.clone()],
+        None => tables_of_stage(state)?,
+    };
+    let (mut written, mut checkpoint, mut cycle) = (Vec::new(), Value::Null, Value::Null);
+    for (table, path) in places(&arguments.to, &state.stage, &tables)? {
+        let file = bytes(node, "GET", &state_path(state, Some(&table)), None)?;
+        let answer = read(node, file.clone())?;
+        let of = |key: &str| {
+            let text = answer.schema.metadata().get(key);
+            text.and_then(|it| it.parse::<u64>().ok()).map_or(Value::Null, Value::from)
+        };
+        (checkpoint, cycle) = (of("tidemill.checkpoint"), of("tidemill.cycle"));
+        let rows: usize = answer.batches.iter().map(|it| it.num_rows()).sum();
+        whole(&path, |out| Ok(out.write_all(&file).map_err(arrow_schema::ArrowError::from)?))?;
+        let path = path.display().to_string();
+        written.push(json!({ "table": table, "file": path, "rows": rows, "cycle": cycle }));
+    }
+    let document = json!({ "checkpoint": checkpoint, "cycle": cycle, "files": written });
+    Ok(show_export(state, &document))
+}
+
+/// The names of a stage's tables; its own name in vain is refused by the node.
+fn tables_of_stage(state: &StateArguments) -> Done<Vec<String>> {
+    let node = &state.of.node;
+    let asked = ask(node, "GET", &format!("{}/state", job_path(&state.of.job)), None);
+    let document = match asked {
+        Ok((200, document)) => document,
+        refused => return Err(answer(node, refused, |_| String::new())),
+    };
+    let none = Vec::new();
+    let all = document["tables"].as_array().unwrap_or(&none).iter();
+    let of_stage = all.filter(|it| it["stage"] == state.stage.as_str());
+    let mut names: Vec<String> =
+        of_stage.filter_map(|it| it["table"].as_str().map(str::to_owned)).collect();
+    if names.is_empty() {
+        names.push("state".to_owned());
+    }
+    Ok(names)
+}
+
+/// Asks for an Arrow file.
+fn bytes(node: &NodeArguments, method: &str, path: &str, body: Option<&Value>) -> Done<Vec<u8>> {
+    match ask_bytes(node, method, path, body) {
+        Ok((200, bytes)) => Ok(bytes),
+        Ok((status, bytes)) => {
+            let document = serde_json::from_slice(&bytes);
+            let document = document.map_err(|_| format!("{} is no Tidemill node", node.http));
+            Err(answer(node, document.map(|it| (status, it)), |_| String::new()))
+        }
+        Err(message) => Err(answer(node, Err(message), |_| String::new())),
+    }
+}
+
+fn read(node: &NodeArguments, file: Vec<u8>) -> Done<Answer> {
+    let read = FileReader::try_new(Cursor::new(file), None).and_then(|reader| {
+        let schema = reader.schema();
+        Ok(Answer { schema, batches: reader.collect::<Result<_, _>>()? })
+    });
+    read.map_err(|error| {
+        eprintln!("error: {}: the answer cannot be read: {error}", node.http);
+        FAILED
+    })
+}
