@@ -38,6 +38,9 @@ mod open;
 pub struct RunOptions {
     /// The folder of the job's ledger. Without one the job keeps no ledger and cannot resume.
     pub data: Option<PathBuf>,
+    /// Bytes of a file of the ledger from which on the next one is begun, if a checkpoint was
+    /// completed meanwhile. Default: 64 KiB.
+    pub ledger_file_bytes: Option<u64>,
     /// The processes that run the job together. Default: this one alone.
     pub processes: Processes,
     /// Go on where an earlier run with the same folder stopped. Needs `data`.

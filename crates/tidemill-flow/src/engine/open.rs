@@ -57,10 +57,13 @@ fn open_ledger(
         sources: sources.map(|node| (node.name.clone(), node.slices)).collect(),
     };
     let opened = Ledger::open(&world.disk, folder, &owner, opening);
-    let (ledger, recorded) = opened.map_err(|(path, message)| StartError::Ledger {
+    let (mut ledger, recorded) = opened.map_err(|(path, message)| StartError::Ledger {
         path: path.display().to_string(),
         message,
     })?;
+    if let Some(bytes) = options.ledger_file_bytes {
+        ledger.begin_next_at(bytes);
+    }
     let is_source = |cut: &Cut| {
         let node = plan.nodes.get(cut.source as usize);
         node.is_some_and(|node| matches!(node.work, Work::Source { .. }))

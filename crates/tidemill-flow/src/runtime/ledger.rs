@@ -56,6 +56,8 @@ pub(crate) struct Ledger {
     bytes: u64,
     /// The length from which on the next one is begun.
     full: u64,
+    /// The same, of every file.
+    file_bytes: u64,
     /// The last cycle of all, and its time.
     last: (Cycle, Micros),
     /// Cycles up to this one are not needed.
@@ -172,6 +174,7 @@ impl Ledger {
             after: active.after,
             bytes: active.whole,
             full: FILE_BYTES,
+            file_bytes: FILE_BYTES,
             last,
             floor: Cycle::NONE,
             buffer: Vec::new(),
@@ -219,10 +222,16 @@ impl Ledger {
             after,
             bytes,
             full: FILE_BYTES,
+            file_bytes: FILE_BYTES,
             last: (after, time),
             floor: Cycle::NONE,
             buffer: Vec::new(),
         })
+    }
+
+    /// A file is followed by the next one from this length on, in bytes.
+    pub(crate) fn begin_next_at(&mut self, bytes: u64) {
+        (self.full, self.file_bytes) = (bytes, bytes);
     }
 
     /// Appends entries and syncs. Entries that the ledger holds already (a replay) are left out.
@@ -260,7 +269,8 @@ impl Ledger {
                 self.older.retain(|(older, _)| *older != path);
                 let before = std::mem::replace(&mut self.path, path);
                 self.older.push_back((before, last.0));
-                (self.file, self.after, self.bytes, self.full) = (file, last.0, bytes, FILE_BYTES);
+                (self.file, self.after, self.bytes) = (file, last.0, bytes);
+                self.full = self.file_bytes;
             }
             Err(error) => {
                 let job = &self.head.job;
@@ -268,7 +278,7 @@ impl Ledger {
                 tracing::warn!(job, %file, %error, "the ledger grows on in its last file");
                 // If it stays: a file without a cycle, that others go past, is of no use.
                 drop(self.disk.remove(&path));
-                self.full = self.bytes + FILE_BYTES;
+                self.full = self.bytes + self.file_bytes;
             }
         }
     }

@@ -102,8 +102,8 @@ fn damage_before_the_last_file_is_refused() {
     let (world, folder) = (World::real(), tempfile::tempdir().expect("a folder"));
     let open = || Ledger::open(&world.disk, folder.path(), &owner(), Opening::Resume);
     let (mut ledger, _) = open().expect("new");
+    ledger.begin_next_at(100);
     for cycle in 1..=40 {
-        ledger.full = 100;
         ledger.append(&[entry(cycle)]).expect("room");
         ledger.floor = Cycle(cycle);
     }
@@ -181,8 +181,8 @@ proptest! {
                 opening = Opening::Resume;
                 continue;
             };
+            ledger.begin_next_at(150);
             for _step in 0..random.below(200) {
-                ledger.full = ledger.full.min(150);
                 let next = model.last + 1;
                 let many = 1 + random.below(3);
                 let entries: Vec<_> = (next..next + many).map(entry).collect();
