@@ -315,5 +315,16 @@ impl World {
     }
 }
 
+/// Whether the calling thread is one of a `Simulation`, where limits may be small so that they are
+/// met. Without debug assertions no thread is, and the compiler knows it.
+#[inline]
+#[must_use]
+pub fn is_simulated() -> bool {
+    #[cfg(debug_assertions)]
+    return sim::schedule::here().is_some();
+    #[cfg(not(debug_assertions))]
+    return false;
+}
+
 #[cfg(test)]
 mod tests;

@@ -42,7 +42,7 @@ impl Feed {
             seed: random.next(),
             slices: 1 + random.below(3) as u32,
             count,
-            keys: 1 + random.below(30),
+            keys: 1 + random.next() % (2 << random.below(8)),
             every_us: live.then(|| 1 << random.below(12)),
             silent_after: random.below(2 * count),
         }

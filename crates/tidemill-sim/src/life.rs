@@ -302,6 +302,8 @@ fn live(
         data: Some("/job".into()),
         resume: true,
         checkpoint: Some(to),
+        // A few cycles a file.
+        ledger_file_bytes: Some(200),
         ..RunOptions::default()
     };
     let handle = match start(job.graph(world, fate.workers), world, &options) {

@@ -2,10 +2,12 @@
 
 use super::*;
 
-#[test]
-fn row_2_row_40_whatever_happens_to_a_job_its_output_is_that_of_an_undisturbed_run() {
+/// Seeds that each of the two tests runs: hundreds within seconds, on two threads.
+const SEEDS: u64 = 100;
+
+fn agree(seeds: std::ops::Range<u64>) {
     let (mut went_on, mut told, mut rescaled) = (0, 0, 0);
-    for seed in 0..100 {
+    for seed in seeds {
         let outcome = run(seed, false).unwrap_or_else(|wrong| {
             panic!("seed {seed}: {}\n{}\n{}", wrong.message, wrong.job, wrong.trace.join("\n"))
         });
@@ -13,13 +15,25 @@ fn row_2_row_40_whatever_happens_to_a_job_its_output_is_that_of_an_undisturbed_r
         told += outcome.told;
         rescaled += outcome.rescaled;
     }
-    assert!(went_on > 50 && told > 5 && rescaled > 20, "{went_on} {told} {rescaled}");
+    assert!(went_on > 10 && told > 10 && rescaled > 50, "{went_on} {told} {rescaled}");
+}
+
+#[test]
+fn row_2_row_40_whatever_happens_to_a_job_its_output_is_that_of_an_undisturbed_run() {
+    agree(0..SEEDS);
+}
+
+#[test]
+fn f5_row_6_row_24_slow_threads_and_disks_and_changes_of_threads_do_not_show() {
+    agree(SEEDS..2 * SEEDS);
 }
 
 #[test]
 fn a_seed_gives_the_same_run_again() {
     let hash = |seed| run(seed, false).map(|it| (it.hash, it.points, it.micros)).ok();
-    for seed in 1_000..1_010 {
-        assert_eq!(hash(seed), hash(seed), "seed {seed}");
+    for seed in 1_000..1_020 {
+        let first = hash(seed);
+        assert!(first.is_some(), "seed {seed}");
+        assert_eq!(first, hash(seed), "seed {seed}");
     }
 }

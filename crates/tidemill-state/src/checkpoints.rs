@@ -44,8 +44,9 @@ use manifest::{BEGUN_KEY, OVER_KEY, PART_BYTES, kept_key, manifest_key, number_o
 use serde::Serialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
+use tidemill_env::sync::Mutex;
 use tidemill_types::Cycle;
 
 /// Bytes of changes that are kept for each byte of what they change, before they are merged.

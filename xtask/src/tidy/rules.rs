@@ -22,6 +22,12 @@ const DISK_CALLS: &[&str] = &[
     "OpenOptions",
 ];
 
+/// Crates that a simulation runs: it must see their threads wait.
+const SIMULATED: &[&str] = &["crates/tidemill-flow/src/", "crates/tidemill-state/src/"];
+
+/// What makes threads wait for each other.
+const WAITS: &[&str] = &["Mutex", "Condvar", "RwLock", "Barrier", "mpsc", "atomic"];
+
 /// Work that was left. In two pieces, so that this file passes its own check.
 const LEFTOVERS: &[&str] = &[
     concat!("FIX", "ME"),
@@ -100,7 +106,22 @@ pub(super) fn offences(name: &str, text: &str) -> Vec<String> {
     {
         found.push(format!("`{call}` touches the disk: ask env::Disk"));
     }
+    let simulated = !name.contains("tests") && SIMULATED.iter().any(|it| name.starts_with(it));
+    if let Some(wait) = hidden_wait(text).filter(|_| simulated) {
+        found.push(format!(
+            "`{wait}` of `std` is not seen by simulations: tidemill_env::sync has it"
+        ));
+    }
     found
+}
+
+/// What a source takes from `std::sync` that makes threads wait.
+fn hidden_wait(text: &str) -> Option<&'static str> {
+    let uses = text.split(';').filter_map(|it| it.rsplit_once("use std::").map(|(_, rest)| rest));
+    let of_sync = uses.filter_map(|it| it.split_once("sync::").map(|(_, rest)| rest));
+    let inline = text.split("std::sync::").skip(1).map(|it| it.split(['(', ';', '<']).next());
+    let mut all = of_sync.chain(inline.flatten());
+    all.find_map(|it| WAITS.iter().copied().find(|wait| it.contains(wait)))
 }
 
 /// The lines that are not comments.

@@ -32,6 +32,19 @@ fn check(name: &str, text: &str, expected: &[&str]) {
 }
 
 #[test]
+fn what_a_simulation_cannot_see_is_refused_where_it_must() {
+    let lock = "//! A lock.\nuse std::{io, sync::{Arc, Mutex}};\nuse std::time::Duration;\n";
+    check("crates/tidemill-flow/src/runtime/job.rs", lock, &["`Mutex` of `std`"]);
+    check("crates/tidemill-flow/src/engine/tests.rs", lock, &[]);
+    check("crates/tidemill-log/src/log.rs", lock, &[]);
+    let seen =
+        "//! A lock.\nuse std::sync::Arc;\nuse tidemill_env::sync::{Mutex, atomic::AtomicU64};\n";
+    check("crates/tidemill-state/src/files.rs", seen, &[]);
+    let inline = "//! A lock.\nstatic ONE: std::sync::RwLock<()> = new();\n";
+    check("crates/tidemill-state/src/files.rs", inline, &["`RwLock` of `std`"]);
+}
+
+#[test]
 fn a_source_is_refused_for_what_it_is() {
     let file = "crates/tidemill-flow/src/block.rs";
     check(file, "//! A block.\nfn safe() {}\n", &[]);

@@ -10,7 +10,8 @@ use super::lane::{Core, Lane};
 use super::layout::Layout;
 use super::plan::Work;
 use super::stage_lane::StageLane;
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
+use tidemill_env::sync::atomic::Ordering;
 use tidemill_types::Micros;
 
 /// Takes the core of a lane that has reached the end of its layout.

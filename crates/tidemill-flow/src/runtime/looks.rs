@@ -22,11 +22,11 @@ use std::{
     collections::BTreeMap,
     ops::{ControlFlow, Range},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
     time::Duration,
+};
+use tidemill_env::sync::{
+    Condvar, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
 };
 use tidemill_types::{Cycle, Micros, SliceId};
 

@@ -10,7 +10,8 @@ use super::layout::Layout;
 use super::plan::{Work, rows_of};
 use crate::block::{Block, Payload};
 use crate::partition::{Partition, Router};
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
+use tidemill_env::sync::atomic::Ordering;
 use tidemill_types::SliceId;
 
 /// Gathers what one lane writes in a cycle. Its memory is kept from cycle to cycle.

@@ -16,10 +16,8 @@ use super::send::{Sender, Writer};
 use crate::error::JobError;
 use crate::operator::DeadLetter;
 use crate::source::{Position, Read, ReadRequest, Source};
-use std::{
-    collections::VecDeque,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{collections::VecDeque, sync::Arc};
+use tidemill_env::sync::atomic::Ordering;
 use tidemill_state::SavedSource;
 use tidemill_types::{Cycle, Micros, SliceId, job::Delivery};
 use tidemill_wire::ledger::Cut;

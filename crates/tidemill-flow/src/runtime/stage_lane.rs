@@ -12,13 +12,21 @@ use crate::operator::{
 };
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
 };
+use tidemill_env::sync::atomic::Ordering;
 use tidemill_state::{Delta, structure};
 use tidemill_types::{Cycle, Micros, SliceId, Span};
 
 /// Entries that are written out for a checkpoint before the next cycle: well under a millisecond.
 const WRITTEN_AT_ONCE: usize = 4_096;
+
+/// The same in a simulation, whose states are small: they must change while they are written out.
+const WRITTEN_AT_ONCE_SIMULATED: usize = 3;
+
+fn written_at_once() -> usize {
+    if tidemill_env::is_simulated() { WRITTEN_AT_ONCE_SIMULATED } else { WRITTEN_AT_ONCE }
+}
 
 /// Bytes of a slice that go to the thread that writes at once, about.
 const PIECE_BYTES: usize = 1 << 20;
@@ -94,7 +102,7 @@ impl StageLane {
             return Ok(After::HandOver);
         }
         if !is_ready {
-            self.write_out(job, lane, WRITTEN_AT_ONCE);
+            self.write_out(job, lane, written_at_once());
             return Ok(self.after(job));
         }
         if !job.has_credit(lane) {
@@ -120,7 +128,7 @@ impl StageLane {
             self.freeze(job, lane);
         }
         self.show(job, lane, cycle);
-        self.write_out(job, lane, if ended { usize::MAX } else { WRITTEN_AT_ONCE });
+        self.write_out(job, lane, if ended { usize::MAX } else { written_at_once() });
         job.poke_those_behind(lane);
         self.free(job, lane, slot);
         let count = &job.plan.nodes[lane.node].count;

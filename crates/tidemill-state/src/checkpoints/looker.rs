@@ -10,10 +10,8 @@
 use super::runs::RunsOf;
 use super::{CheckpointError, Manifest, Run};
 use crate::Backend;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
+use tidemill_env::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What those who look and those who delete must agree on.
 #[derive(Default)]

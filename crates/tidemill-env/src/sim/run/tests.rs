@@ -103,7 +103,7 @@ fn answers_come_through_channels_or_never() {
     for seed in 0..50 {
         let outcome = random(seed).run(|sim| {
             let (sender, receiver) = mpsc::channel();
-            let send = move || sender.send(7).expect("it is received");
+            let send = move || sender.send(7).expect("somebody receives");
             let thread = sim.world.spawn.spawn("sends", Box::new(send));
             assert_eq!(receiver.recv(), Ok(7));
             assert!(receiver.recv().is_err(), "nobody sends any more");
