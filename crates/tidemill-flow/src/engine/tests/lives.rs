@@ -36,10 +36,11 @@ fn ledger(folder: &Path) -> (Vec<String>, u64) {
 #[test]
 fn a_ledger_is_cut_behind_the_oldest_checkpoint() {
     let folder = tempfile::tempdir().expect("a folder");
-    let setup = Setup { count: 600_000, ..SETUP };
+    let setup = Setup { count: 100_000, ..SETUP };
     let undisturbed = run_fine(&setup);
     let sink = Collect::default();
     let options = options(&World::real(), folder.path(), Span(1_000));
+    let options = RunOptions { ledger_file_bytes: Some(2_000), ..options };
     let started = || start(fine(&setup, &sink), &World::real(), &options).expect("it starts");
     let is_cut = |handle: &JobHandle| {
         while !handle.is_over() {
@@ -59,11 +60,11 @@ fn a_ledger_is_cut_behind_the_oldest_checkpoint() {
         }
         !handle.is_over()
     };
-    assert!(reached(&handle, 12_000), "it is long enough");
+    assert!(reached(&handle, 2_000), "it is long enough");
     kill(&handle);
     let (files, bytes) = ledger(folder.path());
     assert!(files.len() > 1 && files[0] == "ledger", "{files:?}");
-    assert!(bytes > 12_000 * 10, "{bytes}");
+    assert!(bytes > 2_000 * 10, "{bytes}");
     let handle = started();
     handle.delete_checkpoint(kept.number).expect("it is kept");
     assert!(is_cut(&handle), "what nothing holds goes");
@@ -81,11 +82,11 @@ fn a_ledger_is_cut_behind_the_oldest_checkpoint() {
     assert_eq!(ledger(folder.path()).0, files);
     // With them it does, to the end.
     let handle = started();
-    assert!(handle.progress().checkpoints.cycle > Cycle(12_000));
+    assert!(handle.progress().checkpoints.cycle > Cycle(2_000));
     handle.wait().expect("it ends well");
     assert!(rows(&sink) == undisturbed);
     let (_, bytes) = ledger(folder.path());
-    assert!(bytes < 300_000, "{bytes} bytes for 30,000 cycles");
+    assert!(bytes < 30_000, "{bytes} bytes for 5,000 cycles");
 }
 
 /// A sink that holds nothing until it is closed.
@@ -113,17 +114,18 @@ impl Sink for AtTheEnd {
 #[test]
 fn a_ledger_stays_whole_for_a_sink_that_begins_anew() {
     let folder = tempfile::tempdir().expect("a folder");
-    let setup = Setup { count: 300_000, ..SETUP };
+    let setup = Setup { count: 60_000, ..SETUP };
     let undisturbed = run_fine(&setup);
     let sink = AtTheEnd::default();
     let options = options(&World::real(), folder.path(), Span(1_000));
+    let options = RunOptions { ledger_file_bytes: Some(2_000), ..options };
     let started = || {
         let mut graph = fine(&setup, &sink.0);
         graph.nodes[3].kind = NodeKind::Sink { sink: Box::new(sink.clone()) };
         start(graph, &World::real(), &options).expect("it starts")
     };
     let handle = started();
-    while handle.progress().checkpoints.cycle < Cycle(8_000) && !handle.is_over() {
+    while handle.progress().checkpoints.cycle < Cycle(1_500) && !handle.is_over() {
         std::thread::yield_now();
     }
     kill(&handle);
