@@ -162,8 +162,9 @@ def test_exported_files_open_everywhere(killed, mill, db):
     assert sorted(frame.select("carrier", "n").rows()) == sorted((row["carrier"], row["n"]) for row in rows)
     frame = pandas.read_feather(path)
     assert (list(frame.columns), int(frame["n"].sum()), len(frame)) == (table.column_names, total, len(rows))
-    [(n, count)] = duckdb.sql("select sum(n), count(*) from table").fetchall()
-    assert (n, count) == (total, len(rows))
+    copy = duckdb.connect()
+    copy.register("weekly", table)
+    assert copy.execute("select sum(n), count(*) from weekly").fetchall() == [(total, len(rows))]
 
     # One file for each table; the same bytes each time.
     mill.say("state", "export", "job.yaml", "pairs", "--data", "job", "--to", "tables")
@@ -198,9 +199,14 @@ def test_what_there_is_and_what_is_wrong_is_said(killed, mill):
     assert "there is no stage `late` with a state; there are `weekly`, `sliding`" in refused("late", "select 1 from state")
     assert "line 2, column 1: No field named kee" in refused("weekly", "select\nkee from state")
     assert "names no columns" in refused("weekly", "select from state")
-    assert "line 1, column 27" in refused("weekly", "select n from state where n >> >")
+    assert "line 1, column 32" in refused("weekly", "select n from state where n >> >")
     assert "there is no table `states`; there is `state`" in refused("weekly", "select 1 from states")
     assert "`left_rows`, `right_rows`" in refused("pairs", "select 1 from state")
+    # As deep as can be: it is planned, or refused.
+    nested = "select " + "abs(" * 45 + "+".join(["n"] * 49) + ")" * 45 + " as n from state limit 1"
+    assert ask(mill, "weekly", nested)
+    assert "more than 48 operators" in refused("weekly", "select " + "+".join(["n"] * 5000) + " from state")
+    assert "recursion" in refused("weekly", "select " + "(" * 5000 + "n from state")
     assert "joins are not known here" in refused("weekly", "select a.n from state a join state b on a.n = b.n")
     assert "there is no checkpoint 77777" in refused("weekly", "select n from state", "--checkpoint", "77777")
     said = mill.say("state", "query", "job.yaml", "weekly", "select n from state", "--data", "job",
@@ -269,7 +275,9 @@ def test_states_of_a_job_that_runs_on_a_node(node, inputs, db):
     assert asked(node, "counts", "select * from state", "--checkpoint", str(newest["number"])) == asked(node, "counts", "select * from state")
 
     # Files, live and from the checkpoint.
-    assert f"as of cycle {live}" in node.command("state", "export", "counts", "seen", "--to", "live.arrow")
+    said = node.command("state", "export", "counts", "seen", "--to", "live.arrow")
+    assert said.startswith(f"live.arrow: {count} rows, as of cycle ")
+    assert int(said.split()[-1]) >= int(live), "an idle source says so, in a cycle of its own"
     node.command("state", "export", "counts", "seen", "--to", "saved", "--checkpoint", "newest")
     live_ids, saved_ids = (sorted(polars.read_ipc(node.folder / path)["id"])
                            for path in ("live.arrow", "saved/seen.state.arrow"))
@@ -297,6 +305,8 @@ def test_a_job_without_checkpoints_is_looked_at_while_it_runs(node, inputs, db):
     assert asked(node, "counts", "select sum(n) as n from state") == [{"n": count}]
     assert "makes no checkpoints" in asked(node, "counts", "select n from state", "--checkpoint", "newest", code=2)
     assert "there is no stage `none` with a state; there are `seen`, `counts`" in asked(node, "none", "select 1 from state", code=2)
+    nested = "select " + "abs(" * 45 + "+".join(["n"] * 49) + ")" * 45 + " as n from state limit 1"
+    assert asked(node, "counts", nested)[0]["n"] > 0
     assert "line 1, column 8: No field named m." in asked(node, "counts", "select m from state", code=2)
     assert "there is no job `other`" in node.command("state", "query", "other", "counts", "select n from state", code=2)
     assert "has no table `stat`; did you mean `state`?" in node.command(

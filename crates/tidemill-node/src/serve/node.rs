@@ -16,6 +16,9 @@ use tidemill_env::World;
 use tidemill_log::{Log, LogError};
 use tokio::{net::TcpListener, runtime, sync::watch};
 
+/// Stack of a thread that serves requests, in bytes: planning SQL goes as deep as the SQL does.
+const STACK_BYTES: usize = 8 << 20;
+
 /// Why a node does not start. Each says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -183,6 +186,7 @@ pub fn run(
 ) -> Result<(), ServeError> {
     open_files::raise();
     let mut threads = runtime::Builder::new_multi_thread();
+    threads.thread_stack_size(STACK_BYTES);
     threads.enable_all().thread_name("serve");
     if let Some(count) = settings.threads {
         threads.worker_threads(count.get());
