@@ -59,7 +59,7 @@ pub fn run(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
     let wrong = |message, trace| Wrong { message, job: words.clone(), trace };
     let lived = Arc::clone(&job);
     let simulation = Simulation { seed, pace, keeps_trace };
-    let (ended, ran) = simulate(simulation, move |sim| life::all(sim, &lived, &mut random))
+    let (ended, ran) = simulate(simulation, move |sim| life::all(sim, &lived, &pace, &mut random))
         .map_err(|failed| wrong(failed.message, failed.trace))?;
     let ended = ended.map_err(|message| wrong(message, ran.trace.clone()))?;
     if let Some(name) = ran.panicked.first() {

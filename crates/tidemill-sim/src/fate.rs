@@ -1,6 +1,6 @@
 //! What is done to a life of a job, and when: made from the seed before the life begins.
 
-use tidemill_env::Random;
+use tidemill_env::{Pace, Random};
 use tidemill_types::{ByteSize, Span, job::Recovery};
 
 /// Something that happens to the job's process.
@@ -56,9 +56,10 @@ pub(crate) struct Fate {
     pub(crate) ends_dark: bool,
 }
 
-/// Any moment, early ones more often.
-fn moment(random: &mut Random) -> u64 {
-    let most = 1 << (8 + random.below(13));
+/// Any moment, early ones more often; later ones where all takes longer.
+fn moment(random: &mut Random, pace: &Pace) -> u64 {
+    let slow_us = if pace.slow_one_in > 0 { pace.slow_us_max } else { 0 };
+    let most = (1 << (9 + random.below(10))) * (1 + (pace.disk_us_max + slow_us) / 100);
     random.below(most)
 }
 
@@ -83,15 +84,15 @@ fn event(random: &mut Random) -> Event {
 
 impl Fate {
     /// A life with or without misfortune.
-    pub(crate) fn of(random: &mut Random, is_last: bool) -> Self {
+    pub(crate) fn of(random: &mut Random, pace: &Pace, is_last: bool) -> Self {
         let mut events = Vec::new();
         for _ in 0..if is_last { 0 } else { 1 + random.below(4) } {
-            let at = moment(random);
+            let at = moment(random, pace);
             let event = event(random);
             events.push((at, event));
             // Space comes back, or it does not.
             if random.below(2) == 0 {
-                let again = at + moment(random);
+                let again = at + moment(random, pace);
                 match event {
                     Event::Full(_) => events.push((again, Event::Room)),
                     Event::StateFull(_) => events.push((again, Event::StateRoom)),
@@ -111,7 +112,7 @@ impl Fate {
                     2 => Request::Keep,
                     _ => Request::Delete,
                 };
-                (moment(random), request)
+                (moment(random, pace), request)
             })
             .collect();
         requests.sort_by_key(|(at, _)| *at);
@@ -119,7 +120,7 @@ impl Fate {
             workers: 1 + random.below(4) as usize,
             recovery: [Recovery::Eager, Recovery::Lazy, Recovery::Prefetch]
                 [random.below(3) as usize],
-            every: Span(1 << (5 + random.below(12))),
+            every: Span(1 << (5 + random.below(9))),
             from_kept: random.below(4) == 0,
             flush_bytes: ByteSize(1 << (10 + random.below(12))),
             file_bytes: ByteSize(1 << (10 + random.below(12))),

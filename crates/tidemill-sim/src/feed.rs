@@ -37,7 +37,7 @@ pub(crate) struct Feed {
 
 impl Feed {
     pub(crate) fn of(random: &mut Random, live: bool) -> Self {
-        let count = 20 + random.below(300);
+        let count = 20 + random.below(150);
         Self {
             seed: random.next(),
             slices: 1 + random.below(3) as u32,

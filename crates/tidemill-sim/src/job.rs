@@ -143,9 +143,9 @@ impl Job {
         let mut job = Self {
             stages: Vec::new(),
             read: Vec::new(),
-            cycle_records: 3 + random.below(60),
+            cycle_records: 2 + random.next() % (2 << random.below(5)),
             cycle_us: 1 << (8 + random.below(8)),
-            credit: 1 << (8 + random.below(16)),
+            credit: 1 << (8 + random.below(10)),
             syncs: random.below(2) == 0,
             sources,
         };

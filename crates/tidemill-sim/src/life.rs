@@ -20,7 +20,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 use tidemill_env::{
-    Disk, Random, SimDisk, SimWorld, Thread, World,
+    Disk, Pace, Random, SimDisk, SimWorld, Thread, World,
     sync::{
         Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
@@ -180,7 +180,12 @@ impl Life {
 }
 
 /// Everything from the first start to the end.
-pub(crate) fn all(sim: &SimWorld, job: &Job, random: &mut Random) -> Result<Ended, String> {
+pub(crate) fn all(
+    sim: &SimWorld,
+    job: &Job,
+    pace: &Pace,
+    random: &mut Random,
+) -> Result<Ended, String> {
     let state_disk = SimDisk::new(random.next());
     let known = Arc::new(Mutex::new(Known::default()));
     let mut ended = Ended::default();
@@ -189,7 +194,7 @@ pub(crate) fn all(sim: &SimWorld, job: &Job, random: &mut Random) -> Result<Ende
     sim.disk.sync_dir(Path::new("/")).map_err(|it| it.to_string())?;
     loop {
         let is_last = ended.lives == LIVES_MAX;
-        let fate = Fate::of(random, is_last);
+        let fate = Fate::of(random, pace, is_last);
         ended.lives += 1;
         let from_us = sim.world.clock.monotonic_micros();
         let became = one(sim, &state_disk, job, &fate, &known, &mut ended);

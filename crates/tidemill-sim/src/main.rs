@@ -141,7 +141,13 @@ mod runner {
                         return;
                     }
                     match check(seed, twice) {
-                        Ok(outcome) => lock().add(&outcome),
+                        Ok(outcome) => {
+                            let mut sum = lock();
+                            sum.add(&outcome);
+                            if sum.seeds % 500 == 0 {
+                                println!("{} seeds", sum.seeds);
+                            }
+                        }
                         Err(wrong) => {
                             say(seed, &wrong);
                             lock().wrong.push(seed);

@@ -253,4 +253,34 @@ pub(super) const PLANTS: &[Plant] = &[
         )],
         caught_by: &["a_job_that_was_killed_goes_on_from_its_checkpoint"],
     },
+    Plant {
+        name: "unsynced-ledger-believed",
+        what: "A ledger that can be read is appended to, though a sync of it may have failed before.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/runtime/ledger.rs",
+        changes: &[(
+            "        let file = put(disk, folder, &path, whole).map_err(|error| fail(error.to_string()))?;\n",
+            "        let mut file = disk.open_append(&path).map_err(|error| fail(error.to_string()))?;\n        file.truncate(whole.len() as u64).map_err(|error| fail(error.to_string()))?;\n",
+        )],
+        caught_by: &["row_15_what_a_failed_sync_gave_up_is_not_believed_without_being_written"],
+    },
+    Plant {
+        name: "unsynced-batch-believed",
+        what: "The last batch of a store of checkpoints is believed, though its sync may have failed.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/indexed/recover.rs",
+        changes: &[("        file.write_at(from, &bytes)\n", "        Ok(())\n")],
+        caught_by: &["row_15_a_batch_that_a_failed_sync_gave_up_is_lost_with_nothing_behind_it"],
+    },
+    Plant {
+        name: "late-by-block",
+        what: "Late rows of a window leave block by block, not slice by slice.",
+        package: "tidemill-operators",
+        file: "crates/tidemill-operators/src/window.rs",
+        changes: &[(
+            "        for (block, rows) in self.0 {\n",
+            "        let mut all = self.0;\n        all.sort_by_key(|(block, _)| *block);\n        for (block, rows) in all {\n",
+        )],
+        caught_by: &["lanes_do_not_show_in_late_rows"],
+    },
 ];
