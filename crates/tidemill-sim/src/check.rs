@@ -3,9 +3,13 @@
 use crate::{
     job::Job,
     kept::Rows,
-    life::{self, Ended, LEDGER},
+    life::{self, Ended, FOLDER},
 };
-use std::{path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use tidemill_env::{Disk, Failed, Pace, Ran, Random, SimWorld, Simulation};
 use tidemill_flow::{RunOptions, engine::start};
 
@@ -113,15 +117,19 @@ fn simulate<T: Send + 'static>(
 
 /// What the sinks hold after a run on one thread to which nothing happens: of a job with a live
 /// source, after a replay of this ledger.
-fn undisturbed(sim: &SimWorld, job: &Job, ledger: &[u8]) -> Result<Vec<Rows>, String> {
+fn undisturbed(
+    sim: &SimWorld,
+    job: &Job,
+    ledger: &BTreeMap<PathBuf, Vec<u8>>,
+) -> Result<Vec<Rows>, String> {
     let failed = |error: std::io::Error| error.to_string();
-    for folder in ["/out", "/job"] {
+    for folder in ["/out", FOLDER] {
         sim.disk.create_dir_all(Path::new(folder)).map_err(failed)?;
     }
     let options = match job.is_live() {
         true => {
-            sim.disk.put(LEDGER, ledger);
-            RunOptions { data: Some("/job".into()), resume: true, ..RunOptions::default() }
+            ledger.iter().for_each(|(path, bytes)| sim.disk.put(path, bytes));
+            RunOptions { data: Some(FOLDER.into()), resume: true, ..RunOptions::default() }
         }
         false => RunOptions::default(),
     };

@@ -16,7 +16,7 @@ use crate::{
 };
 use std::{
     collections::BTreeMap,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, PoisonError},
 };
 use tidemill_env::{
@@ -32,15 +32,16 @@ use tidemill_types::Cycle;
 
 /// Lives with misfortune; the one after them has none.
 const LIVES_MAX: u64 = 7;
-pub(crate) const LEDGER: &str = "/job/ledger";
+/// The folder of the job's ledger.
+pub(crate) const FOLDER: &str = "/job";
 
 /// What the lives left, and what happened in them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ended {
     /// What each sink holds.
     pub(crate) outputs: Vec<Rows>,
-    /// The ledger.
-    pub(crate) ledger: Vec<u8>,
+    /// All files of the ledger, those counted that were removed behind a checkpoint.
+    pub(crate) ledger: BTreeMap<PathBuf, Vec<u8>>,
     pub(crate) lives: u64,
     /// Lives that went on from a checkpoint.
     pub(crate) went_on: u64,
@@ -190,6 +191,7 @@ pub(crate) fn all(
     let known = Arc::new(Mutex::new(Known::default()));
     let mut ended = Ended::default();
     let mut story = String::new();
+    sim.disk.keep_removed();
     sim.disk.create_dir_all(Path::new("/out")).map_err(|it| it.to_string())?;
     sim.disk.sync_dir(Path::new("/")).map_err(|it| it.to_string())?;
     loop {
@@ -212,7 +214,12 @@ pub(crate) fn all(
     }
     ended.story = story;
     ended.rescaled = lock(&known).rescaled;
-    ended.ledger = sim.disk.read(Path::new(LEDGER)).map_err(|it| it.to_string())?;
+    ended.ledger = sim.disk.removed();
+    for path in sim.disk.list(Path::new(FOLDER)).map_err(|it| it.to_string())? {
+        let bytes = sim.disk.read(&path).map_err(|it| it.to_string())?;
+        ended.ledger.insert(path, bytes);
+    }
+    ended.ledger.retain(|path, _| path.starts_with(FOLDER));
     ended.outputs = outputs(&sim.world, job)?;
     Ok(ended)
 }
@@ -304,7 +311,7 @@ fn live(
         recovery: fate.recovery,
     };
     let options = RunOptions {
-        data: Some("/job".into()),
+        data: Some(FOLDER.into()),
         resume: true,
         checkpoint: Some(to),
         // A few cycles a file.

@@ -58,6 +58,8 @@ struct State {
     capacity: u64,
     /// Files that are locked, and by which life.
     locks: BTreeMap<PathBuf, u64>,
+    /// What was in files that were removed, if a test wants to know.
+    removed: Option<BTreeMap<PathBuf, Vec<u8>>>,
     random: Random,
 }
 
@@ -113,6 +115,7 @@ impl SimDisk {
             fail_reads: None,
             capacity: u64::MAX,
             locks: BTreeMap::new(),
+            removed: None,
             random: Random::new(seed),
         });
         Self { state: Arc::new(state), life: None }
@@ -145,6 +148,17 @@ impl SimDisk {
     /// A failed append has written half of its bytes.
     pub fn fail_after(&self, operations: u64) {
         self.state().fail_in = Some(operations);
+    }
+
+    /// From now on what is in a file that is removed can be asked for.
+    pub fn keep_removed(&self) {
+        self.state().removed.get_or_insert_default();
+    }
+
+    /// What was in the files that were removed, as it could be read then; of a name the last one.
+    #[must_use]
+    pub fn removed(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        self.state().removed.clone().unwrap_or_default()
     }
 
     /// How many operations that change the disk were asked for so far.
@@ -340,8 +354,12 @@ impl Disk for SimDisk {
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.alive()?;
         state.operate()?;
-        state.find(path)?;
+        let file = state.find(path)?;
         state.names.remove(path);
+        let State { removed, files, .. } = &mut *state;
+        if let Some(removed) = removed {
+            removed.insert(path.to_owned(), files[&file].data.clone());
+        }
         Ok(())
     }
 
