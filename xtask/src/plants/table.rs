@@ -259,8 +259,8 @@ pub(super) const PLANTS: &[Plant] = &[
         package: "tidemill-flow",
         file: "crates/tidemill-flow/src/runtime/ledger.rs",
         changes: &[(
-            "        let file = put(disk, folder, &path, whole).map_err(|error| fail(error.to_string()))?;\n",
-            "        let mut file = disk.open_append(&path).map_err(|error| fail(error.to_string()))?;\n        file.truncate(whole.len() as u64).map_err(|error| fail(error.to_string()))?;\n",
+            "        let file = Self::write_again(&**disk, folder, &active)?;\n",
+            "        let _unused = Self::write_again;\n        let mut file = disk.open_append(&active.path)?;\n        file.truncate(active.whole)?;\n",
         )],
         caught_by: &["row_15_what_a_failed_sync_gave_up_is_not_believed_without_being_written"],
     },
@@ -271,6 +271,28 @@ pub(super) const PLANTS: &[Plant] = &[
         file: "crates/tidemill-state/src/indexed/recover.rs",
         changes: &[("        file.write_at(from, &bytes)\n", "        Ok(())\n")],
         caught_by: &["row_15_a_batch_that_a_failed_sync_gave_up_is_lost_with_nothing_behind_it"],
+    },
+    Plant {
+        name: "unsynced-rows-believed",
+        what: "Rows of a file that can be read are marked as synced, though a sync of them may have failed.",
+        package: "tidemill-connectors",
+        file: "crates/tidemill-connectors/src/sink/file.rs",
+        changes: &[(
+            "            self.write_again(synced, length)?;\n",
+            "            let _unused = (synced, Self::write_again);\n",
+        )],
+        caught_by: &["every_row_is_there_once_after_any_ends"],
+    },
+    Plant {
+        name: "ledger-cut-early",
+        what: "The ledger is cut behind the newest checkpoint, though one that is kept is older.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/checkpoints.rs",
+        changes: &[(
+            ".map(|(_, manifest)| manifest.cycle).min()",
+            ".map(|(_, manifest)| manifest.cycle).max()",
+        )],
+        caught_by: &["a_life_that_begins_with_a_checkpoint_knows_those_of_the_life_before"],
     },
     Plant {
         name: "late-by-block",
