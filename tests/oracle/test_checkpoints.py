@@ -93,10 +93,11 @@ def test_a_job_begins_anew_with_a_checkpoint_of_an_earlier_life(node, inputs, db
     node.checkpoint("create", "keep")
     node.wait("keep", lambda _: node.length("counted") >= count)
     cancel(node)
-    # A second life, from the start: it writes all of it once more.
+    # A second life, from the start: it writes some of it once more.
     node.submit(KEPT)
-    node.wait("keep", lambda _: node.length("counted") >= 2 * count)
+    node.wait("keep", lambda _: node.length("counted") > count)
     cancel(node)
+    written = node.length("counted")
     said = node.checkpoint("restore", "keep", "1", code=2)
     assert "of an earlier run" in said and "begin anew with it" in said
     # A third, with the state of the first: it goes on counting, and writes what comes after.
@@ -107,10 +108,10 @@ def test_a_job_begins_anew_with_a_checkpoint_of_an_earlier_life(node, inputs, db
     for _ in range(3):
         node.end(signal.SIGKILL)
         node.start()
-    node.wait("keep", lambda _: node.length("counted") >= 3 * count - known)
+    node.wait("keep", lambda _: node.length("counted") >= written + count - known)
     cancel(node)
     rows = [(it["carrier"], it["n"], it["id"]) for it in node.records("counted")]
-    first, third = rows[:count], rows[2 * count:]
+    first, third = rows[:count], rows[written:]
     assert 0 < len(third) == count - known
     lowest = {}
     for carrier, n, _ in third:
