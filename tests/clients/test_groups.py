@@ -5,7 +5,7 @@ import time
 import pytest
 
 import agents
-from agents import CLIENTS, Failed, record
+from agents import CLIENTS, Failed, Record, checked, record
 from waiting import wait
 
 pytestmark = pytest.mark.groups
@@ -24,9 +24,7 @@ def settle(consumers, partitions, seconds=30):
     found, whole = [], sorted(partitions)
 
     def settled():
-        for it in consumers:
-            # kafka-python forgets a rejoin that a poll does not see to its end, and asks for another.
-            found.extend(it.poll(1, 600 if it.agent.client == "kafka-python" else 100))
+        found.extend(poll_all(consumers, 1))
         held = [it.assignment() for it in consumers]
         least = len(whole) // len(consumers)
         return sorted(sum(held, [])) == whole and all(len(it) >= least for it in held)
@@ -35,13 +33,21 @@ def settle(consumers, partitions, seconds=30):
     return found
 
 
+def poll_all(consumers, count):
+    """Polls all at the same time: one that rejoins waits for the others, and kafka-python forgets a rejoin that a poll
+    does not see to its end, and asks for another."""
+    for it in consumers:
+        it.agent.send("poll", id=it.id, count=count, ms=600 if it.agent.client == "kafka-python" else 100)
+    answers = [it.agent.raw_answer() for it in consumers]
+    return [Record.of(it) for answer in answers for it in checked(answer)]
+
+
 def drain(consumers, count, seconds=30):
     """Polls all until together they have read that many records."""
     found, end = [], time.monotonic() + seconds
     while len(found) < count:
         assert time.monotonic() < end, f"{len(found)} of {count} records"
-        for it in consumers:
-            found += it.poll(count, 100)
+        found += poll_all(consumers, count)
     return found
 
 
