@@ -3,6 +3,7 @@
 Both keep their data in a folder and their address over a restart, so that clients find them again."""
 
 import base64
+import contextlib
 import os
 import shutil
 import signal
@@ -99,7 +100,18 @@ class Broker:
         return self.start()
 
     def pause(self):
+        """Stops it where it stands: when this returns, none of its threads runs a step further."""
         self.process.send_signal(signal.SIGSTOP)
+        wait(self.is_paused, 10, f"{self.name} stopped")
+
+    def is_paused(self):
+        """The signal reaches one thread, when that gets its turn, and stops the others then; who waits for the disk
+        stops when it comes back."""
+        states = set()
+        for path in Path(f"/proc/{self.pid}/task").glob("*/stat"):
+            with contextlib.suppress(OSError):  # It may have ended.
+                states.add(path.read_text().rsplit(")", 1)[1].split()[0])
+        return "T" in states and states <= {"T", "D"}
 
     def go_on(self):
         self.process.send_signal(signal.SIGCONT)

@@ -43,6 +43,8 @@ class Disk:
 
     def cut(self, broker):
         """Cuts the power of the disk and of the broker on it; the disk is there again afterwards."""
+        # A file system that is shut down tells who runs on that bytes are synced which are not: the broker must
+        # stand still first, or it shows to clients what no machine without power could.
         broker.pause()
         subprocess.run(["xfs_io", "-x", "-c", "shutdown", self.place], check=True)
         broker.kill()
