@@ -290,7 +290,7 @@ impl JobHandle {
         if let Some(layout) = job.layouts.read().expect("no panic while held").last() {
             progress.workers = layout.workers;
         }
-        for node in &job.plan.nodes {
+        for (id, node) in job.plan.nodes.iter().enumerate() {
             let count = &node.count;
             let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
             match &node.work {
@@ -310,6 +310,7 @@ impl JobHandle {
                     rows_out: read(&count.rows_out),
                     rows_side: read(&count.rows_side),
                     busy_us: read(&count.busy_us),
+                    state_bytes: job.plan.budget.of(id),
                     waiting_bytes: self.waiting_bytes(&node.links_in),
                     cycle: Cycle(read(&count.cycle)),
                 }),

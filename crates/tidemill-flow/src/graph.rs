@@ -5,6 +5,7 @@ use crate::partition::Partition;
 use crate::sink::Sink;
 use crate::source::SourceFactory;
 use std::{fmt, sync::Arc};
+use tidemill_types::ByteSize;
 use tidemill_types::job::{BufferSpec, CompressionSpec, CycleSpec, Delivery};
 use tidemill_types::limits::{SLICES_MAX, STAGES_MAX};
 
@@ -22,6 +23,8 @@ pub struct JobGraph {
     pub cycle: CycleSpec,
     /// Buffers of links.
     pub buffer: BufferSpec,
+    /// Bytes of memory that the state of all stages may take. Default: as many as it needs.
+    pub state_budget: Option<ByteSize>,
     /// LZ4 on links that leave the process.
     pub compression: CompressionSpec,
     /// Worker threads.
@@ -132,6 +135,7 @@ impl JobGraph {
             delivery: Delivery::default(),
             cycle: CycleSpec::default(),
             buffer: BufferSpec::default(),
+            state_budget: None,
             compression: CompressionSpec::default(),
             workers: 1,
             seed: 0,

@@ -79,6 +79,8 @@ pub struct StageProgress {
     pub rows_side: u64,
     /// Time its operator worked, in microseconds, over all workers.
     pub busy_us: u64,
+    /// About how many bytes of memory its state takes.
+    pub state_bytes: u64,
     /// Bytes that wait on its incoming links.
     pub waiting_bytes: u64,
     /// The last cycle that all its slices have processed.

@@ -12,6 +12,7 @@ pub(crate) use graph::{sources_of, streamed};
 
 use crate::diagnostic::Problem;
 use crate::registry::Registry;
+use tidemill_types::ByteSize;
 use tidemill_types::job::{
     CompressionSpec, DEAD_LETTER, Delivery, JobSpec, SinkSpec, SourceSpec, StartSpec,
 };
@@ -108,6 +109,7 @@ fn numbers(spec: &JobSpec, problems: &mut Vec<Problem>) {
     zero(&["cycle", "records"], spec.cycle.records == 0, "a number of records");
     zero(&["buffer", "bytes"], spec.buffer.bytes.0 == 0, "a size such as `256KiB`");
     zero(&["buffer", "high_watermark"], spec.buffer.high_watermark.0 == 0, "a size");
+    zero(&["state", "budget"], spec.state.budget == Some(ByteSize(0)), "a size such as `1GiB`");
     if spec.buffer.low_watermark > spec.buffer.high_watermark {
         let (low, high) = (spec.buffer.low_watermark, spec.buffer.high_watermark);
         let message = format!("the low watermark {low} is above the high watermark {high}");

@@ -137,6 +137,7 @@ impl<'a> Planner<'a> {
         graph.delivery = spec.delivery;
         graph.cycle = spec.cycle;
         graph.buffer = spec.buffer;
+        graph.state_budget = spec.state.budget;
         graph.compression = spec.compression;
         graph.workers = options.threads.or(spec.parallelism).unwrap_or_else(cores);
         // The same job draws the same random numbers in every run.

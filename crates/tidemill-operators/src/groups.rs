@@ -159,6 +159,15 @@ fn turned(hash: u64) -> u64 {
 }
 
 impl Groups {
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.ints.memory()
+            + self.bytes.allocation_size()
+            + self.byte_keys.capacity()
+            + (self.int_keys.capacity() + self.byte_hashes.capacity()) * size_of::<u64>()
+            + self.byte_ends.capacity() * size_of::<u32>()
+    }
+
     pub(crate) fn new(plan: &KeyPlan) -> Self {
         Self {
             form: plan.form,

@@ -14,6 +14,7 @@ use crate::gather::interleaved;
 use arrow_array::RecordBatch;
 use std::collections::VecDeque;
 use tidemill_flow::OperatorError;
+use tidemill_state::structure::sampled;
 
 mod codec;
 pub(crate) mod shown;
@@ -161,6 +162,21 @@ impl<T> Held<T> {
         let held = |(slot, it): (usize, &'_ Slot<T>)| it.data.as_ref().map(|_| number(slot));
         let slots = self.slots.iter().enumerate();
         slots.filter_map(held).map(|slot| (slot, self.data(slot)))
+    }
+
+    /// About how many bytes of memory they take, what `beside` says of the data of some slots counted.
+    /// A piece that slices share is shared out among them by the rows that they hold.
+    pub(crate) fn memory(&self, beside: impl Fn(&T) -> usize) -> usize {
+        let of_piece = |piece: &Piece| {
+            let rows = piece.batch.num_rows().max(1);
+            let share = piece.batch.get_array_memory_size() as u128 * piece.held as u128;
+            (share / rows as u128) as usize + piece.slots.capacity() * size_of::<u32>()
+        };
+        let of_slot = |slot: usize| self.slots[slot].data.as_ref().map_or(0, &beside);
+        self.pieces.iter().map(of_piece).sum::<usize>()
+            + self.slots.capacity() * size_of::<Slot<T>>()
+            + self.free.capacity() * size_of::<u32>()
+            + sampled(self.slots.len(), of_slot)
     }
 
     /// How many rows are held.

@@ -41,6 +41,12 @@ pub struct Delta {
 }
 
 impl Delta {
+    /// Bytes of memory.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.bytes.capacity() + self.entries.capacity() * size_of::<Place>()
+    }
+
     /// Writes the changes of a part, whose keys all begin with `prefix`.
     pub fn within<T>(&mut self, prefix: &[u8], write: impl FnOnce(&mut Self) -> T) -> T {
         let length = self.prefix.len();

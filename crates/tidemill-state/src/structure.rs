@@ -61,6 +61,9 @@ pub trait Structure: Send {
     fn restored(&mut self) -> Result<(), SavedError> {
         Ok(())
     }
+    /// About how many bytes of memory it has, unused room counted. It is asked many times a second:
+    /// what would have to be counted one by one is estimated ([`sampled`]).
+    fn memory(&self) -> usize;
     /// The columns of what is in it, for people who look at it. Default: none, as there is nothing
     /// to see.
     fn columns(&self) -> Vec<(&'static str, Kind)> {
@@ -134,6 +137,30 @@ pub fn read_plain<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, SavedError> {
 /// Notes what changes in a state from now on.
 pub fn track(state: &mut dyn State) {
     state.structures().into_iter().for_each(Structure::track);
+}
+
+/// About how many bytes of memory a state has.
+#[must_use]
+pub fn memory(state: &mut dyn State) -> usize {
+    state.structures().into_iter().map(|it| it.memory()).sum()
+}
+
+/// How many of many things are looked at.
+const SAMPLES_MAX: usize = 8;
+
+/// A sum over `count` things, estimated from some of them that lie evenly apart.
+pub fn sampled(count: usize, of: impl Fn(usize) -> usize) -> usize {
+    let step = count.div_ceil(SAMPLES_MAX).max(1);
+    let (sum, looked_at) = (0..count)
+        .step_by(step)
+        .fold((0, 0), |(sum, looked_at), nth| (sum + of(nth), looked_at + 1));
+    if looked_at == 0 { 0 } else { (sum as u128 * count as u128 / looked_at as u128) as usize }
+}
+
+/// About how many bytes a value has beside its own size, by how long it is when it is saved.
+fn beside<T: Serialize>(value: &T) -> usize {
+    let saved = postcard::serialize_with_flavor(value, postcard::ser_flavors::Size::default());
+    saved.unwrap_or(0).saturating_sub(size_of::<T>())
 }
 
 /// Begins a checkpoint of a state.

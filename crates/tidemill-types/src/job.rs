@@ -63,6 +63,9 @@ pub struct JobSpec {
     /// the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointSpec>,
+    /// The memory of the job's state.
+    #[serde(default, skip_serializing_if = "StateSpec::is_default")]
+    pub state: StateSpec,
     /// Where records come from.
     pub sources: Named<SourceSpec>,
     /// What is done to them.
@@ -127,6 +130,22 @@ impl Default for BufferSpec {
             high_watermark: ByteSize(16 << 20),
             low_watermark: ByteSize(8 << 20),
         }
+    }
+}
+
+/// The memory of a job's state: windows, joins, tables, and what functions keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StateSpec {
+    /// A job whose state takes more than this ends, and can be resumed with a larger budget
+    /// (default: none, the state takes what it needs).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<ByteSize>,
+}
+
+impl StateSpec {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
     }
 }
 

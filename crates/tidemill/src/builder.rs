@@ -38,7 +38,7 @@ use tidemill_flow::{
 };
 use tidemill_node::plan::{PlanOptions, Planned, plan};
 use tidemill_node::{Descriptor, Problem, Refused, Registry, open_checkpoints};
-use tidemill_types::job::{CheckpointSpec, Delivery, JobSpec, Named};
+use tidemill_types::job::{CheckpointSpec, Delivery, JobSpec, Named, StateSpec};
 
 /// Why a job did not run to its end.
 #[non_exhaustive]
@@ -94,6 +94,7 @@ impl Job {
             buffer: tidemill_types::job::BufferSpec::default(),
             compression: tidemill_types::job::CompressionSpec::default(),
             checkpoint: None,
+            state: StateSpec::default(),
             sources: Named::new(),
             stages: Named::new(),
             sinks: Named::new(),
@@ -204,6 +205,18 @@ impl Job {
             }
             Err(error) => {
                 self.problems.push(Problem::new(["checkpoint", "every"], format!("{error}")));
+            }
+        }
+        self
+    }
+
+    /// The most memory that the job's state may take, such as `4GiB` (default: what it needs). A job
+    /// that needs more ends with an error.
+    pub fn state_budget(mut self, budget: &str) -> Self {
+        match budget.parse() {
+            Ok(budget) => self.spec.state.budget = Some(budget),
+            Err(error) => {
+                self.problems.push(Problem::new(["state", "budget"], format!("{error}")));
             }
         }
         self

@@ -324,7 +324,7 @@ pub(super) fn lanes(job: &Arc<Job>, layout: &Layout, mut opened: Opened) {
             let states = states.by_ref().take(lane.slices.len()).collect();
             let (operator, wants_time) = (factory.operator(), factory.wants_time());
             let watermark = before.watermark(id);
-            let core = StageLane::new(job, operator, states, wants_time, watermark);
+            let core = StageLane::new((job, id), operator, states, wants_time, watermark);
             hand_over::open(job, lane, Core::Stage(core));
         }
     }

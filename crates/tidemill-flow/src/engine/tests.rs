@@ -17,6 +17,7 @@ use tidemill_state::Map;
 use tidemill_types::{Micros, SliceId};
 use tidemill_wire::{journal, ledger::LedgerEntry};
 
+mod budget;
 mod checkpoints;
 mod ends;
 mod lives;

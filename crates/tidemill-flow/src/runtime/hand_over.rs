@@ -66,7 +66,8 @@ fn deal(job: &Arc<Job>, new: &Layout, all: HandOver) {
     for lane in &new.lanes[all.node] {
         let mine: Vec<Held> = states.by_ref().take(lane.slices.len()).collect();
         assert_eq!(mine.len(), lane.slices.len(), "no slice is lost on the way");
-        let stage = StageLane::new(job, factory.operator(), mine, factory.wants_time(), watermark);
+        let (operator, wants_time) = (factory.operator(), factory.wants_time());
+        let stage = StageLane::new((job, all.node), operator, mine, wants_time, watermark);
         open(job, lane, Core::Stage(stage));
     }
 }

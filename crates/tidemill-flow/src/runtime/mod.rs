@@ -8,6 +8,7 @@
 //! ```
 
 pub(crate) mod blocks;
+pub(crate) mod budget;
 pub(crate) mod checkpoint;
 pub(crate) mod commit;
 pub(crate) mod connect;

@@ -1,5 +1,6 @@
 //! A checked graph with everything looked up that stays the same while the job runs.
 
+use super::budget::Budget;
 use super::credit::Credit;
 use super::lane::Lane;
 use crate::block::Payload;
@@ -74,6 +75,7 @@ pub(crate) struct Plan {
     pub(crate) delivery: Delivery,
     pub(crate) cycle: CycleSpec,
     pub(crate) buffer: BufferSpec,
+    pub(crate) budget: Arc<Budget>,
     pub(crate) seed: u64,
     pub(crate) nodes: Vec<NodePlan>,
     pub(crate) links: Vec<LinkPlan>,
@@ -134,11 +136,13 @@ impl Plan {
                 count: NodeCount::default(),
             });
         }
+        let budget = Arc::new(Budget::new(nodes.len(), graph.state_budget));
         let mut plan = Self {
             name: graph.name,
             delivery: graph.delivery,
             cycle: graph.cycle,
             buffer: graph.buffer,
+            budget,
             seed: graph.seed,
             nodes,
             links,

@@ -1,5 +1,6 @@
 //! A lane of a stage: takes a whole cycle, runs the operator, sends what it wrote.
 
+use super::budget::Counted;
 use super::held::{Held, NotRead};
 use super::inbox::{CycleEnd, Slot};
 use super::job::Job;
@@ -58,11 +59,12 @@ pub(crate) struct StageLane {
     ended: Vec<bool>,
     /// Bytes to release, by link.
     freed: Vec<(usize, u64)>,
+    counted: Counted,
 }
 
 impl StageLane {
     pub(crate) fn new(
-        job: &Job,
+        (job, node): (&Job, usize),
         operator: Box<dyn Operator>,
         states: Vec<Held>,
         wants_time: bool,
@@ -82,6 +84,7 @@ impl StageLane {
             watermarks: Vec::new(),
             ended: Vec::new(),
             freed: Vec::new(),
+            counted: Counted::new(&job.plan.budget, node),
         }
     }
 
@@ -117,6 +120,8 @@ impl StageLane {
         self.watermark = self.watermarks.iter().copied().min().unwrap_or(Micros::MAX).max(before);
         if !self.input.is_empty() || self.wants_time || ended {
             self.call(job, lane, (cycle, time, before))?;
+            let counted = self.counted.count(&mut self.states, || job.now_us());
+            counted.map_err(|message| job.error_at(lane.node, cycle, message))?;
         }
         let held_back = match &job.plan.nodes[lane.node].work {
             Work::Stage { factory } => factory.holds_back(),

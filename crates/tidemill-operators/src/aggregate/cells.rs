@@ -47,6 +47,12 @@ impl Cells {
         self.groups
     }
 
+    /// About how many bytes of memory they take.
+    pub(crate) fn memory(&self) -> usize {
+        let sides = self.sides.iter().map(Side::memory).sum::<usize>();
+        self.words.capacity() * size_of::<u64>() + sides
+    }
+
     /// Makes room for groups up to `groups`; new ones are empty.
     pub(crate) fn resize(&mut self, groups: usize) {
         if groups != self.groups {

@@ -7,7 +7,7 @@ use datasketches::{
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use tidemill_state::{Reader, SavedError, put_bytes, read_plain, write_plain};
+use tidemill_state::{Reader, SavedError, put_bytes, read_plain, structure::sampled, write_plain};
 
 /// Precision of a distinct sketch: 2^12 buckets, about 1.6 % standard error.
 const SKETCH_LG_K: u8 = 12;
@@ -16,11 +16,27 @@ const DIGEST_NEW_MAX: usize = 1_024;
 /// Compression of a digest: more is finer.
 const DIGEST_K: u16 = 200;
 
+/// Memory of a value in a set: nodes are half full when values come in their order.
+const VALUE_BYTES: usize = size_of::<Value>() * 2;
+/// Memory of what a digest has merged: mean and weight of twice as many centroids as its compression,
+/// and as many values that wait.
+const DIGEST_BYTES: usize = DIGEST_K as usize * 2 * 16 * 2;
+
 /// One value of a set: numbers by their bits, text as it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Value {
     Number(u64),
     Text(Box<str>),
+}
+
+impl Value {
+    /// Bytes of memory beside its own.
+    fn memory(&self) -> usize {
+        match self {
+            Self::Number(_) => 0,
+            Self::Text(text) => text.len(),
+        }
+    }
 }
 
 /// What one side accumulator keeps, by group.
@@ -50,6 +66,10 @@ pub(crate) struct Digest {
 }
 
 impl Digest {
+    fn memory(&self) -> usize {
+        DIGEST_BYTES + self.new.capacity() * size_of::<f64>()
+    }
+
     fn update(&mut self, value: f64) {
         self.new.push(value);
         if self.new.len() >= DIGEST_NEW_MAX {
@@ -84,6 +104,37 @@ fn bits(value: f64) -> u64 {
 }
 
 impl Side {
+    /// About how many bytes of memory it takes.
+    pub(super) fn memory(&self) -> usize {
+        match self {
+            Self::Text { values, .. } => {
+                let of = |group: usize| values[group].as_ref().map_or(0, |(_, text)| text.len());
+                values.capacity() * size_of::<Option<(i64, Box<str>)>>() + sampled(values.len(), of)
+            }
+            Self::Distinct(sets) => {
+                let of = |group: usize| {
+                    sets[group]
+                        .iter()
+                        .next()
+                        .map_or(0, |first| sets[group].len() * (VALUE_BYTES + first.memory()))
+                };
+                sets.capacity() * size_of::<BTreeSet<Value>>() + sampled(sets.len(), of)
+            }
+            Self::Sketch(sketches) => {
+                // It is a list, then a set, then has a byte for each bucket: as it is saved.
+                let of = |group: usize| {
+                    let kept = sketches[group].as_ref().map(|it| it.serialize().len());
+                    kept.map_or(0, |bytes| size_of::<HllSketch>() + bytes)
+                };
+                sketches.capacity() * size_of::<usize>() + sampled(sketches.len(), of)
+            }
+            Self::Digest(digests) => {
+                let of = |group: usize| digests[group].as_ref().map_or(0, |it| it.memory());
+                digests.capacity() * size_of::<usize>() + sampled(digests.len(), of)
+            }
+        }
+    }
+
     pub(crate) fn new(kept: Kept) -> Self {
         match kept {
             Kept::Distinct => Self::Distinct(Vec::new()),

@@ -32,6 +32,11 @@ impl IntTable {
         Self { slots: Vec::new(), held: 0, round: 1 }
     }
 
+    /// Bytes of memory.
+    pub(super) fn memory(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>()
+    }
+
     /// Forgets all keys; memory is kept.
     pub(super) fn clear(&mut self) {
         self.held = 0;

@@ -120,6 +120,9 @@ impl OperatorFactory for StreamJoin {
     }
 }
 
+/// Groups from which the memory of all is estimated.
+const GROUPS_LOOKED_AT: usize = 8;
+
 /// What a slice holds.
 struct SliceRows {
     groups: HashTable<Group>,
@@ -337,6 +340,12 @@ impl Side {
 }
 
 impl Structure for Side {
+    fn memory(&self) -> usize {
+        self.held.memory(|_| 0)
+            + self.by_time.capacity() * size_of::<Reverse<(i64, u64, u32)>>()
+            + self.noted.memory()
+    }
+
     fn track(&mut self) {
         self.noted.track();
     }
@@ -379,6 +388,19 @@ impl Structure for Side {
 
 /// Both sides; the groups of their rows follow from them.
 impl Structure for SliceRows {
+    fn memory(&self) -> usize {
+        // As the first of them, which are any.
+        let of = |group: &Group| {
+            let slots = group.slots.iter().map(VecDeque::capacity).sum::<usize>();
+            group.key.len() + slots * size_of::<u32>()
+        };
+        let some = self.groups.len().min(GROUPS_LOOKED_AT);
+        let theirs = self.groups.iter().take(some).map(of).sum::<usize>();
+        self.groups.allocation_size()
+            + theirs * self.groups.len() / some.max(1)
+            + self.sides.iter().map(Structure::memory).sum::<usize>()
+    }
+
     fn track(&mut self) {
         self.sides.iter_mut().for_each(Structure::track);
     }

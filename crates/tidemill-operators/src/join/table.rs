@@ -111,6 +111,10 @@ impl State for Table {
 }
 
 impl Structure for Table {
+    fn memory(&self) -> usize {
+        self.keys.allocation_size() + self.held.memory(|key| key.bytes.len()) + self.noted.memory()
+    }
+
     fn track(&mut self) {
         self.noted.track();
     }

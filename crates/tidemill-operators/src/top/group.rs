@@ -11,6 +11,9 @@ use tidemill_flow::{OperatorError, Output};
 use tidemill_state::{Delta, Noted, Reader, SavedError, State, Structure, put_bytes, row_of};
 use tidemill_types::Micros;
 
+/// Groups from which the memory of all is estimated.
+const GROUPS_LOOKED_AT: usize = 8;
+
 /// The open groups of a slice.
 pub(super) struct Groups {
     groups: HashTable<Group>,
@@ -210,6 +213,22 @@ impl State for Groups {
 }
 
 impl Structure for Groups {
+    fn memory(&self) -> usize {
+        // As the first of them, which are any.
+        let of = |group: &Group| {
+            let values = group.best.iter().map(|best| best.value.len()).sum::<usize>();
+            group.key.len() + group.best.capacity() * size_of::<Best>() + values
+        };
+        let some = self.groups.len().min(GROUPS_LOOKED_AT);
+        let theirs = self.groups.iter().take(some).map(of).sum::<usize>();
+        self.groups.allocation_size()
+            + theirs * self.groups.len() / some.max(1)
+            + self.held.memory(|()| 0)
+            + self.due.capacity() * size_of::<Reverse<(i64, u64, u64)>>()
+            + self.numbers.capacity() * size_of::<Option<u64>>()
+            + self.noted.memory()
+    }
+
     fn track(&mut self) {
         self.noted.track();
     }

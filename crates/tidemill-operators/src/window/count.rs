@@ -17,7 +17,9 @@ use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
     StateAt, StateTable, TakeRows,
 };
-use tidemill_state::{Delta, Noted, Reader, SavedError, State, Structure, row_of};
+use tidemill_state::{
+    Delta, Noted, Reader, SavedError, State, Structure, row_of, structure::sampled,
+};
 use tidemill_types::SliceId;
 
 /// Windows larger than this keep everything, and so need no panes.
@@ -267,6 +269,19 @@ impl State for Windows {
 }
 
 impl Structure for Windows {
+    fn memory(&self) -> usize {
+        let of = |key: usize| {
+            let window = &self.windows[key];
+            (window.front.capacity() + window.back.capacity()) * size_of::<u32>()
+        };
+        self.keys.memory()
+            + self.windows.capacity() * size_of::<Window>()
+            + sampled(self.windows.len(), of)
+            + self.cells.memory()
+            + self.free.capacity() * size_of::<u32>()
+            + self.noted.memory()
+    }
+
     fn track(&mut self) {
         self.noted.track();
     }

@@ -223,6 +223,11 @@ impl State for Panes {
 }
 
 impl Structure for Panes {
+    fn memory(&self) -> usize {
+        let tables = self.open.values().chain(&self.spare).map(Table::memory).sum::<usize>();
+        tables + self.frozen.memory() + self.gone.capacity() * size_of::<i64>()
+    }
+
     fn track(&mut self) {
         self.is_tracked = true;
     }

@@ -11,7 +11,9 @@ use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
     StateAt, StateTable, TakeRows,
 };
-use tidemill_state::{Delta, Noted, Reader, SavedError, State, Structure, row_of};
+use tidemill_state::{
+    Delta, Noted, Reader, SavedError, State, Structure, row_of, structure::sampled,
+};
 use tidemill_types::{SliceId, Span};
 
 /// An open session of a key.
@@ -202,6 +204,16 @@ impl State for Sessions {
 }
 
 impl Structure for Sessions {
+    fn memory(&self) -> usize {
+        let of = |key: usize| self.open[key].capacity() * size_of::<Session>();
+        self.keys.memory()
+            + self.open.capacity() * size_of::<Vec<Session>>()
+            + sampled(self.open.len(), of)
+            + self.cells.memory()
+            + self.free.capacity() * size_of::<u32>()
+            + self.noted.memory()
+    }
+
     fn track(&mut self) {
         self.noted.track();
     }

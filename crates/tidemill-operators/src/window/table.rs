@@ -81,6 +81,10 @@ fn write_group((groups, cells): (&Groups, &Cells), group: usize, out: &mut Vec<u
 }
 
 impl Structure for Table {
+    fn memory(&self) -> usize {
+        self.groups.memory() + self.cells.memory() + self.noted.memory()
+    }
+
     fn track(&mut self) {
         self.noted.track();
     }

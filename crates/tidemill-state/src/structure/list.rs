@@ -2,7 +2,7 @@
 
 use super::noted::{Noted, row_of};
 use super::shown::{Kind, Shown, TakeRow, kind_of, show};
-use super::{Plain, Structure, read_plain, write_plain};
+use super::{Plain, Structure, beside, read_plain, sampled, write_plain};
 use crate::delta::{Delta, SavedError};
 
 /// A list that grows at its end.
@@ -82,6 +82,12 @@ impl<T: Plain> List<T> {
 }
 
 impl<T: Plain> Structure for List<T> {
+    fn memory(&self) -> usize {
+        self.values.capacity() * size_of::<T>()
+            + sampled(self.values.len(), |at| beside(&self.values[at]))
+            + self.noted.memory()
+    }
+
     fn track(&mut self) {
         self.noted.track();
     }

@@ -149,6 +149,10 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
 }
 
 impl<K: Plain + Hash + Eq, V: Plain> Structure for Map<K, V> {
+    fn memory(&self) -> usize {
+        self.numbers.allocation_size() + self.entries.memory()
+    }
+
     fn track(&mut self) {
         self.entries.track();
     }

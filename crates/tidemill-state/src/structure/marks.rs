@@ -24,6 +24,11 @@ pub(super) struct Marks {
 }
 
 impl Marks {
+    /// Bytes of memory.
+    pub(super) fn memory(&self) -> usize {
+        (self.changed.capacity() + self.frozen.capacity()) * size_of::<u64>()
+    }
+
     /// A row is about to change, or has just been made. Gives back whether it must be written out
     /// first, as it is.
     #[inline]

@@ -25,6 +25,12 @@ impl Noted {
         self.is_on = true;
     }
 
+    /// Bytes of memory.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.marks.memory() + self.before.memory()
+    }
+
     /// Whether changes are noted.
     #[inline]
     #[must_use]

@@ -71,6 +71,10 @@ impl<T: Plain> Queue<T> {
 }
 
 impl<T: Plain> Structure for Queue<T> {
+    fn memory(&self) -> usize {
+        self.values.memory() + self.order.capacity() * size_of::<u32>()
+    }
+
     fn track(&mut self) {
         self.values.track();
     }

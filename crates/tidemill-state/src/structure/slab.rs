@@ -2,7 +2,7 @@
 //! that are there, and not from those that were.
 
 use super::noted::{Noted, row_of};
-use super::{Plain, Structure, read_plain, write_plain};
+use super::{Plain, Structure, beside, read_plain, sampled, write_plain};
 use crate::delta::{Delta, SavedError};
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -78,6 +78,14 @@ fn write_slot<T: Plain>(slots: &[Option<T>], slot: usize, out: &mut Vec<u8>) -> 
 }
 
 impl<T: Plain> Structure for Slab<T> {
+    fn memory(&self) -> usize {
+        let of = |slot: usize| self.slots[slot].as_ref().map_or(0, beside);
+        self.slots.capacity() * size_of::<Option<T>>()
+            + sampled(self.slots.len(), of)
+            + self.free.capacity() * size_of::<u32>()
+            + self.noted.memory()
+    }
+
     fn track(&mut self) {
         self.noted.track();
     }

@@ -2,7 +2,7 @@
 
 use super::noted::Noted;
 use super::shown::{Kind, TakeRow, kind_of, show};
-use super::{Plain, Structure, read_plain, write_plain};
+use super::{Plain, Structure, beside, read_plain, write_plain};
 use crate::delta::{Delta, SavedError};
 
 /// A value that is written out whole when it has changed.
@@ -40,6 +40,10 @@ impl<T: Plain> Value<T> {
 }
 
 impl<T: Plain> Structure for Value<T> {
+    fn memory(&self) -> usize {
+        size_of::<T>() + beside(&self.value) + self.noted.memory()
+    }
+
     fn track(&mut self) {
         self.noted.track();
     }

@@ -7,6 +7,9 @@ use crate::delta::{Delta, SavedError};
 use std::collections::BTreeMap;
 use tidemill_types::Micros;
 
+/// Memory of an entry of the order: its key and number, in nodes that are three quarters full.
+const ENTRY_BYTES: usize = 32;
+
 /// Values in the order of their time; those of one time in the order of their coming.
 #[derive(Debug)]
 pub struct Window<T> {
@@ -63,6 +66,10 @@ impl<T: Plain> Window<T> {
 }
 
 impl<T: Plain> Structure for Window<T> {
+    fn memory(&self) -> usize {
+        self.values.memory() + self.order.len() * ENTRY_BYTES
+    }
+
     fn track(&mut self) {
         self.values.track();
     }

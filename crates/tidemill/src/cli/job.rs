@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use tidemill::table::grid;
 use tidemill_node::schema::job_schema_text;
+use tidemill_types::ByteSize;
 
 /// A job by its name.
 #[derive(Debug, Args)]
@@ -128,7 +129,7 @@ fn checkpoints(it: &Value) -> String {
         let took_ms = it["took_us"].as_u64().unwrap_or(0) as f64 / 1e3;
         let (cycle, completed, bytes) =
             (word(&it["cycle"]), word(&it["completed"]), it["bytes"].as_u64().unwrap_or(0));
-        let bytes = tidemill_types::ByteSize(bytes);
+        let bytes = ByteSize(bytes);
         out.push_str(&format!(
             "checkpoint of cycle {cycle}; {completed} in this run, the last of {bytes} in {took_ms:.1} ms\n"
         ));
@@ -171,6 +172,7 @@ fn status(job: &Value) -> String {
             word(&it["name"]),
             word(&it["records"]),
             String::new(),
+            String::new(),
             lag,
         ]);
     }
@@ -182,6 +184,9 @@ fn status(job: &Value) -> String {
             word(&it["name"]),
             word(&it["rows_in"]),
             word(&it["rows_out"]),
+            it["state_bytes"]
+                .as_u64()
+                .map_or_else(String::new, |it| ByteSize(it & !0x3ff).to_string()),
             waiting,
         ]);
     }
@@ -192,13 +197,14 @@ fn status(job: &Value) -> String {
             String::new(),
             word(&it["rows"]),
             String::new(),
+            String::new(),
         ]);
     }
     out.push_str(&format!(
         "{}\n",
         grid(
-            &["", "name", "rows in", "rows out", "waiting"],
-            &[false, false, true, true, true],
+            &["", "name", "rows in", "rows out", "state", "waiting"],
+            &[false, false, true, true, true, true],
             &rows
         )
     ));

@@ -132,6 +132,17 @@ fn bad_records_become_dead_letters_and_the_job_goes_on() {
 }
 
 #[test]
+fn a_state_that_reaches_its_budget_ends_the_job() {
+    let house = house();
+    let job =
+        JOB.replace("{tumbling: 1d}", "{tumbling: 1000d}").replace("[carrier]", "[carrier, ts]");
+    house.write("job.yaml", &format!("{job}state: {{budget: 64KiB}}\n"));
+    let stderr = house.run(&["run", "job.yaml"]).ends_with(1).stderr();
+    assert!(stderr.contains("by_carrier") && stderr.contains("its budget is 64KiB"), "{stderr}");
+    house.run(&["run", "job.yaml", "--set", "state.budget=64MiB"]).ends_with(0);
+}
+
+#[test]
 fn a_job_without_a_ledger_does_not_resume() {
     let house = house();
     let job = house.read("job.yaml").replace("name:", "delivery: at-least-once\nname:");

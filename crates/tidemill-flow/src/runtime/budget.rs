@@ -1,0 +1,103 @@
+//! How much memory the state of a job takes, and how much it may.
+//!
+//! ```text
+//! lane ── now and then: the memory of my slices ──▶ by stage ── sum ──▶ more than the budget? the job ends
+//! ```
+//!
+//! A state that would not fit into the machine ends its job with a clear error and a checkpoint to go
+//! on from, and not the process with none. Counting is an estimate ([`structure::sampled`]), and takes
+//! no more than a fiftieth of a lane's time.
+
+use super::held::Held;
+use std::sync::Arc;
+use tidemill_env::sync::atomic::{AtomicU64, Ordering};
+use tidemill_state::structure;
+use tidemill_types::ByteSize;
+
+/// A lane counts no more often than this, in microseconds.
+const EVERY_US: u64 = 50_000;
+/// And waits so many times as long as counting took.
+const REST_PER_COUNT: u64 = 50;
+
+/// The memory of all states of a job.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    most: Option<ByteSize>,
+    /// By node.
+    bytes: Vec<AtomicU64>,
+}
+
+impl Budget {
+    pub(crate) fn new(nodes: usize, most: Option<ByteSize>) -> Self {
+        Self { most, bytes: (0..nodes).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// What the states of a stage take, in bytes.
+    pub(crate) fn of(&self, node: usize) -> u64 {
+        self.bytes[node].load(Ordering::Relaxed)
+    }
+
+    /// Why the job cannot go on, if its states take more than they may.
+    fn exceeded(&self, node: usize) -> Option<String> {
+        let most = self.most?;
+        let all: u64 = (0..self.bytes.len()).map(|node| self.of(node)).sum();
+        (all > most.0).then(|| {
+            // An estimate: nobody wants to see its last digits.
+            let [all, here] = [all, self.of(node)].map(|it| ByteSize(it & !0x3ff));
+            format!(
+                "the state of the job takes {all}, {here} of it in this stage, and its budget is \
+                 {most}: give `state.budget` more, or keep less, in shorter windows or of fewer \
+                 keys; a job that resumes goes on from its newest checkpoint"
+            )
+        })
+    }
+}
+
+/// What the slices of one lane take.
+pub(crate) struct Counted {
+    of: Arc<Budget>,
+    node: usize,
+    bytes: u64,
+    /// When they are counted again.
+    due_us: u64,
+}
+
+impl Counted {
+    pub(crate) fn new(of: &Arc<Budget>, node: usize) -> Self {
+        Self { of: Arc::clone(of), node, bytes: 0, due_us: 0 }
+    }
+
+    /// Counts, if it is time to.
+    ///
+    /// # Errors
+    /// The job has reached its budget.
+    pub(crate) fn count(
+        &mut self,
+        states: &mut [Held],
+        now_us: impl Fn() -> u64,
+    ) -> Result<(), String> {
+        let start_us = now_us();
+        if start_us < self.due_us {
+            return Ok(());
+        }
+        let here = states.iter_mut().filter_map(Held::here);
+        let bytes: usize = here.map(|state| structure::memory(&mut **state)).sum();
+        self.set(bytes as u64);
+        let took_us = now_us() - start_us;
+        self.due_us = start_us + EVERY_US.max(took_us * REST_PER_COUNT);
+        self.of.exceeded(self.node).map_or(Ok(()), Err)
+    }
+
+    fn set(&mut self, bytes: u64) {
+        // Adding what wraps takes away.
+        let change = bytes.wrapping_sub(self.bytes);
+        self.of.bytes[self.node].fetch_add(change, Ordering::Relaxed);
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
