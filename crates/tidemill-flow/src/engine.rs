@@ -125,6 +125,7 @@ pub fn start(
             let restoring = Arc::clone(&job);
             handle.spawn("restore", move || held::prefetch(&saved, &restoring.over));
         }
+        job.checkpointer.found(&checkpoints);
         let (checkpointing, every) = (Arc::clone(&job), to.every);
         handle.spawn("checkpoint", move || checkpoint::run(&checkpointing, checkpoints, every));
     }

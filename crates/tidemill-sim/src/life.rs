@@ -87,7 +87,7 @@ impl Life {
 
     fn die(&self, of_power: bool) {
         if let Some(handle) = self.handle() {
-            self.look(&handle);
+            self.note_progress(&handle);
         }
         // Before the disks, so that whoever is refused something knows why.
         self.is_dead.store(true, Ordering::SeqCst);
@@ -100,7 +100,7 @@ impl Life {
     }
 
     /// Notes how far the checkpoints are.
-    fn look(&self, handle: &JobHandle) {
+    fn note_progress(&self, handle: &JobHandle) {
         let progress = handle.progress().checkpoints;
         let mut known = lock(&self.known);
         known.cycle = known.cycle.max(progress.cycle);
@@ -340,7 +340,7 @@ fn live(
     let outcome = handle.wait();
     life.is_over.store(true, Ordering::SeqCst);
     asker.join();
-    life.look(&handle);
+    life.note_progress(&handle);
     let progress = handle.progress();
     ended.checkpoints += progress.checkpoints.completed;
     ended.told += u64::from(progress.checkpoints.failure.is_some());
@@ -379,8 +379,7 @@ fn went_on(
     }
     ended.went_on += u64::from(began.cycle > Cycle::NONE);
     let there: Vec<u64> = handle.checkpoints().iter().map(|(info, _)| info.number).collect();
-    let is_listed = !there.is_empty();
-    match known.kept.keys().find(|it| is_listed && !there.contains(it)) {
+    match known.kept.keys().find(|it| !there.contains(it)) {
         Some(gone) => Err(format!("checkpoint {gone} was kept, and there are {there:?}")),
         None => Ok(()),
     }

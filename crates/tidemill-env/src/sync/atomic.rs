@@ -84,6 +84,22 @@ macro_rules! number {
             }
 
             /// As `std`'s.
+            ///
+            /// # Errors
+            /// `change` gave nothing: the value is as it was.
+            #[inline]
+            #[track_caller]
+            pub fn fetch_update(
+                &self,
+                set: Ordering,
+                fetch: Ordering,
+                change: impl FnMut($of) -> Option<$of>,
+            ) -> Result<$of, $of> {
+                pass(set);
+                self.0.fetch_update(set, fetch, change)
+            }
+
+            /// As `std`'s.
             #[inline]
             #[track_caller]
             pub fn fetch_max(&self, value: $of, ordering: Ordering) -> $of {

@@ -237,6 +237,12 @@ impl Checkpointer {
         }
     }
 
+    /// What is there before the thread runs can be listed and looked at.
+    pub(crate) fn found(&self, checkpoints: &Checkpoints) {
+        self.show(checkpoints);
+        self.looker.get_or_init(|| checkpoints.looker());
+    }
+
     fn show(&self, checkpoints: &Checkpoints) {
         if self.has_floor {
             self.floor.store(checkpoints.floor().0, Ordering::Release);
@@ -289,8 +295,6 @@ impl Arrived {
 /// The thread: makes a checkpoint every so often, and when it is asked to, until the job is over.
 pub(crate) fn run(job: &Job, mut checkpoints: Checkpoints, every: Span) {
     let _closes = Closes(&job.checkpointer);
-    job.checkpointer.show(&checkpoints);
-    job.checkpointer.looker.get_or_init(|| checkpoints.looker());
     make_until_over(job, &mut checkpoints, every);
 }
 

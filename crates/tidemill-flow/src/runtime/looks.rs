@@ -22,15 +22,16 @@ use std::{
     collections::BTreeMap,
     ops::{ControlFlow, Range},
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
     time::Duration,
 };
 use tidemill_env::sync::{
     Condvar, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 use tidemill_types::{Cycle, Micros, SliceId};
 
-/// Bytes that the lanes copy for a look, at most.
+/// Bytes that all lanes together copy for a look, at most.
 const COPIED_BYTES_MAX: usize = 64 << 20;
 /// How long who looks waits for the lanes.
 const PATIENCE_US: u64 = 10_000_000;
@@ -52,7 +53,10 @@ struct Look {
     number: u64,
     node: usize,
     table: usize,
-    copied_bytes: usize,
+    /// The end of which cycle is wanted; none before it is known.
+    at: Option<Cycle>,
+    /// Bytes that all lanes together may still copy.
+    left: Arc<AtomicUsize>,
     slices: BTreeMap<u32, SliceLook>,
     failed: Option<LookError>,
 }
@@ -95,7 +99,7 @@ impl Looks {
         states: &mut [Held],
     ) {
         if self.at.load(Ordering::Acquire) == cycle.0 {
-            self.copy(job, (node, slices), watermark, states);
+            self.copy(job, (node, slices), (cycle, watermark), states);
         }
     }
 
@@ -104,22 +108,23 @@ impl Looks {
         &self,
         job: &Job,
         (node, slices): (usize, &Range<u32>),
-        watermark: Micros,
+        (cycle, watermark): (Cycle, Micros),
         states: &mut [Held],
     ) {
         let Work::Stage { factory } = &job.plan.nodes[node].work else { return };
-        let (number, table, mut left) = {
+        let (number, table, left) = {
             let look = self.look();
-            if look.node != node || look.slices.contains_key(&slices.start) {
+            // It may be another look by now than the one that wanted this cycle.
+            let is_wanted = look.node == node && look.at == Some(cycle) && look.failed.is_none();
+            if !is_wanted || look.slices.contains_key(&slices.start) {
                 return;
             }
-            (look.number, look.table, COPIED_BYTES_MAX.saturating_sub(look.copied_bytes))
+            (look.number, look.table, Arc::clone(&look.left))
         };
-        let before = left;
         let mut copied = Vec::with_capacity(states.len());
         let mut failed = None;
         for (slice, state) in slices.clone().zip(states) {
-            match copy_slice(&**factory, table, (SliceId(slice), watermark), state, &mut left) {
+            match copy_slice(&**factory, table, (SliceId(slice), watermark), state, &left) {
                 Ok(rows) => copied.push((slice, rows)),
                 Err(error) => {
                     failed = Some(error);
@@ -132,7 +137,6 @@ impl Looks {
             // Who looked has gone.
             return;
         }
-        look.copied_bytes += before - left;
         look.slices.extend(copied);
         look.failed = look.failed.take().or(failed);
         drop(look);
@@ -146,7 +150,7 @@ fn copy_slice(
     table: usize,
     (slice, watermark): (SliceId, Micros),
     state: &mut Held,
-    left: &mut usize,
+    left: &AtomicUsize,
 ) -> Result<SliceLook, LookError> {
     let state = match state {
         Held::Here(state) => state,
@@ -158,11 +162,12 @@ fn copy_slice(
     let rows = catch_unwind(AssertUnwindSafe(|| {
         rows_of(factory, table, (slice, at), &mut |batch| {
             let bytes = batch.get_array_memory_size();
-            is_too_large = bytes > *left;
+            let taken =
+                left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| it.checked_sub(bytes));
+            is_too_large = taken.is_err();
             if is_too_large {
                 return ControlFlow::Break(());
             }
-            *left -= bytes;
             batches.push(batch);
             ControlFlow::Continue(())
         })
@@ -185,12 +190,14 @@ pub(crate) fn look(
     let _turn = looks.turn.lock().unwrap_or_else(PoisonError::into_inner);
     let name = || job.plan.nodes[node].name.clone();
     let number = looks.look().number + 1;
-    *looks.look() = Look { number, node, table, ..Look::default() };
+    let left = Arc::new(AtomicUsize::new(COPIED_BYTES_MAX));
+    *looks.look() = Look { number, node, table, left, ..Look::default() };
     let _ends = Ends(looks);
     let at = {
         // Beginning a cycle takes the pacer's lock: what is processed from now on is `at` or later.
         let pacer = job.pacer.lock().expect("no panic while held");
         let at = pacer.begun();
+        looks.look().at = Some(at);
         looks.at.store(at.0, Ordering::Release);
         at
     };
