@@ -3,11 +3,14 @@ says, up to where the checkpoint's sources stood; of a job that runs, up to a cy
 
 import io
 import json
+import resource
 import signal
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import duckdb
 import pandas
@@ -17,7 +20,7 @@ import pyarrow.ipc
 import pytest
 
 from mill import same
-from served import FILL, finished
+from served import FILL, finished, saved
 
 STAGES = """
 late: {from: flights, where: dep_delay > 15}
@@ -359,3 +362,74 @@ def test_states_over_http(node, inputs):
         assert (found, what in json.loads(text)["error"]) == (status, True), (path, found, text)
     status, _, text = http("/jobs/counts/state/counts", {"sql": "select n,\n  nn from state"})
     assert (status, json.loads(text)["line"], json.loads(text)["column"]) == (400, 2, 3)
+
+
+def post(node, stage, sql, accept):
+    """Asks over HTTP as any client does: the media type of the answer, and its bytes."""
+    request = urllib.request.Request(
+        f"http://{node.http}/jobs/counts/state/{stage}", json.dumps({"sql": sql}).encode(),
+        {"Content-Type": "application/json", "Accept": accept})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return answer.headers["Content-Type"], answer.read()
+
+
+def test_a_job_starts_and_is_listed_while_its_state_is_looked_at(node, inputs):
+    """Whoever looks at a job that does not run has its checkpoints open; so has who lists them, or starts it."""
+    node.submit(FILL.format(inputs=inputs))
+    node.wait("fill", finished)
+    node.submit(COUNTS.format(head="checkpoint: {every: 20ms}"))
+    node.wait("counts", lambda it: it["progress"]["sources"][0]["records"] > 0 and saved(it) > 0)
+    looks, stopped = [], threading.Event()
+
+    def look():
+        while not stopped.is_set():
+            looks.append(asked(node, "seen", "select id from state order by id desc limit 5", "--checkpoint", "newest"))
+
+    with ThreadPoolExecutor() as pool:
+        looking = [pool.submit(look) for _ in range(2)]
+        try:
+            for _ in range(4):
+                node.job("cancel", "counts")
+                node.wait("counts", lambda it: it["status"] == "cancelled")
+                assert json.loads(node.checkpoint("list", "counts", "--json"))["checkpoints"]
+                node.job("submit", "job.yaml", "--resume")
+        finally:
+            stopped.set()
+        for it in looking:
+            it.result()
+    assert len(looks) > 4
+
+
+def test_answers_come_as_clients_accept_them(node, inputs):
+    node.submit(FILL.format(inputs=inputs))
+    node.wait("fill", finished)
+    node.submit(COUNTS.format(head=""))
+    node.wait("counts", lambda it: it["progress"]["sources"][0]["records"] > 0)
+    arrow, sql = "application/vnd.apache.arrow.file", "select carrier, n from state order by carrier"
+    for accept in (arrow, f"text/html, {arrow};q=0.9, */*;q=0.1"):
+        kind, answer = post(node, "counts", sql, accept)
+        assert kind == arrow and pa.ipc.open_file(answer).read_all().column_names == ["carrier", "n"]
+    for accept in ("application/json", "*/*"):
+        kind, answer = post(node, "counts", sql, accept)
+        assert kind == "application/json" and json.loads(answer)["rows"][0].keys() == {"carrier", "n"}
+    assert json.loads(post(node, "counts", "select n from state where n < 0", "*/*")[1])["rows"] == []
+
+
+def test_a_file_that_was_not_written_is_no_success(node, inputs):
+    """Files may not grow: what was there before is there still."""
+    node.submit(FILL.format(inputs=inputs))
+    node.wait("fill", finished)
+    node.submit(COUNTS.format(head=""))
+    node.wait("counts", lambda it: it["progress"]["sources"][0]["records"] > 0)
+    target = node.folder / "out.arrow"
+    target.write_text("of before")
+    line = [node.binary, "state", "export", "counts", "counts", "--to", target.name, "--http", node.http]
+    ran = subprocess.run(line, cwd=node.folder, capture_output=True, text=True, timeout=60, preexec_fn=no_file_grows)
+    assert ran.returncode == 1 and "out.arrow.part: " in ran.stderr and "File too large" in ran.stderr and "rows" not in ran.stdout, ran
+    assert target.read_text() == "of before"
+    assert not (node.folder / "out.arrow.part").exists()
+
+
+def no_file_grows():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

@@ -14,6 +14,7 @@ mod checkpoints;
 mod folder;
 mod states;
 
+pub(crate) use states::Bounded;
 pub use states::StateOf;
 
 use crate::checkpoint::open_checkpoints;
@@ -176,6 +177,8 @@ pub struct Jobs {
     streams: Streams,
     folder: PathBuf,
     state: Mutex<State>,
+    /// By job: the checkpoints of one that does not run are open once, for who has the turn.
+    turns: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
 }
 
 impl std::fmt::Debug for Jobs {
@@ -200,6 +203,7 @@ impl Jobs {
             streams,
             folder: folder.clone(),
             state: Mutex::default(),
+            turns: Mutex::default(),
         });
         for path in found {
             match Folder::at(world, &path).read() {
@@ -287,6 +291,12 @@ impl Jobs {
         started.map_err(|error| JobsError::Start(format!("{}: {error}", descriptor.file)))
     }
 
+    /// Whoever starts a job or reads its checkpoints locks this first.
+    fn turn(&self, name: &str) -> Arc<Mutex<()>> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(turns.entry(name.to_owned()).or_default())
+    }
+
     /// Puts a started job among the others, and has its end waited for.
     fn enter(self: &Arc<Self>, record: Record, handle: JobHandle) {
         let (name, handle) = (record.name.clone(), Arc::new(handle));
@@ -364,6 +374,8 @@ impl Jobs {
         let (resume, from) = (submission.resume, submission.from);
         let mut record = self.record_of(submission)?;
         record.threads = threads;
+        let turn = self.turn(&record.name);
+        let _mine = turn.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let state = self.state();
             if state.stopping {

@@ -17,7 +17,11 @@ use arrow_array::RecordBatch;
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use serde::Serialize;
-use std::{io::Write, ops::ControlFlow, sync::Arc};
+use std::{
+    io::{self, Write},
+    ops::ControlFlow,
+    sync::Arc,
+};
 use tidemill_env::World;
 use tidemill_flow::{
     JobGraph, LookError, NodeKind, OperatorFactory, StageLook, Stages, StateTable,
@@ -48,13 +52,41 @@ pub enum StateError {
         /// Those that it has, in words.
         known: String,
     },
+    /// Too much for one answer.
+    #[error(
+        "that is more than {0} MiB: take some of it with a query, or export it from the job's folder while the node does not run"
+    )]
+    Large(usize),
     /// Rows cannot be written.
     #[error("rows cannot be written: {0}")]
-    Write(#[from] ArrowError),
+    Write(ArrowError),
     /// Rows cannot be written as text.
     #[error("{0}")]
     Text(String),
 }
+
+impl From<ArrowError> for StateError {
+    fn from(error: ArrowError) -> Self {
+        match error {
+            ArrowError::IoError(_, error) => error.into(),
+            other => Self::Write(other),
+        }
+    }
+}
+
+impl From<io::Error> for StateError {
+    fn from(error: io::Error) -> Self {
+        match error.get_ref().and_then(|it| it.downcast_ref::<TooLarge>()) {
+            Some(TooLarge(bytes)) => Self::Large(bytes >> 20),
+            None => Self::Write(error.into()),
+        }
+    }
+}
+
+/// Why no more bytes are taken: there are as many already.
+#[derive(Debug, thiserror::Error)]
+#[error("more than {0} bytes")]
+pub(crate) struct TooLarge(pub(crate) usize);
 
 impl From<CheckpointError> for StateError {
     fn from(error: CheckpointError) -> Self {
@@ -67,7 +99,7 @@ impl StateError {
     #[must_use]
     pub fn is_asked_wrong(&self) -> bool {
         match self {
-            Self::Query(_) | Self::Table { .. } => true,
+            Self::Query(_) | Self::Table { .. } | Self::Large(_) => true,
             Self::Look(LookError::Checkpoint(error)) => {
                 matches!(error, CheckpointError::Unknown(_) | CheckpointError::None)
             }

@@ -2,6 +2,8 @@
 //!
 //! One test, in a program of its own: the allocator counts for all threads.
 
+#![expect(clippy::disallowed_methods, reason = "it waits for a job on the real clock")]
+
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::{
     alloc::System,

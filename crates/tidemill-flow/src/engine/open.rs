@@ -325,7 +325,7 @@ pub(super) fn lanes(job: &Arc<Job>, layout: &Layout, mut opened: Opened) {
             let (operator, wants_time) = (factory.operator(), factory.wants_time());
             let watermark = before.watermark(id);
             let core = StageLane::new((job, id), operator, states, wants_time, watermark);
-            hand_over::open(job, lane, Core::Stage(core));
+            hand_over::open(job, lane, Core::Stage(Box::new(core)));
         }
     }
     for (node, sink, held) in opened.sinks {
@@ -346,6 +346,6 @@ pub(super) fn lanes(job: &Arc<Job>, layout: &Layout, mut opened: Opened) {
     }
     for (node, source) in opened.sources {
         let lane = &layout.lanes[node][source.slice() as usize];
-        hand_over::open(job, lane, Core::Source(source));
+        hand_over::open(job, lane, Core::Source(Box::new(source)));
     }
 }

@@ -68,7 +68,7 @@ fn deal(job: &Arc<Job>, new: &Layout, all: HandOver) {
         assert_eq!(mine.len(), lane.slices.len(), "no slice is lost on the way");
         let (operator, wants_time) = (factory.operator(), factory.wants_time());
         let stage = StageLane::new((job, all.node), operator, mine, wants_time, watermark);
-        open(job, lane, Core::Stage(stage));
+        open(job, lane, Core::Stage(Box::new(stage)));
     }
 }
 

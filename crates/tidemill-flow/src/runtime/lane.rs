@@ -14,8 +14,8 @@ use tidemill_types::Cycle;
 
 /// What a lane runs.
 pub(crate) enum Core {
-    Source(SourceLane),
-    Stage(StageLane),
+    Source(Box<SourceLane>),
+    Stage(Box<StageLane>),
     Sink(SinkLane),
 }
 

@@ -3,7 +3,7 @@
 
 use super::{JobView, Jobs, JobsError, Record, Submission};
 use crate::checkpoint::{CheckpointView, stored_checkpoints};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use tidemill_flow::{AskError, JobHandle};
 use tidemill_state::{CheckpointError, CheckpointInfo, Checkpoints, Manifest};
 
@@ -16,26 +16,35 @@ enum Holder {
 type Listed = Vec<(CheckpointInfo, Arc<Manifest>)>;
 
 impl Jobs {
-    fn holder(&self, name: &str) -> Result<Holder, JobsError> {
-        let (record, handle) = {
-            let state = self.state();
-            let entry = state.jobs.get(name).ok_or_else(|| JobsError::Unknown(name.to_owned()))?;
-            (entry.record.clone(), entry.handle.clone())
-        };
+    /// Does something with the checkpoints of a job.
+    fn with_checkpoints<T>(
+        &self,
+        name: &str,
+        work: impl FnOnce(Holder) -> Result<T, JobsError>,
+    ) -> Result<T, JobsError> {
+        if let (_, Some(handle)) = self.entry(name)? {
+            return work(Holder::Running(handle));
+        }
+        let turn = self.turn(name);
+        let _mine = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever had the turn may have started it.
+        let (record, handle) = self.entry(name)?;
         if let Some(handle) = handle {
-            return Ok(Holder::Running(handle));
+            return work(Holder::Running(handle));
         }
         let spec = Self::parse(&record)?.spec;
         match stored_checkpoints(&spec, &self.folder.join(name), &self.world)? {
-            Some(checkpoints) => Ok(Holder::Folder(Box::new(checkpoints))),
+            Some(checkpoints) => work(Holder::Folder(Box::new(checkpoints))),
             None => Err(AskError::None.into()),
         }
     }
 
     fn listed(&self, name: &str) -> Result<Listed, JobsError> {
-        Ok(match self.holder(name)? {
-            Holder::Running(handle) => handle.checkpoints(),
-            Holder::Folder(checkpoints) => checkpoints.list(),
+        self.with_checkpoints(name, |holder| {
+            Ok(match holder {
+                Holder::Running(handle) => handle.checkpoints(),
+                Holder::Folder(checkpoints) => checkpoints.list(),
+            })
         })
     }
 
@@ -52,12 +61,14 @@ impl Jobs {
     /// # Errors
     /// As [`Self::checkpoints`].
     pub fn damaged_checkpoints(&self, name: &str) -> Result<Vec<(u64, String)>, JobsError> {
-        Ok(match self.holder(name)? {
-            Holder::Running(handle) => handle.damaged_checkpoints(),
-            Holder::Folder(checkpoints) => {
-                let damaged = checkpoints.damaged();
-                damaged.map(|(number, error)| (number, error.to_string())).collect()
-            }
+        self.with_checkpoints(name, |holder| {
+            Ok(match holder {
+                Holder::Running(handle) => handle.damaged_checkpoints(),
+                Holder::Folder(checkpoints) => {
+                    let damaged = checkpoints.damaged();
+                    damaged.map(|(number, error)| (number, error.to_string())).collect()
+                }
+            })
         })
     }
 
@@ -77,10 +88,10 @@ impl Jobs {
     /// # Errors
     /// As [`Self::checkpoints`]; or the job ends before.
     pub fn keep_checkpoint(&self, name: &str, label: &str) -> Result<CheckpointInfo, JobsError> {
-        match self.holder(name)? {
+        self.with_checkpoints(name, |holder| match holder {
             Holder::Running(handle) => Ok(handle.keep_checkpoint(label)?),
             Holder::Folder(mut checkpoints) => Ok(checkpoints.keep_newest(label)?),
-        }
+        })
     }
 
     /// Deletes a checkpoint that is kept. The newest stays until the next one is complete.
@@ -89,10 +100,10 @@ impl Jobs {
     /// There is none of this number, or it is the newest and not kept; or as
     /// [`Self::checkpoints`].
     pub fn delete_checkpoint(&self, name: &str, number: u64) -> Result<(), JobsError> {
-        match self.holder(name)? {
+        self.with_checkpoints(name, |holder| match holder {
             Holder::Running(handle) => Ok(handle.delete_checkpoint(number)?),
             Holder::Folder(mut checkpoints) => Ok(checkpoints.delete(number)?),
-        }
+        })
     }
 
     /// Starts a job from one of its checkpoints: as it was submitted, or changed in a way that the

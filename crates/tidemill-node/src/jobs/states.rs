@@ -4,15 +4,15 @@ use super::{Jobs, JobsError, Record};
 use crate::{
     Registry,
     checkpoint::stored_checkpoints,
-    look::{self, Answer, StateError, TableView},
+    look::{self, Answer, StateError, TableView, TooLarge},
     plan::PlanOptions,
 };
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use tidemill_flow::{AskError, JobHandle, StageLook, Stages};
 use tidemill_state::Looker;
 
-/// Bytes of a table that is given as a file, at most.
-const TABLE_BYTES_MAX: usize = 256 << 20;
+/// Bytes of a table that is given as a file, and of an answer as a document, at most.
+const BYTES_MAX: usize = 256 << 20;
 
 /// Which state of a job is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,13 +27,13 @@ pub enum StateOf {
 }
 
 /// Who has the states of a job.
-enum Holder {
+enum StateHolder {
     Running(Arc<JobHandle>),
     Folder(Looker),
 }
 
 impl Jobs {
-    fn entry(&self, name: &str) -> Result<(Record, Option<Arc<JobHandle>>), JobsError> {
+    pub(super) fn entry(&self, name: &str) -> Result<(Record, Option<Arc<JobHandle>>), JobsError> {
         let state = self.state();
         let entry = state.jobs.get(name).ok_or_else(|| JobsError::Unknown(name.to_owned()))?;
         Ok((entry.record.clone(), entry.handle.clone()))
@@ -54,15 +54,15 @@ impl Jobs {
         stages.map_err(JobsError::Refused)
     }
 
-    fn stages(&self, name: &str) -> Result<(Stages, Holder), JobsError> {
+    fn stages(&self, name: &str) -> Result<(Stages, StateHolder), JobsError> {
         let (record, handle) = self.entry(name)?;
         if let Some(handle) = handle {
-            return Ok((handle.stages(), Holder::Running(handle)));
+            return Ok((handle.stages(), StateHolder::Running(handle)));
         }
         let (stages, spec) = (self.planned(&record)?, Self::parse(&record)?.spec);
         let stored = stored_checkpoints(&spec, &self.folder.join(name), &self.world)?;
         let stored = stored.ok_or(AskError::None)?;
-        Ok((stages, Holder::Folder(stored.looker())))
+        Ok((stages, StateHolder::Folder(stored.looker())))
     }
 
     /// The tables as which the states of a job can be looked at.
@@ -85,6 +85,9 @@ impl Jobs {
         of: StateOf,
         sql: &str,
     ) -> Result<Answer, JobsError> {
+        // To the end: what is looked at keeps the checkpoints open, and a job could not start.
+        let turn = self.turn(name);
+        let _mine = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let (stages, holder) = self.stages(name)?;
         let look = |table| holder.look((&stages, stage), of, table);
         Ok(look::query((name, &stages, stage), sql, look)?)
@@ -99,16 +102,18 @@ impl Jobs {
         (name, stage, table): (&str, &str, &str),
         of: StateOf,
     ) -> Result<Vec<u8>, JobsError> {
+        let turn = self.turn(name);
+        let _mine = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let (stages, holder) = self.stages(name)?;
         let nth = look::table(&stages, stage, table)?;
         let look = holder.look((&stages, stage), of, nth)?;
-        let mut out = Bounded(Vec::new());
+        let mut out = Bounded::default();
         look::export((name, &stages), &look, nth, &mut out)?;
         Ok(out.0)
     }
 }
 
-impl Holder {
+impl StateHolder {
     fn look(
         &self,
         (stages, stage): (&Stages, &str),
@@ -131,16 +136,13 @@ impl Holder {
 }
 
 /// Bytes in memory, not more than fit.
-struct Bounded(Vec<u8>);
+#[derive(Default)]
+pub(crate) struct Bounded(pub(crate) Vec<u8>);
 
 impl std::io::Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.0.len() + bytes.len() > TABLE_BYTES_MAX {
-            let most = TABLE_BYTES_MAX >> 20;
-            let why = format!(
-                "the table has more than {most} MiB: take some of it with a query, or export it from the job's folder while the node does not run"
-            );
-            return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, why));
+        if self.0.len() + bytes.len() > BYTES_MAX {
+            return Err(std::io::Error::other(TooLarge(BYTES_MAX)));
         }
         self.0.extend_from_slice(bytes);
         Ok(bytes.len())

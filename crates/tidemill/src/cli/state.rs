@@ -278,7 +278,8 @@ fn export(arguments: &ExportArguments) -> Done<u8> {
         let of = (stored.job.as_str(), &stored.stages);
         let rows = whole(&path, |out| look::export(of, &look, nth, out))?;
         let path = path.display().to_string();
-        written.push(json!({ "table": table, "file": path, "rows": rows, "cycle": look.cycle }));
+        let (checkpoint, cycle) = (look.checkpoint, look.cycle);
+        written.push(json!({ "table": table, "file": path, "rows": rows, "checkpoint": checkpoint, "cycle": cycle }));
     }
     let (checkpoint, cycle) = (look.checkpoint, look.cycle);
     Ok(show_export(state, &json!({ "checkpoint": checkpoint, "cycle": cycle, "files": written })))
@@ -288,12 +289,12 @@ fn show_export(state: &StateArguments, document: &Value) -> u8 {
     if state.of.node.json {
         return print_all(&format!("{document}\n"));
     }
-    let from = match word(&document["checkpoint"]).as_str() {
-        "" => String::new(),
-        number => format!(" of checkpoint {number}"),
-    };
     let none = Vec::new();
     let line = |it: &Value| {
+        let from = match word(&it["checkpoint"]).as_str() {
+            "" => String::new(),
+            number => format!(" of checkpoint {number}"),
+        };
         let (file, rows, cycle) = (word(&it["file"]), word(&it["rows"]), word(&it["cycle"]));
         format!("{file}: {rows} rows{from}, as of cycle {cycle}\n")
     };
@@ -332,8 +333,19 @@ fn whole<T>(
     beside.push(".part");
     let beside = PathBuf::from(beside);
     let mut file = BufWriter::new(File::create(&beside).map_err(|it| cannot_write(&beside, &it))?);
-    let written = write(&mut file).map_err(|error| failed(&error));
-    drop(file);
+    let unwritten = |error: StateError| match error {
+        StateError::Write(error) => {
+            eprintln!("error: {}: {error}", beside.display());
+            FAILED
+        }
+        other => failed(&other),
+    };
+    let written = write(&mut file).map_err(unwritten).and_then(|written| {
+        // Only now the last of it is written, and only a sync tells of all that went wrong.
+        let synced = file.into_inner().map_err(|error| error.into_error());
+        let synced = synced.and_then(|file| file.sync_all());
+        synced.map_err(|error| cannot_write(&beside, &error)).map(|()| written)
+    });
     match written {
         Ok(written) => {
             fs::rename(&beside, path).map_err(|error| cannot_write(path, &error))?;

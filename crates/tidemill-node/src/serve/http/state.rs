@@ -14,7 +14,7 @@ use tidemill_broker::Broker;
 use tidemill_env::World;
 use tidemill_log::Log;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::timeout,
 };
 
@@ -37,7 +37,7 @@ pub(super) struct State {
     pub(super) stopped: watch::Receiver<bool>,
     memory: Arc<Semaphore>,
     memory_units: usize,
-    looks: Semaphore,
+    looks: Arc<Semaphore>,
     next_request: AtomicU64,
 }
 
@@ -70,14 +70,14 @@ impl State {
             stopped,
             memory: Arc::new(Semaphore::new(memory_units)),
             memory_units,
-            looks: Semaphore::new(1),
+            looks: Arc::new(Semaphore::new(1)),
             next_request: AtomicU64::new(FIRST_REQUEST),
         }
     }
 
     /// The turn of a request that looks at a job's state; waits a little for those before it.
-    pub(super) async fn turn_to_look(&self) -> Result<SemaphorePermit<'_>, Problem> {
-        match timeout(LOOK_PATIENCE, self.looks.acquire()).await {
+    pub(super) async fn turn_to_look(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        match timeout(LOOK_PATIENCE, Arc::clone(&self.looks).acquire_owned()).await {
             Ok(Ok(turn)) => Ok(turn),
             _ => Err(Problem::busy("another request looks at a state: come again in a second")),
         }

@@ -5,31 +5,35 @@ use super::{
     body,
     parameters::Parameters,
     problem::{Problem, json},
-    state::State,
+    state::{Charge, State},
 };
 use crate::{
-    jobs::{Jobs, JobsError, StateOf},
+    jobs::{Bounded, Jobs, JobsError, StateOf},
     look::{self, Answer, StateError},
 };
 use axum::{
-    body::Body,
+    body::{Body, Bytes},
     extract::{Path, State as Shared},
     http::{HeaderMap, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
 use serde_json::{Value, json as value_of};
-use std::sync::Arc;
+use std::{io::Write, sync::Arc};
 use tidemill_connectors::rows_as;
 use tidemill_flow::{AskError, LookError};
 use tidemill_operators::query::QueryError;
 use tidemill_state::CheckpointError;
 use tidemill_types::job::Format;
+use tokio::sync::OwnedSemaphorePermit;
 
 pub(super) const PARAMETERS: &[&str] = &["checkpoint"];
 
 /// An Arrow file, as its format's documents name it.
 const ARROW_FILE: &str = "application/vnd.apache.arrow.file";
+
+/// Rows that are written as text at a time.
+const ROWS_AT_ONCE: usize = 128;
 
 /// What a query says.
 #[derive(Deserialize)]
@@ -55,7 +59,7 @@ impl From<StateError> for Problem {
             StateError::Look(LookError::Slice { .. })
             | StateError::Write(_)
             | StateError::Text(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            StateError::Look(_) => StatusCode::CONFLICT,
+            StateError::Look(_) | StateError::Large(_) => StatusCode::CONFLICT,
         };
         let problem = Self::new(status, error.to_string());
         match error {
@@ -67,14 +71,39 @@ impl From<StateError> for Problem {
     }
 }
 
-/// Looks at states on a thread that may block; one request at a time, as each may hold much.
+/// Looks at states on a thread that may block; one request at a time, as each may hold much. A client
+/// that hangs up ends neither the work nor the turn.
 async fn with<T: Send + 'static>(
     state: &Arc<State>,
     work: impl FnOnce(&Arc<Jobs>) -> Result<T, JobsError> + Send + 'static,
-) -> Result<T, Problem> {
-    let _turn = state.turn_to_look().await?;
+) -> Result<(T, OwnedSemaphorePermit), Problem> {
+    let turn = state.turn_to_look().await?;
     let jobs = Arc::clone(&state.jobs);
-    Ok(blocking(move || work(&jobs)).await??)
+    blocking(move || Ok((work(&jobs)?, turn))).await?
+}
+
+/// An answer that is charged as other bodies are, until it was sent.
+struct Charged {
+    bytes: Vec<u8>,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for Charged {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Sends what a look has found. It is the next one's turn once the bytes are charged.
+async fn sent(
+    state: &State,
+    kind: &'static str,
+    (bytes, turn): (Vec<u8>, OwnedSemaphorePermit),
+) -> Result<Response, Problem> {
+    let charge = state.charge(bytes.len()).await?;
+    drop(turn);
+    let body = Bytes::from_owner(Charged { bytes, _charge: charge });
+    Ok(([(header::CONTENT_TYPE, kind)], Body::from(body)).into_response())
 }
 
 /// The state that is meant.
@@ -95,7 +124,8 @@ pub(super) async fn tables(
     uri: Uri,
 ) -> Result<Response, Problem> {
     Parameters::of(&uri, &[])?;
-    let tables = with(&state, move |jobs| jobs.state_tables(&name)).await?;
+    let jobs = Arc::clone(&state.jobs);
+    let tables = blocking(move || jobs.state_tables(&name)).await??;
     Ok(json(&value_of!({ "tables": tables })).into_response())
 }
 
@@ -110,14 +140,13 @@ pub(super) async fn query(
     let (bytes, _charge) = body::receive(&state, &headers, body).await?.plain(&state)?;
     let Asked { sql } = serde_json::from_slice(&bytes)
         .map_err(|error| Problem::bad(format!("the body is no query: {error}")))?;
-    let as_file = headers.get(header::ACCEPT).is_some_and(|it| it == ARROW_FILE);
+    let as_file = accepts(&headers, ARROW_FILE);
     let answer = with(&state, move |jobs| {
         let answer = jobs.query_state((&name, &stage), of, &sql)?;
         if as_file { Ok(look::arrow_file(&answer)?) } else { Ok(document(&answer)?) }
     });
-    let answer = answer.await?;
     let kind = if as_file { ARROW_FILE } else { "application/json" };
-    Ok(([(header::CONTENT_TYPE, kind)], answer).into_response())
+    sent(&state, kind, answer.await?).await
 }
 
 pub(super) async fn table(
@@ -127,7 +156,14 @@ pub(super) async fn table(
 ) -> Result<Response, Problem> {
     let of = state_of(&Parameters::of(&uri, PARAMETERS)?)?;
     let file = with(&state, move |jobs| jobs.state_table((&name, &stage, &table), of)).await?;
-    Ok(([(header::CONTENT_TYPE, ARROW_FILE)], file).into_response())
+    sent(&state, ARROW_FILE, file).await
+}
+
+/// Whether a client has named a media type.
+fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+    let named = headers.get_all(header::ACCEPT).iter().filter_map(|it| it.to_str().ok());
+    let kinds = named.flat_map(|it| it.split(',')).filter_map(|it| it.split(';').next());
+    kinds.map(str::trim).any(|it| it.eq_ignore_ascii_case(kind))
 }
 
 /// An answer as a JSON document.
@@ -145,18 +181,23 @@ fn document(answer: &Answer) -> Result<Vec<u8>, StateError> {
     });
     let head = head.to_string();
     let head = head.strip_suffix("null}").unwrap_or(&head);
-    let lines = rows_as(Format::Json, &answer.schema, &answer.batches);
-    let lines = lines.map_err(|error| StateError::Text(error.to_string()))?;
-    let mut document = Vec::with_capacity(head.len() + lines.len() + 4);
-    document.extend_from_slice(head.as_bytes());
-    document.push(b'[');
-    // Each row is one line.
-    for (nth, line) in lines.split(|it| *it == b'\n').filter(|it| !it.is_empty()).enumerate() {
-        if nth > 0 {
-            document.push(b',');
+    let mut document = Bounded::default();
+    document.write_all(head.as_bytes())?;
+    let mut separator = b"[";
+    for batch in &answer.batches {
+        // Names stand in each row, so rows may be much longer than they were.
+        for from in (0..batch.num_rows()).step_by(ROWS_AT_ONCE) {
+            let rows = batch.slice(from, ROWS_AT_ONCE.min(batch.num_rows() - from));
+            let lines = rows_as(Format::Json, &answer.schema, &[rows]);
+            let lines = lines.map_err(|error| StateError::Text(error.to_string()))?;
+            for line in lines.split(|it| *it == b'\n').filter(|it| !it.is_empty()) {
+                document.write_all(separator)?;
+                document.write_all(line)?;
+                separator = b",";
+            }
         }
-        document.extend_from_slice(line);
     }
-    document.extend_from_slice(b"]}\n");
-    Ok(document)
+    let end: &[u8] = if separator == b"[" { b"[]}\n" } else { b"]}\n" };
+    document.write_all(end)?;
+    Ok(document.0)
 }

@@ -2,8 +2,8 @@
 
 use super::super::node::{NodeArguments, answer, ask, ask_bytes, escaped, job_path};
 use super::{
-    Done, ExportArguments, OfArguments, QueryArguments, StateArguments, places, show_answer,
-    show_export, show_tables, whole,
+    CheckpointOf, Done, ExportArguments, OfArguments, QueryArguments, StateArguments, places,
+    show_answer, show_export, show_tables, whole,
 };
 use crate::cli::FAILED;
 use arrow_ipc::reader::FileReader;
@@ -12,12 +12,16 @@ use std::io::{Cursor, Write};
 use tidemill_node::look::Answer;
 
 /// Where a state is asked for.
-fn state_path(state: &StateArguments, table: Option<&str>) -> String {
+fn state_path(
+    state: &StateArguments,
+    table: Option<&str>,
+    checkpoint: Option<CheckpointOf>,
+) -> String {
     let mut path = format!("{}/state/{}", job_path(&state.of.job), escaped(&state.stage));
     if let Some(table) = table {
         path.push_str(&format!("/{}", escaped(table)));
     }
-    if let Some(checkpoint) = &state.checkpoint {
+    if let Some(checkpoint) = checkpoint {
         path.push_str(&format!("?checkpoint={checkpoint}"));
     }
     path
@@ -31,7 +35,8 @@ pub(super) fn tables(of: &OfArguments) -> u8 {
 pub(super) fn query(arguments: &QueryArguments) -> Done<u8> {
     let state = &arguments.state;
     let body = json!({ "sql": arguments.sql });
-    let file = bytes(&state.of.node, "POST", &state_path(state, None), Some(&body))?;
+    let file =
+        bytes(&state.of.node, "POST", &state_path(state, None, state.checkpoint), Some(&body))?;
     show_answer(arguments, &read(&state.of.node, file)?)
 }
 
@@ -42,18 +47,21 @@ pub(super) fn export(arguments: &ExportArguments) -> Done<u8> {
         None => tables_of_stage(state)?,
     };
     let (mut written, mut checkpoint, mut cycle) = (Vec::new(), Value::Null, Value::Null);
+    let mut asked = state.checkpoint;
     for (table, path) in places(&arguments.to, &state.stage, &tables)? {
-        let file = bytes(node, "GET", &state_path(state, Some(&table)), None)?;
+        let file = bytes(node, "GET", &state_path(state, Some(&table), asked), None)?;
         let answer = read(node, file.clone())?;
         let of = |key: &str| {
             let text = answer.schema.metadata().get(key);
             text.and_then(|it| it.parse::<u64>().ok()).map_or(Value::Null, Value::from)
         };
         (checkpoint, cycle) = (of("tidemill.checkpoint"), of("tidemill.cycle"));
+        // All tables are of the checkpoint that the first one is of.
+        asked = checkpoint.as_u64().map(CheckpointOf::Number).or(asked);
         let rows: usize = answer.batches.iter().map(|it| it.num_rows()).sum();
         whole(&path, |out| Ok(out.write_all(&file).map_err(arrow_schema::ArrowError::from)?))?;
         let path = path.display().to_string();
-        written.push(json!({ "table": table, "file": path, "rows": rows, "cycle": cycle }));
+        written.push(json!({ "table": table, "file": path, "rows": rows, "checkpoint": checkpoint, "cycle": cycle }));
     }
     let document = json!({ "checkpoint": checkpoint, "cycle": cycle, "files": written });
     Ok(show_export(state, &document))
