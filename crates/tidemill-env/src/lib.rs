@@ -98,6 +98,9 @@ pub trait DiskRead: Send + Sync {
     }
 }
 
+/// Bytes that are written again in one piece, at most.
+const AGAIN_BYTES: u64 = 1 << 20;
+
 /// A file that is written and read at any place, by any number of threads.
 pub trait PlacedFile: DiskRead {
     /// Writes all bytes at `offset`; the file grows if it must.
@@ -129,6 +132,33 @@ pub trait PlacedFile: DiskRead {
     /// The disk's. After an error nothing is known about what was written since the last sync,
     /// and a later sync that succeeds says nothing about it either.
     fn sync(&self) -> io::Result<()>;
+    /// Writes the bytes from `from` up to `to` again, where they stand and as they read now.
+    ///
+    /// It is for what an earlier life wrote and may not have synced. That can be read, but if a sync
+    /// of it failed the disk may not have it, and will not get it from a later sync that succeeds.
+    /// Written again, it is part of what the next sync makes durable.
+    ///
+    /// It does not sync: nothing may rely on these bytes before a sync of the file has succeeded.
+    /// Nor does it check them: who calls it has found them good. A power cut before that sync leaves
+    /// those that were durable as they were, and any part of the others.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] if the file ends before `to`; else the disk's. The file
+    /// reads as before.
+    fn write_again(&self, from: u64, to: u64) -> io::Result<()> {
+        let mut bytes = vec![0; to.saturating_sub(from).min(AGAIN_BYTES) as usize];
+        let mut at = from;
+        while at < to {
+            let piece = &mut bytes[..(to - at).min(AGAIN_BYTES) as usize];
+            if self.read_full_at(at, piece)? < piece.len() {
+                let why = "it ends before what is to be written again does";
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+            }
+            self.write_at(at, piece)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
 }
 
 /// The file system that a folder is on, opened to be synced as a whole.

@@ -222,6 +222,38 @@ fn both_disks_write_at_any_place() {
     placed_contract(&**disk, &|path| disk.open_placed(path), Path::new("/data"));
 }
 
+/// A file that is written again from `from` to `to` reads as before, of both disks.
+#[test]
+fn what_is_written_again_reads_as_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let (real, sim) = (World::real().disk, World::simulated(1));
+    let files = [
+        real.open_placed(&folder.path().join("placed")).unwrap(),
+        real.open_mapped(&folder.path().join("mapped")).unwrap(),
+        sim.disk.open_placed(Path::new("f")).unwrap(),
+    ];
+    // Longer than two pieces, of bytes that do not repeat with them.
+    let bytes: Vec<u8> = (0..(2 << 20) + 700).map(|it: u32| (it % 251) as u8).collect();
+    let length = bytes.len() as u64;
+    for file in files {
+        file.reserve(100).unwrap();
+        file.write_at(0, &bytes).unwrap();
+        let again = [(0, length), (3, length - 1), (700, 701), (length, length), (9, 5)];
+        again.iter().for_each(|(from, to)| file.write_again(*from, *to).unwrap());
+        let short = file.write_again(100, length + 1).unwrap_err();
+        assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof);
+        let mut read = vec![0; bytes.len() + 1];
+        assert_eq!(file.read_full_at(0, &mut read).unwrap(), bytes.len(), "it did not grow");
+        assert!(read[..bytes.len()] == bytes);
+    }
+    let file = sim.disk.open_placed(Path::new("f")).unwrap();
+    let before = sim.disk.operations();
+    file.write_again(1, length).unwrap();
+    assert_eq!(sim.disk.operations() - before, 3, "in pieces");
+    file.write_again(length, length).unwrap();
+    assert_eq!(sim.disk.operations() - before, 3, "nothing is nothing");
+}
+
 #[test]
 fn a_mapped_file_grows_shrinks_and_is_written_to_by_many() {
     let folder = tempfile::tempdir().unwrap();
@@ -293,6 +325,43 @@ fn what_a_failed_sync_gave_up_stays_lost() {
     disk.power_cut();
     let left = disk.read(Path::new("f")).unwrap();
     assert_eq!((left[0], left[512]), (0, 2));
+}
+
+#[test]
+fn what_a_failed_sync_gave_up_is_durable_once_it_is_written_again_and_synced() {
+    for (again, synced) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut kept = 0;
+        for seed in 0..16 {
+            let disk = SimDisk::new(seed);
+            let path = Path::new("f");
+            let mut file = disk.create(path).unwrap();
+            disk.sync_dir(Path::new("")).unwrap();
+            file.append(&[1; 1500]).unwrap();
+            file.sync().unwrap();
+            file.append(&[2; 1500]).unwrap();
+            disk.fail_sync_after(0);
+            assert!(file.sync().is_err());
+            disk.kill();
+            // The next life finds all of it.
+            let file = disk.open_placed(path).unwrap();
+            if again {
+                file.write_again(1500, 3000).unwrap();
+            }
+            if synced {
+                file.sync().unwrap();
+            }
+            disk.power_cut();
+            let left = disk.read(path).unwrap();
+            assert_eq!(left[..1500], [1; 1500], "what was durable stays so");
+            kept += u32::from(left[1500..] == [2; 1500]);
+        }
+        match (again, synced) {
+            (true, true) => assert_eq!(kept, 16),
+            // It says nothing of a sync that failed before.
+            (false, _) => assert_eq!(kept, 0),
+            (true, false) => assert!(kept < 16, "{kept}: it syncs nothing"),
+        }
+    }
 }
 
 #[test]

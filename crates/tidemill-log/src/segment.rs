@@ -314,8 +314,8 @@ impl Segment {
         let mut state = self.state();
         state.commit = Commit::Syncing;
         if state.doubtful {
-            rewrite(&*file, 0, DATA_START)?;
-            rewrite(&*file, state.durable, state.written)?;
+            file.write_again(0, DATA_START)?;
+            file.write_again(state.durable, state.written)?;
         }
         let name_durable = state.name_durable;
         let (written, end, offsets) = (state.written, state.end, state.offsets);
@@ -448,17 +448,4 @@ impl Drop for Lease {
     fn drop(&mut self) {
         self.0.leases.fetch_sub(1, Ordering::SeqCst);
     }
-}
-
-/// Writes bytes again where they stand.
-fn rewrite(file: &dyn PlacedFile, mut from: u64, to: u64) -> io::Result<()> {
-    while from < to {
-        let mut bytes = vec![0; (to - from).min(1 << 20) as usize];
-        if file.read_full_at(from, &mut bytes)? < bytes.len() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        file.write_at(from, &bytes)?;
-        from += bytes.len() as u64;
-    }
-    Ok(())
 }

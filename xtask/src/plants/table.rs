@@ -259,8 +259,8 @@ pub(super) const PLANTS: &[Plant] = &[
         package: "tidemill-flow",
         file: "crates/tidemill-flow/src/runtime/ledger.rs",
         changes: &[(
-            "        let file = Self::write_again(&**disk, folder, &active)?;\n",
-            "        let _unused = Self::write_again;\n        let mut file = disk.open_append(&active.path)?;\n        file.truncate(active.whole)?;\n",
+            "        let file = Self::write_beside(&**disk, folder, &active)?;\n",
+            "        let _unused = Self::write_beside;\n        let mut file = disk.open_append(&active.path)?;\n        file.truncate(active.whole)?;\n",
         )],
         caught_by: &["row_15_what_a_failed_sync_gave_up_is_not_believed_without_being_written"],
     },
@@ -269,7 +269,10 @@ pub(super) const PLANTS: &[Plant] = &[
         what: "The last batch of a store of checkpoints is believed, though its sync may have failed.",
         package: "tidemill-state",
         file: "crates/tidemill-state/src/indexed/recover.rs",
-        changes: &[("        file.write_at(from, &bytes)\n", "        Ok(())\n")],
+        changes: &[(
+            "        self.world.disk.open_placed(path)?.write_again(from, length)\n",
+            "        let _unused = (path, from);\n        Ok(())\n",
+        )],
         caught_by: &["row_15_a_batch_that_a_failed_sync_gave_up_is_lost_with_nothing_behind_it"],
     },
     Plant {
@@ -278,8 +281,8 @@ pub(super) const PLANTS: &[Plant] = &[
         package: "tidemill-connectors",
         file: "crates/tidemill-connectors/src/sink/file.rs",
         changes: &[(
-            "            self.write_again(synced, length)?;\n",
-            "            let _unused = (synced, Self::write_again);\n",
+            "            disk.open_placed(&self.path)?.write_again(synced, length)?;\n",
+            "            let _unused = synced;\n",
         )],
         caught_by: &["every_row_is_there_once_after_any_ends"],
     },

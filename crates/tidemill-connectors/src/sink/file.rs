@@ -14,7 +14,7 @@
 
 use super::columnar::ColumnarSink;
 use super::encode::RowEncoder;
-use super::marks::{CHECK_BYTES, Committed, Marks, folder};
+use super::marks::{Committed, Marks, folder};
 use super::{Pending, sink_error};
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use arrow_schema::SchemaRef;
@@ -108,7 +108,8 @@ impl FileSink {
         } else {
             let mut file = disk.open_append(&self.path)?;
             file.truncate(length)?;
-            self.write_again(synced, length)?;
+            // An earlier process may have failed to sync them.
+            disk.open_placed(&self.path)?.write_again(synced, length)?;
             file.sync()?;
             self.marks.replace(cycle, length)?;
             self.file = Some(file);
@@ -116,24 +117,6 @@ impl FileSink {
         (self.length, self.committed, self.dirty) = (length, cycle, false);
         self.pending = Pending::default();
         self.synced_at_us = self.world.clock.monotonic_micros();
-        Ok(())
-    }
-
-    /// Writes bytes of the file where they are. If an earlier process failed to sync them they can be
-    /// read and are lost all the same, and no later sync says so: what is written now is synced.
-    fn write_again(&self, from: u64, to: u64) -> io::Result<()> {
-        let file = self.world.disk.open_placed(&self.path)?;
-        let mut bytes = Vec::new();
-        let mut at = from;
-        while at < to {
-            let wanted = usize::try_from(to - at).unwrap_or(usize::MAX).min(CHECK_BYTES);
-            bytes.resize(wanted, 0);
-            if file.read_full_at(at, &mut bytes)? < wanted {
-                return Err(io::Error::other("it became shorter while it was read"));
-            }
-            file.write_at(at, &bytes)?;
-            at += wanted as u64;
-        }
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use tidemill_wire::{
 /// The journal is written anew, with one mark, when it is longer than this.
 const JOURNAL_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of the file that are checked at once.
-pub(super) const CHECK_BYTES: usize = 1 << 20;
+const CHECK_BYTES: usize = 1 << 20;
 
 /// How much of a file is committed.
 #[derive(Clone, Copy, Debug, Default)]

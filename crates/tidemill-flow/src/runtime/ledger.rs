@@ -158,7 +158,7 @@ impl Ledger {
     ) -> io::Result<(Self, Recorded)> {
         let read::Found { recorded, mut files, of_no_use } = found;
         let active = files.pop_back().expect("a ledger has a file");
-        let file = Self::write_again(&**disk, folder, &active)?;
+        let file = Self::write_beside(&**disk, folder, &active)?;
         let last = (recorded.last(), recorded.last_time());
         // They go when a checkpoint shows that nothing of them is missed.
         let of_no_use = of_no_use.into_iter().map(|path| (path, recorded.after));
@@ -182,10 +182,13 @@ impl Ledger {
         Ok((ledger, recorded))
     }
 
-    /// Writes the last file again, without a torn tail. What a process left there that ended before a
-    /// sync, or because of one, can be read although the disk may not have it; and where a sync has
-    /// failed, another one that succeeds says nothing.
-    fn write_again(
+    /// Writes the last file again, without a torn tail: what an earlier life had not synced, or had
+    /// failed to, can be read although the disk may not have it.
+    ///
+    /// It is not written where it stands, as [`tidemill_env::PlacedFile::write_again`] does: of
+    /// many entries a power cut could leave later ones without earlier ones, and that is no torn
+    /// tail but damage. So it is the old file or the new one, whole.
+    fn write_beside(
         disk: &dyn Disk,
         folder: &Path,
         last: &read::FoundFile,

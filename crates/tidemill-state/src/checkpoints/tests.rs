@@ -93,6 +93,20 @@ fn checkpoint(
     checkpoints.complete(manifest(checkpoints, (number, cycle)))
 }
 
+/// Checkpoints 1 to 5 of a new backend, as of cycles 1 to 5, of which these are kept.
+fn five(backend: &Arc<dyn Backend>, kept: &[u64]) -> (Checkpoints, Work) {
+    let (mut checkpoints, _) = gone_on(backend);
+    let mut work = Work::new();
+    for number in 1..6 {
+        work.change(number);
+        checkpoint(&mut checkpoints, &mut work, Cycle(number)).unwrap();
+        if kept.contains(&number) {
+            checkpoints.keep(number, "").unwrap();
+        }
+    }
+    (checkpoints, work)
+}
+
 /// The checkpoints in a backend, gone on from the newest.
 fn gone_on(backend: &Arc<dyn Backend>) -> (Checkpoints, Option<Arc<Manifest>>) {
     let mut checkpoints = Checkpoints::open(Arc::clone(backend)).unwrap();
@@ -313,15 +327,7 @@ fn what_is_restored_is_the_newest_then() {
     for operations in 0..40 {
         let sim = World::simulated(operations);
         let backend = indexed(&sim.world).unwrap();
-        let (mut checkpoints, _) = gone_on(&backend);
-        let mut work = Work::new();
-        for number in 1..6 {
-            work.change(number);
-            checkpoint(&mut checkpoints, &mut work, Cycle(number)).unwrap();
-            if number == 2 {
-                checkpoints.keep(2, "before").unwrap();
-            }
-        }
+        let (checkpoints, work) = five(&backend, &[2]);
         drop((checkpoints, backend));
         let process = sim.process();
         sim.disk.fail_after(operations);
@@ -364,15 +370,7 @@ fn a_life_that_begins_with_a_checkpoint_knows_those_of_the_life_before() {
     for operations in 0..40 {
         let sim = World::simulated(operations);
         let backend = indexed(&sim.world).unwrap();
-        let (mut checkpoints, _) = gone_on(&backend);
-        let mut work = Work::new();
-        for number in 1..6 {
-            work.change(number);
-            checkpoint(&mut checkpoints, &mut work, Cycle(number)).unwrap();
-            if number == 2 || number == 4 {
-                checkpoints.keep(number, "").unwrap();
-            }
-        }
+        let (checkpoints, work) = five(&backend, &[2, 4]);
         assert_eq!(checkpoints.floor(), Cycle(2), "the oldest is kept");
         drop((checkpoints, backend));
         let process = sim.process();
@@ -409,15 +407,7 @@ fn a_life_that_begins_with_a_checkpoint_knows_those_of_the_life_before() {
 fn a_damaged_checkpoint_holds_up_nothing_but_what_needs_it() {
     let sim = World::simulated(0);
     let backend = indexed(&sim.world).unwrap();
-    let (mut checkpoints, _) = gone_on(&backend);
-    let mut work = Work::new();
-    for number in 1..6 {
-        work.change(number);
-        checkpoint(&mut checkpoints, &mut work, Cycle(number)).unwrap();
-        if number == 2 || number == 4 {
-            checkpoints.keep(number, "").unwrap();
-        }
-    }
+    let (checkpoints, mut work) = five(&backend, &[2, 4]);
     drop(checkpoints);
     let damage = |number| {
         let mut batch = Batch::default();

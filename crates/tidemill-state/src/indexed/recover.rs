@@ -151,10 +151,8 @@ struct Tail<'a> {
 }
 
 impl Tail<'_> {
-    /// Writes the last batch once more, where it stands: if an earlier life failed to sync it, it
-    /// can be read, is not on the disk, and no sync would put it there any more.
-    ///
-    /// The same bytes may be there already, so that a crash meanwhile harms nothing.
+    /// Writes the last batch again, which an earlier life may have failed to sync. A crash
+    /// meanwhile leaves it whole, or an end that is not, which is cut off.
     fn write_last_again(&self, path: &Path, length: u64) -> io::Result<()> {
         let head = FILE_HEAD_BYTES as u64;
         // A first batch is synced together with the head of its file.
@@ -163,10 +161,7 @@ impl Tail<'_> {
             None if length > head => return Ok(()),
             Some(_) | None => 0,
         };
-        let file = self.world.disk.open_placed(path)?;
-        let mut bytes = vec![0; (length - from) as usize];
-        file.read_full_at(from, &mut bytes)?;
-        file.write_at(from, &bytes)
+        self.world.disk.open_placed(path)?.write_again(from, length)
     }
 
     /// Reads the batches of a file from a place on: where they end.

@@ -33,6 +33,14 @@ pub(super) fn kill(handle: &JobHandle) {
     handle.wait().expect("it did not fail");
 }
 
+/// A life of a job that is killed when so many checkpoints were completed.
+pub(super) fn killed_after(checkpoints: u64, graph: JobGraph, options: &RunOptions) -> JobHandle {
+    let handle = start(graph, &World::real(), options).expect("it starts");
+    wait_for_checkpoints(&handle, checkpoints);
+    kill(&handle);
+    handle
+}
+
 #[test]
 fn a_job_that_was_killed_goes_on_from_its_checkpoint() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -284,9 +292,7 @@ fn a_checkpoint_of_an_earlier_run_is_not_gone_on_from() {
     let setup = Setup { count: 300_000, ..SETUP };
     let sink = Collect::default();
     let with = options(&World::real(), folder.path(), Span(1_000));
-    let handle = start(graph(&setup, &sink), &World::real(), &with).expect("it starts");
-    wait_for_checkpoints(&handle, 1);
-    kill(&handle);
+    killed_after(1, graph(&setup, &sink), &with);
     // The same job anew, without checkpoints, and further than the one that was saved.
     let without = RunOptions { resume: false, checkpoint: None, ..with.clone() };
     let handle = start(graph(&setup, &sink), &World::real(), &without).expect("it starts");
@@ -304,9 +310,7 @@ fn a_checkpoint_of_another_job_is_refused_with_what_differs() {
     let sink = Collect::default();
     let setup = Setup { count: 300_000, ..SETUP };
     let options = options(&World::real(), folder.path(), Span(1_000));
-    let handle = start(graph(&setup, &sink), &World::real(), &options).expect("it starts");
-    wait_for_checkpoints(&handle, 1);
-    kill(&handle);
+    killed_after(1, graph(&setup, &sink), &options);
     let stage = |graph: &mut JobGraph, slices| {
         let factory = Arc::new(RunningSum { poison: None });
         graph.nodes[1].kind = NodeKind::Stage { factory, slices };
@@ -413,10 +417,7 @@ fn a_stage_that_is_new_begins_empty_and_must_stay_then() {
     let setup = Setup { count: i64::MAX, ..SETUP };
     let sink = Collect::default();
     let options = options(&World::real(), folder.path(), Span(1_000));
-    let started = |graph| start(graph, &World::real(), &options);
-    let handle = started(graph(&setup, &sink)).expect("it starts");
-    wait_for_checkpoints(&handle, 1);
-    kill(&handle);
+    killed_after(1, graph(&setup, &sink), &options);
     let mut with_third = graph(&setup, &sink);
     let factory = Arc::new(RunningSum { poison: None });
     let third = with_third.add("third", NodeKind::Stage { factory, slices: 5 });
@@ -424,10 +425,11 @@ fn a_stage_that_is_new_begins_empty_and_must_stay_then() {
     let out = with_third.add("unread", NodeKind::Sink { sink: unread });
     with_third.link(NodeId(2), third, Partition::Key(vec![0]));
     with_third.link(third, out, Partition::One);
-    let handle = started(with_third).expect("it fits");
+    let handle = start(with_third, &World::real(), &options).expect("it fits");
     assert!(handle.progress().checkpoints.cycle > Cycle::NONE);
     wait_for_checkpoints(&handle, 2);
     kill(&handle);
-    let error = started(graph(&setup, &sink)).err().expect("it has a state").to_string();
+    let refused = start(graph(&setup, &sink), &World::real(), &options);
+    let error = refused.err().expect("it has a state").to_string();
     assert!(error.contains("no stage `third` any more"), "{error}");
 }

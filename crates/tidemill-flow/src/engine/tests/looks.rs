@@ -1,6 +1,6 @@
 //! Looks at the states of jobs that run, and at those in their checkpoints.
 
-use super::checkpoints::{kill, options, wait_for_checkpoints};
+use super::checkpoints::{killed_after, options, wait_for_checkpoints};
 use super::*;
 use crate::look::{LookError, SLICE_COLUMN, StageLook};
 use arrow_array::types::UInt32Type;
@@ -112,11 +112,9 @@ fn what_was_not_read_back_is_shown_and_stays_where_it_is() {
     let setup = Setup { count: 400_000, ..SETUP };
     let sink = Collect::default();
     let options = options(&World::real(), folder.path(), Span(500));
-    let handle = start(graph(&setup, &sink), &World::real(), &options).expect("it starts");
-    wait_for_checkpoints(&handle, 1);
-    kill(&handle);
-    let saved = handle.pin_checkpoint(None).expect("one is complete").manifest().cycle;
-    drop(handle);
+    let killed = killed_after(1, graph(&setup, &sink), &options);
+    let saved = killed.pin_checkpoint(None).expect("one is complete").manifest().cycle;
+    drop(killed);
 
     let to = options.checkpoint.clone();
     let to = to.map(|to| CheckpointTo { recovery: Recovery::Lazy, ..to });

@@ -1,6 +1,6 @@
 //! When a state is read back.
 
-use super::checkpoints::{kill, options, wait_for_checkpoints};
+use super::checkpoints::{kill, killed_after, options, wait_for_checkpoints};
 use super::*;
 use tidemill_state::Batch;
 use tidemill_types::job::Recovery;
@@ -48,9 +48,7 @@ fn a_state_that_cannot_be_read_stops_who_needs_it() {
     let setup = Setup { count: 400_000, ..SETUP };
     let sink = Collect::default();
     let options = options(&World::real(), folder.path(), Span(500));
-    let handle = start(graph(&setup, &sink), &World::real(), &options).expect("it starts");
-    wait_for_checkpoints(&handle, 1);
-    kill(&handle);
+    killed_after(1, graph(&setup, &sink), &options);
     let backend = Arc::clone(&options.checkpoint.as_ref().expect("it is set").backend);
     let of_first = |key: &Vec<u8>| key[9..13] == 1_u32.to_be_bytes();
     let runs = backend.keys(b"r").expect("it can be read");

@@ -99,6 +99,31 @@ fn row_15_what_a_failed_sync_gave_up_is_not_believed_without_being_written() {
     }
 }
 
+/// The last file is written again when it is opened, at every operation of which the power may fail.
+#[test]
+fn a_power_cut_while_a_ledger_is_opened_leaves_no_hole_in_it() {
+    for seed in 0..100 {
+        let sim = World::simulated(seed);
+        let folder = Path::new("/job");
+        let open = |disk| Ledger::open(&disk, folder, &owner(), Opening::Resume);
+        let process = || -> Arc<dyn Disk> { Arc::new(sim.disk.process()) };
+        let mut ledger = open(process()).expect("a new one").0;
+        sim.disk.sync_dir(Path::new("/")).expect("it works");
+        ledger.append(&[entry(1)]).expect("it works");
+        sim.disk.fail_sync_after(0);
+        // Some sectors of it, any of which a power cut may leave without the others.
+        let many: Vec<_> = (2..100).map(entry).collect();
+        ledger.append(&many).expect_err("the sync fails");
+        sim.disk.kill();
+        sim.disk.fail_after(seed % 8);
+        let opened = open(process()).map(|(_, recorded)| recorded.last().0);
+        sim.disk.power_cut();
+        let (_, recorded) = open(process()).expect("an end that is not whole is cut off");
+        let last = recorded.last().0;
+        assert!(opened.map_or(1..=99, |it| it..=it).contains(&last), "seed {seed}: {last}");
+    }
+}
+
 #[test]
 fn damage_before_the_last_file_is_refused() {
     let (world, folder) = (World::real(), tempfile::tempdir().expect("a folder"));
