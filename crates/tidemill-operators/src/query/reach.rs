@@ -19,7 +19,9 @@ use datafusion_common::{
     DFSchema, ScalarValue,
     tree_node::{TreeNode, TreeNodeRecursion},
 };
-use datafusion_expr::{Expr as Logical, ExprSchemable, Operator, expr::ScalarFunction};
+use datafusion_expr::{
+    Cast, Expr as Logical, ExprSchemable, Operator, TryCast, expr::ScalarFunction,
+};
 
 /// Largest length that an argument may ask for.
 const LENGTH_MAX: u64 = 4_096;
@@ -29,6 +31,9 @@ const CONSTANT_BYTES_MAX: u64 = 16 << 20;
 const COPIES_MAX: u64 = 2_048;
 /// Bytes that a result of a fixed size has at most, and what any other has beside its content.
 const FIXED_BYTES: u64 = 64;
+
+/// Of a result of a fixed size.
+const FIXED: Reach = Reach { times: 0, plus: FIXED_BYTES };
 
 /// Bytes of a result: so many times those of its row, and so many more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -276,7 +281,10 @@ impl Walk<'_> {
     fn result(&mut self, expr: &Logical) -> Result<(Reach, u64), ExprError> {
         match expr {
             Logical::Alias(it) => return self.result(&it.expr),
-            Logical::Column(_) => return Ok((Reach { times: 1, plus: 0 }, 1)),
+            Logical::Column(_) => {
+                let whole = Reach { times: 1, plus: 0 };
+                return Ok((if is_fixed(&self.type_of(expr)?) { FIXED } else { whole }, 1));
+            }
             Logical::Literal(value, _) => {
                 let constant = Reach { times: 0, plus: value.size() as u64 };
                 self.made = self.made.and(constant);
@@ -297,16 +305,29 @@ impl Walk<'_> {
                 "`CASE`, `BETWEEN`, `IN` and `coalesce` are nested too deeply: each computes what is in it more than once",
             ));
         }
-        let made = made_by(expr, &parts)?;
-        let data_type = expr.get_type(self.schema).map_err(|error| plan_error(&error))?;
+        let mut made = made_by(expr, &parts)?;
+        // As a text, an element of a list is longer than it was: a truth value is a bit there.
+        if let Logical::Cast(Cast { expr, .. }) | Logical::TryCast(TryCast { expr, .. }) = expr
+            && self.type_of(expr)?.is_nested()
+        {
+            made = made.scaled(FIXED_BYTES);
+        }
+        let data_type = self.type_of(expr)?;
         if data_type.to_string().contains("FixedSize") {
             return Err(not_known("types of a fixed number of bytes or elements"));
         }
-        let fixed = data_type.is_primitive() || data_type == DataType::Boolean;
-        let made = if fixed { Reach::default().plus(FIXED_BYTES) } else { made.plus(FIXED_BYTES) };
+        let made = if is_fixed(&data_type) { FIXED } else { made.and(FIXED) };
         self.made = self.made.and(made);
         Ok((made, nodes))
     }
+
+    fn type_of(&self, expr: &Logical) -> Result<DataType, ExprError> {
+        expr.get_type(self.schema).map_err(|error| plan_error(&error))
+    }
+}
+
+fn is_fixed(data_type: &DataType) -> bool {
+    data_type.is_primitive() || *data_type == DataType::Boolean
 }
 
 fn parts_of(expr: &Logical) -> Result<Vec<&Logical>, ExprError> {
@@ -348,8 +369,6 @@ fn made_by(expr: &Logical, parts: &[Reach]) -> Result<Reach, ExprError> {
             constant(Some(&it.pattern), "the pattern of `SIMILAR TO`")?;
             Ok(all)
         }
-        // As a text, an element of a list is longer than it was: a truth value is a bit there.
-        Logical::Cast(_) | Logical::TryCast(_) => Ok(all.scaled(FIXED_BYTES)),
         _ => Ok(all),
     }
 }

@@ -54,6 +54,9 @@ fn what_a_step_would_make_of_a_row_is_reckoned_before() {
     let twice = "SELECT length(key || key) FROM state";
     assert!(matches!(within(512, twice, vec![large(200)]), Err(QueryError::Memory)));
     assert_eq!(within(4_096, twice, vec![large(200)]).unwrap(), ["409600"]);
+    // What does not grow is not taken for more.
+    let alike = "SELECT n + 1, upper(substr(key, 1, 1)), CAST(n AS text) || 'a' FROM state";
+    assert_eq!(within(2_048, alike, vec![large(200)]).unwrap(), ["2 K 1a"]);
     // Within one expression, within those after one another, and in a filter.
     let doubled = format!("concat({})", vec!["key"; 40].join(", "));
     let first = "WITH a AS (SELECT key||key||key||key||key||key AS key FROM state),";
