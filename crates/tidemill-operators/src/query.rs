@@ -14,27 +14,38 @@
 //!
 //! - The same rows in the same order give the same answer: groups come in the order of their first
 //!   row, and of rows that are equal in `ORDER BY` the first comes first.
-//! - What a query holds is bounded; one that would need more is an error that says what to do.
+//! - What a query holds is bounded, on the way to a result too; one that would need more is an error
+//!   that says what to do. `run.rs` says what is not counted. The time that it takes is not bounded.
+//! - A clause that is not known is refused, never passed over.
+//! - A sum of integers that does not fit is an error, as a job's is; `+`, `-` and `*` of integers
+//!   wrap, as in a job's expressions.
 
+mod admit;
 mod group;
 mod plan;
+mod reach;
+mod run;
 mod sort;
 #[cfg(test)]
 mod tests;
 
 use crate::expr::ExprError;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, cast::AsArray};
-use arrow_cast::cast;
+use arrow_cast::{CastOptions, cast_with_options, display::FormatOptions};
 use arrow_schema::{ArrowError, SchemaRef};
-use arrow_select::filter::filter_record_batch;
 use datafusion_common::DataFusionError;
 use datafusion_physical_expr::PhysicalExpr;
-use group::{GroupPlan, Grouped};
-use sort::{SortPlan, Sorted};
-use std::{ops::ControlFlow, sync::Arc};
+use group::GroupPlan;
+use reach::Reach;
+pub use run::Running;
+use sort::SortPlan;
+use std::sync::Arc;
 
 /// Bytes that a query may hold, its answer counted.
 const HELD_BYTES_MAX: usize = 256 << 20;
+
+/// Values that a column's type cannot hold are errors, not nulls.
+const MUST_FIT: CastOptions<'_> = CastOptions { safe: false, format_options: FormatOptions::new() };
 
 /// Why a query has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -72,12 +83,24 @@ impl From<ArrowError> for QueryError {
 #[derive(Debug)]
 enum Step {
     /// Keeps the rows of which this is true.
-    Filter(Arc<dyn PhysicalExpr>),
-    Project(Vec<Arc<dyn PhysicalExpr>>, SchemaRef),
+    Filter(Arc<dyn PhysicalExpr>, Reach),
+    Project(Vec<Arc<dyn PhysicalExpr>>, SchemaRef, Reach),
     Group(GroupPlan),
     Sort(SortPlan),
     /// Leaves out some rows, then takes some.
     Limit(usize, Option<usize>),
+}
+
+impl Step {
+    /// What it makes of rows on its way.
+    fn reach(&self) -> Reach {
+        match self {
+            Self::Filter(_, reach) | Self::Project(_, _, reach) => *reach,
+            Self::Group(plan) => plan.reach,
+            Self::Sort(plan) => plan.reach,
+            Self::Limit(..) => Reach::default(),
+        }
+    }
 }
 
 /// A query that is ready to run.
@@ -115,134 +138,12 @@ impl Query {
     /// # Errors
     /// An aggregate cannot be made.
     pub fn run(&self, rows_max: usize) -> Result<Running<'_>, QueryError> {
-        let doing = self.steps.iter().map(|step| {
-            Ok(match step {
-                Step::Filter(_) | Step::Project(..) => Doing::Nothing,
-                Step::Group(plan) => Doing::Group(Grouped::new(plan)?),
-                Step::Sort(plan) => Doing::Sort(Sorted::new(plan)?),
-                Step::Limit(skip, fetch) => Doing::Limit(*skip, fetch.unwrap_or(usize::MAX)),
-            })
-        });
-        let doing = doing.collect::<Result<_, QueryError>>()?;
-        Ok(Running { query: self, doing, answer: Vec::new(), bytes: 0, rows: 0, rows_max })
-    }
-}
-
-/// What a step holds.
-enum Doing<'a> {
-    Nothing,
-    Group(Grouped<'a>),
-    Sort(Sorted<'a>),
-    /// Rows that are still to be left out, and to be taken.
-    Limit(usize, usize),
-}
-
-impl Doing<'_> {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Nothing | Self::Limit(..) => 0,
-            Self::Group(it) => it.bytes(),
-            Self::Sort(it) => it.bytes(),
-        }
-    }
-}
-
-/// A query that takes the rows of its table.
-pub struct Running<'a> {
-    query: &'a Query,
-    doing: Vec<Doing<'a>>,
-    answer: Vec<RecordBatch>,
-    bytes: usize,
-    rows: usize,
-    rows_max: usize,
-}
-
-impl Running<'_> {
-    /// Takes rows; says whether more can change the answer.
-    ///
-    /// # Errors
-    /// A row has values for which there is no result, or the query needs too much.
-    pub fn push(&mut self, batch: RecordBatch) -> Result<ControlFlow<()>, QueryError> {
-        let wants = self.push_from(0, batch)?;
-        let held: usize = self.doing.iter().map(Doing::bytes).sum();
-        if held + self.bytes > HELD_BYTES_MAX {
-            return Err(QueryError::Memory);
-        }
-        Ok(wants)
+        self.run_within(rows_max, HELD_BYTES_MAX)
     }
 
-    /// The answer, when all rows were taken, as batches that all have [`Query::schema`].
-    ///
-    /// # Errors
-    /// As [`Self::push`].
-    pub fn finish(mut self) -> Result<Vec<RecordBatch>, QueryError> {
-        for nth in 0..self.doing.len() {
-            let held = match std::mem::replace(&mut self.doing[nth], Doing::Nothing) {
-                Doing::Group(it) => it.finish()?,
-                Doing::Sort(it) => it.finish()?,
-                it => {
-                    self.doing[nth] = it;
-                    continue;
-                }
-            };
-            for batch in held {
-                if self.push_from(nth + 1, batch)?.is_break() {
-                    break;
-                }
-            }
-        }
-        Ok(self.answer)
-    }
-
-    /// Gives rows to a step and those after it.
-    fn push_from(
-        &mut self,
-        first: usize,
-        mut batch: RecordBatch,
-    ) -> Result<ControlFlow<()>, QueryError> {
-        let mut wants = ControlFlow::Continue(());
-        let query = self.query;
-        for (step, doing) in query.steps.iter().zip(&mut self.doing).skip(first) {
-            match (step, doing) {
-                (Step::Filter(expr), _) => {
-                    batch = filter_record_batch(&batch, &truth(expr, &batch)?)?;
-                }
-                (Step::Project(exprs, schema), _) => {
-                    let columns = exprs.iter().map(|expr| evaluate(expr, &batch));
-                    let columns = columns.collect::<Result<_, _>>()?;
-                    batch = shaped(schema, columns, batch.num_rows())?;
-                }
-                (_, Doing::Group(it)) => {
-                    it.take(&batch)?;
-                    return Ok(wants);
-                }
-                (_, Doing::Sort(it)) => {
-                    it.take(batch)?;
-                    return Ok(wants);
-                }
-                (_, Doing::Limit(skip, fetch)) => {
-                    let left_out = batch.num_rows().min(*skip);
-                    *skip -= left_out;
-                    let taken = (batch.num_rows() - left_out).min(*fetch);
-                    *fetch -= taken;
-                    batch = batch.slice(left_out, taken);
-                    if *fetch == 0 {
-                        wants = ControlFlow::Break(());
-                    }
-                }
-                // A step that has given what it held.
-                (_, Doing::Nothing) => {}
-            }
-        }
-        if batch.num_rows() > 0 {
-            self.rows += batch.num_rows();
-            self.bytes += batch.get_array_memory_size();
-            if self.rows > self.rows_max {
-                return Err(QueryError::Rows(self.rows_max));
-            }
-            self.answer.push(batch);
-        }
-        Ok(wants)
+    /// Begins to run it with so many bytes.
+    fn run_within(&self, rows_max: usize, bytes_max: usize) -> Result<Running<'_>, QueryError> {
+        Running::new(self, rows_max, bytes_max)
     }
 }
 
@@ -257,7 +158,7 @@ fn truth(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<BooleanArr
     truth.ok_or_else(|| QueryError::Value("the condition is neither true nor false".to_owned()))
 }
 
-/// Columns as a schema says.
+/// Columns as a schema says. A sum that was gathered in a wider type must fit.
 fn shaped(
     schema: &SchemaRef,
     columns: Vec<ArrayRef>,
@@ -265,10 +166,17 @@ fn shaped(
 ) -> Result<RecordBatch, QueryError> {
     let of_type = |(column, field): (ArrayRef, &Arc<arrow_schema::Field>)| {
         let is_it = column.data_type() == field.data_type();
-        if is_it { Ok(column) } else { cast(&column, field.data_type()) }
+        if is_it {
+            return Ok(column);
+        }
+        let cast = cast_with_options(&column, field.data_type(), &MUST_FIT);
+        cast.map_err(|error| match field.data_type().is_integer() {
+            true => QueryError::Value("a sum of integers is beyond 64 bits".to_owned()),
+            false => error.into(),
+        })
     };
     let columns = columns.into_iter().zip(schema.fields()).map(of_type);
-    let columns = columns.collect::<Result<Vec<_>, ArrowError>>()?;
+    let columns = columns.collect::<Result<Vec<_>, QueryError>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }

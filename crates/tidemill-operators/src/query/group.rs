@@ -1,14 +1,18 @@
 //! `GROUP BY` and `DISTINCT`: groups in the order of their first row, each with its accumulators.
 
-use super::{QueryError, evaluate, plan, shaped, truth};
+use super::{
+    QueryError, evaluate, plan,
+    reach::{self, Reach},
+    shaped, truth,
+};
 use crate::expr::{ExprError, plan_error};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_row::{RowConverter, SortField};
-use arrow_schema::SchemaRef;
+use arrow_schema::{DECIMAL256_MAX_PRECISION, DataType, SchemaRef};
 use arrow_select::filter::filter as filter_array;
 use datafusion_common::DFSchema;
 use datafusion_expr::{
-    Accumulator, EmitTo, Expr as Logical, GroupsAccumulator,
+    Accumulator, Cast, EmitTo, Expr as Logical, ExprSchemable, GroupsAccumulator,
     execution_props::ExecutionProps,
     expr::{AggregateFunction, AggregateFunctionParams, Alias},
 };
@@ -20,9 +24,6 @@ use foldhash::fast::FixedState;
 use indexmap::IndexSet;
 use std::sync::Arc;
 
-/// Groups that are put out together, at most.
-const GROUPS_OUT_MAX: usize = 8_192;
-
 /// An aggregate and its `FILTER`.
 type Gathered = (Arc<AggregateFunctionExpr>, Option<Arc<dyn PhysicalExpr>>);
 
@@ -33,6 +34,8 @@ pub(super) struct GroupPlan {
     sort_fields: Vec<SortField>,
     aggregates: Vec<Gathered>,
     schema: SchemaRef,
+    /// What is made of rows as they come.
+    pub(super) reach: Reach,
 }
 
 impl GroupPlan {
@@ -44,21 +47,27 @@ impl GroupPlan {
         if keys.iter().any(|it| matches!(it, Logical::GroupingSet(_))) {
             return Err(ExprError::new("grouping sets are not known here"));
         }
-        let keys = keys.iter().map(|it| plan::physical(it, input)).collect::<Result<_, _>>()?;
-        let aggregates = aggregates.iter().map(|it| aggregate(it, input));
-        Self::of(keys, aggregates.collect::<Result<_, _>>()?, plan::schema_of(output))
+        let keys = plan::all_physical(keys, input)?;
+        let mut all = Reach::default();
+        let aggregates = aggregates.iter().map(|it| {
+            let (it, reach) = aggregate(it, input)?;
+            all = all.and(reach).and(Reach::KEY);
+            Ok(it)
+        });
+        let aggregates = aggregates.collect::<Result<_, _>>()?;
+        Self::of(keys, (aggregates, all), plan::schema_of(output))
     }
 
     /// Rows that differ in some column.
     pub(super) fn distinct(input: &DFSchema) -> Result<Self, ExprError> {
-        let keys = input.columns().into_iter().map(Logical::Column);
-        let keys = keys.map(|it| plan::physical(&it, input)).collect::<Result<_, _>>()?;
-        Self::of(keys, Vec::new(), plan::schema_of(input))
+        let keys: Vec<_> = input.columns().into_iter().map(Logical::Column).collect();
+        let keys = plan::all_physical(&keys, input)?;
+        Self::of(keys, (Vec::new(), Reach::default()), plan::schema_of(input))
     }
 
     fn of(
-        keys: Vec<Arc<dyn PhysicalExpr>>,
-        aggregates: Vec<Gathered>,
+        (keys, of_keys): (Vec<Arc<dyn PhysicalExpr>>, Reach),
+        (aggregates, of_aggregates): (Vec<Gathered>, Reach),
         schema: SchemaRef,
     ) -> Result<Self, ExprError> {
         let fields = schema.fields().iter().take(keys.len());
@@ -66,12 +75,13 @@ impl GroupPlan {
         if !RowConverter::supports_fields(&sort_fields) {
             return Err(ExprError::new("a column of a type that cannot be grouped by"));
         }
-        Ok(Self { keys, sort_fields, aggregates, schema })
+        let encoded = keys.iter().fold(of_keys, |all, _| all.and(Reach::KEY));
+        Ok(Self { keys, sort_fields, aggregates, schema, reach: encoded.and(of_aggregates) })
     }
 }
 
-/// An aggregate and its `FILTER`.
-fn aggregate(expr: &Logical, input: &DFSchema) -> Result<Gathered, ExprError> {
+/// An aggregate and its `FILTER`, and what is made for them of rows.
+fn aggregate(expr: &Logical, input: &DFSchema) -> Result<(Gathered, Reach), ExprError> {
     let call = match expr {
         Logical::Alias(Alias { expr, .. }) => expr,
         other => other,
@@ -83,18 +93,48 @@ fn aggregate(expr: &Logical, input: &DFSchema) -> Result<Gathered, ExprError> {
     if !params.order_by.is_empty() && !func.supports_within_group_clause() {
         return Err(ExprError::new("`ORDER BY` within an aggregate is not known here"));
     }
-    let simple = |expr: &Logical| plan::simple(expr.clone(), input);
-    let params = AggregateFunctionParams {
-        args: params.args.iter().map(simple).collect::<Result<_, _>>()?,
-        filter: params.filter.as_ref().map(|it| simple(it).map(Box::new)).transpose()?,
-        ..params.clone()
-    };
+    let (mut args, mut all) = (Vec::new(), Reach::default());
+    for arg in params.args.iter().chain(params.filter.as_deref()) {
+        let (arg, reach) = plan::simple(arg.clone(), input)?;
+        all = all.and(reach);
+        args.push(arg);
+    }
+    let filter = params.filter.as_ref().and_then(|_| args.pop()).map(Box::new);
+    judge(func.name(), &args)?;
+    if func.name() == "sum" {
+        args = args.into_iter().map(|arg| widened(arg, input)).collect::<Result<_, _>>()?;
+    }
+    let params = AggregateFunctionParams { args, filter, ..params.clone() };
     let call = Logical::AggregateFunction(AggregateFunction { func: Arc::clone(func), params });
     let (properties, context) = (ExecutionProps::new(), Default::default());
     let lowered =
         LoweredAggregateBuilder::new(&call, input, input.as_arrow(), &properties, &context);
     let lowered = lowered.build().map_err(|error| plan_error(&error))?;
-    Ok((lowered.aggregate, lowered.filter))
+    Ok(((lowered.aggregate, lowered.filter), all))
+}
+
+/// What a sum is gathered of: of integers in a type that no number of rows fills, since DataFusion's
+/// sum wraps. The result must fit into the column's own type.
+fn widened(arg: Logical, input: &DFSchema) -> Result<Logical, ExprError> {
+    let data_type = arg.get_type(input).map_err(|error| plan_error(&error))?;
+    let wider = match data_type {
+        it if it.is_integer() => DataType::Decimal128(20, 0),
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale) => DataType::Decimal256(DECIMAL256_MAX_PRECISION, scale),
+        _ => return Ok(arg),
+    };
+    Ok(Logical::Cast(Cast::new(Box::new(arg), wider)))
+}
+
+/// Refuses an aggregate that makes room for as much as an argument says.
+fn judge(name: &str, args: &[Logical]) -> Result<(), ExprError> {
+    let size = match name {
+        "approx_percentile_cont" => args.get(2),
+        "approx_percentile_cont_with_weight" => args.get(3),
+        _ => None,
+    };
+    reach::length(size, &format!("the last argument of `{name}`")).map(|_| ())
 }
 
 /// What is gathered. Without keys, an accumulator may have seen nothing, which those of many groups
@@ -193,13 +233,13 @@ impl<'a> Grouped<'a> {
     }
 
     /// All groups; without keys, one row even over nothing.
-    pub(super) fn finish(self) -> Result<Vec<RecordBatch>, QueryError> {
+    pub(super) fn finish(self) -> Result<Option<RecordBatch>, QueryError> {
         let (count, columns) = match self.gathering {
             Gathering::One(all) => {
                 let column = |mut it: Box<dyn Accumulator>| it.evaluate()?.to_array();
                 (1, all.into_iter().map(column).collect::<Result<Vec<_>, _>>()?)
             }
-            Gathering::Groups(_) if self.keys.is_empty() => return Ok(Vec::new()),
+            Gathering::Groups(_) if self.keys.is_empty() => return Ok(None),
             Gathering::Groups(all) => {
                 let parser = self.converter.parser();
                 let keys = self.keys.iter().map(|key| parser.parse(key));
@@ -210,9 +250,7 @@ impl<'a> Grouped<'a> {
                 (self.keys.len(), columns)
             }
         };
-        let all = shaped(&self.plan.schema, columns, count)?;
-        let starts = (0..count).step_by(GROUPS_OUT_MAX);
-        Ok(starts.map(|start| all.slice(start, GROUPS_OUT_MAX.min(count - start))).collect())
+        shaped(&self.plan.schema, columns, count).map(Some)
     }
 }
 

@@ -1,8 +1,14 @@
 //! From SQL to steps: DataFusion parses, finds names and types; its plan, which must be a chain over
 //! one table, is taken apart.
 
-use super::{Query, Step, group::GroupPlan, sort::SortPlan};
-use crate::expr::{ExprError, functions, plan_error, refuse_volatile, syntax_error};
+use super::{
+    Query, Step,
+    admit::{self, not_known},
+    group::GroupPlan,
+    reach::{self, Reach},
+    sort::SortPlan,
+};
+use crate::expr::{ExprError, functions, plan_error, refuse_volatile};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use datafusion_common::{
     DFSchema, DataFusionError, Result as Planned, TableReference, config::ConfigOptions, plan_err,
@@ -18,27 +24,12 @@ use datafusion_expr::{
 use datafusion_functions_aggregate::planner::AggregateFunctionPlanner;
 use datafusion_optimizer::{Analyzer, simplify_expressions::ExprSimplifier};
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
-use datafusion_sql::{
-    planner::{ParserOptions, SqlToRel},
-    sqlparser::{
-        ast::{self, Statement, Visit, Visitor},
-        dialect::GenericDialect,
-        keywords::Keyword,
-        parser::Parser,
-        tokenizer::{Token, Tokenizer},
-    },
-};
+use datafusion_sql::planner::{ParserOptions, SqlToRel};
 use std::{
     collections::BTreeMap,
-    ops::ControlFlow,
     sync::{Arc, LazyLock},
 };
-
-/// Longest query, in bytes.
-const SQL_BYTES_MAX: usize = 64 << 10;
-/// Most operators of a query. Planning them, nested as deeply as the parser lets, takes less than the
-/// eight megabytes of stack that a thread of a node has, in a build without optimization too.
-const OPERATORS_MAX: usize = 48;
+use tidemill_flow::TIME_COLUMN;
 
 /// What a query may name.
 struct Names<'a> {
@@ -60,7 +51,8 @@ static AGGREGATES: LazyLock<BTreeMap<String, Arc<AggregateUDF>>> = LazyLock::new
 
 impl ContextProvider for Names<'_> {
     fn get_table_source(&self, name: TableReference) -> Planned<Arc<dyn TableSource>> {
-        match self.tables.iter().find(|(table, _)| table == name.table()) {
+        let named = |(table, _): &&(String, SchemaRef)| matches!(&name, TableReference::Bare { table: bare } if **bare == **table);
+        match self.tables.iter().find(named) {
             Some((_, schema)) => Ok(Arc::new(LogicalTableSource::new(Arc::clone(schema)))),
             None => {
                 let all: Vec<String> =
@@ -116,7 +108,7 @@ impl ContextProvider for Names<'_> {
 }
 
 pub(super) fn compile(sql: &str, tables: &[(String, SchemaRef)]) -> Result<Query, ExprError> {
-    let statement = parse(sql)?;
+    let statement = admit::parse(sql)?;
     let mut planners = functions::shared().get_expr_planners().to_vec();
     planners.push(Arc::new(AggregateFunctionPlanner));
     let names = Names { tables, planners };
@@ -136,6 +128,11 @@ pub(super) fn compile(sql: &str, tables: &[(String, SchemaRef)]) -> Result<Query
         error.expected = Some("`SELECT *`, or columns between `SELECT` and `FROM`".to_owned());
         return Err(error);
     }
+    if plan.schema().fields().iter().any(|it| it.name() == TIME_COLUMN) {
+        let mut error = ExprError::new(format!("no column of an answer can be `{TIME_COLUMN}`"));
+        error.expected = Some("another name, with `AS`".to_owned());
+        return Err(error);
+    }
     let mut steps = Vec::new();
     let table = chain(&plan, &mut steps)?;
     let table = tables.iter().position(|(name, _)| *name == table);
@@ -143,90 +140,9 @@ pub(super) fn compile(sql: &str, tables: &[(String, SchemaRef)]) -> Result<Query
     Ok(Query { table, steps, schema: schema_of(plan.schema()) })
 }
 
-/// Parses one `SELECT` over one table, whose nesting is bounded: planning goes as deep, on a stack.
-fn parse(sql: &str) -> Result<Statement, ExprError> {
-    if sql.len() > SQL_BYTES_MAX {
-        return Err(ExprError::new(format!("the query has more than {SQL_BYTES_MAX} bytes")));
-    }
-    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
-    let tokens = tokens.map_err(|error| syntax_error(&error.to_string()))?;
-    if let Some(token) = tokens.iter().filter(|it| deepens(&it.token)).nth(OPERATORS_MAX) {
-        let error = ExprError::new(format!("the query has more than {OPERATORS_MAX} operators"));
-        return Err(error.at(token.span.start));
-    }
-    let mut parser = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens);
-    let parsed = parser.parse_statements().map_err(|error| syntax_error(&error.to_string()))?;
-    let Ok([statement]) = <[Statement; 1]>::try_from(parsed) else {
-        return Err(ExprError::new("there must be one statement"));
-    };
-    if !matches!(statement, Statement::Query(_)) {
-        return Err(ExprError::new("only `SELECT` is possible: a state can be looked at"));
-    }
-    match statement.visit(&mut OneTable) {
-        ControlFlow::Continue(()) => Ok(statement),
-        ControlFlow::Break(error) => Err(error),
-    }
-}
-
-/// Whether what is parsed may become deeper with a token, beyond what the parser itself bounds.
-fn deepens(token: &Token) -> bool {
-    match token {
-        Token::Word(word) => matches!(
-            word.keyword,
-            Keyword::AND
-                | Keyword::OR
-                | Keyword::XOR
-                | Keyword::NOT
-                | Keyword::IS
-                | Keyword::IN
-                | Keyword::LIKE
-                | Keyword::ILIKE
-                | Keyword::RLIKE
-                | Keyword::REGEXP
-                | Keyword::SIMILAR
-                | Keyword::BETWEEN
-                | Keyword::OVERLAPS
-                | Keyword::COLLATE
-                | Keyword::OPERATOR
-                | Keyword::AT
-                | Keyword::DIV
-                | Keyword::NOTNULL
-                | Keyword::UNION
-                | Keyword::EXCEPT
-                | Keyword::INTERSECT
-                | Keyword::MINUS
-        ),
-        Token::Comma | Token::Period | Token::SemiColon | Token::LParen | Token::RParen => false,
-        Token::Number(..) | Token::SingleQuotedString(_) | Token::Whitespace(_) | Token::EOF => {
-            false
-        }
-        _ => true,
-    }
-}
-
-/// Refuses what is no query over one table, before names and types are looked for.
-struct OneTable;
-
-impl Visitor for OneTable {
-    type Break = ExprError;
-
-    fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<ExprError> {
-        match &*query.body {
-            ast::SetExpr::Select(select) => {
-                let more = select.from.len() > 1;
-                match more || select.from.iter().any(|it| !it.joins.is_empty()) {
-                    true => ControlFlow::Break(not_known("joins")),
-                    false => ControlFlow::Continue(()),
-                }
-            }
-            ast::SetExpr::SetOperation { .. } => ControlFlow::Break(not_known("unions")),
-            _ => ControlFlow::Continue(()),
-        }
-    }
-}
-
-fn not_known(what: &str) -> ExprError {
-    ExprError::new(format!("{what} are not known here"))
+/// Whether a name is that of an aggregate.
+pub(super) fn is_aggregate(name: &str) -> bool {
+    AGGREGATES.contains_key(&name.to_lowercase())
 }
 
 /// An error with its place, if DataFusion knows it.
@@ -248,13 +164,15 @@ fn chain(plan: &LogicalPlan, steps: &mut Vec<Step>) -> Result<String, ExprError>
         LogicalPlan::SubqueryAlias(it) => chain(&it.input, steps)?,
         LogicalPlan::Projection(it) => {
             let table = chain(&it.input, steps)?;
-            let exprs = it.expr.iter().map(|expr| physical(expr, it.input.schema()));
-            steps.push(Step::Project(exprs.collect::<Result<_, _>>()?, schema_of(&it.schema)));
+            let (exprs, reach) = all_physical(&it.expr, it.input.schema())?;
+            steps.push(Step::Project(exprs, schema_of(&it.schema), reach));
             table
         }
         LogicalPlan::Filter(it) => {
             let table = chain(&it.input, steps)?;
-            steps.push(Step::Filter(physical(&it.predicate, it.input.schema())?));
+            let (condition, reach) = physical(&it.predicate, it.input.schema())?;
+            // A truth value for each row, and a copy of those that stay.
+            steps.push(Step::Filter(condition, reach.and(Reach::KEY)));
             table
         }
         LogicalPlan::Aggregate(it) => {
@@ -312,24 +230,42 @@ pub(super) fn schema_of(schema: &DFSchema) -> SchemaRef {
     Arc::new(Schema::new(schema.as_arrow().fields().iter().map(nullable).collect::<Vec<_>>()))
 }
 
-/// An expression with its types settled and its constants computed.
-pub(super) fn simple(expr: Logical, schema: &DFSchema) -> Result<Logical, ExprError> {
+/// An expression with its types settled and its constants computed, and what it makes on its way.
+pub(super) fn simple(expr: Logical, schema: &DFSchema) -> Result<(Logical, Reach), ExprError> {
     refuse_volatile(&expr)?;
     let context = SimplifyContext::builder()
         .with_schema(Arc::new(schema.clone()))
         .with_config_options(Arc::new(ConfigOptions::default()))
         .build();
     let simplifier = ExprSimplifier::new(context);
-    let simple = simplifier.coerce(expr, schema).and_then(|expr| simplifier.simplify(expr));
-    simple.map_err(|error| placed(&error))
+    let expr = simplifier.coerce(expr, schema).map_err(|error| placed(&error))?;
+    let reach = reach::of(&expr, schema)?;
+    reach.of_constants()?;
+    let simple = simplifier.simplify(expr).map_err(|error| placed(&error))?;
+    Ok((simple, reach))
 }
 
-/// An expression that is ready to run.
+/// An expression that is ready to run, and what it makes on its way.
 pub(super) fn physical(
     expr: &Logical,
     schema: &DFSchema,
-) -> Result<Arc<dyn PhysicalExpr>, ExprError> {
-    let simple = simple(expr.clone(), schema)?;
-    create_physical_expr(&simple, schema, &ExecutionProps::new(), &Default::default())
-        .map_err(|error| placed(&error))
+) -> Result<(Arc<dyn PhysicalExpr>, Reach), ExprError> {
+    let (simple, reach) = simple(expr.clone(), schema)?;
+    let it = create_physical_expr(&simple, schema, &ExecutionProps::new(), &Default::default());
+    Ok((it.map_err(|error| placed(&error))?, reach))
+}
+
+/// Several, with all that they make.
+pub(super) fn all_physical(
+    exprs: &[Logical],
+    schema: &DFSchema,
+) -> Result<(Vec<Arc<dyn PhysicalExpr>>, Reach), ExprError> {
+    let mut all = Reach::default();
+    let each = exprs.iter().map(|expr| {
+        let (expr, reach) = physical(expr, schema)?;
+        all = all.and(reach);
+        Ok(expr)
+    });
+    let exprs = each.collect::<Result<_, _>>()?;
+    Ok((exprs, all))
 }

@@ -1,0 +1,225 @@
+//! A query that runs: rows go through its steps in pieces, and what is held is counted.
+//!
+//! Before rows are given to a step, the most that it can make of them is reckoned ([`Reach`]). If
+//! that is much, they are given in smaller pieces; if that of one row does not fit into what the
+//! query may hold, it ends. What is held is looked at after every step. Not counted are the rows
+//! while their giver holds them too, the stack, what DataFusion's aggregates do not report, and
+//! what a comparison or a regular expression needs for itself.
+
+use super::{
+    Query, QueryError, Step, evaluate,
+    group::Grouped,
+    reach::Reach,
+    shaped,
+    sort::{Sorted, of_row},
+    truth,
+};
+use arrow_array::{RecordBatch, UInt32Array};
+use arrow_select::{filter::filter_record_batch, take::take_record_batch};
+use std::ops::ControlFlow;
+
+/// One part of what a query may hold is what a step makes of a piece, unless that is a single row.
+const PIECES: usize = 8;
+
+/// What a step holds.
+enum Doing<'a> {
+    Nothing,
+    Group(Grouped<'a>),
+    Sort(Sorted<'a>),
+    /// Rows that are still to be left out, and to be taken.
+    Limit(usize, usize),
+}
+
+/// A query that takes the rows of its table.
+pub struct Running<'a> {
+    query: &'a Query,
+    doing: Vec<Doing<'a>>,
+    /// Bytes that each step holds.
+    held: Vec<usize>,
+    /// Bytes of pieces that wait for their turn.
+    waiting: usize,
+    bytes_max: usize,
+    answer: Vec<RecordBatch>,
+    answer_bytes: usize,
+    rows: usize,
+    rows_max: usize,
+}
+
+impl<'a> Running<'a> {
+    pub(super) fn new(
+        query: &'a Query,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Self, QueryError> {
+        let doing = query.steps.iter().map(|step| {
+            Ok(match step {
+                Step::Filter(..) | Step::Project(..) => Doing::Nothing,
+                Step::Group(plan) => Doing::Group(Grouped::new(plan)?),
+                Step::Sort(plan) => Doing::Sort(Sorted::new(plan)?),
+                Step::Limit(skip, fetch) => Doing::Limit(*skip, fetch.unwrap_or(usize::MAX)),
+            })
+        });
+        let doing = doing.collect::<Result<Vec<_>, QueryError>>()?;
+        let held = vec![0; doing.len()];
+        let (answer, answer_bytes) = (Vec::new(), 0);
+        Ok(Self {
+            query,
+            doing,
+            held,
+            waiting: 0,
+            bytes_max,
+            answer,
+            answer_bytes,
+            rows: 0,
+            rows_max,
+        })
+    }
+}
+
+impl Running<'_> {
+    /// Takes rows; says whether more can change the answer.
+    ///
+    /// # Errors
+    /// A row has values for which there is no result, or the query needs too much.
+    pub fn push(&mut self, batch: RecordBatch) -> Result<ControlFlow<()>, QueryError> {
+        self.push_from(0, batch)
+    }
+
+    /// The answer, when all rows were taken, as batches that all have [`Query::schema`].
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub fn finish(mut self) -> Result<Vec<RecordBatch>, QueryError> {
+        for nth in 0..self.doing.len() {
+            let batch = match std::mem::replace(&mut self.doing[nth], Doing::Nothing) {
+                Doing::Group(it) => {
+                    // What is put out is about as large as what was held.
+                    self.fits(self.held[nth])?;
+                    it.finish()?
+                }
+                Doing::Sort(it) => it.finish(self.left())?,
+                it => {
+                    self.doing[nth] = it;
+                    continue;
+                }
+            };
+            self.held[nth] = 0;
+            if let Some(batch) = batch {
+                self.fits(bytes(&batch))?;
+                let _ = self.push_from(nth + 1, batch)?;
+            }
+        }
+        Ok(self.answer)
+    }
+
+    /// The columns of its answer.
+    #[cfg(test)]
+    pub(super) fn schema(&self) -> arrow_schema::SchemaRef {
+        self.query.schema()
+    }
+
+    /// Bytes that are held.
+    pub(super) fn bytes(&self) -> usize {
+        self.held.iter().sum::<usize>() + self.waiting + self.answer_bytes
+    }
+
+    fn left(&self) -> usize {
+        self.bytes_max.saturating_sub(self.bytes())
+    }
+
+    fn fits(&self, more: usize) -> Result<(), QueryError> {
+        let all = self.bytes().saturating_add(more);
+        if all > self.bytes_max { Err(QueryError::Memory) } else { Ok(()) }
+    }
+
+    /// Gives rows to a step and those after it, in pieces.
+    fn push_from(&mut self, nth: usize, batch: RecordBatch) -> Result<ControlFlow<()>, QueryError> {
+        let query = self.query;
+        let Some(step) = query.steps.get(nth) else { return self.put_out(batch) };
+        let mut pieces = vec![batch];
+        while let Some(piece) = pieces.pop() {
+            let (rows, made) = (piece.num_rows(), made_of(&piece, step.reach()));
+            if rows > 1 && made > self.bytes_max / PIECES {
+                let half = rows / 2;
+                pieces.push(piece_of(&piece, half..rows)?);
+                pieces.push(piece_of(&piece, 0..half)?);
+                continue;
+            }
+            let piece = if rows == 1 { piece_of(&piece, 0..1)? } else { piece };
+            let waiting: usize = pieces.iter().map(bytes).sum();
+            self.waiting += waiting;
+            self.fits(bytes(&piece).saturating_add(made_of(&piece, step.reach())))?;
+            let wants = if rows == 0 { ControlFlow::Continue(()) } else { self.step(nth, piece)? };
+            self.waiting -= waiting;
+            if wants.is_break() {
+                return Ok(wants);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// One step with rows of which it makes no more than there is room for.
+    fn step(&mut self, nth: usize, batch: RecordBatch) -> Result<ControlFlow<()>, QueryError> {
+        let room = self.left();
+        let made = match (&self.query.steps[nth], &mut self.doing[nth]) {
+            (Step::Filter(expr, _), _) => filter_record_batch(&batch, &truth(expr, &batch)?)?,
+            (Step::Project(exprs, schema, _), _) => {
+                let columns = exprs.iter().map(|expr| evaluate(expr, &batch));
+                let columns = columns.collect::<Result<_, _>>()?;
+                shaped(schema, columns, batch.num_rows())?
+            }
+            (_, Doing::Group(it)) => {
+                it.take(&batch)?;
+                self.held[nth] = it.bytes();
+                self.fits(0)?;
+                return Ok(ControlFlow::Continue(()));
+            }
+            (_, Doing::Sort(it)) => {
+                it.take(batch, room)?;
+                self.held[nth] = it.bytes();
+                self.fits(0)?;
+                return Ok(ControlFlow::Continue(()));
+            }
+            (_, Doing::Limit(skip, fetch)) => {
+                let left_out = batch.num_rows().min(*skip);
+                *skip -= left_out;
+                let taken = (batch.num_rows() - left_out).min(*fetch);
+                *fetch -= taken;
+                let ended = *fetch == 0;
+                let wants = self.push_from(nth + 1, batch.slice(left_out, taken))?;
+                return Ok(if ended { ControlFlow::Break(()) } else { wants });
+            }
+            (_, Doing::Nothing) => unreachable!("a step that has given what it held takes no more"),
+        };
+        self.fits(bytes(&batch).saturating_add(bytes(&made)))?;
+        drop(batch);
+        self.push_from(nth + 1, made)
+    }
+
+    fn put_out(&mut self, batch: RecordBatch) -> Result<ControlFlow<()>, QueryError> {
+        if batch.num_rows() > 0 {
+            self.rows += batch.num_rows();
+            self.answer_bytes += bytes(&batch);
+            if self.rows > self.rows_max {
+                return Err(QueryError::Rows(self.rows_max));
+            }
+            self.answer.push(batch);
+            self.fits(0)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+fn bytes(batch: &RecordBatch) -> usize {
+    batch.get_array_memory_size()
+}
+
+fn made_of(batch: &RecordBatch, reach: Reach) -> usize {
+    reach.of_rows(bytes(batch), batch.num_rows())
+}
+
+/// Some rows as a copy, so that the others are not held with them.
+fn piece_of(batch: &RecordBatch, rows: std::ops::Range<usize>) -> Result<RecordBatch, QueryError> {
+    let (from, to) = (of_row(rows.start)?, of_row(rows.end)?);
+    Ok(take_record_batch(batch, &UInt32Array::from_iter_values(from..to))?)
+}
