@@ -31,6 +31,8 @@ const OPERATORS_MAX: usize = 48;
 const NESTED_MAX: usize = 48;
 /// Most queries of a query: itself, those in `WITH` and those in `FROM`.
 const QUERIES_MAX: usize = 16;
+/// Most calls of `overlay`: the time to plan it doubles with each that is within another.
+const OVERLAYS_MAX: usize = 8;
 
 /// Parses one `SELECT` over one table.
 pub(super) fn parse(sql: &str) -> Result<Statement, ExprError> {
@@ -63,7 +65,7 @@ pub(super) fn parse(sql: &str) -> Result<Statement, ExprError> {
     if !matches!(statement, Statement::Query(_)) {
         return Err(ExprError::new("only `SELECT` is possible: a state can be looked at"));
     }
-    match statement.visit(&mut Admitted { queries: 0 }) {
+    match statement.visit(&mut Admitted { queries: 0, overlays: 0 }) {
         ControlFlow::Continue(()) => Ok(statement),
         ControlFlow::Break(error) => Err(error),
     }
@@ -124,6 +126,7 @@ fn none_of(what: &[(bool, &str)]) -> ControlFlow<ExprError> {
 /// Goes through all that was parsed; breaks off at what is refused.
 struct Admitted {
     queries: usize,
+    overlays: usize,
 }
 
 impl Visitor for Admitted {
@@ -154,6 +157,11 @@ impl Visitor for Admitted {
     }
 
     fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<ExprError> {
+        let named = |it: &ast::Function| it.name.to_string().to_lowercase() == "overlay";
+        let overlay = matches!(expr, ast::Expr::Overlay { .. })
+            || matches!(expr, ast::Expr::Function(call) if named(call));
+        self.overlays += usize::from(overlay);
+        none_of(&[(self.overlays > OVERLAYS_MAX, "`overlay` more than eight times")])?;
         match expr {
             ast::Expr::Subquery(_) | ast::Expr::Exists { .. } | ast::Expr::InSubquery { .. } => {
                 ControlFlow::Break(not_known("subqueries within expressions"))

@@ -107,6 +107,9 @@ fn deep_queries_are_refused_or_planned() {
     assert!(refused(&members).message.contains("48 operators"));
     let intervals = format!("SELECT {} n FROM state", "INTERVAL ".repeat(6_000));
     assert!(refused(&intervals).message.contains("48 operators"));
+    let overlaid =
+        format!("SELECT {}key{} FROM state", "overlay(".repeat(10), ",'a',1)".repeat(10));
+    assert!(refused(&overlaid).message.contains("more than eight times"));
     let types = format!("SELECT CAST(n AS {}", "Nullable(".repeat(7_000));
     assert!(refused(&types).message.contains("48 brackets"));
     assert!(refused("SELECT a.n FROM state a, state b").message.contains("joins"));
