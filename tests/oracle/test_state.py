@@ -209,7 +209,7 @@ def test_what_there_is_and_what_is_wrong_is_said(killed, mill):
     nested = "select " + "abs(" * 45 + "+".join(["n"] * 49) + ")" * 45 + " as n from state limit 1"
     assert ask(mill, "weekly", nested)
     assert "more than 48 operators" in refused("weekly", "select " + "+".join(["n"] * 5000) + " from state")
-    assert "recursion" in refused("weekly", "select " + "(" * 5000 + "n from state")
+    assert "brackets within brackets" in refused("weekly", "select " + "(" * 5000 + "n from state")
     assert "joins are not known here" in refused("weekly", "select a.n from state a join state b on a.n = b.n")
     assert "there is no checkpoint 77777" in refused("weekly", "select n from state", "--checkpoint", "77777")
     said = mill.say("state", "query", "job.yaml", "weekly", "select n from state", "--data", "job",
