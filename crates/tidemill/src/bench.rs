@@ -5,13 +5,16 @@
 
 mod checkpoint;
 mod events;
+mod keyed;
 mod measure;
 mod messages;
 mod neighbours;
+mod recovery;
 mod relay;
 mod state;
 mod still;
 mod window;
+mod windows;
 mod wordcount;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -37,6 +40,8 @@ pub(crate) enum Bench {
     Wordcount(WordcountArgs),
     /// Tumbling 1 s windows over a million keys: count, min, max, mean, variance.
     Window(WindowArgs),
+    /// Many stages of sliding windows over one input, beside the largest of them alone.
+    Windows(windows::WindowsArgs),
     /// A job without input: what it costs.
     Idle(IdleArgs),
     /// A relay at a fixed rate whose threads change twice a second: the longest silence.
@@ -47,6 +52,8 @@ pub(crate) enum Bench {
     State(state::StateArgs),
     /// A job with much state, without checkpoints and with them.
     Checkpoint(checkpoint::CheckpointArgs),
+    /// A job with much state that is killed, and goes on in each way to recover.
+    Recovery(recovery::RecoveryArgs),
 }
 
 /// Input bytes of a cycle that fits the caches on its way.
@@ -227,6 +234,14 @@ pub(crate) fn run(bench: &Bench) -> Result<(), String> {
         }
         Bench::Neighbours(args) => (&args.common, run_neighbours(&world, args)?),
         Bench::Checkpoint(args) => {
+            print(args.json, &args.run(&world)?);
+            return Ok(());
+        }
+        Bench::Windows(args) => {
+            print(args.json, &args.run(&world)?);
+            return Ok(());
+        }
+        Bench::Recovery(args) => {
             print(args.json, &args.run(&world)?);
             return Ok(());
         }

@@ -6,32 +6,17 @@
 //! 1. without checkpoints: measured      2. with them: measured in both phases, then gone on from
 //! ```
 
-use super::messages::mix;
-use super::still::Nothing;
-use arrow_array::{Float64Array, Int64Array, RecordBatch};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use super::keyed::{Keyed, Pace};
 use clap::Args;
 use serde_json::{Map, Value, json};
-use std::{
-    path::PathBuf,
-    sync::{Arc, OnceLock},
-};
+use std::{path::PathBuf, sync::Arc};
 use tidemill_env::World;
-use tidemill_flow::{
-    CheckpointTo, DeadLetter, JobGraph, JobHandle, NodeKind, Partition, Payload, Position, Read,
-    ReadRequest, RunOptions, Source, SourceError, SourceFactory,
-};
-use tidemill_operators::window::windowed;
+use tidemill_flow::{CheckpointTo, JobHandle, RunOptions};
 use tidemill_state::{IndexedBackend, IndexedOptions};
-use tidemill_types::{
-    ByteSize, Cycle, Micros, Span,
-    job::{CycleSpec, Recovery},
-};
+use tidemill_types::{Cycle, Span, job::Recovery};
 
 /// So many events are timed together, as ChronoStream does.
 const TIMED: u64 = 100_000;
-/// Bytes that an event counts in a cycle.
-const EVENT_BYTES: usize = 16;
 
 /// Options of the workload.
 #[derive(Args, Debug)]
@@ -67,102 +52,6 @@ pub(crate) struct CheckpointArgs {
 
 fn recovery(text: &str) -> Result<Recovery, String> {
     serde_json::from_value(json!(text)).map_err(|error| error.to_string())
-}
-
-/// Every key once, then random ones for ever.
-struct Events {
-    keys: u64,
-    schema: SchemaRef,
-    pace: Arc<Pace>,
-}
-
-struct EventsSlice {
-    next: u64,
-    keys: u64,
-    schema: SchemaRef,
-    pace: Arc<Pace>,
-}
-
-/// When events are due, if not as soon as can be.
-struct Pace {
-    world: World,
-    rate: Option<f64>,
-    /// The first event that is paced, and when it was due, in microseconds.
-    from: OnceLock<(u64, u64)>,
-}
-
-impl Pace {
-    /// When an event is due; not before the first paced one.
-    fn due_us(&self, event: u64) -> Option<u64> {
-        let (first, from_us) = self.from.get()?;
-        let past = event.checked_sub(*first)? as f64 / self.rate?;
-        Some(from_us + (past * 1e6) as u64)
-    }
-
-    /// How many events are due now.
-    fn due(&self, next: u64) -> u64 {
-        let Some(rate) = self.rate else { return u64::MAX };
-        let now_us = self.world.clock.monotonic_micros();
-        let (first, from_us) = *self.from.get_or_init(|| (next, now_us));
-        let due = first + ((now_us - from_us) as f64 / 1e6 * rate) as u64;
-        due.saturating_sub(next)
-    }
-}
-
-impl SourceFactory for Events {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
-        let (schema, pace) = (Arc::clone(&self.schema), Arc::clone(&self.pace));
-        Ok(Box::new(EventsSlice { next: 0, keys: self.keys, schema, pace }))
-    }
-
-    fn live(&self) -> bool {
-        self.pace.rate.is_some()
-    }
-}
-
-impl Source for EventsSlice {
-    fn read(
-        &mut self,
-        request: &ReadRequest,
-        _: &mut Vec<DeadLetter>,
-    ) -> Result<Read, SourceError> {
-        let mut count = (request.bytes / EVENT_BYTES).clamp(1, request.records);
-        if self.next >= self.keys && request.until.is_none() {
-            count = count.min(usize::try_from(self.pace.due(self.next)).unwrap_or(usize::MAX));
-            if count == 0 {
-                return Ok(Read::Idle { until: None });
-            }
-        }
-        if let Some(until) = request.until {
-            count = count.min(usize::try_from(until.0 - self.next).unwrap_or(usize::MAX));
-        }
-        let numbers = self.next..self.next + count as u64;
-        let key = |n: u64| if n < self.keys { n } else { mix(n) % self.keys };
-        let keys: Int64Array = numbers.clone().map(|n| key(n) as i64).collect();
-        let values: Float64Array = numbers.map(|n| (mix(n) % 1_000) as f64).collect();
-        self.next += count as u64;
-        let columns = vec![Arc::new(keys) as _, Arc::new(values) as _];
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
-        let batch = batch.map_err(|error| SourceError::new(error.to_string()))?;
-        Ok(Read::Rows { payload: Payload::Arrow(batch), bytes: count * EVENT_BYTES })
-    }
-
-    fn position(&self) -> Position {
-        Position(self.next)
-    }
-
-    fn watermark(&self) -> Micros {
-        Micros::MIN
-    }
-
-    fn seek(&mut self, to: Position, _: Micros) -> Result<(), SourceError> {
-        self.next = to.0;
-        Ok(())
-    }
 }
 
 /// How far the stage was at many moments.
@@ -229,35 +118,14 @@ impl Watched {
 
 impl CheckpointArgs {
     fn start(&self, pace: &Arc<Pace>, options: &RunOptions) -> Result<JobHandle, String> {
-        let fields = [("key", DataType::Int64), ("value", DataType::Float64)];
-        let fields = fields.map(|(name, data_type)| Field::new(name, data_type, false));
-        let schema = Arc::new(Schema::new(fields.to_vec()));
-        let aggregates = [
-            ("n", "count(*)"),
-            ("sum", "sum(value)"),
-            ("least", "min(value)"),
-            ("most", "max(value)"),
-        ];
-        let aggregates = aggregates.map(|(name, sql)| (name.to_owned(), sql.to_owned())).into();
-        let factory = windowed(&schema, &["key".to_owned()], None, &aggregates)
-            .map_err(|error| error.to_string())?;
-        let mut graph = JobGraph::new("checkpoint");
-        graph.cycle = CycleSpec { bytes: ByteSize(256 << 10), ..CycleSpec::default() };
-        graph.workers = self.threads;
-        let events = Arc::new(Events { keys: self.keys, schema, pace: Arc::clone(pace) });
-        let source = graph.add("events", NodeKind::Source { factory: events, preload: false });
-        let stage = graph.add("state", NodeKind::Stage { factory, slices: self.slices });
-        let sink = graph.add("sink", NodeKind::Sink { sink: Box::new(Nothing) });
-        graph.link(source, stage, Partition::Key(vec![0]));
-        graph.link(stage, sink, Partition::One);
-        tidemill_flow::engine::start(graph, &pace.world, options).map_err(|error| error.to_string())
+        let Self { keys, slices, threads, .. } = *self;
+        Keyed { keys, slices, threads }.start(pace, options)
     }
 
     /// Runs the workload and reports.
     pub(super) fn run(&self, world: &World) -> Result<Map<String, Value>, String> {
         let us = (self.seconds * 1e6) as u64;
-        let pace =
-            || Arc::new(Pace { world: world.clone(), rate: self.rate, from: OnceLock::new() });
+        let pace = || Pace::new(world, self.rate);
         let mut watched = Watched { pace: pace(), looks: Vec::new() };
         let data = |name: &str| Some(self.data.join(name));
         let options = RunOptions { data: data("without"), ..RunOptions::default() };

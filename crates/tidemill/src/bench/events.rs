@@ -1,4 +1,4 @@
-//! The source of `bench window`: events of 100 bytes, uniform over a million keys.
+//! The source of `bench window` and `bench windows`: events of 100 bytes, uniform over the keys.
 
 use super::messages::mix;
 use arrow_array::{
@@ -14,7 +14,7 @@ use tidemill_flow::{
 };
 use tidemill_types::Micros;
 
-/// Keys of the events.
+/// Keys of the events, if nothing else is said.
 pub(crate) const KEYS: u64 = 1_000_000;
 /// Events in a second of event time.
 pub(crate) const PER_SECOND: u64 = 2_000_000;
@@ -25,11 +25,13 @@ const PAYLOAD_BYTES: usize = 76;
 /// Events for ever; slice `s` of `n` makes every n-th.
 pub(crate) struct Events {
     pub(crate) slices: u32,
+    keys: u64,
     schema: SchemaRef,
 }
 
 struct EventsSlice {
     step: u64,
+    keys: u64,
     next: u64,
     last_us: i64,
     schema: SchemaRef,
@@ -44,7 +46,7 @@ struct EventsSlice {
 const EARLIER_MAX: usize = 64;
 
 impl Events {
-    pub(crate) fn new(slices: u32) -> Self {
+    pub(crate) fn new(slices: u32, keys: u64) -> Self {
         let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
         let fields = vec![
             Field::new("key", DataType::Int64, false),
@@ -52,7 +54,7 @@ impl Events {
             Field::new("payload", DataType::FixedSizeBinary(PAYLOAD_BYTES as i32), false),
             Field::new(TIME_COLUMN, time, false),
         ];
-        Self { slices, schema: Arc::new(Schema::new(fields)) }
+        Self { slices, keys, schema: Arc::new(Schema::new(fields)) }
     }
 }
 
@@ -68,6 +70,7 @@ impl SourceFactory for Events {
     fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
         Ok(Box::new(EventsSlice {
             step: u64::from(self.slices),
+            keys: self.keys,
             next: u64::from(slice),
             last_us: i64::MIN,
             schema: Arc::clone(&self.schema),
@@ -97,7 +100,7 @@ impl EventsSlice {
         let mut payload = self.memory(count * PAYLOAD_BYTES);
         for _ in 0..count {
             let random = mix(self.next);
-            keys.push(((random >> 1) % KEYS) as i64);
+            keys.push(((random >> 1) % self.keys) as i64);
             values.push((mix(random) >> 11) as f64 * (1.0 / (1_u64 << 53) as f64) * 1_000.0);
             times.push((self.next / (PER_SECOND / 1_000)) as i64 * 1_000);
             payload.extend_from_slice(&self.payload);

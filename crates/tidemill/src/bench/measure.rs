@@ -37,6 +37,13 @@ pub(crate) struct Moment {
     allocations: u64,
 }
 
+impl Moment {
+    /// Seconds of CPU that this process has used since.
+    pub(crate) fn cpu_since(&self, before: &Self) -> f64 {
+        self.cpu_s - before.cpu_s
+    }
+}
+
 impl Meter {
     pub(crate) fn new(world: &World) -> Arc<Self> {
         let latency_us = Histogram::new_with_bounds(1, 600_000_000, 3);

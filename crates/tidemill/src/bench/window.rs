@@ -70,7 +70,7 @@ pub(crate) fn run(
     graph.cycle = setup.cycle;
     graph.workers = setup.threads;
     graph.buffer.bytes = setup.cycle.bytes;
-    let events = Arc::new(Events::new(setup.threads as u32));
+    let events = Arc::new(Events::new(setup.threads as u32, KEYS));
     let aggregates = [
         ("n", "count(*)"),
         ("least", "min(value)"),
