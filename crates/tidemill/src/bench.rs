@@ -234,7 +234,7 @@ pub(crate) fn run(bench: &Bench) -> Result<(), String> {
         }
         Bench::Neighbours(args) => (&args.common, run_neighbours(&world, args)?),
         Bench::Checkpoint(args) => {
-            print(args.json, &args.run(&world)?);
+            print(args.keyed.json, &args.run(&world)?);
             return Ok(());
         }
         Bench::Windows(args) => {
@@ -242,7 +242,7 @@ pub(crate) fn run(bench: &Bench) -> Result<(), String> {
             return Ok(());
         }
         Bench::Recovery(args) => {
-            print(args.json, &args.run(&world)?);
+            print(args.keyed.json, &args.run(&world)?);
             return Ok(());
         }
         Bench::State(args) => {

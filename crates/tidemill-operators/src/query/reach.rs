@@ -202,7 +202,6 @@ const SUMS: &[&str] = &[
     "gcd",
     "get_field",
     "greatest",
-    "initcap",
     "inner_product",
     "isnan",
     "iszero",

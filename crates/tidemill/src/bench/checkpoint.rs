@@ -9,7 +9,7 @@
 use super::keyed::{Keyed, Pace};
 use clap::Args;
 use serde_json::{Map, Value, json};
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 use tidemill_env::World;
 use tidemill_flow::{CheckpointTo, JobHandle, RunOptions};
 use tidemill_state::{IndexedBackend, IndexedOptions};
@@ -21,27 +21,14 @@ const TIMED: u64 = 100_000;
 /// Options of the workload.
 #[derive(Args, Debug)]
 pub(crate) struct CheckpointArgs {
-    /// Print one line of JSON.
-    #[arg(long)]
-    pub(super) json: bool,
-    /// A folder that is not there yet; what is written stays there.
-    #[arg(long)]
-    data: PathBuf,
-    /// Keys; each holds count, sum, least and most of its values.
-    #[arg(long, default_value_t = 10_000_000)]
-    keys: u64,
+    #[command(flatten)]
+    pub(super) keyed: Keyed,
     /// From the beginning of one checkpoint to that of the next.
     #[arg(long, default_value = "10s")]
     every: Span,
     /// Seconds to measure without checkpoints, and with them after the first.
     #[arg(long, default_value_t = 30.0)]
     seconds: f64,
-    /// Slices of the stage.
-    #[arg(long, default_value_t = 64)]
-    slices: u32,
-    /// Worker threads.
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
     /// Events a second, once every key was there. Without it, as many as it can.
     #[arg(long)]
     rate: Option<f64>,
@@ -117,27 +104,22 @@ impl Watched {
 }
 
 impl CheckpointArgs {
-    fn start(&self, pace: &Arc<Pace>, options: &RunOptions) -> Result<JobHandle, String> {
-        let Self { keys, slices, threads, .. } = *self;
-        Keyed { keys, slices, threads }.start(pace, options)
-    }
-
     /// Runs the workload and reports.
     pub(super) fn run(&self, world: &World) -> Result<Map<String, Value>, String> {
         let us = (self.seconds * 1e6) as u64;
         let pace = || Pace::new(world, self.rate);
         let mut watched = Watched { pace: pace(), looks: Vec::new() };
-        let data = |name: &str| Some(self.data.join(name));
+        let data = |name: &str| Some(self.keyed.data.join(name));
         let options = RunOptions { data: data("without"), ..RunOptions::default() };
-        let handle = self.start(&watched.pace, &options)?;
-        watched.watch(&handle, |_, events| events >= self.keys);
+        let handle = self.keyed.start(&watched.pace, &options)?;
+        watched.watch(&handle, |_, events| events >= self.keyed.keys);
         watched.watch(&handle, |past_us, _| past_us >= us);
         let without = watched.report();
         handle.stop();
         handle.wait().map_err(|error| error.to_string())?;
         drop(handle);
 
-        let folder = self.data.join("checkpoints");
+        let folder = self.keyed.data.join("checkpoints");
         let opened = IndexedBackend::open(world, &folder, IndexedOptions::default());
         let (backend, _) = opened.map_err(|error| error.to_string())?;
         let to = CheckpointTo {
@@ -149,8 +131,8 @@ impl CheckpointArgs {
         let mut options =
             RunOptions { data: data("with"), checkpoint: Some(to), ..RunOptions::default() };
         watched.pace = pace();
-        let handle = self.start(&watched.pace, &options)?;
-        watched.watch(&handle, |_, events| events >= self.keys);
+        let handle = self.keyed.start(&watched.pace, &options)?;
+        watched.watch(&handle, |_, events| events >= self.keyed.keys);
         // One that began before all keys were there does not count.
         let completed = || handle.progress().checkpoints;
         let filled = completed().completed;
@@ -164,7 +146,7 @@ impl CheckpointArgs {
 
         options.resume = true;
         let start_us = world.clock.monotonic_micros();
-        let handle = self.start(&pace(), &options)?;
+        let handle = self.keyed.start(&pace(), &options)?;
         let past_us = || world.clock.monotonic_micros() - start_us;
         let resumed_us = past_us();
         let from = handle.progress().checkpoints.cycle;
@@ -185,10 +167,10 @@ impl CheckpointArgs {
         };
         let report = json!({
             "workload": "checkpoint",
-            "keys": self.keys,
+            "keys": self.keyed.keys,
             "every": self.every.to_string(),
-            "slices": self.slices,
-            "threads": self.threads,
+            "slices": self.keyed.slices,
+            "threads": self.keyed.threads,
             "rate": self.rate,
             "events_timed_together": TIMED,
             "without": without,

@@ -5,7 +5,11 @@ use super::messages::mix;
 use super::still::Nothing;
 use arrow_array::{Float64Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use std::sync::{Arc, OnceLock};
+use clap::Args;
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 use tidemill_env::World;
 use tidemill_flow::{
     DeadLetter, JobGraph, JobHandle, NodeKind, Partition, Payload, Position, Read, ReadRequest,
@@ -17,13 +21,23 @@ use tidemill_types::{ByteSize, Micros, job::CycleSpec};
 /// Bytes that an event counts in a cycle.
 const EVENT_BYTES: usize = 16;
 
-/// What the job is started with.
+/// Options of all workloads with this job.
+#[derive(Args, Debug)]
 pub(super) struct Keyed {
+    /// Print one line of JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// A folder that is not there yet; what is written stays there.
+    #[arg(long)]
+    pub(super) data: PathBuf,
     /// Keys; each holds count, sum, least and most of its values.
+    #[arg(long, default_value_t = 10_000_000)]
     pub(super) keys: u64,
     /// Slices of the stage.
+    #[arg(long, default_value_t = 64)]
     pub(super) slices: u32,
     /// Worker threads.
+    #[arg(long, default_value_t = 2)]
     pub(super) threads: usize,
 }
 

@@ -30,21 +30,8 @@ const READ_BYTES: usize = 1 << 20;
 /// Options of the workload.
 #[derive(Args, Debug)]
 pub(crate) struct RecoveryArgs {
-    /// Print one line of JSON.
-    #[arg(long)]
-    pub(super) json: bool,
-    /// A folder that is not there yet; what is written stays there.
-    #[arg(long)]
-    data: PathBuf,
-    /// Keys; each holds count, sum, least and most of its values.
-    #[arg(long, default_value_t = 10_000_000)]
-    keys: u64,
-    /// Slices of the stage.
-    #[arg(long, default_value_t = 1_024)]
-    slices: u32,
-    /// Worker threads.
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
+    #[command(flatten)]
+    pub(super) keyed: Keyed,
     /// Events a second when the job goes on.
     #[arg(long, default_value_t = 100.0)]
     rate: f64,
@@ -54,27 +41,23 @@ pub(crate) struct RecoveryArgs {
 }
 
 impl RecoveryArgs {
-    fn keyed(&self) -> Keyed {
-        Keyed { keys: self.keys, slices: self.slices, threads: self.threads }
-    }
-
     fn checkpoints(&self) -> PathBuf {
-        self.data.join("checkpoints")
+        self.keyed.data.join("checkpoints")
     }
 
     fn options(&self, world: &World, recovery: Recovery) -> Result<RunOptions, String> {
         let opened = IndexedBackend::open(world, &self.checkpoints(), IndexedOptions::default());
         let (backend, _) = opened.map_err(|error| error.to_string())?;
         let to = CheckpointTo { every: NEVER, backend: Arc::new(backend), from: None, recovery };
-        let data = Some(self.data.join("job"));
+        let data = Some(self.keyed.data.join("job"));
         Ok(RunOptions { data, checkpoint: Some(to), ..RunOptions::default() })
     }
 
     /// Runs the workload and reports.
     pub(super) fn run(&self, world: &World) -> Result<Map<String, Value>, String> {
         let pace = Pace::new(world, Some(self.rate));
-        let handle = self.keyed().start(&pace, &self.options(world, Recovery::Eager)?)?;
-        while handle.progress().stages[0].rows_in < self.keys && !handle.is_over() {
+        let handle = self.keyed.start(&pace, &self.options(world, Recovery::Eager)?)?;
+        while handle.progress().stages[0].rows_in < self.keyed.keys && !handle.is_over() {
             world.clock.sleep_micros(1_000);
         }
         let kept = handle.keep_checkpoint("bench").map_err(|error| error.to_string())?;
@@ -86,9 +69,9 @@ impl RecoveryArgs {
         let mut report = Map::new();
         let Value::Object(head) = json!({
             "workload": "recovery",
-            "keys": self.keys,
-            "slices": self.slices,
-            "threads": self.threads,
+            "keys": self.keyed.keys,
+            "slices": self.keyed.slices,
+            "threads": self.keyed.threads,
             "rate": self.rate,
             "state_bytes": state_bytes,
             "stored_bytes": stored,
@@ -111,7 +94,7 @@ impl RecoveryArgs {
         let start_us = world.clock.monotonic_micros();
         let past_ms = || (world.clock.monotonic_micros() - start_us) as f64 / 1e3;
         let options = RunOptions { resume: true, ..self.options(world, recovery)? };
-        let handle = self.keyed().start(&Pace::new(world, Some(self.rate)), &options)?;
+        let handle = self.keyed.start(&Pace::new(world, Some(self.rate)), &options)?;
         let went_on_ms = past_ms();
         let checkpoints = || handle.progress().checkpoints;
         if checkpoints().cycle.0 != cycle {
