@@ -5,7 +5,7 @@ All agents know the same requests, so one test can be run with each client:
     producer {id, acks, codec, idempotent, transactional_id, ...}    init, begin, commit_txn, abort_txn {id}
     send {id, topic, records: [{partition, key, value, headers, timestamp}]} -> [[partition, offset, timestamp] or a failure],
         or nothing, at once, with {wait: false}
-    consumer {id, topics, group, instance, strategy, session_ms, isolation} or {id, assign: [[topic, partition]], from}
+    consumer {id, topics, group, instance, strategy, session_ms, isolation, fetch_wait_ms} or {id, assign: [[topic, partition]], from}
     poll {id, count, ms} -> [[topic, partition, offset, timestamp, key, value, headers]]
     assignment, commit, committed {id, partitions}                   close_producer, close_consumer {id}
     transform {source, target, group, transactional_id, count, abort} -> [records, transactions]

@@ -18,7 +18,7 @@ from waiting import wait
 ROOT = Path(__file__).resolve().parents[2]
 PEER = ROOT / "bench/peers/kafka"
 # Seconds: a JVM that has to share two cores takes its time; ours must be there at once.
-PATIENCE_START = {"kafka": 90, "tidemill": 20}
+PATIENCE_START = {"kafka": 240, "tidemill": 60}
 # A node that was told to stop has to be gone after this.
 PATIENCE_STOP = {"kafka": 60, "tidemill": 5}
 

@@ -85,6 +85,8 @@ class Librdkafka:
             config["group.instance.id"] = ask["instance"]
         if "session_ms" in ask:
             config["session.timeout.ms"] = ask["session_ms"]
+        if "fetch_wait_ms" in ask:
+            config["fetch.wait.max.ms"] = ask["fetch_wait_ms"]
         self.clients[ask["id"]] = client = Consumer({**config, **ask.get("librdkafka", {})})
         self.held[ask["id"]] = held = set()
         self.next[ask["id"]] = {}
@@ -260,6 +262,8 @@ class KafkaPython:
             config |= {"group_id": ask["group"], "heartbeat_interval_ms": 500, "session_timeout_ms": ask.get("session_ms", 45000)}
         if "instance" in ask:
             config["group_instance_id"] = ask["instance"]
+        if "fetch_wait_ms" in ask:
+            config["fetch_max_wait_ms"] = ask["fetch_wait_ms"]
         if ask.get("strategy") == "cooperative":
             from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 

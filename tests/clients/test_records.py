@@ -92,22 +92,23 @@ def test_many_partitions_in_one_fetch(client, agent, open_clients, topic):
 
 
 def test_a_waiting_fetch_is_answered_when_a_record_comes(client, agent, own_agent, broker, open_clients, topic):
-    """The reader asks with fetch.max.wait of half a second; on a quiet topic a record must not wait that long."""
+    """The reader would wait for ten seconds; on a quiet topic a record must not wait that long."""
     name = topic()
     reading = own_agent(client, broker)
-    consumer = open_clients.consumer(reading, assign=[[name, 0]])
+    consumer = open_clients.consumer(reading, assign=[[name, 0]], fetch_wait_ms=10_000)
     producer = open_clients.producer(agent("librdkafka"), linger_ms=0)
     assert consumer.poll(1, 700) == []
     delays = []
     for i in range(10):
-        reading.send("poll", id=consumer.id, count=1, ms=5000)
-        # Another moment of the half second each time.
+        reading.send("poll", id=consumer.id, count=1, ms=20_000)
+        # Another moment of the wait each time.
         time.sleep(0.05 * i)
         sent = time.monotonic()
         producer.must_send(name, [record(f"{i}")])
         assert [it[5] for it in reading.answer()] == [f"{i}"]
         delays.append(time.monotonic() - sent)
-    assert sorted(delays)[5] < 0.1, f"median of {delays}"
+    # Far from both: an answer takes milliseconds, and half the wait on average if a record does not end it.
+    assert sorted(delays)[5] < 2, f"median of {delays}"
 
 
 @pytest.mark.parametrize("limit", ["topic", "broker"])

@@ -58,7 +58,11 @@ func pair(raw json.RawMessage) (topic string, partition int32) {
 }
 
 func consuming(it *ask, seen *assignment) []kgo.Opt {
-	opts := []kgo.Opt{kgo.SeedBrokers(it.Bootstrap), kgo.FetchMaxWait(500 * time.Millisecond), kgo.FetchMaxBytes(50 << 20),
+	wait := 500 * time.Millisecond
+	if it.FetchWaitMs != 0 {
+		wait = time.Duration(it.FetchWaitMs) * time.Millisecond
+	}
+	opts := []kgo.Opt{kgo.SeedBrokers(it.Bootstrap), kgo.FetchMaxWait(wait), kgo.FetchMaxBytes(50 << 20),
 		kgo.FetchMaxPartitionBytes(20 << 20), kgo.MetadataMinAge(250 * time.Millisecond), kgo.MetadataMaxAge(time.Second)}
 	if it.Isolation == "read_committed" {
 		opts = append(opts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))

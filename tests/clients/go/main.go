@@ -45,6 +45,7 @@ type ask struct {
 	Instance        string            `json:"instance"`
 	SessionMs       int               `json:"session_ms"`
 	Isolation       string            `json:"isolation"`
+	FetchWaitMs     int               `json:"fetch_wait_ms"`
 	Strategy        string            `json:"strategy"`
 	Topics          []string          `json:"topics"`
 	Assign          []json.RawMessage `json:"assign"`

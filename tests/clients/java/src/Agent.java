@@ -100,6 +100,7 @@ public class Agent {
     put(found, "group.instance.id", ask, "instance");
     put(found, "session.timeout.ms", ask, "session_ms");
     put(found, "isolation.level", ask, "isolation");
+    put(found, "fetch.max.wait.ms", ask, "fetch_wait_ms");
     found.put("heartbeat.interval.ms", "500");
     found.put("auto.offset.reset", "earliest");
     found.put("enable.auto.commit", "false");
