@@ -25,13 +25,14 @@ from served import FILL, finished, saved
 STAGES = """
 late: {from: flights, where: dep_delay > 15}
 weekly: {from: late, key: [carrier], window: {tumbling: 7d}, aggregate: {n: count(*), mean: avg(dep_delay), far: max(distance), tails: count(distinct tailnum)}}
+fortnight: {from: late, key: [carrier], window: {sliding: {size: 14d, every: 7d}}, aggregate: {n: count(*), far: max(distance), tails: count(distinct tailnum), mean: avg(dep_delay)}}
 sliding: {from: late, key: [origin], window: {sliding: {size: 3h, every: 1h}}, aggregate: {n: count(*)}}
 first: {from: flights, select: {id: id, carrier: carrier, dest: dest}, dedup: {on: [carrier, dest]}}
 best: {from: flights, select: {id: id, carrier: carrier, distance: distance}, top: {k: 3, by: distance, per: [carrier]}}
 named: {join: {left: first, table: airlines, on: [carrier], kind: left}}
 pairs: {join: {left: late, right: weather, on: [origin], within: 30m}}
 """
-SINKS = "weekly sliding best named pairs"
+SINKS = "weekly fortnight sliding best named pairs"
 INPUTS = ("flights", "weather", "airlines")
 HEAD = "cycle: {records: 500}\ncheckpoint: {every: 10ms}"
 OF = ("job.yaml", "--data", "job")
@@ -74,7 +75,7 @@ def read_before(db, mill, checkpoint):
 
 
 def watermark(checkpoint, stage):
-    return next(it["watermark"] for it in checkpoint["stages"] if it["name"] == stage)
+    return next(it["watermark"] for it in checkpoint["stages"] if stage in it["name"].split("+"))
 
 
 def test_states_are_what_the_input_says(killed, mill, db):
@@ -86,6 +87,14 @@ def test_states_are_what_the_input_says(killed, mill, db):
                max(distance) as far, count(distinct tailnum) as tails
         from seen where dep_delay > 15 and (floor_to(ts, {week}) + {week}) * 1000 > {now}
         group by carrier, floor_to(ts, {week})""")
+    # It shares the weeks of the other.
+    assert watermark(killed, "fortnight") == now
+    same(db, ask(mill, "fortnight", "select carrier, window_end, n, far, tails from state"), f"""
+        select carrier, moment(ends) as window_end, count(*) as n, max(distance) as far,
+               count(distinct tailnum) as tails
+        from (select *, unnest([floor_to(ts, {week}) + {week}, floor_to(ts, {week}) + {2 * week}]) as ends
+              from seen where dep_delay > 15)
+        where ends * 1000 > {now} group by carrier, ends""")
     hour, now = 3_600_000, watermark(killed, "sliding")
     same(db, ask(mill, "sliding", "select origin, window_end, n from state"), f"""
         select origin, moment(ends) as window_end, count(*) as n
@@ -190,7 +199,7 @@ def test_exported_files_open_everywhere(killed, mill, db):
 def test_what_there_is_and_what_is_wrong_is_said(killed, mill):
     tables = json.loads(mill.say("state", "tables", *OF, "--json"))["tables"]
     assert {(it["stage"], it["table"]) for it in tables} == {
-        ("weekly", "state"), ("sliding", "state"), ("first", "state"), ("best", "state"), ("named", "state"),
+        ("weekly", "state"), ("fortnight", "state"), ("sliding", "state"), ("first", "state"), ("best", "state"), ("named", "state"),
         ("pairs", "left_rows"), ("pairs", "right_rows")}
     weekly = next(it for it in tables if it["stage"] == "weekly")
     assert weekly["columns"][1] == {"name": "window_start", "type": 'Timestamp(µs, "UTC")', "nullable": False}
@@ -199,7 +208,7 @@ def test_what_there_is_and_what_is_wrong_is_said(killed, mill):
     def refused(stage, sql, *more):
         return mill.say("state", "query", "job.yaml", stage, sql, "--data", "job", *more, code=2)
 
-    assert "there is no stage `late` with a state; there are `weekly`, `sliding`" in refused("late", "select 1 from state")
+    assert "there is no stage `late` with a state; there are `fortnight`, `weekly`, `sliding`" in refused("late", "select 1 from state")
     assert "line 2, column 1: No field named kee" in refused("weekly", "select\nkee from state")
     assert "names no columns" in refused("weekly", "select from state")
     assert "line 1, column 32" in refused("weekly", "select n from state where n >> >")
@@ -215,6 +224,9 @@ def test_what_there_is_and_what_is_wrong_is_said(killed, mill):
     said = mill.say("state", "query", "job.yaml", "weekly", "select n from state", "--data", "job",
                     "--set", "stages.weekly.window={tumbling: 1d}", code=2)
     assert f"does something else now than when checkpoint {killed['number']} was made" in said
+    # Which stages share windows is part of a checkpoint.
+    said = mill.say("run", "job.yaml", "--data", "job", "--resume", "--quiet", "--set", "state={share_windows: false}", code=2)
+    assert "the stages that share windows are others now: `weekly`, `fortnight` instead of `fortnight+weekly`" in said
     text = mill.say("state", "query", "job.yaml", "best", "select carrier, id from state limit 2", "--data", "job")
     assert f"2 rows, as of cycle {killed['cycle']} (checkpoint {killed['number']})" in text
     csv = mill.say("state", "query", "job.yaml", "best", "select count(*) as n from state", "--data", "job", "--format", "csv")

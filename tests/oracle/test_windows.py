@@ -1,5 +1,7 @@
 """Windows of every kind, late records, the largest rows of each window."""
 
+import json
+
 import pytest
 
 from mill import DAY, HOUR, same
@@ -118,6 +120,39 @@ out: {from: flights, key: [carrier], window: {tumbling: 1h}, aggregate: {n: coun
     one = results["late"][0]
     carrier = db.execute("select carrier from flights where id = ?", [one["id"]]).fetchone()[0]
     assert one["carrier"] == carrier
+
+
+def test_stages_that_share_windows_write_what_each_writes_alone(mill, db):
+    source = shuffle(mill, db).replace("LATENESS", "30m")
+    stages = """
+hourly: {from: flights, key: [carrier], window: {tumbling: 1h}, aggregate: {n: count(*), ids: sum(id)}, late: late_hourly}
+shift: {from: flights, key: [carrier], window: {sliding: {size: 8h, every: 1h}}, aggregate: {far: max(distance), n: count(*)}, late: late_shift}
+daily: {from: flights, key: [carrier], window: {sliding: {size: 1d, every: 1h}}, aggregate: {delay: avg(dep_delay), far: max(distance), n: count(*), ids: sum(id)}, late: late_daily}
+other: {from: flights, key: [origin], window: {tumbling: 1h}, aggregate: {n: count(*)}}
+best: {from: shift, top: {k: 2, by: n, per: [window_start]}}"""
+    sinks = "hourly shift daily other best late_hourly late_shift late_daily"
+    runs = {}
+    for shares in ("true", "false"):
+        head = f"cycle: {{records: 200}}\nstate: {{share_windows: {shares}}}"
+        mill.write(stages, sinks, [source], head)
+        said = mill.run().stdout
+        assert ("daily+hourly+shift" in said) == (shares == "true")
+        runs[shares] = {name: sorted(mill.rows(name), key=lambda it: json.dumps(it)) for name in sinks.split()}
+    shared, apart = runs["true"], runs["false"]
+    late = {name: {it["id"] for it in shared[name]} for name in shared if name.startswith("late")}
+    # No record is late by hours: those that are for one stage are counted by the others.
+    assert len(late["late_hourly"]) > 100 and not late["late_shift"] and not late["late_daily"]
+    for name in sinks.split():
+        rows = [shared[name], apart[name]]
+        # Sums of floats may differ in their last digits: of one order of panes or another.
+        means = [[it.pop("delay", None) or 0 for it in run] for run in rows]
+        assert rows[0] == rows[1], name
+        assert means[0] == pytest.approx(means[1], rel=1e-12)
+    db.execute("create or replace table late (id bigint)")
+    db.executemany("insert into late values (?)", [[it] for it in late["late_hourly"]])
+    same(db, [{"carrier": it["carrier"], "n": it["n"], "ids": it["ids"]} for it in shared["hourly"]],
+         f"""select carrier, count(*) as n, cast(sum(id) as bigint) as ids from flights
+             where id not in (from late) group by carrier, floor_to(ts, {HOUR})""")
 
 
 @pytest.mark.parametrize("order, sign", [("", "desc"), (", ascending: true", "asc")])

@@ -35,8 +35,8 @@ pub use error::{AskError, JobError, StartError};
 pub use graph::{GraphError, JobGraph, Link, Node, NodeId, NodeKind};
 pub use look::{LookError, StageLook, Stages, StateAt, StateTable, TakeRows};
 pub use operator::{
-    Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, SliceState,
-    columns_in_words,
+    Context, CycleInput, DeadLetter, MEMBERS_SEPARATOR, Operator, OperatorError, OperatorFactory,
+    Output, SliceState, columns_in_words,
 };
 pub use partition::Partition;
 pub use progress::{Progress, SinkProgress, SourceProgress, StageProgress};

@@ -11,10 +11,14 @@
 //! Invariant: looking changes nothing, and the same state shows the same rows in the same order.
 
 use crate::error::AskError;
-use crate::operator::{OperatorError, OperatorFactory};
+use crate::operator::{MEMBERS_SEPARATOR, OperatorError, OperatorFactory};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use std::{any::Any, ops::ControlFlow, sync::Arc};
+use std::{
+    any::Any,
+    ops::{ControlFlow, Range},
+    sync::Arc,
+};
 use tidemill_state::{CheckpointError, Pinned, RunsOf, State, structure};
 use tidemill_types::{Cycle, Micros, SliceId};
 
@@ -115,11 +119,52 @@ fn listed(known: &[String]) -> String {
     }
 }
 
-/// The tables of a stage, each with the column of slices.
-#[must_use]
-pub fn tables_of(factory: &dyn OperatorFactory) -> Vec<StateTable> {
-    let with_slice = |table: StateTable| StateTable { schema: with_slice(&table.schema), ..table };
-    factory.tables().into_iter().map(with_slice).collect()
+/// A stage of a job.
+#[derive(Clone)]
+pub struct Stage {
+    /// Its name.
+    pub name: String,
+    /// The name of the node that runs it: another one if that runs several stages.
+    pub node: String,
+    /// The operator of that node.
+    pub factory: Arc<dyn OperatorFactory>,
+    /// Which of the operator's tables are this stage's.
+    tables: Range<usize>,
+}
+
+/// The stages of a job.
+pub type Stages = Vec<Stage>;
+
+impl Stage {
+    /// The stages that a node runs.
+    #[must_use]
+    pub fn of(node: &str, factory: &Arc<dyn OperatorFactory>) -> Vec<Self> {
+        let members = factory.members();
+        let stage = |(name, tables)| Self {
+            name,
+            node: node.to_owned(),
+            factory: Arc::clone(factory),
+            tables,
+        };
+        match members.is_empty() {
+            true => vec![stage((node.to_owned(), 0..factory.tables().len()))],
+            false => (0..).zip(members).map(|(nth, name)| stage((name, nth..nth + 1))).collect(),
+        }
+    }
+
+    /// The tables as which its state can be looked at, each with the column of slices.
+    #[must_use]
+    pub fn tables(&self) -> Vec<StateTable> {
+        let with_slice =
+            |table: StateTable| StateTable { schema: with_slice(&table.schema), ..table };
+        let mut all = self.factory.tables();
+        all.drain(self.tables.clone()).map(with_slice).collect()
+    }
+
+    /// What the operator calls the table of this number.
+    pub(crate) fn table(&self, nth: usize) -> usize {
+        self.tables.start + nth
+    }
 }
 
 fn with_slice(schema: &Schema) -> SchemaRef {
@@ -181,7 +226,7 @@ pub struct StageLook {
     pub time: Option<Micros>,
     /// The checkpoint that it is read from; none if the job runs.
     pub checkpoint: Option<u64>,
-    factory: Arc<dyn OperatorFactory>,
+    of: Stage,
     /// By slice.
     slices: Vec<SliceLook>,
     /// What is read stays until then.
@@ -195,19 +240,21 @@ impl std::fmt::Debug for StageLook {
     }
 }
 
-/// Stages with their operators, by name.
-pub type Stages = Vec<(String, Arc<dyn OperatorFactory>)>;
-
 impl StageLook {
     /// The state of a stage as a checkpoint has it. `stages` are those of the job.
     ///
     /// # Errors
     /// There is no such stage, it has no state to look at, or it does something else now.
     pub fn of_checkpoint(stages: &Stages, stage: &str, pinned: Pinned) -> Result<Self, LookError> {
-        let factory = Arc::clone(find(stages, stage)?.1);
+        let of = find(stages, stage)?.clone();
         let manifest = pinned.manifest();
-        let saved = manifest.stages.iter().find(|it| it.name == stage);
-        if saved.is_some_and(|it| it.does != factory.does()) {
+        let saved = manifest.stages.iter().find(|it| it.name == of.node);
+        let was_elsewhere = || {
+            let members = manifest.stages.iter().flat_map(|it| it.name.split(MEMBERS_SEPARATOR));
+            members.into_iter().any(|it| it == stage)
+        };
+        let is_other = saved.map_or_else(was_elsewhere, |it| it.does != of.factory.does());
+        if is_other {
             return Err(LookError::Changed(stage.to_owned(), manifest.number));
         }
         let slices = saved.map_or_else(Vec::new, |saved| {
@@ -219,7 +266,7 @@ impl StageLook {
             cycle: manifest.cycle,
             time: Some(manifest.time),
             checkpoint: Some(manifest.number),
-            factory,
+            of,
             slices,
             _pinned: Some(pinned),
         })
@@ -227,12 +274,12 @@ impl StageLook {
 
     /// The state of a stage of a running job.
     pub(crate) fn live(
-        (stage, factory): (&str, &Arc<dyn OperatorFactory>),
+        of: Stage,
         (cycle, slices): (Cycle, Vec<SliceLook>),
         pinned: Option<Pinned>,
     ) -> Self {
-        let (stage, factory) = (stage.to_owned(), Arc::clone(factory));
-        Self { stage, cycle, time: None, checkpoint: None, factory, slices, _pinned: pinned }
+        let stage = of.name.clone();
+        Self { stage, cycle, time: None, checkpoint: None, of, slices, _pinned: pinned }
     }
 
     /// Gives the rows of a table, by slice; a slice is read when the ones before were taken. Of a
@@ -246,11 +293,12 @@ impl StageLook {
                 SliceLook::Rows(rows) => rows.iter().try_for_each(|it| take(it.clone())),
                 SliceLook::Saved(runs, watermark) => {
                     let failed = |message: String| LookError::Slice { slice, message };
-                    let mut state = self.factory.state(slice);
+                    let (factory, table) = (&*self.of.factory, self.of.table(table));
+                    let mut state = factory.state(slice);
                     structure::restore(&mut *state, runs.read()?)
                         .map_err(|error| failed(error.0))?;
                     let at = StateAt { state: &mut *state, watermark: *watermark };
-                    rows_of(&*self.factory, table, (slice, at), take)?
+                    rows_of(factory, table, (slice, at), take)?
                 }
             };
             if wants.is_break() {
@@ -261,18 +309,14 @@ impl StageLook {
     }
 }
 
-/// The number of a stage that has a state to look at, and its operator.
+/// A stage that has a state to look at.
 ///
 /// # Errors
 /// There is no such stage.
-pub fn find<'a>(
-    stages: &'a Stages,
-    stage: &str,
-) -> Result<(usize, &'a Arc<dyn OperatorFactory>), LookError> {
-    let shown = || stages.iter().enumerate().filter(|(_, (_, it))| !it.tables().is_empty());
-    let found = shown().find(|(_, (name, _))| name == stage).map(|(nth, (_, it))| (nth, it));
-    found.ok_or_else(|| LookError::Stage {
+pub fn find<'a>(stages: &'a Stages, stage: &str) -> Result<&'a Stage, LookError> {
+    let shown = || stages.iter().filter(|it| !it.tables.is_empty());
+    shown().find(|it| it.name == stage).ok_or_else(|| LookError::Stage {
         name: stage.to_owned(),
-        known: shown().map(|(_, (name, _))| name.clone()).collect(),
+        known: shown().map(|it| it.name.clone()).collect(),
     })
 }

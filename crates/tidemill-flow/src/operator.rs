@@ -25,6 +25,9 @@ use tidemill_types::{Cycle, Micros, SliceId, Span};
 /// The state of one slice. What is in it belongs to the operator; checkpoints save its structures.
 pub type SliceState = Box<dyn State>;
 
+/// Between the names of the stages that one node runs, in its name. No stage has it in its own.
+pub const MEMBERS_SEPARATOR: char = '+';
+
 /// What a stage runs, shared by its lanes.
 pub trait OperatorFactory: Send + Sync {
     /// Schemas of the outputs: the main one first, then side outputs.
@@ -33,6 +36,11 @@ pub trait OperatorFactory: Send + Sync {
     fn operator(&self) -> Box<dyn Operator>;
     /// The empty state of a slice.
     fn state(&self, slice: SliceId) -> SliceState;
+    /// The stages of the job that it runs, where they are several: [`Self::tables`] has one for
+    /// each, in this order. Default: it is one stage.
+    fn members(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// What the operator does, in words that are the same exactly if a saved state still fits it.
     /// Default: the columns that it writes.
     fn does(&self) -> String {

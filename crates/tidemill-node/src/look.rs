@@ -24,8 +24,8 @@ use std::{
 };
 use tidemill_env::World;
 use tidemill_flow::{
-    JobGraph, LookError, NodeKind, OperatorFactory, StageLook, Stages, StateTable,
-    look::{find, tables_of},
+    JobGraph, LookError, NodeKind, StageLook, Stages, StateTable,
+    look::{Stage, find},
 };
 use tidemill_operators::query::{Query, QueryError};
 use tidemill_state::{CheckpointError, Checkpoints};
@@ -126,11 +126,11 @@ pub fn stages(
 /// The stages of a graph.
 #[must_use]
 pub fn stages_of(graph: JobGraph) -> Stages {
-    let stage = |node: tidemill_flow::Node| match node.kind {
-        NodeKind::Stage { factory, .. } => Some((node.name, factory)),
-        NodeKind::Source { .. } | NodeKind::Sink { .. } => None,
+    let stages = |node: &tidemill_flow::Node| match &node.kind {
+        NodeKind::Stage { factory, .. } => Stage::of(&node.name, factory),
+        NodeKind::Source { .. } | NodeKind::Sink { .. } => Vec::new(),
     };
-    graph.nodes.into_iter().filter_map(stage).collect()
+    graph.nodes.iter().flat_map(stages).collect()
 }
 
 /// A table of a stage's state, as others see it.
@@ -170,13 +170,13 @@ pub fn columns(schema: &Schema) -> Vec<ColumnView> {
 /// The tables of all stages.
 #[must_use]
 pub fn tables(stages: &Stages) -> Vec<TableView> {
-    let of_stage = |(stage, factory): &(String, Arc<dyn OperatorFactory>)| {
+    let of_stage = |stage: &Stage| {
         let view = |table: StateTable| TableView {
-            stage: stage.clone(),
+            stage: stage.name.clone(),
             table: table.name,
             columns: columns(&table.schema),
         };
-        tables_of(&**factory).into_iter().map(view).collect::<Vec<_>>()
+        stage.tables().into_iter().map(view).collect::<Vec<_>>()
     };
     stages.iter().flat_map(of_stage).collect()
 }
@@ -213,7 +213,7 @@ pub fn query(
     sql: &str,
     look: impl FnOnce(usize) -> Result<StageLook, StateError>,
 ) -> Result<Answer, StateError> {
-    let tables = tables_of(&**find(stages, stage)?.1).into_iter().map(|it| (it.name, it.schema));
+    let tables = find(stages, stage)?.tables().into_iter().map(|it| (it.name, it.schema));
     let query = Query::compile(sql, &tables.collect::<Vec<_>>()).map_err(QueryError::from)?;
     let (mut running, mut failed) = (query.run(ANSWER_ROWS_MAX)?, None);
     let look = look(query.table())?;
@@ -262,7 +262,7 @@ pub fn arrow_file(answer: &Answer) -> Result<Vec<u8>, StateError> {
 /// # Errors
 /// There is no such stage.
 pub fn tables_of_stage(stages: &Stages, stage: &str) -> Result<Vec<String>, StateError> {
-    let tables = tables_of(&**find(stages, stage)?.1);
+    let tables = find(stages, stage)?.tables();
     Ok(tables.into_iter().map(|it| it.name).collect())
 }
 
@@ -271,7 +271,7 @@ pub fn tables_of_stage(stages: &Stages, stage: &str) -> Result<Vec<String>, Stat
 /// # Errors
 /// There is no such stage or table.
 pub fn table(stages: &Stages, stage: &str, table: &str) -> Result<usize, StateError> {
-    let tables = tables_of(&**find(stages, stage)?.1);
+    let tables = find(stages, stage)?.tables();
     let found = tables.iter().position(|it| it.name == table);
     found.ok_or_else(|| {
         let names: Vec<&str> = tables.iter().map(|it| it.name.as_str()).collect();
@@ -293,7 +293,7 @@ pub fn export(
     nth: usize,
     out: impl Write,
 ) -> Result<u64, StateError> {
-    let table = tables_of(&**find(stages, &look.stage)?.1).swap_remove(nth);
+    let table = find(stages, &look.stage)?.tables().swap_remove(nth);
     let schema = with_origin(&table.schema, job, look, Some(&table.name));
     let mut writer = FileWriter::try_new(out, &schema)?;
     let (mut rows, mut written) = (0, Ok(()));

@@ -6,7 +6,9 @@
 //! stage `s` with `join` and `where`:                 ─by key─▶ s.join ─local─▶ s ─▶
 //! ```
 //!
-//! The last node of a stage carries its name. A union without other parts is no node at all:
+//! stages `a` and `b` that share windows:             ─by key─▶ a+b ─▶ (and what they write)
+//!
+//! The last node of a stage carries its name, or all their names. A union without other parts is no node at all:
 //! those who read it read all of its inputs. Nothing is written and no thread starts here.
 
 mod operators;
@@ -15,6 +17,7 @@ mod stage;
 #[cfg(test)]
 mod tests;
 mod unseen;
+mod windows;
 
 pub use unseen::{Validated, validate};
 

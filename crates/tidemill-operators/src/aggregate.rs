@@ -39,7 +39,7 @@ pub struct AggregateError {
 }
 
 /// How the values of an argument are held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Held {
     Int,
     Float,
@@ -47,7 +47,7 @@ pub(crate) enum Held {
 }
 
 /// One accumulator: what it keeps for every group, over which argument.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kept {
     /// Rows. One word.
     Rows,
@@ -152,18 +152,31 @@ const FUNCTIONS: [&str; 21] = [
 ];
 
 impl Aggregates {
-    /// Compiles aggregates over the columns of `input`.
-    pub(crate) fn compile(
+    /// Compiles aggregates over the columns of `input`: those of several stages have the same
+    /// accumulators, and each its own results.
+    pub(crate) fn compile<'a>(
         input: &SchemaRef,
-        calls: &Named<String>,
-    ) -> Result<Self, AggregateError> {
-        let mut all = Self::default();
-        for (name, sql) in calls {
-            let part = |error| AggregateError { part: format!("aggregate.{name}"), error };
-            let call = parse_call(sql).map_err(part)?;
-            all.add(input, name, &call).map_err(part)?;
+        stages: impl Iterator<Item = &'a Named<String>>,
+    ) -> Result<Vec<Self>, AggregateError> {
+        let (mut all, mut results) = (Self::default(), Vec::new());
+        for calls in stages {
+            for (name, sql) in calls {
+                let part = |error| AggregateError { part: format!("aggregate.{name}"), error };
+                let call = parse_call(sql).map_err(part)?;
+                all.add(input, name, &call).map_err(part)?;
+            }
+            results.push(std::mem::take(&mut all.results));
         }
-        Ok(all)
+        Ok(results.into_iter().map(|results| Self { results, ..all.clone() }).collect())
+    }
+
+    /// What each accumulator keeps, of what.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (Kept, &str)> {
+        let argument = |it: &Accumulator| match it.kept {
+            Kept::Rows => "",
+            _ => self.arguments[it.argument].0.as_str(),
+        };
+        self.accumulators.iter().map(move |it| (it.kept, argument(it)))
     }
 
     fn add(

@@ -31,10 +31,15 @@ use tidemill_types::job::{Named, WindowSpec};
 mod count;
 mod panes;
 mod session;
+mod shared;
 mod shown;
+mod spans;
 mod table;
 #[cfg(test)]
 mod tests;
+
+pub use shared::{SharedStage, groups, shared};
+use spans::Spans;
 
 /// Rows of a result that are put out together, at most.
 const ROWS_OUT_MAX: usize = 8_192;
@@ -43,7 +48,7 @@ const ROWS_OUT_MAX: usize = 8_192;
 pub(crate) struct Windowed {
     pub(crate) input: SchemaRef,
     pub(crate) output: SchemaRef,
-    pub(crate) keys: KeyPlan,
+    pub(crate) keys: Arc<KeyPlan>,
     pub(crate) aggregates: Aggregates,
     /// Place of the hidden time column in the input.
     pub(crate) time: Option<usize>,
@@ -67,47 +72,66 @@ pub fn windowed(
     window: Option<&WindowSpec>,
     aggregate: &Named<String>,
 ) -> Result<Arc<dyn OperatorFactory>, AggregateError> {
-    let part = |part: String, error: ExprError| AggregateError { part, error };
-    let mut columns = Vec::with_capacity(key.len());
-    for (nth, name) in key.iter().enumerate() {
-        let index = key_column(input, name).map_err(|error| part(format!("key[{nth}]"), error))?;
-        columns.push(index);
-    }
-    let aggregates = Aggregates::compile(input, aggregate)?;
-    let time = input.index_of(TIME_COLUMN).ok();
-    let timed = matches!(
-        window,
-        Some(WindowSpec::Tumbling(_) | WindowSpec::Sliding(_) | WindowSpec::Session(_))
-    );
-    if timed && time.is_none() {
-        let mut error = ExprError::new("a window over time needs records with event time");
-        error.expected = Some("`time: {field: …}` at the source".to_owned());
-        return Err(part("window".to_owned(), error));
-    }
-    let keys = KeyPlan::new(input, columns)
-        .map_err(|error| part("key".to_owned(), ExprError::new(error.message)))?;
-    let output = output_schema(&keys, &aggregates, timed, time.is_some());
-    let input = Arc::clone(input);
-    let plan = Arc::new(Windowed { input, output, keys, aggregates, time, bounds: timed });
-    let wrong = |text: &str| Err(part("window".to_owned(), ExprError::new(text)));
+    let spans = match window {
+        Some(window) => Spans::of(window).map_err(wrong_window)?,
+        None => None,
+    };
+    let stage = (window, aggregate);
+    let plan = compile(input, key, &[stage])?.swap_remove(0);
     Ok(match window {
-        None | Some(WindowSpec::Global(_)) => panes::global(plan),
-        Some(WindowSpec::Tumbling(size)) if size.0 <= 0 => return wrong("the size must not be 0"),
-        Some(WindowSpec::Tumbling(size)) => panes::sliding(plan, size.0, size.0),
-        Some(WindowSpec::Sliding(it)) if it.size.0 <= 0 || it.every.0 <= 0 => {
-            return wrong("`size` and `every` must not be 0");
+        Some(WindowSpec::Session(gap)) if gap.0 <= 0 => {
+            return Err(wrong_window("the gap must not be 0"));
         }
-        Some(WindowSpec::Sliding(it)) if it.every > it.size => {
-            return wrong("`every` must not be longer than `size`: records between would be lost");
-        }
-        Some(WindowSpec::Sliding(it)) => panes::sliding(plan, it.size.0, it.every.0),
-        Some(WindowSpec::Session(gap)) if gap.0 <= 0 => return wrong("the gap must not be 0"),
         Some(WindowSpec::Session(gap)) => session::session(plan, gap.0),
         Some(WindowSpec::Count(it)) if it.size == 0 || it.every == 0 => {
-            return wrong("`size` and `every` must not be 0");
+            return Err(wrong_window("`size` and `every` must not be 0"));
         }
         Some(WindowSpec::Count(it)) => count::count(plan, it.size, it.every),
+        None | Some(WindowSpec::Global(_) | WindowSpec::Tumbling(_) | WindowSpec::Sliding(_)) => {
+            panes::on_panes(vec![panes::Stage { plan, spans, name: None }])
+        }
     })
+}
+
+fn wrong(part: impl Into<String>, error: ExprError) -> AggregateError {
+    AggregateError { part: part.into(), error }
+}
+
+fn wrong_window(text: &str) -> AggregateError {
+    wrong("window", ExprError::new(text))
+}
+
+/// Compiles stages over one input by one key, so that they have the same accumulators.
+fn compile(
+    input: &SchemaRef,
+    key: &[String],
+    stages: &[(Option<&WindowSpec>, &Named<String>)],
+) -> Result<Vec<Arc<Windowed>>, AggregateError> {
+    let mut columns = Vec::with_capacity(key.len());
+    for (nth, name) in key.iter().enumerate() {
+        let index = key_column(input, name).map_err(|error| wrong(format!("key[{nth}]"), error))?;
+        columns.push(index);
+    }
+    let aggregates = Aggregates::compile(input, stages.iter().map(|(_, calls)| *calls))?;
+    let time = input.index_of(TIME_COLUMN).ok();
+    let keys = KeyPlan::new(input, columns)
+        .map_err(|error| wrong("key", ExprError::new(error.message)))?;
+    let keys = Arc::new(keys);
+    let one = |((window, _), aggregates): (&(Option<&WindowSpec>, _), Aggregates)| {
+        let timed = matches!(
+            window,
+            Some(WindowSpec::Tumbling(_) | WindowSpec::Sliding(_) | WindowSpec::Session(_))
+        );
+        if timed && time.is_none() {
+            let mut error = ExprError::new("a window over time needs records with event time");
+            error.expected = Some("`time: {field: …}` at the source".to_owned());
+            return Err(wrong("window", error));
+        }
+        let output = output_schema(&keys, &aggregates, timed, time.is_some());
+        let (input, keys) = (Arc::clone(input), Arc::clone(&keys));
+        Ok(Arc::new(Windowed { input, output, keys, aggregates, time, bounds: timed }))
+    };
+    stages.iter().zip(aggregates).map(one).collect()
 }
 
 fn key_column(input: &SchemaRef, name: &str) -> Result<usize, ExprError> {
@@ -215,12 +239,13 @@ impl Late {
     pub(crate) fn put_out(
         self,
         blocks: &[Prepared],
+        port: usize,
         output: &mut Output,
     ) -> Result<(), OperatorError> {
         for (block, rows) in self.0 {
             let rows = UInt32Array::from(rows);
             let late = take_record_batch(&blocks[block].batch, &rows).map_err(arrow_error)?;
-            output.emit_to(1, late);
+            output.emit_to(port, late);
         }
         Ok(())
     }
@@ -228,6 +253,8 @@ impl Late {
 
 /// Result rows of a lane on their way out.
 pub(crate) struct Emitter {
+    /// The output that they go to.
+    pub(crate) port: usize,
     pub(crate) keys: KeyOut,
     pub(crate) results: Results,
     starts: Vec<i64>,
@@ -236,8 +263,9 @@ pub(crate) struct Emitter {
 }
 
 impl Emitter {
-    pub(crate) fn new(plan: &Windowed) -> Self {
+    pub(crate) fn new(plan: &Windowed, port: usize) -> Self {
         Self {
+            port,
             keys: KeyOut::new(&plan.keys),
             results: Results::new(&plan.aggregates),
             starts: Vec::new(),
@@ -269,7 +297,7 @@ impl Emitter {
         output: &mut Output,
     ) -> Result<(), OperatorError> {
         if let Some(batch) = self.batch(plan)? {
-            output.emit(batch);
+            output.emit_to(self.port, batch);
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use tidemill_operators::{
     join::join,
     top::top,
     transform::transform,
-    window::windowed,
+    window::{SharedStage, shared, windowed},
 };
 use tidemill_types::{
     ByteSize, Span,
@@ -90,11 +90,24 @@ fn operator(
             let made = transform(input, None, Some("value % 5 <> 0"), Some(&select));
             ("filter", made.expect(fits), Partition::Local)
         }
-        1 | 2 => {
+        1 => {
             let calls =
                 named(&[("value", "sum(value)"), ("n", "count(*)"), ("last", "last(value)")]);
             let made = windowed(input, &["key".to_owned()], Some(&window(random)), &calls);
             ("window", made.expect(fits), by_key)
+        }
+        2 => {
+            let sums = named(&[("value", "sum(value)"), ("n", "count(*)")]);
+            let means = named(&[("n", "count(*)"), ("mean", "avg(value)")]);
+            let every = 1_000 + random.below(10_000) as i64;
+            let long = SlidingWindow { size: Span(every * 3), every: Span(every) };
+            let (short, long) = (WindowSpec::Tumbling(Span(every)), WindowSpec::Sliding(long));
+            let stages = [
+                SharedStage { name: "short", window: &short, aggregate: &sums },
+                SharedStage { name: "long", window: &long, aggregate: &means },
+            ];
+            let made = shared(input, &["key".to_owned()], &stages);
+            ("short+long", made.expect(fits), by_key)
         }
         3 => {
             let within = (random.below(2) == 0).then(|| span(random));
@@ -157,9 +170,8 @@ impl Job {
         }
         job.read.extend(streams.iter().filter(|it| !it.is_read).map(|it| (it.node, 0)));
         for (at, stage) in job.stages.iter().enumerate() {
-            if stage.factory.outputs().len() > 1 {
-                job.read.push((job.sources.len() + at, 1));
-            }
+            let others = 1..stage.factory.outputs().len();
+            job.read.extend(others.map(|output| (job.sources.len() + at, output)));
         }
         job
     }

@@ -134,13 +134,32 @@ impl Default for BufferSpec {
 }
 
 /// The memory of a job's state: windows, joins, tables, and what functions keep.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StateSpec {
     /// A job whose state takes more than this ends, and can be resumed with a larger budget
     /// (default: none, the state takes what it needs).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<ByteSize>,
+    /// Stages with tumbling or sliding windows over one input by one key keep what they need of a
+    /// record once, where that takes less memory (default: true). Which stages do is part of a
+    /// checkpoint.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub share_windows: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(it: &bool) -> bool {
+    *it
+}
+
+impl Default for StateSpec {
+    fn default() -> Self {
+        Self { budget: None, share_windows: true }
+    }
 }
 
 impl StateSpec {

@@ -222,6 +222,13 @@ impl Job {
         self
     }
 
+    /// Whether stages with tumbling or sliding windows over one input by one key keep what they need
+    /// of a record once, where that takes less memory (default: they do).
+    pub fn share_windows(mut self, shares: bool) -> Self {
+        self.spec.state.share_windows = shares;
+        self
+    }
+
     /// Goes on where an earlier run with the same [`Self::data`] stopped.
     pub fn resume(mut self) -> Self {
         self.run_options.resume = true;

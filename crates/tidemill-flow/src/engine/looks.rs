@@ -2,9 +2,12 @@
 
 use super::JobHandle;
 use crate::error::AskError;
-use crate::look::{LookError, StageLook, Stages, find};
-use crate::runtime::{looks, plan::Work, restore};
-use std::sync::Arc;
+use crate::look::{LookError, Stage, StageLook, Stages, find};
+use crate::runtime::{
+    looks,
+    plan::{NodePlan, Work},
+    restore,
+};
 use tidemill_state::Pinned;
 
 impl JobHandle {
@@ -17,11 +20,11 @@ impl JobHandle {
     /// The stages of the job, with their operators.
     #[must_use]
     pub fn stages(&self) -> Stages {
-        let stage = |node: &crate::runtime::plan::NodePlan| match &node.work {
-            Work::Stage { factory } => Some((node.name.clone(), Arc::clone(factory))),
-            Work::Source { .. } | Work::Sink => None,
+        let stages = |node: &NodePlan| match &node.work {
+            Work::Stage { factory } => Stage::of(&node.name, factory),
+            Work::Source { .. } | Work::Sink => Vec::new(),
         };
-        self.job.plan.nodes.iter().filter_map(stage).collect()
+        self.job.plan.nodes.iter().flat_map(stages).collect()
     }
 
     /// A complete checkpoint of the job, that of a number or the newest, which stays until the result
@@ -43,13 +46,13 @@ impl JobHandle {
     /// Panics if a thread of the job did while it held a lock.
     pub fn look(&self, stage: &str, table: usize) -> Result<StageLook, LookError> {
         let stages = self.stages();
-        let (_, factory) = find(&stages, stage)?;
-        let node = restore::stage_of(&self.job.plan, stage);
+        let found = find(&stages, stage)?;
+        let node = restore::stage_of(&self.job.plan, &found.node);
         let node = node.filter(|node| self.job.plan.is_here(*node));
         let node = node.ok_or_else(|| LookError::Ended(stage.to_owned()))?;
         // Slices that were not read back yet are read from it.
         let pinned = self.pin_checkpoint(None).ok();
-        let seen = looks::look(&self.job, node, table)?;
-        Ok(StageLook::live((stage, factory), seen, pinned))
+        let seen = looks::look(&self.job, node, found.table(table))?;
+        Ok(StageLook::live(found.clone(), seen, pinned))
     }
 }

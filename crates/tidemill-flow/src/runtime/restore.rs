@@ -2,6 +2,7 @@
 
 use super::held::{Held, SavedSlice};
 use super::plan::{NodePlan, Plan, Work};
+use crate::operator::MEMBERS_SEPARATOR;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -47,9 +48,7 @@ impl Before {
             let keeps_something = saved.slices.iter().any(|runs| !runs.is_empty());
             let node = match stage_of(plan, &saved.name) {
                 Some(node) => node,
-                None if keeps_something => {
-                    return Err(format!("the job has no stage `{}` any more", saved.name));
-                }
+                None if keeps_something => return Err(no_stage(plan, &saved.name)),
                 None => continue,
             };
             before.watermarks.insert(node, saved.watermark);
@@ -119,6 +118,24 @@ impl Before {
     /// How far event time was at a stage.
     pub(crate) fn watermark(&self, node: usize) -> Micros {
         self.watermarks.get(&node).copied().unwrap_or(Micros::MIN)
+    }
+}
+
+/// Why a state has no stage: it is gone, or shares its node with others than it did.
+fn no_stage(plan: &Plan, saved: &str) -> String {
+    let was: Vec<&str> = saved.split(MEMBERS_SEPARATOR).collect();
+    let is_member = |it: &&NodePlan| {
+        matches!(it.work, Work::Stage { .. })
+            && it.name.split(MEMBERS_SEPARATOR).any(|it| was.contains(&it))
+    };
+    let now: Vec<String> =
+        plan.nodes.iter().filter(is_member).map(|it| format!("`{}`", it.name)).collect();
+    match now.as_slice() {
+        [] => format!("the job has no stage `{saved}` any more"),
+        now => format!(
+            "the stages that share windows are others now: {} instead of `{saved}`",
+            now.join(", ")
+        ),
     }
 }
 

@@ -22,6 +22,10 @@ type Planning<T> = Result<T, Problem>;
 impl Planner<'_> {
     /// Plans a stage. Problems are noted; a stage with a problem is left out.
     pub(super) fn stage(&mut self, name: &str, stage: &StageSpec) {
+        if self.names.contains_key(name) || self.shared(name, stage) {
+            // With one that shares its windows.
+            return;
+        }
         let changes = stage.flat_map.is_some() || stage.filter.is_some() || stage.select.is_some();
         let main = stage.aggregate.is_some()
             || stage.top.is_some()
@@ -51,23 +55,29 @@ impl Planner<'_> {
         self.names.insert(name.to_owned(), at);
     }
 
-    /// Adds a node with its links; gives back its main output.
+    /// Adds the node of a stage with its links; gives back its main output.
     fn add(&mut self, node_name: String, stage: &StageSpec, part: Part) -> Outlets {
+        let outputs = part.factory.outputs();
+        let node = self.node(node_name, stage, part);
+        if let (Some(late), Some(schema)) = (&stage.late, outputs.get(1)) {
+            self.name(late, node, 1, Arc::clone(schema));
+        }
+        main_output(node, &outputs)
+    }
+
+    /// Adds a node with its links.
+    pub(super) fn node(&mut self, name: String, stage: &StageSpec, part: Part) -> NodeId {
         let Part { factory, ports } = part;
         let slices = match ports.first().map(|(_, partition)| partition) {
             Some(Partition::Local) => 0,
             Some(Partition::One) => 1,
             _ => stage.slices.unwrap_or(self.spec.slices),
         };
-        let outputs = factory.outputs();
-        let node = self.graph.add(node_name, NodeKind::Stage { factory, slices });
+        let node = self.graph.add(name, NodeKind::Stage { factory, slices });
         for (port, (from, partition)) in ports.iter().enumerate() {
             self.link(from, node, port, partition);
         }
-        if let (Some(late), Some(schema)) = (&stage.late, outputs.get(1)) {
-            self.name(late, node, 1, Arc::clone(schema));
-        }
-        main_output(node, &outputs)
+        node
     }
 
     fn main(&mut self, name: &str, stage: &StageSpec, input: Outlets) -> Planning<Part> {
@@ -160,7 +170,12 @@ impl Planner<'_> {
     }
 
     /// How rows reach the windows of a stage.
-    fn key(&self, name: &str, stage: &StageSpec, schema: &SchemaRef) -> Planning<Partition> {
+    pub(super) fn key(
+        &self,
+        name: &str,
+        stage: &StageSpec,
+        schema: &SchemaRef,
+    ) -> Planning<Partition> {
         match &stage.key {
             Some(key) => {
                 let columns = columns_of(&["stages", name, "key"], key, schema)?;

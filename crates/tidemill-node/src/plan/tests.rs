@@ -101,6 +101,46 @@ fn a_stage_of_several_parts_is_several_nodes() {
 }
 
 #[test]
+fn stages_over_one_input_share_their_windows() {
+    let house = House::new();
+    let stages = |more: &str| {
+        format!(
+            "  minute: {{from: flights, key: [carrier], window: {{tumbling: 1m}}, \
+             aggregate: {{n: count(*)}}, late: tardy{more}}}\n  \
+             hour: {{from: flights, key: [carrier], window: {{sliding: {{size: 1h, every: 1m}}}}, \
+             aggregate: {{n: count(*), mean: avg(delay)}}}}\n  \
+             top: {{from: hour, top: {{k: 1, by: mean, per: [window_start]}}}}\n  \
+             day: {{from: flights, key: [carrier], window: {{tumbling: 1d}}, \
+             aggregate: {{n: count(*)}}}}"
+        )
+    };
+    let sinks = "  out: {from: [minute, day], blackhole: {}}\n  late: {from: tardy, blackhole: {}}\n  \
+                 best: {from: top, blackhole: {}}";
+    let drawn = |more: &str| draw(&house.plan(&stages(more), sinks).expect("a good job"));
+    // A day of minutes would be much more than a day.
+    let shared = drawn("");
+    let lines = [
+        "hour+minute stage 64 <0 flights.0 Key([0])",
+        "top stage 64 <0 hour+minute.0 Key([1])",
+        "day stage 64 <0 flights.0 Key([0])",
+        "out sink <0 hour+minute.2 One <0 day.0 One",
+        "late sink <0 hour+minute.3 One",
+    ];
+    for line in lines {
+        assert!(shared.lines().any(|it| it == line), "{line}\n{shared}");
+    }
+    let settings = ", slices: 3";
+    for apart in [drawn(settings), drawn(", where: delay > 0"), drawn(", partition: one")] {
+        assert!(apart.contains("\nhour stage 64") && apart.contains("\nminute stage"), "{apart}");
+    }
+    // What is wrong with one of them is said of that one, once.
+    let wrong = stages("").replace("avg(delay)", "avg(dealy)");
+    let refused = house.plan(&wrong, sinks).expect_err("a bad stage");
+    assert_eq!(refused.matches("error:").count(), 1, "{refused}");
+    assert!(refused.contains("did you mean `delay`"), "{refused}");
+}
+
+#[test]
 fn a_union_is_no_node() {
     let house = House::new();
     let planned = house.plan("  s: {from: [flights, more]}", SINK).expect("a good job");

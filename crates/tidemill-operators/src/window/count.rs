@@ -8,7 +8,7 @@
 //! The queue is two stacks, so a record costs the same however large the window is: every pane is
 //! merged a constant number of times between coming and leaving. Order is kept for `first`, `last`.
 
-use super::panes::greatest_common_divisor;
+use super::spans::greatest_common_divisor;
 use super::{Emitter, Prepared, Windowed, shown};
 use crate::aggregate::Cells;
 use crate::groups::Groups;
@@ -77,7 +77,7 @@ impl OperatorFactory for Factory {
     }
 
     fn operator(&self) -> Box<dyn Operator> {
-        Box::new(Lane { emitter: Emitter::new(&self.plan), factory: self.clone() })
+        Box::new(Lane { emitter: Emitter::new(&self.plan, 0), factory: self.clone() })
     }
 
     fn state(&self, _: SliceId) -> SliceState {

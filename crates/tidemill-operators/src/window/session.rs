@@ -67,7 +67,7 @@ impl OperatorFactory for Factory {
 
     fn operator(&self) -> Box<dyn Operator> {
         Box::new(Lane {
-            emitter: Emitter::new(&self.plan),
+            emitter: Emitter::new(&self.plan, 0),
             factory: self.clone(),
             rows: Vec::new(),
             cells: Vec::new(),
@@ -357,6 +357,6 @@ impl Operator for Lane {
             }
         }
         self.emitter.flush(&self.factory.plan, output)?;
-        late.put_out(&prepared, output)
+        late.put_out(&prepared, 1, output)
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Showing<'a, 'b> {
 
 impl<'a, 'b> Showing<'a, 'b> {
     pub(super) fn new(plan: &'a Windowed, take: &'a mut TakeRows<'b>) -> Self {
-        let (emitter, copies) = (Emitter::new(plan), Cells::new(&plan.aggregates));
+        let (emitter, copies) = (Emitter::new(plan, 0), Cells::new(&plan.aggregates));
         Self { plan, emitter, copies, bytes: Vec::new(), take }
     }
 

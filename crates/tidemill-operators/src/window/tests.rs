@@ -11,9 +11,9 @@ use tidemill_types::{
 };
 
 /// key, value, time
-type Record = (i64, Option<f64>, i64);
+pub(super) type Record = (i64, Option<f64>, i64);
 
-fn schema() -> SchemaRef {
+pub(super) fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("key", DataType::Int64, false),
         Field::new("value", DataType::Float64, true),
@@ -22,7 +22,7 @@ fn schema() -> SchemaRef {
     ]))
 }
 
-fn batch(records: &[Record]) -> RecordBatch {
+pub(super) fn batch(records: &[Record]) -> RecordBatch {
     let times: Vec<i64> = records.iter().map(|it| it.2).collect();
     let names = records.iter().map(|it| it.1.map(|value| format!("v{value}")));
     let columns: Vec<ArrayRef> = vec![
@@ -34,7 +34,7 @@ fn batch(records: &[Record]) -> RecordBatch {
     RecordBatch::try_new(schema(), columns).expect("columns of the schema")
 }
 
-fn calls() -> Named<String> {
+pub(super) fn calls() -> Named<String> {
     [
         ("n", "count(*)"),
         ("values", "count(value)"),
@@ -57,7 +57,7 @@ fn calls() -> Named<String> {
 }
 
 /// A result: key, bounds, then the aggregates as text with few digits.
-type Row = (i64, i64, i64, String);
+pub(super) type Row = (i64, i64, i64, String);
 
 fn digits(value: Option<f64>) -> String {
     // Adding 0 makes one zero of two.
@@ -98,7 +98,7 @@ fn naive(records: &[&Record], bounds: (i64, i64)) -> Row {
     (records[0].0, bounds.0, bounds.1, cells.join(" "))
 }
 
-fn rows_of(batch: &RecordBatch) -> Vec<Row> {
+pub(super) fn rows_of(batch: &RecordBatch) -> Vec<Row> {
     let int = |name: &str, row: usize| match batch.column_by_name(name) {
         Some(column) => {
             let column = arrow_cast::cast(column, &DataType::Int64).expect("a number");
@@ -225,7 +225,7 @@ fn slide(records: &[&Record], size: i64, every: i64, rows: &mut Vec<Row>) {
     }
 }
 
-fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
+pub(super) fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
     rows.sort();
     rows
 }
@@ -245,7 +245,7 @@ fn windows() -> impl Strategy<Value = WindowSpec> {
     ]
 }
 
-fn records() -> impl Strategy<Value = Vec<Record>> {
+pub(super) fn records() -> impl Strategy<Value = Vec<Record>> {
     let value = prop::option::weighted(0.8, (-8_i32..16).prop_map(|it| f64::from(it) / 2.0));
     prop::collection::vec((0_i64..5, value, -50_i64..200), 1..120)
 }

@@ -1,5 +1,5 @@
-//! `bench windows`: many stages of sliding windows over one input, beside the largest of them alone:
-//! memory of their states and CPU (KerA chapter 4, table 4.1).
+//! `bench windows`: many stages of sliding windows over one input, sharing their panes and not, beside
+//! the largest of them alone: memory of their states and CPU (KerA chapter 4, table 4.1).
 
 use super::events::{Events, PER_SECOND};
 use super::measure::Meter;
@@ -8,8 +8,8 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use std::{ops::RangeInclusive, sync::Arc};
 use tidemill_env::World;
-use tidemill_flow::{JobGraph, NodeKind, Partition, RunOptions, SourceFactory};
-use tidemill_operators::window::windowed;
+use tidemill_flow::{JobGraph, Link, NodeKind, Partition, RunOptions, SourceFactory};
+use tidemill_operators::window::{SharedStage, shared, windowed};
 use tidemill_types::{
     ByteSize, Span,
     job::{CycleSpec, SlidingWindow, WindowSpec},
@@ -48,8 +48,14 @@ struct Took {
     rows: u64,
 }
 
+/// Stages by the length of their windows, in seconds, and whether they are one operator.
+struct Stages {
+    sizes: RangeInclusive<u32>,
+    are_shared: bool,
+}
+
 impl WindowsArgs {
-    fn graph(&self, sizes: RangeInclusive<u32>) -> Result<JobGraph, String> {
+    fn graph(&self, stages: &Stages) -> Result<JobGraph, String> {
         let mut graph = JobGraph::new("windows");
         graph.cycle = CycleSpec { bytes: ByteSize(1 << 20), ..CycleSpec::default() };
         graph.workers = self.threads;
@@ -58,24 +64,35 @@ impl WindowsArgs {
         let source = graph.add("events", NodeKind::Source { factory: events, preload: false });
         let aggregates = [("n", "count(*)"), ("mean", "avg(value)"), ("most", "max(value)")];
         let aggregates = aggregates.map(|(name, sql)| (name.to_owned(), sql.to_owned())).into();
-        for size in sizes {
-            let size = Span(i64::from(size) * EVERY.0);
-            let window = WindowSpec::Sliding(SlidingWindow { size, every: EVERY });
-            let factory = windowed(&schema, &["key".to_owned()], Some(&window), &aggregates)
-                .map_err(|error| error.to_string())?;
-            let kind = NodeKind::Stage { factory, slices: self.slices };
-            let stage = graph.add(format!("windows_{size}"), kind);
-            let sink = NodeKind::Sink { sink: Box::new(Nothing) };
-            let sink = graph.add(format!("sink_{size}"), sink);
+        let (key, mut operators) = (["key".to_owned()], Vec::new());
+        let named: Vec<(String, WindowSpec)> =
+            stages.sizes.clone().map(|size| (format!("windows_{size}"), sliding(size))).collect();
+        if stages.are_shared {
+            let stage = |(name, window)| SharedStage { name, window, aggregate: &aggregates };
+            let all: Vec<_> = named.iter().map(|(name, window)| stage((name, window))).collect();
+            operators.push(("windows".to_owned(), shared(&schema, &key, &all)));
+        } else {
+            let one = |window| windowed(&schema, &key, Some(window), &aggregates);
+            operators.extend(named.iter().map(|(name, window)| (name.clone(), one(window))));
+        }
+        for (name, factory) in operators {
+            let factory = factory.map_err(|error| error.to_string())?;
+            let outputs = (0..factory.outputs().len()).step_by(2);
+            let stage = graph.add(&name, NodeKind::Stage { factory, slices: self.slices });
             graph.link(source, stage, Partition::Key(vec![0]));
-            graph.link(stage, sink, Partition::One);
+            for output in outputs {
+                let sink = NodeKind::Sink { sink: Box::new(Nothing) };
+                let to = graph.add(format!("{name}_sink_{output}"), sink);
+                let partition = Partition::One;
+                graph.links.push(Link { from: stage, output, to, port: 0, partition });
+            }
         }
         Ok(graph)
     }
 
-    fn measured(&self, world: &World, sizes: RangeInclusive<u32>) -> Result<Took, String> {
+    fn measured(&self, world: &World, stages: &Stages) -> Result<Took, String> {
         let meter = Meter::new(world);
-        let graph = self.graph(sizes)?;
+        let graph = self.graph(stages)?;
         let from = meter.moment(&[]);
         let handle = tidemill_flow::engine::start(graph, world, &RunOptions::default());
         let handle = handle.map_err(|error| error.to_string())?;
@@ -98,8 +115,11 @@ impl WindowsArgs {
 
     /// Runs the workload and reports.
     pub(super) fn run(&self, world: &World) -> Result<Map<String, Value>, String> {
-        let one = self.measured(world, self.stages..=self.stages)?;
-        let all = self.measured(world, 1..=self.stages)?;
+        let most = self.stages;
+        let one = self.measured(world, &Stages { sizes: most..=most, are_shared: false })?;
+        let apart = self.measured(world, &Stages { sizes: 1..=most, are_shared: false })?;
+        let shared = self.measured(world, &Stages { sizes: 1..=most, are_shared: true })?;
+        let state = |it: &Took| it.state_bytes as f64 / one.state_bytes.max(1) as f64;
         let Value::Object(report) = json!({
             "workload": "windows",
             "stages": self.stages,
@@ -108,16 +128,26 @@ impl WindowsArgs {
             "slices": self.slices,
             "threads": self.threads,
             "one_state_bytes": one.state_bytes,
-            "all_state_bytes": all.state_bytes,
-            "state_ratio": all.state_bytes as f64 / one.state_bytes.max(1) as f64,
+            "apart_state_bytes": apart.state_bytes,
+            "shared_state_bytes": shared.state_bytes,
+            "apart_state_ratio": state(&apart),
+            "shared_state_ratio": state(&shared),
             "one_cpu_s": one.cpu_s,
-            "all_cpu_s": all.cpu_s,
-            "cpu_ratio": all.cpu_s / one.cpu_s,
+            "apart_cpu_s": apart.cpu_s,
+            "shared_cpu_s": shared.cpu_s,
+            "apart_cpu_ratio": apart.cpu_s / one.cpu_s,
+            "shared_cpu_ratio": shared.cpu_s / one.cpu_s,
             "one_rows": one.rows,
-            "all_rows": all.rows,
+            "apart_rows": apart.rows,
+            "shared_rows": shared.rows,
         }) else {
             unreachable!("an object was written");
         };
         Ok(report)
     }
+}
+
+fn sliding(seconds: u32) -> WindowSpec {
+    let size = Span(i64::from(seconds) * EVERY.0);
+    WindowSpec::Sliding(SlidingWindow { size, every: EVERY })
 }

@@ -1,0 +1,100 @@
+//! Stages that share their windows: those with tumbling or sliding windows over the same input by the
+//! same key become one node, where that takes less memory.
+//!
+//! ```text
+//! by key ─▶ hour+minute ┬ 0 ─▶ hour      2 ─▶ minute
+//!                       └ 1 ─▶ late rows 3 ─▶ late rows
+//! ```
+
+use super::{Planner, stage::Part};
+use arrow_schema::SchemaRef;
+use tidemill_flow::{MEMBERS_SEPARATOR, TIME_COLUMN};
+use tidemill_operators::window;
+use tidemill_types::job::{JobSpec, StageSpec, WindowSpec};
+
+/// Whether a stage has windows over time and nothing before them.
+fn is_plain(stage: &StageSpec) -> bool {
+    let is_timed = matches!(stage.window, Some(WindowSpec::Tumbling(_) | WindowSpec::Sliding(_)));
+    is_timed
+        && stage.aggregate.is_some()
+        && stage.flat_map.is_none()
+        && stage.filter.is_none()
+        && stage.select.is_none()
+        && stage.join.is_none()
+}
+
+/// The stages whose rows reach the same slices as those of this one, by name.
+fn alike<'a>(spec: &'a JobSpec, stage: &StageSpec) -> Vec<(&'a str, &'a StageSpec)> {
+    let is_alike = |it: &StageSpec| {
+        is_plain(it)
+            && (&it.from, &it.key, &it.partition, it.slices)
+                == (&stage.from, &stage.key, &stage.partition, stage.slices)
+    };
+    let all = spec.stages.iter().filter(|(_, it)| is_alike(it));
+    let mut all: Vec<_> = all.map(|(name, it)| (name.as_str(), it)).collect();
+    // So that another order in the job's file is the same node.
+    all.sort_unstable_by_key(|(name, _)| *name);
+    all
+}
+
+fn shared_stage<'a>((name, stage): &(&'a str, &'a StageSpec)) -> Option<window::SharedStage<'a>> {
+    let (window, aggregate) = (stage.window.as_ref()?, stage.aggregate.as_ref()?);
+    Some(window::SharedStage { name, window, aggregate })
+}
+
+impl Planner<'_> {
+    /// Plans the stages that share their windows with this one, and this one, if there are any; says
+    /// whether it did. A stage that is wrong shares nothing, and its own planning says what it is.
+    pub(super) fn shared(&mut self, name: &str, stage: &StageSpec) -> bool {
+        if !self.spec.state.share_windows || !is_plain(stage) {
+            return false;
+        }
+        let stages = alike(self.spec, stage);
+        if stages.len() < 2 {
+            return false;
+        }
+        let Some(input) = self.union(&stage.from, &["stages", name, "from"]) else {
+            // The problem is noted.
+            return true;
+        };
+        let Some(stages) = sharing(&stages, name, &input.schema, stage.key.as_deref()) else {
+            return false;
+        };
+        let Ok(partition) = self.key(name, stage, &input.schema) else { return false };
+        let parts: Vec<_> = stages.iter().filter_map(shared_stage).collect();
+        let key = stage.key.as_deref().unwrap_or_default();
+        let Ok(factory) = window::shared(&input.schema, key, &parts) else { return false };
+        let names: Vec<&str> = stages.iter().map(|(name, _)| *name).collect();
+        let outputs = factory.outputs();
+        let part = Part { factory, ports: vec![(input, partition)] };
+        let node = self.node(names.join(&MEMBERS_SEPARATOR.to_string()), stage, part);
+        for (nth, (name, stage)) in stages.iter().enumerate() {
+            self.name(name, node, 2 * nth, outputs[2 * nth].clone());
+            if let Some(late) = &stage.late {
+                self.name(late, node, 2 * nth + 1, outputs[2 * nth + 1].clone());
+            }
+        }
+        true
+    }
+}
+
+/// Those of these stages that share their windows with `name`, and itself; none if there are none.
+fn sharing<'a>(
+    stages: &[(&'a str, &'a StageSpec)],
+    name: &str,
+    input: &SchemaRef,
+    key: Option<&[String]>,
+) -> Option<Vec<(&'a str, &'a StageSpec)>> {
+    input.column_with_name(TIME_COLUMN)?;
+    let fits = |it: &&(&str, &StageSpec)| {
+        shared_stage(it).is_some_and(|it| {
+            let key = key.unwrap_or_default();
+            window::windowed(input, key, Some(it.window), it.aggregate).is_ok()
+        })
+    };
+    let stages: Vec<_> = stages.iter().filter(fits).copied().collect();
+    let parts: Vec<_> = stages.iter().filter_map(shared_stage).collect();
+    let groups = window::groups(input, &parts).ok()?;
+    let group = groups.into_iter().find(|it| it.iter().any(|nth| stages[*nth].0 == name))?;
+    (group.len() > 1).then(|| group.into_iter().map(|nth| stages[nth]).collect())
+}

@@ -1,0 +1,127 @@
+//! The panes that a slice holds.
+
+use crate::window::{Windowed, spans::Spans, table::Table};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+use tidemill_flow::OperatorError;
+use tidemill_state::{Delta, SavedError, State, Structure};
+use tidemill_types::Micros;
+
+/// Emptied tables kept by a slice, at most.
+const SPARE_MAX: usize = 4;
+
+/// Panes of one slice, by end.
+pub(super) struct Panes {
+    plan: Arc<Windowed>,
+    pub(super) open: BTreeMap<i64, Table>,
+    spare: Vec<Table>,
+    /// Changes are noted, for checkpoints.
+    is_tracked: bool,
+    /// Panes that went since the last checkpoint began.
+    gone: Vec<i64>,
+    /// Panes that had gone when the one under way began, and what those that went since held then.
+    frozen: Delta,
+}
+
+impl Panes {
+    pub(super) fn new(plan: &Arc<Windowed>) -> Self {
+        Self {
+            plan: Arc::clone(plan),
+            open: BTreeMap::new(),
+            spare: Vec::new(),
+            is_tracked: false,
+            gone: Vec::new(),
+            frozen: Delta::default(),
+        }
+    }
+
+    /// The pane that ends there, opened if it was not.
+    pub(super) fn table(&mut self, pane_end: i64) -> &mut Table {
+        let (spare, plan, is_tracked) = (&mut self.spare, &self.plan, self.is_tracked);
+        self.open.entry(pane_end).or_insert_with(|| {
+            let mut table = spare.pop().unwrap_or_else(|| Table::new(plan));
+            if is_tracked {
+                table.track();
+            }
+            table
+        })
+    }
+
+    /// A pane is not open any more.
+    pub(super) fn let_go(&mut self, pane_end: i64, mut table: Table) {
+        if self.is_tracked {
+            self.frozen.within(&pane_key(pane_end), |delta| table.drain(delta, usize::MAX));
+            self.gone.push(pane_end);
+        }
+        self.give_back(table);
+    }
+
+    /// The panes of one window together.
+    pub(super) fn merge(&mut self, (start, end): (i64, i64)) -> Result<Table, OperatorError> {
+        let mut merged = self.spare.pop().unwrap_or_else(|| Table::new(&self.plan));
+        merged.add(&self.plan, self.open.range(start + 1..=end))?;
+        Ok(merged)
+    }
+
+    /// The ends of the windows that close between two watermarks and have rows.
+    pub(super) fn closing(&self, spans: &Spans, between: (Micros, Micros)) -> BTreeSet<i64> {
+        let mut ends = BTreeSet::new();
+        for pane_end in self.open.keys() {
+            spans.closing(*pane_end, between, &mut ends);
+        }
+        ends
+    }
+
+    /// A table is not needed any more.
+    pub(super) fn give_back(&mut self, mut table: Table) {
+        if self.spare.len() < SPARE_MAX {
+            table.reset();
+            self.spare.push(table);
+        }
+    }
+}
+
+/// The end of a pane, as bytes in the same order.
+fn pane_key(pane_end: i64) -> [u8; 8] {
+    (pane_end ^ i64::MIN).to_be_bytes()
+}
+
+impl State for Panes {
+    fn structures(&mut self) -> Vec<&mut dyn Structure> {
+        vec![self]
+    }
+}
+
+impl Structure for Panes {
+    fn memory(&self) -> usize {
+        let tables = self.open.values().chain(&self.spare).map(Table::memory).sum::<usize>();
+        tables + self.frozen.memory() + self.gone.capacity() * size_of::<i64>()
+    }
+
+    fn track(&mut self) {
+        self.is_tracked = true;
+    }
+
+    fn freeze(&mut self) {
+        for pane_end in self.gone.drain(..) {
+            self.frozen.clear(&pane_key(pane_end));
+        }
+        self.open.values_mut().for_each(Table::freeze);
+    }
+
+    fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
+        delta.append(&mut self.frozen);
+        let end = delta.len().saturating_add(most);
+        self.open.iter_mut().all(|(pane_end, table)| {
+            let most = end.saturating_sub(delta.len());
+            delta.within(&pane_key(*pane_end), |delta| table.drain(delta, most))
+        })
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
+        let (pane, row) = key.split_first_chunk().ok_or_else(|| SavedError::new("no pane"))?;
+        self.table(i64::from_be_bytes(*pane) ^ i64::MIN).restore(row, value)
+    }
+}

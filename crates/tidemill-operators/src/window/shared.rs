@@ -1,0 +1,146 @@
+//! Stages with windows over time that read one input by one key: what several of them keep of a row
+//! is kept once (KerA chapter 4).
+//!
+//! ```text
+//! a: 1 min, count(*)                       panes of 1 min: [count │ count, sum of delay]
+//! b: 1 h every 1 min, count(*), avg(delay)
+//! ```
+//!
+//! Panes of all of them are as short as the shortest, so sharing is not always less: a minute and a
+//! day side by side are two panes a key, together they would be 1,440. So stages share where the
+//! panes of all keys, each in every pane, take no more memory together than apart. A key with fewer
+//! rows takes less together in any case.
+
+use super::{compile, panes, spans::Spans, wrong_window};
+use crate::aggregate::{AggregateError, Held, Kept};
+use arrow_schema::SchemaRef;
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
+use tidemill_flow::OperatorFactory;
+use tidemill_types::job::{Named, WindowSpec};
+
+#[cfg(test)]
+mod tests;
+
+/// Words of a key and its place in the table of a pane.
+const KEY_WORDS: u128 = 3;
+
+/// A stage that may share its panes.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedStage<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Tumbling or sliding windows.
+    pub window: &'a WindowSpec,
+    /// Its aggregates.
+    pub aggregate: &'a Named<String>,
+}
+
+/// Stages that share their panes, as one operator: output `2 n` are the results of stage `n`, and
+/// output `2 n + 1` its late rows. A stage's rows are those that it would write alone, but that
+/// sums of floats may differ in their last digits, and keys of a window may come in another order.
+///
+/// # Errors
+/// There is no stage, or a stage does not fit the input.
+pub fn shared(
+    input: &SchemaRef,
+    key: &[String],
+    stages: &[SharedStage<'_>],
+) -> Result<Arc<dyn OperatorFactory>, AggregateError> {
+    let spans = stages.iter().map(spans_of).collect::<Result<Vec<_>, _>>()?;
+    let parts: Vec<_> = stages.iter().map(|it| (Some(it.window), it.aggregate)).collect();
+    let plans = compile(input, key, &parts)?;
+    let made = stages.iter().zip(plans).zip(&spans).map(|((stage, plan), own)| panes::Stage {
+        plan,
+        spans: Some(own.of_panes(spans.iter().map(|it| it.pane))),
+        name: Some(stage.name.to_owned()),
+    });
+    let made: Vec<panes::Stage> = made.collect();
+    if made.is_empty() {
+        return Err(wrong_window("there is no stage"));
+    }
+    Ok(panes::on_panes(made))
+}
+
+fn spans_of(stage: &SharedStage<'_>) -> Result<Spans, AggregateError> {
+    let spans = Spans::of(stage.window).map_err(wrong_window)?;
+    spans.ok_or_else(|| wrong_window("only windows over time of one size share their panes"))
+}
+
+/// Stages on the same panes.
+struct Group<'a> {
+    stages: Vec<usize>,
+    spans: Spans,
+    kept: BTreeSet<(Kept, &'a str)>,
+}
+
+impl Group<'_> {
+    /// Words of a key that has rows in every pane.
+    fn words(&self) -> u128 {
+        let panes = self.spans.size.unsigned_abs().div_ceil(self.spans.pane.unsigned_abs());
+        let kept = self.kept.iter().map(|(kept, _)| words(*kept)).sum::<u128>();
+        u128::from(panes) * (KEY_WORDS + kept)
+    }
+
+    fn with(&self, other: &Self) -> Self {
+        Self {
+            stages: self.stages.iter().chain(&other.stages).copied().collect(),
+            spans: Spans {
+                size: self.spans.size.max(other.spans.size),
+                ..self.spans.of_panes(std::iter::once(other.spans.pane))
+            },
+            kept: self.kept.union(&other.kept).copied().collect(),
+        }
+    }
+}
+
+/// Which of these stages share their panes: groups of their numbers, each in ascending order. A
+/// stage that shares with nobody is a group of its own.
+///
+/// # Errors
+/// A stage does not fit the input.
+pub fn groups(
+    input: &SchemaRef,
+    stages: &[SharedStage<'_>],
+) -> Result<Vec<Vec<usize>>, AggregateError> {
+    let mut plans = Vec::with_capacity(stages.len());
+    for stage in stages {
+        let plan = compile(input, &[], &[(Some(stage.window), stage.aggregate)])?;
+        plans.push((spans_of(stage)?, plan));
+    }
+    let mut alone: Vec<Group<'_>> = Vec::with_capacity(stages.len());
+    for (nth, (spans, plan)) in plans.iter().enumerate() {
+        let kept = plan.iter().flat_map(|it| it.aggregates.kept()).collect();
+        alone.push(Group { stages: vec![nth], spans: *spans, kept });
+    }
+    // The largest first: it is what the others may find their panes in.
+    alone.sort_by_key(|it| Reverse(it.words()));
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for one in alone {
+        let together = groups.iter().map(|group| group.with(&one));
+        let found = together.enumerate().find(|(nth, together)| {
+            together.words() <= groups[*nth].words().saturating_add(one.words())
+        });
+        match found {
+            Some((nth, together)) => groups[nth] = together,
+            None => groups.push(one),
+        }
+    }
+    let mut found: Vec<Vec<usize>> = groups.into_iter().map(|it| it.stages).collect();
+    found.iter_mut().for_each(|it| it.sort_unstable());
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// About how many words an accumulator takes.
+fn words(kept: Kept) -> u128 {
+    match kept {
+        Kept::Rows | Kept::Values => 1,
+        Kept::Min(Held::Text) | Kept::Max(Held::Text) => 6,
+        Kept::First(Held::Text) | Kept::Last(Held::Text) => 6,
+        Kept::Sum(_) | Kept::Min(_) | Kept::Max(_) => 2,
+        Kept::Moments | Kept::First(_) | Kept::Last(_) => 3,
+        Kept::Distinct => 32,
+        Kept::Sketch => 256,
+        Kept::Digest => 512,
+    }
+}
