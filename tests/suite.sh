@@ -9,6 +9,16 @@ environment() {
   fi
 }
 
+# packages NAME…: installs Debian packages, one suite at a time; fails if this is not root or there is no
+# apt-get.
+packages() {
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
+  (
+    flock 9
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null
+  ) 9>"${TMPDIR:-/tmp}/tidemill-packages.lock"
+}
+
 # binary: sets TIDEMILL_BIN to a debug build of this checkout, if it is not set.
 binary() {
   if [ -z "${TIDEMILL_BIN:-}" ]; then

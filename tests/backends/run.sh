@@ -25,9 +25,7 @@ for server in "${servers[@]}"; do
   case "$server" in
     redis)
       if ! command -v redis-server >/dev/null; then
-        [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || die "install redis-server"
-        apt-get update -qq
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server >/dev/null
+        packages --no-install-recommends redis-server || die "install redis-server"
       fi ;;
     s3)
       VERSITYGW="${VERSITYGW:-$(command -v versitygw || true)}"

@@ -13,16 +13,15 @@ export PEERS_HOME="${PEERS_HOME:-$HOME/.cache/peers}"
 home="$PEERS_HOME/clients"
 mkdir -p "$home/bin" "$home/java"
 
-packages=()
-command -v kcat >/dev/null || packages+=(kcat)
-command -v javac >/dev/null || packages+=(openjdk-17-jdk-headless)
-command -v mvn >/dev/null || packages+=(maven)
-command -v go >/dev/null || packages+=(golang-go)
+missing=()
+command -v kcat >/dev/null || missing+=(kcat)
+command -v javac >/dev/null || missing+=(openjdk-17-jdk-headless)
+command -v mvn >/dev/null || missing+=(maven)
+command -v go >/dev/null || missing+=(golang-go)
 # For power cuts, which only root can do.
-[ "$(id -u)" != 0 ] || command -v mkfs.xfs >/dev/null || packages+=(xfsprogs)
-if [ ${#packages[@]} -gt 0 ]; then
-  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "tests/clients: please install ${packages[*]}" >&2; exit 1; }
-  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${packages[@]}" >/dev/null
+[ "$(id -u)" != 0 ] || command -v mkfs.xfs >/dev/null || missing+=(xfsprogs)
+if [ ${#missing[@]} -gt 0 ]; then
+  packages "${missing[@]}" || { echo "tests/clients: please install ${missing[*]}" >&2; exit 1; }
 fi
 
 venv="${TIDEMILL_CLIENTS:-target/clients-venv}"

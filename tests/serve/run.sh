@@ -10,7 +10,7 @@ source tests/suite.sh
 
 # For disks that fail.
 if ! command -v strace >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq strace >/dev/null
+  packages strace
 fi
 
 venv="${TIDEMILL_SERVE:-target/serve-venv}"
