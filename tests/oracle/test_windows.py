@@ -128,19 +128,23 @@ def test_stages_that_share_windows_write_what_each_writes_alone(mill, db):
 hourly: {from: flights, key: [carrier], window: {tumbling: 1h}, aggregate: {n: count(*), ids: sum(id)}, late: late_hourly}
 shift: {from: flights, key: [carrier], window: {sliding: {size: 8h, every: 1h}}, aggregate: {far: max(distance), n: count(*)}, late: late_shift}
 daily: {from: flights, key: [carrier], window: {sliding: {size: 1d, every: 1h}}, aggregate: {delay: avg(dep_delay), far: max(distance), n: count(*), ids: sum(id)}, late: late_daily}
-other: {from: flights, key: [origin], window: {tumbling: 1h}, aggregate: {n: count(*)}}
+other: {from: flights, key: [origin], window: {tumbling: 1h}, aggregate: {n: count(*)}, late: late_other}
 best: {from: shift, top: {k: 2, by: n, per: [window_start]}}"""
-    sinks = "hourly shift daily other best late_hourly late_shift late_daily"
+    sinks = "hourly shift daily other best late_hourly late_shift late_daily late_other"
     runs = {}
     for shares in ("true", "false"):
         head = f"cycle: {{records: 200}}\nstate: {{share_windows: {shares}}}"
         mill.write(stages, sinks, [source], head)
         said = mill.run().stdout
+        # What no other stage reads is no late row.
+        assert json.loads(said.splitlines()[-1])["late"] == sum(
+            len(mill.rows(name)) for name in sinks.split() if name.startswith("late"))
         assert ("daily+hourly+shift" in said) == (shares == "true")
         runs[shares] = {name: sorted(mill.rows(name), key=lambda it: json.dumps(it)) for name in sinks.split()}
     shared, apart = runs["true"], runs["false"]
     late = {name: {it["id"] for it in shared[name]} for name in shared if name.startswith("late")}
     # No record is late by hours: those that are for one stage are counted by the others.
+    assert late["late_hourly"] == late["late_other"]
     assert len(late["late_hourly"]) > 100 and not late["late_shift"] and not late["late_daily"]
     for name in sinks.split():
         rows = [shared[name], apart[name]]

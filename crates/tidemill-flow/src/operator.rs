@@ -32,6 +32,11 @@ pub const MEMBERS_SEPARATOR: char = '+';
 pub trait OperatorFactory: Send + Sync {
     /// Schemas of the outputs: the main one first, then side outputs.
     fn outputs(&self) -> Vec<SchemaRef>;
+    /// Whether an output is for rows that are no results, such as late ones. Default: all but the
+    /// main one are.
+    fn is_side(&self, output: usize) -> bool {
+        output > 0
+    }
     /// An operator for one lane.
     fn operator(&self) -> Box<dyn Operator>;
     /// The empty state of a slice.
@@ -40,6 +45,10 @@ pub trait OperatorFactory: Send + Sync {
     /// each, in this order. Default: it is one stage.
     fn members(&self) -> Vec<String> {
         Vec::new()
+    }
+    /// The stage that an output is of, if it runs several. Default: it is one stage.
+    fn member_of(&self, _output: usize) -> Option<String> {
+        None
     }
     /// What the operator does, in words that are the same exactly if a saved state still fits it.
     /// Default: the columns that it writes.

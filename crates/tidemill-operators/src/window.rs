@@ -12,7 +12,8 @@
 //! - A window closes in the cycle whose watermark reaches its end, after that cycle's rows.
 //! - A row is late if every window it belongs to closed in an earlier cycle: it goes, whole, to
 //!   output 1.
-//! - Rows come out by slice, then by the end of the window, then by first appearance of the key.
+//! - Rows come out by slice, then by the end of the window, then by first appearance of the key; of
+//!   stages that share panes, by first appearance in the newest of them.
 
 use crate::aggregate::{AggregateError, Aggregates, ArgColumn, Columns, Results, Taken};
 use crate::expr::{Expr, ExprError, nearest};

@@ -308,4 +308,23 @@ pub(super) const PLANTS: &[Plant] = &[
         )],
         caught_by: &["lanes_do_not_show_in_late_rows"],
     },
+    Plant {
+        name: "late-for-all",
+        what: "A row that is late for one of the stages that share panes is left out of all of them.",
+        package: "tidemill-operators",
+        file: "crates/tidemill-operators/src/window/panes.rs",
+        changes: &[(
+            "        (is_late, is_taken)\n",
+            "        is_taken &= !is_late;\n        (is_late, is_taken)\n",
+        )],
+        caught_by: &["a_row_that_is_late_for_one_stage_is_counted_by_another"],
+    },
+    Plant {
+        name: "shortest-window-lets-go",
+        what: "A pane goes when the windows of one stage are done with it, though others are not.",
+        package: "tidemill-operators",
+        file: "crates/tidemill-operators/src/window/panes.rs",
+        changes: &[("all_spans().all(|it|", "all_spans().any(|it|")],
+        caught_by: &["what_shares_panes_writes_what_it_writes_alone"],
+    },
 ];

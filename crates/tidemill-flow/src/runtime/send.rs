@@ -46,7 +46,11 @@ impl Sender {
         payload: Payload,
     ) -> Result<(), String> {
         let node = &writer.job.plan.nodes[writer.lane.node];
-        let counter = if output == 0 { &node.count.rows_out } else { &node.count.rows_side };
+        let is_side = match &node.work {
+            Work::Stage { factory } => factory.is_side(output),
+            Work::Source { .. } | Work::Sink => output > 0,
+        };
+        let counter = if is_side { &node.count.rows_side } else { &node.count.rows_out };
         counter.fetch_add(rows_of(&payload), Ordering::Relaxed);
         self.sequence += 1;
         match node.links_out.get(output).map_or(&[][..], Vec::as_slice) {

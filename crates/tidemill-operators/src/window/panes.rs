@@ -16,7 +16,11 @@
 use super::spans::Spans;
 use super::table::Table;
 use super::{Emitter, Late, Prepared, Windowed, shown};
-use std::{ops::ControlFlow, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ops::{Bound, ControlFlow},
+    sync::Arc,
+};
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
     StateAt, StateTable, TakeRows,
@@ -68,6 +72,10 @@ impl OperatorFactory for Factory {
         self.stages.iter().flat_map(of_stage).collect()
     }
 
+    fn is_side(&self, output: usize) -> bool {
+        output % 2 == 1
+    }
+
     fn operator(&self) -> Box<dyn Operator> {
         let outlet = |(nth, it): (usize, &Stage)| Outlet {
             emitter: Emitter::new(&it.plan, 2 * nth),
@@ -88,6 +96,10 @@ impl OperatorFactory for Factory {
 
     fn members(&self) -> Vec<String> {
         self.stages.iter().filter_map(|it| it.name.clone()).collect()
+    }
+
+    fn member_of(&self, output: usize) -> Option<String> {
+        self.stages.get(output / 2).and_then(|it| it.name.clone())
     }
 
     fn does(&self) -> String {
@@ -246,19 +258,9 @@ impl Lane {
         output: &mut Output,
     ) -> Result<(), OperatorError> {
         let stages = Arc::clone(&self.stages);
-        for (nth, stage) in stages.iter().enumerate() {
-            let Some(spans) = stage.spans.filter(|it| it.any_closes(between)) else { continue };
-            for end in panes.closing(&spans, between) {
-                let bounds = (end - spans.size, end);
-                if stages.len() > 1 || spans.pane != spans.size {
-                    let mut merged = panes.merge(bounds)?;
-                    self.put_out(nth, &mut merged, (bounds, end - 1), output)?;
-                    panes.give_back(merged);
-                } else if let Some(mut table) = panes.open.remove(&end) {
-                    self.put_out(nth, &mut table, (bounds, end - 1), output)?;
-                    panes.let_go(end, table);
-                }
-            }
+        match &stages[..] {
+            [stage] => self.close_own(panes, stage.spans, between, output)?,
+            stages => self.close_shared(panes, stages, between, output)?,
         }
         let all_spans = || stages.iter().filter_map(|it| it.spans);
         while let Some(first) = panes.open.first_entry()
@@ -266,6 +268,63 @@ impl Lane {
         {
             let (pane_end, table) = first.remove_entry();
             panes.let_go(pane_end, table);
+        }
+        Ok(())
+    }
+
+    /// The windows of one stage with panes of its own.
+    fn close_own(
+        &mut self,
+        panes: &mut Panes,
+        spans: Option<Spans>,
+        between: (Micros, Micros),
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        let Some(spans) = spans else { return Ok(()) };
+        for end in panes.closing(&spans, between) {
+            let bounds = (end - spans.size, end);
+            if spans.pane != spans.size {
+                let mut merged = panes.spare();
+                merged.add(&self.stages[0].plan, panes.open.range(bounds.0 + 1..=end))?;
+                self.put_out(0, &mut merged, (bounds, end - 1), output)?;
+                panes.give_back(merged);
+            } else if let Some(mut table) = panes.open.remove(&end) {
+                self.put_out(0, &mut table, (bounds, end - 1), output)?;
+                panes.let_go(end, table);
+            }
+        }
+        Ok(())
+    }
+
+    /// The windows of stages that share their panes. Of those that end together, a longer one begins
+    /// with what was merged for the shorter one, so that a pane is merged once: the newest first.
+    /// Panes lie apart in time, so `first` and `last` need no order among them.
+    fn close_shared(
+        &mut self,
+        panes: &mut Panes,
+        stages: &[Stage],
+        between: (Micros, Micros),
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        let mut closing: BTreeMap<i64, Vec<(i64, usize)>> = BTreeMap::new();
+        for (nth, stage) in stages.iter().enumerate() {
+            let Some(spans) = stage.spans.filter(|it| it.any_closes(between)) else { continue };
+            for end in panes.closing(&spans, between) {
+                closing.entry(end).or_default().push((spans.size, nth));
+            }
+        }
+        for (end, mut windows) in closing {
+            windows.sort_unstable();
+            let (mut merged, mut first) = (panes.spare(), end);
+            for (size, nth) in windows {
+                let start = end - size;
+                // Empty for a second stage with windows as long.
+                let older = panes.open.range((Bound::Excluded(start), Bound::Included(first)));
+                merged.add(&stages[nth].plan, older.rev())?;
+                first = start;
+                self.put_out(nth, &mut merged, ((start, end), end - 1), output)?;
+            }
+            panes.give_back(merged);
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ impl Table {
         self.noted = Noted::default();
     }
 
-    /// Adds the groups of panes, the oldest first.
+    /// Adds the groups of panes.
     pub(super) fn add<'a>(
         &mut self,
         plan: &Windowed,

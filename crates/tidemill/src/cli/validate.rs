@@ -1,10 +1,11 @@
 //! `tidemill validate`: checks a job and shows how it would run.
 
 use super::{JobArguments, REFUSED, load, print_all};
+use arrow_schema::{FieldRef, SchemaRef};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tidemill_env::World;
-use tidemill_flow::{JobGraph, NodeId, NodeKind, Partition, TIME_COLUMN};
+use tidemill_flow::{JobGraph, Node, NodeId, NodeKind, Partition, TIME_COLUMN};
 use tidemill_node::Registry;
 use tidemill_node::plan::{PlanOptions, Validated, validate as look_at};
 
@@ -49,18 +50,33 @@ pub(super) fn validate(arguments: &ValidateArguments) -> u8 {
     }
 }
 
-/// Columns of a node's main output.
+/// Columns of what a node puts out as its results; of one that runs several stages with their names.
 fn columns(kind: &NodeKind) -> Vec<(String, String)> {
-    let schema = match kind {
-        NodeKind::Source { factory, .. } => Some(factory.schema()),
-        NodeKind::Stage { factory, .. } => factory.outputs().into_iter().next(),
-        NodeKind::Sink { .. } => None,
+    let columns = |of: &str, schema: &SchemaRef| {
+        let fields = schema.fields().iter().filter(|field| field.name() != TIME_COLUMN);
+        let column = |it: &FieldRef| (format!("{of}{}", it.name()), it.data_type().to_string());
+        fields.map(column).collect::<Vec<_>>()
     };
-    let fields = schema.iter().flat_map(|schema| schema.fields().iter());
-    fields
-        .filter(|field| field.name() != TIME_COLUMN)
-        .map(|field| (field.name().clone(), field.data_type().to_string()))
-        .collect()
+    match kind {
+        NodeKind::Source { factory, .. } => columns("", &factory.schema()),
+        NodeKind::Stage { factory, .. } => {
+            let outputs = factory.outputs();
+            let results = (0..outputs.len()).filter(|output| !factory.is_side(*output));
+            let of = |output| match factory.member_of(output) {
+                Some(member) => columns(&format!("{member}."), &outputs[output]),
+                None => columns("", &outputs[output]),
+            };
+            results.flat_map(of).collect()
+        }
+        NodeKind::Sink { .. } => Vec::new(),
+    }
+}
+
+/// What an output of a node is called: the stage, and whether its rows are no results.
+fn output_name(node: &Node, output: usize) -> String {
+    let NodeKind::Stage { factory, .. } = &node.kind else { return node.name.clone() };
+    let name = factory.member_of(output).unwrap_or_else(|| node.name.clone());
+    if factory.is_side(output) { format!("{name} (late)") } else { name }
 }
 
 fn kind_of(kind: &NodeKind) -> &'static str {
@@ -77,21 +93,20 @@ fn reads(graph: &JobGraph, id: usize) -> Vec<String> {
     let links = graph.links.iter().filter(|link| link.to == NodeId(id));
     links
         .map(|link| {
-            let name = &graph.nodes[link.from.0].name;
-            let side = if link.output > 0 { " (late)" } else { "" };
+            let name = output_name(&graph.nodes[link.from.0], link.output);
             let how = match &link.partition {
                 Partition::Key(_) => " by key",
                 Partition::One | Partition::Local => "",
                 Partition::All => " to all",
                 Partition::Random => " at random",
             };
-            format!("{name}{side}{how}")
+            format!("{name}{how}")
         })
         .collect()
 }
 
 fn nodes(graph: &JobGraph) -> Vec<Value> {
-    let node = |(id, node): (usize, &tidemill_flow::Node)| {
+    let node = |(id, node): (usize, &Node)| {
         let columns: serde_json::Map<String, Value> =
             columns(&node.kind).into_iter().map(|(name, kind)| (name, kind.into())).collect();
         json!({

@@ -5,7 +5,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
-use tidemill_flow::OperatorError;
 use tidemill_state::{Delta, SavedError, State, Structure};
 use tidemill_types::Micros;
 
@@ -58,11 +57,9 @@ impl Panes {
         self.give_back(table);
     }
 
-    /// The panes of one window together.
-    pub(super) fn merge(&mut self, (start, end): (i64, i64)) -> Result<Table, OperatorError> {
-        let mut merged = self.spare.pop().unwrap_or_else(|| Table::new(&self.plan));
-        merged.add(&self.plan, self.open.range(start + 1..=end))?;
-        Ok(merged)
+    /// An empty table.
+    pub(super) fn spare(&mut self) -> Table {
+        self.spare.pop().unwrap_or_else(|| Table::new(&self.plan))
     }
 
     /// The ends of the windows that close between two watermarks and have rows.
