@@ -129,7 +129,7 @@ hourly: {from: flights, key: [carrier], window: {tumbling: 1h}, aggregate: {n: c
 shift: {from: flights, key: [carrier], window: {sliding: {size: 8h, every: 1h}}, aggregate: {far: max(distance), n: count(*)}, late: late_shift}
 daily: {from: flights, key: [carrier], window: {sliding: {size: 1d, every: 1h}}, aggregate: {delay: avg(dep_delay), far: max(distance), n: count(*), ids: sum(id)}, late: late_daily}
 other: {from: flights, key: [origin], window: {tumbling: 1h}, aggregate: {n: count(*)}, late: late_other}
-best: {from: shift, top: {k: 2, by: n, per: [window_start]}}"""
+best: {from: daily, top: {k: 2, by: ids, per: [window_start]}}"""
     sinks = "hourly shift daily other best late_hourly late_shift late_daily late_other"
     runs = {}
     for shares in ("true", "false"):
