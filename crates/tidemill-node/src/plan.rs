@@ -4,12 +4,12 @@
 //! ```text
 //! stage `s` with `where` and `key` + `aggregate`:     ─local─▶ s.select ─by key─▶ s ─▶
 //! stage `s` with `join` and `where`:                 ─by key─▶ s.join ─local─▶ s ─▶
+//! stages `a` and `b` that share windows:             ─by key─▶ a+b ─▶ what each writes
 //! ```
 //!
-//! stages `a` and `b` that share windows:             ─by key─▶ a+b ─▶ (and what they write)
-//!
-//! The last node of a stage carries its name, or all their names. A union without other parts is no node at all:
-//! those who read it read all of its inputs. Nothing is written and no thread starts here.
+//! The last node of a stage carries its name, one of several stages the names of all. A union
+//! without other parts is no node at all: those who read it read all of its inputs. Nothing is
+//! written and no thread starts here.
 
 mod operators;
 mod sinks;
@@ -30,6 +30,7 @@ use crate::streams::Streams;
 use arrow_schema::SchemaRef;
 use indexmap::IndexMap;
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -124,6 +125,8 @@ struct Planner<'a> {
     /// What each name stands for. A name that could not be planned is missing: those who read it
     /// are left out too, and only the first problem is reported.
     names: IndexMap<String, Outlets>,
+    /// Stages that are known not to share their windows, or were planned with those they do.
+    apart: BTreeSet<String>,
     previews: Vec<Preview>,
     problems: Vec<Problem>,
 }
@@ -147,7 +150,8 @@ impl<'a> Planner<'a> {
         graph.seed = tidemill_flow::partition::hash_bytes(spec.name.as_bytes());
         let (names, previews, problems) = (IndexMap::new(), Vec::new(), Vec::new());
         let streams = unseen::Streams::Opened;
-        Self { spec, options, world, registry, streams, graph, names, previews, problems }
+        let apart = BTreeSet::new();
+        Self { spec, options, world, registry, streams, graph, names, apart, previews, problems }
     }
 
     /// All nodes; gives back the view of dead letters.

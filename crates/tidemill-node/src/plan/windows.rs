@@ -6,9 +6,9 @@
 //!                       └ 1 ─▶ late rows 3 ─▶ late rows
 //! ```
 
-use super::{Planner, stage::Part};
+use super::{Outlets, Planner, stage::Part};
 use arrow_schema::SchemaRef;
-use tidemill_flow::{MEMBERS_SEPARATOR, TIME_COLUMN};
+use tidemill_flow::MEMBERS_SEPARATOR;
 use tidemill_operators::window;
 use tidemill_types::job::{JobSpec, StageSpec, WindowSpec};
 
@@ -43,10 +43,11 @@ fn shared_stage<'a>((name, stage): &(&'a str, &'a StageSpec)) -> Option<window::
 }
 
 impl Planner<'_> {
-    /// Plans the stages that share their windows with this one, and this one, if there are any; says
-    /// whether it did. A stage that is wrong shares nothing, and its own planning says what it is.
+    /// Plans all stages that read what this one reads and share their windows with another; says
+    /// whether this is one of them. A stage that is wrong shares nothing, and its own planning says
+    /// what it is.
     pub(super) fn shared(&mut self, name: &str, stage: &StageSpec) -> bool {
-        if !self.spec.state.share_windows || !is_plain(stage) {
+        if !self.spec.state.share_windows || !is_plain(stage) || self.apart.contains(name) {
             return false;
         }
         let stages = alike(self.spec, stage);
@@ -57,44 +58,47 @@ impl Planner<'_> {
             // The problem is noted.
             return true;
         };
-        let Some(stages) = sharing(&stages, name, &input.schema, stage.key.as_deref()) else {
-            return false;
-        };
-        let Ok(partition) = self.key(name, stage, &input.schema) else { return false };
-        let parts: Vec<_> = stages.iter().filter_map(shared_stage).collect();
+        // What is not planned here plans itself, and is not asked again.
+        self.apart.extend(stages.iter().map(|(name, _)| (*name).to_owned()));
         let key = stage.key.as_deref().unwrap_or_default();
-        let Ok(factory) = window::shared(&input.schema, key, &parts) else { return false };
+        for group in groups(&stages, &input.schema, key) {
+            self.group(&group, &input, key);
+        }
+        self.names.contains_key(name)
+    }
+
+    /// Plans stages as one node.
+    fn group(&mut self, stages: &[(&str, &StageSpec)], input: &Outlets, key: &[String]) {
+        let Some((name, first)) = stages.first().copied() else { return };
+        let parts: Vec<_> = stages.iter().filter_map(shared_stage).collect();
+        let Ok(partition) = self.key(name, first, &input.schema) else { return };
+        let Ok(factory) = window::shared(&input.schema, key, &parts) else { return };
         let names: Vec<&str> = stages.iter().map(|(name, _)| *name).collect();
         let outputs = factory.outputs();
-        let part = Part { factory, ports: vec![(input, partition)] };
-        let node = self.node(names.join(&MEMBERS_SEPARATOR.to_string()), stage, part);
+        let part = Part { factory, ports: vec![(input.clone(), partition)] };
+        let node = self.node(names.join(&MEMBERS_SEPARATOR.to_string()), first, part);
         for (nth, (name, stage)) in stages.iter().enumerate() {
             self.name(name, node, 2 * nth, outputs[2 * nth].clone());
             if let Some(late) = &stage.late {
                 self.name(late, node, 2 * nth + 1, outputs[2 * nth + 1].clone());
             }
         }
-        true
     }
 }
 
-/// Those of these stages that share their windows with `name`, and itself; none if there are none.
-fn sharing<'a>(
+/// Those of these stages that share their windows, with whom they do.
+fn groups<'a>(
     stages: &[(&'a str, &'a StageSpec)],
-    name: &str,
     input: &SchemaRef,
-    key: Option<&[String]>,
-) -> Option<Vec<(&'a str, &'a StageSpec)>> {
-    input.column_with_name(TIME_COLUMN)?;
+    key: &[String],
+) -> Vec<Vec<(&'a str, &'a StageSpec)>> {
     let fits = |it: &&(&str, &StageSpec)| {
-        shared_stage(it).is_some_and(|it| {
-            let key = key.unwrap_or_default();
-            window::windowed(input, key, Some(it.window), it.aggregate).is_ok()
-        })
+        shared_stage(it)
+            .is_some_and(|it| window::windowed(input, key, Some(it.window), it.aggregate).is_ok())
     };
-    let stages: Vec<_> = stages.iter().filter(fits).copied().collect();
-    let parts: Vec<_> = stages.iter().filter_map(shared_stage).collect();
-    let groups = window::groups(input, &parts).ok()?;
-    let group = groups.into_iter().find(|it| it.iter().any(|nth| stages[*nth].0 == name))?;
-    (group.len() > 1).then(|| group.into_iter().map(|nth| stages[nth]).collect())
+    let fitting: Vec<_> = stages.iter().filter(fits).copied().collect();
+    let parts: Vec<_> = fitting.iter().filter_map(shared_stage).collect();
+    let groups = window::groups(input, &parts).unwrap_or_default();
+    let shared = groups.into_iter().filter(|group| group.len() > 1);
+    shared.map(|group| group.into_iter().map(|nth| fitting[nth]).collect()).collect()
 }

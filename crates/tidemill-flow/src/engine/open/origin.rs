@@ -199,6 +199,10 @@ impl Opened {
 
     /// What is missing of what came before a checkpoint, in a sink or in the ledger.
     fn lacks(&self, plan: &Plan, before: &Before) -> Option<String> {
+        // A sink may lack what a later life has not written yet: that is not the reason.
+        if !self.is_of_ledger(before.cycle, before.time) {
+            return Some(OF_EARLIER_LIFE.to_owned());
+        }
         let lacks = |(node, sink, held): &&(usize, SharedSink, Cycle)| {
             *held < before.sink(*node) && !sink.lock().is_ok_and(|sink| sink.forgets())
         };
@@ -207,13 +211,10 @@ impl Opened {
             && !self.dead_letter.as_ref().is_none_or(|sink| sink.forgets());
         let of_letters = lacks_letters.then_some((DEAD_LETTER, &self.dead_letter_held));
         let of_sink = lacking.map(|(node, _, held)| (plan.nodes[*node].name.as_str(), held));
-        if let Some((sink, held)) = of_sink.or(of_letters) {
+        of_sink.or(of_letters).map(|(sink, held)| {
             let cycle = before.cycle;
-            return Some(format!(
-                "sink `{sink}` ends at cycle {held}, and lacks rows up to {cycle}"
-            ));
-        }
-        (!self.is_of_ledger(before.cycle, before.time)).then(|| OF_EARLIER_LIFE.to_owned())
+            format!("sink `{sink}` ends at cycle {held}, and lacks rows up to {cycle}")
+        })
     }
 }
 
