@@ -187,7 +187,7 @@ def test_what_a_power_cut_costs(fsync, kind, own_agent, name, tmp_path):
         own_agent("java", broker).ask("create_topic", topic=topic, partitions=1)
         # What is said of the topic is durable in any case, and its segment is there.
         with wire.Connection(broker.address) as connection:
-            end = time.monotonic() + 3
+            end = time.monotonic() + 5
             while time.monotonic() < end:
                 code, offset = wire.produce(connection, topic, wire.batch([b"value"]))
                 assert (code, offset) == (0, len(acknowledged))
@@ -205,8 +205,9 @@ def test_what_a_power_cut_costs(fsync, kind, own_agent, name, tmp_path):
     if fsync == "always":
         assert kept >= len(acknowledged)
     elif fsync == "10ms":
-        # A sync that is under way adds to the 10 ms; this disk takes a few.
-        early = sum(it < cut - 0.5 for it in acknowledged)
+        # A sync that is under way adds to the 10 ms: a few, or many hundreds on a busy machine. Left to
+        # itself the system would take five seconds and more.
+        early = sum(it < cut - 2 for it in acknowledged)
         assert kept >= early > 100
     else:
         assert kept < len(acknowledged), "nothing was lost: the power was not cut"
