@@ -24,8 +24,11 @@ fn ledger(folder: &Path) -> (Vec<String>, u64) {
     let (mut names, mut bytes) = (Vec::new(), 0);
     for file in files {
         let name = file.file_name().to_string_lossy().into_owned();
-        if name.starts_with("ledger") {
-            bytes += file.metadata().expect("it is there").len();
+        // One that went meanwhile is none of them: the job may be at work.
+        if name.starts_with("ledger")
+            && let Ok(metadata) = file.metadata()
+        {
+            bytes += metadata.len();
             names.push(name);
         }
     }
@@ -84,7 +87,7 @@ fn a_ledger_is_cut_behind_the_oldest_checkpoint() {
     assert_eq!(ledger(folder.path()).0, files);
     // With them it does, to the end.
     let handle = started();
-    assert!(handle.progress().checkpoints.cycle > Cycle(2_000));
+    assert!(handle.progress().checkpoints.cycle >= Cycle(2_000));
     handle.wait().expect("it ends well");
     assert!(rows(&sink) == undisturbed);
     let (_, bytes) = ledger(folder.path());
