@@ -7,7 +7,6 @@
 //! ```
 
 use super::{Outlets, Planner, stage::Part};
-use arrow_schema::SchemaRef;
 use tidemill_flow::MEMBERS_SEPARATOR;
 use tidemill_operators::window;
 use tidemill_types::job::{JobSpec, StageSpec, WindowSpec};
@@ -61,8 +60,12 @@ impl Planner<'_> {
         // What is not planned here plans itself, and is not asked again.
         self.apart.extend(stages.iter().map(|(name, _)| (*name).to_owned()));
         let key = stage.key.as_deref().unwrap_or_default();
-        for group in groups(&stages, &input.schema, key) {
-            self.group(&group, &input, key);
+        let parts: Vec<_> = stages.iter().filter_map(shared_stage).collect();
+        for group in window::groups(&input.schema, key, &parts) {
+            if group.len() > 1 {
+                let group: Vec<_> = group.into_iter().map(|nth| stages[nth]).collect();
+                self.group(&group, &input, key);
+            }
         }
         self.names.contains_key(name)
     }
@@ -84,21 +87,4 @@ impl Planner<'_> {
             }
         }
     }
-}
-
-/// Those of these stages that share their windows, with whom they do.
-fn groups<'a>(
-    stages: &[(&'a str, &'a StageSpec)],
-    input: &SchemaRef,
-    key: &[String],
-) -> Vec<Vec<(&'a str, &'a StageSpec)>> {
-    let fits = |it: &&(&str, &StageSpec)| {
-        shared_stage(it)
-            .is_some_and(|it| window::windowed(input, key, Some(it.window), it.aggregate).is_ok())
-    };
-    let fitting: Vec<_> = stages.iter().filter(fits).copied().collect();
-    let parts: Vec<_> = fitting.iter().filter_map(shared_stage).collect();
-    let groups = window::groups(input, &parts).unwrap_or_default();
-    let shared = groups.into_iter().filter(|group| group.len() > 1);
-    shared.map(|group| group.into_iter().map(|nth| fitting[nth]).collect()).collect()
 }

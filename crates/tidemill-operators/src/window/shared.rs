@@ -94,24 +94,18 @@ impl Group<'_> {
 }
 
 /// Which of these stages share their panes: groups of their numbers, each in ascending order. A
-/// stage that shares with nobody is a group of its own.
-///
-/// # Errors
-/// A stage does not fit the input.
-pub fn groups(
-    input: &SchemaRef,
-    stages: &[SharedStage<'_>],
-) -> Result<Vec<Vec<usize>>, AggregateError> {
-    let mut plans = Vec::with_capacity(stages.len());
-    for stage in stages {
-        let plan = compile(input, &[], &[(Some(stage.window), stage.aggregate)])?;
-        plans.push((spans_of(stage)?, plan));
-    }
-    let mut alone: Vec<Group<'_>> = Vec::with_capacity(stages.len());
-    for (nth, (spans, plan)) in plans.iter().enumerate() {
+/// stage that shares with nobody is a group of its own; one that does not fit the input is in none.
+pub fn groups(input: &SchemaRef, key: &[String], stages: &[SharedStage<'_>]) -> Vec<Vec<usize>> {
+    let fits = |(nth, stage): (usize, &SharedStage<'_>)| {
+        let plan = compile(input, key, &[(Some(stage.window), stage.aggregate)]).ok()?;
+        Some((nth, spans_of(stage).ok()?, plan))
+    };
+    let plans: Vec<_> = stages.iter().enumerate().filter_map(fits).collect();
+    let alone = plans.iter().map(|(nth, spans, plan)| {
         let kept = plan.iter().flat_map(|it| it.aggregates.kept()).collect();
-        alone.push(Group { stages: vec![nth], spans: *spans, kept });
-    }
+        Group { stages: vec![*nth], spans: *spans, kept }
+    });
+    let mut alone: Vec<Group<'_>> = alone.collect();
     // The largest first: it is what the others may find their panes in.
     alone.sort_by_key(|it| Reverse(it.words()));
     let mut groups: Vec<Group<'_>> = Vec::new();
@@ -128,7 +122,7 @@ pub fn groups(
     let mut found: Vec<Vec<usize>> = groups.into_iter().map(|it| it.stages).collect();
     found.iter_mut().for_each(|it| it.sort_unstable());
     found.sort_unstable();
-    Ok(found)
+    found
 }
 
 /// About how many words an accumulator takes.

@@ -87,7 +87,8 @@ fn a_ledger_is_cut_behind_the_oldest_checkpoint() {
     assert_eq!(ledger(folder.path()).0, files);
     // With them it does, to the end.
     let handle = started();
-    assert!(handle.progress().checkpoints.cycle >= Cycle(2_000));
+    let at = handle.progress().checkpoints.cycle;
+    assert!(at >= Cycle(2_000), "{at}");
     handle.wait().expect("it ends well");
     assert!(rows(&sink) == undisturbed);
     let (_, bytes) = ledger(folder.path());

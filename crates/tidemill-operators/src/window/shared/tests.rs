@@ -107,7 +107,7 @@ proptest! {
         let panes = |size: i64, pane: i64| (size + pane - 1) / pane;
         let alone = |it: &Spans| panes(it.size, it.pane);
         let mut seen = Vec::new();
-        for group in groups(&schema(), &stages).expect("they fit") {
+        for group in groups(&schema(), &[], &stages) {
             let spans: Vec<Spans> =
                 group.iter().map(|nth| spans_of(&stages[*nth]).expect("it fits")).collect();
             let pane = spans.iter().map(|it| it.pane).reduce(crate::window::spans::greatest_common_divisor);
@@ -126,7 +126,7 @@ fn grouped(windows: &[WindowSpec]) -> Vec<Vec<usize>> {
     let calls: Named<String> = [("n".to_owned(), "count(*)".to_owned())].into();
     let stage = |window| SharedStage { name: "s", window, aggregate: &calls };
     let stages: Vec<SharedStage<'_>> = windows.iter().map(stage).collect();
-    groups(&schema(), &stages).expect("they fit")
+    groups(&schema(), &[], &stages)
 }
 
 #[test]
@@ -144,6 +144,9 @@ fn windows_share_where_that_takes_less() {
     // Nothing divides both.
     let odd = sliding(61 * second, 61 * second);
     assert_eq!(grouped(&[sliding(60 * second, 30 * second), odd]), [vec![0], vec![1]]);
+    // Whoever has no such windows plans itself, and says so.
+    let (minute, none) = (sliding(60 * second, second), WindowSpec::Tumbling(Span(0)));
+    assert_eq!(grouped(&[minute.clone(), none, minute]), [vec![0, 2]]);
 }
 
 #[test]
