@@ -25,8 +25,8 @@ use tidemill_env::sync::{
 use tidemill_env::{Connection, Thread, World};
 use tidemill_state::{Backend, CheckpointInfo, Manifest};
 use tidemill_types::{
-    Cycle, Span,
-    job::{CompressionSpec, Recovery},
+    Cycle,
+    job::{CompressionSpec, Every, Recovery},
     limits::WORKERS_MAX,
 };
 
@@ -46,15 +46,15 @@ pub struct RunOptions {
     /// Go on where an earlier run with the same folder stopped. Needs `data`.
     pub resume: bool,
     /// Save the state of the job now and then, so that one that resumes need not begin at the start
-    /// of its input. Needs `data`, and the delivery `exactly-once`. Default: never.
+    /// of its input. Needs `data`, and the delivery `exactly-once` or `at-most-once`. Default: never.
     pub checkpoint: Option<CheckpointTo>,
 }
 
 /// When the state of a job is saved, and where.
 #[derive(Clone)]
 pub struct CheckpointTo {
-    /// From the beginning of one checkpoint to that of the next.
-    pub every: Span,
+    /// When the next checkpoint is made.
+    pub every: Every,
     /// Holds the checkpoints of this job and nothing else.
     pub backend: Arc<dyn Backend>,
     /// A job that resumes goes on from the checkpoint of this number. Default: from the newest.
@@ -107,7 +107,7 @@ pub fn start(
     let mut opened = Opened::new(&plan, parts, world, options, workers)?;
     let connected = connect::all(world, &options.processes, &plan.name)?;
     let peers = Peers::new(connected.iter().map(|it| it.as_ref().map(|it| it.0.clone())).collect());
-    let (job, thread) = open::build(plan, world, &mut opened, peers);
+    let (job, thread) = open::build(plan, world, options, &mut opened, peers);
     let layout = Arc::new(Layout::new(&job.plan, 1, opened.before.cycle.next(), workers));
     job.layouts.write().expect("no panic while held").push(Arc::clone(&layout));
     let handle = JobHandle { job: Arc::clone(&job), threads: Mutex::new(Vec::new()) };
@@ -127,7 +127,7 @@ pub fn start(
         }
         job.checkpointer.found(&checkpoints);
         let (checkpointing, every) = (Arc::clone(&job), to.every);
-        handle.spawn("checkpoint", move || checkpoint::run(&checkpointing, checkpoints, every));
+        handle.spawn("checkpoint", move || checkpoint::run(&checkpointing, checkpoints, &every));
     }
     Ok(handle)
 }

@@ -39,6 +39,9 @@ pub struct CheckpointProgress {
     pub bytes: u64,
     /// From its beginning to its completion, in microseconds.
     pub took_us: u64,
+    /// From the beginning of one to that of the next as it is now, in microseconds; 0 before the
+    /// first, and if time does not matter.
+    pub every_us: u64,
     /// Slices whose state is still to be read back.
     pub slices_left: usize,
     /// Why the one under way could not be written yet.

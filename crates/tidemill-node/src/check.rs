@@ -116,13 +116,11 @@ fn numbers(spec: &JobSpec, problems: &mut Vec<Problem>) {
         problems.push(Problem::new(["buffer", "low_watermark"], message));
     }
     if let Some(checkpoint) = &spec.checkpoint {
-        if checkpoint.every.0 <= 0 {
-            let problem = Problem::new(["checkpoint", "every"], "it must be more than nothing");
-            problems.push(problem.expected("a time such as `10s`"));
-        }
-        if spec.delivery != Delivery::ExactlyOnce {
-            let message = "only a job with the delivery `exactly-once` has checkpoints";
-            problems.push(Problem::new(["checkpoint"], message));
+        every(checkpoint.every, spec.delivery, problems);
+        if spec.delivery == Delivery::AtLeastOnce {
+            let message = "a job with the delivery `at-least-once` has no checkpoints";
+            let problem = Problem::new(["checkpoint"], message);
+            problems.push(problem.expected("`exactly-once` or `at-most-once`"));
         }
         backend::check(checkpoint, problems);
     }
@@ -131,6 +129,21 @@ fn numbers(spec: &JobSpec, problems: &mut Vec<Problem>) {
     {
         let problem = Problem::new(["compression"], format!("the ratio is {coefficient}"));
         problems.push(problem.expected("a ratio from 0 to 1"));
+    }
+}
+
+/// When checkpoints are made.
+fn every(every: Every, delivery: Delivery, problems: &mut Vec<Problem>) {
+    let Every::Bounds { time, records } = every else { return };
+    let place = ["checkpoint", "every"];
+    if time.is_some_and(|time| time.0 <= 0) || records == Some(0) {
+        let problem = Problem::new(place, "it must be more than nothing");
+        problems.push(problem.expected("a time such as `10s`, or a number of records"));
+    }
+    if records.is_some() && delivery == Delivery::ExactlyOnce {
+        let message =
+            "all slices of an `exactly-once` job are saved together, not by their records";
+        problems.push(Problem::new(place, message).expected("a time such as `10s`, or `auto`"));
     }
 }
 

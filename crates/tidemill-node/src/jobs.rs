@@ -263,7 +263,7 @@ impl Jobs {
     ) -> Result<JobHandle, JobsError> {
         let descriptor = Self::parse(record)?;
         let folder = self.folder.join(&record.name);
-        let resume = resume && descriptor.spec.delivery == Delivery::ExactlyOnce;
+        let resume = resume && descriptor.spec.goes_on();
         let options = PlanOptions {
             base_dir: record.base_dir.clone().unwrap_or_else(|| folder.clone()),
             data: Some(folder.clone()),

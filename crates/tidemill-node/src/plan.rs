@@ -207,7 +207,7 @@ impl<'a> Planner<'a> {
     /// The folder for what sources and sinks note, if the job can resume.
     fn notes(&self) -> Option<&PathBuf> {
         // Without a ledger nothing is looked for when the job starts again.
-        self.options.data.as_ref().filter(|_| self.spec.delivery == Delivery::ExactlyOnce)
+        self.options.data.as_ref().filter(|_| self.spec.goes_on())
     }
 
     /// A stream of the node's log or a topic; none if the source names none, which was said before.

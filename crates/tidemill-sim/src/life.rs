@@ -305,7 +305,7 @@ fn live(
         false => None,
     };
     let to = CheckpointTo {
-        every: fate.every,
+        every: fate.every.into(),
         backend: Arc::new(backend),
         from: from.map(|it| it.0),
         recovery: fate.recovery,

@@ -15,7 +15,7 @@ pub mod secret;
 mod stage;
 
 pub use checkpoint::{
-    BackendSpec, CheckpointSpec, HbaseSpec, ObjectStoreSpec, Recovery, RedisSpec, shown,
+    BackendSpec, CheckpointSpec, Every, HbaseSpec, ObjectStoreSpec, Recovery, RedisSpec, shown,
 };
 pub use kafka::{KafkaSinkSpec, KafkaSourceSpec};
 pub use postgres::{DatabaseUrl, PostgresSinkSpec};
@@ -73,6 +73,19 @@ pub struct JobSpec {
     pub stages: Named<StageSpec>,
     /// Where results go.
     pub sinks: Named<SinkSpec>,
+}
+
+impl JobSpec {
+    /// Whether the job goes on where it was when it is started again, and need not begin anew: it
+    /// keeps a ledger of what it has read.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        match self.delivery {
+            Delivery::ExactlyOnce => true,
+            Delivery::AtLeastOnce => false,
+            Delivery::AtMostOnce => self.checkpoint.is_some(),
+        }
+    }
 }
 
 fn default_slices() -> u32 {

@@ -6,6 +6,10 @@ pub const SLICES_MAX: u32 = 65_536;
 pub const WORKERS_MAX: usize = 1_024;
 /// Most stages, sources and sinks in one job.
 pub const STAGES_MAX: usize = 1_024;
+/// Shortest time from one checkpoint to the next that an engine chooses by itself, in microseconds.
+pub const CHECKPOINT_EVERY_US_MIN: u64 = 100_000;
+/// Longest such time, in microseconds.
+pub const CHECKPOINT_EVERY_US_MAX: u64 = 60_000_000;
 /// Largest single input record, in bytes; a longer one goes to the dead-letter sink, cut.
 pub const RECORD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Largest frame on a link between processes, in bytes.

@@ -3,7 +3,7 @@
 //! ```text
 //! first file:   head │ cycle 1 │ cycle 2 │ …        each a record of the journal format
 //! later file:   head │ cycle n + 1 │ …              the files before it may be gone
-//! cycle:        number, recorded time, for each source slice: end position, flags
+//! cycle:        number, recorded time, for each source slice: end position, flags (and watermark)
 //! ```
 //!
 //! An entry is postcard. Variants and fields are only ever added at the end.
@@ -39,6 +39,17 @@ pub enum LedgerEntry {
         /// The recorded time of that cycle.
         time: Micros,
     },
+    /// The cut of one cycle of a job that does not read it again: it goes on after the last one.
+    Marked {
+        /// Its number. Numbers follow each other without a gap.
+        cycle: Cycle,
+        /// Its recorded time.
+        time: Micros,
+        /// One for each source slice that had not ended before.
+        cuts: Vec<Cut>,
+        /// By cut: the watermark there.
+        watermarks: Vec<Micros>,
+    },
 }
 
 /// What a ledger belongs to.
@@ -70,6 +81,17 @@ pub struct Cut {
 }
 
 impl LedgerEntry {
+    /// The cycle that was cut, and its recorded time; none if it is the first of a file.
+    #[must_use]
+    pub fn cycle(&self) -> Option<(Cycle, Micros)> {
+        match self {
+            Self::Cycle { cycle, time, .. } | Self::Marked { cycle, time, .. } => {
+                Some((*cycle, *time))
+            }
+            Self::Head(_) | Self::Later { .. } => None,
+        }
+    }
+
     /// The entry as bytes, without framing.
     ///
     /// # Panics

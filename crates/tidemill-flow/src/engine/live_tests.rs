@@ -12,7 +12,7 @@ use crate::source::{Position, Read, ReadRequest, Source, SourceError, SourceFact
 use arrow_schema::SchemaRef;
 use std::sync::{Condvar, Mutex, mpsc};
 use tidemill_types::{
-    Micros, SliceId,
+    Micros, SliceId, Span,
     job::{CycleSpec, Delivery},
 };
 

@@ -5,7 +5,7 @@ use crate::error::StartError;
 use crate::progress::CheckpointProgress;
 use crate::runtime::{
     blocks::BlockPool,
-    checkpoint::Checkpointer,
+    checkpoint::{Checkpointer, alone::Alone},
     commit::{CommitThread, Committer},
     followed::Followed,
     hand_over,
@@ -21,7 +21,7 @@ use crate::runtime::{
     restore::{self, Before},
     sink_lane::{SharedSink, SinkLane},
     source_lane::SourceLane,
-    stage_lane::StageLane,
+    stage_lane::{Passed, StageLane},
 };
 use crate::source::{Position, Source};
 use origin::checkpoint_error;
@@ -46,8 +46,13 @@ fn open_ledger(
     options: &RunOptions,
     opening: Opening,
 ) -> Result<(Option<Ledger>, Recorded), StartError> {
-    let Some(folder) = options.data.as_ref().filter(|_| plan.delivery == Delivery::ExactlyOnce)
-    else {
+    let keeps = match plan.delivery {
+        Delivery::ExactlyOnce => true,
+        Delivery::AtLeastOnce => false,
+        // What it must not read again.
+        Delivery::AtMostOnce => options.checkpoint.is_some(),
+    };
+    let Some(folder) = options.data.as_ref().filter(|_| keeps) else {
         return Ok((None, Recorded::default()));
     };
     let sources = plan.nodes.iter().filter(|node| matches!(node.work, Work::Source { .. }));
@@ -83,6 +88,10 @@ pub(super) struct Opened {
     recorded: Recorded,
     /// What was done in earlier lives.
     pub(super) before: Before,
+    /// The cycle of the checkpoint that the job goes on from.
+    from: Cycle,
+    /// Nothing of the ledger is done again.
+    skips: bool,
     pub(super) checkpoints: Option<Checkpoints>,
     sources: Vec<(usize, SourceLane)>,
     /// By node.
@@ -115,6 +124,8 @@ impl Opened {
             ledger,
             recorded,
             before: Before::default(),
+            from: Cycle::NONE,
+            skips: plan.delivery == Delivery::AtMostOnce,
             checkpoints: None,
             sources: Vec::new(),
             states: BTreeMap::new(),
@@ -130,6 +141,10 @@ impl Opened {
             opened.go_on(plan, checkpoints, from)?;
         }
         opened.begins_where_the_ledger_does(options)?;
+        opened.from = opened.before.cycle;
+        if opened.skips {
+            opened.before.skip(plan, &opened.recorded);
+        }
         for (node, source) in &mut sources {
             opened.seek(plan, *node, source)?;
         }
@@ -232,6 +247,7 @@ fn open_sources(plan: &Plan) -> Result<Vec<(usize, OpenSource)>, StartError> {
 pub(super) fn build(
     plan: Plan,
     world: &World,
+    options: &RunOptions,
     opened: &mut Opened,
     peers: Peers,
 ) -> (Arc<Job>, CommitThread) {
@@ -258,17 +274,26 @@ pub(super) fn build(
     });
     let followed = Followed::new(followed, recorded.last());
     let begins_anew = |sink: &SharedSink| !sink.lock().is_ok_and(|sink| !sink.begins_anew());
-    let has_floor = !opened.sinks.iter().any(|(_, sink, _)| begins_anew(sink));
+    let has_floor = opened.skips || !opened.sinks.iter().any(|(_, sink, _)| begins_anew(sink));
+    let alone = options.checkpoint.as_ref().filter(|_| opened.skips);
+    let alone = alone.map(|to| Alone::new(&to.every));
     let job = Job {
         sources: slices.len(),
-        committer: Committer::new(slices, sinks, opened.ledger.is_some(), followed, before),
+        committer: Committer::new(
+            slices,
+            sinks,
+            (opened.ledger.is_some(), opened.skips),
+            followed,
+            before,
+        ),
         checkpointer: Checkpointer::new(
             before.ended_sources(),
             (opened.checkpoints.is_some(), has_floor),
+            alone,
             &opened.slices_left,
         ),
         looks: Looks::default(),
-        checkpoints: Mutex::new(CheckpointProgress { cycle: before.cycle, ..Default::default() }),
+        checkpoints: Mutex::new(CheckpointProgress { cycle: opened.from, ..Default::default() }),
         slices_done: plan.nodes.iter().map(|_| AtomicU64::new(0)).collect(),
         plan,
         world: world.clone(),
@@ -324,7 +349,10 @@ pub(super) fn lanes(job: &Arc<Job>, layout: &Layout, mut opened: Opened) {
             let states = states.by_ref().take(lane.slices.len()).collect();
             let (operator, wants_time) = (factory.operator(), factory.wants_time());
             let watermark = before.watermark(id);
-            let core = StageLane::new((job, id), operator, states, wants_time, watermark);
+            let mut core = StageLane::new((job, id), operator, states, wants_time, watermark);
+            if opened.skips && before.cycle > Cycle::NONE {
+                core = core.pass(Passed { cycle: before.cycle, time: before.time, watermark });
+            }
             hand_over::open(job, lane, Core::Stage(Box::new(core)));
         }
     }

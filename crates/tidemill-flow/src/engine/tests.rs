@@ -11,12 +11,16 @@ use crate::sink::{Sink, SinkError};
 use crate::source::{Position, Read, ReadRequest, Source, SourceError, SourceFactory};
 use arrow_array::{Int64Array, RecordBatch, cast::AsArray, types::Int64Type};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 use tidemill_env::{Disk, Pace, Random, Simulation};
 use tidemill_state::Map;
-use tidemill_types::{Micros, SliceId};
+use tidemill_types::{Micros, SliceId, Span};
 use tidemill_wire::{journal, ledger::LedgerEntry};
 
+mod alone;
 mod budget;
 mod checkpoints;
 mod ends;

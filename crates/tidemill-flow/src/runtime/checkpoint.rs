@@ -12,30 +12,33 @@
 //! - The manifest is written when every slice is in the backend and every sink has `c` for good:
 //!   a job that goes on from there makes no cycle that a sink still lacks.
 //! - What cannot be written is kept, and written later; the checkpoint before stays in force.
+//! - Under `at-most-once` each slice is saved by itself ([`alone`]); a checkpoint that is kept is
+//!   made as above.
+
+pub(crate) mod alone;
+mod pace;
+mod thread;
+
+pub(crate) use thread::run;
 
 use super::job::Job;
 use super::plan::Work;
 use crate::error::AskError;
+use alone::{Alone, Gate};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 use tidemill_env::sync::{
     Condvar, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     mpsc::{self, Sender},
 };
 use tidemill_state::{
-    CheckpointError, CheckpointInfo, Checkpoints, Delta, Looker, Manifest, Pinned, SavedSink,
-    SavedSource, SavedStage,
+    CheckpointError, CheckpointInfo, Checkpoints, Delta, Looker, Manifest, Pinned, SavedSource,
 };
-use tidemill_types::{Cycle, Micros, Span};
+use tidemill_types::{Cycle, Micros};
 
-/// Longest sleep of the thread without work.
-const SLEEP_MAX: Duration = Duration::from_millis(200);
-/// A checkpoint that failed is tried again after so long.
-const AGAIN_AFTER_US: u64 = 1_000_000;
 /// Bytes that may wait for the thread before lanes pause writing out.
 const WAITING_BYTES_MAX: usize = 16 << 20;
 /// Deltas whose memory is kept for the next pieces.
@@ -47,6 +50,12 @@ pub(crate) struct Checkpointer {
     is_on: bool,
     /// The cycle at whose end the checkpoint under way is made; [`u64::MAX`] if there is none.
     at: AtomicU64,
+    /// All slices are frozen there.
+    is_whole: AtomicBool,
+    /// The thread waits until all sinks have committed this cycle; [`u64::MAX`] if it does not.
+    awaited: AtomicU64,
+    /// Slices are saved by themselves.
+    pub(crate) alone: Option<Alone>,
     /// Bytes of the pieces that wait for the thread.
     waiting: AtomicUsize,
     /// Slices whose state is still to be read back.
@@ -83,6 +92,8 @@ struct Arrived {
     sinks: BTreeMap<usize, Cycle>,
     /// Slices that are written out whole.
     slices: usize,
+    /// Whether slices may be saved by themselves, and how many are.
+    gate: Gate,
     pieces: VecDeque<Piece>,
     /// Deltas whose memory is used again.
     spare: Vec<Delta>,
@@ -115,10 +126,14 @@ impl Checkpointer {
     pub(crate) fn new(
         ended: Ended,
         (is_on, has_floor): (bool, bool),
+        alone: Option<Alone>,
         slices_left: &Arc<AtomicUsize>,
     ) -> Self {
         Self {
             is_on,
+            is_whole: AtomicBool::new(true),
+            awaited: AtomicU64::new(u64::MAX),
+            alone,
             floor: AtomicU64::new(0),
             has_floor,
             at: AtomicU64::new(u64::MAX),
@@ -142,6 +157,11 @@ impl Checkpointer {
         self.at.load(Ordering::Acquire) == cycle.0
     }
 
+    /// Whether the slices are frozen with that cycle.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole.load(Ordering::Acquire)
+    }
+
     /// A source slice has cut the checkpoint's cycle, or has ended.
     pub(crate) fn source(&self, node: usize, (cycle, time): (Cycle, Micros), saved: SavedSource) {
         let mut arrived = self.arrived();
@@ -156,7 +176,7 @@ impl Checkpointer {
         self.bell.notify_one();
     }
 
-    /// A lane of a stage has frozen its slices.
+    /// A lane of a stage has come to the checkpoint's cycle.
     pub(crate) fn stage(&self, node: usize, watermark: Micros) {
         self.arrived().watermarks.insert(node, watermark);
     }
@@ -252,14 +272,18 @@ impl Checkpointer {
         *self.damaged.lock().unwrap_or_else(PoisonError::into_inner) = damaged.collect();
     }
 
+    /// All sinks have committed a cycle.
+    #[inline]
+    pub(crate) fn committed(&self, cycle: Cycle) {
+        if self.awaited.load(Ordering::SeqCst) <= cycle.0 {
+            self.wake();
+        }
+    }
+
     /// Wakes the thread.
     pub(crate) fn wake(&self) {
         drop(self.arrived());
         self.bell.notify_all();
-    }
-
-    fn wait(&self, arrived: MutexGuard<'_, Arrived>) {
-        drop(self.bell.wait_timeout(arrived, SLEEP_MAX).unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -289,203 +313,5 @@ impl Arrived {
         let stages =
             stages.filter(|(node, last)| matches!(node.work, Work::Stage { .. }) && *last >= at);
         Some(stages.map(|(node, _)| node.slices as usize).sum())
-    }
-}
-
-/// The thread: makes a checkpoint every so often, and when it is asked to, until the job is over.
-pub(crate) fn run(job: &Job, mut checkpoints: Checkpoints, every: Span) {
-    let _closes = Closes(&job.checkpointer);
-    make_until_over(job, &mut checkpoints, every);
-}
-
-/// However the thread ends, nobody waits for it then.
-struct Closes<'a>(&'a Checkpointer);
-
-impl Drop for Closes<'_> {
-    fn drop(&mut self) {
-        let mut arrived = self.0.arrived();
-        arrived.is_closed = true;
-        arrived.asked.clear();
-    }
-}
-
-fn make_until_over(job: &Job, checkpoints: &mut Checkpoints, every: Span) {
-    let checkpointer = &job.checkpointer;
-    let every_us = every.0.max(1).unsigned_abs();
-    let mut due_us = job.now_us() + every_us;
-    loop {
-        let mut keeps = wanted(checkpointer, checkpoints);
-        while keeps.is_empty() && job.now_us() < due_us {
-            if is_over(job) {
-                return;
-            }
-            let left = Duration::from_micros(due_us.saturating_sub(job.now_us()));
-            let arrived = checkpointer.arrived();
-            if arrived.asked.is_empty() {
-                let waited = checkpointer.bell.wait_timeout(arrived, left.min(SLEEP_MAX));
-                drop(waited.unwrap_or_else(PoisonError::into_inner));
-            } else {
-                drop(arrived);
-            }
-            keeps = wanted(checkpointer, checkpoints);
-        }
-        let start_us = job.now_us();
-        due_us = start_us + every_us;
-        let at = begin(job);
-        let Some(bytes) = make(job, checkpoints, at) else { return };
-        keep(checkpointer, checkpoints, keeps);
-        let mut progress = job.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
-        progress.completed += 1;
-        progress.cycle = at;
-        progress.bytes = bytes;
-        progress.took_us = job.now_us() - start_us;
-        progress.failure = None;
-    }
-}
-
-/// The checkpoints that are asked for. What is to be deleted is.
-fn wanted(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints) -> Vec<(String, KeptTo)> {
-    let asked = std::mem::take(&mut checkpointer.arrived().asked);
-    let mut keeps = Vec::new();
-    for asked in asked {
-        match asked {
-            Asked::Keep(name, sender) => keeps.push((name, sender)),
-            Asked::Delete(number, sender) => {
-                let deleted = checkpoints.delete(number);
-                checkpointer.show(checkpoints);
-                // Who asked may have gone.
-                let _gone = sender.send(deleted);
-            }
-        }
-    }
-    keeps
-}
-
-/// Keeps a checkpoint that is complete, for those who asked for it.
-fn keep(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints, asked: Vec<(String, KeptTo)>) {
-    let keep = |(name, sender): (String, KeptTo)| (checkpoints.keep_newest(&name), sender);
-    let kept: Vec<_> = asked.into_iter().map(keep).collect();
-    // Who is answered finds it among all.
-    checkpointer.show(checkpoints);
-    for (kept, sender) in kept {
-        // Who asked may have gone.
-        let _gone = sender.send(kept);
-    }
-}
-
-fn is_over(job: &Job) -> bool {
-    job.over.load(Ordering::Acquire)
-}
-
-/// Picks the cycle: one that no source has begun, so that no lane has processed it.
-fn begin(job: &Job) -> Cycle {
-    let checkpointer = &job.checkpointer;
-    let mut arrived = checkpointer.arrived();
-    arrived.watermarks.clear();
-    arrived.sinks.clear();
-    arrived.slices = 0;
-    arrived.sources.clear();
-    drop(arrived);
-    // Beginning a cycle takes the pacer's lock.
-    let pacer = job.pacer.lock().expect("no panic while held");
-    let at = pacer.begun().next();
-    checkpointer.at.store(at.0, Ordering::Release);
-    at
-}
-
-/// Makes the checkpoint of a cycle; gives back the bytes of what changed. None: the job was over
-/// before.
-fn make(job: &Job, checkpoints: &mut Checkpoints, at: Cycle) -> Option<u64> {
-    let (mut bytes, mut run) = (0, Vec::new());
-    let number = until_written(job, || checkpoints.begin())?;
-    loop {
-        let checkpointer = &job.checkpointer;
-        let mut arrived = checkpointer.arrived();
-        if is_over(job) {
-            return None;
-        }
-        if let Some(Piece { node, slice, mut delta }) = arrived.pieces.pop_front() {
-            drop(arrived);
-            checkpointer.waiting.fetch_sub(delta.bytes(), Ordering::Relaxed);
-            if let Err(error) = delta.finish(&mut run) {
-                job.fail(job.error_at(node, at, format!("it cannot be saved: {error}")));
-                return None;
-            }
-            checkpointer.give_back(delta);
-            bytes += run.len() as u64;
-            // What could not be written is kept, and completing the checkpoint writes it.
-            note(job, checkpoints.put((node as u32, slice), &run));
-        } else if arrived.expected(job, at).is_some_and(|it| arrived.slices >= it)
-            && job.committer.is_durable(at)
-        {
-            drop(arrived);
-            let manifest = manifest(job, checkpoints, (number, at));
-            until_written(job, || checkpoints.complete(manifest.clone()))?;
-            checkpointer.at.store(u64::MAX, Ordering::Release);
-            return Some(bytes);
-        } else {
-            checkpointer.wait(arrived);
-        }
-    }
-}
-
-/// Tries until it can be written, or the job is over.
-fn until_written<T>(job: &Job, mut write: impl FnMut() -> Result<T, CheckpointError>) -> Option<T> {
-    loop {
-        if let Some(written) = note(job, write()) {
-            return Some(written);
-        }
-        let until_us = job.now_us() + AGAIN_AFTER_US;
-        while job.now_us() < until_us {
-            if is_over(job) {
-                return None;
-            }
-            job.checkpointer.wait(job.checkpointer.arrived());
-        }
-    }
-}
-
-/// Says that a checkpoint could not be written, if so.
-fn note<T>(job: &Job, outcome: Result<T, CheckpointError>) -> Option<T> {
-    let error = match outcome {
-        Ok(written) => return Some(written),
-        Err(error) => error,
-    };
-    let mut progress = job.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
-    if progress.failure.is_none() {
-        tracing::warn!(job = job.plan.name, %error, "a checkpoint cannot be written; trying again");
-    }
-    progress.failure = Some(error.to_string());
-    None
-}
-
-fn manifest(job: &Job, checkpoints: &Checkpoints, (number, at): (u64, Cycle)) -> Manifest {
-    let arrived = job.checkpointer.arrived();
-    let stage = |(node, plan): (usize, &super::plan::NodePlan)| {
-        let Work::Stage { factory } = &plan.work else { return None };
-        Some(SavedStage {
-            name: plan.name.clone(),
-            does: factory.does(),
-            watermark: arrived.watermarks.get(&node).copied().unwrap_or(Micros::MAX),
-            slices: checkpoints.chains(node as u32, plan.slices),
-        })
-    };
-    let sink = |(node, plan): (usize, &super::plan::NodePlan)| {
-        // One that does not come to this cycle has ended before.
-        let ended_with = || Cycle(plan.count.last_rows.load(Ordering::Acquire));
-        let last = arrived.sinks.get(&node).copied().unwrap_or_else(ended_with);
-        let is_sink = matches!(plan.work, Work::Sink);
-        is_sink.then(|| SavedSink { name: plan.name.clone(), last })
-    };
-    let ended = arrived.ended.values().filter(|(cycle, _)| *cycle < at).map(|(_, saved)| saved);
-    Manifest {
-        number,
-        made: job.wall(),
-        cycle: at,
-        time: arrived.time,
-        sources: ended.chain(arrived.sources.values()).cloned().collect(),
-        stages: job.plan.nodes.iter().enumerate().filter_map(stage).collect(),
-        sinks: job.plan.nodes.iter().enumerate().filter_map(sink).collect(),
-        letters: Cycle(job.letters_last.load(Ordering::Acquire)).min(at),
     }
 }

@@ -77,7 +77,7 @@ impl Committer {
     pub(crate) fn new(
         slices: Vec<(u32, u32)>,
         sinks: Vec<(usize, SharedSink, Cycle)>,
-        has_ledger: bool,
+        (has_ledger, is_marked): (bool, bool),
         followed: Followed,
         before: &Before,
     ) -> Self {
@@ -88,6 +88,7 @@ impl Committer {
         };
         let sinks = sinks.into_iter().map(state).collect();
         let cuts = Cuts::new(slices, before.cycle, |slice| before.source_has_ended(slice));
+        let cuts = cuts.marked(is_marked);
         Self {
             inner: Mutex::new(Inner { cuts, sinks }),
             bell: Condvar::new(),
@@ -107,11 +108,11 @@ impl Committer {
     }
 
     /// A source slice has cut a cycle.
-    pub(crate) fn cut(&self, cycle: Cycle, time: Micros, cut: Cut) {
+    pub(crate) fn cut(&self, (cycle, time): (Cycle, Micros), cut: Cut, watermark: Micros) {
         self.followed.cut(cycle, &cut);
         let mut inner = self.inner.lock().expect("no panic while held");
         if self.has_ledger {
-            inner.cuts.add(cycle, time, cut);
+            inner.cuts.add((cycle, time), cut, watermark);
             self.ring(inner);
         } else {
             inner.cuts.note(cycle, cut);

@@ -12,7 +12,9 @@ mod tests;
 pub(crate) struct Cuts {
     /// By source slice: the last cycle that it has cut; the end of time once it has ended.
     last: BTreeMap<(u32, u32), Cycle>,
-    open: BTreeMap<Cycle, (Micros, Vec<Cut>)>,
+    open: BTreeMap<Cycle, (Micros, Vec<(Cut, Micros)>)>,
+    /// Entries say how far event time was.
+    is_marked: bool,
     /// The last cycle that every slice has cut.
     complete: Cycle,
     /// The last cycle that any slice has cut.
@@ -30,7 +32,13 @@ impl Cuts {
     ) -> Self {
         let last = |slice| (slice, if has_ended(slice) { EVER } else { before });
         let last = slices.into_iter().map(last).collect();
-        Self { last, open: BTreeMap::new(), complete: before, newest: before }
+        let open = BTreeMap::new();
+        Self { last, open, is_marked: false, complete: before, newest: before }
+    }
+
+    /// Whether entries say how far event time was.
+    pub(crate) fn marked(self, is_marked: bool) -> Self {
+        Self { is_marked, ..self }
     }
 
     /// Notes one cut that no ledger will hold.
@@ -51,15 +59,15 @@ impl Cuts {
         self.complete
     }
 
-    /// Takes one cut.
+    /// Takes one cut, and how far event time was there.
     ///
     /// # Panics
     /// Panics if a slice cuts a cycle out of turn: an error of the engine.
-    pub(crate) fn add(&mut self, cycle: Cycle, time: Micros, cut: Cut) {
+    pub(crate) fn add(&mut self, (cycle, time): (Cycle, Micros), cut: Cut, watermark: Micros) {
         let last = self.last.get_mut(&(cut.source, cut.slice)).expect("a slice of this job");
         assert_eq!(last.next(), cycle, "a source slice cuts every cycle once, in order");
         *last = if cut.ended { EVER } else { cycle };
-        self.open.entry(cycle).or_insert((time, Vec::new())).1.push(cut);
+        self.open.entry(cycle).or_insert((time, Vec::new())).1.push((cut, watermark));
     }
 
     /// Takes out the entries that have become whole.
@@ -70,8 +78,12 @@ impl Cuts {
             let (cycle, (time, mut cuts)) = first.remove_entry();
             assert_eq!(self.complete.next(), cycle, "the ledger has no gap");
             self.complete = cycle;
-            cuts.sort_by_key(|cut| (cut.source, cut.slice));
-            whole.push(LedgerEntry::Cycle { cycle, time, cuts });
+            cuts.sort_by_key(|(cut, _)| (cut.source, cut.slice));
+            let (cuts, watermarks) = cuts.into_iter().unzip();
+            whole.push(match self.is_marked {
+                true => LedgerEntry::Marked { cycle, time, cuts, watermarks },
+                false => LedgerEntry::Cycle { cycle, time, cuts },
+            });
         }
         whole
     }

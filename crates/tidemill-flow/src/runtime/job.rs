@@ -224,13 +224,14 @@ impl Job {
 
     /// Every sink has committed up to `cycle`.
     pub(crate) fn commit_reached(&self, cycle: Cycle) {
-        let before = self.committed.fetch_max(cycle.0, Ordering::AcqRel);
+        let before = self.committed.fetch_max(cycle.0, Ordering::SeqCst);
         if before < cycle.0 {
             self.pacer.lock().expect("no panic while held").forget(cycle);
             let mut waiters = self.commit_waiters.lock().expect("no panic while held");
             let woken = std::mem::take(&mut *waiters);
             drop(waiters);
             woken.iter().for_each(|lane| self.poke(lane));
+            self.checkpointer.committed(cycle);
         }
     }
 

@@ -242,12 +242,10 @@ impl Ledger {
         self.buffer.clear();
         let first = self.last;
         for entry in entries {
-            if let LedgerEntry::Cycle { cycle, time, .. } = entry
-                && *cycle > self.last.0
-            {
-                assert_eq!(self.last.0.next(), *cycle, "the ledger has no gap");
+            if let Some((cycle, time)) = entry.cycle().filter(|(cycle, _)| *cycle > self.last.0) {
+                assert_eq!(self.last.0.next(), cycle, "the ledger has no gap");
                 journal::append(&mut self.buffer, &entry.encode());
-                self.last = (*cycle, *time);
+                self.last = (cycle, time);
             }
         }
         if self.buffer.is_empty() {

@@ -24,6 +24,8 @@ pub(crate) struct Pacer {
     preloading: usize,
     /// The last cycle with preloaded records.
     preloaded: Cycle,
+    /// Source slices cut cycles up to this one, though they may have nothing to read.
+    wanted: Cycle,
     /// No cycle after this one is begun.
     stop_after: Option<Cycle>,
 }
@@ -52,9 +54,14 @@ impl Pacer {
         self.begun
     }
 
-    /// Whether some source slice has already ended `cycle`.
+    /// Whether some source slice has already ended `cycle`, or it is wanted.
     pub(crate) fn is_behind(&self, cycle: Cycle) -> bool {
-        self.ahead >= cycle
+        self.ahead.max(self.wanted) >= cycle
+    }
+
+    /// A cycle is to come, though there may be nothing to read.
+    pub(crate) fn want(&mut self, cycle: Cycle) {
+        self.wanted = self.wanted.max(cycle);
     }
 
     /// Everything up to this cycle, which had this time, was done in an earlier life.

@@ -13,7 +13,7 @@ use crate::source::SourceFactory;
 use std::sync::Arc;
 use tidemill_env::sync::atomic::AtomicU64;
 use tidemill_types::{
-    Cycle,
+    Cycle, Micros,
     job::{BufferSpec, CycleSpec, Delivery},
 };
 
@@ -196,6 +196,24 @@ impl Plan {
             last[node] = from.max().unwrap_or(last[node]);
         }
         last
+    }
+
+    /// By node, given for the sources: how far event time is.
+    pub(crate) fn watermarks(&self, mut watermarks: Vec<Micros>) -> Vec<Micros> {
+        let mut order: Vec<usize> = (0..self.nodes.len()).collect();
+        order.sort_by_key(|node| self.nodes[*node].rank);
+        for node in order {
+            let of_link = |link: &usize| {
+                let from = self.links[*link].from;
+                match &self.nodes[from].work {
+                    Work::Stage { factory } => watermarks[from].minus(factory.holds_back()),
+                    Work::Source { .. } | Work::Sink => watermarks[from],
+                }
+            };
+            let lowest = self.nodes[node].links_in.iter().map(of_link).min();
+            watermarks[node] = lowest.unwrap_or(watermarks[node]);
+        }
+        watermarks
     }
 
     /// Whether the node runs in this process.

@@ -1,6 +1,7 @@
 //! A job that goes on from a checkpoint: what it finds, and what it does not do again.
 
 use super::held::{Held, SavedSlice};
+use super::ledger::Recorded;
 use super::plan::{NodePlan, Plan, Work};
 use crate::operator::MEMBERS_SEPARATOR;
 use std::{
@@ -69,14 +70,53 @@ impl Before {
                 return Err(format!("source `{}` is not in it, or had fewer slices", node.name));
             }
         }
+        before.find_ended(plan);
+        Ok(before)
+    }
+
+    /// Notes the nodes that will process nothing more.
+    fn find_ended(&mut self, plan: &Plan) {
         let mut last = vec![Cycle::NONE; plan.nodes.len()];
-        for ((node, _), saved) in &before.sources {
-            let of_slice = if saved.ended { manifest.cycle } else { Cycle(u64::MAX) };
-            last[*node] = last[*node].max(of_slice);
+        for (id, node) in plan.nodes.iter().enumerate() {
+            let is_source = matches!(node.work, Work::Source { .. });
+            let has_ended = |slice| self.source_has_ended((id as u32, slice));
+            if is_source && !(0..node.slices).all(has_ended) {
+                last[id] = Cycle(u64::MAX);
+            }
         }
         let last = plan.downstream(last);
-        before.ended = (0..last.len()).filter(|node| last[*node] <= manifest.cycle).collect();
-        Ok(before)
+        self.ended = (0..last.len()).filter(|node| last[*node] <= self.cycle).collect();
+    }
+
+    /// The job goes on after the last cycle that its ledger has, and does none of it again: what the
+    /// sinks have came from there at the latest.
+    pub(crate) fn skip(&mut self, plan: &Plan, recorded: &Recorded) {
+        for (_, cut) in recorded.cuts.iter().filter(|(cycle, _)| *cycle > self.cycle) {
+            let watermark = recorded.watermarks.get(&(cut.source, cut.slice));
+            let saved = SavedSource {
+                name: plan.nodes[cut.source as usize].name.clone(),
+                slice: cut.slice,
+                position: cut.position,
+                watermark: watermark.copied().unwrap_or(Micros::MIN),
+                ended: cut.ended,
+                idle: cut.idle,
+            };
+            self.sources.insert((cut.source as usize, cut.slice), saved);
+        }
+        if recorded.last() > self.cycle {
+            (self.cycle, self.time) = (recorded.last(), recorded.last_time());
+        }
+        self.find_ended(plan);
+        let of_source = |(id, node): (usize, &NodePlan)| {
+            let of_slice = |slice| match self.sources.get(&(id, slice)) {
+                Some(saved) if saved.ended || saved.idle => Micros::MAX,
+                Some(saved) => saved.watermark,
+                None => Micros::MIN,
+            };
+            (0..node.slices).map(of_slice).min().unwrap_or(Micros::MIN)
+        };
+        let watermarks = plan.watermarks(plan.nodes.iter().enumerate().map(of_source).collect());
+        self.watermarks = watermarks.into_iter().enumerate().collect();
     }
 
     /// The same, for a job that began with the checkpoint of a cycle: its sinks hold nothing of

@@ -343,7 +343,7 @@ impl SourceLane {
             ended,
             idle: self.idle,
         };
-        job.committer.cut(cycle, time, cut);
+        job.committer.cut((cycle, time), cut, self.source.watermark());
         if ended || job.checkpointer.is_at(cycle) {
             let saved = SavedSource {
                 name: job.plan.nodes[lane.node].name.clone(),

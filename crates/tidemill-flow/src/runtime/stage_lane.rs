@@ -1,6 +1,7 @@
 //! A lane of a stage: takes a whole cycle, runs the operator, sends what it wrote.
 
 use super::budget::Counted;
+use super::checkpoint::alone::Due;
 use super::held::{Held, NotRead};
 use super::inbox::{CycleEnd, Slot};
 use super::job::Job;
@@ -36,11 +37,20 @@ const PIECE_BYTES: usize = 1 << 20;
 const WRITES_AGAIN_US: u64 = 1_000;
 
 /// A checkpoint that is being written out.
-#[derive(Default)]
 struct Writing {
-    /// The slice of the lane, counted from its first.
-    slice: usize,
+    /// The slices that were frozen, counted from the first of the lane.
+    slices: Vec<usize>,
+    /// How many of them are written out.
+    done: usize,
     delta: Delta,
+}
+
+/// What was done up to the end of a job's last life, and is not done again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passed {
+    pub(crate) cycle: Cycle,
+    pub(crate) time: Micros,
+    pub(crate) watermark: Micros,
 }
 
 /// What a lane of a stage holds.
@@ -55,6 +65,10 @@ pub(crate) struct StageLane {
     output: Output,
     letters: Vec<DeadLetter>,
     writing: Option<Writing>,
+    /// Which slices are saved by themselves, and when.
+    due: Option<Due>,
+    /// The states are older than this: what time alone made of them since was written already.
+    passed: Option<Passed>,
     watermarks: Vec<Micros>,
     ended: Vec<bool>,
     /// Bytes to release, by link.
@@ -71,6 +85,8 @@ impl StageLane {
         watermark: Micros,
     ) -> Self {
         let buffer = usize::try_from(job.plan.buffer.bytes.0).unwrap_or(usize::MAX);
+        let alone = job.checkpointer.alone.as_ref();
+        let due = alone.map(|alone| Due::new(alone, states.len(), job.now_us()));
         Self {
             operator,
             states,
@@ -81,11 +97,20 @@ impl StageLane {
             output: Output::new(buffer),
             letters: Vec::new(),
             writing: None,
+            due,
+            passed: None,
             watermarks: Vec::new(),
             ended: Vec::new(),
             freed: Vec::new(),
             counted: Counted::new(&job.plan.budget, node),
         }
+    }
+
+    /// The states may be older than what was written: an earlier life of the job came to here.
+    pub(crate) fn pass(mut self, passed: Passed) -> Self {
+        self.watermark = self.watermark.max(passed.watermark);
+        self.passed = Some(passed).filter(|_| self.wants_time);
+        self
     }
 
     /// Runs the next cycle.
@@ -98,10 +123,14 @@ impl StageLane {
             state.looked_at = false;
             (state.is_past(), state.inbox.is_ready(), state.next())
         };
+        if let Some(passed) = self.passed.take() {
+            self.pass_by(job, lane, passed)?;
+        }
         self.show(job, lane, Cycle(next.0 - 1));
         if is_past {
             // The next layout needs the slices: that does not wait for room.
             self.write_out(job, lane, usize::MAX);
+            self.leave(job);
             return Ok(After::HandOver);
         }
         if !is_ready {
@@ -130,8 +159,12 @@ impl StageLane {
         let watermark = self.watermark.minus(held_back);
         self.send(job, lane, CycleEnd { cycle, time, watermark, ended })?;
         if job.checkpointer.is_at(cycle) {
-            self.freeze(job, lane);
+            job.checkpointer.stage(lane.node, self.watermark);
+            if job.checkpointer.is_whole() {
+                self.freeze((0..self.states.len()).collect(), job);
+            }
         }
+        self.save_due(job, lane);
         self.show(job, lane, cycle);
         self.write_out(job, lane, if ended { usize::MAX } else { written_at_once() });
         job.poke_those_behind(lane);
@@ -139,7 +172,41 @@ impl StageLane {
         let count = &job.plan.nodes[lane.node].count;
         count.busy_us.fetch_add(job.now_us() - start_us, Ordering::Relaxed);
         count.cycle.fetch_max(cycle.0, Ordering::Relaxed);
+        if ended {
+            self.leave(job);
+        }
         Ok(if ended { After::Done } else { self.after(job) })
+    }
+
+    /// What time alone made of the states since they were saved, such as windows that closed, was
+    /// written before: it is not written again.
+    fn pass_by(&mut self, job: &Job, lane: &Lane, passed: Passed) -> Result<(), JobError> {
+        let ports = job.plan.nodes[lane.node].ports;
+        (self.watermarks, self.ended) = (vec![passed.watermark; ports], vec![false; ports]);
+        self.input.ports.resize_with(ports, Vec::new);
+        self.call(job, lane, (passed.cycle, passed.time, Micros::MIN))?;
+        self.output.emitted.clear();
+        Ok(())
+    }
+
+    /// Slices that are due are saved, if the backend takes them now.
+    fn save_due(&mut self, job: &Job, lane: &Lane) {
+        let (Some(alone), Some(due)) = (&job.checkpointer.alone, &mut self.due) else { return };
+        due.count(alone, &lane.slices, &self.input);
+        if self.writing.is_some() {
+            return;
+        }
+        let slices = due.which(alone, self.states.len(), job.now_us());
+        if !slices.is_empty() && job.checkpointer.enter(slices.len()) {
+            self.freeze(slices, job);
+        }
+    }
+
+    /// The lane ends, or its slices go to others.
+    fn leave(&mut self, job: &Job) {
+        if let (Some(alone), Some(due)) = (&job.checkpointer.alone, &mut self.due) {
+            due.leave(alone);
+        }
     }
 
     /// Somebody may look at the slices as they are now.
@@ -149,12 +216,17 @@ impl StageLane {
         job.looks.answer(job, of, (cycle, self.watermark), &mut self.states);
     }
 
-    /// The checkpoint under way has the slices as they are now.
-    fn freeze(&mut self, job: &Job, lane: &Lane) {
-        let states = self.states.iter_mut().filter_map(Held::here);
-        states.for_each(|state| structure::freeze(&mut **state));
-        job.checkpointer.stage(lane.node, self.watermark);
-        self.writing = Some(Writing::default());
+    /// The checkpoint under way has these slices as they are now.
+    fn freeze(&mut self, slices: Vec<usize>, job: &Job) {
+        for slice in &slices {
+            if let Some(state) = self.states[*slice].here() {
+                structure::freeze(&mut **state);
+            }
+        }
+        if let (Some(alone), Some(due)) = (&job.checkpointer.alone, &mut self.due) {
+            due.saved(alone, &slices, self.states.len(), job.now_us());
+        }
+        self.writing = Some(Writing { slices, done: 0, delta: Delta::default() });
     }
 
     /// What becomes of the lane: if no cycle comes, it goes on writing out what was frozen, now and
@@ -171,7 +243,7 @@ impl StageLane {
         let Some(writing) = &mut self.writing else { return };
         let checkpointer = &job.checkpointer;
         let mut left = most;
-        while let Some(state) = self.states.get_mut(writing.slice).filter(|_| left > 0) {
+        while let Some(nth) = writing.slices.get(writing.done).copied().filter(|_| left > 0) {
             if most < usize::MAX && !checkpointer.has_room() {
                 break;
             }
@@ -180,16 +252,16 @@ impl StageLane {
             let drain = |state: &mut SliceState| {
                 structure::drain(&mut **state, &mut writing.delta, at_once)
             };
-            let is_done = state.here().is_none_or(drain);
+            let is_done = self.states[nth].here().is_none_or(drain);
             left = left.saturating_sub(writing.delta.len() - before);
             if is_done || writing.delta.bytes() >= PIECE_BYTES {
-                let slice = lane.slices.start + writing.slice as u32;
+                let slice = lane.slices.start + nth as u32;
                 let piece = std::mem::take(&mut writing.delta);
                 writing.delta = checkpointer.piece(lane.node, slice, piece, is_done);
-                writing.slice += usize::from(is_done);
+                writing.done += usize::from(is_done);
             }
         }
-        let is_done = writing.slice == self.states.len();
+        let is_done = writing.done == writing.slices.len();
         if is_done {
             self.writing = None;
         }

@@ -1,6 +1,6 @@
 //! When a job's state is saved, and where.
 
-use super::EmptySpec;
+use super::{EmptySpec, custom};
 use crate::units::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckpointSpec {
-    /// Time from the beginning of one checkpoint to that of the next (default 10s).
-    pub every: Span,
+    /// When the next checkpoint is made (default 10s).
+    pub every: Every,
     /// Where they are kept (default `{indexed: {}}`).
     pub backend: BackendSpec,
     /// When a job that resumes reads its state back (default `eager`).
@@ -20,7 +20,29 @@ pub struct CheckpointSpec {
 impl Default for CheckpointSpec {
     fn default() -> Self {
         let (backend, recovery) = (BackendSpec::default(), Recovery::default());
-        Self { every: Span(10_000_000), backend, recovery }
+        Self { every: Span(10_000_000).into(), backend, recovery }
+    }
+}
+
+/// When the next checkpoint is made. In a file: `10s`, `auto`, or a table of bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[schemars(with = "custom::EveryForm")]
+pub enum Every {
+    /// As often as the backend keeps up with: at most ten times a second, at least once a minute.
+    Auto,
+    /// At the first bound that is reached.
+    Bounds {
+        /// Time from the beginning of one checkpoint to that of the next.
+        time: Option<Span>,
+        /// Records of a slice from one save of it to the next (`at-most-once`, where each slice is
+        /// saved by itself).
+        records: Option<u64>,
+    },
+}
+
+impl From<Span> for Every {
+    fn from(time: Span) -> Self {
+        Self::Bounds { time: Some(time), records: None }
     }
 }
 

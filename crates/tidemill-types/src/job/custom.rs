@@ -1,6 +1,6 @@
 //! Fields of a job file that have a short form and a long form.
 
-use super::{CompressionSpec, CycleSpec, Format, StartSpec, StreamSinkSpec};
+use super::{CompressionSpec, CycleSpec, Every, Format, StartSpec, StreamSinkSpec};
 use crate::units::{ByteSize, Micros, Span};
 use schemars::JsonSchema;
 use serde::{
@@ -91,6 +91,76 @@ impl<'de> de::Visitor<'de> for CycleVisitor {
 impl<'de> Deserialize<'de> for CycleSpec {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         d.deserialize_any(CycleVisitor)
+    }
+}
+
+/// The long form of `every`.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EveryTable {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    time: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    records: Option<u64>,
+}
+
+/// The short form of `every` without a time.
+#[derive(JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(dead_code, reason = "only its JSON Schema is used")]
+pub(super) enum EveryWord {
+    Auto,
+}
+
+/// `every: 10s`, `every: auto` or `every: {time: 10s, records: 1000}`.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its JSON Schema is used")]
+pub(super) enum EveryForm {
+    Word(EveryWord),
+    Time(Span),
+    Table(EveryTable),
+}
+
+struct EveryVisitor;
+
+impl<'de> de::Visitor<'de> for EveryVisitor {
+    type Value = Every;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a duration such as `10s`, `auto`, or a table of `time` and `records`")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Every, E> {
+        match text {
+            "auto" => Ok(Every::Auto),
+            time => Ok(time.parse::<Span>().map_err(E::custom)?.into()),
+        }
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Every, A::Error> {
+        let EveryTable { time, records } =
+            EveryTable::deserialize(MapAccessDeserializer::new(map))?;
+        if time.is_none() && records.is_none() {
+            return Err(de::Error::custom("it has neither `time` nor `records`"));
+        }
+        Ok(Every::Bounds { time, records })
+    }
+}
+
+impl<'de> Deserialize<'de> for Every {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        d.deserialize_any(EveryVisitor)
+    }
+}
+
+impl Serialize for Every {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match *self {
+            Self::Auto => s.serialize_str("auto"),
+            Self::Bounds { time: Some(time), records: None } => time.serialize(s),
+            Self::Bounds { time, records } => EveryTable { time, records }.serialize(s),
+        }
     }
 }
 

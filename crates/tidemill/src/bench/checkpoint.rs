@@ -123,7 +123,7 @@ impl CheckpointArgs {
         let opened = IndexedBackend::open(world, &folder, IndexedOptions::default());
         let (backend, _) = opened.map_err(|error| error.to_string())?;
         let to = CheckpointTo {
-            every: self.every,
+            every: self.every.into(),
             backend: Arc::new(backend),
             from: None,
             recovery: self.recovery,

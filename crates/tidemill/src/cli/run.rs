@@ -54,10 +54,11 @@ const LOOK_US_MAX: u64 = 20_000;
 pub(super) fn run(arguments: &RunArguments) -> u8 {
     let world = World::real();
     let prepared = load::load(&arguments.job).and_then(|descriptor| {
-        if arguments.resume && descriptor.spec.delivery != Delivery::ExactlyOnce {
+        if arguments.resume && !descriptor.spec.goes_on() {
             let message = "a job without a ledger cannot resume";
             let problem = Problem::new(["delivery"], message);
-            let problem = problem.expected("`exactly-once`, or a run without `--resume`");
+            let problem = problem
+                .expected("`exactly-once`, `at-most-once` with a `checkpoint`, or no `--resume`");
             return Err(Refused(vec![descriptor.locate(problem)]));
         }
         let streams = open_streams(arguments, &descriptor, &world)?;

@@ -40,8 +40,10 @@ pub(super) fn open_checkpoints(
 ) -> Result<Option<(Checkpoints, Origin)>, StartError> {
     let Some(to) = &options.checkpoint else { return Ok(None) };
     let refuse = |message: &str| Err(checkpoint_error(message.to_owned()));
-    if plan.delivery != Delivery::ExactlyOnce || options.data.is_none() {
-        return refuse("only a job with a data folder and the delivery `exactly-once` has them");
+    if plan.delivery == Delivery::AtLeastOnce || options.data.is_none() {
+        return refuse(
+            "only a job with a data folder and the delivery `exactly-once` or `at-most-once` has them",
+        );
     }
     if options.processes.addresses.len() > 1 {
         return refuse("a job of several processes cannot have them yet");
@@ -202,6 +204,10 @@ impl Opened {
         // A sink may lack what a later life has not written yet: that is not the reason.
         if !self.is_of_ledger(before.cycle, before.time) {
             return Some(OF_EARLIER_LIFE.to_owned());
+        }
+        if self.skips {
+            // What a sink lacks is not made again.
+            return None;
         }
         let lacks = |(node, sink, held): &&(usize, SharedSink, Cycle)| {
             *held < before.sink(*node) && !sink.lock().is_ok_and(|sink| sink.forgets())

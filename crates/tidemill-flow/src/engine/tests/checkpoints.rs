@@ -10,7 +10,7 @@ use tidemill_types::job::Recovery;
 pub(super) fn options(world: &World, folder: &Path, every: Span) -> RunOptions {
     let opened = IndexedBackend::open(world, &folder.join("state"), IndexedOptions::default());
     let to = CheckpointTo {
-        every,
+        every: every.into(),
         backend: Arc::new(opened.expect("it can be opened").0),
         from: None,
         recovery: Recovery::Eager,
@@ -257,7 +257,7 @@ fn row_40_a_job_survives_its_disk_at_any_operation() {
                 continue;
             };
             let to = CheckpointTo {
-                every: Span(200),
+                every: Span(200).into(),
                 backend: Arc::new(backend),
                 from: None,
                 recovery: Recovery::Prefetch,

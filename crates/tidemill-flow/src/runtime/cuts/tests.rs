@@ -4,9 +4,10 @@ use super::*;
 
 fn add(cuts: &mut Cuts, source: u32, cycle: u64, ended: bool) -> String {
     let cut = Cut { source, slice: 0, position: cycle * 10, ended, idle: false };
-    cuts.add(Cycle(cycle), Micros(0), cut);
+    cuts.add((Cycle(cycle), Micros(0)), cut, Micros(7));
     let whole = cuts.take().into_iter().map(|entry| match entry {
         LedgerEntry::Cycle { cycle, cuts, .. } => format!("{cycle}x{}", cuts.len()),
+        LedgerEntry::Marked { cycle, watermarks, .. } => format!("{cycle}m{watermarks:?}"),
         LedgerEntry::Head(_) | LedgerEntry::Later { .. } => "head".to_owned(),
     });
     whole.collect::<Vec<_>>().join(" ")
@@ -29,6 +30,13 @@ fn a_slice_that_ended_is_not_waited_for() {
     assert_eq!(add(&mut cuts, 0, 2, false), "");
     assert_eq!(add(&mut cuts, 1, 1, true), "1x2 2x1");
     assert_eq!(add(&mut cuts, 0, 3, true), "3x1");
+}
+
+#[test]
+fn an_entry_may_say_how_far_event_time_was() {
+    let mut cuts = Cuts::new([(0, 0), (1, 0)], Cycle::NONE, |_| false).marked(true);
+    assert_eq!(add(&mut cuts, 1, 1, false), "");
+    assert_eq!(add(&mut cuts, 0, 1, false), "1m[Micros(7), Micros(7)]");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{LedgerHead, Owner};
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     path::{Path, PathBuf},
 };
 use tidemill_env::Disk;
@@ -23,6 +23,8 @@ pub(crate) struct Recorded {
     pub(super) time: Micros,
     pub(crate) times: Vec<(Cycle, Micros)>,
     pub(crate) cuts: Vec<(Cycle, Cut)>,
+    /// By source and slice: the last watermark that is recorded.
+    pub(crate) watermarks: BTreeMap<(u32, u32), Micros>,
 }
 
 impl Recorded {
@@ -41,8 +43,19 @@ impl Recorded {
     }
 
     /// The time of the last recorded cycle.
-    pub(super) fn last_time(&self) -> Micros {
+    pub(crate) fn last_time(&self) -> Micros {
         self.times.last().map_or(self.time, |(_, time)| *time)
+    }
+
+    /// The next cycle.
+    fn add(&mut self, (cycle, time): (Cycle, Micros), cuts: Vec<Cut>) -> Result<(), String> {
+        let last = self.last();
+        if cycle != last.next() {
+            return Err(format!("cycle {cycle} follows cycle {last}"));
+        }
+        self.times.push((cycle, time));
+        self.cuts.extend(cuts.into_iter().map(|cut| (cycle, cut)));
+        Ok(())
     }
 
     /// The recorded cuts of one source slice, in order.
@@ -132,6 +145,7 @@ fn follows(later: &Recorded, earlier: &Recorded) -> bool {
 fn prepend(later: &mut Recorded, mut earlier: Recorded) {
     earlier.times.append(&mut later.times);
     earlier.cuts.append(&mut later.cuts);
+    earlier.watermarks.append(&mut later.watermarks);
     *later = earlier;
 }
 
@@ -170,14 +184,17 @@ fn read(bytes: &[u8], owner: &Owner) -> Result<(Recorded, u64), String> {
                 (recorded.began, recorded.after, recorded.time) = (began, after, time);
             }
             LedgerEntry::Cycle { cycle, time, cuts } if index > 0 => {
-                let last = recorded.last();
-                if cycle != last.next() {
-                    return Err(format!("cycle {cycle} follows cycle {last}"));
-                }
-                recorded.times.push((cycle, time));
-                recorded.cuts.extend(cuts.into_iter().map(|cut| (cycle, cut)));
+                recorded.add((cycle, time), cuts)?;
             }
-            LedgerEntry::Head(_) | LedgerEntry::Later { .. } | LedgerEntry::Cycle { .. } => {
+            LedgerEntry::Marked { cycle, time, cuts, watermarks } if index > 0 => {
+                let slices = cuts.iter().map(|cut| (cut.source, cut.slice));
+                recorded.watermarks.extend(slices.zip(watermarks));
+                recorded.add((cycle, time), cuts)?;
+            }
+            LedgerEntry::Head(_)
+            | LedgerEntry::Later { .. }
+            | LedgerEntry::Cycle { .. }
+            | LedgerEntry::Marked { .. } => {
                 return Err(format!("record {index} is out of place"));
             }
         }

@@ -1,0 +1,286 @@
+//! The thread that makes the checkpoints of a job.
+
+use super::{Arrived, Asked, Checkpointer, KeptTo, Piece, alone, pace::Pace};
+use crate::runtime::{
+    job::Job,
+    plan::{NodePlan, Work},
+};
+use std::time::Duration;
+use tidemill_env::sync::{MutexGuard, PoisonError, atomic::Ordering};
+use tidemill_state::{CheckpointError, Checkpoints, Manifest, SavedSink, SavedStage};
+use tidemill_types::{Cycle, Micros, job::Every};
+
+/// Longest sleep of the thread without work.
+const SLEEP_MAX: Duration = Duration::from_millis(200);
+/// A checkpoint that failed is tried again after so long.
+const AGAIN_AFTER_US: u64 = 1_000_000;
+
+/// The thread: makes a checkpoint every so often, and when it is asked to, until the job is over.
+pub(crate) fn run(job: &Job, mut checkpoints: Checkpoints, every: &Every) {
+    let _closes = Closes(&job.checkpointer);
+    make_until_over(job, &mut checkpoints, Pace::new(every));
+}
+
+/// However the thread ends, nobody waits for it then.
+struct Closes<'a>(&'a Checkpointer);
+
+impl Drop for Closes<'_> {
+    fn drop(&mut self) {
+        let mut arrived = self.0.arrived();
+        arrived.is_closed = true;
+        arrived.asked.clear();
+    }
+}
+
+fn make_until_over(job: &Job, checkpoints: &mut Checkpoints, mut pace: Pace) {
+    let checkpointer = &job.checkpointer;
+    let mut due_us = job.now_us().saturating_add(pace.every_us());
+    while let Some(keeps) = wait_until_due(job, checkpoints, due_us) {
+        let start_us = job.now_us();
+        let alone = checkpointer.alone.as_ref().filter(|_| keeps.is_empty());
+        let made = match alone {
+            Some(alone) => alone::save(job, checkpoints, alone),
+            None => make(job, checkpoints, !keeps.is_empty()),
+        };
+        let Some(Made { at, bytes }) = made else { return };
+        keep(checkpointer, checkpoints, keeps);
+        let took_us = job.now_us() - start_us;
+        pace.completed(took_us, alone.is_some() && checkpointer.arrived().gate.is_rung());
+        due_us = start_us.saturating_add(pace.every_us());
+        if let Some(alone) = &checkpointer.alone {
+            alone.set_every(pace.every_us());
+        }
+        let mut progress = job.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.completed += 1;
+        progress.cycle = at;
+        progress.bytes = bytes;
+        progress.took_us = took_us;
+        progress.every_us = pace.shown_us();
+        progress.failure = None;
+    }
+}
+
+/// Waits until a checkpoint is to be made, and gives back who asked for it; none: the job is over.
+fn wait_until_due(
+    job: &Job,
+    checkpoints: &mut Checkpoints,
+    due_us: u64,
+) -> Option<Vec<(String, KeptTo)>> {
+    let checkpointer = &job.checkpointer;
+    loop {
+        let keeps = wanted(checkpointer, checkpoints);
+        let (now_us, arrived) = (job.now_us(), checkpointer.arrived());
+        let is_due = match &checkpointer.alone {
+            Some(alone) => arrived.gate.is_rung() || (now_us >= due_us && alone.has_unsaved()),
+            None => now_us >= due_us,
+        };
+        if is_due || !keeps.is_empty() {
+            return Some(keeps);
+        }
+        if is_over(job) {
+            return None;
+        }
+        if arrived.asked.is_empty() {
+            let left = Duration::from_micros(due_us.saturating_sub(now_us)).min(SLEEP_MAX);
+            let left = if left.is_zero() { SLEEP_MAX } else { left };
+            let waited = checkpointer.bell.wait_timeout(arrived, left);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+/// The checkpoints that are asked for. What is to be deleted is.
+fn wanted(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints) -> Vec<(String, KeptTo)> {
+    let asked = std::mem::take(&mut checkpointer.arrived().asked);
+    let mut keeps = Vec::new();
+    for asked in asked {
+        match asked {
+            Asked::Keep(name, sender) => keeps.push((name, sender)),
+            Asked::Delete(number, sender) => {
+                let deleted = checkpoints.delete(number);
+                checkpointer.show(checkpoints);
+                // Who asked may have gone.
+                let _gone = sender.send(deleted);
+            }
+        }
+    }
+    keeps
+}
+
+/// Keeps a checkpoint that is complete, for those who asked for it.
+fn keep(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints, asked: Vec<(String, KeptTo)>) {
+    let keep = |(name, sender): (String, KeptTo)| (checkpoints.keep_newest(&name), sender);
+    let kept: Vec<_> = asked.into_iter().map(keep).collect();
+    // Who is answered finds it among all.
+    checkpointer.show(checkpoints);
+    for (kept, sender) in kept {
+        // Who asked may have gone.
+        let _gone = sender.send(kept);
+    }
+}
+
+fn is_over(job: &Job) -> bool {
+    job.over.load(Ordering::Acquire)
+}
+
+/// A checkpoint that is complete.
+pub(super) struct Made {
+    /// Its cycle.
+    pub(super) at: Cycle,
+    /// Bytes of what changed.
+    pub(super) bytes: u64,
+}
+
+/// Picks the cycle: one that no source has begun, so that no lane has processed it. Sources that
+/// have nothing to read may be told to cut it all the same.
+pub(super) fn begin(job: &Job, is_whole: bool, is_hurried: bool) -> Cycle {
+    let checkpointer = &job.checkpointer;
+    let mut arrived = checkpointer.arrived();
+    arrived.watermarks.clear();
+    arrived.sinks.clear();
+    arrived.slices = 0;
+    arrived.sources.clear();
+    drop(arrived);
+    checkpointer.is_whole.store(is_whole, Ordering::Release);
+    // Beginning a cycle takes the pacer's lock.
+    let mut pacer = job.pacer.lock().expect("no panic while held");
+    let at = pacer.begun().next();
+    checkpointer.at.store(at.0, Ordering::Release);
+    if is_hurried {
+        pacer.want(at);
+    }
+    drop(pacer);
+    if is_hurried {
+        job.poke_sources();
+    }
+    at
+}
+
+/// Makes a checkpoint of all slices at one cycle. None: the job was over before.
+fn make(job: &Job, checkpoints: &mut Checkpoints, is_hurried: bool) -> Option<Made> {
+    let at = begin(job, true, is_hurried);
+    let number = until_written(job, || checkpoints.begin())?;
+    let is_frozen = |arrived: &mut Arrived| {
+        arrived.expected(job, at).is_some_and(|it| arrived.slices >= it)
+            && job.committer.is_durable(at)
+    };
+    let bytes = put_until(job, checkpoints, at, is_frozen)?;
+    complete(job, checkpoints, (number, at))?;
+    Some(Made { at, bytes })
+}
+
+/// Puts the pieces that come, until all are there; gives back their bytes. None: the job was over
+/// before.
+pub(super) fn put_until(
+    job: &Job,
+    checkpoints: &mut Checkpoints,
+    at: Cycle,
+    mut is_all: impl FnMut(&mut Arrived) -> bool,
+) -> Option<u64> {
+    let (mut bytes, mut run) = (0, Vec::new());
+    let checkpointer = &job.checkpointer;
+    loop {
+        let mut arrived = checkpointer.arrived();
+        if is_over(job) {
+            return None;
+        }
+        if let Some(Piece { node, slice, mut delta }) = arrived.pieces.pop_front() {
+            drop(arrived);
+            checkpointer.waiting.fetch_sub(delta.bytes(), Ordering::Relaxed);
+            if let Err(error) = delta.finish(&mut run) {
+                job.fail(job.error_at(node, at, format!("it cannot be saved: {error}")));
+                return None;
+            }
+            checkpointer.give_back(delta);
+            bytes += run.len() as u64;
+            // What could not be written is kept, and completing the checkpoint writes it.
+            note(job, checkpoints.put((node as u32, slice), &run));
+        } else if is_all(&mut arrived) {
+            return Some(bytes);
+        } else {
+            checkpointer.wait(arrived);
+        }
+    }
+}
+
+/// Writes the manifest of a checkpoint. None: the job was over before.
+pub(super) fn complete(
+    job: &Job,
+    checkpoints: &mut Checkpoints,
+    (number, at): (u64, Cycle),
+) -> Option<()> {
+    let manifest = manifest(job, checkpoints, (number, at));
+    until_written(job, || checkpoints.complete(manifest.clone()))?;
+    job.checkpointer.at.store(u64::MAX, Ordering::Release);
+    Some(())
+}
+
+/// Tries until it can be written, or the job is over.
+pub(super) fn until_written<T>(
+    job: &Job,
+    mut write: impl FnMut() -> Result<T, CheckpointError>,
+) -> Option<T> {
+    loop {
+        if let Some(written) = note(job, write()) {
+            return Some(written);
+        }
+        let until_us = job.now_us() + AGAIN_AFTER_US;
+        while job.now_us() < until_us {
+            if is_over(job) {
+                return None;
+            }
+            job.checkpointer.wait(job.checkpointer.arrived());
+        }
+    }
+}
+
+/// Says that a checkpoint could not be written, if so.
+fn note<T>(job: &Job, outcome: Result<T, CheckpointError>) -> Option<T> {
+    let error = match outcome {
+        Ok(written) => return Some(written),
+        Err(error) => error,
+    };
+    let mut progress = job.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
+    if progress.failure.is_none() {
+        tracing::warn!(job = job.plan.name, %error, "a checkpoint cannot be written; trying again");
+    }
+    progress.failure = Some(error.to_string());
+    None
+}
+
+fn manifest(job: &Job, checkpoints: &Checkpoints, (number, at): (u64, Cycle)) -> Manifest {
+    let arrived = job.checkpointer.arrived();
+    let stage = |(node, plan): (usize, &NodePlan)| {
+        let Work::Stage { factory } = &plan.work else { return None };
+        Some(SavedStage {
+            name: plan.name.clone(),
+            does: factory.does(),
+            watermark: arrived.watermarks.get(&node).copied().unwrap_or(Micros::MAX),
+            slices: checkpoints.chains(node as u32, plan.slices),
+        })
+    };
+    let sink = |(node, plan): (usize, &NodePlan)| {
+        // One that does not come to this cycle has ended before.
+        let ended_with = || Cycle(plan.count.last_rows.load(Ordering::Acquire));
+        let last = arrived.sinks.get(&node).copied().unwrap_or_else(ended_with);
+        let is_sink = matches!(plan.work, Work::Sink);
+        is_sink.then(|| SavedSink { name: plan.name.clone(), last })
+    };
+    let ended = arrived.ended.values().filter(|(cycle, _)| *cycle < at).map(|(_, saved)| saved);
+    Manifest {
+        number,
+        made: job.wall(),
+        cycle: at,
+        time: arrived.time,
+        sources: ended.chain(arrived.sources.values()).cloned().collect(),
+        stages: job.plan.nodes.iter().enumerate().filter_map(stage).collect(),
+        sinks: job.plan.nodes.iter().enumerate().filter_map(sink).collect(),
+        letters: Cycle(job.letters_last.load(Ordering::Acquire)).min(at),
+    }
+}
+
+impl Checkpointer {
+    fn wait(&self, arrived: MutexGuard<'_, Arrived>) {
+        drop(self.bell.wait_timeout(arrived, SLEEP_MAX).unwrap_or_else(PoisonError::into_inner));
+    }
+}
