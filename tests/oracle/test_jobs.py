@@ -75,6 +75,49 @@ def test_a_job_goes_on_when_its_node_comes_back(node, inputs, db, how):
     node.end(signal.SIGTERM)
 
 
+def test_a_killed_job_does_nothing_twice(node, inputs, db):
+    """At most once: each slice is saved by itself, and what came after that, or was under way, is lost."""
+    draw = random.Random(3)
+    node.submit(FILL.format(inputs=inputs))
+    node.wait("fill", finished)
+    [(count,)] = db.execute("select count(*) from flights where distance > 300").fetchall()
+    often = KEEP.format(every="{time: 50ms, records: 200}")
+    said = node.submit(often, code=2)
+    assert "job.yaml:4" in said and "saved together, not by their records" in said
+    node.submit("delivery: at-most-once" + often)
+    went_on = 0
+    for _ in range(6):
+        node.wait("keep", lambda it: saved(it) > 1 or it["progress"]["sources"][0]["records"] == 0)
+        time.sleep(draw.random() * 0.2)
+        before = node.length("counted")
+        node.end(signal.SIGKILL)
+        node.start()
+        progress = node.wait("keep", lambda it: it["progress"])["progress"]
+        assert progress["checkpoints"]["cycle"] > 0, "it began anew"
+        went_on += before < count
+    assert went_on > 1, "it was over before it was killed"
+    node.wait("keep", lambda it: it["progress"]["sources"][0]["lag_cycles"] == 0)
+    assert "checkpoint of cycle" in node.job("status", "keep")
+    # What comes now finds the states of those that came before.
+    kept = node.checkpoint("create", "keep", "--name", "quiet")
+    assert "of cycle" in kept, "it is made, though nothing comes"
+    node.job("cancel", "keep")
+    node.wait("keep", lambda it: it["status"] == "cancelled")
+    rows = node.records("counted")
+    ids = [it["id"] for it in rows]
+    assert len(set(ids)) == len(ids), "rows are written once"
+    real = {id for (id,) in db.execute("select id from flights where distance > 300").fetchall()}
+    assert set(ids) <= real
+    assert len(ids) > count / 2, f"{len(ids)} of {count}"
+    # A count never goes beyond what came of its carrier, and goes on from what was saved.
+    most = {}
+    for row in rows:
+        most[row["carrier"]] = max(most.get(row["carrier"], 0), row["n"])
+    came = dict(db.execute("select carrier, count(*) from flights where distance > 300 group by 1").fetchall())
+    assert all(n <= came[carrier] for carrier, n in most.items())
+    assert sum(most.values()) > len(rows) / 2, "the states were lost"
+
+
 def test_a_killed_job_on_streams_goes_on_from_its_checkpoints(node, inputs, db):
     draw = random.Random(40)
     node.submit(FILL.format(inputs=inputs))

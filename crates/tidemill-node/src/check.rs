@@ -14,7 +14,7 @@ use crate::diagnostic::Problem;
 use crate::registry::Registry;
 use tidemill_types::ByteSize;
 use tidemill_types::job::{
-    CompressionSpec, DEAD_LETTER, Delivery, JobSpec, SinkSpec, SourceSpec, StartSpec,
+    CompressionSpec, DEAD_LETTER, Delivery, Every, JobSpec, SinkSpec, SourceSpec, StartSpec,
 };
 use tidemill_types::limits::{SLICES_MAX, STAGES_MAX, WORKERS_MAX};
 

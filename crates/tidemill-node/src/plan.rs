@@ -39,7 +39,7 @@ use tidemill_connectors::{
 };
 use tidemill_env::World;
 use tidemill_flow::{JobGraph, Link, NodeId, NodeKind, Partition, SourceFactory};
-use tidemill_types::job::{Delivery, JobSpec, KafkaSourceSpec, SourceSpec};
+use tidemill_types::job::{JobSpec, KafkaSourceSpec, SourceSpec};
 
 /// What a plan needs to know besides the job.
 #[derive(Clone, Debug, Default)]

@@ -197,7 +197,8 @@ impl Job {
         self
     }
 
-    /// Saves the job's state so often, such as every `10s`, in its folder: see [`Self::data`].
+    /// Saves the job's state so often, such as every `10s`, or `auto`, in its folder: see
+    /// [`Self::data`].
     pub fn checkpoint(mut self, every: &str) -> Self {
         match every.parse() {
             Ok(every) => {

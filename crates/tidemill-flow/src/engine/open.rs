@@ -23,6 +23,7 @@ use crate::runtime::{
     source_lane::SourceLane,
     stage_lane::{Passed, StageLane},
 };
+use crate::sink::Sink;
 use crate::source::{Position, Source};
 use origin::checkpoint_error;
 use std::{collections::BTreeMap, sync::Arc};
@@ -100,7 +101,7 @@ pub(super) struct Opened {
     pub(super) saved: Vec<Arc<SavedSlice>>,
     slices_left: Arc<AtomicUsize>,
     sinks: Vec<(usize, SharedSink, Cycle)>,
-    dead_letter: Option<Box<dyn crate::sink::Sink>>,
+    dead_letter: Option<Box<dyn Sink>>,
     dead_letter_held: Cycle,
 }
 
@@ -136,6 +137,9 @@ impl Opened {
             dead_letter_held: Cycle::NONE,
         };
         let mut sources = open_sources(plan)?;
+        if plan.delivery == Delivery::AtMostOnce && options.checkpoint.is_some() {
+            sinks_go_on(plan, &parts)?;
+        }
         opened.open_sinks(plan, parts)?;
         if let Some((checkpoints, from)) = from {
             opened.go_on(plan, checkpoints, from)?;
@@ -223,6 +227,21 @@ impl Opened {
         }
         Ok(())
     }
+}
+
+/// What a job that does nothing twice has written stays: it cannot be written anew.
+fn sinks_go_on(plan: &Plan, parts: &Parts) -> Result<(), StartError> {
+    let begins_anew =
+        |sink: &Option<Box<dyn Sink>>| sink.as_ref().is_some_and(|sink| sink.begins_anew());
+    let name = match parts.sinks.iter().position(begins_anew) {
+        Some(node) => plan.nodes[node].name.as_str(),
+        None if begins_anew(&parts.dead_letter) => DEAD_LETTER,
+        None => return Ok(()),
+    };
+    let message = "what it writes is whole only at its end, and begun anew when the job resumes: a \
+                   job with the delivery `at-most-once` and a `checkpoint` reads nothing again, and \
+                   would lose it; write a format that can be added to, or a stream";
+    Err(open_error(name, message.to_owned()))
 }
 
 /// A slice of a source, at its start.

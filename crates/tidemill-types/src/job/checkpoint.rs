@@ -1,9 +1,10 @@
 //! When a job's state is saved, and where.
 
 use super::{EmptySpec, custom};
-use crate::units::Span;
+use crate::units::{Span, UnitError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::str::FromStr;
 
 /// Checkpoints of a job (ChronoStream III-B).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -38,6 +39,18 @@ pub enum Every {
         /// saved by itself).
         records: Option<u64>,
     },
+}
+
+/// Reads `auto`, or a time.
+impl FromStr for Every {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            time => Ok(time.parse::<Span>()?.into()),
+        }
+    }
 }
 
 impl From<Span> for Every {

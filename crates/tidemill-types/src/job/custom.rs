@@ -132,10 +132,7 @@ impl<'de> de::Visitor<'de> for EveryVisitor {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Every, E> {
-        match text {
-            "auto" => Ok(Every::Auto),
-            time => Ok(time.parse::<Span>().map_err(E::custom)?.into()),
-        }
+        text.parse().map_err(E::custom)
     }
 
     fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Every, A::Error> {

@@ -48,7 +48,8 @@ impl RecoveryArgs {
     fn options(&self, world: &World, recovery: Recovery) -> Result<RunOptions, String> {
         let opened = IndexedBackend::open(world, &self.checkpoints(), IndexedOptions::default());
         let (backend, _) = opened.map_err(|error| error.to_string())?;
-        let to = CheckpointTo { every: NEVER, backend: Arc::new(backend), from: None, recovery };
+        let to =
+            CheckpointTo { every: NEVER.into(), backend: Arc::new(backend), from: None, recovery };
         let data = Some(self.keyed.data.join("job"));
         Ok(RunOptions { data, checkpoint: Some(to), ..RunOptions::default() })
     }

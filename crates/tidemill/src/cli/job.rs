@@ -131,8 +131,12 @@ fn checkpoints(it: &Value) -> String {
             (word(&it["cycle"]), word(&it["completed"]), it["bytes"].as_u64().unwrap_or(0));
         let bytes = ByteSize(bytes);
         out.push_str(&format!(
-            "checkpoint of cycle {cycle}; {completed} in this run, the last of {bytes} in {took_ms:.1} ms\n"
+            "checkpoint of cycle {cycle}; {completed} in this run, the last of {bytes} in {took_ms:.1} ms"
         ));
+        if let Some(every_us) = it["every_us"].as_u64().filter(|it| *it > 0) {
+            out.push_str(&format!(", every {:.1} s", every_us as f64 / 1e6));
+        }
+        out.push('\n');
     }
     if it["slices_left"].as_u64().is_some_and(|left| left > 0) {
         let left = word(&it["slices_left"]);

@@ -13,7 +13,7 @@ use tidemill_env::World;
 use tidemill_flow::{JobHandle, RunOptions, engine};
 use tidemill_node::plan::{PlanOptions, Planned, plan};
 use tidemill_node::{Descriptor, Problem, Refused, Registry, Streams, open_checkpoints};
-use tidemill_types::job::{Delivery, SourceSpec, StartSpec};
+use tidemill_types::job::{SourceSpec, StartSpec};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArguments {

@@ -336,6 +336,17 @@ fn a_window_that_was_written_is_not_written_again() {
     assert!(after.iter().any(|(_, window, _)| *window == 40), "{after:?}");
 }
 
+#[test]
+fn a_sink_that_begins_anew_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sink = super::lives::AtTheEnd::default();
+    let mut graph = stage(&Stream::default(), Arc::new(Seen), &Collect::default());
+    graph.nodes[2].kind = NodeKind::Sink { sink: Box::new(sink) };
+    let options = options(&World::real(), folder.path(), Span(500));
+    let error = start(graph, &World::real(), &options).err().expect("refused").to_string();
+    assert!(error.contains("`out`") && error.contains("whole only at its end"), "{error}");
+}
+
 /// Commits wait until they may go on.
 struct Gated {
     backend: Arc<dyn Backend>,

@@ -97,7 +97,7 @@ fn a_ledger_is_cut_behind_the_oldest_checkpoint() {
 
 /// A sink that holds nothing until it is closed.
 #[derive(Clone, Default)]
-struct AtTheEnd(Collect);
+pub(super) struct AtTheEnd(Collect);
 
 impl Sink for AtTheEnd {
     fn open(&mut self, _: bool) -> Result<Cycle, SinkError> {
