@@ -244,8 +244,15 @@ impl JobHandle {
         damaged.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks the job to stop cleanly after the cycles that were begun. Windows stay open.
+    /// Asks the job to stop cleanly after the cycles that were begun. Windows stay open. One that
+    /// saves each slice by itself (`at-most-once`) saves all of them first, for three seconds at most.
     pub fn stop(&self) {
+        if let Some(alone) = &self.job.checkpointer.alone {
+            alone.stop(self.job.now_us());
+            self.job.checkpointer.wake();
+            self.job.committer.wake();
+            return;
+        }
         self.job.pacer.lock().expect("no panic while held").stop();
         self.job.poke_sources();
         self.job.committer.wake();

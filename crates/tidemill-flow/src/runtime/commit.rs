@@ -210,6 +210,7 @@ pub(crate) fn run(job: &Job, mut thread: CommitThread) {
             Ok(false) => job.committer.wait(),
             Err(error) => return job.fail(error),
         }
+        job.stop_in_time();
         if job.is_drained() {
             match finish(job, &mut thread) {
                 Ok(()) => job.finished.store(true, Ordering::Release),

@@ -4,6 +4,7 @@
 //! old lanes of a node are there, their slices are dealt out to the new lanes, which then open
 //! and run whatever has queued up for them. Other nodes need not be there yet.
 
+use super::checkpoint::alone::Alone;
 use super::held::Held;
 use super::job::{HandOver, Job};
 use super::lane::{Core, Lane};
@@ -158,7 +159,8 @@ impl Job {
         });
         let committed = self.committed.load(Ordering::Acquire);
         let stop_after = self.pacer.lock().expect("no panic while held").stop_after();
-        let stopped = stop_after.is_some_and(|last| committed >= last.0);
+        let is_left = self.checkpointer.alone.as_ref().is_none_or(Alone::is_left);
+        let stopped = is_left && stop_after.is_some_and(|last| committed >= last.0);
         (all_done && committed >= self.committer.cut.load(Ordering::Acquire)) || stopped
     }
 }

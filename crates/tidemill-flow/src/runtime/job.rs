@@ -1,7 +1,7 @@
 //! A running job: what its lanes, workers and I/O threads share.
 
 use super::blocks::BlockPool;
-use super::checkpoint::Checkpointer;
+use super::checkpoint::{Checkpointer, alone::Alone};
 use super::commit::Committer;
 use super::inbox::{CycleEnd, Parcel};
 use super::lane::{After, Core, Lane};
@@ -269,7 +269,9 @@ impl Job {
 
     /// Whether it was asked to stop, or has ended.
     pub(crate) fn is_to_stop(&self) -> bool {
+        let alone = self.checkpointer.alone.as_ref();
         self.over.load(Ordering::Acquire)
+            || alone.is_some_and(Alone::is_to_stop)
             || self.pacer.lock().expect("no panic while held").stop_after().is_some()
     }
 

@@ -125,7 +125,12 @@ impl Pacer {
 
     /// Stops the job after the last cycle that was begun; gives it back.
     pub(crate) fn stop(&mut self) -> Cycle {
-        *self.stop_after.get_or_insert(self.begun)
+        self.stop_at(self.begun)
+    }
+
+    /// Stops the job after a cycle, if it does not stop before; gives that back.
+    pub(crate) fn stop_at(&mut self, last: Cycle) -> Cycle {
+        *self.stop_after.get_or_insert(last)
     }
 
     /// The last cycle, if the job stops.

@@ -199,6 +199,30 @@ fn backed(backend: &str) -> String {
 }
 
 #[test]
+fn checkpoints_come_as_the_delivery_lets_them() {
+    let with = |delivery: &str, every: &str| {
+        let rest = job("  s: {from: a, where: x > 1}", SINK);
+        problems(&format!("delivery: {delivery}\ncheckpoint: {{every: {every}}}\n{rest}"))
+    };
+    for every in ["5s", "auto", "{time: 5s}"] {
+        assert_eq!(with("exactly-once", every), Vec::<String>::new(), "{every}");
+    }
+    for every in ["5s", "auto", "{records: 10}", "{time: 5s, records: 10}"] {
+        assert_eq!(with("at-most-once", every), Vec::<String>::new(), "{every}");
+    }
+    for (delivery, every) in [
+        ("exactly-once", "{records: 10}"),
+        ("at-most-once", "{records: 0}"),
+        ("at-most-once", "0s"),
+    ] {
+        let found = with(delivery, every);
+        assert!(found.len() == 1 && found[0].contains("2 | checkpoint: {every"), "{found:?}");
+    }
+    let found = with("at-least-once", "5s");
+    assert!(found.len() == 1 && found[0].contains("has no checkpoints"), "{found:?}");
+}
+
+#[test]
 fn takes_backends_on_servers() {
     for backend in [
         "redis: {url: redis://localhost}",

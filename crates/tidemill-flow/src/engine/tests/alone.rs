@@ -1,6 +1,7 @@
 //! Jobs that do nothing twice: each slice is saved by itself, and what came after that is lost.
 
 use super::checkpoints::{kill, options, wait_for_checkpoints};
+use super::lives::AtTheEnd;
 use super::*;
 use std::sync::atomic::AtomicBool;
 use tidemill_env::sync::Condvar;
@@ -307,6 +308,69 @@ fn what_came_before_a_silence_is_saved_in_it() {
     assert_eq!((last.1, last.2), (97_000, 12), "its state was read back");
 }
 
+/// A job that is stopped saves all that it has: nothing is lost, however seldom it is saved.
+#[test]
+fn a_job_that_is_stopped_loses_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = options(&World::real(), folder.path(), Span(3_600_000_000));
+    let (stream, sink) = (Stream::of(0..10_000), Collect::default());
+    let start_it = || {
+        let graph = stage(&stream, Arc::new(Seen), &sink);
+        start(graph, &World::real(), &options).expect("it starts")
+    };
+    for life in 0..3 {
+        let handle = start_it();
+        wait_for_rows(&handle, &sink, 1_000 + life * 3_000);
+        handle.stop();
+        let progress = handle.wait().expect("it stops well");
+        assert_eq!(progress.checkpoints.completed, 1, "{progress:?}");
+    }
+    stream.close();
+    start_it().wait().expect("it ends well");
+    assert_eq!(numbers(&sink).len(), 10_000);
+    let of_key = rows(&sink).into_iter().map(|(_, number, seen)| (number % 97, seen));
+    let in_state: i64 = of_key.collect::<BTreeMap<_, _>>().into_values().sum();
+    assert_eq!(in_state, 10_000, "and nothing of the states");
+}
+
+/// A backend that hangs does not keep a job from stopping.
+#[test]
+fn a_job_that_cannot_be_saved_stops_all_the_same() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = options(&World::real(), folder.path(), Span(3_600_000_000));
+    let is_open = Arc::new((Mutex::new(false), Condvar::new()));
+    let to = options.checkpoint.as_mut().expect("it is set");
+    to.backend =
+        Arc::new(Gated { backend: Arc::clone(&to.backend), is_open: Arc::clone(&is_open) });
+    let (stream, sink) = (Stream::of(0..1_000), Collect::default());
+    let graph = stage(&stream, Arc::new(Seen), &sink);
+    let handle = start(graph, &World::real(), &options).expect("it starts");
+    wait_for_rows(&handle, &sink, 1_000);
+    handle.stop();
+    while !handle.is_over() {
+        std::thread::yield_now();
+    }
+    *is_open.0.lock().expect("held briefly") = true;
+    is_open.1.notify_all();
+    handle.wait().expect("it stops well");
+    assert_eq!(handle.progress().checkpoints.completed, 0);
+}
+
+/// Also where all slices are saved together, and nothing is saved while nothing comes.
+#[test]
+fn a_checkpoint_of_a_quiet_job_can_be_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = options(&World::real(), folder.path(), Span(3_600_000_000));
+    let (stream, sink) = (Stream::of(0..1_000), Collect::default());
+    let mut graph = stage(&stream, Arc::new(Seen), &sink);
+    graph.delivery = Delivery::ExactlyOnce;
+    let handle = start(graph, &World::real(), &options).expect("it starts");
+    wait_for_rows(&handle, &sink, 1_000);
+    let kept = handle.keep_checkpoint("quiet").expect("it is made");
+    assert!(kept.cycle > Cycle::NONE && kept.bytes > 0, "{kept:?}");
+    kill(&handle);
+}
+
 /// A window that was written after its slice was saved is not written again.
 #[test]
 fn a_window_that_was_written_is_not_written_again() {
@@ -339,7 +403,7 @@ fn a_window_that_was_written_is_not_written_again() {
 #[test]
 fn a_sink_that_begins_anew_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let sink = super::lives::AtTheEnd::default();
+    let sink = AtTheEnd::default();
     let mut graph = stage(&Stream::default(), Arc::new(Seen), &Collect::default());
     graph.nodes[2].kind = NodeKind::Sink { sink: Box::new(sink) };
     let options = options(&World::real(), folder.path(), Span(500));

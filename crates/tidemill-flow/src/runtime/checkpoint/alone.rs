@@ -13,7 +13,7 @@
 //!   nothing queues up, and nothing that was queued has to be dropped. It is saved less often.
 
 use super::pace::Pace;
-use super::thread::{Made, begin, complete, put_until, until_written};
+use super::thread::{Hurry, Made, begin, complete, make, put_until, until_written};
 use super::{Arrived, Checkpointer};
 use crate::operator::CycleInput;
 use crate::runtime::job::Job;
@@ -21,6 +21,9 @@ use std::ops::Range;
 use tidemill_env::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use tidemill_state::Checkpoints;
 use tidemill_types::{Cycle, SliceId, job::Every};
+
+/// A job that stops waits so long for its last checkpoint, in microseconds.
+const LAST_US: u64 = 3_000_000;
 
 /// When the slices of a job are saved by themselves.
 pub(crate) struct Alone {
@@ -34,6 +37,10 @@ pub(crate) struct Alone {
     is_open: AtomicBool,
     /// How often the gate was opened.
     openings: AtomicU64,
+    /// The job is to stop, and does so at this time at the latest; [`u64::MAX`] if it goes on.
+    stop_by_us: AtomicU64,
+    /// All of it is saved, or nobody waits for that any more.
+    is_left: AtomicBool,
 }
 
 impl Alone {
@@ -49,11 +56,30 @@ impl Alone {
             unsaved: AtomicUsize::new(0),
             is_open: AtomicBool::new(false),
             openings: AtomicU64::new(0),
+            stop_by_us: AtomicU64::new(u64::MAX),
+            is_left: AtomicBool::new(false),
         }
     }
 
     pub(super) fn set_every(&self, every_us: u64) {
         self.every_us.store(every_us, Ordering::Relaxed);
+    }
+
+    /// The job is to stop when all of it is saved.
+    pub(crate) fn stop(&self, now_us: u64) {
+        if !self.is_to_stop() {
+            self.stop_by_us.store(now_us.saturating_add(LAST_US), Ordering::Release);
+        }
+    }
+
+    /// Whether the job is to stop.
+    pub(crate) fn is_to_stop(&self) -> bool {
+        self.stop_by_us.load(Ordering::Acquire) < u64::MAX
+    }
+
+    /// Whether a job that stops may end: all of it is saved, or that took too long.
+    pub(crate) fn is_left(&self) -> bool {
+        self.is_left.load(Ordering::Acquire)
     }
 
     /// Whether there is anything to save.
@@ -116,7 +142,7 @@ pub(super) fn save(job: &Job, checkpoints: &mut Checkpoints, alone: &Alone) -> O
         !arrived.gate.is_open && arrived.slices >= arrived.gate.entered
     };
     let bytes = put_until(job, checkpoints, first, all_came)?;
-    let at = begin(job, false, true);
+    let at = begin(job, false, Hurry::Now);
     let is_there =
         |arrived: &mut Arrived| arrived.last_cycles(job, at).is_some() && job.has_committed(at);
     put_until(job, checkpoints, at, is_there)?;
@@ -124,7 +150,31 @@ pub(super) fn save(job: &Job, checkpoints: &mut Checkpoints, alone: &Alone) -> O
     Some(Made { at, bytes })
 }
 
+/// Saves all slices at one cycle, the last of the job. None: the job was over before.
+pub(super) fn save_last(job: &Job, checkpoints: &mut Checkpoints, alone: &Alone) -> Option<Made> {
+    let made = make(job, checkpoints, Hurry::Last);
+    alone.is_left.store(true, Ordering::Release);
+    job.committer.wake();
+    made
+}
+
 impl Job {
+    /// Stops, if the last checkpoint takes too long.
+    pub(crate) fn stop_in_time(&self) {
+        let Some(alone) = &self.checkpointer.alone else { return };
+        if alone.is_left() || self.now_us() < alone.stop_by_us.load(Ordering::Acquire) {
+            return;
+        }
+        let job = &self.plan.name;
+        tracing::warn!(
+            job,
+            "its last checkpoint takes too long: what came since the one before is lost"
+        );
+        self.pacer.lock().expect("no panic while held").stop();
+        alone.is_left.store(true, Ordering::Release);
+        self.poke_sources();
+    }
+
     /// Has the next cycle begin, though there may be nothing to read.
     fn want_cycle(&self) -> Cycle {
         let mut pacer = self.pacer.lock().expect("no panic while held");

@@ -39,8 +39,10 @@ fn make_until_over(job: &Job, checkpoints: &mut Checkpoints, mut pace: Pace) {
         let start_us = job.now_us();
         let alone = checkpointer.alone.as_ref().filter(|_| keeps.is_empty());
         let made = match alone {
+            Some(alone) if alone.is_to_stop() => alone::save_last(job, checkpoints, alone),
             Some(alone) => alone::save(job, checkpoints, alone),
-            None => make(job, checkpoints, !keeps.is_empty()),
+            None if keeps.is_empty() => make(job, checkpoints, Hurry::No),
+            None => make(job, checkpoints, Hurry::Now),
         };
         let Some(Made { at, bytes }) = made else { return };
         keep(checkpointer, checkpoints, keeps);
@@ -71,6 +73,7 @@ fn wait_until_due(
         let keeps = wanted(checkpointer, checkpoints);
         let (now_us, arrived) = (job.now_us(), checkpointer.arrived());
         let is_due = match &checkpointer.alone {
+            Some(alone) if alone.is_to_stop() => !alone.is_left(),
             Some(alone) => arrived.gate.is_rung() || (now_us >= due_us && alone.has_unsaved()),
             None => now_us >= due_us,
         };
@@ -131,9 +134,19 @@ pub(super) struct Made {
     pub(super) bytes: u64,
 }
 
-/// Picks the cycle: one that no source has begun, so that no lane has processed it. Sources that
-/// have nothing to read may be told to cut it all the same.
-pub(super) fn begin(job: &Job, is_whole: bool, is_hurried: bool) -> Cycle {
+/// Whether the cycle of a checkpoint may wait for records to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hurry {
+    /// It may.
+    No,
+    /// Sources that have nothing to read cut it all the same.
+    Now,
+    /// As [`Self::Now`]; the job stops after it.
+    Last,
+}
+
+/// Picks the cycle: one that no source has begun, so that no lane has processed it.
+pub(super) fn begin(job: &Job, is_whole: bool, hurry: Hurry) -> Cycle {
     let checkpointer = &job.checkpointer;
     let mut arrived = checkpointer.arrived();
     arrived.watermarks.clear();
@@ -146,19 +159,21 @@ pub(super) fn begin(job: &Job, is_whole: bool, is_hurried: bool) -> Cycle {
     let mut pacer = job.pacer.lock().expect("no panic while held");
     let at = pacer.begun().next();
     checkpointer.at.store(at.0, Ordering::Release);
-    if is_hurried {
-        pacer.want(at);
+    if hurry == Hurry::No {
+        return at;
+    }
+    pacer.want(at);
+    if hurry == Hurry::Last {
+        pacer.stop_at(at);
     }
     drop(pacer);
-    if is_hurried {
-        job.poke_sources();
-    }
+    job.poke_sources();
     at
 }
 
 /// Makes a checkpoint of all slices at one cycle. None: the job was over before.
-fn make(job: &Job, checkpoints: &mut Checkpoints, is_hurried: bool) -> Option<Made> {
-    let at = begin(job, true, is_hurried);
+pub(super) fn make(job: &Job, checkpoints: &mut Checkpoints, hurry: Hurry) -> Option<Made> {
+    let at = begin(job, true, hurry);
     let number = until_written(job, || checkpoints.begin())?;
     let is_frozen = |arrived: &mut Arrived| {
         arrived.expected(job, at).is_some_and(|it| arrived.slices >= it)
