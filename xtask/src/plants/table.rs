@@ -327,4 +327,20 @@ pub(super) const PLANTS: &[Plant] = &[
         changes: &[("all_spans().all(|it|", "all_spans().any(|it|")],
         caught_by: &["what_shares_panes_writes_what_it_writes_alone"],
     },
+    Plant {
+        name: "windows-again",
+        what: "A window that closed since its slice was saved is written again after a crash.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/runtime/stage_lane.rs",
+        changes: &[("        self.output.emitted.clear();\n", "")],
+        caught_by: &["a_window_that_was_written_is_not_written_again"],
+    },
+    Plant {
+        name: "stopped-unsaved",
+        what: "A job that saves its slices one by one stops without saving the rest.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/runtime/checkpoint/alone.rs",
+        changes: &[("LAST_US: u64 = 3_000_000", "LAST_US: u64 = 0")],
+        caught_by: &["a_job_that_is_stopped_loses_nothing"],
+    },
 ];

@@ -1,3 +1,5 @@
+//! A pace that is said stays; one that is measured settles.
+
 use super::*;
 use proptest::prelude::*;
 use tidemill_types::Span;
