@@ -75,6 +75,8 @@ pub struct CheckpointView {
     pub info: CheckpointInfo,
     /// The recorded time of its cycle, in microseconds since 1970.
     pub time_us: i64,
+    /// All slices are as of that cycle; if not, each is as of a cycle of its own, up to that one.
+    pub coordinated: bool,
     /// The slices of the sources.
     pub sources: Vec<SavedSource>,
     /// The stages.
@@ -115,6 +117,7 @@ impl CheckpointView {
         Self {
             info,
             time_us: manifest.time.0,
+            coordinated: manifest.coordinated,
             sources: manifest.sources.clone(),
             stages: stages.collect(),
             sinks: manifest.sinks.clone(),

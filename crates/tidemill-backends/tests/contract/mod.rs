@@ -285,7 +285,7 @@ fn manifest((number, cycle): (u64, Cycle), slices: Vec<Vec<tidemill_state::Run>>
     let stages = vec![SavedStage { name, does, watermark: Micros(0), slices }];
     let (sources, sinks, letters) = (Vec::new(), Vec::new(), Cycle::NONE);
     let (made, time) = (Micros(0), Micros(0));
-    Manifest { number, made, cycle, time, sources, stages, sinks, letters }
+    Manifest { number, made, cycle, time, sources, stages, sinks, letters, coordinated: true }
 }
 
 /// Some changes of a slice, as a run.

@@ -10,7 +10,7 @@ use std::{
 };
 use tidemill_env::sync::atomic::AtomicUsize;
 use tidemill_state::{Checkpoints, Manifest, SavedSource, SavedStage, structure};
-use tidemill_types::{Cycle, Micros, SliceId};
+use tidemill_types::{Cycle, Micros, SliceId, job::Delivery};
 
 /// What was done in earlier lives of the job.
 #[derive(Debug, Default)]
@@ -39,6 +39,9 @@ impl Before {
     /// # Errors
     /// It does not fit: what differs.
     pub(crate) fn new(plan: &Plan, manifest: &Manifest) -> Result<Self, String> {
+        if !manifest.coordinated && plan.delivery != Delivery::AtMostOnce {
+            return Err(UNCOORDINATED.to_owned());
+        }
         let Manifest { cycle, time, letters, .. } = *manifest;
         let mut before = Self { cycle, time, letters, ..Self::default() };
         for saved in &manifest.sources {
@@ -92,16 +95,18 @@ impl Before {
     /// sinks have came from there at the latest.
     pub(crate) fn skip(&mut self, plan: &Plan, recorded: &Recorded) {
         for (_, cut) in recorded.cuts.iter().filter(|(cycle, _)| *cycle > self.cycle) {
-            let watermark = recorded.watermarks.get(&(cut.source, cut.slice));
+            let of_slice = (cut.source as usize, cut.slice);
+            let before = self.sources.get(&of_slice).map(|it| it.watermark);
+            let watermark = recorded.watermarks.get(&(cut.source, cut.slice)).copied().or(before);
             let saved = SavedSource {
                 name: plan.nodes[cut.source as usize].name.clone(),
                 slice: cut.slice,
                 position: cut.position,
-                watermark: watermark.copied().unwrap_or(Micros::MIN),
+                watermark: watermark.unwrap_or(Micros::MIN),
                 ended: cut.ended,
                 idle: cut.idle,
             };
-            self.sources.insert((cut.source as usize, cut.slice), saved);
+            self.sources.insert(of_slice, saved);
         }
         if recorded.last() > self.cycle {
             (self.cycle, self.time) = (recorded.last(), recorded.last_time());
@@ -160,6 +165,10 @@ impl Before {
         self.watermarks.get(&node).copied().unwrap_or(Micros::MIN)
     }
 }
+
+const UNCOORDINATED: &str = "each of its slices was saved by itself, under the delivery \
+                             `at-most-once`, so that what is counted once needs one that was kept, or \
+                             that of a job that was stopped";
 
 /// Why a state has no stage: it is gone, or shares its node with others than it did.
 fn no_stage(plan: &Plan, saved: &str) -> String {

@@ -9,7 +9,9 @@ use tidemill_types::{Cycle, Micros};
 /// syncs on that disk, such as the ledger, waits for no more than that.
 pub(super) const PART_BYTES: usize = 2 << 20;
 /// The first byte of a manifest.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The same of one that did not say yet that it is coordinated.
+const VERSION_BEFORE: u8 = 1;
 
 /// The number of the checkpoint that was begun last.
 pub(super) const BEGUN_KEY: &[u8] = b"b";
@@ -76,7 +78,7 @@ pub struct Manifest {
     pub number: u64,
     /// When it was completed, since 1970.
     pub made: Micros,
-    /// Everything up to the end of this cycle is in it.
+    /// Everything up to the end of this cycle is in it, if it is coordinated.
     pub cycle: Cycle,
     /// The recorded time of that cycle.
     pub time: Micros,
@@ -88,6 +90,8 @@ pub struct Manifest {
     pub sinks: Vec<SavedSink>,
     /// The last cycle of which a dead letter was handed to its sink, or a later one.
     pub letters: Cycle,
+    /// All slices are as of that cycle; if not, each is as of a cycle of its own, up to that one.
+    pub coordinated: bool,
 }
 
 /// The key of a manifest.
@@ -153,8 +157,9 @@ impl Manifest {
         let failed =
             |message: String| CheckpointError::Saved { number, error: SavedError::new(message) };
         match value.split_first() {
-            Some((&VERSION, rest)) => {
-                let manifest: Self = postcard::from_bytes(rest)
+            Some((&(VERSION | VERSION_BEFORE), rest)) => {
+                let coordinated: &[u8] = if value[0] == VERSION { &[] } else { &[1] };
+                let manifest: Self = postcard::from_bytes(&[rest, coordinated].concat())
                     .map_err(|error| failed(format!("its manifest cannot be read: {error}")))?;
                 match manifest.number == number {
                     true => Ok(manifest),

@@ -75,6 +75,7 @@ fn manifest(checkpoints: &Checkpoints, (number, cycle): (u64, Cycle)) -> Manifes
         stages: vec![stage],
         sinks: Vec::new(),
         letters: Cycle::NONE,
+        coordinated: cycle.0 % 2 == 1,
     }
 }
 
@@ -499,4 +500,16 @@ fn what_is_pinned_stays_until_it_is_let_go() {
     checkpoints.confirm().expect("it can be written");
     make(&mut checkpoints, 45);
     assert_eq!(numbers(&checkpoints).len(), 1);
+}
+
+#[test]
+fn a_manifest_of_an_earlier_build_is_of_one_cycle() {
+    let sim = World::simulated(0);
+    let (checkpoints, _) = five(&indexed(&sim.world).unwrap(), &[]);
+    let written = manifest(&checkpoints, (6, Cycle(6)));
+    let (key, mut bytes) = (manifest_key(6), written.encode());
+    assert_eq!(Manifest::decode(&key, &bytes).unwrap(), written);
+    bytes.pop();
+    bytes[0] = 1;
+    assert_eq!(Manifest::decode(&key, &bytes).unwrap(), Manifest { coordinated: true, ..written });
 }

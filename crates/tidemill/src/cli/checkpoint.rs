@@ -264,6 +264,9 @@ fn inspect(it: &Value) -> String {
         moment(&it["made_us"]),
         size(&it["bytes"]),
     );
+    if it["coordinated"] == false {
+        out.push_str("each slice was saved by itself, as of a cycle of its own up to that one\n");
+    }
     let none = Vec::new();
     let parts = |kind: &str| it[kind].as_array().unwrap_or(&none).clone();
     let sources = parts("sources").into_iter().map(|it| {

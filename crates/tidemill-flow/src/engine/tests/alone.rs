@@ -333,6 +333,37 @@ fn a_job_that_is_stopped_loses_nothing() {
     assert_eq!(in_state, 10_000, "and nothing of the states");
 }
 
+/// Slices that were saved one by one are no beginning for a job that counts everything once.
+#[test]
+fn an_exactly_once_job_begins_with_slices_that_were_saved_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = options(&World::real(), folder.path(), Span(500));
+    let (stream, sink) = (Stream::of(0..10_000), Collect::default());
+    let start_it = |delivery| {
+        let mut graph = stage(&stream, Arc::new(Seen), &sink);
+        graph.delivery = delivery;
+        start(graph, &World::real(), &options)
+    };
+    let handle = start_it(Delivery::AtMostOnce).expect("it starts");
+    wait_for_checkpoints(&handle, 1);
+    kill(&handle);
+    let error = start_it(Delivery::ExactlyOnce).err().expect("refused").to_string();
+    assert!(error.contains("was saved by itself") && error.contains("undo that change"), "{error}");
+    let handle = start_it(Delivery::AtMostOnce).expect("it starts");
+    handle.stop();
+    handle.wait().expect("it stops well");
+    let handle = start_it(Delivery::ExactlyOnce).expect("it starts");
+    assert!(handle.progress().checkpoints.cycle > Cycle::NONE);
+    wait_for_checkpoints(&handle, 1);
+    kill(&handle);
+    // And back: nothing is done again from here on.
+    let handle = start_it(Delivery::AtMostOnce).expect("it starts");
+    stream.close();
+    handle.wait().expect("it ends well");
+    let all = numbers(&sink);
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "rows are written once");
+}
+
 /// A backend that hangs does not keep a job from stopping.
 #[test]
 fn a_job_that_cannot_be_saved_stops_all_the_same() {
