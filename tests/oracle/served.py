@@ -65,6 +65,11 @@ class Node:
     def checkpoint(self, *arguments, code=0):
         return self.command("checkpoint", *arguments, code=code)
 
+    def stream(self, *arguments, lines=()):
+        """Asks about streams; `lines` are what it reads."""
+        line = [self.binary, "stream", *arguments, "--bootstrap", self.kafka]
+        subprocess.run(line, input="\n".join(lines), capture_output=True, text=True, timeout=60, check=True)
+
     def submit(self, text, code=0):
         (self.folder / "job.yaml").write_text(text, encoding="utf-8")
         return self.job("submit", "job.yaml", code=code)

@@ -75,6 +75,33 @@ def test_a_job_goes_on_when_its_node_comes_back(node, inputs, db, how):
     node.end(signal.SIGTERM)
 
 
+def test_a_silence_makes_nothing_late(node):
+    """Windows of a live stream go on after a while in which nothing came, at the start and later."""
+    node.stream("create", "readings")
+    node.submit("""
+name: live
+sources:
+  readings: {stream: readings, format: json, schema: {ts: timestamp, n: bigint}, time: {field: ts}}
+stages:
+  seconds: {from: readings, window: {tumbling: 1s}, aggregate: {n: count(*)}, late: too_late}
+sinks:
+  out: {from: seconds, stream: seconds}
+  none: {from: too_late, blackhole: {}}
+""")
+    for start in (0, 3, 6):
+        # A source is idle after a second; its only sign is a cycle without records.
+        cut = node.wait("live", lambda it: it["progress"])["progress"]["cycle_cut"]
+        node.wait("live", lambda it, cut=cut: it["progress"]["cycle_cut"] > cut)
+        lines = [json.dumps({"ts": 1_700_000_000_000 + start * 1_000 + i * 100, "n": i}) for i in range(30)]
+        node.stream("produce", "readings", lines=lines)
+        node.wait("live", lambda it, start=start: it["progress"]["sources"][0]["records"] == (start + 3) * 10)
+    # The last second stays open until something comes that ends it.
+    node.wait("live", lambda it: written(it) == 8)
+    job = node.wait("live", lambda it: it["progress"])
+    assert job["progress"]["stages"][0]["rows_side"] == 0
+    assert [it["n"] for it in node.records("seconds")] == [10] * 8
+
+
 def test_a_killed_job_does_nothing_twice(node, inputs, db):
     """At most once: each slice is saved by itself, and what came after that, or was under way, is lost."""
     draw = random.Random(3)

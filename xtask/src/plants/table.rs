@@ -336,6 +336,14 @@ pub(super) const PLANTS: &[Plant] = &[
         caught_by: &["a_window_that_was_written_is_not_written_again"],
     },
     Plant {
+        name: "silence-is-the-end",
+        what: "When all sources are idle event time goes to its end, and what comes later is late.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/runtime/stage_lane.rs",
+        changes: &[("lowest == Micros::MAX && !ended;", "false;")],
+        caught_by: &["a_silence_makes_nothing_late"],
+    },
+    Plant {
         name: "stopped-unsaved",
         what: "A job that saves its slices one by one stops without saving the rest.",
         package: "tidemill-flow",

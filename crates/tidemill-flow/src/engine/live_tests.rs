@@ -210,6 +210,78 @@ fn a_job_without_data_has_no_cycles_but_a_heartbeat() {
     handle.wait().expect("it stops well");
 }
 
+/// Writes how far event time was before each record.
+struct Before;
+
+impl OperatorFactory for Before {
+    fn outputs(&self) -> Vec<SchemaRef> {
+        vec![rows_schema()]
+    }
+    fn operator(&self) -> Box<dyn Operator> {
+        Box::new(Self)
+    }
+    fn state(&self, _: SliceId) -> SliceState {
+        Box::new(())
+    }
+    fn wants_time(&self) -> bool {
+        true
+    }
+}
+
+impl Operator for Before {
+    fn cycle(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        assert_eq!(context.watermarks.len(), 1);
+        let all_ended = context.all_ended();
+        assert!(all_ended || context.watermarks[0] <= context.watermark);
+        for _ in input.port(0) {
+            output.push(&context.watermark_before.0.to_be_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// While nothing comes event time stands still: what comes then is not late.
+#[test]
+fn a_silence_makes_nothing_late() {
+    let (senders, source) = fed(2);
+    let (to, from) = mpsc::channel();
+    let mut graph = graph(source, Partition::One, Tell { to, gate: None });
+    graph.nodes[1].kind = NodeKind::Stage { factory: Arc::new(Before), slices: 2 };
+    let handle = run(graph);
+    let before = || {
+        let row = from.recv_timeout(std::time::Duration::from_secs(60)).expect("it comes out");
+        let row: [u8; 8] = row.try_into().expect("a watermark");
+        i64::from_be_bytes(row)
+    };
+    let silence = || {
+        let cut = handle.progress().cycle_cut;
+        while handle.progress().cycle_cut == cut {
+            std::thread::yield_now();
+        }
+    };
+    // Both fall idle before anything came, and again after they had something.
+    silence();
+    senders[0].send(0).expect("the job reads");
+    assert_eq!(before(), i64::MIN);
+    senders[1].send(0).expect("the job reads");
+    assert!(before() <= 1);
+    silence();
+    // One is idle: the other alone decides.
+    for count in 2..6 {
+        senders[0].send(0).expect("the job reads");
+        assert!(before() < count, "what comes is not late");
+    }
+    senders[1].send(0).expect("the job reads");
+    assert!((1..=5).contains(&before()), "it went on without the other");
+    handle.stop();
+    handle.wait().expect("it stops well");
+}
+
 /// A source that never has anything, and says so for ever.
 struct Silent;
 

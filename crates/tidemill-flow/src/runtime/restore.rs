@@ -121,7 +121,14 @@ impl Before {
             (0..node.slices).map(of_slice).min().unwrap_or(Micros::MIN)
         };
         let watermarks = plan.watermarks(plan.nodes.iter().enumerate().map(of_source).collect());
-        self.watermarks = watermarks.into_iter().enumerate().collect();
+        // Where all is idle event time stood still: at the furthest that it may have come to.
+        let furthest =
+            self.sources.values().filter(|saved| saved.idle).map(|saved| saved.watermark);
+        let furthest = furthest.max().unwrap_or(Micros::MIN);
+        for (node, watermark) in watermarks.into_iter().enumerate() {
+            let stands = watermark == Micros::MAX && !self.has_ended(node);
+            self.watermarks.insert(node, if stands { furthest } else { watermark });
+        }
     }
 
     /// The same, for a job that began with the checkpoint of a cycle: its sinks hold nothing of

@@ -146,7 +146,7 @@ impl StageLane {
         let ended = slot.ended.iter().all(|ended| *ended);
         let time = slot.time;
         let before = self.watermark;
-        self.watermark = self.watermarks.iter().copied().min().unwrap_or(Micros::MAX).max(before);
+        let is_idle = self.advance(ended);
         if !self.input.is_empty() || self.wants_time || ended {
             self.call(job, lane, (cycle, time, before))?;
             let counted = self.counted.count(&mut self.states, || job.now_us());
@@ -156,7 +156,8 @@ impl StageLane {
             Work::Stage { factory } => factory.holds_back(),
             _ => Span(0),
         };
-        let watermark = self.watermark.minus(held_back);
+        // Who is idle holds nothing back.
+        let watermark = if is_idle { Micros::MAX } else { self.watermark.minus(held_back) };
         self.send(job, lane, CycleEnd { cycle, time, watermark, ended })?;
         if job.checkpointer.is_at(cycle) {
             job.checkpointer.stage(lane.node, self.watermark);
@@ -176,6 +177,22 @@ impl StageLane {
             self.leave(job);
         }
         Ok(if ended { After::Done } else { self.after(job) })
+    }
+
+    /// Event time goes on with the slowest input that is not idle. If all are, it stands still: what
+    /// comes next is not late. Gives back whether that is so.
+    fn advance(&mut self, ended: bool) -> bool {
+        let lowest = self.watermarks.iter().copied().min().unwrap_or(Micros::MAX);
+        let is_idle = lowest == Micros::MAX && !ended;
+        if !is_idle {
+            self.watermark = self.watermark.max(lowest);
+        }
+        for (watermark, ended) in self.watermarks.iter_mut().zip(&self.ended) {
+            if *watermark == Micros::MAX && !ended {
+                *watermark = self.watermark;
+            }
+        }
+        is_idle
     }
 
     /// What time alone made of the states since they were saved, such as windows that closed, was
