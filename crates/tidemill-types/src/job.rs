@@ -80,11 +80,7 @@ impl JobSpec {
     /// keeps a ledger of what it has read.
     #[must_use]
     pub fn goes_on(&self) -> bool {
-        match self.delivery {
-            Delivery::ExactlyOnce => true,
-            Delivery::AtLeastOnce => false,
-            Delivery::AtMostOnce => self.checkpoint.is_some(),
-        }
+        self.delivery.goes_on(self.checkpoint.is_some())
     }
 }
 
@@ -103,6 +99,19 @@ pub enum Delivery {
     AtLeastOnce,
     /// Nothing is replayed; under overload the oldest records are shed, and counted.
     AtMostOnce,
+}
+
+impl Delivery {
+    /// Whether a job with this delivery keeps a ledger, and goes on with it when it is started again.
+    #[must_use]
+    pub fn goes_on(self, has_checkpoints: bool) -> bool {
+        match self {
+            Self::ExactlyOnce => true,
+            Self::AtLeastOnce => false,
+            // What it must not read again.
+            Self::AtMostOnce => has_checkpoints,
+        }
+    }
 }
 
 /// When a cycle ends: the first bound that is reached. In a file: `10ms`, or a table of bounds.

@@ -47,12 +47,7 @@ fn open_ledger(
     options: &RunOptions,
     opening: Opening,
 ) -> Result<(Option<Ledger>, Recorded), StartError> {
-    let keeps = match plan.delivery {
-        Delivery::ExactlyOnce => true,
-        Delivery::AtLeastOnce => false,
-        // What it must not read again.
-        Delivery::AtMostOnce => options.checkpoint.is_some(),
-    };
+    let keeps = plan.delivery.goes_on(options.checkpoint.is_some());
     let Some(folder) = options.data.as_ref().filter(|_| keeps) else {
         return Ok((None, Recorded::default()));
     };
@@ -119,6 +114,9 @@ impl Opened {
     ) -> Result<Self, StartError> {
         // Before the ledger: that of a job which is refused stays.
         let from = origin::open_checkpoints(plan, options)?;
+        if plan.delivery == Delivery::AtMostOnce && options.checkpoint.is_some() {
+            sinks_go_on(plan, &parts)?;
+        }
         let opening = origin::opening(plan, from.as_ref(), options.resume)?;
         let (ledger, recorded) = open_ledger(plan, world, options, opening)?;
         let mut opened = Self {
@@ -137,9 +135,6 @@ impl Opened {
             dead_letter_held: Cycle::NONE,
         };
         let mut sources = open_sources(plan)?;
-        if plan.delivery == Delivery::AtMostOnce && options.checkpoint.is_some() {
-            sinks_go_on(plan, &parts)?;
-        }
         opened.open_sinks(plan, parts)?;
         if let Some((checkpoints, from)) = from {
             opened.go_on(plan, checkpoints, from)?;
@@ -370,7 +365,7 @@ pub(super) fn lanes(job: &Arc<Job>, layout: &Layout, mut opened: Opened) {
             let watermark = before.watermark(id);
             let mut core = StageLane::new((job, id), operator, states, wants_time, watermark);
             if opened.skips && before.cycle > Cycle::NONE {
-                core = core.pass(Passed { cycle: before.cycle, time: before.time, watermark });
+                core = core.pass(Passed { cycle: before.cycle, time: before.time });
             }
             hand_over::open(job, lane, Core::Stage(Box::new(core)));
         }

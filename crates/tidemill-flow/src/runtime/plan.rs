@@ -186,12 +186,17 @@ impl Plan {
         }
     }
 
+    /// The nodes, upstream before downstream.
+    fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.nodes.len()).collect();
+        order.sort_by_key(|node| self.nodes[*node].rank);
+        order
+    }
+
     /// By node, given for the sources: the last cycle that each processes, which is the last of what
     /// feeds it.
     pub(crate) fn downstream(&self, mut last: Vec<Cycle>) -> Vec<Cycle> {
-        let mut order: Vec<usize> = (0..self.nodes.len()).collect();
-        order.sort_by_key(|node| self.nodes[*node].rank);
-        for node in order {
+        for node in self.order() {
             let from = self.nodes[node].links_in.iter().map(|link| last[self.links[*link].from]);
             last[node] = from.max().unwrap_or(last[node]);
         }
@@ -200,9 +205,7 @@ impl Plan {
 
     /// By node, given for the sources: how far event time is.
     pub(crate) fn watermarks(&self, mut watermarks: Vec<Micros>) -> Vec<Micros> {
-        let mut order: Vec<usize> = (0..self.nodes.len()).collect();
-        order.sort_by_key(|node| self.nodes[*node].rank);
-        for node in order {
+        for node in self.order() {
             let of_link = |link: &usize| {
                 let from = self.links[*link].from;
                 match &self.nodes[from].work {

@@ -50,7 +50,6 @@ struct Writing {
 pub(crate) struct Passed {
     pub(crate) cycle: Cycle,
     pub(crate) time: Micros,
-    pub(crate) watermark: Micros,
 }
 
 /// What a lane of a stage holds.
@@ -108,8 +107,8 @@ impl StageLane {
 
     /// The states may be older than what was written: an earlier life of the job came to here.
     pub(crate) fn pass(mut self, passed: Passed) -> Self {
-        self.watermark = self.watermark.max(passed.watermark);
-        self.passed = Some(passed).filter(|_| self.wants_time);
+        // Without event time nothing becomes of a state by itself.
+        self.passed = Some(passed).filter(|_| self.wants_time && self.watermark > Micros::MIN);
         self
     }
 
@@ -199,7 +198,7 @@ impl StageLane {
     /// written before: it is not written again.
     fn pass_by(&mut self, job: &Job, lane: &Lane, passed: Passed) -> Result<(), JobError> {
         let ports = job.plan.nodes[lane.node].ports;
-        (self.watermarks, self.ended) = (vec![passed.watermark; ports], vec![false; ports]);
+        (self.watermarks, self.ended) = (vec![self.watermark; ports], vec![false; ports]);
         self.input.ports.resize_with(ports, Vec::new);
         self.call(job, lane, (passed.cycle, passed.time, Micros::MIN))?;
         self.output.emitted.clear();

@@ -440,6 +440,7 @@ fn a_sink_that_begins_anew_is_refused() {
     let options = options(&World::real(), folder.path(), Span(500));
     let error = start(graph, &World::real(), &options).err().expect("refused").to_string();
     assert!(error.contains("`out`") && error.contains("whole only at its end"), "{error}");
+    assert!(!folder.path().join("job").exists(), "the ledger of a job that is refused stays");
 }
 
 /// Commits wait until they may go on.
