@@ -319,6 +319,8 @@ impl JobHandle {
                     rows_side: read(&count.rows_side),
                     busy_us: read(&count.busy_us),
                     state_bytes: job.plan.budget.of(id),
+                    expired_keys: read(&count.expiry.expired),
+                    revived_keys: read(&count.expiry.revived),
                     waiting_bytes: self.waiting_bytes(&node.links_in),
                     cycle: Cycle(read(&count.cycle)),
                 }),

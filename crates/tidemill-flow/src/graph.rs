@@ -5,9 +5,9 @@ use crate::partition::Partition;
 use crate::sink::Sink;
 use crate::source::SourceFactory;
 use std::{fmt, sync::Arc};
-use tidemill_types::ByteSize;
 use tidemill_types::job::{BufferSpec, CompressionSpec, CycleSpec, Delivery};
 use tidemill_types::limits::{SLICES_MAX, STAGES_MAX};
+use tidemill_types::{ByteSize, Span};
 
 /// A node of a graph: its index in [`JobGraph::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +45,9 @@ pub struct Node {
     pub name: String,
     /// What it is.
     pub kind: NodeKind,
+    /// A stage: keys of its state that nothing came for in so long leave memory, and are read back
+    /// when something does. Default: all stay.
+    pub ttl: Option<Span>,
 }
 
 /// What a node is.
@@ -147,7 +150,7 @@ impl JobGraph {
 
     /// Adds a node.
     pub fn add(&mut self, name: impl Into<String>, kind: NodeKind) -> NodeId {
-        self.nodes.push(Node { name: name.into(), kind });
+        self.nodes.push(Node { name: name.into(), kind, ttl: None });
         NodeId(self.nodes.len() - 1)
     }
 

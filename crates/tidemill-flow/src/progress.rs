@@ -84,6 +84,10 @@ pub struct StageProgress {
     pub busy_us: u64,
     /// About how many bytes of memory its state takes.
     pub state_bytes: u64,
+    /// Keys of its state that are not in memory, as nothing came for them for a time.
+    pub expired_keys: u64,
+    /// How often such a key was read back.
+    pub revived_keys: u64,
     /// Bytes that wait on its incoming links.
     pub waiting_bytes: u64,
     /// The last cycle that all its slices have processed.

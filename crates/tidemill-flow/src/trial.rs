@@ -1,7 +1,8 @@
 //! Runs one operator by hand, cycle by cycle, without threads: for tests of operators.
 //!
 //! Every trial saves its states and restores them while it runs, so that each test of an operator is
-//! one of its checkpoints too: what was restored must write the same as what was never saved.
+//! one of its checkpoints too: what was restored must write the same as what was never saved. Keys
+//! that can leave memory do, in every second life, and come back.
 
 use crate::block::{Block, Payload, Routing};
 use crate::look::StateAt;
@@ -16,7 +17,8 @@ use std::{
     ops::{ControlFlow, Range},
     sync::Arc,
 };
-use tidemill_state::{Delta, structure};
+use tidemill_env::sync::{Mutex, MutexGuard, PoisonError};
+use tidemill_state::{CheckpointError, Delta, ReadRows, SavedRows, structure};
 use tidemill_types::{Cycle, Micros, SliceId};
 
 /// Slices, their operator, their states.
@@ -44,6 +46,34 @@ struct Saving {
 
 /// Entries of a slice that are written out after each cycle.
 const SAVED_AT_ONCE: usize = 3;
+/// Keys of a slice that leave after each cycle.
+const LEAVE_AT_ONCE: usize = 2;
+/// Bytes that a slice has in memory when it is restored.
+const RESTORED_BYTES: usize = 200;
+
+/// What was saved of a slice, the oldest first.
+#[derive(Default)]
+struct Runs(Mutex<Vec<Bytes>>);
+
+impl Runs {
+    fn get(&self) -> MutexGuard<'_, Vec<Bytes>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ReadRows for Runs {
+    fn read(&self, key: &[u8]) -> Result<Vec<u8>, CheckpointError> {
+        let (runs, mut found) = (self.get().clone(), None);
+        let read = tidemill_state::merged(runs, &mut |it, value| {
+            if it == key {
+                found = Some(value.to_vec());
+            }
+            Ok(())
+        });
+        read.expect("runs that were just written");
+        found.ok_or(CheckpointError::None)
+    }
+}
 
 /// An operator with its state, driven by a test. It is split into lanes as a job would be.
 pub struct Trial {
@@ -54,8 +84,10 @@ pub struct Trial {
     cycle: Cycle,
     watermark: Micros,
     saving: Option<Saving>,
-    /// By lane and slice: what was saved, the oldest first.
-    runs: Vec<Vec<Vec<Bytes>>>,
+    /// By lane and slice: what was saved.
+    runs: Vec<Vec<Arc<Runs>>>,
+    /// How often the states were restored.
+    restored: usize,
     /// Every dead letter so far.
     pub letters: Vec<DeadLetter>,
 }
@@ -71,7 +103,8 @@ impl Trial {
     ) -> Self {
         let ranges = (0..lanes).map(|it| slices * it / lanes..slices * (it + 1) / lanes);
         let lanes: Vec<TrialLane> = ranges.map(|range| new_lane(&*factory, range)).collect();
-        let runs = lanes.iter().map(|(range, ..)| vec![Vec::new(); range.len()]).collect();
+        let runs = |range: &Range<u32>| range.clone().map(|_| Arc::default()).collect();
+        let runs = lanes.iter().map(|(range, ..)| runs(range)).collect();
         Self {
             factory,
             partitions,
@@ -81,6 +114,7 @@ impl Trial {
             watermark: Micros::MIN,
             saving: None,
             runs,
+            restored: 0,
             letters: Vec::new(),
         }
     }
@@ -144,7 +178,10 @@ impl Trial {
         let Some(saving) = &mut self.saving else {
             let mut is_done = Vec::new();
             for (_, _, states) in &mut self.lanes {
-                states.iter_mut().for_each(|state| structure::freeze(&mut **state.get()));
+                for state in &mut *states {
+                    structure::begin_expiry(&mut **state.get());
+                    structure::freeze(&mut **state.get());
+                }
                 is_done.push(vec![false; states.len()]);
             }
             self.saving = Some(Saving { is_done, since: Vec::new() });
@@ -154,6 +191,7 @@ impl Trial {
         let mut is_whole = true;
         for (lane, (_, _, states)) in self.lanes.iter_mut().enumerate() {
             for (slice, state) in states.iter_mut().enumerate() {
+                structure::expire(&mut **state.get(), LEAVE_AT_ONCE);
                 if saving.is_done[lane][slice] {
                     continue;
                 }
@@ -164,7 +202,7 @@ impl Trial {
                 saving.is_done[lane][slice] = is_done;
                 if !delta.is_empty() {
                     delta.finish(&mut run).expect("little has changed");
-                    self.runs[lane][slice].push(run.into());
+                    self.runs[lane][slice].get().push(run.into());
                 }
             }
         }
@@ -181,7 +219,7 @@ impl Trial {
     pub fn saved_entries(&self) -> usize {
         let mut count = 0;
         for runs in self.runs.iter().flatten() {
-            let read = tidemill_state::merged(runs.clone(), &mut |_, _| {
+            let read = tidemill_state::merged(runs.get().clone(), &mut |_, _| {
                 count += 1;
                 Ok(())
             });
@@ -214,10 +252,17 @@ impl Trial {
         let factory = Arc::clone(&self.factory);
         let ranges = self.lanes.iter().map(|(range, ..)| range.clone());
         let mut lanes: Vec<TrialLane> = ranges.map(|range| new_lane(&*factory, range)).collect();
-        for ((_, _, states), runs) in lanes.iter_mut().zip(&mut self.runs) {
+        self.restored += 1;
+        for ((_, _, states), runs) in lanes.iter_mut().zip(&self.runs) {
             for (state, runs) in states.iter_mut().zip(runs) {
+                if self.restored % 2 == 1 {
+                    let rows = Arc::clone(runs) as Arc<dyn ReadRows>;
+                    let saved = SavedRows::new(rows, Arc::default(), RESTORED_BYTES);
+                    structure::expires(&mut **state.get(), &saved);
+                }
+                let mut runs = runs.get();
                 if runs.len() > 9 {
-                    let merged = tidemill_state::merge(std::mem::take(runs));
+                    let merged = tidemill_state::merge(std::mem::take(&mut *runs));
                     runs.push(merged.expect("runs that were just written").into());
                 }
                 structure::restore(&mut **state.get(), runs.clone()).expect("what was just saved");

@@ -9,6 +9,7 @@ mod stage;
 mod tests;
 
 pub(crate) use graph::{sources_of, streamed};
+pub(crate) use stage::EXPIRES;
 
 use crate::diagnostic::Problem;
 use crate::registry::Registry;
@@ -123,6 +124,12 @@ fn numbers(spec: &JobSpec, problems: &mut Vec<Problem>) {
             problems.push(problem.expected("`exactly-once` or `at-most-once`"));
         }
         backend::check(checkpoint, problems);
+    } else {
+        for (name, _) in spec.stages.iter().filter(|(_, stage)| stage.ttl.is_some()) {
+            let message = "keys can leave memory only where they are saved";
+            let problem = Problem::new(["stages", name, "ttl"], message).at_name();
+            problems.push(problem.expected("`checkpoint: {every: 10s}` in the job"));
+        }
     }
     if let CompressionSpec::Selective { coefficient } = spec.compression
         && !(0.0..=1.0).contains(&coefficient)

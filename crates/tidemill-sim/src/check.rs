@@ -32,6 +32,8 @@ pub struct Outcome {
     pub told: u64,
     /// How often its threads changed.
     pub rescaled: u64,
+    /// How often a key came back that had left memory.
+    pub revived: u64,
     /// Cycles of which a sink has rows.
     pub cycles: u64,
     /// The job in words.
@@ -100,6 +102,7 @@ fn outcome(ended: &Ended, ran: Ran, job: String) -> Outcome {
         checkpoints: ended.checkpoints,
         told: ended.told,
         rescaled: ended.rescaled,
+        revived: ended.revived,
         cycles: rows.count() as u64,
         job,
         trace: ran.trace,

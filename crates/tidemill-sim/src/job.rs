@@ -16,8 +16,9 @@ use tidemill_operators::{
     transform::transform,
     window::{SharedStage, shared, windowed},
 };
+use tidemill_state::structure;
 use tidemill_types::{
-    ByteSize, Span,
+    ByteSize, SliceId, Span,
     job::{
         CountWindow, CycleSpec, DedupSpec, EmptySpec, JoinKind, JoinSpec, Named, SlidingWindow,
         TopSpec, WindowSpec,
@@ -264,7 +265,10 @@ impl Job {
         }
         for stage in &self.stages {
             let (factory, slices) = (Arc::clone(&stage.factory), stage.slices);
+            // In half of them keys leave memory, so often that they do in so short a life.
+            let expires = structure::can_expire(&mut *factory.state(SliceId(0))) && slices % 2 == 1;
             let node = graph.add(stage.name.clone(), NodeKind::Stage { factory, slices });
+            graph.nodes[node.0].ttl = expires.then_some(Span(self.cycle_us));
             for (port, (from, partition)) in stage.reads.iter().enumerate() {
                 let (from, partition) = (NodeId(*from), partition.clone());
                 graph.links.push(Link { from, output: 0, to: node, port, partition });

@@ -49,6 +49,8 @@ pub(crate) struct Ended {
     /// Lives that said that a checkpoint could not be written.
     pub(crate) told: u64,
     pub(crate) rescaled: u64,
+    /// How often a key came back that had left memory.
+    pub(crate) revived: u64,
     /// What was done to each life, and what became of it.
     pub(crate) story: String,
 }
@@ -343,6 +345,7 @@ fn live(
     life.note_progress(&handle);
     let progress = handle.progress();
     ended.checkpoints += progress.checkpoints.completed;
+    ended.revived += progress.stages.iter().map(|it| it.revived_keys).sum::<u64>();
     ended.told += u64::from(progress.checkpoints.failure.is_some());
     *lock(&life.handle) = None;
     match outcome {

@@ -70,6 +70,7 @@ mod runner {
         checkpoints: u64,
         told: u64,
         rescaled: u64,
+        revived: u64,
         points: u64,
         wrong: Vec<u64>,
     }
@@ -82,6 +83,7 @@ mod runner {
             self.checkpoints += of.checkpoints;
             self.told += of.told;
             self.rescaled += of.rescaled;
+            self.revived += of.revived;
             self.points += of.points;
         }
     }
@@ -162,8 +164,16 @@ mod runner {
         let took_s = (world.clock.monotonic_micros() - started_us) / 1_000_000;
         println!(
             "{} seeds in {took_s} s: {} lives, {} of which went on from a checkpoint; {} checkpoints, \
-             {} lives that told of a failed one; {} changes of threads; {} points",
-            sum.seeds, sum.lives, sum.went_on, sum.checkpoints, sum.told, sum.rescaled, sum.points
+             {} lives that told of a failed one; {} changes of threads; {} keys that came back; \
+             {} points",
+            sum.seeds,
+            sum.lives,
+            sum.went_on,
+            sum.checkpoints,
+            sum.told,
+            sum.rescaled,
+            sum.revived,
+            sum.points
         );
         if sum.wrong.is_empty() {
             return ExitCode::SUCCESS;

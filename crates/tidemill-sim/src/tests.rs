@@ -6,7 +6,7 @@ use super::*;
 const SEEDS: u64 = 75;
 
 fn agree(seeds: std::ops::Range<u64>) {
-    let (mut went_on, mut told, mut rescaled) = (0, 0, 0);
+    let (mut went_on, mut told, mut rescaled, mut revived) = (0, 0, 0, 0);
     for seed in seeds {
         let outcome = run(seed, false).unwrap_or_else(|wrong| {
             panic!("seed {seed}: {}\n{}\n{}", wrong.message, wrong.job, wrong.trace.join("\n"))
@@ -14,8 +14,10 @@ fn agree(seeds: std::ops::Range<u64>) {
         went_on += outcome.went_on;
         told += outcome.told;
         rescaled += outcome.rescaled;
+        revived += outcome.revived;
     }
     assert!(went_on > 10 && told > 10 && rescaled > 50, "{went_on} {told} {rescaled}");
+    assert!(revived > 10, "{revived}");
 }
 
 #[test]

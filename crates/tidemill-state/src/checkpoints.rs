@@ -31,16 +31,21 @@
 mod lives;
 mod looker;
 mod manifest;
+mod rows;
 mod runs;
 #[cfg(test)]
 mod tests;
 
 pub use looker::{Looker, Pinned};
 pub use manifest::{Manifest, Run, SavedSink, SavedSource, SavedStage};
+pub use rows::RowsOf;
 pub use runs::RunsOf;
 
 use crate::{Backend, Batch, SavedError, StateError, delta};
-use manifest::{BEGUN_KEY, OVER_KEY, PART_BYTES, kept_key, manifest_key, number_of, runs_prefix};
+use manifest::{
+    BEGUN_KEY, FINE_PART_BYTES, OVER_KEY, PART_BYTES, kept_key, manifest_key, number_of,
+    runs_prefix,
+};
 use serde::Serialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -139,6 +144,8 @@ pub struct Checkpoints {
     left_behind: Option<u64>,
     /// Runs that no manifest will name.
     unnamed: Vec<Run>,
+    /// Nodes whose rows are read back one by one.
+    by_row: BTreeSet<u32>,
     batch: Batch,
     shared: Arc<Mutex<looker::Shared>>,
 }
@@ -192,6 +199,7 @@ impl Checkpoints {
             begun: None,
             left_behind,
             unnamed: Vec::new(),
+            by_row: BTreeSet::new(),
             batch: Batch::default(),
             shared: Arc::default(),
         };
@@ -203,6 +211,12 @@ impl Checkpoints {
     #[must_use]
     pub fn looker(&self) -> Looker {
         Looker { backend: Arc::clone(&self.backend), shared: Arc::clone(&self.shared) }
+    }
+
+    /// From now on what is put of a node can be read back row by row ([`Looker::rows_of`]) at little
+    /// cost.
+    pub fn read_by_row(&mut self, node: u32) {
+        self.by_row.insert(node);
     }
 
     fn share(&self) {
@@ -322,9 +336,15 @@ impl Checkpoints {
     fn add(&mut self, (node, slice): (u32, u32), checkpoint: u64, run: &[u8]) {
         let chain = self.chains.entry((node, slice)).or_default();
         let nth = chain.iter().filter(|it| it.checkpoint == checkpoint).count() as u32;
-        let named = Run { checkpoint, node, slice, nth, bytes: run.len() as u64 };
+        let is_by_row = self.by_row.contains(&node);
+        let part = if is_by_row { FINE_PART_BYTES } else { PART_BYTES };
+        let (bytes, part_bytes) = (run.len() as u64, part as u32);
+        let named = Run { checkpoint, node, slice, nth, bytes, part_bytes };
         chain.push(named);
-        for (part, bytes) in (0..).zip(run.chunks(PART_BYTES)) {
+        if is_by_row {
+            looker::lock(&self.shared).index(named, run);
+        }
+        for (part, bytes) in (0..).zip(run.chunks(part)) {
             self.batch.put(&named.key(part), bytes);
         }
     }
@@ -384,6 +404,7 @@ impl Checkpoints {
             older.chain(&self.unnamed).filter(|run| !named.contains(run)).copied().collect();
         for run in gone.into_iter().filter(|run| run.checkpoint > unknown) {
             (0..run.parts()).for_each(|part| self.batch.delete(&run.key(part)));
+            looker::lock(&self.shared).forget(&run);
         }
         self.backend.commit(&mut self.batch)?;
         self.unnamed.clear();

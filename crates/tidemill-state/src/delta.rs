@@ -242,6 +242,20 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The next entry of a run: its key, and its value unless the key is deleted.
+///
+/// # Errors
+/// The bytes end before it does.
+pub(crate) fn entry<'a>(from: &mut Reader<'a>) -> Result<(&'a [u8], Option<&'a [u8]>), SavedError> {
+    let (key_bytes, value_bytes) = (from.u32()? as usize, from.u32()?);
+    let key = from.bytes(key_bytes)?;
+    let value = match value_bytes {
+        DELETED => None,
+        count => Some(from.bytes(count as usize)?),
+    };
+    Ok((key, value))
+}
+
 /// Appends bytes with their length before them.
 ///
 /// # Panics
@@ -284,13 +298,10 @@ impl Cursor {
         if self.left == 0 {
             return reader.end();
         }
-        let (key_bytes, value_bytes) = (reader.u32()? as usize, reader.u32()?);
+        let (key, value) = entry(&mut reader)?;
         let start = self.at + 8;
-        let key = start..start + reader.bytes(key_bytes)?.len();
-        let value = match value_bytes {
-            DELETED => None,
-            count => Some(key.end..key.end + reader.bytes(count as usize)?.len()),
-        };
+        let key = start..start + key.len();
+        let value = value.map(|value| key.end..key.end + value.len());
         if before.is_some_and(|(before, _)| self.run[before] >= self.run[key.clone()]) {
             return Err(SavedError::new("saved state is out of order"));
         }

@@ -28,13 +28,14 @@ mod tests;
 
 pub use backend::{Backend, Batch};
 pub use checkpoints::{
-    CheckpointError, CheckpointInfo, Checkpoints, Looker, Manifest, Pinned, Run, RunsOf, SavedSink,
-    SavedSource, SavedStage,
+    CheckpointError, CheckpointInfo, Checkpoints, Looker, Manifest, Pinned, RowsOf, Run, RunsOf,
+    SavedSink, SavedSource, SavedStage,
 };
 pub use delta::{Delta, Reader, SavedError, merge, merged, put_bytes};
 pub use error::StateError;
 pub use files::FileBackend;
 pub use indexed::{IndexedBackend, IndexedOptions, Opened};
 pub use structure::{
-    List, Map, Noted, Queue, State, Structure, Value, Window, read_plain, row_of, write_plain,
+    Expiry, ExpiryCounts, List, Map, NotRead, Noted, Queue, ReadRows, SavedRows, State, Structure,
+    Value, Window, read_plain, row_of, write_plain,
 };

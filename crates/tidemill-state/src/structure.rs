@@ -14,6 +14,7 @@
 //! Invariant: what a structure writes out is what it held when it was frozen, whatever happens to
 //! it meanwhile; a structure that takes all of that back cannot be told from it.
 
+pub mod expiry;
 mod list;
 mod map;
 mod marks;
@@ -26,6 +27,9 @@ mod tests;
 mod value;
 mod window;
 
+pub use expiry::{
+    Expiry, ExpiryCounts, NotRead, ReadRows, SavedRows, begin_expiry, can_expire, expire, expires,
+};
 pub use list::List;
 pub use map::Map;
 pub use noted::{Noted, WriteRow, row_of};
@@ -60,6 +64,18 @@ pub trait Structure: Send {
     /// They do not fit together.
     fn restored(&mut self) -> Result<(), SavedError> {
         Ok(())
+    }
+    /// Whether rows of it can leave memory ([`expiry`]). Default: none can.
+    fn can_expire(&self) -> bool {
+        false
+    }
+    /// Rows may leave from now on.
+    fn expires(&mut self, _saved: SavedRows) {}
+    /// Finds out which rows are to leave, as [`Expiry::begin`] does.
+    fn begin_expiry(&mut self) {}
+    /// Lets about `most` of them go; whether those were all.
+    fn expire(&mut self, _most: usize) -> bool {
+        true
     }
     /// About how many bytes of memory it has, unused room counted. It is asked many times a second:
     /// what would have to be counted one by one is estimated ([`sampled`]).

@@ -149,6 +149,11 @@ impl Opened {
         }
         opened.sources = opened.source_lanes(plan, sources);
         for id in (0..plan.nodes.len()).filter(|id| plan.is_here(*id)) {
+            if let Some(checkpoints) =
+                opened.checkpoints.as_mut().filter(|_| plan.nodes[id].ttl.is_some())
+            {
+                checkpoints.read_by_row(id as u32);
+            }
             let Self { checkpoints, before, saved, slices_left, .. } = &mut opened;
             let states =
                 restore::states((plan, id), checkpoints.as_ref(), before, saved, slices_left);

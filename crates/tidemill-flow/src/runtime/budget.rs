@@ -16,6 +16,8 @@ use tidemill_types::ByteSize;
 
 /// A lane counts no more often than this, in microseconds.
 const EVERY_US: u64 = 50_000;
+/// The part of the budget that is filled when a job goes on.
+const RESTORED_SHARE: u64 = 4;
 /// And waits so many times as long as counting took.
 const REST_PER_COUNT: u64 = 50;
 
@@ -35,6 +37,13 @@ impl Budget {
     /// What the states of a stage take, in bytes.
     pub(crate) fn of(&self, node: usize) -> u64 {
         self.bytes[node].load(Ordering::Relaxed)
+    }
+
+    /// Bytes that a slice may have in memory at most when it is restored, if others of it can be read
+    /// when they are asked for: so that what has no room is no reason not to go on.
+    pub(crate) fn restored_bytes_max(&self, slices: u64) -> usize {
+        let share = |most: ByteSize| most.0 / RESTORED_SHARE / slices.max(1);
+        self.most.map_or(usize::MAX, |most| usize::try_from(share(most)).unwrap_or(usize::MAX))
     }
 
     /// Why the job cannot go on, if its states take more than they may.

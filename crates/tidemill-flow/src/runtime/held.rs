@@ -16,7 +16,7 @@ use tidemill_env::sync::{
     Mutex, PoisonError,
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
-use tidemill_state::{RunsOf, structure};
+use tidemill_state::{NotRead, RunsOf, SavedRows, structure};
 use tidemill_types::SliceId;
 
 /// The state of a slice.
@@ -24,9 +24,6 @@ pub(crate) enum Held {
     Here(SliceState),
     Saved(Arc<SavedSlice>),
 }
-
-/// The panic of a lane whose state cannot be read.
-pub(crate) struct NotRead(pub(crate) String);
 
 impl Held {
     /// The state, which is read if it is not here yet.
@@ -63,6 +60,8 @@ pub(crate) struct SavedSlice {
     slice: SliceId,
     factory: Arc<dyn OperatorFactory>,
     runs: RunsOf,
+    /// Where its keys are that leave memory, if they do.
+    rows: Option<SavedRows>,
     place: Mutex<Place>,
     /// How many are not in memory yet.
     left: Arc<AtomicUsize>,
@@ -79,12 +78,12 @@ impl SavedSlice {
     pub(crate) fn new(
         (node, slice): (usize, SliceId),
         factory: &Arc<dyn OperatorFactory>,
-        runs: RunsOf,
+        (runs, rows): (RunsOf, Option<SavedRows>),
         left: &Arc<AtomicUsize>,
     ) -> Self {
         left.fetch_add(1, Ordering::Relaxed);
         let (factory, left) = (Arc::clone(factory), Arc::clone(left));
-        Self { node, slice, factory, runs, place: Mutex::new(Place::InBackend), left }
+        Self { node, slice, factory, runs, rows, place: Mutex::new(Place::InBackend), left }
     }
 
     /// Where a checkpoint has it.
@@ -97,6 +96,7 @@ impl SavedSlice {
         let runs = self.runs.read().map_err(|error| failed(error.to_string()))?;
         let mut state = self.factory.state(self.slice);
         structure::track(&mut *state);
+        self.rows.iter().for_each(|rows| structure::expires(&mut *state, rows));
         structure::restore(&mut *state, runs).map_err(|error| failed(error.0))?;
         self.left.fetch_sub(1, Ordering::Relaxed);
         Ok(state)

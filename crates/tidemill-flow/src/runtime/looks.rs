@@ -29,6 +29,7 @@ use tidemill_env::sync::{
     Condvar, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
+use tidemill_state::NotRead;
 use tidemill_types::{Cycle, Micros, SliceId};
 
 /// Bytes that all lanes together copy for a look, at most.
@@ -176,7 +177,11 @@ fn copy_slice(
         Ok(Ok(_)) if is_too_large => Err(LookError::Large(COPIED_BYTES_MAX >> 20)),
         Ok(Ok(_)) => Ok(SliceLook::Rows(batches)),
         Ok(Err(error)) => Err(error),
-        Err(panic) => Err(LookError::Slice { slice, message: panic_message(&*panic) }),
+        Err(panic) => {
+            let not_read = panic.downcast_ref::<NotRead>().map(|it| it.0.clone());
+            let message = not_read.unwrap_or_else(|| panic_message(&*panic));
+            Err(LookError::Slice { slice, message })
+        }
     }
 }
 

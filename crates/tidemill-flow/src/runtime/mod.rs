@@ -14,6 +14,7 @@ pub(crate) mod commit;
 pub(crate) mod connect;
 pub(crate) mod credit;
 pub(crate) mod cuts;
+pub(crate) mod expiry;
 pub(crate) mod followed;
 pub(crate) mod hand_over;
 pub(crate) mod held;

@@ -12,8 +12,9 @@ use crate::sink::Sink;
 use crate::source::SourceFactory;
 use std::sync::Arc;
 use tidemill_env::sync::atomic::AtomicU64;
+use tidemill_state::ExpiryCounts;
 use tidemill_types::{
-    Cycle, Micros,
+    Cycle, Micros, Span,
     job::{BufferSpec, CycleSpec, Delivery},
 };
 
@@ -41,6 +42,8 @@ pub(crate) struct NodePlan {
     pub(crate) seat: usize,
     /// The process that runs it.
     pub(crate) process: usize,
+    /// Keys of its state leave memory when nothing came for them in so long.
+    pub(crate) ttl: Option<Span>,
     pub(crate) count: NodeCount,
 }
 
@@ -57,6 +60,8 @@ pub(crate) struct NodeCount {
     pub(crate) slices_ended: AtomicU64,
     /// A sink: the last cycle with rows.
     pub(crate) last_rows: AtomicU64,
+    /// Keys of its state that are not in memory.
+    pub(crate) expiry: Arc<ExpiryCounts>,
 }
 
 /// One link.
@@ -133,6 +138,7 @@ impl Plan {
                 ports: 0,
                 seat: 0,
                 process: process_of(id),
+                ttl: node.ttl,
                 count: NodeCount::default(),
             });
         }

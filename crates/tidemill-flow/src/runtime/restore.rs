@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 use tidemill_env::sync::atomic::AtomicUsize;
-use tidemill_state::{Checkpoints, Manifest, SavedSource, SavedStage, structure};
+use tidemill_state::{Checkpoints, Manifest, SavedRows, SavedSource, SavedStage, structure};
 use tidemill_types::{Cycle, Micros, SliceId, job::Delivery};
 
 /// What was done in earlier lives of the job.
@@ -220,6 +220,21 @@ fn node_of(plan: &Plan, name: &str, is_kind: impl Fn(&Work) -> bool) -> Result<u
     found.ok_or_else(|| format!("the job has no `{name}` any more"))
 }
 
+/// Where the keys of a slice are that leave memory, if they do.
+fn saved_rows(
+    (plan, node): (&Plan, usize),
+    checkpoints: &Checkpoints,
+    slice: u32,
+) -> Option<SavedRows> {
+    let of = &plan.nodes[node];
+    of.ttl?;
+    let stages = plan.nodes.iter().filter(|it| matches!(it.work, Work::Stage { .. }));
+    let slices = stages.map(|it| u64::from(it.slices)).sum();
+    let rows = checkpoints.looker().rows_of(&of.name, slice);
+    let most = plan.budget.restored_bytes_max(slices);
+    Some(SavedRows::new(Arc::new(rows), Arc::clone(&of.count.expiry), most))
+}
+
 /// The states of a stage's slices: as a checkpoint has them, and noting what changes if there are
 /// to be checkpoints. Those that are to be read are added to `saved`.
 pub(crate) fn states(
@@ -232,9 +247,11 @@ pub(crate) fn states(
     let Work::Stage { factory } = &plan.nodes[node].work else { return Vec::new() };
     let goes_on = before.cycle > Cycle::NONE && !before.has_ended(node);
     let state = |slice| {
+        let rows = checkpoints.and_then(|it| saved_rows((plan, node), it, slice));
         let runs = checkpoints.filter(|_| goes_on).map(|it| it.runs_of(node as u32, slice));
         if let Some(runs) = runs.filter(|runs| !runs.is_empty()) {
-            let one = Arc::new(SavedSlice::new((node, SliceId(slice)), factory, runs, left));
+            let one =
+                Arc::new(SavedSlice::new((node, SliceId(slice)), factory, (runs, rows), left));
             saved.push(Arc::clone(&one));
             return Held::Saved(one);
         }
@@ -242,6 +259,7 @@ pub(crate) fn states(
         if checkpoints.is_some() {
             structure::track(&mut *state);
         }
+        rows.iter().for_each(|rows| structure::expires(&mut *state, rows));
         Held::Here(state)
     };
     (0..plan.nodes[node].slices).map(state).collect()

@@ -2,7 +2,8 @@
 
 use super::budget::Counted;
 use super::checkpoint::alone::Due;
-use super::held::{Held, NotRead};
+use super::expiry::Leaving;
+use super::held::Held;
 use super::inbox::{CycleEnd, Slot};
 use super::job::Job;
 use super::lane::{After, Lane};
@@ -17,7 +18,7 @@ use std::{
     sync::Arc,
 };
 use tidemill_env::sync::atomic::Ordering;
-use tidemill_state::{Delta, structure};
+use tidemill_state::{Delta, NotRead, structure};
 use tidemill_types::{Cycle, Micros, SliceId, Span};
 
 /// Entries that are written out for a checkpoint before the next cycle: well under a millisecond.
@@ -64,6 +65,8 @@ pub(crate) struct StageLane {
     output: Output,
     letters: Vec<DeadLetter>,
     writing: Option<Writing>,
+    /// Which keys leave memory, if any do.
+    leaving: Option<Leaving>,
     /// Which slices are saved by themselves, and when.
     due: Option<Due>,
     /// The states are older than this: what time alone made of them since was written already.
@@ -86,6 +89,8 @@ impl StageLane {
         let buffer = usize::try_from(job.plan.buffer.bytes.0).unwrap_or(usize::MAX);
         let alone = job.checkpointer.alone.as_ref();
         let due = alone.map(|alone| Due::new(alone, states.len(), job.now_us()));
+        let ttl = job.plan.nodes[node].ttl;
+        let leaving = ttl.map(|ttl| Leaving::new(ttl, states.len(), job.now_us()));
         Self {
             operator,
             states,
@@ -96,6 +101,7 @@ impl StageLane {
             output: Output::new(buffer),
             letters: Vec::new(),
             writing: None,
+            leaving,
             due,
             passed: None,
             watermarks: Vec::new(),
@@ -134,6 +140,7 @@ impl StageLane {
         }
         if !is_ready {
             self.write_out(job, lane, written_at_once());
+            self.let_go(lane);
             return Ok(self.after(job));
         }
         if !job.has_credit(lane) {
@@ -167,6 +174,7 @@ impl StageLane {
         self.save_due(job, lane);
         self.show(job, lane, cycle);
         self.write_out(job, lane, if ended { usize::MAX } else { written_at_once() });
+        self.let_go(lane);
         job.poke_those_behind(lane);
         self.free(job, lane, slot);
         let count = &job.plan.nodes[lane.node].count;
@@ -236,6 +244,9 @@ impl StageLane {
     fn freeze(&mut self, slices: Vec<usize>, job: &Job) {
         for slice in &slices {
             if let Some(state) = self.states[*slice].here() {
+                if let Some(leaving) = &mut self.leaving {
+                    leaving.begin(*slice, state, job.now_us());
+                }
                 structure::freeze(&mut **state);
             }
         }
@@ -248,10 +259,18 @@ impl StageLane {
     /// What becomes of the lane: if no cycle comes, it goes on writing out what was frozen, now and
     /// then, so that those who make its next cycle come first.
     fn after(&self, job: &Job) -> After {
-        match self.writing {
-            Some(_) => After::ReadyOrAt(job.now_us() + WRITES_AGAIN_US),
-            None => After::Ready,
+        match self.writing.is_some() || self.leaving.as_ref().is_some_and(Leaving::is_under_way) {
+            true => After::ReadyOrAt(job.now_us() + WRITES_AGAIN_US),
+            false => After::Ready,
         }
+    }
+
+    /// Lets some keys go that nothing came for in a time.
+    fn let_go(&mut self, lane: &Lane) {
+        let Some(leaving) = self.leaving.as_mut().filter(|it| it.is_under_way()) else { return };
+        leaving.let_go(&mut self.states);
+        let goes_on = self.writing.is_some() || leaving.is_under_way();
+        lane.state.lock().expect("no panic while held").writing = goes_on;
     }
 
     /// Writes out some of what was frozen.

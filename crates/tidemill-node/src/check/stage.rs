@@ -10,6 +10,10 @@ const LEGAL: &str = "any of `flat_map`, `where`, `select`, then at most one of \
     `window` + `aggregate` (with or without `key`), `top`, `dedup`, `operator`; \
     or `join`, then `where`, `select`";
 
+/// Where keys can leave memory, for messages.
+pub(crate) const EXPIRES: &str = "a `count` window, or an `operator` that keeps a map; other windows \
+    end by themselves, and `dedup` has `within`";
+
 /// Finds what is wrong with a stage by itself.
 pub(super) fn check(
     name: &str,
@@ -40,6 +44,15 @@ pub(super) fn check(
     }
     if let Some(Span(..=0)) = stage.dedup.as_ref().and_then(|dedup| dedup.within) {
         found.add(&["dedup", "within"], "it is zero", "a time such as `1h`");
+    }
+    if let Some(ttl) = stage.ttl {
+        let can_expire =
+            matches!(stage.window, Some(WindowSpec::Count(_))) || stage.operator.is_some();
+        if ttl.0 <= 0 {
+            found.add(&["ttl"], "it is zero", "a time such as `1h`");
+        } else if !can_expire {
+            found.add_at_name(&["ttl"], "no key of this stage can leave memory", EXPIRES);
+        }
     }
     join(stage, &mut found);
     partition(stage, &mut found);

@@ -7,6 +7,8 @@ use arrow_schema::SchemaRef;
 use std::sync::Arc;
 use tidemill_flow::{NodeId, NodeKind, OperatorFactory, Partition, TIME_COLUMN};
 use tidemill_operators::{dedup, join, top, transform, window};
+use tidemill_state::structure;
+use tidemill_types::SliceId;
 use tidemill_types::job::{PartitionSpec, StageSpec, WindowSpec};
 
 /// A node that is about to be added: its operator and how rows reach it.
@@ -48,7 +50,15 @@ impl Planner<'_> {
         }
         if main {
             match self.main(name, stage, at) {
-                Ok(part) => at = self.add(name.to_owned(), stage, part),
+                Ok(part) => {
+                    if stage.ttl.is_some() && !can_expire(&*part.factory) {
+                        let message = "the state of this stage has no key that can leave memory";
+                        let problem = Problem::new(["stages", name, "ttl"], message).at_name();
+                        return self.problem(problem.expected(check::EXPIRES));
+                    }
+                    at = self.add(name.to_owned(), stage, part);
+                    at.outlets.iter().for_each(|it| self.graph.nodes[it.node.0].ttl = stage.ttl);
+                }
                 Err(problem) => return self.problem(problem),
             }
         }
@@ -199,6 +209,10 @@ impl Planner<'_> {
         let expected = "`time: {field: ...}` on the source";
         Err(Problem::new(path.iter().copied(), message).expected(expected))
     }
+}
+
+fn can_expire(factory: &dyn OperatorFactory) -> bool {
+    structure::can_expire(&mut *factory.state(SliceId(0)))
 }
 
 fn main_output(node: NodeId, outputs: &[SchemaRef]) -> Outlets {

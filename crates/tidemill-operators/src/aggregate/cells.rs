@@ -82,6 +82,22 @@ impl Cells {
         self.sides.iter_mut().try_for_each(|side| side.restore(group, from))
     }
 
+    /// Copies of these groups, in this order, and no room for more.
+    ///
+    /// # Errors
+    /// What was saved cannot be restored: an error of the engine.
+    pub(crate) fn copied(&self, plan: &Aggregates, groups: &[u32]) -> Result<Self, SavedError> {
+        let (mut copies, mut saved) = (Self::new(plan), Vec::new());
+        copies.words.reserve_exact(groups.len() * self.stride);
+        copies.resize(groups.len());
+        for (copy, group) in groups.iter().enumerate() {
+            saved.clear();
+            self.save(*group as usize, &mut saved);
+            copies.restore(copy, &mut Reader::new(&saved))?;
+        }
+        Ok(copies)
+    }
+
     /// Empties all groups and forgets them; memory is kept.
     pub(crate) fn reset(&mut self) {
         self.resize(0);

@@ -8,46 +8,21 @@
 //! The queue is two stacks, so a record costs the same however large the window is: every pane is
 //! merged a constant number of times between coming and leaving. Order is kept for `first`, `last`.
 
+mod held;
+
 use super::spans::greatest_common_divisor;
 use super::{Emitter, Prepared, Windowed, shown};
 use crate::aggregate::Cells;
-use crate::groups::Groups;
+use held::{Window, Windows};
 use std::sync::Arc;
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
     StateAt, StateTable, TakeRows,
 };
-use tidemill_state::{
-    Delta, Noted, Reader, SavedError, State, Structure, row_of, structure::sampled,
-};
 use tidemill_types::SliceId;
 
 /// Windows larger than this keep everything, and so need no panes.
 const UNBOUNDED: u64 = 1 << 40;
-
-/// The window of one key; numbers are those of accumulators.
-#[derive(Debug, Default)]
-struct Window {
-    records: u64,
-    /// The pane that is being filled.
-    filling: Option<u32>,
-    in_pane: u64,
-    /// Sums from here to the end of the front, the next to leave last.
-    front: Vec<u32>,
-    /// Panes after the front, oldest first.
-    back: Vec<u32>,
-    /// Sum of the back.
-    back_sum: Option<u32>,
-}
-
-/// Windows of one slice.
-struct Windows {
-    keys: Groups,
-    windows: Vec<Window>,
-    cells: Cells,
-    free: Vec<u32>,
-    noted: Noted,
-}
 
 #[derive(Clone)]
 struct Factory {
@@ -81,13 +56,7 @@ impl OperatorFactory for Factory {
     }
 
     fn state(&self, _: SliceId) -> SliceState {
-        Box::new(Windows {
-            keys: Groups::new(&self.plan.keys),
-            windows: Vec::new(),
-            cells: Cells::new(&self.plan.aggregates),
-            free: Vec::new(),
-            noted: Noted::default(),
-        })
+        Box::new(Windows::new(&self.plan))
     }
 
     fn does(&self) -> String {
@@ -108,7 +77,14 @@ impl OperatorFactory for Factory {
         let state: &Windows = at.of();
         let mut showing = shown::Showing::new(&self.plan, take);
         for (key, it) in state.windows.iter().enumerate() {
-            let parts = self.next_result(it);
+            let away = state.expiry.as_ref().filter(|_| it.is_away);
+            let alone = away.map(|expiry| {
+                let mut alone = Windows::new(&self.plan);
+                expiry.look_at(key, |bytes| alone.restore_row(0, bytes));
+                alone
+            });
+            let (state, key) = alone.as_ref().map_or((&*state, key), |alone| (alone, 0));
+            let parts = self.next_result(&state.windows[key]);
             if parts.is_empty() {
                 continue;
             }
@@ -146,38 +122,6 @@ impl Factory {
 }
 
 impl Windows {
-    /// The window of a key is about to change.
-    #[inline]
-    fn change(&mut self, key: usize) {
-        let Self { keys, windows, cells, noted, .. } = self;
-        noted.change(key, |out| write_key((keys, windows, cells), key, out));
-    }
-
-    /// Accumulators in a new place, as they were saved.
-    fn restore_cell(&mut self, from: &mut Reader<'_>) -> Result<u32, SavedError> {
-        let cell = self.cells.groups();
-        self.cells.resize(cell + 1);
-        self.cells.restore(cell, from)?;
-        Ok(cell as u32)
-    }
-
-    fn restore_cells(&mut self, from: &mut Reader<'_>) -> Result<Vec<u32>, SavedError> {
-        let count = from.u32()?;
-        (0..count).map(|_| self.restore_cell(from)).collect()
-    }
-
-    fn fresh(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            self.cells.resize(self.cells.groups() + 1);
-            self.cells.groups() as u32 - 1
-        })
-    }
-
-    fn release(&mut self, cell: u32) {
-        self.cells.clear(cell as usize);
-        self.free.push(cell);
-    }
-
     /// Adds the accumulators of `from` to those of `to`.
     fn add(&mut self, plan: &Windowed, to: u32, from: u32) -> Result<(), OperatorError> {
         let mut copy = Cells::new(&plan.aggregates);
@@ -192,7 +136,7 @@ impl Windows {
         self.windows[key].in_pane = 0;
         let held = self.windows[key].front.len() + self.windows[key].back.len();
         if held as u64 >= it.panes {
-            self.leave(it, key)?;
+            self.end_oldest(it, key)?;
         }
         let sum = match self.windows[key].back_sum {
             Some(sum) => sum,
@@ -209,7 +153,7 @@ impl Windows {
 
     /// The oldest pane leaves. An empty front is first made of the back: sums from each pane to
     /// the last, so that the front always has the sum of what is left in it.
-    fn leave(&mut self, it: &Factory, key: usize) -> Result<(), OperatorError> {
+    fn end_oldest(&mut self, it: &Factory, key: usize) -> Result<(), OperatorError> {
         if self.windows[key].front.is_empty() {
             let back = std::mem::take(&mut self.windows[key].back);
             let mut newer: Option<u32> = None;
@@ -239,71 +183,6 @@ impl Windows {
             self.add(&it.plan, whole, part)?;
         }
         Ok(whole)
-    }
-}
-
-/// Writes a key with its window and the accumulators of that.
-fn write_key(
-    (keys, windows, cells): (&Groups, &[Window], &Cells),
-    key: usize,
-    out: &mut Vec<u8>,
-) -> bool {
-    // A key that has just come has no window yet.
-    let Some(window) = windows.get(key) else { return false };
-    keys.save(key, out);
-    out.extend_from_slice(&window.records.to_le_bytes());
-    out.extend_from_slice(&window.in_pane.to_le_bytes());
-    let one = |it: &Option<u32>| it.iter().copied().collect::<Vec<u32>>();
-    let parts = [&one(&window.filling), &window.front, &window.back, &one(&window.back_sum)];
-    for part in parts {
-        out.extend_from_slice(&(part.len() as u32).to_le_bytes());
-        part.iter().for_each(|cell| cells.save(*cell as usize, out));
-    }
-    true
-}
-
-impl State for Windows {
-    fn structures(&mut self) -> Vec<&mut dyn Structure> {
-        vec![self]
-    }
-}
-
-impl Structure for Windows {
-    fn memory(&self) -> usize {
-        let of = |key: usize| {
-            let window = &self.windows[key];
-            (window.front.capacity() + window.back.capacity()) * size_of::<u32>()
-        };
-        self.keys.memory()
-            + self.windows.capacity() * size_of::<Window>()
-            + sampled(self.windows.len(), of)
-            + self.cells.memory()
-            + self.free.capacity() * size_of::<u32>()
-            + self.noted.memory()
-    }
-
-    fn track(&mut self) {
-        self.noted.track();
-    }
-
-    fn freeze(&mut self) {
-        self.noted.freeze();
-    }
-
-    fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
-        let Self { keys, windows, cells, noted, .. } = self;
-        noted.drain(delta, most, &mut |key, out| write_key((keys, windows, cells), key, out))
-    }
-
-    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
-        let mut from = Reader::new(value);
-        self.keys.restore(row_of(key)?, &mut from)?;
-        let (records, in_pane) = (from.u64()?, from.u64()?);
-        let filling = self.restore_cells(&mut from)?.pop();
-        let (front, back) = (self.restore_cells(&mut from)?, self.restore_cells(&mut from)?);
-        let back_sum = self.restore_cells(&mut from)?.pop();
-        self.windows.push(Window { records, filling, in_pane, front, back, back_sum });
-        from.end()
     }
 }
 

@@ -7,6 +7,7 @@
 //! Invariant: of a checkpoint that is pinned nothing is deleted. A process that ends forgets what it
 //! had pinned, and the next one deletes that as it would have gone without.
 
+use super::rows::{RowIndex, RowsOf};
 use super::runs::RunsOf;
 use super::{CheckpointError, Manifest, Run};
 use crate::Backend;
@@ -20,6 +21,8 @@ pub(super) struct Shared {
     over: u64,
     /// How many read from a checkpoint.
     pinned: BTreeMap<u64, usize>,
+    /// Where the rows of runs begin that are read row by row.
+    indexes: BTreeMap<Run, Arc<RowIndex>>,
 }
 
 impl Shared {
@@ -27,6 +30,17 @@ impl Shared {
     pub(super) fn set(&mut self, complete: &BTreeMap<u64, Arc<Manifest>>, over: u64) {
         self.complete.clone_from(complete);
         self.over = over;
+    }
+
+    /// Notes where the rows of a run begin.
+    pub(super) fn index(&mut self, named: Run, run: &[u8]) {
+        // What cannot be read says so when somebody needs it.
+        self.indexes.extend(RowIndex::of(run).ok().map(|index| (named, Arc::new(index))));
+    }
+
+    /// The run is about to go.
+    pub(super) fn forget(&mut self, run: &Run) {
+        self.indexes.remove(run);
     }
 
     pub(super) fn is_pinned(&self, number: u64) -> bool {
@@ -65,6 +79,27 @@ impl Looker {
         *shared.pinned.entry(manifest.number).or_default() += 1;
         drop(shared);
         Ok(Pinned { manifest, looker: self.clone() })
+    }
+}
+
+impl Looker {
+    /// The rows of a slice of a stage, each as the newest checkpoint has it when it is asked for.
+    #[must_use]
+    pub fn rows_of(&self, stage: &str, slice: u32) -> RowsOf {
+        RowsOf::new(self.clone(), stage, slice)
+    }
+
+    /// Where the rows of a run begin; the run is read for it if nobody knows.
+    pub(super) fn index_of(&self, run: &Run) -> Result<Arc<RowIndex>, CheckpointError> {
+        if let Some(index) = lock(&self.shared).indexes.get(run) {
+            return Ok(Arc::clone(index));
+        }
+        let number = run.checkpoint;
+        let failed = |error| CheckpointError::Saved { number, error };
+        let bytes = RunsOf::new(&self.backend, &[*run]).read()?.concat();
+        let index = Arc::new(RowIndex::of(&bytes).map_err(failed)?);
+        lock(&self.shared).indexes.insert(*run, Arc::clone(&index));
+        Ok(index)
     }
 }
 

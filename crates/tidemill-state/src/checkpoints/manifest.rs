@@ -8,10 +8,14 @@ use tidemill_types::{Cycle, Micros};
 /// Bytes of a run that are put under one key, at most, and that are committed at once: whoever else
 /// syncs on that disk, such as the ledger, waits for no more than that.
 pub(super) const PART_BYTES: usize = 2 << 20;
+/// The same of a stage whose rows are read back one by one.
+pub(super) const FINE_PART_BYTES: usize = 32 << 10;
 /// The first byte of a manifest.
-const VERSION: u8 = 2;
-/// The same of one that did not say yet that it is coordinated.
-const VERSION_BEFORE: u8 = 1;
+const VERSION: u8 = 3;
+/// The same of one all of whose runs are in parts of [`PART_BYTES`].
+const VERSION_OF_ONE_SIZE: u8 = 2;
+/// The same of one that did not say yet that it is coordinated, either.
+const VERSION_COORDINATED: u8 = 1;
 
 /// The number of the checkpoint that was begun last.
 pub(super) const BEGUN_KEY: &[u8] = b"b";
@@ -36,9 +40,9 @@ pub struct SavedSource {
     pub idle: bool,
 }
 
-/// A stage as of the end of a cycle.
+/// A stage as of the end of a cycle; `R` is how its runs are named.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SavedStage {
+pub struct SavedStage<R = Run> {
     /// Its name.
     pub name: String,
     /// What it does, in words: a state belongs to a stage that does the same.
@@ -46,7 +50,7 @@ pub struct SavedStage {
     /// How far its event time was.
     pub watermark: Micros,
     /// By slice: its runs, the oldest first.
-    pub slices: Vec<Vec<Run>>,
+    pub slices: Vec<Vec<R>>,
 }
 
 /// A sink as of the end of a cycle.
@@ -69,11 +73,24 @@ pub struct Run {
     pub(super) nth: u32,
     /// Its length in bytes.
     pub bytes: u64,
+    /// Bytes of it that are under one key, at most.
+    pub(super) part_bytes: u32,
 }
 
-/// A complete checkpoint.
+/// As manifests before version 3 name a run.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(Serialize))]
+struct RunOfOneSize {
+    checkpoint: u64,
+    node: u32,
+    slice: u32,
+    nth: u32,
+    bytes: u64,
+}
+
+/// A complete checkpoint; `R` is how runs are named.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
+pub struct Manifest<R = Run> {
     /// Counts the checkpoints of a job, from 1, with gaps.
     pub number: u64,
     /// When it was completed, since 1970.
@@ -85,7 +102,7 @@ pub struct Manifest {
     /// The slices of the sources.
     pub sources: Vec<SavedSource>,
     /// The stages.
-    pub stages: Vec<SavedStage>,
+    pub stages: Vec<SavedStage<R>>,
     /// The sinks.
     pub sinks: Vec<SavedSink>,
     /// The last cycle of which a dead letter was handed to its sink, or a later one.
@@ -122,7 +139,7 @@ pub(super) fn number_of(key: &[u8]) -> Option<u64> {
 
 impl Run {
     pub(super) fn parts(&self) -> u64 {
-        self.bytes.div_ceil(PART_BYTES as u64)
+        self.bytes.div_ceil(u64::from(self.part_bytes.max(1)))
     }
 
     pub(super) fn key(&self, part: u64) -> [u8; 25] {
@@ -156,20 +173,80 @@ impl Manifest {
         let number = number_of(key).unwrap_or(0);
         let failed =
             |message: String| CheckpointError::Saved { number, error: SavedError::new(message) };
-        match value.split_first() {
-            Some((&(VERSION | VERSION_BEFORE), rest)) => {
-                let coordinated: &[u8] = if value[0] == VERSION { &[] } else { &[1] };
-                let manifest: Self = postcard::from_bytes(&[rest, coordinated].concat())
-                    .map_err(|error| failed(format!("its manifest cannot be read: {error}")))?;
-                match manifest.number == number {
-                    true => Ok(manifest),
-                    false => Err(failed("its manifest is that of another".to_owned())),
-                }
-            }
+        let unreadable = |error| failed(format!("its manifest cannot be read: {error}"));
+        let of_one_size = |bytes: &[u8]| {
+            postcard::from_bytes::<Manifest<RunOfOneSize>>(bytes)
+                .map(Self::from)
+                .map_err(unreadable)
+        };
+        let manifest = match value.split_first() {
+            Some((&VERSION, rest)) => postcard::from_bytes(rest).map_err(unreadable),
+            Some((&VERSION_OF_ONE_SIZE, rest)) => of_one_size(rest),
+            Some((&VERSION_COORDINATED, rest)) => of_one_size(&[rest, &[1]].concat()),
             Some((version, _)) => {
                 Err(failed(format!("its version {version} is not known to this build")))
             }
             None => Err(failed("its manifest is empty".to_owned())),
-        }
+        };
+        manifest.and_then(|manifest: Self| match manifest.number == number {
+            true => Ok(manifest),
+            false => Err(failed("its manifest is that of another".to_owned())),
+        })
+    }
+}
+
+impl From<RunOfOneSize> for Run {
+    fn from(run: RunOfOneSize) -> Self {
+        let RunOfOneSize { checkpoint, node, slice, nth, bytes } = run;
+        Self { checkpoint, node, slice, nth, bytes, part_bytes: PART_BYTES as u32 }
+    }
+}
+
+impl From<Manifest<RunOfOneSize>> for Manifest {
+    fn from(before: Manifest<RunOfOneSize>) -> Self {
+        let Manifest { number, made, cycle, time, sources, stages, sinks, letters, coordinated } =
+            before;
+        let runs = |runs: Vec<RunOfOneSize>| runs.into_iter().map(Run::from).collect();
+        let stage = |SavedStage { name, does, watermark, slices }| SavedStage {
+            name,
+            does,
+            watermark,
+            slices: slices.into_iter().map(runs).collect(),
+        };
+        let stages = stages.into_iter().map(stage).collect();
+        Self { number, made, cycle, time, sources, stages, sinks, letters, coordinated }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// As a build wrote it that knew no other version than the second.
+    pub(in super::super) fn encode_of_one_size(manifest: &Manifest) -> Vec<u8> {
+        let run = |run: &Run| {
+            let Run { checkpoint, node, slice, nth, bytes, .. } = *run;
+            RunOfOneSize { checkpoint, node, slice, nth, bytes }
+        };
+        let Manifest { number, made, cycle, time, letters, coordinated, .. } = *manifest;
+        let stage = |stage: &SavedStage| SavedStage {
+            name: stage.name.clone(),
+            does: stage.does.clone(),
+            watermark: stage.watermark,
+            slices: stage.slices.iter().map(|runs| runs.iter().map(run).collect()).collect(),
+        };
+        let before = Manifest {
+            number,
+            made,
+            cycle,
+            time,
+            sources: manifest.sources.clone(),
+            stages: manifest.stages.iter().map(stage).collect(),
+            sinks: manifest.sinks.clone(),
+            letters,
+            coordinated,
+        };
+        postcard::to_extend(&before, vec![VERSION_OF_ONE_SIZE])
+            .expect("plain values can be written")
     }
 }

@@ -33,16 +33,21 @@ impl RunsOf {
     }
 
     fn run(&self, run: &Run) -> Result<Bytes, CheckpointError> {
-        let mut parts = Vec::new();
-        for part in 0..run.parts() {
-            let (number, slice) = (run.checkpoint, run.slice);
-            let missing = || SavedError::new(format!("a part of slice {slice} is not there"));
-            let found = self.backend.get(&run.key(part))?;
-            parts.push(found.ok_or_else(|| CheckpointError::Saved { number, error: missing() })?);
-        }
+        let parts = (0..run.parts()).map(|part| run.part(&*self.backend, part));
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
         Ok(match <[Bytes; 1]>::try_from(parts) {
             Ok([only]) => only,
             Err(parts) => parts.concat().into(),
         })
+    }
+}
+
+impl Run {
+    /// What is under one of its keys.
+    pub(super) fn part(&self, backend: &dyn Backend, part: u64) -> Result<Bytes, CheckpointError> {
+        let (number, slice) = (self.checkpoint, self.slice);
+        let missing = || SavedError::new(format!("a part of slice {slice} is not there"));
+        let found = backend.get(&self.key(part))?;
+        found.ok_or_else(|| CheckpointError::Saved { number, error: missing() })
     }
 }

@@ -1,7 +1,7 @@
 //! Checkpoints across kills, power cuts and failing disks, of states that are known.
 
 use super::*;
-use crate::structure::{self, Map};
+use crate::structure::{self, Map, ReadRows};
 use crate::tests::{BY_HAND, run_of};
 use crate::{Delta, FileBackend, IndexedBackend};
 use std::path::Path;
@@ -503,13 +503,66 @@ fn what_is_pinned_stays_until_it_is_let_go() {
 }
 
 #[test]
-fn a_manifest_of_an_earlier_build_is_of_one_cycle() {
+fn manifests_of_earlier_builds_can_be_read() {
     let sim = World::simulated(0);
     let (checkpoints, _) = five(&indexed(&sim.world).unwrap(), &[]);
     let written = manifest(&checkpoints, (6, Cycle(6)));
-    let (key, mut bytes) = (manifest_key(6), written.encode());
+    let key = manifest_key(6);
+    assert_eq!(Manifest::decode(&key, &written.encode()).unwrap(), written);
+    // Before its runs said in parts of which size they are, and before it said that it is of one
+    // cycle.
+    let mut bytes = manifest::tests::encode_of_one_size(&written);
     assert_eq!(Manifest::decode(&key, &bytes).unwrap(), written);
     bytes.pop();
     bytes[0] = 1;
     assert_eq!(Manifest::decode(&key, &bytes).unwrap(), Manifest { coordinated: true, ..written });
+}
+
+#[test]
+fn single_rows_are_read_as_they_are_in_the_newest() {
+    let sim = World::simulated(3);
+    let backend = indexed(&sim.world).expect("it can be opened");
+    let (mut checkpoints, _) = gone_on(&backend);
+    checkpoints.read_by_row(7);
+    let (mut work, looker, mut random) = (Work::new(), checkpoints.looker(), Random::new(5));
+    let rows: Vec<RowsOf> = (0..SLICES).map(|slice| looker.rows_of("stage", slice)).collect();
+    let first = ReadRows::read(&rows[0], &[0; 5]);
+    assert!(matches!(first, Err(CheckpointError::None)), "{first:?}");
+    for cycle in 1..16 {
+        // Some that go over several parts, and runs of many.
+        let slice = random.below(u64::from(SLICES)) as usize;
+        for _ in 0..random.below(400) {
+            let key = 100 + random.below(300) as u32;
+            let bytes = if random.below(20) == 0 { 90_000 } else { random.below(600) };
+            let value = vec![cycle as u8; bytes as usize];
+            work.slices[slice].set(key, value.clone());
+            work.models[slice].insert(key, value);
+        }
+        work.change(cycle);
+        checkpoint(&mut checkpoints, &mut work, Cycle(cycle)).expect("it can be written");
+        // Another process, which has to find out where rows are.
+        let again = Checkpoints::open(Arc::clone(&backend)).expect("it can be opened").looker();
+        for slice in 0..SLICES as usize {
+            let manifest = Arc::clone(checkpoints.newest().expect("one is complete"));
+            let runs = checkpoints.named(&manifest.stages[0].slices[slice]);
+            let mut all = BTreeMap::new();
+            delta::merged(runs.read().unwrap(), &mut |key, value| {
+                all.insert(key.to_vec(), value.to_vec());
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(all.len(), work.models[slice].len());
+            let of_again = again.rows_of("stage", slice as u32);
+            for (key, value) in all.into_iter().filter(|_| random.below(8) == 0) {
+                for rows in [&rows[slice], &of_again] {
+                    let read = ReadRows::read(rows, &key).expect("it is there");
+                    assert!(read == value, "{key:?} after cycle {cycle}");
+                }
+            }
+            for missing in [[0, 0, 1, 0, 0], [1, 0, 0, 0, 0]] {
+                let read = ReadRows::read(&rows[slice], &missing);
+                assert!(matches!(read, Err(CheckpointError::Saved { .. })), "{read:?}");
+            }
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::shown::{Kind, TakeRow, kind_of, show};
 use super::slab::Slab;
-use super::{Plain, Structure};
+use super::{Plain, SavedRows, Structure};
 use crate::delta::{Delta, SavedError};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -52,9 +52,15 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
+        let (entries, hash) = (&self.entries, hash_of(key));
+        let is_it = |it: &u32| entries.is(*it, hash, |(held, _)| held.borrow() == key);
+        self.numbers.find(hash, is_it).copied()
+    }
+
+    fn number(&mut self, hash: u64, number: u32) {
         let entries = &self.entries;
-        let is_it = |it: &u32| entries.get(*it).is_some_and(|(held, _)| held.borrow() == key);
-        self.numbers.find(hash_of(key), is_it).copied()
+        let hash_of_held = |it: &u32| entries.hash(*it, |(key, _)| hash_of(key));
+        self.numbers.insert_unique(hash, number, hash_of_held);
     }
 
     /// The value of a key.
@@ -104,9 +110,7 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
     fn add(&mut self, key: K, value: V) -> u32 {
         let hash = hash_of(&key);
         let number = self.entries.insert((key, value));
-        let entries = &self.entries;
-        let hash_of_held = |it: &u32| entries.get(*it).map_or(0, |(key, _)| hash_of(key));
-        self.numbers.insert_unique(hash, number, hash_of_held);
+        self.number(hash, number);
         number
     }
 
@@ -127,7 +131,7 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
         self.entries.remove(number).map(|(_, value)| value)
     }
 
-    /// Deletes every entry of which `keeps` is not true.
+    /// Deletes every entry of which `keeps` is not true. Those that expired are read back for it.
     pub fn retain(&mut self, mut keeps: impl FnMut(&K, &V) -> bool) {
         let gone = self.entries.iter().filter(|(_, (key, value))| !keeps(key, value));
         let gone: Vec<(u64, u32)> = gone.map(|(number, (key, _))| (hash_of(key), number)).collect();
@@ -142,7 +146,7 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
         self.entries.clear();
     }
 
-    /// All entries.
+    /// All entries. Those that expired are read back for it.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.entries.iter().map(|(_, (key, value))| (key, value))
     }
@@ -166,14 +170,13 @@ impl<K: Plain + Hash + Eq, V: Plain> Structure for Map<K, V> {
     }
 
     fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
-        self.entries.restore(key, value)
+        self.entries.restore_with((key, value), |(key, _)| hash_of(key))
     }
 
     fn restored(&mut self) -> Result<(), SavedError> {
-        let entries = &self.entries;
-        let hash_of_held = |it: &u32| entries.get(*it).map_or(0, |(key, _)| hash_of(key));
-        for (number, (key, _)) in entries.iter() {
-            self.numbers.insert_unique(hash_of(key), number, hash_of_held);
+        let numbers: Vec<u32> = self.entries.numbers().collect();
+        for number in numbers {
+            self.number(self.entries.hash(number, |(key, _)| hash_of(key)), number);
         }
         Ok(())
     }
@@ -183,7 +186,22 @@ impl<K: Plain + Hash + Eq, V: Plain> Structure for Map<K, V> {
     }
 
     fn show(&self, take: &mut TakeRow<'_>) {
-        // Who has seen enough ends it.
-        let _ended = self.iter().try_for_each(|(key, value)| take(vec![show(key), show(value)]));
+        self.entries.show(&mut |(key, value)| take(vec![show(key), show(value)]));
+    }
+
+    fn can_expire(&self) -> bool {
+        true
+    }
+
+    fn expires(&mut self, saved: SavedRows) {
+        self.entries.expires(saved);
+    }
+
+    fn begin_expiry(&mut self) {
+        self.entries.begin_expiry();
+    }
+
+    fn expire(&mut self, most: usize) -> bool {
+        self.entries.expire(most, |(key, _)| hash_of(key))
     }
 }

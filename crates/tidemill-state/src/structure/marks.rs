@@ -29,6 +29,11 @@ impl Marks {
         (self.changed.capacity() + self.frozen.capacity()) * size_of::<u64>()
     }
 
+    /// Which of 64 rows changed since the last checkpoint began.
+    pub(super) fn changed(&self, word: usize) -> u64 {
+        self.changed.get(word).copied().unwrap_or(0)
+    }
+
     /// A row is about to change, or has just been made. Gives back whether it must be written out
     /// first, as it is.
     #[inline]

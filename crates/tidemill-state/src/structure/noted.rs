@@ -38,6 +38,12 @@ impl Noted {
         self.is_on
     }
 
+    /// Which of 64 rows changed since the last checkpoint began; the first is number `64 * word`.
+    #[must_use]
+    pub(super) fn changed(&self, word: usize) -> u64 {
+        self.marks.changed(word)
+    }
+
     /// A row is about to change, to be made or to go; `write` writes it as it is now.
     #[inline]
     pub fn change(&mut self, row: usize, write: impl FnOnce(&mut Vec<u8>) -> bool) {

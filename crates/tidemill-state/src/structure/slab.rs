@@ -1,10 +1,13 @@
 //! Values by number; the lowest free number is used first, so that numbers follow from the values
 //! that are there, and not from those that were.
 
+mod away;
+
 use super::noted::{Noted, row_of};
-use super::{Plain, Structure, beside, read_plain, sampled, write_plain};
+use super::{Expiry, Plain, SavedRows, Structure, beside, read_plain, sampled, write_plain};
 use crate::delta::{Delta, SavedError};
-use std::{cmp::Reverse, collections::BinaryHeap};
+use away::Away;
+use std::{cmp::Reverse, collections::BinaryHeap, ops::ControlFlow};
 
 /// Values, each under a number while it is there.
 #[derive(Debug)]
@@ -12,11 +15,13 @@ pub(super) struct Slab<T> {
     slots: Vec<Option<T>>,
     free: BinaryHeap<Reverse<u32>>,
     noted: Noted,
+    /// If values may leave memory: those that did. Their slots are empty, and not free.
+    away: Option<Box<Away<T>>>,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), free: BinaryHeap::new(), noted: Noted::default() }
+        Self { slots: Vec::new(), free: BinaryHeap::new(), noted: Noted::default(), away: None }
     }
 }
 
@@ -24,6 +29,7 @@ impl<T: Plain> Slab<T> {
     pub(super) fn insert(&mut self, value: T) -> u32 {
         let number = self.free.pop().map_or(self.slots.len() as u32, |Reverse(number)| number);
         let slot = number as usize;
+        self.changes(slot);
         self.noted.change(slot, |_| false);
         if slot == self.slots.len() {
             self.slots.push(None);
@@ -34,6 +40,7 @@ impl<T: Plain> Slab<T> {
 
     pub(super) fn remove(&mut self, number: u32) -> Option<T> {
         let slot = number as usize;
+        self.take_back(number);
         let slots = &self.slots;
         slots.get(slot)?.as_ref()?;
         self.noted.change(slot, |out| write_slot(slots, slot, out));
@@ -48,15 +55,66 @@ impl<T: Plain> Slab<T> {
 
     #[inline]
     pub(super) fn get(&self, number: u32) -> Option<&T> {
-        self.slots.get(number as usize)?.as_ref()
+        match (self.slots.get(number as usize)?, &self.away) {
+            (value, None) => value.as_ref(),
+            (None, Some(away)) => away.get(number),
+            (value, Some(away)) => {
+                away.expiry.uses(number as usize);
+                value.as_ref()
+            }
+        }
     }
 
     /// A value that is about to change.
     #[inline]
     pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
-        let (slot, slots) = (number as usize, &self.slots);
+        let slot = number as usize;
+        self.take_back(number);
+        self.changes(slot);
+        let slots = &self.slots;
         self.noted.change(slot, |out| write_slot(slots, slot, out));
         self.slots.get_mut(slot)?.as_mut()
+    }
+
+    /// Whether there is such a value. Of one that is away its hash is looked at first.
+    #[inline]
+    pub(super) fn is(&self, number: u32, hash: u64, is: impl FnOnce(&T) -> bool) -> bool {
+        match (self.slots.get(number as usize), &self.away) {
+            (Some(Some(value)), _) => is(value),
+            (_, Some(away)) if away.hash(number) == Some(hash) => away.get(number).is_some_and(is),
+            _ => false,
+        }
+    }
+
+    /// The hash of a value, which need not be in memory for that.
+    pub(super) fn hash(&self, number: u32, hash_of: impl FnOnce(&T) -> u64) -> u64 {
+        match (self.slots.get(number as usize), &self.away) {
+            (Some(Some(value)), _) => hash_of(value),
+            (_, Some(away)) => away.hash(number).unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// The numbers of all values.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
+        let is_there = |number: &u32| {
+            let is_away = || self.away.as_ref().is_some_and(|away| away.has(*number));
+            self.slots[*number as usize].is_some() || is_away()
+        };
+        (0..self.slots.len() as u32).filter(is_there)
+    }
+
+    fn changes(&mut self, slot: usize) {
+        if let Some(away) = &mut self.away {
+            away.expiry.changes(slot);
+        }
+    }
+
+    fn take_back(&mut self, number: u32) {
+        let value = self.away.as_mut().and_then(|away| away.take(number));
+        if value.is_some() {
+            self.slots[number as usize] = value;
+        }
     }
 
     pub(super) fn clear(&mut self) {
@@ -64,11 +122,69 @@ impl<T: Plain> Slab<T> {
         self.noted.clear(&mut |slot, out| write_slot(slots, slot, out));
         self.slots.clear();
         self.free.clear();
+        self.away.iter_mut().for_each(|away| away.clear());
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let slots = self.slots.iter().enumerate();
-        slots.filter_map(|(number, slot)| slot.as_ref().map(|value| (number as u32, value)))
+        slots.filter_map(|(number, slot)| {
+            let away = || self.away.as_ref()?.get(number as u32);
+            slot.as_ref().or_else(away).map(|value| (number as u32, value))
+        })
+    }
+
+    /// Shows all values to somebody who only looks: what is away stays so.
+    pub(super) fn show(&self, look: &mut dyn FnMut(&T) -> ControlFlow<()>) {
+        let one = |(number, slot): (usize, &Option<T>)| match (slot, &self.away) {
+            (Some(value), _) => look(value),
+            (None, Some(away)) => {
+                away.show(number as u32, &mut *look).unwrap_or(ControlFlow::Continue(()))
+            }
+            (None, None) => ControlFlow::Continue(()),
+        };
+        // Who has seen enough ends it.
+        let _ended = self.slots.iter().enumerate().try_for_each(one);
+    }
+
+    /// Values may leave memory from now on.
+    pub(super) fn expires(&mut self, saved: SavedRows) {
+        self.away = Some(Box::new(Away::new(Expiry::new(saved))));
+    }
+
+    pub(super) fn begin_expiry(&mut self) {
+        if let Some(away) = &mut self.away {
+            away.expiry.begin(self.slots.len(), &self.noted);
+        }
+    }
+
+    /// Lets about `most` values go, with their hashes; whether those were all.
+    pub(super) fn expire(&mut self, most: usize, hash_of: impl Fn(&T) -> u64) -> bool {
+        let Self { slots, away: Some(away), .. } = self else { return true };
+        for _ in 0..most {
+            let Some(slot) = away.expiry.next() else { return true };
+            match slots.get_mut(slot).and_then(Option::take) {
+                Some(value) => away.leave(slot as u32, hash_of(&value)),
+                None => away.leave_again(slot as u32),
+            }
+        }
+        false
+    }
+
+    /// Takes a value back, which is in memory then or not, as there is room.
+    pub(super) fn restore_with(
+        &mut self,
+        (key, value): (&[u8], &[u8]),
+        hash_of: impl FnOnce(&T) -> u64,
+    ) -> Result<(), SavedError> {
+        let stays = self.away.as_mut().is_none_or(|away| away.expiry.restores(value.len()));
+        self.restore(key, value)?;
+        if let (false, Some(away)) = (stays, &mut self.away) {
+            let slot = self.slots.len() - 1;
+            if let Some(value) = self.slots[slot].take() {
+                away.leave(slot as u32, hash_of(&value));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -84,6 +200,7 @@ impl<T: Plain> Structure for Slab<T> {
             + sampled(self.slots.len(), of)
             + self.free.capacity() * size_of::<u32>()
             + self.noted.memory()
+            + self.away.as_ref().map_or(0, |away| away.memory())
     }
 
     fn track(&mut self) {

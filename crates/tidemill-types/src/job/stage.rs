@@ -51,6 +51,11 @@ pub struct StageSpec {
     /// The name under which other stages read the records that came too late for their window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<String>,
+    /// Keys that nothing came for in so long leave memory, and are read back from the newest
+    /// checkpoint when something does: results are the same. For count windows and operators of a
+    /// program; needs `checkpoint`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Span>,
     /// Slices of this stage, if not the job's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<u32>,

@@ -223,6 +223,14 @@ impl Stage {
         self
     }
 
+    /// Keys that nothing came for in so long leave memory, and are read back from the newest
+    /// checkpoint when something does: results are the same. For count windows and operators whose
+    /// state is a `Map`; the job needs a checkpoint. A time such as `"1h"`.
+    pub fn ttl(mut self, time: &str) -> Self {
+        self.spec.ttl = Some(self.span("ttl", time));
+        self
+    }
+
     /// Runs the operator that `Job::operator` registered under this name.
     pub fn operator(mut self, name: &str) -> Self {
         self.spec.operator = Some(name.to_owned());

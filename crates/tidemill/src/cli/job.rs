@@ -122,6 +122,15 @@ fn sum(parts: &Value, of: &str) -> String {
     parts.map_or_else(String::new, |parts| sum(parts).to_string())
 }
 
+/// What a stage holds in memory, and how many keys are not there.
+fn state(stage: &Value) -> String {
+    let bytes = stage["state_bytes"].as_u64().map(|it| ByteSize(it & !0x3ff).to_string());
+    match (bytes, stage["expired_keys"].as_u64()) {
+        (Some(bytes), Some(expired @ 1..)) => format!("{bytes} and {expired} expired keys"),
+        (bytes, _) => bytes.unwrap_or_default(),
+    }
+}
+
 /// A line about a job's checkpoints; nothing if it has made none.
 fn checkpoints(it: &Value) -> String {
     let mut out = String::new();
@@ -188,9 +197,7 @@ fn status(job: &Value) -> String {
             word(&it["name"]),
             word(&it["rows_in"]),
             word(&it["rows_out"]),
-            it["state_bytes"]
-                .as_u64()
-                .map_or_else(String::new, |it| ByteSize(it & !0x3ff).to_string()),
+            state(&it),
             waiting,
         ]);
     }

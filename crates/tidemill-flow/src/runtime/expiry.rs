@@ -1,0 +1,63 @@
+//! When the keys of a lane's slices leave memory ([`tidemill_state::structure::expiry`]).
+//!
+//! ```text
+//! freeze     a time to live after the last time: which keys were not used since ─▶ leave, some each cycle
+//! ```
+//!
+//! That is found out when a checkpoint of the slice begins: then the one before is complete, and has
+//! what did not change since.
+
+use super::held::Held;
+use crate::operator::SliceState;
+use tidemill_state::structure;
+use tidemill_types::Span;
+
+/// Keys that leave at once, before the next cycle: well under a millisecond.
+const LEAVE_AT_ONCE: usize = 2_048;
+
+/// The same in a simulation, whose states are small.
+const LEAVE_AT_ONCE_SIMULATED: usize = 3;
+
+/// Which slices let keys go, and since when those have not been looked at that stay.
+pub(crate) struct Leaving {
+    ttl_us: u64,
+    /// By slice of the lane: when it was found out last which keys leave.
+    since_us: Vec<u64>,
+    /// Slices of which keys are still to leave.
+    slices: Vec<usize>,
+}
+
+impl Leaving {
+    pub(crate) fn new(ttl: Span, slices: usize, now_us: u64) -> Self {
+        let ttl_us = u64::try_from(ttl.0).unwrap_or(0);
+        Self { ttl_us, since_us: vec![now_us; slices], slices: Vec::new() }
+    }
+
+    /// A checkpoint of a slice is about to begin.
+    pub(crate) fn begin(&mut self, slice: usize, state: &mut SliceState, now_us: u64) {
+        if now_us.saturating_sub(self.since_us[slice]) < self.ttl_us {
+            return;
+        }
+        self.since_us[slice] = now_us;
+        structure::begin_expiry(&mut **state);
+        if !self.slices.contains(&slice) {
+            self.slices.push(slice);
+        }
+    }
+
+    /// Whether keys are still to leave.
+    pub(crate) fn is_under_way(&self) -> bool {
+        !self.slices.is_empty()
+    }
+
+    /// Lets some of them go.
+    pub(crate) fn let_go(&mut self, states: &mut [Held]) {
+        let Some(slice) = self.slices.last() else { return };
+        let at_once =
+            if tidemill_env::is_simulated() { LEAVE_AT_ONCE_SIMULATED } else { LEAVE_AT_ONCE };
+        let state = states[*slice].here();
+        if state.is_none_or(|state| structure::expire(&mut **state, at_once)) {
+            self.slices.pop();
+        }
+    }
+}
