@@ -27,6 +27,7 @@ use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use arrow_select::take::take_record_batch;
 use std::sync::Arc;
 use tidemill_flow::{Block, OperatorError, OperatorFactory, Output, TIME_COLUMN};
+use tidemill_types::SliceId;
 use tidemill_types::job::{Named, WindowSpec};
 
 mod count;
@@ -220,6 +221,11 @@ impl Prepared {
     pub(crate) fn time(&self, row: usize) -> i64 {
         self.times.as_ref().map_or(0, |times| times.value(row))
     }
+}
+
+/// Whether any row of these blocks is of a slice.
+pub(crate) fn has_rows(blocks: &[Arc<Block>], slice: SliceId) -> bool {
+    blocks.iter().any(|block| block.rows_of(slice).len() > 0)
 }
 
 /// The late rows of a cycle: blocks and rows, slice by slice, so that lanes do not show.

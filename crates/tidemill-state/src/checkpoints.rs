@@ -371,24 +371,25 @@ impl Checkpoints {
     fn settle(&mut self, manifest: Manifest) -> Result<(), CheckpointError> {
         self.batch.put(&manifest_key(manifest.number), &manifest.encode());
         self.backend.commit(&mut self.batch)?;
-        self.retire();
-        // This may be the second attempt.
-        self.older.remove(&manifest.number);
-        self.complete.insert(manifest.number, Arc::new(manifest));
-        self.share();
+        self.retire(Some(manifest));
         self.begun = None;
         self.delete_older()
     }
 
-    /// Nobody wants to have those that are not kept any more.
-    fn retire(&mut self) {
-        // Nobody begins to read from one that goes.
+    /// Nobody wants to have those that are not kept any more; one has just been completed, or none.
+    fn retire(&mut self, newest: Option<Manifest>) {
+        // Nobody begins to read from one that goes, and nobody finds none.
         let mut shared = looker::lock(&self.shared);
         let is_gone = |it: &u64| !self.kept.contains_key(it) && !shared.is_pinned(*it);
         let gone: Vec<u64> = self.complete.keys().copied().filter(is_gone).collect();
         for number in gone {
             let manifest = self.complete.remove(&number);
             self.older.insert(number, manifest);
+        }
+        if let Some(newest) = newest {
+            // This may be the second attempt.
+            self.older.remove(&newest.number);
+            self.complete.insert(newest.number, Arc::new(newest));
         }
         shared.set(&self.complete, self.over);
     }

@@ -351,4 +351,20 @@ pub(super) const PLANTS: &[Plant] = &[
         changes: &[("LAST_US: u64 = 3_000_000", "LAST_US: u64 = 0")],
         caught_by: &["a_job_that_is_stopped_loses_nothing"],
     },
+    Plant {
+        name: "leaves-though-used",
+        what: "A key that changed after it was found to leave leaves all the same, unsaved.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/structure/expiry.rs",
+        changes: &[("            *word &= !self.used.get(self.from).map_or(0, Cell::get);\n", "")],
+        caught_by: &["what_expires_is_part_of_the_state_as_before"],
+    },
+    Plant {
+        name: "revived-as-it-was-once",
+        what: "A key that comes back is read from the oldest run that has it.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/checkpoints/rows.rs",
+        changes: &[("chain.into_iter().flatten().rev()", "chain.into_iter().flatten()")],
+        caught_by: &["single_rows_are_read_as_they_are_in_the_newest"],
+    },
 ];

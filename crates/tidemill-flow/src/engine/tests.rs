@@ -24,6 +24,7 @@ mod alone;
 mod budget;
 mod checkpoints;
 mod ends;
+mod expiry;
 mod lives;
 mod looks;
 mod pass;

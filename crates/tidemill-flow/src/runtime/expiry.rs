@@ -5,7 +5,8 @@
 //! ```
 //!
 //! That is found out when a checkpoint of the slice begins: then the one before is complete, and has
-//! what did not change since.
+//! what did not change since. A slice that is saved by itself is not, if nothing came for it; then it
+//! is enough that another was saved after it.
 
 use super::held::Held;
 use crate::operator::SliceState;
@@ -33,7 +34,7 @@ impl Leaving {
         Self { ttl_us, since_us: vec![now_us; slices], slices: Vec::new() }
     }
 
-    /// A checkpoint of a slice is about to begin.
+    /// A checkpoint of a slice is about to begin, or nothing came for it since the last.
     pub(crate) fn begin(&mut self, slice: usize, state: &mut SliceState, now_us: u64) {
         if now_us.saturating_sub(self.since_us[slice]) < self.ttl_us {
             return;

@@ -38,6 +38,16 @@ impl Held {
         self.here().expect("it was just put there")
     }
 
+    /// The state, if it is in memory, though nobody has needed it.
+    pub(crate) fn in_memory(&mut self) -> Option<&mut SliceState> {
+        if let Self::Saved(saved) = self
+            && let Some(state) = saved.take_if_read()
+        {
+            *self = Self::Here(state);
+        }
+        self.here()
+    }
+
     /// The state, if it is here. One that is not has not changed.
     #[inline]
     pub(crate) fn here(&mut self) -> Option<&mut SliceState> {
@@ -63,6 +73,7 @@ pub(crate) struct SavedSlice {
     /// Where its keys are that leave memory, if they do.
     rows: Option<SavedRows>,
     place: Mutex<Place>,
+    is_read: AtomicBool,
     /// How many are not in memory yet.
     left: Arc<AtomicUsize>,
 }
@@ -83,7 +94,16 @@ impl SavedSlice {
     ) -> Self {
         left.fetch_add(1, Ordering::Relaxed);
         let (factory, left) = (Arc::clone(factory), Arc::clone(left));
-        Self { node, slice, factory, runs, rows, place: Mutex::new(Place::InBackend), left }
+        Self {
+            node,
+            slice,
+            factory,
+            runs,
+            rows,
+            place: Mutex::new(Place::InBackend),
+            is_read: AtomicBool::new(false),
+            left,
+        }
     }
 
     /// Where a checkpoint has it.
@@ -107,8 +127,25 @@ impl SavedSlice {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*place, Place::InBackend) {
             *place = Place::Read(self.read()?);
+            self.is_read.store(true, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// Gives it to its lane, if somebody has read it.
+    fn take_if_read(&self) -> Option<SliceState> {
+        if !self.is_read.load(Ordering::Acquire) {
+            // Somebody may hold the lock while reading it.
+            return None;
+        }
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *place, Place::Taken) {
+            Place::Read(state) => Some(state),
+            other => {
+                *place = other;
+                None
+            }
+        }
     }
 
     /// Gives it to its lane; waits for whoever is reading it.

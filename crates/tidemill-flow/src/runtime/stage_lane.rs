@@ -220,6 +220,14 @@ impl StageLane {
         if self.writing.is_some() {
             return;
         }
+        if let Some(leaving) = &mut self.leaving {
+            // Those that are not saved now let keys go all the same.
+            for slice in (0..self.states.len()).filter(|slice| due.is_quiet(alone, *slice)) {
+                if let Some(state) = self.states[slice].in_memory() {
+                    leaving.begin(slice, state, job.now_us());
+                }
+            }
+        }
         let slices = due.which(alone, self.states.len(), job.now_us());
         if !slices.is_empty() && job.checkpointer.enter(slices.len()) {
             self.freeze(slices, job);
@@ -243,10 +251,12 @@ impl StageLane {
     /// The checkpoint under way has these slices as they are now.
     fn freeze(&mut self, slices: Vec<usize>, job: &Job) {
         for slice in &slices {
+            if let Some(leaving) = &mut self.leaving
+                && let Some(state) = self.states[*slice].in_memory()
+            {
+                leaving.begin(*slice, state, job.now_us());
+            }
             if let Some(state) = self.states[*slice].here() {
-                if let Some(leaving) = &mut self.leaving {
-                    leaving.begin(*slice, state, job.now_us());
-                }
                 structure::freeze(&mut **state);
             }
         }

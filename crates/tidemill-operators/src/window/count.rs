@@ -11,7 +11,7 @@
 mod held;
 
 use super::spans::greatest_common_divisor;
-use super::{Emitter, Prepared, Windowed, shown};
+use super::{Emitter, Prepared, Windowed, has_rows, shown};
 use crate::aggregate::Cells;
 use held::{Window, Windows};
 use std::sync::Arc;
@@ -246,7 +246,7 @@ impl Operator for Lane {
         let blocks = input.port(0);
         let prepared =
             blocks.iter().map(|block| plan.prepare(block)).collect::<Result<Vec<_>, _>>()?;
-        for slice in context.slices.clone().map(SliceId) {
+        for slice in context.slices.clone().map(SliceId).filter(|it| has_rows(blocks, *it)) {
             let state: &mut Windows = context.state(slice);
             for (block, prepared) in blocks.iter().zip(&prepared) {
                 let mut outcome = Ok(());

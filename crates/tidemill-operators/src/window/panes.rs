@@ -15,7 +15,7 @@
 
 use super::spans::Spans;
 use super::table::Table;
-use super::{Emitter, Late, Prepared, Windowed, shown};
+use super::{Emitter, Late, Prepared, Windowed, has_rows, shown};
 use std::{
     collections::BTreeMap,
     ops::{Bound, ControlFlow},
@@ -387,6 +387,10 @@ impl Operator for Lane {
         }
         let mut late: Vec<Late> = self.stages.iter().map(|_| Late::default()).collect();
         for slice in context.slices.clone().map(SliceId) {
+            // A state that is still to be read back is not asked for without need.
+            if !closes && !ends && !has_rows(blocks, slice) {
+                continue;
+            }
             let panes: &mut Panes = context.state(slice);
             for (nth, (block, prepared)) in blocks.iter().zip(&prepared).enumerate() {
                 self.take_slice(panes, slice, (block, prepared), between.0)?;

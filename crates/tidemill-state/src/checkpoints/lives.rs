@@ -65,7 +65,7 @@ impl Checkpoints {
                 // The note is there first, so that a process that ends here is followed by one that
                 // knows.
                 self.end_life(self.last)?;
-                self.retire();
+                self.retire(None);
                 self.delete_older()
             }
         }

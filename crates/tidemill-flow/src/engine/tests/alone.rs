@@ -10,7 +10,7 @@ use tidemill_types::job::{Delivery, Every};
 
 /// Numbers that a test adds to, and that stay: a stream.
 #[derive(Clone, Default)]
-struct Stream {
+pub(super) struct Stream {
     numbers: Arc<Mutex<Vec<i64>>>,
     is_closed: Arc<AtomicBool>,
 }
@@ -22,15 +22,18 @@ struct StreamSlice {
 }
 
 impl Stream {
-    fn of(numbers: impl IntoIterator<Item = i64>) -> Self {
+    pub(super) fn of(numbers: impl IntoIterator<Item = i64>) -> Self {
         let stream = Self::default();
         stream.add(numbers);
         stream
     }
-    fn add(&self, numbers: impl IntoIterator<Item = i64>) {
+    pub(super) fn add(&self, numbers: impl IntoIterator<Item = i64>) {
         self.numbers.lock().expect("held briefly").extend(numbers);
     }
-    fn close(&self) {
+    pub(super) fn numbers(&self) -> Vec<i64> {
+        self.numbers.lock().expect("held briefly").clone()
+    }
+    pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
     }
 }
@@ -187,7 +190,11 @@ impl Operator for Tens {
     }
 }
 
-fn stage(stream: &Stream, factory: Arc<dyn OperatorFactory>, sink: &Collect) -> JobGraph {
+pub(super) fn stage(
+    stream: &Stream,
+    factory: Arc<dyn OperatorFactory>,
+    sink: &Collect,
+) -> JobGraph {
     let mut graph = JobGraph::new("alone");
     (graph.workers, graph.delivery, graph.cycle.records) = (2, Delivery::AtMostOnce, 100);
     graph.cycle.time = Span(200);
@@ -209,7 +216,7 @@ fn numbers(sink: &Collect) -> Vec<i64> {
     rows(sink).into_iter().map(|(_, number, _)| number).collect()
 }
 
-fn wait_for_rows(handle: &JobHandle, sink: &Collect, count: usize) {
+pub(super) fn wait_for_rows(handle: &JobHandle, sink: &Collect, count: usize) {
     while rows(sink).len() < count {
         assert!(!handle.is_over(), "{:?}", handle.wait());
         std::thread::yield_now();

@@ -247,6 +247,12 @@ impl Due {
         self.records.iter().enumerate().filter(is_due).map(|(slice, _)| slice).collect()
     }
 
+    /// Whether nothing came for a slice since it was saved, and that is complete.
+    pub(crate) fn is_quiet(&self, alone: &Alone, slice: usize) -> bool {
+        self.came_at != alone.openings.load(Ordering::Acquire)
+            && (!self.is_changed || self.records.get(slice) == Some(&0))
+    }
+
     /// These slices are being saved.
     pub(crate) fn saved(&mut self, alone: &Alone, slices: &[usize], of: usize, now_us: u64) {
         self.came_at = alone.openings.load(Ordering::Acquire);
