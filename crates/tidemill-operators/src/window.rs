@@ -225,7 +225,7 @@ impl Prepared {
 
 /// Whether any row of these blocks is of a slice.
 pub(crate) fn has_rows(blocks: &[Arc<Block>], slice: SliceId) -> bool {
-    blocks.iter().any(|block| block.rows_of(slice).len() > 0)
+    blocks.iter().any(|block| !block.rows_of(slice).is_empty())
 }
 
 /// The late rows of a cycle: blocks and rows, slice by slice, so that lanes do not show.

@@ -83,7 +83,7 @@ impl OperatorFactory for Factory {
                 expiry.look_at(key, |bytes| alone.restore_row(0, bytes));
                 alone
             });
-            let (state, key) = alone.as_ref().map_or((&*state, key), |alone| (alone, 0));
+            let (state, key) = alone.as_ref().map_or((state, key), |alone| (alone, 0));
             let parts = self.next_result(&state.windows[key]);
             if parts.is_empty() {
                 continue;

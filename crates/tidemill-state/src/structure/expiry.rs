@@ -125,14 +125,14 @@ impl Expiry {
         let words = self.used.iter().enumerate();
         let stays = words.map(|(word, used)| used.replace(0) | noted.changed(word));
         self.going = stays.map(|stays| !stays).collect();
-        if let (Some(last), true) = (self.going.last_mut(), rows % 64 > 0) {
+        if let (Some(last), true) = (self.going.last_mut(), !rows.is_multiple_of(64)) {
             *last &= (1 << (rows % 64)) - 1;
         }
         self.from = 0;
     }
 
     /// A row that is to leave now, if there is one.
-    pub fn next(&mut self) -> Option<usize> {
+    pub fn next_to_leave(&mut self) -> Option<usize> {
         while let Some(word) = self.going.get_mut(self.from) {
             *word &= !self.used.get(self.from).map_or(0, Cell::get);
             if *word != 0 {

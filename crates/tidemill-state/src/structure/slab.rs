@@ -161,7 +161,7 @@ impl<T: Plain> Slab<T> {
     pub(super) fn expire(&mut self, most: usize, hash_of: impl Fn(&T) -> u64) -> bool {
         let Self { slots, away: Some(away), .. } = self else { return true };
         for _ in 0..most {
-            let Some(slot) = away.expiry.next() else { return true };
+            let Some(slot) = away.expiry.next_to_leave() else { return true };
             match slots.get_mut(slot).and_then(Option::take) {
                 Some(value) => away.leave(slot as u32, hash_of(&value)),
                 None => away.leave_again(slot as u32),

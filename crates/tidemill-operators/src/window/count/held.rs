@@ -230,7 +230,7 @@ impl Structure for Windows {
 
     fn expire(&mut self, most: usize) -> bool {
         let Some(mut expiry) = self.expiry.take() else { return true };
-        let next = (0..most).map_while(|_| expiry.next()).collect::<Vec<_>>();
+        let next = (0..most).map_while(|_| expiry.next_to_leave()).collect::<Vec<_>>();
         let is_done = next.len() < most;
         for key in next {
             if !self.windows[key].is_away {
