@@ -28,6 +28,7 @@
 //!   deleted when the next one begins. What no note and no manifest names is left alone.
 //! - None of that needs a batch to be there as a whole: backends on servers write it in parts.
 
+mod kept;
 mod lives;
 mod looker;
 mod manifest;
@@ -43,8 +44,7 @@ pub use runs::RunsOf;
 
 use crate::{Backend, Batch, SavedError, StateError, delta};
 use manifest::{
-    BEGUN_KEY, FINE_PART_BYTES, OVER_KEY, PART_BYTES, kept_key, manifest_key, number_of,
-    runs_prefix,
+    BEGUN_KEY, FINE_PART_BYTES, OVER_KEY, PART_BYTES, manifest_key, number_of, runs_prefix,
 };
 use serde::Serialize;
 use std::{
@@ -413,70 +413,6 @@ impl Checkpoints {
         self.backend.commit(&mut self.batch)?;
         self.older.clear();
         Ok(())
-    }
-
-    /// The newest stays until it is deleted.
-    ///
-    /// # Errors
-    /// There is none, or as [`Self::keep`].
-    pub fn keep_newest(&mut self, name: &str) -> Result<CheckpointInfo, CheckpointError> {
-        let number = self.newest().ok_or(CheckpointError::None)?.number;
-        self.keep(number, name)?;
-        let newest = self.list().into_iter().map(|(info, _)| info).find(|it| it.newest);
-        newest.ok_or(CheckpointError::Unknown(number))
-    }
-
-    /// A checkpoint stays until it is deleted.
-    ///
-    /// # Errors
-    /// There is none of this number, or the name is too long; or the backend's.
-    pub fn keep(&mut self, number: u64, name: &str) -> Result<(), CheckpointError> {
-        self.get(number)?;
-        if name.len() > NAME_BYTES_MAX {
-            return Err(CheckpointError::Name);
-        }
-        let mut batch = Batch::default();
-        batch.put(&kept_key(number), name.as_bytes());
-        self.backend.commit(&mut batch)?;
-        self.kept.insert(number, name.to_owned());
-        Ok(())
-    }
-
-    /// Deletes a checkpoint that was kept, or is damaged. The newest stays until the next is complete.
-    ///
-    /// # Errors
-    /// There is none of this number, or it is the newest and was not kept; or the backend's.
-    pub fn delete(&mut self, number: u64) -> Result<(), CheckpointError> {
-        if self.damaged.contains_key(&number) {
-            // What it alone named is left alone: nobody knows it.
-            self.batch.delete(&kept_key(number));
-            self.batch.delete(&manifest_key(number));
-            self.backend.commit(&mut self.batch)?;
-            self.kept.remove(&number);
-            self.damaged.remove(&number);
-            return Ok(());
-        }
-        self.get(number)?;
-        if !self.kept.contains_key(&number) {
-            return Err(CheckpointError::Newest(number));
-        }
-        let mut batch = Batch::default();
-        batch.delete(&kept_key(number));
-        self.backend.commit(&mut batch)?;
-        self.kept.remove(&number);
-        if self.begun.is_some() || self.newest().is_some_and(|it| it.number == number) {
-            // Completing the next one deletes it.
-            return Ok(());
-        }
-        let mut shared = looker::lock(&self.shared);
-        if shared.is_pinned(number) {
-            return Ok(());
-        }
-        let manifest = self.complete.remove(&number);
-        shared.set(&self.complete, self.over);
-        drop(shared);
-        self.older.insert(number, manifest);
-        self.delete_older()
     }
 
     /// The runs of a slice, the oldest first.

@@ -77,7 +77,7 @@ fn refuses_with_place_expectation_and_nearest_name() {
             base("    where:", "    wher:"),
             "job.yaml:11:5: error: unknown field `wher`, expected one of `from`, `flat_map`, \
              `where`, `select`, `key`, `window`, `aggregate`, `top`, `join`, `dedup`, `partition`, \
-             `late`, `slices`, `operator`, did you mean `where`?\n  \
+             `late`, `ttl`, `slices`, `operator`, did you mean `where`?\n  \
              11 |     wher: dep_delay > 15\n     |     ^",
         ),
         (
