@@ -46,6 +46,7 @@ use crate::{Backend, Batch, SavedError, StateError, delta};
 use manifest::{
     BEGUN_KEY, FINE_PART_BYTES, OVER_KEY, PART_BYTES, manifest_key, number_of, runs_prefix,
 };
+use rows::RowIndex;
 use serde::Serialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -341,8 +342,9 @@ impl Checkpoints {
         let (bytes, part_bytes) = (run.len() as u64, part as u32);
         let named = Run { checkpoint, node, slice, nth, bytes, part_bytes };
         chain.push(named);
-        if is_by_row {
-            looker::lock(&self.shared).index(named, run);
+        // What cannot be read says so when somebody needs it.
+        if is_by_row && let Ok(index) = RowIndex::of(run) {
+            looker::lock(&self.shared).index(named, index);
         }
         for (part, bytes) in (0..).zip(run.chunks(part)) {
             self.batch.put(&named.key(part), bytes);

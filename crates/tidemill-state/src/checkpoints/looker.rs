@@ -33,9 +33,8 @@ impl Shared {
     }
 
     /// Notes where the rows of a run begin.
-    pub(super) fn index(&mut self, named: Run, run: &[u8]) {
-        // What cannot be read says so when somebody needs it.
-        self.indexes.extend(RowIndex::of(run).ok().map(|index| (named, Arc::new(index))));
+    pub(super) fn index(&mut self, named: Run, index: RowIndex) {
+        self.indexes.insert(named, Arc::new(index));
     }
 
     /// The run is about to go.

@@ -58,7 +58,9 @@ impl Source for StreamSlice {
     ) -> Result<Read, SourceError> {
         let is_closed = self.stream.is_closed.load(Ordering::SeqCst);
         let numbers = self.stream.numbers.lock().expect("held briefly");
-        let end = numbers.len().min(self.next + request.records.min(100));
+        // A replay reads each cycle as it was cut.
+        let until = request.until.map_or(usize::MAX, |until| until.0 as usize);
+        let end = numbers.len().min(self.next + request.records.min(100)).min(until);
         let numbers = numbers[self.next..end].to_vec();
         if numbers.is_empty() {
             return Ok(if is_closed { Read::End } else { Read::Idle { until: None } });
@@ -217,8 +219,11 @@ fn numbers(sink: &Collect) -> Vec<i64> {
 }
 
 pub(super) fn wait_for_rows(handle: &JobHandle, sink: &Collect, count: usize) {
+    let from_us = handle.job.now_us();
     while rows(sink).len() < count {
         assert!(!handle.is_over(), "{:?}", handle.wait());
+        let waited_us = handle.job.now_us() - from_us;
+        assert!(waited_us < 60_000_000, "{} rows of {count}", rows(sink).len());
         std::thread::yield_now();
     }
 }

@@ -10,7 +10,9 @@ const KEYS: i64 = 97;
 
 /// Adds numbers of one key until all others have left.
 fn wait_until_they_leave(handle: &JobHandle, (stream, sink): (&Stream, &Collect), next: &mut i64) {
+    let from = *next;
     while handle.progress().stages[0].expired_keys < KEYS as u64 - 1 {
+        assert!(*next < from + 100_000, "{:?}", handle.progress().stages[0]);
         let before = rows(sink).len();
         stream.add([*next * KEYS]);
         *next += 1;
