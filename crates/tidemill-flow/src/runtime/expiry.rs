@@ -1,7 +1,7 @@
 //! When the keys of a lane's slices leave memory ([`tidemill_state::structure::expiry`]).
 //!
 //! ```text
-//! freeze     a time to live after the last time: which keys were not used since ─▶ leave, some each cycle
+//! freeze, a time to live after the last ─▶ which keys were not used since ─▶ they leave, some each cycle
 //! ```
 //!
 //! That is found out when a checkpoint of the slice begins: then the one before is complete, and has
@@ -9,7 +9,6 @@
 //! is enough that another was saved after it.
 
 use super::held::Held;
-use crate::operator::SliceState;
 use tidemill_state::structure;
 use tidemill_types::Span;
 
@@ -19,7 +18,7 @@ const LEAVE_AT_ONCE: usize = 2_048;
 /// The same in a simulation, whose states are small.
 const LEAVE_AT_ONCE_SIMULATED: usize = 3;
 
-/// Which slices let keys go, and since when those have not been looked at that stay.
+/// When each slice of a lane lets keys go, and which do now.
 pub(crate) struct Leaving {
     ttl_us: u64,
     /// By slice of the lane: when it was found out last which keys leave.
@@ -35,10 +34,11 @@ impl Leaving {
     }
 
     /// A checkpoint of a slice is about to begin, or nothing came for it since the last.
-    pub(crate) fn begin(&mut self, slice: usize, state: &mut SliceState, now_us: u64) {
+    pub(crate) fn begin(&mut self, slice: usize, held: &mut Held, now_us: u64) {
         if now_us.saturating_sub(self.since_us[slice]) < self.ttl_us {
             return;
         }
+        let Some(state) = held.in_memory() else { return };
         self.since_us[slice] = now_us;
         structure::begin_expiry(&mut **state);
         if !self.slices.contains(&slice) {

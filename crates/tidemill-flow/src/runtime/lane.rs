@@ -43,7 +43,7 @@ pub(crate) struct LaneState {
     pub(crate) open: bool,
     /// It is in a worker's queue, or running.
     pub(crate) scheduled: bool,
-    /// A stage: it has something to write out for a checkpoint.
+    /// A stage: it has something to write out for a checkpoint, or keys that are to leave memory.
     pub(crate) writing: bool,
     /// A stage: somebody looks at its slices.
     pub(crate) looked_at: bool,

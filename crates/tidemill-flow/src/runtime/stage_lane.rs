@@ -222,10 +222,9 @@ impl StageLane {
         }
         if let Some(leaving) = &mut self.leaving {
             // Those that are not saved now let keys go all the same.
-            for slice in (0..self.states.len()).filter(|slice| due.is_quiet(alone, *slice)) {
-                if let Some(state) = self.states[slice].in_memory() {
-                    leaving.begin(slice, state, job.now_us());
-                }
+            let (now_us, states) = (job.now_us(), self.states.iter_mut().enumerate());
+            for (slice, held) in states.filter(|(slice, _)| due.is_quiet(alone, *slice)) {
+                leaving.begin(slice, held, now_us);
             }
         }
         let slices = due.which(alone, self.states.len(), job.now_us());
@@ -250,18 +249,18 @@ impl StageLane {
 
     /// The checkpoint under way has these slices as they are now.
     fn freeze(&mut self, slices: Vec<usize>, job: &Job) {
+        let now_us = job.now_us();
         for slice in &slices {
-            if let Some(leaving) = &mut self.leaving
-                && let Some(state) = self.states[*slice].in_memory()
-            {
-                leaving.begin(*slice, state, job.now_us());
+            let held = &mut self.states[*slice];
+            if let Some(leaving) = &mut self.leaving {
+                leaving.begin(*slice, held, now_us);
             }
-            if let Some(state) = self.states[*slice].here() {
+            if let Some(state) = held.here() {
                 structure::freeze(&mut **state);
             }
         }
         if let (Some(alone), Some(due)) = (&job.checkpointer.alone, &mut self.due) {
-            due.saved(alone, &slices, self.states.len(), job.now_us());
+            due.saved(alone, &slices, self.states.len(), now_us);
         }
         self.writing = Some(Writing { slices, done: 0, delta: Delta::default() });
     }

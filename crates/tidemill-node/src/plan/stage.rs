@@ -57,7 +57,6 @@ impl Planner<'_> {
                         return self.problem(problem.expected(check::EXPIRES));
                     }
                     at = self.add(name.to_owned(), stage, part);
-                    at.outlets.iter().for_each(|it| self.graph.nodes[it.node.0].ttl = stage.ttl);
                 }
                 Err(problem) => return self.problem(problem),
             }
@@ -83,7 +82,10 @@ impl Planner<'_> {
             Some(Partition::One) => 1,
             _ => stage.slices.unwrap_or(self.spec.slices),
         };
+        // Of the nodes of a stage those that keep nothing have no `ttl`.
+        let ttl = stage.ttl.filter(|_| can_expire(&*factory));
         let node = self.graph.add(name, NodeKind::Stage { factory, slices });
+        self.graph.nodes[node.0].ttl = ttl;
         for (port, (from, partition)) in ports.iter().enumerate() {
             self.link(from, node, port, partition);
         }

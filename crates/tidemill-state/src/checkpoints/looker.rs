@@ -79,9 +79,7 @@ impl Looker {
         drop(shared);
         Ok(Pinned { manifest, looker: self.clone() })
     }
-}
 
-impl Looker {
     /// The rows of a slice of a stage, each as the newest checkpoint has it when it is asked for.
     #[must_use]
     pub fn rows_of(&self, stage: &str, slice: u32) -> RowsOf {

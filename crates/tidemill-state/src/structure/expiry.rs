@@ -7,7 +7,7 @@
 //! ```
 //!
 //! As in S4, where a processing element that expired begins again with what was saved of it
-//! (`s4-checkpointing.txt` 2.2, 3.1). Here a row that expired is part of the state as before, of its
+//! (`s4-checkpointing.txt` 2.3, 3.1). Here a row that expired is part of the state as before, of its
 //! checkpoints too: it costs time to use it again, and changes no result.
 //!
 //! Invariant: a row that expired is in the newest complete checkpoint as it is. So it does not leave
@@ -43,18 +43,16 @@ pub struct NotRead(pub String);
 /// Where the rows of a structure are that expired.
 #[derive(Clone)]
 pub struct SavedRows {
-    /// Reads them.
-    pub rows: Arc<dyn ReadRows>,
-    /// What is counted.
-    pub counts: Arc<ExpiryCounts>,
-    /// Bytes that are taken back into memory at most when a slice is restored; other rows begin
-    /// expired.
-    pub restored_bytes_max: usize,
+    rows: Arc<dyn ReadRows>,
+    counts: Arc<ExpiryCounts>,
+    restored_bytes_max: usize,
+    /// Which of its state's structures it is.
     nth: u8,
 }
 
 impl SavedRows {
-    /// Rows of the first structure of a state.
+    /// Rows that `rows` reads, of the first structure of a state. When it is restored, rows of
+    /// `restored_bytes_max` bytes at most stay in memory, and the others begin expired.
     #[must_use]
     pub fn new(
         rows: Arc<dyn ReadRows>,
@@ -162,12 +160,6 @@ impl Expiry {
     pub fn came_back(&mut self) {
         self.away -= 1;
         self.saved.counts.expired.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Whether any row is away.
-    #[must_use]
-    pub fn any_is_away(&self) -> bool {
-        self.away > 0
     }
 
     /// No row is there any more.

@@ -28,6 +28,16 @@ fn hash_of<Q: Hash + ?Sized>(key: &Q) -> u64 {
     FixedState::default().hash_one(key)
 }
 
+/// Adds the number of an entry under the hash of its key.
+fn add_number<K: Plain + Hash, V: Plain>(
+    numbers: &mut HashTable<u32>,
+    entries: &Slab<(K, V)>,
+    (hash, number): (u64, u32),
+) {
+    let hash_of_held = |it: &u32| entries.hash(*it, |(key, _)| hash_of(key));
+    numbers.insert_unique(hash, number, hash_of_held);
+}
+
 impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
     /// How many keys there are.
     #[must_use]
@@ -55,12 +65,6 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
         let (entries, hash) = (&self.entries, hash_of(key));
         let is_it = |it: &u32| entries.is(*it, hash, |(held, _)| held.borrow() == key);
         self.numbers.find(hash, is_it).copied()
-    }
-
-    fn number(&mut self, hash: u64, number: u32) {
-        let entries = &self.entries;
-        let hash_of_held = |it: &u32| entries.hash(*it, |(key, _)| hash_of(key));
-        self.numbers.insert_unique(hash, number, hash_of_held);
     }
 
     /// The value of a key.
@@ -110,7 +114,7 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
     fn add(&mut self, key: K, value: V) -> u32 {
         let hash = hash_of(&key);
         let number = self.entries.insert((key, value));
-        self.number(hash, number);
+        add_number(&mut self.numbers, &self.entries, (hash, number));
         number
     }
 
@@ -174,9 +178,9 @@ impl<K: Plain + Hash + Eq, V: Plain> Structure for Map<K, V> {
     }
 
     fn restored(&mut self) -> Result<(), SavedError> {
-        let numbers: Vec<u32> = self.entries.numbers().collect();
-        for number in numbers {
-            self.number(self.entries.hash(number, |(key, _)| hash_of(key)), number);
+        for number in self.entries.numbers() {
+            let hash = self.entries.hash(number, |(key, _)| hash_of(key));
+            add_number(&mut self.numbers, &self.entries, (hash, number));
         }
         Ok(())
     }

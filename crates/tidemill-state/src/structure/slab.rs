@@ -110,10 +110,12 @@ impl<T: Plain> Slab<T> {
         }
     }
 
+    #[inline]
     fn take_back(&mut self, number: u32) {
-        let value = self.away.as_mut().and_then(|away| away.take(number));
-        if value.is_some() {
-            self.slots[number as usize] = value;
+        if let Some(away) = &mut self.away
+            && let Some(slot @ None) = self.slots.get_mut(number as usize)
+        {
+            *slot = away.take(number);
         }
     }
 

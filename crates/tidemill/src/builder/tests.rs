@@ -32,6 +32,12 @@ stages:
     aggregate: {n: count(*), mean: avg(delay)}
     late: too_late
     slices: 4
+  hundred:
+    from: late
+    key: [carrier]
+    window: {count: {size: 100, every: 100}}
+    aggregate: {n: count(*)}
+    ttl: 1h
   top:
     from: by_carrier
     top: {k: 10, by: mean, ascending: true, per: [window_start]}
@@ -69,6 +75,10 @@ sinks:
                 .aggregate([("n", "count(*)"), ("mean", "avg(delay)")])
                 .late("too_late")
                 .slices(4),
+        )
+        .stage(
+            "hundred",
+            from("late").key(["carrier"]).count(100, 100).aggregate([("n", "count(*)")]).ttl("1h"),
         )
         .stage("top", from("by_carrier").top(10, "mean").ascending().per(["window_start"]))
         .stage(

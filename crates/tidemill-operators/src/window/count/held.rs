@@ -66,23 +66,22 @@ impl Windows {
     /// The window of a key is about to change. One that is away is read back.
     #[inline]
     pub(super) fn change(&mut self, key: usize) {
-        if self.expiry.is_some() {
-            self.use_key(key);
+        if let Some(expiry) = &mut self.expiry {
+            expiry.changes(key);
+            if self.windows.get(key).is_some_and(|window| window.is_away) {
+                self.revive(key);
+            }
         }
         let Self { keys, windows, cells, noted, .. } = self;
         noted.change(key, |out| write_key((keys, windows, cells), key, out));
     }
 
-    #[inline]
-    fn use_key(&mut self, key: usize) {
-        // So that the key's window can be read into this, too.
+    #[cold]
+    fn revive(&mut self, key: usize) {
+        // So that the window can be read into this, too.
         let Some(mut expiry) = self.expiry.take() else { return };
-        expiry.changes(key);
-        if self.windows.get(key).is_some_and(|window| window.is_away) {
-            let window = expiry.revive(key, |bytes| self.read_window(key, bytes));
-            self.windows[key] = window;
-            expiry.came_back();
-        }
+        self.windows[key] = expiry.revive(key, |bytes| self.read_window(key, bytes));
+        expiry.came_back();
         self.expiry = Some(expiry);
     }
 
