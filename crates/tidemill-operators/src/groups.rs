@@ -286,13 +286,28 @@ impl Groups {
         }
     }
 
+    /// Brings the key of a group into the cache.
+    #[inline]
+    pub(crate) fn warm(&self, group: usize) -> u64 {
+        match self.form {
+            Form::Unit => 0,
+            Form::Int => self.int_keys.get(group).map_or(0, |key| *key as u64),
+            Form::Text | Form::Rows => self.byte_hashes.get(group).copied().unwrap_or(0),
+        }
+    }
+
     /// Writes the key of a group, for a checkpoint.
     pub(crate) fn save(&self, group: usize, out: &mut Vec<u8>) {
-        out.push(u8::from(self.null == Some(group as u32)));
+        let is_null = u8::from(self.null == Some(group as u32));
         match self.form {
-            Form::Unit => {}
-            Form::Int => out.extend_from_slice(&self.int_keys[group].to_le_bytes()),
+            Form::Unit => out.push(is_null),
+            Form::Int => {
+                let mut bytes = [is_null; 9];
+                bytes[1..].copy_from_slice(&self.int_keys[group].to_le_bytes());
+                out.extend_from_slice(&bytes);
+            }
             Form::Text | Form::Rows => {
+                out.push(is_null);
                 out.extend_from_slice(&self.byte_hashes[group].to_le_bytes());
                 put_bytes(out, key_at(&self.byte_keys, &self.byte_ends, group));
             }

@@ -9,8 +9,14 @@
 //! A run says first which prefixes it empties, then what its keys are from then on. Runs of a slice
 //! are read together ([`merged`]): of each key the newest counts. Numbers are little endian.
 
-use bytes::Bytes;
-use std::{cmp::Ordering, collections::BinaryHeap, ops::Range};
+mod merged;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+pub use merged::{merge, merged};
+pub(crate) use reader::entry;
+pub use reader::{Reader, put_bytes};
 
 /// In place of a value's length: the key is deleted.
 const DELETED: u32 = u32::MAX;
@@ -27,86 +33,152 @@ impl SavedError {
     }
 }
 
-/// Where a key begins and ends, and where its value ends; none if the key is deleted.
-type Place = (usize, usize, Option<usize>);
+/// Where an entry is among the bytes of a delta.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: usize,
+    key_end: usize,
+    end: usize,
+    /// Which prefix stands before its key.
+    prefix: u32,
+    is_deleted: bool,
+}
+
+/// The first bytes of a key as a number: keys are in its order, but for those that begin alike.
+#[inline]
+fn head_of(key: &[u8]) -> u128 {
+    match key.first_chunk() {
+        Some(head) => u128::from_be_bytes(*head),
+        None => {
+            let mut head = [0; size_of::<u128>()];
+            head[..key.len()].copy_from_slice(key);
+            u128::from_be_bytes(head)
+        }
+    }
+}
+
+/// A prefix of keys, and what it is in the head of each.
+#[derive(Debug)]
+struct Prefix {
+    bytes: Vec<u8>,
+    head: u128,
+    bits: u32,
+}
+
+impl Prefix {
+    fn new(bytes: Vec<u8>) -> Self {
+        let bits = u32::try_from(8 * bytes.len()).unwrap_or(u32::MAX);
+        Self { head: head_of(&bytes), bytes, bits }
+    }
+
+    /// The head of a key behind it. What follows the key is there to be read, but does not count.
+    #[inline]
+    fn head_of(&self, key_bytes: usize, key_and_more: &[u8]) -> u128 {
+        let unused = u32::try_from(8 * (size_of::<u128>().saturating_sub(key_bytes))).unwrap_or(0);
+        let key = head_of(key_and_more) & u128::MAX.checked_shl(unused).unwrap_or(0);
+        self.head | key.checked_shr(self.bits).unwrap_or(0)
+    }
+}
 
 /// Changes of one slice, on their way to a run.
 #[derive(Debug, Default)]
 pub struct Delta {
+    /// Keys without their prefixes, each with its value behind it.
     bytes: Vec<u8>,
-    entries: Vec<Place>,
+    entries: Vec<Entry>,
+    prefixes: Vec<Prefix>,
     cleared: Vec<Vec<u8>>,
-    /// Stands before all keys.
+    /// Stands before all keys that are written now.
     prefix: Vec<u8>,
+    /// Its number, if it has one yet.
+    prefix_number: Option<u32>,
 }
 
 impl Delta {
     /// Bytes of memory.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.bytes.capacity() + self.entries.capacity() * size_of::<Place>()
+        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
 
     /// Writes the changes of a part, whose keys all begin with `prefix`.
     pub fn within<T>(&mut self, prefix: &[u8], write: impl FnOnce(&mut Self) -> T) -> T {
-        let length = self.prefix.len();
+        let (length, number) = (self.prefix.len(), self.prefix_number.take());
         self.prefix.extend_from_slice(prefix);
         let written = write(self);
         self.prefix.truncate(length);
+        self.prefix_number = number;
         written
     }
 
     /// A key has the value that `write` appends. A key is written once in a checkpoint.
     pub fn put_with(&mut self, key: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
-        let start = self.key(key);
-        let middle = self.bytes.len();
-        write(&mut self.bytes);
-        self.entries.push((start, middle, Some(self.bytes.len())));
+        self.put_or_delete(key, |out| {
+            write(out);
+            true
+        });
     }
 
     /// As [`Self::put_with`]; or the key is deleted, if `write` says that there is no value.
+    #[inline]
     pub fn put_or_delete(&mut self, key: &[u8], write: impl FnOnce(&mut Vec<u8>) -> bool) {
-        let start = self.key(key);
-        let middle = self.bytes.len();
-        let is_there = write(&mut self.bytes);
-        if !is_there {
-            self.bytes.truncate(middle);
+        let prefix = self.prefix_now();
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        let is_deleted = !write(&mut self.bytes);
+        if is_deleted {
+            self.bytes.truncate(key_end);
         }
-        self.entries.push((start, middle, is_there.then_some(self.bytes.len())));
+        let end = self.bytes.len();
+        self.entries.push(Entry { start, key_end, end, prefix, is_deleted });
     }
 
-    /// Moves all of another's changes here, under this one's prefix.
-    pub fn append(&mut self, other: &mut Self) {
-        for (start, middle, end) in other.entries.drain(..) {
-            let key = &other.bytes[start..middle];
-            match end {
-                Some(end) => {
-                    self.put_with(key, |out| out.extend_from_slice(&other.bytes[middle..end]));
-                }
-                None => self.delete(key),
-            }
-        }
+    /// The number of the prefix that stands before what is written now.
+    #[inline]
+    fn prefix_now(&mut self) -> u32 {
+        let Self { prefixes, prefix, prefix_number, .. } = self;
+        *prefix_number.get_or_insert_with(|| {
+            prefixes.push(Prefix::new(prefix.clone()));
+            prefixes.len() as u32 - 1
+        })
+    }
+
+    /// Moves about `most` of another's changes here, under this one's prefix; whether those were all.
+    pub fn take_from(&mut self, other: &mut Self, most: usize) -> bool {
         other.cleared.drain(..).for_each(|prefix| self.clear(&prefix));
-        // Its memory goes too: little of what changes, changes just then.
-        *other = Self::default();
+        let first = other.entries.len().saturating_sub(most);
+        if let Some(entry) = other.entries.get(first) {
+            let (from, to) = (entry.start, self.bytes.len());
+            self.bytes.extend_from_slice(&other.bytes[from..]);
+            other.bytes.truncate(from);
+            let prefixes = self.prefixes.len() as u32;
+            let prefix = |it: &Prefix| Prefix::new([&self.prefix[..], &it.bytes].concat());
+            self.prefixes.extend(other.prefixes.iter().map(prefix));
+            let moved = |it: Entry| Entry {
+                start: it.start - from + to,
+                key_end: it.key_end - from + to,
+                end: it.end - from + to,
+                prefix: it.prefix + prefixes,
+                is_deleted: it.is_deleted,
+            };
+            self.entries.extend(other.entries.drain(first..).map(moved));
+        }
+        if first == 0 {
+            // Its memory goes too: little of what changes, changes just then.
+            *other = Self::default();
+        }
+        first == 0
     }
 
     /// A key is not there any more.
     pub fn delete(&mut self, key: &[u8]) {
-        let start = self.key(key);
-        self.entries.push((start, self.bytes.len(), None));
+        self.put_or_delete(key, |_| false);
     }
 
     /// No key that begins with `prefix` is there any more but those of this delta.
     pub fn clear(&mut self, prefix: &[u8]) {
         self.cleared.push([&self.prefix, prefix].concat());
-    }
-
-    fn key(&mut self, key: &[u8]) -> usize {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(&self.prefix);
-        self.bytes.extend_from_slice(key);
-        start
     }
 
     /// Number of entries.
@@ -115,7 +187,7 @@ impl Delta {
         self.entries.len()
     }
 
-    /// Bytes of keys and values.
+    /// Bytes of keys, without their prefixes, and values.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.len()
@@ -132,284 +204,53 @@ impl Delta {
     /// # Errors
     /// A key or value is longer than 4 GiB.
     pub fn finish(&mut self, run: &mut Vec<u8>) -> Result<(), SavedError> {
-        let bytes = &self.bytes;
-        self.entries.sort_unstable_by(|a, b| bytes[a.0..a.1].cmp(&bytes[b.0..b.1]));
-        let is_less = |a: &Place, b: &Place| bytes[a.0..a.1] < bytes[b.0..b.1];
-        debug_assert!(self.entries.is_sorted_by(is_less), "a key is written once");
-        self.cleared.sort();
-        self.cleared.dedup();
-        let heads = 8 * (self.entries.len() + self.cleared.len());
+        let Self { bytes, entries, prefixes, cleared, .. } = self;
+        let prefix = |it: &Entry| &prefixes[it.prefix as usize];
+        let own_key = |it: &Entry| &bytes[it.start..it.key_end];
+        let key = |it: &Entry| prefix(it).bytes.iter().chain(own_key(it));
+        // Most keys are told apart by their heads, which lie together.
+        let head = |it: &Entry| prefix(it).head_of(it.key_end - it.start, &bytes[it.start..]);
+        let mut sorted = entries.iter().map(|it| (head(it), it)).collect::<Vec<_>>();
+        // A stable sort uses the order that structures have written most of it in.
+        sorted.sort_by(|(a_head, a), (b_head, b)| {
+            a_head.cmp(b_head).then_with(|| key(a).cmp(key(b)))
+        });
+        let is_less = |(_, a): &(u128, &Entry), (_, b): &(u128, &Entry)| key(a).lt(key(b));
+        debug_assert!(sorted.is_sorted_by(is_less), "a key is written once");
+        cleared.sort();
+        cleared.dedup();
+        let heads = entries.iter().map(|it| 8 + prefix(it).bytes.len()).sum::<usize>();
         run.clear();
-        run.reserve(bytes.len() + heads + 16);
-        length(run, self.cleared.len())?;
-        for prefix in &self.cleared {
+        run.reserve(bytes.len() + heads + 8 * cleared.len() + 16);
+        length(run, cleared.len())?;
+        for prefix in &*cleared {
             length(run, prefix.len())?;
             run.extend_from_slice(prefix);
         }
-        length(run, self.entries.len())?;
-        for (start, middle, end) in &self.entries {
-            length(run, middle - start)?;
-            match end {
-                Some(end) => length(run, end - middle)?,
-                None => run.extend_from_slice(&DELETED.to_le_bytes()),
+        length(run, entries.len())?;
+        for (_, it) in &sorted {
+            let prefix = &prefix(it).bytes;
+            length(run, prefix.len() + it.key_end - it.start)?;
+            match it.is_deleted {
+                false => length(run, it.end - it.key_end)?,
+                true => run.extend_from_slice(&DELETED.to_le_bytes()),
             }
-            run.extend_from_slice(&bytes[*start..end.unwrap_or(*middle)]);
+            run.extend_from_slice(prefix);
+            run.extend_from_slice(&bytes[it.start..it.end]);
         }
-        self.bytes.clear();
-        self.entries.clear();
-        self.cleared.clear();
+        bytes.clear();
+        entries.clear();
+        prefixes.clear();
+        cleared.clear();
+        self.prefix_number = None;
         Ok(())
     }
 }
 
+/// Appends a length to a run.
 fn length(run: &mut Vec<u8>, length: usize) -> Result<(), SavedError> {
     let number = u32::try_from(length).ok().filter(|it| *it != DELETED);
     let number = number.ok_or_else(|| SavedError::new("a slice has changed too much at once"))?;
     run.extend_from_slice(&number.to_le_bytes());
     Ok(())
-}
-
-/// Takes numbers and bytes off the front of some bytes.
-#[derive(Clone, Debug)]
-pub struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    /// Reads these.
-    #[must_use]
-    pub fn new(bytes: &'a [u8]) -> Self {
-        Self(bytes)
-    }
-
-    /// What is left.
-    #[must_use]
-    pub fn rest(&self) -> &'a [u8] {
-        self.0
-    }
-
-    /// The next bytes.
-    ///
-    /// # Errors
-    /// There are not so many.
-    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], SavedError> {
-        let taken = self.0.split_at_checked(count);
-        let (taken, rest) = taken.ok_or_else(|| SavedError::new("saved state ends too early"))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    /// The next four bytes.
-    ///
-    /// # Errors
-    /// There are not so many.
-    pub fn u32(&mut self) -> Result<u32, SavedError> {
-        Ok(u32::from_le_bytes(self.bytes(4)?.try_into().expect("four bytes")))
-    }
-
-    /// The next eight bytes.
-    ///
-    /// # Errors
-    /// There are not so many.
-    pub fn u64(&mut self) -> Result<u64, SavedError> {
-        Ok(u64::from_le_bytes(self.bytes(8)?.try_into().expect("eight bytes")))
-    }
-
-    /// The next eight bytes.
-    ///
-    /// # Errors
-    /// There are not so many.
-    pub fn i64(&mut self) -> Result<i64, SavedError> {
-        self.u64().map(|it| it as i64)
-    }
-
-    /// Bytes with their length before them, as [`put_bytes`] writes them.
-    ///
-    /// # Errors
-    /// There are not so many.
-    pub fn sized(&mut self) -> Result<&'a [u8], SavedError> {
-        let count = self.u32()? as usize;
-        self.bytes(count)
-    }
-
-    /// Nothing is left.
-    ///
-    /// # Errors
-    /// Something is.
-    pub fn end(&self) -> Result<(), SavedError> {
-        match self.0 {
-            [] => Ok(()),
-            more => Err(SavedError::new(format!("saved state has {} bytes too many", more.len()))),
-        }
-    }
-}
-
-/// The next entry of a run: its key, and its value unless the key is deleted.
-///
-/// # Errors
-/// The bytes end before it does.
-pub(crate) fn entry<'a>(from: &mut Reader<'a>) -> Result<(&'a [u8], Option<&'a [u8]>), SavedError> {
-    let (key_bytes, value_bytes) = (from.u32()? as usize, from.u32()?);
-    let key = from.bytes(key_bytes)?;
-    let value = match value_bytes {
-        DELETED => None,
-        count => Some(from.bytes(count as usize)?),
-    };
-    Ok((key, value))
-}
-
-/// Appends bytes with their length before them.
-///
-/// # Panics
-/// Panics if they are 4 GiB or more: nothing that is held is.
-pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    let count = u32::try_from(bytes.len()).expect("nothing that is held is so long");
-    out.extend_from_slice(&count.to_le_bytes());
-    out.extend_from_slice(bytes);
-}
-
-/// A run, and where reading it stands.
-struct Cursor {
-    run: Bytes,
-    cleared: Vec<Range<usize>>,
-    at: usize,
-    left: u32,
-    /// The entry it stands at, as places in the run: key, and value unless it is deleted.
-    entry: Option<(Range<usize>, Option<Range<usize>>)>,
-}
-
-impl Cursor {
-    fn new(run: Bytes) -> Result<Self, SavedError> {
-        let mut reader = Reader::new(&run);
-        let mut cleared = Vec::new();
-        for _ in 0..reader.u32()? {
-            let length = reader.sized()?.len();
-            let end = run.len() - reader.rest().len();
-            cleared.push(end - length..end);
-        }
-        let left = reader.u32()?;
-        let at = run.len() - reader.rest().len();
-        let mut cursor = Self { run, cleared, at, left, entry: None };
-        cursor.step()?;
-        Ok(cursor)
-    }
-
-    fn step(&mut self) -> Result<(), SavedError> {
-        let before = self.entry.take();
-        let mut reader = Reader::new(&self.run[self.at..]);
-        if self.left == 0 {
-            return reader.end();
-        }
-        let (key, value) = entry(&mut reader)?;
-        let start = self.at + 8;
-        let key = start..start + key.len();
-        let value = value.map(|value| key.end..key.end + value.len());
-        if before.is_some_and(|(before, _)| self.run[before] >= self.run[key.clone()]) {
-            return Err(SavedError::new("saved state is out of order"));
-        }
-        self.at = value.as_ref().map_or(key.end, |value| value.end);
-        self.left -= 1;
-        self.entry = Some((key, value));
-        Ok(())
-    }
-
-    /// The key it stands at; none at its end.
-    fn key(&self) -> Option<&[u8]> {
-        self.entry.as_ref().map(|(key, _)| &self.run[key.clone()])
-    }
-}
-
-/// A cursor that stands at an entry; the least is that of the least key, and of these the oldest.
-struct Standing {
-    cursor: Cursor,
-    /// Its run's place among all, the oldest first.
-    nth: usize,
-}
-
-impl Standing {
-    fn order(&self) -> (Option<&[u8]>, usize) {
-        (self.cursor.key(), self.nth)
-    }
-}
-
-impl PartialEq for Standing {
-    fn eq(&self, other: &Self) -> bool {
-        self.order() == other.order()
-    }
-}
-
-impl Eq for Standing {}
-
-impl PartialOrd for Standing {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Standing {
-    /// In reverse: a heap gives its largest.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.order().cmp(&self.order())
-    }
-}
-
-/// Takes an entry: its key and its value.
-pub(crate) type EachEntry<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), SavedError> + 'a;
-
-/// Gives every entry of these runs, the oldest run first, in ascending order of keys.
-///
-/// # Errors
-/// Bytes that are not a run, or an error of `each`.
-pub fn merged(runs: Vec<Bytes>, each: &mut EachEntry<'_>) -> Result<(), SavedError> {
-    let cursors = runs.into_iter().map(Cursor::new).collect::<Result<Vec<_>, _>>()?;
-    let clearing = |(nth, cursor): (usize, &Cursor)| {
-        let prefixes = cursor.cleared.iter().map(move |it| (nth, cursor.run.slice(it.clone())));
-        prefixes.collect::<Vec<_>>()
-    };
-    let cleared: Vec<(usize, Bytes)> = cursors.iter().enumerate().flat_map(clearing).collect();
-    let standing = cursors.into_iter().enumerate().map(|(nth, cursor)| Standing { cursor, nth });
-    let mut heap: BinaryHeap<Standing> = standing.filter(|it| it.cursor.key().is_some()).collect();
-    let mut newest = Vec::new();
-    while let Some(first) = heap.pop() {
-        // Those of the same key follow, the newest last: it counts.
-        newest.push(first);
-        while heap.peek().is_some_and(|next| next.cursor.key() == newest[0].cursor.key()) {
-            newest.extend(heap.pop());
-        }
-        let last = &newest[newest.len() - 1];
-        if let Some((key, Some(value))) = &last.cursor.entry {
-            let (key, value) = (&last.cursor.run[key.clone()], &last.cursor.run[value.clone()]);
-            let is_cleared = cleared.iter().any(|(nth, it)| *nth > last.nth && key.starts_with(it));
-            if !is_cleared {
-                each(key, value)?;
-            }
-        }
-        for mut standing in newest.drain(..) {
-            standing.cursor.step()?;
-            if standing.cursor.key().is_some() {
-                heap.push(standing);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// One run of all runs of a slice, the oldest first, that says the same.
-///
-/// # Errors
-/// Bytes that are not a run, or more than one can hold.
-pub fn merge(runs: Vec<Bytes>) -> Result<Vec<u8>, SavedError> {
-    let most = runs.iter().map(Bytes::len).max().unwrap_or(0);
-    let mut all = Vec::with_capacity(most + 8);
-    // No prefixes; the number of entries is written at the end.
-    all.extend_from_slice(&[0; 8]);
-    let mut count = 0_u32;
-    merged(runs, &mut |key, value| {
-        length(&mut all, key.len())?;
-        length(&mut all, value.len())?;
-        all.extend_from_slice(key);
-        all.extend_from_slice(value);
-        count = count.checked_add(1).ok_or_else(|| SavedError::new("too many entries"))?;
-        Ok(())
-    })?;
-    all[4..8].copy_from_slice(&count.to_le_bytes());
-    Ok(all)
 }

@@ -50,8 +50,8 @@ pub trait Structure: Send {
     fn track(&mut self);
     /// A checkpoint begins: what changed since the last one, as it is now, belongs to it.
     fn freeze(&mut self);
-    /// Writes about `most` entries of the checkpoint under way; whether that were all. Nothing is
-    /// frozen again before.
+    /// Writes about `most` entries of the checkpoint under way, beside those that changes have put
+    /// aside; whether that were all. Nothing is frozen again before.
     fn drain(&mut self, delta: &mut Delta, most: usize) -> bool;
     /// Takes an entry back, into an empty structure. Entries come in ascending order of keys.
     ///

@@ -199,6 +199,17 @@ pub(super) const PLANTS: &[Plant] = &[
         caught_by: &["a_checkpoint_has_what_was_there_when_it_began"],
     },
     Plant {
+        name: "rows-not-put-aside",
+        what: "Rows that change together while a checkpoint is made are written out as they became.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/structure/noted.rs",
+        changes: &[(
+            "            frozen.iter().for_each(|row| put_row(",
+            "            frozen.iter().take(0).for_each(|row| put_row(",
+        )],
+        caught_by: &["rows_that_change_together_are_written_as_they_were"],
+    },
+    Plant {
         name: "manifest-first",
         what: "A manifest is written before the runs that it names.",
         package: "tidemill-state",

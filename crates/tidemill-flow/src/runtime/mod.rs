@@ -4,7 +4,7 @@
 //! engine ─▶ plan ─▶ layout ─▶ lanes ┬ source_lane ─ pacer, cuts ─▶ commit ─▶ ledger
 //!                                   ├ stage_lane ── inbox, send, credit
 //!                                   └ sink_lane ──▶ commit ─▶ sinks
-//! restore ─▶ lanes of a job that goes on ── checkpoint ─▶ backend
+//! restore ─▶ lanes of a job that goes on ── writing ─▶ checkpoint ─▶ backend
 //! ```
 
 pub(crate) mod blocks;
@@ -35,6 +35,7 @@ pub(crate) mod sink_lane;
 pub(crate) mod source_lane;
 pub(crate) mod stage_lane;
 pub(crate) mod worker;
+mod writing;
 
 use crate::error::JobError;
 use job::Job;

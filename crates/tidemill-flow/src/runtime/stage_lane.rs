@@ -9,42 +9,19 @@ use super::job::Job;
 use super::lane::{After, Lane};
 use super::plan::Work;
 use super::send::{Sender, Writer};
+use super::writing::{Writing, written_at_once};
 use crate::error::JobError;
-use crate::operator::{
-    Context, CycleInput, DeadLetter, Emitted, Operator, Output, Place, SliceState,
-};
+use crate::operator::{Context, CycleInput, DeadLetter, Emitted, Operator, Output, Place};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
 use tidemill_env::sync::atomic::Ordering;
-use tidemill_state::{Delta, NotRead, structure};
+use tidemill_state::{NotRead, structure};
 use tidemill_types::{Cycle, Micros, SliceId, Span};
-
-/// Entries that are written out for a checkpoint before the next cycle: well under a millisecond.
-const WRITTEN_AT_ONCE: usize = 4_096;
-
-/// The same in a simulation, whose states are small: they must change while they are written out.
-const WRITTEN_AT_ONCE_SIMULATED: usize = 3;
-
-fn written_at_once() -> usize {
-    if tidemill_env::is_simulated() { WRITTEN_AT_ONCE_SIMULATED } else { WRITTEN_AT_ONCE }
-}
-
-/// Bytes of a slice that go to the thread that writes at once, about.
-const PIECE_BYTES: usize = 1 << 20;
 
 /// A lane without a cycle to run goes on writing out after so long, in microseconds.
 const WRITES_AGAIN_US: u64 = 1_000;
-
-/// A checkpoint that is being written out.
-struct Writing {
-    /// The slices that were frozen, counted from the first of the lane.
-    slices: Vec<usize>,
-    /// How many of them are written out.
-    done: usize,
-    delta: Delta,
-}
 
 /// What was done up to the end of a job's last life, and is not done again.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +116,7 @@ impl StageLane {
             return Ok(After::HandOver);
         }
         if !is_ready {
-            self.write_out(job, lane, written_at_once());
+            self.write_out(job, lane, written_at_once(false));
             self.let_go(lane);
             return Ok(self.after(job));
         }
@@ -173,7 +150,8 @@ impl StageLane {
         }
         self.save_due(job, lane);
         self.show(job, lane, cycle);
-        self.write_out(job, lane, if ended { usize::MAX } else { written_at_once() });
+        let is_behind = lane.state.lock().expect("no panic while held").inbox.is_ready();
+        self.write_out(job, lane, if ended { usize::MAX } else { written_at_once(is_behind) });
         self.let_go(lane);
         job.poke_those_behind(lane);
         self.free(job, lane, slot);
@@ -262,7 +240,7 @@ impl StageLane {
         if let (Some(alone), Some(due)) = (&job.checkpointer.alone, &mut self.due) {
             due.saved(alone, &slices, self.states.len(), now_us);
         }
-        self.writing = Some(Writing { slices, done: 0, delta: Delta::default() });
+        self.writing = Some(Writing::new(slices));
     }
 
     /// What becomes of the lane: if no cycle comes, it goes on writing out what was frozen, now and
@@ -285,27 +263,7 @@ impl StageLane {
     /// Writes out some of what was frozen.
     fn write_out(&mut self, job: &Job, lane: &Lane, most: usize) {
         let Some(writing) = &mut self.writing else { return };
-        let checkpointer = &job.checkpointer;
-        let mut left = most;
-        while let Some(nth) = writing.slices.get(writing.done).copied().filter(|_| left > 0) {
-            if most < usize::MAX && !checkpointer.has_room() {
-                break;
-            }
-            let before = writing.delta.len();
-            let at_once = left.min(WRITTEN_AT_ONCE);
-            let drain = |state: &mut SliceState| {
-                structure::drain(&mut **state, &mut writing.delta, at_once)
-            };
-            let is_done = self.states[nth].here().is_none_or(drain);
-            left = left.saturating_sub(writing.delta.len() - before);
-            if is_done || writing.delta.bytes() >= PIECE_BYTES {
-                let slice = lane.slices.start + nth as u32;
-                let piece = std::mem::take(&mut writing.delta);
-                writing.delta = checkpointer.piece(lane.node, slice, piece, is_done);
-                writing.done += usize::from(is_done);
-            }
-        }
-        let is_done = writing.done == writing.slices.len();
+        let is_done = writing.write_out(&mut self.states, (job, lane), most);
         if is_done {
             self.writing = None;
         }

@@ -62,10 +62,20 @@ impl Cells {
         }
     }
 
+    /// Brings what a group holds into the cache.
+    #[inline]
+    pub(crate) fn warm(&self, group: usize) -> u64 {
+        let of = |word: usize| self.words.get(word).copied().unwrap_or(0);
+        of(group * self.stride) ^ of((group * self.stride + self.stride).saturating_sub(1))
+    }
+
     /// Writes what a group holds, for a checkpoint.
     pub(crate) fn save(&self, group: usize, out: &mut Vec<u8>) {
-        for word in &self.words[group * self.stride..(group + 1) * self.stride] {
-            out.extend_from_slice(&word.to_le_bytes());
+        let words = &self.words[group * self.stride..(group + 1) * self.stride];
+        let at = out.len();
+        out.resize(at + size_of_val(words), 0);
+        for (bytes, word) in out[at..].as_chunks_mut().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
         }
         self.sides.iter().for_each(|side| side.save(group, out));
     }
@@ -76,8 +86,10 @@ impl Cells {
         group: usize,
         from: &mut Reader<'_>,
     ) -> Result<(), SavedError> {
-        for word in &mut self.words[group * self.stride..(group + 1) * self.stride] {
-            *word = from.u64()?;
+        let words = &mut self.words[group * self.stride..(group + 1) * self.stride];
+        let saved = from.bytes(size_of_val(words))?;
+        for (word, bytes) in words.iter_mut().zip(saved.as_chunks().0) {
+            *word = u64::from_le_bytes(*bytes);
         }
         self.sides.iter_mut().try_for_each(|side| side.restore(group, from))
     }

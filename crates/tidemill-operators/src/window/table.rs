@@ -58,16 +58,10 @@ impl Table {
     }
 
     /// The accumulators of these groups are about to change; new groups have none yet.
-    #[inline]
     pub(super) fn change(&mut self, groups: &[u32]) {
-        if self.noted.is_on() {
-            for group in groups {
-                let write = |out: &mut Vec<u8>| {
-                    write_group((&self.groups, &self.cells), *group as usize, out)
-                };
-                self.noted.change(*group as usize, write);
-            }
-        }
+        let table = (&self.groups, &self.cells);
+        let warm = |group| table.0.warm(group) ^ table.1.warm(group);
+        self.noted.change_all(groups, warm, |group, out| write_group(table, group, out));
     }
 }
 

@@ -46,7 +46,7 @@ impl Marks {
         self.left > 0 && self.thaw(word, bit)
     }
 
-    #[cold]
+    #[inline]
     fn thaw(&mut self, word: usize, bit: u64) -> bool {
         let is_frozen = self.frozen.get(word).is_some_and(|it| it & bit != 0);
         if is_frozen {

@@ -16,6 +16,12 @@ pub struct Noted {
     cleared_frozen: bool,
 }
 
+/// Rows that change together and are looked at together.
+const WRITTEN_AT_ONCE: usize = 128;
+
+/// What was put aside is moved in so many times as many entries as are written: that costs little.
+const MOVED_PER_WRITTEN: usize = 16;
+
 /// Appends the value of a row; false if there is no such row.
 pub type WriteRow<'a> = dyn FnMut(usize, &mut Vec<u8>) -> bool + 'a;
 
@@ -52,6 +58,31 @@ impl Noted {
         }
     }
 
+    /// As [`Self::change`] for many rows. `warm` reads something of a row, so that those that are
+    /// written come into the cache all at once, and not one behind the other.
+    #[inline]
+    pub fn change_all(
+        &mut self,
+        rows: &[u32],
+        warm: impl Fn(usize) -> u64,
+        mut write: impl FnMut(usize, &mut Vec<u8>) -> bool,
+    ) {
+        if !self.is_on {
+            return;
+        }
+        let mut frozen = [0; WRITTEN_AT_ONCE];
+        for rows in rows.chunks(WRITTEN_AT_ONCE) {
+            let mut count = 0;
+            for row in rows {
+                frozen[count] = *row as usize;
+                count += usize::from(self.marks.mark(*row as usize));
+            }
+            let frozen = &frozen[..count];
+            std::hint::black_box(frozen.iter().fold(0, |all, row| all ^ warm(*row)));
+            frozen.iter().for_each(|row| put_row(&mut self.before, *row, |out| write(*row, out)));
+        }
+    }
+
     /// All rows are about to go.
     pub fn clear(&mut self, write: &mut WriteRow<'_>) {
         if !self.is_on {
@@ -70,14 +101,15 @@ impl Noted {
         self.cleared_frozen = std::mem::take(&mut self.cleared);
     }
 
-    /// Writes up to `most` rows of the checkpoint under way, as they were when it began; whether
-    /// that were all.
+    /// Writes up to `most` rows of the checkpoint under way, as they were when it began, beside
+    /// those that were put aside; whether that were all.
     pub fn drain(&mut self, delta: &mut Delta, most: usize, write: &mut WriteRow<'_>) -> bool {
         if std::mem::take(&mut self.cleared_frozen) {
             delta.clear(&[]);
         }
-        if !self.before.is_empty() {
-            delta.append(&mut self.before);
+        let moved = most.saturating_mul(MOVED_PER_WRITTEN);
+        if !delta.take_from(&mut self.before, moved) {
+            return false;
         }
         for _ in 0..most {
             let Some(row) = self.marks.next_frozen() else { return true };
@@ -96,6 +128,7 @@ fn put_row(delta: &mut Delta, row: usize, write: impl FnOnce(&mut Vec<u8>) -> bo
 ///
 /// # Errors
 /// It is not the key of a row.
+#[inline]
 pub fn row_of(key: &[u8]) -> Result<usize, crate::SavedError> {
     let row = <[u8; 4]>::try_from(key).map(u32::from_be_bytes);
     row.map(|row| row as usize).map_err(|_| crate::SavedError::new("a saved key is not of a row"))

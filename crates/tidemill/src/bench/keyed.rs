@@ -21,6 +21,10 @@ use tidemill_types::{ByteSize, Micros, job::CycleSpec};
 /// Bytes that an event counts in a cycle.
 const EVENT_BYTES: usize = 16;
 
+/// Events at a rate come in batches, one every so many microseconds, as from a broker: a source that
+/// is asked for each of them would be most of the work.
+const BATCH_US: u64 = 1_000;
+
 /// Options of all workloads with this job.
 #[derive(Args, Debug)]
 pub(super) struct Keyed {
@@ -107,12 +111,13 @@ impl Pace {
         Some(from_us + (past * 1e6) as u64)
     }
 
-    /// How many events are due now.
+    /// How many events are there now.
     fn due(&self, next: u64) -> u64 {
         let Some(rate) = self.rate else { return u64::MAX };
         let now_us = self.world.clock.monotonic_micros();
         let (first, from_us) = *self.from.get_or_init(|| (next, now_us));
-        let due = first + ((now_us - from_us) as f64 / 1e6 * rate) as u64;
+        let past_us = (now_us - from_us) / BATCH_US * BATCH_US;
+        let due = first + (past_us as f64 / 1e6 * rate) as u64;
         due.saturating_sub(next)
     }
 }

@@ -109,8 +109,10 @@ impl Structure for Panes {
     }
 
     fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
-        delta.append(&mut self.frozen);
         let end = delta.len().saturating_add(most);
+        if !delta.take_from(&mut self.frozen, most) {
+            return false;
+        }
         self.open.iter_mut().all(|(pane_end, table)| {
             let most = end.saturating_sub(delta.len());
             delta.within(&pane_key(*pane_end), |delta| table.drain(delta, most))

@@ -1,0 +1,138 @@
+//! Runs of one slice, read together.
+
+use super::{SavedError, entry, head_of, length, reader::Reader};
+use bytes::Bytes;
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::BinaryHeap,
+};
+
+/// A run, and the entry at which reading it stands.
+struct Cursor<'a> {
+    rest: Reader<'a>,
+    left: u32,
+    head: u128,
+    key: &'a [u8],
+    /// None if the key is deleted.
+    value: Option<&'a [u8]>,
+    /// Its run's place among all, the oldest first.
+    nth: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// Stands before the first of `left` entries; none if there are none.
+    fn new(rest: Reader<'a>, left: u32, nth: usize) -> Result<Option<Self>, SavedError> {
+        let mut cursor = Self { rest, left, head: 0, key: &[], value: None, nth };
+        Ok(cursor.step()?.then_some(cursor))
+    }
+
+    /// Goes on to the next entry; whether there is one.
+    fn step(&mut self) -> Result<bool, SavedError> {
+        if self.left == 0 {
+            return self.rest.end().map(|()| false);
+        }
+        let (key, value) = entry(&mut self.rest)?;
+        let head = head_of(key);
+        // No key is empty: each says of which structure it is.
+        if (head, key) <= (self.head, self.key) {
+            return Err(SavedError::new("saved state is out of order"));
+        }
+        self.left -= 1;
+        (self.head, self.key, self.value) = (head, key, value);
+        Ok(true)
+    }
+
+    /// The least key comes first, and its newest entry.
+    fn order(&self) -> (u128, &'a [u8], Reverse<usize>) {
+        (self.head, self.key, Reverse(self.nth))
+    }
+}
+
+impl PartialEq for Cursor<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for Cursor<'_> {}
+
+impl PartialOrd for Cursor<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Cursor<'_> {
+    /// In reverse: a heap gives its largest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.order().cmp(&self.order())
+    }
+}
+
+/// Takes an entry: its key and its value.
+pub(crate) type EachEntry<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), SavedError> + 'a;
+
+/// Gives every entry of these runs, the oldest run first, in ascending order of keys.
+///
+/// # Errors
+/// Bytes that are not a run, or an error of `each`.
+pub fn merged(runs: Vec<Bytes>, each: &mut EachEntry<'_>) -> Result<(), SavedError> {
+    let (mut cleared, mut heap) = (Vec::new(), BinaryHeap::new());
+    for (nth, run) in runs.iter().enumerate() {
+        let mut reader = Reader::new(run);
+        for _ in 0..reader.u32()? {
+            cleared.push((nth, reader.sized()?));
+        }
+        let left = reader.u32()?;
+        heap.extend(Cursor::new(reader, left, nth)?);
+    }
+    let mut last: Option<(u128, &[u8])> = None;
+    while let Some(mut cursor) = heap.pop() {
+        let next = heap.peek().map(Cursor::order);
+        // Most runs lie one behind the other: an entry is compared with that of one other run.
+        loop {
+            let this = Some((cursor.head, cursor.key));
+            if this != last {
+                last = this;
+                let is_cleared = |(nth, prefix): &(usize, &[u8])| {
+                    *nth > cursor.nth && cursor.key.starts_with(prefix)
+                };
+                if let Some(value) = cursor.value
+                    && !cleared.iter().any(is_cleared)
+                {
+                    each(cursor.key, value)?;
+                }
+            }
+            if !cursor.step()? {
+                break;
+            }
+            if next.is_some_and(|next| next < cursor.order()) {
+                heap.push(cursor);
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One run of all runs of a slice, the oldest first, that says the same.
+///
+/// # Errors
+/// Bytes that are not a run, or more than one can hold.
+pub fn merge(runs: Vec<Bytes>) -> Result<Vec<u8>, SavedError> {
+    let most = runs.iter().map(Bytes::len).max().unwrap_or(0);
+    let mut all = Vec::with_capacity(most + 8);
+    // No prefixes; the number of entries is written at the end.
+    all.extend_from_slice(&[0; 8]);
+    let mut count = 0_u32;
+    merged(runs, &mut |key, value| {
+        length(&mut all, key.len())?;
+        length(&mut all, value.len())?;
+        all.extend_from_slice(key);
+        all.extend_from_slice(value);
+        count = count.checked_add(1).ok_or_else(|| SavedError::new("too many entries"))?;
+        Ok(())
+    })?;
+    all[4..8].copy_from_slice(&count.to_le_bytes());
+    Ok(all)
+}

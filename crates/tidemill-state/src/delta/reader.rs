@@ -1,0 +1,119 @@
+//! Numbers and bytes, one after the other, as runs and saved values have them.
+
+use super::{DELETED, SavedError};
+
+/// Takes numbers and bytes off the front of some bytes.
+#[derive(Clone, Debug)]
+pub struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// Reads these.
+    #[inline]
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// What is left.
+    #[inline]
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The next bytes.
+    ///
+    /// # Errors
+    /// There are not so many.
+    #[inline]
+    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], SavedError> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or_else(too_few)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    /// The next four bytes.
+    ///
+    /// # Errors
+    /// There are not so many.
+    #[inline]
+    pub fn u32(&mut self) -> Result<u32, SavedError> {
+        Ok(u32::from_le_bytes(self.bytes(4)?.try_into().expect("four bytes")))
+    }
+
+    /// The next eight bytes.
+    ///
+    /// # Errors
+    /// There are not so many.
+    #[inline]
+    pub fn u64(&mut self) -> Result<u64, SavedError> {
+        Ok(u64::from_le_bytes(self.bytes(8)?.try_into().expect("eight bytes")))
+    }
+
+    /// The next eight bytes.
+    ///
+    /// # Errors
+    /// There are not so many.
+    #[inline]
+    pub fn i64(&mut self) -> Result<i64, SavedError> {
+        self.u64().map(|it| it as i64)
+    }
+
+    /// Bytes with their length before them, as [`put_bytes`] writes them.
+    ///
+    /// # Errors
+    /// There are not so many.
+    #[inline]
+    pub fn sized(&mut self) -> Result<&'a [u8], SavedError> {
+        let count = self.u32()? as usize;
+        self.bytes(count)
+    }
+
+    /// Nothing is left.
+    ///
+    /// # Errors
+    /// Something is.
+    #[inline]
+    pub fn end(&self) -> Result<(), SavedError> {
+        match self.0 {
+            [] => Ok(()),
+            more => Err(too_many(more.len())),
+        }
+    }
+}
+
+#[cold]
+fn too_few() -> SavedError {
+    SavedError::new("saved state ends too early")
+}
+
+#[cold]
+fn too_many(bytes: usize) -> SavedError {
+    SavedError::new(format!("saved state has {bytes} bytes too many"))
+}
+
+/// The next entry of a run: its key, and its value unless the key is deleted.
+///
+/// # Errors
+/// The bytes end before it does.
+#[inline]
+pub(crate) fn entry<'a>(from: &mut Reader<'a>) -> Result<(&'a [u8], Option<&'a [u8]>), SavedError> {
+    let (key_bytes, value_bytes) = (from.u32()? as usize, from.u32()?);
+    let key = from.bytes(key_bytes)?;
+    let value = match value_bytes {
+        DELETED => None,
+        count => Some(from.bytes(count as usize)?),
+    };
+    Ok((key, value))
+}
+
+/// Appends bytes with their length before them.
+///
+/// # Panics
+/// Panics if they are 4 GiB or more: nothing that is held is.
+#[inline]
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    let count = u32::try_from(bytes.len()).expect("nothing that is held is so long");
+    out.extend_from_slice(&count.to_le_bytes());
+    out.extend_from_slice(bytes);
+}
