@@ -77,6 +77,14 @@ public final class Bench {
     return new double[] {n1 - n0, (t1 - t0) / 1e9, c1 - c0, b1 - b0};
   }
 
+  /** Measures while `body` runs. */
+  public static double[] during(Runnable body) {
+    long n0 = total(), t0 = System.nanoTime();
+    double c0 = cpu(), b0 = busy();
+    body.run();
+    return new double[] {total() - n0, (System.nanoTime() - t0) / 1e9, cpu() - c0, busy() - b0};
+  }
+
   /** Like timed, but both ends of the measurement are moments when a whole window (`per` events) has been delivered. */
   public static double[] windows(double warmup, double secs, long per) {
     while (total() == 0) sleep(0.005);
