@@ -98,7 +98,9 @@ impl Delta {
     /// Bytes of memory.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
+        self.bytes.capacity()
+            + self.entries.capacity() * size_of::<Entry>()
+            + self.prefixes.capacity() * size_of::<Prefix>()
     }
 
     /// Writes the changes of a part, whose keys all begin with `prefix`.
@@ -152,14 +154,16 @@ impl Delta {
             let (from, to) = (entry.start, self.bytes.len());
             self.bytes.extend_from_slice(&other.bytes[from..]);
             other.bytes.truncate(from);
+            // Those of entries that stay, which are before them, are not written again each time.
+            let first_prefix = other.entries[first..].iter().map(|it| it.prefix).min().unwrap_or(0);
             let prefixes = self.prefixes.len() as u32;
             let prefix = |it: &Prefix| Prefix::new([&self.prefix[..], &it.bytes].concat());
-            self.prefixes.extend(other.prefixes.iter().map(prefix));
+            self.prefixes.extend(other.prefixes[first_prefix as usize..].iter().map(prefix));
             let moved = |it: Entry| Entry {
                 start: it.start - from + to,
                 key_end: it.key_end - from + to,
                 end: it.end - from + to,
-                prefix: it.prefix + prefixes,
+                prefix: it.prefix - first_prefix + prefixes,
                 is_deleted: it.is_deleted,
             };
             self.entries.extend(other.entries.drain(first..).map(moved));

@@ -150,8 +150,10 @@ impl StageLane {
         }
         self.save_due(job, lane);
         self.show(job, lane, cycle);
-        let is_behind = lane.state.lock().expect("no panic while held").inbox.is_ready();
-        self.write_out(job, lane, if ended { usize::MAX } else { written_at_once(is_behind) });
+        if self.writing.is_some() {
+            let is_behind = lane.state.lock().expect("no panic while held").inbox.is_ready();
+            self.write_out(job, lane, if ended { usize::MAX } else { written_at_once(is_behind) });
+        }
         self.let_go(lane);
         job.poke_those_behind(lane);
         self.free(job, lane, slot);

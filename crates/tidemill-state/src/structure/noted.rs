@@ -16,10 +16,10 @@ pub struct Noted {
     cleared_frozen: bool,
 }
 
-/// Rows that change together and are looked at together.
-const WRITTEN_AT_ONCE: usize = 128;
+/// Rows that are brought into the cache together.
+const WARMED_AT_ONCE: usize = 128;
 
-/// What was put aside is moved in so many times as many entries as are written: that costs little.
+/// Entries that were put aside and are moved, for each that may be written: moving costs little.
 const MOVED_PER_WRITTEN: usize = 16;
 
 /// Appends the value of a row; false if there is no such row.
@@ -70,8 +70,8 @@ impl Noted {
         if !self.is_on {
             return;
         }
-        let mut frozen = [0; WRITTEN_AT_ONCE];
-        for rows in rows.chunks(WRITTEN_AT_ONCE) {
+        let mut frozen = [0; WARMED_AT_ONCE];
+        for rows in rows.chunks(WARMED_AT_ONCE) {
             let mut count = 0;
             for row in rows {
                 frozen[count] = *row as usize;

@@ -118,14 +118,8 @@ final class Aggregates {
     String backend = o.getOrDefault("backend", "heap");
     Path dir = Files.createTempDirectory(Path.of(o.getOrDefault("data", System.getenv("PEERS_HOME"))), "flink-agg");
     Configuration c = Main.conf();
-    c.set(StateBackendOptions.STATE_BACKEND, backend.equals("heap") ? "hashmap" : "rocksdb");
-    c.set(CheckpointingOptions.CHECKPOINT_STORAGE, "filesystem");
-    c.set(CheckpointingOptions.CHECKPOINTS_DIRECTORY, dir.resolve("chk").toUri().toString());
-    c.set(CheckpointingOptions.INCREMENTAL_CHECKPOINTS, backend.equals("rocksdb"));
-    c.setString("state.backend.rocksdb.localdir", dir.resolve("db").toString());
+    Main.state(c, backend, dir, interval, 2048);
     c.setString("execution.checkpointing.externalized-checkpoint-retention", "RETAIN_ON_CANCELLATION");
-    if (interval > 0) c.setString("execution.checkpointing.interval", interval + " s");
-    c.set(TaskManagerOptions.MANAGED_MEMORY_SIZE, MemorySize.ofMebiBytes(2048));
     try (MiniCluster m = Main.cluster(c, 1, p)) {
       JobID id = start(m, c, p, new Source(keys, 0), null);
       while (Bench.total() < keys) Thread.sleep(10);
@@ -147,7 +141,7 @@ final class Aggregates {
       if (path != null) recover(m, c, p, keys, path);
       Bench.report("flink", Main.V, "aggregates", Bench.params("backend", backend, "keys", keys, "rate", PACE.rate, "interval_s", interval, "parallelism", p), r);
     } finally {
-      try (var s = Files.walk(dir)) { s.sorted(Comparator.reverseOrder()).forEach(f -> f.toFile().delete()); }
+      Main.deleteAll(dir);
     }
   }
 
