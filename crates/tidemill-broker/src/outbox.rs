@@ -5,7 +5,7 @@ use crate::{answer::Answer, frame::Charge};
 use rustix::{
     fs::sendfile,
     io::retry_on_intr,
-    net::{SendAncillaryBuffer, SendFlags, sendmsg},
+    net::{SendAncillaryBuffer, SendFlags, sendmsg, sockopt::set_tcp_cork},
 };
 use std::{
     io::{self, IoSlice},
@@ -58,12 +58,17 @@ impl Outbox {
 
     /// Writes it all.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        // What a file gives is sent on at once, a small packet behind each large one, but for this.
+        let is_held = self.parts.len() > 1 && self.parts.iter().any(is_in_file);
+        if is_held {
+            hold_back(&self.socket, true)?;
+        }
         let mut parts = self.parts.as_slice();
         while let Some(first) = parts.first() {
             let sent = match first {
                 Served::Memory(_) => {
-                    let in_memory = |it: &&Served| matches!(it, Served::Memory(_));
-                    let count = parts.iter().take(SLICES_MAX).take_while(in_memory).count();
+                    let in_memory = parts.iter().take_while(|it| !is_in_file(it));
+                    let count = in_memory.take(SLICES_MAX).count();
                     let more = parts.len() > count;
                     send_bytes(&self.socket, &parts[..count], more).await?;
                     count
@@ -75,11 +80,24 @@ impl Outbox {
             };
             parts = &parts[sent..];
         }
+        if is_held {
+            hold_back(&self.socket, false)?;
+        }
         self.parts.clear();
         self.charges.clear();
         self.bytes = 0;
         Ok(())
     }
+}
+
+fn is_in_file(part: &Served) -> bool {
+    matches!(part, Served::File(_))
+}
+
+/// Whether packets that are not full wait for what is sent next.
+fn hold_back(socket: &OwnedWriteHalf, holds: bool) -> io::Result<()> {
+    let socket: &TcpStream = socket.as_ref();
+    Ok(set_tcp_cork(socket, holds)?)
 }
 
 /// Sends parts that are in memory. `more`: others follow at once.

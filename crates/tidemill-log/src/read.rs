@@ -25,10 +25,10 @@ use std::{
 mod lane;
 mod served;
 
-use lane::SEEK_BYTES;
-pub(crate) use lane::{Head, Lane};
-use served::Form;
+use lane::{FILE_BYTES_MIN, SEEK_BYTES};
+pub(crate) use lane::{Head, How, Lane};
 pub use served::{FileChunk, Served};
+use served::{Form, Place};
 
 /// A reader that sends reads at least so much ahead, in bytes.
 const AHEAD_BYTES_MIN: usize = 64 << 10;
@@ -112,13 +112,13 @@ impl ReadCursor {
     }
 
     /// The lane that has the next offset.
-    fn find(&mut self, streamlet: &Streamlet, bound: i64) -> Result<usize, Stop> {
+    fn find(&mut self, streamlet: &Streamlet, bound: i64, how: How) -> Result<usize, Stop> {
         // Segments that came since matter only once the lanes there are do not have it.
-        if let Some(found) = self.look(streamlet)? {
+        if let Some(found) = self.look(streamlet, how)? {
             return Ok(found);
         }
         self.add_lanes(streamlet);
-        if let Some(found) = self.look(streamlet)? {
+        if let Some(found) = self.look(streamlet, how)? {
             return Ok(found);
         }
         if self.lanes.iter().any(|lane| lane.segment.is_retired()) {
@@ -128,10 +128,10 @@ impl ReadCursor {
     }
 
     /// Brings all lanes to the next offset and drops those that have ended: the lane that has it.
-    fn look(&mut self, streamlet: &Streamlet) -> Result<Option<usize>, Stop> {
+    fn look(&mut self, streamlet: &Streamlet, how: How) -> Result<Option<usize>, Stop> {
         let mut index = 0;
         while let Some(lane) = self.lanes.get_mut(index) {
-            match lane.skip(streamlet, self.next) {
+            match lane.skip(streamlet, self.next, how) {
                 Ok(true) => index += 1,
                 Ok(false) => drop(self.lanes.swap_remove(index)),
                 Err(_) if lane.segment.is_retired() => return Err(Stop::Retired),
@@ -267,21 +267,31 @@ impl Streamlet {
             }
         }
         let mut bytes = 0;
+        let mut how = How::default();
+        if C::IS_SENT_FROM_FILES {
+            how.lately = Some(self.shared.lately());
+        }
+        let is_lately = |then_s| how.lately.is_some_and(|it| it.has(then_s));
         while cursor.next < bound {
             if C::IS_SENT_FROM_FILES {
-                let left = limit.max_bytes.saturating_sub(bytes).max(AHEAD_BYTES_MIN) as u64;
-                cursor.lanes.iter_mut().for_each(|lane| lane.ahead_max = left);
+                let left = limit.max_bytes.saturating_sub(bytes).max(AHEAD_BYTES_MIN);
+                how.ahead_max = left as u64;
             }
-            let index = cursor.find(self, bound)?;
+            let index = cursor.find(self, bound, how)?;
             let lane = &cursor.lanes[index];
             let Some(Head::Good(reference, chunk)) = &lane.head else { break };
-            let room = bytes + chunk.len() <= limit.max_bytes
+            let length = reference.bytes as usize;
+            let room = bytes + length <= limit.max_bytes
                 || (limit.at_least_one && found.chunks.is_empty());
             if reference.last >= bound || !room {
                 break;
             }
-            bytes += chunk.len();
-            found.chunks.push(C::of(chunk, lane));
+            // What is not in memory, the lane has checked; or somebody else had, lately.
+            let is_checked =
+                chunk.is_none() || lane.walker.is_some() || is_lately(reference.appended_s);
+            let place = Place { lane, position: lane.position, bytes: length, is_checked };
+            found.chunks.push(C::of(chunk.as_ref(), &place).ok_or(Stop::Retired)?);
+            bytes += length;
             cursor.next = reference.last + 1;
             let position = lane.position + reference.entry_bytes();
             let lane = &mut cursor.lanes[index];
@@ -292,14 +302,18 @@ impl Streamlet {
             if let Some(run) = run {
                 bytes += run.bytes;
                 cursor.next = run.next;
-                found.chunks.extend(run.chunks.into_iter().map(C::in_memory));
+                for (position, appended_s, chunk) in &run.chunks {
+                    let (bytes, is_checked) = (chunk.len(), is_lately(*appended_s));
+                    let place = Place { lane, position: *position, bytes, is_checked };
+                    found.chunks.push(C::of(Some(chunk), &place).ok_or(Stop::Retired)?);
+                }
                 lane.go(run.position);
             }
             found.next_offset = cursor.next;
         }
         // A walker's block is memory that a waiting reader would hold.
         if cursor.next >= bound {
-            cursor.lanes.iter_mut().for_each(|lane| lane.walker = None);
+            cursor.lanes.iter_mut().for_each(Lane::close);
         } else if C::IS_SENT_FROM_FILES {
             // Many readers that are not done would hold much that they hardly use.
             cursor.lanes.iter_mut().for_each(Lane::let_go);

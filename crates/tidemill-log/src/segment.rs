@@ -9,6 +9,7 @@
 //! sync the file is never synced again as if nothing had happened.
 
 use crate::{
+    checked::Checked,
     format::{ChunkRef, DATA_START, Mark},
     ids::SegmentKey,
     shared::Shared,
@@ -20,7 +21,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
 };
 use tidemill_env::{Disk, DiskRead, PlacedFile};
@@ -45,9 +46,9 @@ pub(crate) struct Recent {
     pub(crate) chunk: Bytes,
 }
 
-/// Chunks that follow each other.
+/// Chunks that follow each other: where each stands, and when it was appended.
 pub(crate) struct Run {
-    pub(crate) chunks: Vec<Bytes>,
+    pub(crate) chunks: Vec<(u64, u32, Bytes)>,
     pub(crate) bytes: usize,
     /// The offset after them, and where the next one stands.
     pub(crate) next: i64,
@@ -93,6 +94,7 @@ pub(crate) struct SegmentState {
     /// The first offset that no sync has covered; none if all is durable.
     pub(crate) unsynced: Option<i64>,
     recent: VecDeque<Recent>,
+    pub(crate) checked: Checked,
 }
 
 /// One file of chunks.
@@ -101,8 +103,9 @@ pub(crate) struct Segment {
     pub(crate) path: PathBuf,
     /// Its file was given away: what is read from it now is another's.
     retired: AtomicBool,
-    /// How many have a part of its file that they will still read.
-    leases: AtomicUsize,
+    /// Somebody sends a part of its file, or did. The system may have those very pages on their way
+    /// long after it took them.
+    sent: AtomicBool,
     state: Mutex<SegmentState>,
 }
 
@@ -140,7 +143,8 @@ impl SegmentState {
 impl Segment {
     /// A segment whose file was just made, empty but for its head.
     pub(crate) fn fresh(key: SegmentKey, path: PathBuf, file: Arc<dyn PlacedFile>) -> Self {
-        let segment = Self::recovered(key, path, &Mark::none());
+        let mut segment = Self::recovered(key, path, &Mark::none());
+        segment.sent = AtomicBool::new(false);
         {
             let mut state = segment.state();
             state.file = Some(file);
@@ -174,12 +178,14 @@ impl Segment {
             waiting: VecDeque::new(),
             unsynced: None,
             recent: VecDeque::new(),
+            checked: Checked::new(mark.position.max(DATA_START)),
         };
         Self {
             key,
             path,
             retired: AtomicBool::new(false),
-            leases: AtomicUsize::new(0),
+            // The earlier life may have.
+            sent: AtomicBool::new(true),
             state: Mutex::new(state),
         }
     }
@@ -203,7 +209,13 @@ impl Segment {
         Ok(file)
     }
 
-    /// The file, for reading.
+    /// The file, for reading: as it is open, or opened.
+    pub(crate) fn reader_to_send(&self, disk: &dyn Disk) -> io::Result<Arc<dyn DiskRead>> {
+        let open = self.state().file.clone();
+        open.map_or_else(|| self.reader(disk), |file| Ok(file))
+    }
+
+    /// The file, opened for reading.
     pub(crate) fn reader(&self, disk: &dyn Disk) -> io::Result<Arc<dyn DiskRead>> {
         disk.open_read(&self.path)
     }
@@ -274,7 +286,7 @@ impl Segment {
             if reference.base != run.next || reference.last >= below || bytes > max_bytes {
                 break;
             }
-            run.chunks.push(recent.chunk.clone());
+            run.chunks.push((recent.position, reference.appended_s, recent.chunk.clone()));
             run.bytes = bytes;
             run.next = reference.last + 1;
             run.position = recent.position + reference.entry_bytes();
@@ -408,9 +420,16 @@ impl Segment {
         state.file = None;
     }
 
-    /// Whether somebody will still read its file: then it must not be used again.
-    pub(crate) fn is_leased(&self) -> bool {
-        self.leases.load(Ordering::SeqCst) > 0
+    /// Somebody is about to send a part of its file. False: that may be another's already.
+    pub(crate) fn send(&self) -> bool {
+        self.sent.store(true, Ordering::SeqCst);
+        // Whoever retires it asks after that whether it was sent.
+        !self.is_retired()
+    }
+
+    /// Whether a part of its file was sent: then the file must not be used again.
+    pub(crate) fn was_sent(&self) -> bool {
+        self.sent.load(Ordering::SeqCst)
     }
 
     pub(crate) fn is_retired(&self) -> bool {
@@ -421,31 +440,5 @@ impl Segment {
     pub(crate) fn range(&self) -> (i64, i64) {
         let state = self.state();
         (state.first, state.end)
-    }
-}
-
-/// The right to read a segment's file as it is. While there is one the file is not used again.
-pub(crate) struct Lease(Arc<Segment>);
-
-impl Lease {
-    /// None: the file may be another's already.
-    pub(crate) fn take(segment: &Arc<Segment>) -> Option<Self> {
-        segment.leases.fetch_add(1, Ordering::SeqCst);
-        let lease = Self(Arc::clone(segment));
-        // Whoever retires it looks for leases after that.
-        (!segment.is_retired()).then_some(lease)
-    }
-}
-
-impl Clone for Lease {
-    fn clone(&self) -> Self {
-        self.0.leases.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.0.leases.fetch_sub(1, Ordering::SeqCst);
     }
 }

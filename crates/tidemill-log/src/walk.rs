@@ -64,11 +64,6 @@ impl Walker {
         self.bound = bound;
     }
 
-    /// What it reads.
-    pub(crate) fn file(&self) -> &Arc<dyn DiskRead> {
-        &self.file
-    }
-
     /// Length of the file.
     pub(crate) fn length(&self) -> u64 {
         self.length

@@ -143,6 +143,10 @@ fn numbers(spec: &JobSpec, problems: &mut Vec<Problem>) {
 fn every(every: Every, delivery: Delivery, problems: &mut Vec<Problem>) {
     let Every::Bounds { time, records } = every else { return };
     let place = ["checkpoint", "every"];
+    if time.is_none() && records.is_none() {
+        let problem = Problem::new(place, "it has neither `time` nor `records`");
+        problems.push(problem.expected("one of them, or both"));
+    }
     if time.is_some_and(|time| time.0 <= 0) || records == Some(0) {
         let problem = Problem::new(place, "it must be more than nothing");
         problems.push(problem.expected("a time such as `10s`, or a number of records"));

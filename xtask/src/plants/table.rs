@@ -188,6 +188,28 @@ pub(super) const PLANTS: &[Plant] = &[
         caught_by: &["e1_row_17_what_was_committed_is_there_after_any_kill_and_power_cut"],
     },
     Plant {
+        name: "sent-file-recycled",
+        what: "A file is used again though the system may still have pages of it on their way to a client.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/segment.rs",
+        changes: &[(
+            "        self.sent.load(Ordering::SeqCst)\n",
+            "        self.sent.load(Ordering::SeqCst) && false\n",
+        )],
+        caught_by: &["row_38_a_file_that_was_sent_is_not_used_again"],
+    },
+    Plant {
+        name: "checked-for-ever",
+        what: "What was found good once is sent out of its file unread for ever.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/checked.rs",
+        changes: &[(
+            ".is_some_and(|ago| ago < self.span_s)",
+            ".is_some_and(|_ago| self.span_s > 0)",
+        )],
+        caught_by: &["a_chunk_is_checked_again_after_a_while"],
+    },
+    Plant {
         name: "row-not-put-aside",
         what: "A row that changes while a checkpoint is made is written out as it became.",
         package: "tidemill-state",

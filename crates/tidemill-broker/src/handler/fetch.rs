@@ -12,7 +12,7 @@ use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
 use tidemill_log::Served;
 use tidemill_wire::{
-    chunk::{ChunkHead, Codec},
+    chunk::{CHUNK_HEAD_BYTES, ChunkHead, Codec},
     kafka::{
         ErrorCode, KafkaString, KafkaUuid, MessageError,
         message::{FetchRequestData, fetch_request::FetchPartition},
@@ -168,10 +168,12 @@ fn without_zstd(mut topics: Vec<TopicAnswer>) -> Vec<TopicAnswer> {
     let is_zstd = |it: &Served| {
         let bytes = match it {
             Served::Memory(bytes) => Ok(bytes.clone()),
-            Served::File(chunk) => chunk.read(),
+            Served::File(chunk) => chunk.read_first(CHUNK_HEAD_BYTES),
         };
         // What cannot be read is not known to be anything else.
-        bytes.map_or(true, |it| ChunkHead::read(&it).is_ok_and(|it| it.codec() == Ok(Codec::Zstd)))
+        bytes.map_or(true, |it| {
+            ChunkHead::read_head(&it).is_ok_and(|it| it.codec() == Ok(Codec::Zstd))
+        })
     };
     for partition in topics.iter_mut().flat_map(|it| &mut it.partitions) {
         let Some(first) = partition.chunks.iter().position(is_zstd) else { continue };

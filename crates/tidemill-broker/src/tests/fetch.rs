@@ -254,7 +254,7 @@ async fn long_chunks_that_are_not_in_memory_are_sent_out_of_their_files() {
     let node = Node::start_with(|how| how.options.memory_bytes = ByteSize(0)).await;
     let mut client = node.client().await;
     client.create("t", 3).await;
-    let long: Vec<String> = (0..12).map(|it| it.to_string().repeat(30_000)).collect();
+    let long: Vec<String> = (0..12).map(|it| it.to_string().repeat(40_000)).collect();
     for (index, value) in long.iter().enumerate() {
         let partition = (index % 3) as i32;
         assert_eq!(client.produce("t", partition, chunk(&[value.as_str()])).await.error_code, 0);

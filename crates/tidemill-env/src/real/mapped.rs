@@ -13,6 +13,7 @@ use crate::{DiskRead, PlacedFile};
 use rustix::{fs::FallocateFlags, io::Errno};
 use std::{
     io,
+    os::fd::BorrowedFd,
     sync::{
         Arc, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -78,6 +79,10 @@ impl DiskRead for MappedFile {
 
     fn length(&self) -> io::Result<u64> {
         self.file.length()
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_fd()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     error::ReadError,
-    read::{Head, Lane, ReadLimit, lost},
+    read::{Head, How, Lane, ReadLimit, lost},
     segment::Segment,
     streamlet::Streamlet,
 };
@@ -126,11 +126,13 @@ impl GroupCursor {
             };
             // Looked at first: of a sealed segment, what is there is all that will be.
             let sealed = lane.segment.state().sealed;
-            if let Err(error) = lane.skip(&self.streamlet, self.next.max(start)) {
+            if let Err(error) = lane.skip(&self.streamlet, self.next.max(start), How::default()) {
                 return Err(self.unreadable(start, watermark, error));
             }
             match &lane.head {
                 Some(Head::Good(reference, chunk)) => {
+                    // Read in any case: this lane is not for those who send.
+                    let Some(chunk) = chunk else { break };
                     let room = bytes + chunk.len() <= limit.max_bytes
                         || (limit.at_least_one && found.is_empty());
                     if reference.last >= watermark.min(limit.below) || !room {

@@ -3,21 +3,26 @@
 //! Invariant: a head is checked, reference and chunk, or it is said to be bad.
 
 use crate::{
-    format::{ChunkRef, DATA_START},
+    checked::Lately,
+    format::{ChunkRef, DATA_START, REF_BYTES},
     segment::Segment,
     streamlet::Streamlet,
     walk::Walker,
 };
 use bytes::Bytes;
 use std::{io, sync::Arc};
+use tidemill_env::DiskRead;
+
+/// Shorter chunks are given as bytes: a call for each would cost more than a copy.
+pub(super) const FILE_BYTES_MIN: usize = 32 << 10;
 
 /// Reads of references alone, on the way to an offset, take so many bytes at once.
 pub(super) const SEEK_BYTES: u64 = 4096;
 
 /// What stands at a lane's place.
 pub(crate) enum Head {
-    /// A good chunk.
-    Good(ChunkRef, Bytes),
+    /// A good chunk. It was not read again if it was found good lately, and is sent from its file.
+    Good(ChunkRef, Option<Bytes>),
     /// Something else; after it a good reference, if one was found.
     Bad(Option<(u64, ChunkRef)>),
 }
@@ -28,18 +33,36 @@ pub(crate) struct Lane {
     pub(crate) head: Option<Head>,
     /// For what is no longer in memory.
     pub(crate) walker: Option<Walker>,
+    /// For those who send out of it.
+    pub(super) file: Option<Arc<dyn DiskRead>>,
+}
+
+/// What a reader wants.
+#[derive(Clone, Copy)]
+pub(crate) struct How {
     /// No more than this is read ahead, in bytes.
-    pub(crate) ahead_max: u64,
+    pub(super) ahead_max: u64,
+    /// It sends long chunks out of their files, and those that were found good lately unread.
+    pub(super) lately: Option<Lately>,
+}
+
+impl Default for How {
+    fn default() -> Self {
+        Self { ahead_max: u64::MAX, lately: None }
+    }
 }
 
 impl Lane {
     pub(crate) fn new(segment: Arc<Segment>) -> Self {
-        Self { segment, position: DATA_START, head: None, walker: None, ahead_max: u64::MAX }
+        Self { segment, position: DATA_START, head: None, walker: None, file: None }
     }
 
     fn walker(&mut self, streamlet: &Streamlet, ahead: u64) -> io::Result<&mut Walker> {
         if self.walker.is_none() {
-            let file = self.segment.reader(&*streamlet.shared.world.disk)?;
+            let file = match &self.file {
+                Some(file) => Arc::clone(file),
+                None => self.segment.reader(&*streamlet.shared.world.disk)?,
+            };
             let walker = Walker::new(file, self.segment.key, ahead)?;
             self.walker = Some(walker.with_blocks(&streamlet.shared.blocks));
         }
@@ -66,7 +89,7 @@ impl Lane {
     }
 
     /// Looks at what stands here, if there is anything.
-    pub(crate) fn look(&mut self, streamlet: &Streamlet) -> io::Result<()> {
+    pub(crate) fn look(&mut self, streamlet: &Streamlet, how: How) -> io::Result<()> {
         if self.head.is_some() {
             return Ok(());
         }
@@ -76,10 +99,20 @@ impl Lane {
         }
         if let Some((reference, chunk)) = self.segment.recent(position) {
             self.walker = None;
-            self.head = Some(Head::Good(reference, chunk));
+            if how.lately.is_some() && chunk.len() >= FILE_BYTES_MIN {
+                self.open_to_send(streamlet);
+            }
+            self.head = Some(Head::Good(reference, Some(chunk)));
             return Ok(());
         }
-        let ahead = streamlet.shared.options.read_ahead_bytes.0.min(self.ahead_max);
+        if let Some(lately) = how.lately {
+            self.open_to_send(streamlet);
+            if let Some(reference) = self.found_good(lately)? {
+                self.head = Some(Head::Good(reference, None));
+                return Ok(());
+            }
+        }
+        let ahead = streamlet.shared.options.read_ahead_bytes.0.min(how.ahead_max);
         let walker = self.walker(streamlet, ahead)?;
         walker.ahead(ahead);
         walker.bound(written);
@@ -90,16 +123,60 @@ impl Lane {
             entry = walker.entry(position)?;
         }
         self.head = Some(match entry {
-            Some((reference, chunk)) => Head::Good(reference, chunk),
+            Some((reference, chunk)) => {
+                if let Some(lately) = how.lately {
+                    let end = position + reference.entry_bytes();
+                    self.segment.state().checked.note(position, end, lately);
+                }
+                Head::Good(reference, Some(chunk))
+            }
             None => Head::Bad(walker.find(position + 8, written)?),
         });
         Ok(())
+    }
+
+    /// The reference that stands here, of a long chunk that can be sent without another look.
+    fn found_good(&self, lately: Lately) -> io::Result<Option<ChunkRef>> {
+        let (position, key) = (self.position, &self.segment.key);
+        let Some(file) = &self.file else { return Ok(None) };
+        if !self.segment.state().checked.may_cover(position, lately) {
+            return Ok(None);
+        }
+        let mut bytes = [0; REF_BYTES];
+        file.read_full_at(position, &mut bytes)?;
+        let Some(reference) = ChunkRef::decode(&bytes, key, position) else { return Ok(None) };
+        let is_good = reference.bytes as usize >= FILE_BYTES_MIN
+            && self.segment.state().checked.covers(position, &reference, lately);
+        Ok(is_good.then_some(reference))
+    }
+
+    /// Opens the file if chunks can be sent out of it. If not, they are read and told of there.
+    fn open_to_send(&mut self, streamlet: &Streamlet) {
+        if self.file.is_none() {
+            let file = self.segment.reader_to_send(&*streamlet.shared.world.disk).ok();
+            self.file = file.filter(|it| it.as_fd().is_some());
+        }
     }
 
     /// Keeps its place and none of the memory of what stands there, unless that is the segment's.
     pub(crate) fn let_go(&mut self) {
         if let Some(walker) = &mut self.walker {
             walker.forget();
+            self.head = None;
+        }
+        self.forget_unread();
+    }
+
+    /// Keeps its place, and nothing open.
+    pub(crate) fn close(&mut self) {
+        self.walker = None;
+        self.file = None;
+        self.forget_unread();
+    }
+
+    /// What was found good lately may not be so when the reader comes again.
+    fn forget_unread(&mut self) {
+        if matches!(self.head, Some(Head::Good(_, None))) {
             self.head = None;
         }
     }
@@ -111,9 +188,9 @@ impl Lane {
     }
 
     /// Drops what ends before `next`. False if the lane has come to its end.
-    pub(crate) fn skip(&mut self, streamlet: &Streamlet, next: i64) -> io::Result<bool> {
+    pub(crate) fn skip(&mut self, streamlet: &Streamlet, next: i64, how: How) -> io::Result<bool> {
         loop {
-            self.look(streamlet)?;
+            self.look(streamlet, how)?;
             match &self.head {
                 Some(Head::Good(reference, _)) if reference.last < next => {
                     self.go(self.position + reference.entry_bytes());

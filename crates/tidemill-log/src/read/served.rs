@@ -1,16 +1,14 @@
 //! What a read gives: chunks in memory, or where they stand in a file that can be sent unread.
 //!
-//! Invariant: a chunk in a file was checked when it was found, reference and checksum, and the file
-//! is not used again while somebody has the chunk.
+//! Invariant: a chunk in a file was checked, reference and checksum, when it was found or no longer
+//! before that than [`crate::LogOptions::recheck`]; and the file is never used again, because the
+//! system may have pages of it on their way long after whoever sent them is gone.
 
-use super::Lane;
-use crate::{format::REF_BYTES, segment::Lease};
+use super::{FILE_BYTES_MIN, Lane};
+use crate::format::REF_BYTES;
 use bytes::Bytes;
 use std::{io, os::fd::BorrowedFd, sync::Arc};
 use tidemill_env::DiskRead;
-
-/// Shorter chunks are given as bytes: a call for each would cost more than a copy.
-const FILE_BYTES_MIN: usize = 16 << 10;
 
 /// A chunk to be sent to somebody.
 #[derive(Clone, Debug)]
@@ -27,7 +25,6 @@ pub struct FileChunk {
     file: Arc<dyn DiskRead>,
     position: u64,
     bytes: usize,
-    _lease: Lease,
 }
 
 impl std::fmt::Debug for FileChunk {
@@ -71,7 +68,15 @@ impl FileChunk {
     /// # Errors
     /// The disk's.
     pub fn read(&self) -> io::Result<Bytes> {
-        let mut bytes = vec![0; self.bytes];
+        self.read_first(self.bytes)
+    }
+
+    /// Reads so many bytes of it from its beginning, or all if it is shorter.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn read_first(&self, bytes: usize) -> io::Result<Bytes> {
+        let mut bytes = vec![0; bytes.min(self.bytes)];
         if self.file.read_full_at(self.position, &mut bytes)? < bytes.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -79,48 +84,46 @@ impl FileChunk {
     }
 }
 
+/// A chunk that a lane has come to, or that follows there.
+pub(super) struct Place<'a> {
+    pub(super) lane: &'a Lane,
+    pub(super) position: u64,
+    pub(super) bytes: usize,
+    /// It was checked just now, or lately.
+    pub(super) is_checked: bool,
+}
+
 /// A form in which a read gives chunks.
 pub(super) trait Form: Sized {
     /// Whether what was read ahead is of no use once it was checked.
     const IS_SENT_FROM_FILES: bool;
 
-    /// The chunk that stands at a lane's place.
-    fn of(chunk: &Bytes, lane: &Lane) -> Self;
-    /// A chunk that is in memory.
-    fn in_memory(chunk: Bytes) -> Self;
+    /// A chunk, of which the bytes are here if it was read. None: it is no longer there.
+    fn of(chunk: Option<&Bytes>, place: &Place<'_>) -> Option<Self>;
 }
 
 impl Form for Bytes {
     const IS_SENT_FROM_FILES: bool = false;
 
-    fn of(chunk: &Bytes, _lane: &Lane) -> Self {
-        chunk.clone()
-    }
-
-    fn in_memory(chunk: Bytes) -> Self {
-        chunk
+    fn of(chunk: Option<&Bytes>, _place: &Place<'_>) -> Option<Self> {
+        chunk.cloned()
     }
 }
 
 impl Form for Served {
     const IS_SENT_FROM_FILES: bool = true;
 
-    fn of(chunk: &Bytes, lane: &Lane) -> Self {
-        // Without a walker it was kept in memory.
-        let file = lane.walker.as_ref().filter(|_| chunk.len() >= FILE_BYTES_MIN);
-        let file = file.map(|it| it.file()).filter(|it| it.as_fd().is_some());
-        match file.and_then(|file| Some((file, Lease::take(&lane.segment)?))) {
-            Some((file, lease)) => Self::File(FileChunk {
+    fn of(chunk: Option<&Bytes>, place: &Place<'_>) -> Option<Self> {
+        let is_long = place.bytes >= FILE_BYTES_MIN;
+        let file = place.lane.file.as_ref().filter(|_| is_long && place.is_checked);
+        let file = file.filter(|_| place.lane.segment.send());
+        match file {
+            Some(file) => Some(Self::File(FileChunk {
                 file: Arc::clone(file),
-                position: lane.position + REF_BYTES as u64,
-                bytes: chunk.len(),
-                _lease: lease,
-            }),
-            None => Self::Memory(chunk.clone()),
+                position: place.position + REF_BYTES as u64,
+                bytes: place.bytes,
+            })),
+            None => chunk.cloned().map(Self::Memory),
         }
-    }
-
-    fn in_memory(chunk: Bytes) -> Self {
-        Self::Memory(chunk)
     }
 }
