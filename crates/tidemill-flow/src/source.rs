@@ -107,7 +107,8 @@ pub type SourceWaker = Arc<dyn Fn() + Send + Sync>;
 
 /// One slice of a source. It reads; the engine cuts what it reads into cycles.
 pub trait Source: Send {
-    /// Reads some records, at most one buffer full.
+    /// Reads some records, at most one buffer full. It does not wait for any: a worker does nothing
+    /// else meanwhile, and others may wait for it.
     ///
     /// # Errors
     /// The source cannot go on: the job fails.

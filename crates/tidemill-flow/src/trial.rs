@@ -287,8 +287,9 @@ impl Trial {
                 block.routing = Some(routing.expect("key columns of a type that can be a key"));
             }
             Partition::Random => {
-                let (count, seed, used) = (block.len(), self.cycle.0, Routing::default());
-                block.routing = Some(Router::default().at_random(count, self.slices, seed, used));
+                let (rows, seed) = (0..block.len() as u64, self.cycle.0);
+                let used = Routing::default();
+                block.routing = Some(Router::default().at_random(rows, self.slices, seed, used));
             }
             Partition::One | Partition::All | Partition::Local => {}
         }

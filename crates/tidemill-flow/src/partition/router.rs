@@ -5,6 +5,7 @@ use super::{
     hash_number, slice_of,
 };
 use crate::block::{Payload, Routing};
+use std::ops::Range;
 
 /// Routes blocks, and keeps the memory that it takes. What is given to it as `used` is written over.
 #[derive(Debug, Default)]
@@ -70,19 +71,20 @@ impl Router {
         self.sort(slices, used)
     }
 
-    /// Routes `count` rows round the slices, starting at a slice that `seed` decides.
+    /// Routes rows round the slices by their numbers; the one with number 0 goes to a slice that
+    /// `seed` decides.
     #[must_use]
     pub fn at_random(
         &mut self,
-        count: usize,
+        rows: Range<u64>,
         slices: u32,
         seed: u64,
         mut used: Routing,
     ) -> Routing {
         let first = slice_of(hash_number(seed), slices);
-        let slice = |row| ((row as u64 + u64::from(first)) % u64::from(slices)) as u32;
+        let slice = |row| ((row + u64::from(first)) % u64::from(slices)) as u32;
         self.slices_of_rows.clear();
-        self.slices_of_rows.extend((0..count).map(slice));
+        self.slices_of_rows.extend(rows.map(slice));
         used.hashes.clear();
         self.sort(slices, used)
     }

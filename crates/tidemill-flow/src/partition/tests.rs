@@ -50,7 +50,7 @@ proptest! {
         let payload = Payload::Arrow(batch(vec![("k", Arc::new(Int64Array::from(keys.clone())))]));
         // What was in the memory before does not matter.
         let mut router = Router::default();
-        let used = router.at_random(rows + 7, slices + 3, 5, Routing::default());
+        let used = router.at_random(0..rows as u64 + 7, slices + 3, 5, Routing::default());
         let routing = router.by_key(&payload, &[0], slices, used).expect("integers are keys");
         let mut seen = vec![false; rows];
         prop_assert_eq!(routing.starts.len(), slices as usize + 1);
@@ -68,10 +68,23 @@ proptest! {
     }
 
     #[test]
-    fn random_routing_is_even_and_replays(count in 0_usize..500, slices in 1_u32..50, seed: u64) {
-        let route = || Router::default().at_random(count, slices, seed, Routing::default());
-        let routing = route();
-        prop_assert_eq!(&route().order, &routing.order);
+    fn random_routing_is_even_and_replays(
+        count in 0_u64..500, cuts in prop::collection::vec(0_u64..500, 0..5), slices in 1_u32..50, seed: u64,
+    ) {
+        let route = |rows| Router::default().at_random(rows, slices, seed, Routing::default());
+        let routing = route(0..count);
+        prop_assert_eq!(&route(0..count).order, &routing.order);
+        // However a replay puts the rows into blocks, each goes where it went.
+        let mut cuts: Vec<u64> = cuts.into_iter().filter(|cut| *cut < count).chain([0, count]).collect();
+        cuts.sort_unstable();
+        for slice in 0..slices as usize {
+            let of = |it: &Routing, from: u64| {
+                let (start, end) = (it.starts[slice] as usize, it.starts[slice + 1] as usize);
+                it.order[start..end].iter().map(|row| u64::from(*row) + from).collect::<Vec<_>>()
+            };
+            let parts = cuts.windows(2).flat_map(|cut| of(&route(cut[0]..cut[1]), cut[0]));
+            prop_assert_eq!(parts.collect::<Vec<_>>(), of(&routing, 0));
+        }
         let sizes: Vec<u32> = routing.starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let spread = sizes.iter().max().expect("a slice") - sizes.iter().min().expect("a slice");
         prop_assert!(spread <= 1);

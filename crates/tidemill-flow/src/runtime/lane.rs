@@ -9,7 +9,7 @@
 use super::inbox::Inbox;
 use super::{sink_lane::SinkLane, source_lane::SourceLane, stage_lane::StageLane};
 use std::ops::Range;
-use tidemill_env::sync::Mutex;
+use tidemill_env::sync::{Mutex, atomic::AtomicBool};
 use tidemill_types::Cycle;
 
 /// What a lane runs.
@@ -29,6 +29,8 @@ pub(crate) struct Lane {
     pub(crate) rank: u32,
     /// The layout that it belongs to.
     pub(crate) layout: u64,
+    /// Its last run took no longer than it takes to wake another worker.
+    pub(crate) is_short: AtomicBool,
     pub(crate) state: Mutex<LaneState>,
     /// Held by the worker while it runs the lane; empty before the lane is open and after it was
     /// handed over.

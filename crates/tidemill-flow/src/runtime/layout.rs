@@ -13,7 +13,7 @@ use super::inbox::Inbox;
 use super::lane::{Lane, LaneState};
 use super::plan::{Plan, Work};
 use std::{ops::Range, sync::Arc};
-use tidemill_env::sync::Mutex;
+use tidemill_env::sync::{Mutex, atomic::AtomicBool};
 use tidemill_types::Cycle;
 
 #[cfg(test)]
@@ -70,6 +70,7 @@ impl Layout {
                         worker: seat % workers.max(1),
                         rank: plan.nodes[node].rank,
                         layout: version,
+                        is_short: AtomicBool::new(false),
                         state: Mutex::new(LaneState {
                             inbox: Inbox::new(inputs[node], from),
                             open: false,

@@ -32,6 +32,7 @@ pub(crate) mod restore;
 pub(crate) mod send;
 pub(crate) mod shed;
 pub(crate) mod sink_lane;
+mod small;
 pub(crate) mod source_lane;
 pub(crate) mod stage_lane;
 pub(crate) mod worker;

@@ -17,11 +17,18 @@ use tidemill_types::SliceId;
 /// Gathers what one lane writes in a cycle. Its memory is kept from cycle to cycle.
 #[derive(Default)]
 pub(crate) struct Sender {
-    /// By link and lane that reads.
-    pending: Vec<(usize, Vec<Vec<Parcel>>)>,
-    /// Blocks sent in this cycle: part of the seed of random routing.
-    sequence: u64,
+    pending: Vec<Gathered>,
     router: Router,
+}
+
+/// What goes over one link in this cycle.
+struct Gathered {
+    link: usize,
+    /// Rows that were routed at random: a row goes where its number says, however a source that is
+    /// read again puts its rows into blocks.
+    rows: u64,
+    /// By lane that reads.
+    parcels: Vec<Vec<Parcel>>,
 }
 
 /// Who writes: the lane, in its layout, in a cycle with this seed.
@@ -52,7 +59,6 @@ impl Sender {
         };
         let counter = if is_side { &node.count.rows_side } else { &node.count.rows_out };
         counter.fetch_add(rows_of(&payload), Ordering::Relaxed);
-        self.sequence += 1;
         match node.links_out.get(output).map_or(&[][..], Vec::as_slice) {
             [] => Ok(()),
             [link] => self.send_over(writer, *link, slice, payload),
@@ -89,7 +95,6 @@ impl Sender {
             return self.send(writer, output, slice, payload);
         }
         node.count.rows_out.fetch_add(block.len() as u64, Ordering::Relaxed);
-        self.sequence += 1;
         for link in links {
             self.gather(writer, *link, &block);
         }
@@ -120,8 +125,12 @@ impl Sender {
             _ => {
                 let from = &writer.job.plan.nodes[writer.lane.node];
                 if from.slices == 1 || matches!(from.work, Work::Source { .. }) {
-                    let seed = writer.seed ^ self.sequence.rotate_left(32) ^ u64::from(slice.0);
-                    self.router.at_random(rows_of(&payload) as usize, slices, seed, used)
+                    let seed = writer.seed ^ u64::from(slice.0);
+                    let lanes = writer.layout.lanes[plan.to].len();
+                    let gathered = gathered(&mut self.pending, link, lanes);
+                    let from = gathered.rows;
+                    gathered.rows += rows_of(&payload);
+                    self.router.at_random(from..gathered.rows, slices, seed, used)
                 } else {
                     // How rows of several slices are put into batches depends on the lanes, and
                     // where a row goes must not.
@@ -136,7 +145,7 @@ impl Sender {
 
     fn gather(&mut self, writer: Writer<'_>, link: usize, block: &Arc<Block>) {
         let lanes = &writer.layout.lanes[writer.job.plan.links[link].to];
-        let pending = pending_of(&mut self.pending, link, lanes.len());
+        let pending = &mut gathered(&mut self.pending, link, lanes.len()).parcels;
         let (rows, bytes) = (block.len() as u64, block.bytes() as u64);
         for lane in lanes {
             let count = block.count_in(&lane.slices) as u64;
@@ -152,35 +161,31 @@ impl Sender {
     /// # Errors
     /// A sender broke the rules of a link: an error of the engine.
     pub(crate) fn end(&mut self, writer: Writer<'_>, end: CycleEnd) -> Result<(), String> {
-        self.sequence = 0;
         let job = writer.job;
         for link in job.plan.nodes[writer.lane.node].links_out.iter().flatten() {
             let lanes = &writer.layout.lanes[job.plan.links[*link].to];
-            let pending = pending_of(&mut self.pending, *link, lanes.len());
+            let Gathered { rows, parcels, .. } = gathered(&mut self.pending, *link, lanes.len());
+            *rows = 0;
             let input = writer.layout.input_base[*link] + writer.lane.index;
             for lane in lanes {
-                job.deliver(*link, lane, input, end, &mut pending[lane.index])?;
+                job.deliver(*link, lane, input, end, &mut parcels[lane.index])?;
             }
         }
         Ok(())
     }
 }
 
-fn pending_of(
-    pending: &mut Vec<(usize, Vec<Vec<Parcel>>)>,
-    link: usize,
-    lanes: usize,
-) -> &mut Vec<Vec<Parcel>> {
-    let index = match pending.iter().position(|(it, _)| *it == link) {
+fn gathered(pending: &mut Vec<Gathered>, link: usize, lanes: usize) -> &mut Gathered {
+    let index = match pending.iter().position(|it| it.link == link) {
         Some(index) => index,
         None => {
-            pending.push((link, Vec::new()));
+            pending.push(Gathered { link, rows: 0, parcels: Vec::new() });
             pending.len() - 1
         }
     };
-    let parcels = &mut pending[index].1;
-    if parcels.len() < lanes {
-        parcels.resize_with(lanes, Vec::new);
+    let found = &mut pending[index];
+    if found.parcels.len() < lanes {
+        found.parcels.resize_with(lanes, Vec::new);
     }
-    parcels
+    found
 }

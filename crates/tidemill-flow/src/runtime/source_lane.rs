@@ -13,6 +13,7 @@ use super::job::Job;
 use super::lane::{After, Lane};
 use super::pacer::Permit;
 use super::send::{Sender, Writer};
+use super::small::Small;
 use crate::error::JobError;
 use crate::operator::DeadLetter;
 use crate::source::{Position, Read, ReadRequest, Source};
@@ -39,6 +40,8 @@ pub(crate) struct SourceLane {
     sender: Sender,
     letters: Vec<DeadLetter>,
     shed: super::shed::Shed,
+    /// Of the cycle that is open.
+    small: Small,
     last_row_us: u64,
     last_cut_us: u64,
     idle: bool,
@@ -80,6 +83,7 @@ impl SourceLane {
             sender: Sender::default(),
             letters: Vec::new(),
             shed: super::shed::Shed::default(),
+            small: Small::default(),
             last_row_us: 0,
             last_cut_us: 0,
             idle,
@@ -268,11 +272,13 @@ impl SourceLane {
         if rows == 0 {
             return Ok(());
         }
-        let layout = job.layout(lane.layout);
-        let writer = Writer { job, layout: &layout, lane, seed: job.seed_of(cycle) };
-        self.sender
-            .send(writer, 0, SliceId(lane.slices.start), payload)
-            .map_err(|message| job.error_at(lane.node, cycle, message))
+        let failed = |message| job.error_at(lane.node, cycle, message);
+        for payload in self.small.take(payload).map_err(|error| failed(error.to_string()))? {
+            let layout = job.layout(lane.layout);
+            let writer = Writer { job, layout: &layout, lane, seed: job.seed_of(cycle) };
+            self.sender.send(writer, 0, SliceId(lane.slices.start), payload).map_err(failed)?;
+        }
+        Ok(())
     }
 
     fn after_rows(&self, job: &Job, open: OpenCycle, now_us: u64, replaying: bool) -> Step {
@@ -360,10 +366,12 @@ impl SourceLane {
             (false, false) => self.source.watermark(),
         };
         let layout = job.layout(lane.layout);
-        let writer = Writer { job, layout: &layout, lane, seed: job.seed_of(cycle) };
-        self.sender
-            .end(writer, CycleEnd { cycle, time, watermark, ended })
-            .map_err(|message| job.error_at(lane.node, cycle, message))?;
+        let writer = || Writer { job, layout: &layout, lane, seed: job.seed_of(cycle) };
+        let failed = |message| job.error_at(lane.node, cycle, message);
+        if let Some(rest) = self.small.rest().map_err(|error| failed(error.to_string()))? {
+            self.sender.send(writer(), 0, SliceId(lane.slices.start), rest).map_err(failed)?;
+        }
+        self.sender.end(writer(), CycleEnd { cycle, time, watermark, ended }).map_err(failed)?;
         lane.state.lock().expect("no panic while held").source_next = cycle.next();
         let mut pacer = job.pacer.lock().expect("no panic while held");
         let first = pacer.end(cycle);

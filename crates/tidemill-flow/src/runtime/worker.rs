@@ -9,6 +9,7 @@ use std::{sync::Arc, time::Duration};
 use tidemill_env::sync::{Condvar, Mutex, atomic::Ordering};
 use tidemill_types::Cycle;
 
+mod bells;
 #[cfg(test)]
 mod tests;
 
@@ -41,14 +42,17 @@ pub(crate) enum Next {
 }
 
 impl WorkerQueue {
-    /// Queues a lane.
-    pub(crate) fn push(&self, next: Cycle, lane: Arc<Lane>) {
+    /// Queues a lane. Its worker is woken, if it sleeps; by another worker that is busy with short
+    /// runs, some runs later.
+    pub(crate) fn push(self: &Arc<Self>, next: Cycle, lane: Arc<Lane>) {
         let mut inner = self.inner.lock().expect("no panic while held");
         inner.ready.push((next, lane));
         if inner.asleep {
             inner.asleep = false;
             drop(inner);
-            self.bell.notify_one();
+            if !bells::hold(self) {
+                self.bell.notify_one();
+            }
         }
     }
 
@@ -106,11 +110,24 @@ impl WorkerQueue {
 
 /// The thread of worker `index`: runs lanes until the job is over.
 pub(crate) fn work(job: &Arc<Job>, queue: &WorkerQueue) {
+    let mut now_us = job.now_us();
     while !job.over.load(Ordering::Acquire) {
-        match queue.next(job.now_us()) {
-            Next::Run(lane) => super::run(job, &lane),
+        match queue.next(now_us) {
+            Next::Run(lane) => {
+                bells::begin_run(lane.is_short.load(Ordering::Relaxed));
+                super::run(job, &lane);
+                let began_us = std::mem::replace(&mut now_us, job.now_us());
+                let is_short = bells::is_short(now_us.saturating_sub(began_us));
+                lane.is_short.store(is_short, Ordering::Relaxed);
+                continue;
+            }
             Next::Due(lane) => job.poke(&lane),
-            Next::Sleep(until_us) => queue.sleep(until_us.saturating_sub(job.now_us())),
+            Next::Sleep(until_us) => {
+                bells::ring();
+                queue.sleep(until_us.saturating_sub(job.now_us()));
+            }
         }
+        now_us = job.now_us();
     }
+    bells::ring();
 }

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::runtime::{inbox::Inbox, lane::LaneState};
+use tidemill_env::sync::atomic::AtomicBool;
 
-fn lane(rank: u32) -> Arc<Lane> {
+pub(super) fn lane(rank: u32) -> Arc<Lane> {
     Arc::new(Lane {
         node: 0,
         index: 0,
@@ -11,6 +12,7 @@ fn lane(rank: u32) -> Arc<Lane> {
         worker: 0,
         rank,
         layout: 1,
+        is_short: AtomicBool::new(false),
         state: Mutex::new(LaneState {
             inbox: Inbox::new(0, Cycle::FIRST),
             open: true,
@@ -40,7 +42,7 @@ fn drain(queue: &WorkerQueue, now_us: u64) -> (Vec<u32>, String) {
 
 #[test]
 fn the_oldest_cycle_comes_first_then_the_furthest_downstream() {
-    let queue = WorkerQueue::default();
+    let queue = Arc::new(WorkerQueue::default());
     for (cycle, rank) in [(3, 0), (1, 1), (2, 5), (1, 2), (2, 7)] {
         queue.push(Cycle(cycle), lane(rank));
     }
