@@ -211,6 +211,13 @@ impl Job {
         self
     }
 
+    /// As [`Self::checkpoint`], with everything that `checkpoint` in a job file can say: the backend,
+    /// the recovery, and for `at-most-once` a number of records.
+    pub fn checkpoint_with(mut self, checkpoint: CheckpointSpec) -> Self {
+        self.spec.checkpoint = Some(checkpoint);
+        self
+    }
+
     /// The most memory that the job's state may take, such as `4GiB` (default: what it needs). A job
     /// that needs more ends with an error.
     pub fn state_budget(mut self, budget: &str) -> Self {

@@ -13,7 +13,10 @@ pub use builder::{
 };
 pub use tidemill_flow::{self as flow, JobHandle, OperatorError, Progress};
 pub use tidemill_operators::custom;
-pub use tidemill_types::job::{Delivery, Format, JoinKind, PartitionSpec};
+pub use tidemill_types::job::{
+    BackendSpec, CheckpointSpec, Delivery, EmptySpec, Every, Format, HbaseSpec, JoinKind,
+    ObjectStoreSpec, PartitionSpec, Recovery, RedisSpec,
+};
 pub use tidemill_types::{Micros, Span};
 
 /// Apache Arrow, in the version that batches and schemas of operators and sources are made of.

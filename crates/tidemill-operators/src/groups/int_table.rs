@@ -84,9 +84,21 @@ impl IntTable {
         }
     }
 
+    /// Makes room for so many keys in all.
+    pub(super) fn reserve(&mut self, keys: usize, hash_of: impl Fn(i64) -> u64) {
+        // As many as growing step by step would have come to.
+        let size = (keys * 4).div_ceil(3).next_power_of_two();
+        if keys > 0 && size > self.slots.len() {
+            self.resize(size.max(SLOTS_MIN), hash_of);
+        }
+    }
+
     #[cold]
     fn grow(&mut self, hash_of: impl Fn(i64) -> u64) {
-        let size = (self.slots.len() * 2).max(SLOTS_MIN);
+        self.resize((self.slots.len() * 2).max(SLOTS_MIN), hash_of);
+    }
+
+    fn resize(&mut self, size: usize, hash_of: impl Fn(i64) -> u64) {
         let before = std::mem::replace(&mut self.slots, vec![Slot::default(); size]);
         let mask = size - 1;
         for slot in before.into_iter().filter(|slot| slot.round == self.round) {

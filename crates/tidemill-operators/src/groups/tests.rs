@@ -40,6 +40,51 @@ fn nulls_are_one_key_and_types_come_back() {
     assert_eq!(*keys[0], StringArray::from(vec![Some(""), None, Some("a")]));
 }
 
+/// All keys of a column: resolved, saved, and taken back in another order than that of hashes.
+fn saved_again(column: ArrayRef) {
+    let batch = batch(vec![("k", column)]);
+    let plan = KeyPlan::new(&batch.schema(), vec![0]).expect("keys");
+    let hashes = hash_columns(&batch, &[0]).expect("keys");
+    let keys = plan.read(&batch).expect("the columns it was made for");
+    let rows: Vec<u32> = (0..batch.num_rows() as u32).collect();
+    let (mut groups, mut resolved) = (Groups::new(&plan), Vec::new());
+    groups.resolve(&keys, &hashes, &rows, &mut resolved);
+    let save = |group| {
+        let mut saved = Vec::new();
+        groups.save(group, &mut saved);
+        saved
+    };
+    let restored = |saved: &[Vec<u8>]| {
+        let mut groups = Groups::new(&plan);
+        for (group, bytes) in saved.iter().enumerate() {
+            groups.restore(group, &mut Reader::new(bytes))?;
+        }
+        groups.restored().map(|()| groups)
+    };
+    let all: Vec<Vec<u8>> = (0..groups.len()).map(save).collect();
+    let mut again = restored(&all).expect("all of them");
+    let mut found = Vec::new();
+    again.resolve(&keys, &hashes, &rows, &mut found);
+    assert_eq!(found, resolved);
+    assert_eq!(again.len(), groups.len(), "none is new");
+    assert!(again.restore(1, &mut Reader::new(&all[1])).is_ok(), "it has that key");
+    assert!(again.restore(1, &mut Reader::new(&all[0])).is_err(), "it has another");
+    let twice: Vec<Vec<u8>> = all.iter().chain([&all[1]]).cloned().collect();
+    assert!(restored(&twice).is_err(), "a key that is there twice");
+    let mut other = Groups::new(&plan);
+    assert!(other.restore(1, &mut Reader::new(&all[1])).is_err(), "the first is missing");
+}
+
+#[test]
+fn keys_that_were_saved_are_found_again() {
+    let ints = (0..1_000_i64).map(|it| (it != 7).then_some(it % 700 * 1_000_003));
+    saved_again(Arc::new(Int64Array::from_iter(ints)));
+    let text = (0..1_000).map(|it| (it != 500).then(|| format!("key {}", it % 600)));
+    saved_again(Arc::new(StringArray::from_iter(text)));
+    saved_again(Arc::new(Float64Array::from_iter_values((0..300).map(|it| f64::from(it % 100)))));
+    saved_again(Arc::new(Int64Array::from(vec![None, Some(1), None])));
+}
+
 #[test]
 fn both_zeros_and_all_nans_are_one_key() {
     let floats: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN, -f64::NAN]));

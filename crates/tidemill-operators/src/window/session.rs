@@ -244,6 +244,10 @@ impl Structure for Sessions {
         self.open.push(sessions);
         from.end()
     }
+
+    fn restored(&mut self) -> Result<(), SavedError> {
+        self.keys.restored()
+    }
 }
 
 impl Lane {

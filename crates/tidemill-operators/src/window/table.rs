@@ -112,4 +112,8 @@ impl Structure for Table {
         self.cells.restore(group, &mut from)?;
         from.end()
     }
+
+    fn restored(&mut self) -> Result<(), SavedError> {
+        self.groups.restored()
+    }
 }

@@ -7,6 +7,7 @@
 //! ```
 
 use super::keyed::{Keyed, Pace};
+use super::measure::{Meter, Moment};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -46,12 +47,16 @@ struct Watched {
     pace: Arc<Pace>,
     /// Time in microseconds, and events processed.
     looks: Vec<(u64, u64)>,
+    meter: Arc<Meter>,
+    /// When it began to look, and when it ended.
+    moments: Option<(Moment, Moment)>,
 }
 
 impl Watched {
     /// Looks until it is enough.
     fn watch(&mut self, handle: &JobHandle, is_enough: impl Fn(u64, u64) -> bool) {
         self.looks.clear();
+        let from = self.meter.moment(&[]);
         loop {
             let clock = &self.pace.world.clock;
             let now_us = clock.monotonic_micros();
@@ -59,6 +64,7 @@ impl Watched {
             self.looks.push((now_us, events));
             let began_us = self.looks[0].0;
             if is_enough(now_us - began_us, events) || handle.is_over() {
+                self.moments = Some((from, self.meter.moment(&[])));
                 return;
             }
             clock.sleep_micros(500);
@@ -68,7 +74,9 @@ impl Watched {
     fn report(&self) -> Value {
         let ((from_us, from), (to_us, to)) = (self.looks[0], self.looks[self.looks.len() - 1]);
         let seconds = (to_us - from_us) as f64 / 1e6;
+        let cpu_s = self.moments.map_or(0.0, |(from, to)| to.cpu_since(&from));
         json!({
+            "cpu_us_per_event": cpu_s * 1e6 / (to - from).max(1) as f64,
             "seconds": seconds,
             "events_per_s": (to - from) as f64 / seconds,
             "longest_ms": self.longest_us() as f64 / 1e3,
@@ -108,7 +116,8 @@ impl CheckpointArgs {
     pub(super) fn run(&self, world: &World) -> Result<Map<String, Value>, String> {
         let us = (self.seconds * 1e6) as u64;
         let pace = || Pace::new(world, self.rate);
-        let mut watched = Watched { pace: pace(), looks: Vec::new() };
+        let meter = Meter::new(world);
+        let mut watched = Watched { pace: pace(), looks: Vec::new(), meter, moments: None };
         let data = |name: &str| Some(self.keyed.data.join(name));
         let options = RunOptions { data: data("without"), ..RunOptions::default() };
         let handle = self.keyed.start(&watched.pace, &options)?;
@@ -189,6 +198,7 @@ impl CheckpointArgs {
             "all_read_ms": all_read_us as f64 / 1e3,
             "rate_ratio": ratio(&later, "events_per_s"),
             "longest_ratio": ratio(&later, "longest_ms"),
+            "cpu_ratio": ratio(&later, "cpu_us_per_event"),
         });
         match report {
             Value::Object(report) => Ok(report),

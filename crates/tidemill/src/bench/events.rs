@@ -26,12 +26,14 @@ const PAYLOAD_BYTES: usize = 76;
 pub(crate) struct Events {
     pub(crate) slices: u32,
     keys: u64,
+    per_second: u64,
     schema: SchemaRef,
 }
 
 struct EventsSlice {
     step: u64,
     keys: u64,
+    per_second: u64,
     next: u64,
     last_us: i64,
     schema: SchemaRef,
@@ -54,7 +56,12 @@ impl Events {
             Field::new("payload", DataType::FixedSizeBinary(PAYLOAD_BYTES as i32), false),
             Field::new(TIME_COLUMN, time, false),
         ];
-        Self { slices, keys, schema: Arc::new(Schema::new(fields)) }
+        Self { slices, keys, per_second: PER_SECOND, schema: Arc::new(Schema::new(fields)) }
+    }
+
+    /// So many events in a second of event time, at least one.
+    pub(crate) fn per_second(self, per_second: u64) -> Self {
+        Self { per_second: per_second.max(1), ..self }
     }
 }
 
@@ -71,6 +78,7 @@ impl SourceFactory for Events {
         Ok(Box::new(EventsSlice {
             step: u64::from(self.slices),
             keys: self.keys,
+            per_second: self.per_second,
             next: u64::from(slice),
             last_us: i64::MIN,
             schema: Arc::clone(&self.schema),
@@ -102,7 +110,7 @@ impl EventsSlice {
             let random = mix(self.next);
             keys.push(((random >> 1) % self.keys) as i64);
             values.push((mix(random) >> 11) as f64 * (1.0 / (1_u64 << 53) as f64) * 1_000.0);
-            times.push((self.next / (PER_SECOND / 1_000)) as i64 * 1_000);
+            times.push((self.next * 1_000 / self.per_second) as i64 * 1_000);
             payload.extend_from_slice(&self.payload);
             self.next += self.step;
         }

@@ -30,9 +30,12 @@ pub(crate) struct WindowsArgs {
     /// Keys of the events.
     #[arg(long, default_value_t = 100_000)]
     keys: u64,
-    /// Seconds of event time, of two million events each.
+    /// Seconds of event time.
     #[arg(long, default_value_t = 15)]
     seconds: u64,
+    /// Events in a second of event time.
+    #[arg(long, default_value_t = PER_SECOND)]
+    per_second: u64,
     /// Slices of each stage.
     #[arg(long, default_value_t = 64)]
     slices: u32,
@@ -55,11 +58,15 @@ struct Stages {
 }
 
 impl WindowsArgs {
+    fn events(&self) -> u64 {
+        self.seconds * self.per_second
+    }
+
     fn graph(&self, stages: &Stages) -> Result<JobGraph, String> {
         let mut graph = JobGraph::new("windows");
         graph.cycle = CycleSpec { bytes: ByteSize(1 << 20), ..CycleSpec::default() };
         graph.workers = self.threads;
-        let events = Arc::new(Events::new(1, self.keys));
+        let events = Arc::new(Events::new(1, self.keys).per_second(self.per_second));
         let schema = events.schema();
         let source = graph.add("events", NodeKind::Source { factory: events, preload: false });
         let aggregates = [("n", "count(*)"), ("mean", "avg(value)"), ("most", "max(value)")];
@@ -97,7 +104,7 @@ impl WindowsArgs {
         let handle = tidemill_flow::engine::start(graph, world, &RunOptions::default());
         let handle = handle.map_err(|error| error.to_string())?;
         let (mut state_bytes, mut rows) = (0, 0);
-        let all = self.seconds * PER_SECOND;
+        let all = self.events();
         while !handle.is_over() {
             let stages = handle.progress().stages;
             state_bytes = state_bytes.max(stages.iter().map(|it| it.state_bytes).sum());
@@ -124,7 +131,7 @@ impl WindowsArgs {
             "workload": "windows",
             "stages": self.stages,
             "keys": self.keys,
-            "events": self.seconds * PER_SECOND,
+            "events": self.events(),
             "slices": self.slices,
             "threads": self.threads,
             "one_state_bytes": one.state_bytes,

@@ -213,6 +213,10 @@ impl Structure for Windows {
         self.restore_row(row_of(key)?, value)
     }
 
+    fn restored(&mut self) -> Result<(), SavedError> {
+        self.keys.restored()
+    }
+
     fn can_expire(&self) -> bool {
         true
     }

@@ -123,4 +123,8 @@ impl Structure for Panes {
         let (pane, row) = key.split_first_chunk().ok_or_else(|| SavedError::new("no pane"))?;
         self.table(i64::from_be_bytes(*pane) ^ i64::MIN).restore(row, value)
     }
+
+    fn restored(&mut self) -> Result<(), SavedError> {
+        self.open.values_mut().try_for_each(Table::restored)
+    }
 }

@@ -1,6 +1,7 @@
 //! The state of a function of the program, asked with SQL while the job runs and in a checkpoint.
 
 use super::super::*;
+use crate::{CheckpointSpec, Delivery, Every, Recovery};
 use arrow_array::{Int64Array, RecordBatch, cast::AsArray, types::Int64Type};
 use arrow_schema::{DataType, Field, Schema};
 use tidemill_node::look::Answer;
@@ -73,4 +74,26 @@ fn a_program_asks_the_states_of_its_own_functions() {
     assert!(text.contains("line 1, column 8: No field named k"), "{text}");
     let text = refused(Job::new("bare").query_checkpoint(None, "counts", SQL));
     assert!(text.contains("job `bare`"), "{text}");
+}
+
+#[test]
+fn a_program_saves_each_slice_by_its_records() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let by = |records| {
+        let every = Every::Bounds { time: None, records };
+        let checkpoint = CheckpointSpec { every, recovery: Recovery::Lazy, ..Default::default() };
+        job(folder.path()).delivery(Delivery::AtMostOnce).checkpoint_with(checkpoint)
+    };
+    let Err(JobFailure::Refused(refused)) = by(None).start() else { panic!("refused") };
+    assert!(refused.to_string().contains("neither `time` nor `records`"), "{refused}");
+    let handle = by(Some(500)).start().expect("it starts");
+    while handle.progress().checkpoints.completed < 3 {
+        std::thread::yield_now();
+    }
+    handle.stop();
+    handle.wait().expect("it ends well");
+    drop(handle);
+    let answer = by(Some(500)).query_checkpoint(None, "counts", SQL).expect("it is there");
+    let (_, sum, keys) = total(&answer);
+    assert!(keys == 7 && sum >= 1_500, "{sum} of {keys}");
 }
