@@ -34,6 +34,7 @@ COLUMNS = (
     ("longest 100,000 events, ms", "longest_ms", 0),
     ("p50 ms", "latency_p50_ms", 1),
     ("p99 ms", "latency_p99_ms", 1),
+    ("CPU µs an event", "cpu_us_per_event", 2),
     ("a checkpoint, s", "checkpoint_s", 1),
     ("its bytes, MB", "checkpoint_mb", 0),
     ("first output again, s", "first_output_s", 2),
@@ -70,7 +71,7 @@ def measured(engine, results):
         more = {"checkpoint_s": it["last_took_ms"] / 1e3, "checkpoint_mb": it["last_bytes"] / 1e6}
         return it["without"], {**it["later"], **more, "first_output_s": it["first_output_ms"] / 1e3}
     for it in results:
-        it["events_per_s"] = it["throughput_per_s"]
+        it["events_per_s"], it["cpu_us_per_event"] = it["throughput_per_s"], it["cpu_us_per_item"]
     without, with_them = results
     more = {"checkpoint_s": with_them["checkpoint_ms"] / 1e3, "checkpoint_mb": with_them["checkpoint_bytes"] / 1e6}
     return without, {**with_them, **more, "first_output_s": with_them["first_output_ms"] / 1e3}
