@@ -64,7 +64,7 @@ impl Runs {
 impl ReadRows for Runs {
     fn read(&self, key: &[u8]) -> Result<Vec<u8>, CheckpointError> {
         let (runs, mut found) = (self.get().clone(), None);
-        let read = tidemill_state::merged(runs, &mut |it, value| {
+        let read = tidemill_state::merged(&runs, &mut |it, value| {
             if it == key {
                 found = Some(value.to_vec());
             }
@@ -219,7 +219,7 @@ impl Trial {
     pub fn saved_entries(&self) -> usize {
         let mut count = 0;
         for runs in self.runs.iter().flatten() {
-            let read = tidemill_state::merged(runs.get().clone(), &mut |_, _| {
+            let read = tidemill_state::merged(&runs.get(), &mut |_, _| {
                 count += 1;
                 Ok(())
             });
@@ -262,10 +262,10 @@ impl Trial {
                 }
                 let mut runs = runs.get();
                 if runs.len() > 9 {
-                    let merged = tidemill_state::merge(std::mem::take(&mut *runs));
+                    let merged = tidemill_state::merge(&std::mem::take(&mut *runs));
                     runs.push(merged.expect("runs that were just written").into());
                 }
-                structure::restore(&mut **state.get(), runs.clone()).expect("what was just saved");
+                structure::restore(&mut **state.get(), &runs).expect("what was just saved");
             }
         }
         for (cycle, written, letters) in saving.since {

@@ -1,6 +1,6 @@
 //! The interface of backends, and the batch that is committed to one.
 
-use crate::StateError;
+use crate::{StateError, Values};
 use bytes::Bytes;
 
 /// Longest key, in bytes.
@@ -30,6 +30,15 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// The disk's or the server's, or the value is damaged.
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError>;
+    /// Adds the value of a key to others; whether it is there.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    fn read(&self, key: &[u8], values: &mut Values) -> Result<bool, StateError> {
+        let value = self.get(key)?;
+        value.iter().for_each(|value| values.add(value));
+        Ok(value.is_some())
+    }
     /// Every key that begins with `prefix`, in ascending order.
     ///
     /// # Errors

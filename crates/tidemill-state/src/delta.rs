@@ -14,6 +14,7 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use merged::most_entries;
 pub use merged::{merge, merged};
 pub(crate) use reader::entry;
 pub use reader::{Reader, put_bytes};

@@ -27,7 +27,7 @@ mod recover;
 mod tests;
 
 use crate::{
-    Backend, Batch, StateError,
+    Backend, Batch, StateError, Values,
     backend::{self, BATCH_HEAD_BYTES, DELETED},
     error::at,
 };
@@ -171,6 +171,10 @@ impl Backend for IndexedBackend {
         self.store.get(key)
     }
 
+    fn read(&self, key: &[u8], values: &mut Values) -> Result<bool, StateError> {
+        self.store.read(key, values)
+    }
+
     fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
         let index = self.store.index.read().unwrap_or_else(PoisonError::into_inner);
         Ok(index.with_prefix(prefix).into_iter().map(|(key, _)| key).collect())
@@ -282,11 +286,29 @@ impl Store {
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+        self.find(key, |place| self.value_at(key, place))
+    }
+
+    fn read(&self, key: &[u8], values: &mut Values) -> Result<bool, StateError> {
+        let found = self.find(key, |place| {
+            let value_bytes = place.value_bytes as usize;
+            let head_bytes = place.bytes() - value_bytes;
+            values.add_entry((head_bytes, value_bytes), |entry| self.read_at(key, place, entry))
+        })?;
+        Ok(found.is_some())
+    }
+
+    /// What `read` makes of the place of a key; none if there is no such key.
+    fn find<T>(
+        &self,
+        key: &[u8],
+        mut read: impl FnMut(Place) -> Result<T, StateError>,
+    ) -> Result<Option<T>, StateError> {
         let look = || self.index.read().unwrap_or_else(PoisonError::into_inner).get(key);
         let mut place = look();
         while let Some(there) = place {
-            match self.read(key, there) {
-                Ok(value) => return Ok(Some(value)),
+            match read(there) {
+                Ok(found) => return Ok(Some(found)),
                 Err(error) if is_absent(&error) => {
                     // It was put or deleted since, and its file removed.
                     place = look();
@@ -301,20 +323,25 @@ impl Store {
     }
 
     /// The value that stands there.
-    fn read(&self, key: &[u8], place: Place) -> Result<Bytes, StateError> {
+    fn value_at(&self, key: &[u8], place: Place) -> Result<Bytes, StateError> {
+        let mut entry = vec![0; place.bytes()];
+        self.read_at(key, place, &mut entry)?;
+        Ok(Bytes::from(entry).slice(place.bytes() - place.value_bytes as usize..))
+    }
+
+    /// Reads and checks the entry that stands there, all of it.
+    fn read_at(&self, key: &[u8], place: Place, entry: &mut [u8]) -> Result<(), StateError> {
         let path = data_path(&self.folder, place.file);
         let file = self.file(place.file).map_err(at(&path))?;
-        let mut entry = vec![0; place.bytes()];
-        let count = file.read_full_at(place.position, &mut entry).map_err(at(&path))?;
+        let count = file.read_full_at(place.position, entry).map_err(at(&path))?;
         let found = backend::entry(&entry[..count], 0).filter(|it| it.key == key);
         if found.is_none_or(|it| it.bytes() != entry.len())
-            || !format::is_good_entry(&entry, self.id, place.file, place.position)
+            || !format::is_good_entry(entry, self.id, place.file, place.position)
         {
             let why = "this is not the value that was written".to_owned();
             return Err(StateError::Damaged { path, position: place.position, why });
         }
-        let value_at = entry.len() - place.value_bytes as usize;
-        Ok(Bytes::from(entry).slice(value_at..))
+        Ok(())
     }
 
     fn file(&self, number: u64) -> io::Result<Arc<dyn DiskRead>> {

@@ -22,14 +22,15 @@ mod error;
 mod files;
 mod indexed;
 pub mod structure;
+mod values;
 
 #[cfg(test)]
 mod tests;
 
 pub use backend::{Backend, Batch};
 pub use checkpoints::{
-    CheckpointError, CheckpointInfo, Checkpoints, Looker, Manifest, Pinned, RowsOf, Run, RunsOf,
-    SavedSink, SavedSource, SavedStage,
+    CheckpointError, CheckpointInfo, Checkpoints, Looker, Manifest, Pinned, ReadRuns, RowsOf, Run,
+    RunsOf, SavedSink, SavedSource, SavedStage,
 };
 pub use delta::{Delta, Reader, SavedError, merge, merged, put_bytes};
 pub use error::StateError;
@@ -39,3 +40,4 @@ pub use structure::{
     Expiry, ExpiryCounts, List, Map, NotRead, Noted, Queue, ReadRows, SavedRows, State, Structure,
     Value, Window, read_plain, row_of, write_plain,
 };
+pub use values::Values;

@@ -38,7 +38,6 @@ pub use value::Value;
 pub use window::Window;
 
 use crate::delta::{Delta, SavedError};
-use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 use shown::{Kind, TakeRow};
 use std::any::Any;
@@ -53,6 +52,8 @@ pub trait Structure: Send {
     /// Writes about `most` entries of the checkpoint under way, beside those that changes have put
     /// aside; whether that were all. Nothing is frozen again before.
     fn drain(&mut self, delta: &mut Delta, most: usize) -> bool;
+    /// About so many entries are taken back, of this structure and others of its state.
+    fn expect(&mut self, _entries: usize) {}
     /// Takes an entry back, into an empty structure. Entries come in ascending order of keys.
     ///
     /// # Errors
@@ -201,8 +202,10 @@ pub fn drain(state: &mut dyn State, delta: &mut Delta, most: usize) -> bool {
 ///
 /// # Errors
 /// The bytes are not runs of such a state.
-pub fn restore(state: &mut dyn State, runs: Vec<Bytes>) -> Result<(), SavedError> {
+pub fn restore<R: AsRef<[u8]>>(state: &mut dyn State, runs: &[R]) -> Result<(), SavedError> {
     let mut structures = state.structures();
+    let entries = crate::delta::most_entries(runs)?;
+    structures.iter_mut().for_each(|structure| structure.expect(entries));
     crate::delta::merged(runs, &mut |key, value| {
         let (nth, key) = key.split_first().ok_or_else(|| SavedError::new("an empty key"))?;
         let structure = structures.get_mut(usize::from(*nth));

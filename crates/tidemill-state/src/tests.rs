@@ -26,8 +26,12 @@ pub(crate) fn run_of(delta: &mut Delta) -> Vec<u8> {
 pub(crate) fn contents(backend: &dyn Backend) -> Result<Model, StateError> {
     let keys = backend.keys(b"")?;
     assert!(keys.is_sorted_by(|a, b| a < b), "in ascending order, each once");
+    let mut values = Values::default();
     let value = |key: Vec<u8>| {
         let value = backend.get(&key)?.expect("a key that is there has a value");
+        let before = values.get().len();
+        assert!(backend.read(&key, &mut values)?, "read in either way");
+        assert_eq!(&values.get()[before..], value, "the same");
         Ok((key, value.to_vec()))
     };
     keys.into_iter().map(value).collect()

@@ -312,7 +312,7 @@ fn restored(checkpoints: &Checkpoints) -> Vec<Model> {
             model.insert(key.to_vec(), value.to_vec());
             Ok(())
         };
-        tidemill_state::merged(runs, &mut keep).unwrap();
+        tidemill_state::merged(&runs, &mut keep).unwrap();
         model
     };
     (0..3).map(slice).collect()

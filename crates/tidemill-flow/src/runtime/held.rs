@@ -1,7 +1,7 @@
 //! The state of a slice: in memory, or still where a checkpoint has it.
 //!
 //! ```text
-//! eager      all are read, by as many threads as the job has ─▶ the job goes on
+//! eager      all are read, by twice the threads of the job ─▶ the job goes on
 //! prefetch   the job goes on, a thread reads them ─▶ ┐
 //! lazy       the job goes on ─────────────────────── ┴─▶ a lane that needs one reads it, or takes it
 //! ```
@@ -16,7 +16,7 @@ use tidemill_env::sync::{
     Mutex, PoisonError,
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
-use tidemill_state::{NotRead, RunsOf, SavedRows, structure};
+use tidemill_state::{NotRead, ReadRuns, RunsOf, SavedRows, structure};
 use tidemill_types::SliceId;
 
 /// The state of a slice.
@@ -111,22 +111,22 @@ impl SavedSlice {
         self.runs.clone()
     }
 
-    fn read(&self) -> Result<SliceState, String> {
+    fn read(&self, read: &mut ReadRuns) -> Result<SliceState, String> {
         let failed = |error: String| format!("the state of slice {}: {error}", self.slice);
-        let runs = self.runs.read().map_err(|error| failed(error.to_string()))?;
+        self.runs.read_into(read).map_err(|error| failed(error.to_string()))?;
         let mut state = self.factory.state(self.slice);
         structure::track(&mut *state);
         self.rows.iter().for_each(|rows| structure::expires(&mut *state, rows));
-        structure::restore(&mut *state, runs).map_err(|error| failed(error.0))?;
+        structure::restore(&mut *state, &read.get()).map_err(|error| failed(error.0))?;
         self.left.fetch_sub(1, Ordering::Relaxed);
         Ok(state)
     }
 
     /// Reads it, if nobody has.
-    fn load(&self) -> Result<(), String> {
+    fn load(&self, read: &mut ReadRuns) -> Result<(), String> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*place, Place::InBackend) {
-            *place = Place::Read(self.read()?);
+            *place = Place::Read(self.read(read)?);
             self.is_read.store(true, Ordering::Release);
         }
         Ok(())
@@ -152,7 +152,7 @@ impl SavedSlice {
     fn take(&self) -> Result<SliceState, String> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*place, Place::InBackend) {
-            *place = Place::Read(self.read()?);
+            *place = Place::Read(self.read(&mut ReadRuns::default())?);
         }
         match std::mem::replace(&mut *place, Place::Taken) {
             Place::Read(state) => Ok(state),
@@ -172,8 +172,9 @@ pub(crate) fn load_all(
     let reader = || {
         let (saved, next, failed) = (Arc::clone(saved), Arc::clone(&next), Arc::clone(&failed));
         move || {
+            let mut read = ReadRuns::default();
             while let Some(one) = saved.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if let Err(message) = one.load() {
+                if let Err(message) = one.load(&mut read) {
                     let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
                     failed.get_or_insert((one.node, message));
                     return;
@@ -181,7 +182,8 @@ pub(crate) fn load_all(
             }
         }
     };
-    let threads = threads.min(saved.len());
+    // While one waits for the disk, another one makes tables of what it has read.
+    let threads = (2 * threads).min(saved.len());
     let readers = (0..threads).map(|_| world.spawn.spawn("restore", Box::new(reader())));
     readers.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join());
     let failed = failed.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -191,11 +193,12 @@ pub(crate) fn load_all(
 /// Reads one after the other, until the job is over. What cannot be read is left to its lane, which
 /// fails if it needs it.
 pub(crate) fn prefetch(saved: &[Arc<SavedSlice>], is_over: &AtomicBool) {
+    let mut read = ReadRuns::default();
     for one in saved {
         if is_over.load(Ordering::Acquire) {
             return;
         }
-        if let Err(error) = one.load() {
+        if let Err(error) = one.load(&mut read) {
             tracing::warn!(%error, "a state cannot be read back ahead");
         }
     }

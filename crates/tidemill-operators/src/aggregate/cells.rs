@@ -10,6 +10,7 @@
 use super::results::{Column, Results};
 use super::sides::Side;
 use super::{Accumulator, Aggregates, ArgColumn, Held, Kept, Reading};
+use crate::groups::with_room;
 use tidemill_flow::OperatorError;
 use tidemill_state::{Reader, SavedError};
 
@@ -60,6 +61,16 @@ impl Cells {
             self.sides.iter_mut().for_each(|side| side.resize(groups));
             self.groups = groups;
         }
+    }
+
+    /// About so many groups are taken back, or fewer.
+    pub(crate) fn expect(&mut self, groups: usize) {
+        self.words.reserve_exact(with_room(groups) * self.stride);
+    }
+
+    /// All groups were taken back: room for others is given up.
+    pub(crate) fn restored(&mut self) {
+        self.words.shrink_to(with_room(self.groups) * self.stride);
     }
 
     /// Brings what a group holds into the cache.

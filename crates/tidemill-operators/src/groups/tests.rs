@@ -4,6 +4,7 @@ use super::*;
 use arrow_array::{Float64Array, StringArray, UInt64Array};
 use arrow_schema::{Field, Schema};
 use proptest::prelude::*;
+use tidemill_state::Reader;
 
 fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     let columns = columns.into_iter().map(|(name, column)| (name, column, true));

@@ -99,6 +99,11 @@ impl Structure for Table {
         self.noted.drain(delta, most, &mut |group, out| write_group(table, group, out))
     }
 
+    fn expect(&mut self, entries: usize) {
+        self.groups.expect(entries);
+        self.cells.expect(entries);
+    }
+
     fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
         let mut from = Reader::new(value);
         if key == LATEST {
@@ -114,6 +119,7 @@ impl Structure for Table {
     }
 
     fn restored(&mut self) -> Result<(), SavedError> {
+        self.cells.restored();
         self.groups.restored()
     }
 }

@@ -1,7 +1,7 @@
 //! Runs of a slice, read from where they are.
 
 use super::{CheckpointError, Run};
-use crate::{Backend, SavedError};
+use crate::{Backend, SavedError, Values};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -11,6 +11,22 @@ use std::sync::Arc;
 pub struct RunsOf {
     backend: Arc<dyn Backend>,
     runs: Vec<Run>,
+}
+
+/// Runs that were read. Their memory is used again for those of the next slice.
+#[derive(Debug, Default)]
+pub struct ReadRuns {
+    /// The first `count` are of this slice.
+    runs: Vec<Values>,
+    count: usize,
+}
+
+impl ReadRuns {
+    /// What they say, the oldest first.
+    #[must_use]
+    pub fn get(&self) -> Vec<&[u8]> {
+        self.runs[..self.count].iter().map(Values::get).collect()
+    }
 }
 
 impl RunsOf {
@@ -32,6 +48,27 @@ impl RunsOf {
         self.runs.iter().map(|run| self.run(run)).collect()
     }
 
+    /// As [`Self::read`], in place of what was read before.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_into(&self, read: &mut ReadRuns) -> Result<(), CheckpointError> {
+        let count = self.runs.len();
+        if read.runs.len() < count {
+            read.runs.resize_with(count, Values::default);
+        }
+        read.count = count;
+        for (run, values) in self.runs.iter().zip(&mut read.runs) {
+            values.clear();
+            for part in 0..run.parts() {
+                if !self.backend.read(&run.key(part), values)? {
+                    return Err(run.is_missing());
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn run(&self, run: &Run) -> Result<Bytes, CheckpointError> {
         let parts = (0..run.parts()).map(|part| run.part(&*self.backend, part));
         let parts = parts.collect::<Result<Vec<_>, _>>()?;
@@ -45,9 +82,11 @@ impl RunsOf {
 impl Run {
     /// What is under one of its keys.
     pub(super) fn part(&self, backend: &dyn Backend, part: u64) -> Result<Bytes, CheckpointError> {
-        let (number, slice) = (self.checkpoint, self.slice);
-        let missing = || SavedError::new(format!("a part of slice {slice} is not there"));
-        let found = backend.get(&self.key(part))?;
-        found.ok_or_else(|| CheckpointError::Saved { number, error: missing() })
+        backend.get(&self.key(part))?.ok_or_else(|| self.is_missing())
+    }
+
+    fn is_missing(&self) -> CheckpointError {
+        let error = SavedError::new(format!("a part of slice {} is not there", self.slice));
+        CheckpointError::Saved { number: self.checkpoint, error }
     }
 }

@@ -1,7 +1,6 @@
 //! Runs of one slice, read together.
 
 use super::{SavedError, entry, head_of, length, reader::Reader};
-use bytes::Bytes;
 use std::{
     cmp::{Ordering, Reverse},
     collections::BinaryHeap,
@@ -76,10 +75,10 @@ pub(crate) type EachEntry<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), SavedError
 ///
 /// # Errors
 /// Bytes that are not a run, or an error of `each`.
-pub fn merged(runs: Vec<Bytes>, each: &mut EachEntry<'_>) -> Result<(), SavedError> {
+pub fn merged<R: AsRef<[u8]>>(runs: &[R], each: &mut EachEntry<'_>) -> Result<(), SavedError> {
     let (mut cleared, mut heap) = (Vec::new(), BinaryHeap::new());
     for (nth, run) in runs.iter().enumerate() {
-        let mut reader = Reader::new(run);
+        let mut reader = Reader::new(run.as_ref());
         for _ in 0..reader.u32()? {
             cleared.push((nth, reader.sized()?));
         }
@@ -115,12 +114,30 @@ pub fn merged(runs: Vec<Bytes>, each: &mut EachEntry<'_>) -> Result<(), SavedErr
     Ok(())
 }
 
+/// How many entries the longest of these runs has: about how many a state will have.
+///
+/// # Errors
+/// Bytes that are not a run.
+pub(crate) fn most_entries<R: AsRef<[u8]>>(runs: &[R]) -> Result<usize, SavedError> {
+    let mut most = 0;
+    for run in runs {
+        let mut reader = Reader::new(run.as_ref());
+        for _ in 0..reader.u32()? {
+            reader.sized()?;
+        }
+        let entries = reader.u32()? as usize;
+        // Each takes eight bytes and more, whatever the number says.
+        most = most.max(entries.min(reader.rest().len() / 8));
+    }
+    Ok(most)
+}
+
 /// One run of all runs of a slice, the oldest first, that says the same.
 ///
 /// # Errors
 /// Bytes that are not a run, or more than one can hold.
-pub fn merge(runs: Vec<Bytes>) -> Result<Vec<u8>, SavedError> {
-    let most = runs.iter().map(Bytes::len).max().unwrap_or(0);
+pub fn merge<R: AsRef<[u8]>>(runs: &[R]) -> Result<Vec<u8>, SavedError> {
+    let most = runs.iter().map(|run| run.as_ref().len()).max().unwrap_or(0);
     let mut all = Vec::with_capacity(most + 8);
     // No prefixes; the number of entries is written at the end.
     all.extend_from_slice(&[0; 8]);

@@ -42,7 +42,7 @@ fn read(runs: Vec<Bytes>) -> Vec<(Vec<u8>, Vec<u8>)> {
         all.push((key.to_vec(), value.to_vec()));
         Ok(())
     };
-    merged(runs, &mut take).unwrap();
+    merged(&runs, &mut take).unwrap();
     all
 }
 
@@ -83,7 +83,7 @@ proptest! {
         let run = run_of(&mut delta);
         prop_assert_eq!(read(vec![run.clone()]), there(&model));
         // Deletions are in a run, and gone from one of all runs.
-        let merged = merge(vec![run]).unwrap();
+        let merged = merge(&[run]).unwrap();
         prop_assert_eq!(read(vec![merged.into()]), there(&model));
     }
 
@@ -109,7 +109,7 @@ proptest! {
             written.push(run_of(&mut delta));
         }
         prop_assert_eq!(read(written.clone()), there(&model));
-        prop_assert_eq!(read(vec![merge(written).unwrap().into()]), there(&model));
+        prop_assert_eq!(read(vec![merge(&written).unwrap().into()]), there(&model));
     }
 
     #[test]
@@ -127,7 +127,7 @@ proptest! {
         });
         for run in [run, changed] {
             let mut last: Option<Vec<u8>> = None;
-            let ends = merged(vec![run.into()], &mut |key, _| {
+            let ends = merged(&[run], &mut |key, _| {
                 assert!(last.as_deref().is_none_or(|last| last < key), "in ascending order");
                 last = Some(key.to_vec());
                 Ok(())
@@ -144,7 +144,7 @@ fn a_run_whose_keys_are_out_of_order_is_refused() {
         let heads = [0, 0, 0, 0, 2, 0, 0, 0];
         Bytes::from([&heads[..], &entry(keys[0]), &entry(keys[1])].concat())
     };
-    let read = |run: Bytes| merged(vec![run], &mut |_, _| Ok(()));
+    let read = |run: Bytes| merged(&[run], &mut |_, _| Ok(()));
     assert_eq!(read(run([1, 2])), Ok(()));
     for keys in [[2, 1], [1, 1]] {
         assert_eq!(read(run(keys)), Err(SavedError::new("saved state is out of order")));

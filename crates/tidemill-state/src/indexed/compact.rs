@@ -57,7 +57,7 @@ impl Store {
         };
         let mut live = Vec::with_capacity(entries.len());
         for entry in entries.iter().filter(is_there) {
-            live.push((entry, self.read(&entry.0, entry.1)?));
+            live.push((entry, self.value_at(&entry.0, entry.1)?));
         }
         let mut batch = Batch::default();
         // Nothing is changed while this is held.

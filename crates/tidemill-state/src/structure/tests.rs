@@ -155,7 +155,7 @@ impl Modelled for Value<BTreeMap<u8, u8>> {
 fn check<S: Modelled>(steps: &[Step]) {
     let (mut state, mut model) = (S::default(), S::Model::default());
     track(&mut state);
-    let mut runs: Vec<Bytes> = Vec::new();
+    let mut runs: Vec<Vec<u8>> = Vec::new();
     let mut under_way: Option<(Delta, S::Model)> = None;
     for (number, step) in steps.iter().copied().enumerate() {
         if step.0 % 16 == 15 {
@@ -168,18 +168,18 @@ fn check<S: Modelled>(steps: &[Step]) {
                     if !drain(&mut state, &mut delta, usize::from(step.1 % 8)) {
                         // In pieces: a run of its own for what is there so far.
                         if step.2 % 2 == 0 && !delta.is_empty() {
-                            runs.push(run_of(&mut delta).into());
+                            runs.push(run_of(&mut delta));
                         }
                         under_way = Some((delta, frozen));
                         continue;
                     }
-                    runs.push(run_of(&mut delta).into());
+                    runs.push(run_of(&mut delta));
                     let mut restored = S::default();
                     track(&mut restored);
-                    restore(&mut restored, runs.clone()).unwrap();
+                    restore(&mut restored, &runs).unwrap();
                     assert_eq!(restored.contents(), frozen);
                     if step.2 % 4 == 0 {
-                        runs = vec![crate::merge(std::mem::take(&mut runs)).unwrap().into()];
+                        runs = vec![crate::merge(&std::mem::take(&mut runs)).unwrap()];
                     }
                     // The restored one goes on as the first one does.
                     let mut model = frozen;
@@ -214,8 +214,8 @@ proptest! {
     fn bytes_that_are_no_run_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
         let mut state = Map::<u64, String>::default();
         // Any of it may fail, nothing may panic, and nothing may take more memory than it is long.
-        drop(restore(&mut state, vec![bytes.clone().into()]));
-        drop(crate::merge(vec![bytes.into()]));
+        drop(restore(&mut state, &[&bytes]));
+        drop(crate::merge(&[bytes]));
     }
 }
 
@@ -253,7 +253,7 @@ fn structures_of_a_state_do_not_mix() {
     }
     assert!(times >= 14, "{times}");
     let mut restored = Two::default();
-    restore(&mut restored, vec![run_of(&mut delta).into()]).unwrap();
+    restore(&mut restored, &[run_of(&mut delta)]).unwrap();
     assert!(
         restored.first.iter().map(|(key, value)| (*key, *value)).eq((0..100).map(|it| (it, it)))
     );
@@ -306,7 +306,7 @@ proptest! {
         }
         while !noted.drain(&mut delta, 7, &mut |row, out| write(&rows, row, out)) {}
         let mut written = BTreeMap::new();
-        crate::delta::merged(vec![run_of(&mut delta).into()], &mut |key, value| {
+        crate::delta::merged(&[run_of(&mut delta)], &mut |key, value| {
             let row = u32::from_be_bytes(key.try_into().unwrap());
             written.insert(row, u64::from_le_bytes(value.try_into().unwrap()));
             Ok(())

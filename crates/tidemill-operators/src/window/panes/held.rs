@@ -20,6 +20,10 @@ pub(super) struct Panes {
     is_tracked: bool,
     /// Panes that went since the last checkpoint began.
     gone: Vec<i64>,
+    /// The pane that is taken back now.
+    restored: Option<(i64, Table)>,
+    /// Groups that are still to be taken back, about.
+    expected: usize,
     /// Panes that had gone when the one under way began, and what those that went since held then.
     frozen: Delta,
 }
@@ -32,6 +36,8 @@ impl Panes {
             spare: Vec::new(),
             is_tracked: false,
             gone: Vec::new(),
+            restored: None,
+            expected: 0,
             frozen: Delta::default(),
         }
     }
@@ -46,6 +52,15 @@ impl Panes {
             }
             table
         })
+    }
+
+    /// All of a pane was taken back.
+    fn put_back(&mut self) -> Result<(), SavedError> {
+        if let Some((pane_end, mut table)) = self.restored.take() {
+            table.restored()?;
+            self.open.insert(pane_end, table);
+        }
+        Ok(())
     }
 
     /// A pane is not open any more.
@@ -121,10 +136,30 @@ impl Structure for Panes {
 
     fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
         let (pane, row) = key.split_first_chunk().ok_or_else(|| SavedError::new("no pane"))?;
-        self.table(i64::from_be_bytes(*pane) ^ i64::MIN).restore(row, value)
+        let pane_end = i64::from_be_bytes(*pane) ^ i64::MIN;
+        self.expected = self.expected.saturating_sub(1);
+        match &mut self.restored {
+            // They come pane by pane.
+            Some((end, table)) if *end == pane_end => table.restore(row, value),
+            _ => {
+                self.put_back()?;
+                let mut table = self.spare();
+                if self.is_tracked {
+                    table.track();
+                }
+                table.expect(self.expected + 1);
+                let restored = table.restore(row, value);
+                self.restored = Some((pane_end, table));
+                restored
+            }
+        }
+    }
+
+    fn expect(&mut self, entries: usize) {
+        self.expected = entries;
     }
 
     fn restored(&mut self) -> Result<(), SavedError> {
-        self.open.values_mut().try_for_each(Table::restored)
+        self.put_back()
     }
 }

@@ -21,7 +21,7 @@ impl ReadRows for Complete {
     fn read(&self, key: &[u8]) -> Result<Vec<u8>, CheckpointError> {
         let runs = self.0.lock().expect("no panic while held").clone();
         let mut found = None;
-        let read = merged(runs, &mut |it, value| {
+        let read = merged(&runs, &mut |it, value| {
             found = (it == key).then(|| value.to_vec()).or(found.take());
             Ok(())
         });
@@ -127,13 +127,13 @@ fn check(steps: &[Step]) -> u64 {
                     let mut runs = work.complete.0.lock().expect("no panic while held");
                     runs.push(run_of(&mut delta).into());
                     if step.2 % 4 == 0 {
-                        *runs = vec![crate::merge(std::mem::take(&mut *runs)).unwrap().into()];
+                        *runs = vec![crate::merge(&std::mem::take(&mut *runs)).unwrap().into()];
                     }
                     let saved = runs.clone();
                     drop(runs);
                     // Who goes on has it all, in memory or not.
                     let mut restored = Work::new(&work.complete, usize::from(step.2) * 4);
-                    structure::restore(&mut restored.slice, saved).unwrap();
+                    structure::restore(&mut restored.slice, &saved).unwrap();
                     assert_eq!(restored.slice.len(), frozen.len());
                     assert_eq!(restored.looked_at(), frozen);
                     expired_most = expired_most.max(restored.expired());

@@ -1,0 +1,137 @@
+//! Groups as checkpoints have them.
+
+use super::{Form, Groups, LOOKED_UP_AT_ONCE, key_at, turned};
+use tidemill_flow::partition::hash_number;
+use tidemill_state::{Reader, SavedError, put_bytes};
+
+/// Room for so many that are taken back, and for some that are new: the first of those should not
+/// double what was just read.
+pub(crate) fn with_room(count: usize) -> usize {
+    count + count / 8
+}
+
+impl Groups {
+    /// Writes the key of a group, for a checkpoint.
+    pub(crate) fn save(&self, group: usize, out: &mut Vec<u8>) {
+        let is_null = u8::from(self.null == Some(group as u32));
+        match self.form {
+            Form::Unit => out.push(is_null),
+            Form::Int => {
+                let mut bytes = [is_null; 9];
+                bytes[1..].copy_from_slice(&self.int_keys[group].to_le_bytes());
+                out.extend_from_slice(&bytes);
+            }
+            Form::Text | Form::Rows => {
+                out.push(is_null);
+                out.extend_from_slice(&self.byte_hashes[group].to_le_bytes());
+                put_bytes(out, key_at(&self.byte_keys, &self.byte_ends, group));
+            }
+        }
+    }
+
+    /// About so many keys are taken back, or fewer.
+    pub(crate) fn expect(&mut self, groups: usize) {
+        match self.form {
+            Form::Unit => {}
+            Form::Int => self.int_keys.reserve_exact(with_room(groups)),
+            Form::Text | Form::Rows => {
+                self.byte_ends.reserve_exact(with_room(groups));
+                self.byte_hashes.reserve_exact(with_room(groups));
+            }
+        }
+    }
+
+    /// Takes back the key of a group: that of the next number, or the one that it has. A new one can
+    /// be looked up once all are there: see [`Self::restored`].
+    pub(crate) fn restore(
+        &mut self,
+        group: usize,
+        from: &mut Reader<'_>,
+    ) -> Result<(), SavedError> {
+        let is_null = from.bytes(1)? == [1];
+        let is_new = group == self.len();
+        let is_right = match self.form {
+            Form::Unit => {
+                self.count = 1;
+                group == 0
+            }
+            Form::Int => {
+                let key = from.i64()?;
+                if is_new && !is_null {
+                    self.int_keys.push(key);
+                    self.count += 1;
+                }
+                is_null || self.int_keys.get(group) == Some(&key)
+            }
+            Form::Text | Form::Rows => {
+                let (hash, key) = (from.u64()?, from.sized()?);
+                if is_new && !is_null {
+                    self.byte_keys.extend_from_slice(key);
+                    self.byte_ends.push(self.byte_keys.len() as u32);
+                    self.byte_hashes.push(hash);
+                    self.count += 1;
+                }
+                let held = || key_at(&self.byte_keys, &self.byte_ends, group);
+                is_null || (group < self.len() && held() == key)
+            }
+        };
+        let is_right = match is_null && self.form != Form::Unit {
+            true => self.null_group() as usize == group,
+            false => is_right && self.null != Some(group as u32),
+        };
+        if is_right { Ok(()) } else { Err(not_each_once()) }
+    }
+
+    /// All keys were taken back: from now on they are found. The table has its size from the start.
+    pub(crate) fn restored(&mut self) -> Result<(), SavedError> {
+        let null = self.null.map(|group| group as usize);
+        // Where fewer came than were expected.
+        let room = with_room(self.len());
+        self.int_keys.shrink_to(room);
+        self.byte_ends.shrink_to(room);
+        self.byte_hashes.shrink_to(room);
+        let Self { form, ints, bytes, int_keys, byte_keys, byte_ends, byte_hashes, .. } = self;
+        let hash_of = |key: i64| hash_number(key as u64);
+        match form {
+            Form::Unit => {}
+            Form::Int => {
+                ints.reserve(int_keys.len(), hash_of);
+                for (nth, keys) in int_keys.chunks(LOOKED_UP_AT_ONCE).enumerate() {
+                    ints.warm(keys.iter().map(|key| hash_of(*key)));
+                    for (group, key) in (nth * LOOKED_UP_AT_ONCE..).zip(keys) {
+                        let next = group as u32;
+                        if Some(group) != null
+                            && ints.get_or_insert((*key, hash_of(*key)), next, hash_of) != next
+                        {
+                            return Err(not_each_once());
+                        }
+                    }
+                }
+            }
+            Form::Text | Form::Rows => {
+                bytes.reserve(byte_hashes.len(), |(held, _)| *held);
+                for (group, hash) in byte_hashes.iter().enumerate() {
+                    let turned_hash = turned(*hash);
+                    let key = |group| key_at(byte_keys, byte_ends, group);
+                    let is_same = |(held, other): &(u64, u32)| {
+                        *held == turned_hash && key(*other as usize) == key(group)
+                    };
+                    if Some(group) == null {
+                        continue;
+                    }
+                    if bytes.find(turned_hash, is_same).is_some() {
+                        return Err(not_each_once());
+                    }
+                    let entry = (turned_hash, group as u32);
+                    bytes.insert_unique(turned_hash, entry, |(held, _)| *held);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn not_each_once() -> SavedError {
+    SavedError::new("a key of the saved state is missing, or is there twice")
+}
