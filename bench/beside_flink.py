@@ -13,7 +13,6 @@ session. Build first: cargo build --release --locked -p tidemill. What Flink nee
 """
 
 import argparse
-import json
 import os
 import shlex
 import shutil
@@ -23,7 +22,7 @@ from pathlib import Path
 from statistics import median
 
 from cases import BENCH, ROOT
-from run import PATIENCE, PATIENCE_BUILD, RESULTS, names, positive, run_once, shown
+from run import PATIENCE, PATIENCE_BUILD, RESULTS, append, names, positive, run_once, shown
 
 RAW = RESULTS / "beside_flink.jsonl"
 WORKLOADS = ("saves", "windows")
@@ -142,8 +141,7 @@ def main():
             record = {"session": session, "round": number, "workload": workload, "size": size, "engine": engine}
             record |= measure(workload, engine, commands, asked)
             lines.append(record)
-            with open(RAW, "a", encoding="utf-8") as raw:
-                raw.write(json.dumps(record, ensure_ascii=False) + "\n")
+            append(RAW, record)
             told = {name: it for name, it in record.items() if name not in ("session", "commands")}
             print(record.get("failed") or told, file=sys.stderr)
     shutil.rmtree(asked.data, ignore_errors=True)

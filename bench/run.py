@@ -135,11 +135,16 @@ def measure(session, number, case, engine, seconds):
             "command": shown(line),
             **found,
         }
-        with open(RAW, "a", encoding="utf-8") as raw:
-            raw.write(json.dumps(record, ensure_ascii=False) + "\n")
+        append(RAW, record)
         print(f"round {number}  {case.name:<16} {engine:<10} {describe(record)}", file=sys.stderr)
         if "failed" in record or record["quiet"]:
             return
+
+
+def append(raw, record):
+    """Keeps what a run did, as one line of JSON."""
+    with open(raw, "a", encoding="utf-8") as lines:
+        lines.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def shown(line):

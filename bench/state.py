@@ -12,7 +12,6 @@ last session. Build first: cargo build --release --locked -p tidemill. What Flin
 """
 
 import argparse
-import json
 import os
 import shlex
 import shutil
@@ -22,7 +21,7 @@ from pathlib import Path
 from statistics import median
 
 from cases import BENCH, ROOT
-from run import PATIENCE, PATIENCE_BUILD, RESULTS, positive, run_once, shown
+from run import PATIENCE, PATIENCE_BUILD, RESULTS, append, positive, run_once, shown
 
 RAW = RESULTS / "state.jsonl"
 ENGINES = ("tidemill", "flink heap", "flink rocksdb")
@@ -143,8 +142,7 @@ def main():
         for engine in ENGINES:
             record = {"session": session, "round": number, "engine": engine, **measure(engine, asked)}
             lines.append(record)
-            with open(RAW, "a", encoding="utf-8") as raw:
-                raw.write(json.dumps(record, ensure_ascii=False) + "\n")
+            append(RAW, record)
             print(f"round {number}  {engine:<14} {record.get('failed') or record['with']}", file=sys.stderr)
     shutil.rmtree(asked.data, ignore_errors=True)
     table = markdown(lines, asked, session)

@@ -295,7 +295,7 @@ impl StageLook {
                     let failed = |message: String| LookError::Slice { slice, message };
                     let (factory, table) = (&*self.of.factory, self.of.table(table));
                     let mut state = factory.state(slice);
-                    structure::restore(&mut *state, &runs.read()?)
+                    structure::restore(&mut *state, &runs.read()?.get())
                         .map_err(|error| failed(error.0))?;
                     let at = StateAt { state: &mut *state, watermark: *watermark };
                     rows_of(factory, table, (slice, at), take)?

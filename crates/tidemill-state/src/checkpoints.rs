@@ -320,7 +320,7 @@ impl Checkpoints {
         let chain = self.chains.get(&(node, slice)).map_or(&[][..], Vec::as_slice);
         if is_long(chain, number) {
             // What cannot be read now is not lost: the chain is longer, and it is tried again.
-            let merged = self.named(chain).read().ok().and_then(|runs| delta::merge(&runs).ok());
+            let merged = self.named(chain).read().ok().and_then(|it| delta::merge(&it.get()).ok());
             if let Some(merged) = merged {
                 let merged_away = self.chains.remove(&(node, slice)).unwrap_or_default();
                 self.unnamed.extend(merged_away);

@@ -134,7 +134,7 @@ fn checkpoint(checkpoints: &mut Checkpoints, cycle: Cycle) -> Result<(), Checkpo
 
 /// All that the newest manifest names is there; gives how many runs that is.
 fn whole(checkpoints: &Checkpoints) -> usize {
-    (0..SLICES).map(|slice| checkpoints.runs_of(0, slice).read().unwrap().len()).sum()
+    (0..SLICES).map(|slice| checkpoints.runs_of(0, slice).read().unwrap().get().len()).sum()
 }
 
 /// A server that is killed after some requests.

@@ -307,12 +307,12 @@ fn run(random: &mut Random, model: &mut Model) -> Vec<u8> {
 fn restored(checkpoints: &Checkpoints) -> Vec<Model> {
     let slice = |slice| {
         let mut model = Model::new();
-        let runs = checkpoints.runs_of(0, slice).read().unwrap();
+        let read = checkpoints.runs_of(0, slice).read().unwrap();
         let mut keep = |key: &[u8], value: &[u8]| {
             model.insert(key.to_vec(), value.to_vec());
             Ok(())
         };
-        tidemill_state::merged(&runs, &mut keep).unwrap();
+        tidemill_state::merged(&read.get(), &mut keep).unwrap();
         model
     };
     (0..3).map(slice).collect()

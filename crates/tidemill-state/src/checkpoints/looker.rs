@@ -93,8 +93,8 @@ impl Looker {
         }
         let number = run.checkpoint;
         let failed = |error| CheckpointError::Saved { number, error };
-        let bytes = RunsOf::new(&self.backend, &[*run]).read()?.concat();
-        let index = Arc::new(RowIndex::of(&bytes).map_err(failed)?);
+        let read = RunsOf::new(&self.backend, &[*run]).read()?;
+        let index = Arc::new(RowIndex::of(&read.get().concat()).map_err(failed)?);
         lock(&self.shared).indexes.insert(*run, Arc::clone(&index));
         Ok(index)
     }

@@ -44,8 +44,10 @@ impl RunsOf {
     ///
     /// # Errors
     /// The backend's, or one of them is not there.
-    pub fn read(&self) -> Result<Vec<Bytes>, CheckpointError> {
-        self.runs.iter().map(|run| self.run(run)).collect()
+    pub fn read(&self) -> Result<ReadRuns, CheckpointError> {
+        let mut read = ReadRuns::default();
+        self.read_into(&mut read)?;
+        Ok(read)
     }
 
     /// As [`Self::read`], in place of what was read before.
@@ -67,15 +69,6 @@ impl RunsOf {
             }
         }
         Ok(())
-    }
-
-    fn run(&self, run: &Run) -> Result<Bytes, CheckpointError> {
-        let parts = (0..run.parts()).map(|part| run.part(&*self.backend, part));
-        let parts = parts.collect::<Result<Vec<_>, _>>()?;
-        Ok(match <[Bytes; 1]>::try_from(parts) {
-            Ok([only]) => only,
-            Err(parts) => parts.concat().into(),
-        })
     }
 }
 

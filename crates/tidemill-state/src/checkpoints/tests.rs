@@ -121,7 +121,7 @@ fn gone_on(backend: &Arc<dyn Backend>) -> (Checkpoints, Option<Arc<Manifest>>) {
 fn restored(checkpoints: &Checkpoints, manifest: &Manifest) -> Vec<Model> {
     let restored = |chain: &Vec<Run>| {
         let mut slice = Slice::default();
-        structure::restore(&mut slice, &checkpoints.named(chain).read().unwrap()).unwrap();
+        structure::restore(&mut slice, &checkpoints.named(chain).read().unwrap().get()).unwrap();
         slice.iter().map(|(key, value)| (*key, value.clone())).collect()
     };
     manifest.stages[0].slices.iter().map(restored).collect()
@@ -546,7 +546,7 @@ fn single_rows_are_read_as_they_are_in_the_newest() {
             let manifest = Arc::clone(checkpoints.newest().expect("one is complete"));
             let runs = checkpoints.named(&manifest.stages[0].slices[slice]);
             let mut all = BTreeMap::new();
-            delta::merged(&runs.read().unwrap(), &mut |key, value| {
+            delta::merged(&runs.read().unwrap().get(), &mut |key, value| {
                 all.insert(key.to_vec(), value.to_vec());
                 Ok(())
             })

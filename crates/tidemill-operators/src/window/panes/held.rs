@@ -45,13 +45,7 @@ impl Panes {
     /// The pane that ends there, opened if it was not.
     pub(super) fn table(&mut self, pane_end: i64) -> &mut Table {
         let (spare, plan, is_tracked) = (&mut self.spare, &self.plan, self.is_tracked);
-        self.open.entry(pane_end).or_insert_with(|| {
-            let mut table = spare.pop().unwrap_or_else(|| Table::new(plan));
-            if is_tracked {
-                table.track();
-            }
-            table
-        })
+        self.open.entry(pane_end).or_insert_with(|| opened(spare, plan, is_tracked))
     }
 
     /// All of a pane was taken back.
@@ -93,6 +87,15 @@ impl Panes {
             self.spare.push(table);
         }
     }
+}
+
+/// An empty table for a pane.
+fn opened(spare: &mut Vec<Table>, plan: &Windowed, is_tracked: bool) -> Table {
+    let mut table = spare.pop().unwrap_or_else(|| Table::new(plan));
+    if is_tracked {
+        table.track();
+    }
+    table
 }
 
 /// The end of a pane, as bytes in the same order.
@@ -143,10 +146,7 @@ impl Structure for Panes {
             Some((end, table)) if *end == pane_end => table.restore(row, value),
             _ => {
                 self.put_back()?;
-                let mut table = self.spare();
-                if self.is_tracked {
-                    table.track();
-                }
+                let mut table = opened(&mut self.spare, &self.plan, self.is_tracked);
                 table.expect(self.expected + 1);
                 let restored = table.restore(row, value);
                 self.restored = Some((pane_end, table));
