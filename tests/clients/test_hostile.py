@@ -452,3 +452,29 @@ def test_too_many_topics_in_one_request(watched):
             transactional_id=None, acks=-1, timeout_ms=1000, topic_data=[ProduceRequest.TopicProduceData(name="not-there", partition_data=partitions)]))
         assert len(answer.responses[0].partition_responses) == 10_000
     assert watched.grown() < 200 * MIB, f"{watched.grown() >> 20} MiB"
+
+
+def test_row_20_a_flipped_byte_is_told_and_not_served(own_broker, kind, tmp_path):
+    """A byte of a file is changed beside the node, which had written it a moment before, and read it."""
+    if kind != "tidemill":
+        pytest.skip("Apache Kafka serves what stands in its files")
+    broker = own_broker(memory="0B", segment_bytes="1MiB")
+    with wire.Connection(broker.address) as connection:
+        wire.metadata(connection, ["t"], create=True)
+        wait(lambda: wire.all_served(connection, "t", 1), 20, "the topic is there")
+        for letter in b"abcdefgh":
+            assert wire.produce(connection, "t", wire.batch([bytes([letter]) * 60_000])) == (OK, letter - ord("a"))
+        assert [it[0] for it in wire.batches(wire.fetch(connection, "t").records)] == list(range(8))
+        for letter, offset in [(b"c", 2), (b"g", 6)]:
+            [file] = [it for it in tmp_path.rglob("*.seg") if letter * 60_000 in it.read_bytes()]
+            with open(file, "r+b") as it:
+                it.seek(file.read_bytes().index(letter * 60_000) + 30_000)
+                it.write(b"!")
+        served = wire.fetch(connection, "t").records
+        assert [it[0] for it in wire.batches(served)] == [0, 1] and b"c!c" not in served
+        assert wire.fetch(connection, "t", 2).error_code == CORRUPT
+        served = wire.fetch(connection, "t", 3).records
+        assert [it[0] for it in wire.batches(served)] == [3, 4, 5] and b"g!g" not in served
+        assert wire.fetch(connection, "t", 6).error_code == CORRUPT
+        assert [it[0] for it in wire.batches(wire.fetch(connection, "t", 7).records)] == [7]
+    assert str(file) in broker.last_lines(200), "it is told where the damage is"

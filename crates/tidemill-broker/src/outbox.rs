@@ -130,23 +130,32 @@ async fn send_bytes(socket: &OwnedWriteHalf, parts: &[Served], more: bool) -> io
 
 /// Sends a chunk out of its file, which the system does without a copy.
 async fn send_file(socket: &OwnedWriteHalf, chunk: &FileChunk, more: bool) -> io::Result<()> {
-    let Some((file, position)) = chunk.place() else {
-        let bytes = Served::Memory(chunk.read()?);
-        return send_bytes(socket, &[bytes], more).await;
-    };
-    let socket: &TcpStream = socket.as_ref();
     let mut done = 0;
+    let stream: &TcpStream = socket.as_ref();
     while done < chunk.bytes() {
+        // A client may take its time, and meanwhile the system may have let go of what was found
+        // good; then it is not sent unread.
+        let Some((file, position)) = chunk.place().filter(|_| chunk.is_as_found()) else {
+            let bytes = chunk.read_checked().inspect_err(|error| {
+                tracing::error!(%error, "what was being sent cannot be served");
+            })?;
+            return send_bytes(socket, &[Served::Memory(bytes.slice(done..))], more).await;
+        };
         let send = || {
             let mut at = position + done as u64;
             let left = chunk.bytes() - done;
-            Ok(retry_on_intr(|| sendfile(socket.as_fd(), file, Some(&mut at), left))?)
+            Ok(retry_on_intr(|| sendfile(stream.as_fd(), file, Some(&mut at), left))?)
         };
-        match socket.async_io(Interest::WRITABLE, send).await? {
+        match stream.try_io(Interest::WRITABLE, send) {
             // The file is shorter than it was.
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            sent => done += sent,
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(sent) => done += sent,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,
+            Err(error) => return Err(error),
         }
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

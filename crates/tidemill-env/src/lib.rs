@@ -96,6 +96,16 @@ pub trait DiskRead: Send + Sync {
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
+    /// Whether all of these bytes are in the system's memory now, so that handing them on reads no
+    /// disk. False as well if the system does not say: Linux does since 6.5 (`cachestat`).
+    fn is_cached(&self, _offset: u64, _bytes: u64) -> bool {
+        false
+    }
+    /// When anybody last wrote to the file, in microseconds since 1970 by the system's clock, which
+    /// is some milliseconds behind. None: it is not known.
+    fn changed_micros(&self) -> Option<i64> {
+        None
+    }
 }
 
 /// Bytes that are written again in one piece, at most.

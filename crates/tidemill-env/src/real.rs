@@ -3,6 +3,7 @@
 use super::{
     Clock, Disk, DiskFile, DiskLock, DiskRead, FileSystem, PlacedFile, Space, Spawn, Thread,
 };
+mod cached;
 mod map;
 mod mapped;
 
@@ -12,7 +13,7 @@ use std::{
     io::{self, IoSlice, Write},
     os::{
         fd::{AsFd, BorrowedFd},
-        unix::fs::FileExt,
+        unix::fs::{FileExt, MetadataExt},
     },
     path::{Path, PathBuf},
     sync::Arc,
@@ -90,6 +91,16 @@ impl DiskRead for RealRead {
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(AsFd::as_fd(&self.0))
+    }
+
+    fn is_cached(&self, offset: u64, bytes: u64) -> bool {
+        cached::are_cached(&self.0, offset, bytes)
+    }
+
+    fn changed_micros(&self) -> Option<i64> {
+        // Nobody can set this one back, as they can the time of the last write.
+        let it = self.0.metadata().ok()?;
+        it.ctime().checked_mul(1_000_000)?.checked_add(it.ctime_nsec() / 1_000)
     }
 }
 

@@ -127,6 +127,34 @@ fn the_simulated_clock_moves_only_when_told() {
 }
 
 #[test]
+fn the_system_says_what_it_has_in_memory_and_when_a_file_changed() {
+    // A folder that is on a disk.
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let (world, path) = (World::real(), folder.path().join("f"));
+    let file = world.disk.open_placed(&path).unwrap();
+    file.write_at(0, &[1; 10_000]).unwrap();
+    file.sync().unwrap();
+    let says = file.is_cached(0, 1);
+    let ranges = [(0, 10_000), (4_095, 2), (8_192, 1_808)];
+    assert!(ranges.iter().all(|(offset, bytes)| file.is_cached(*offset, *bytes) == says));
+    assert!(!file.is_cached(0, 0) && !file.is_cached(0, 20_000) && !file.is_cached(u64::MAX, 2));
+    let it = std::fs::File::open(&path).unwrap();
+    rustix::fs::fadvise(&it, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    assert!(!file.is_cached(0, 10_000), "it was let go of");
+    file.read_at(8_192, &mut [0]).unwrap();
+    assert_eq!(file.is_cached(8_192, 1), says);
+
+    let written = file.changed_micros().unwrap();
+    assert!(written <= world.clock.wall_micros());
+    let other = world.disk.open_mapped(&path).unwrap();
+    while other.changed_micros() == Some(written) {
+        other.write_at(0, b"!").unwrap();
+    }
+    assert!(file.changed_micros() > Some(written));
+    assert_eq!(SimDisk::new(0).open_placed(Path::new("f")).unwrap().changed_micros(), None);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_numbers() {
     let numbers = |seed, purpose| {
         let mut random = World::simulated(seed).world.random(purpose);

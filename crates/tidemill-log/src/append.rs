@@ -337,7 +337,8 @@ impl Streamlet {
         let fsync = self.fsync();
         let waits = fsync == Fsync::Always;
         let keeps = kept.is_some();
-        let queue = segment.wrote(reference, kept, waits, fsync != Fsync::Os);
+        let now_us = self.shared.world.clock.wall_micros();
+        let queue = segment.wrote(now_us, reference, kept, waits, fsync != Fsync::Os);
         if *position == DATA_START {
             self.add_segment(segment);
         }

@@ -271,7 +271,6 @@ impl Streamlet {
         if C::IS_SENT_FROM_FILES {
             how.lately = Some(self.shared.lately());
         }
-        let is_lately = |then_s| how.lately.is_some_and(|it| it.has(then_s));
         while cursor.next < bound {
             if C::IS_SENT_FROM_FILES {
                 let left = limit.max_bytes.saturating_sub(bytes).max(AHEAD_BYTES_MIN);
@@ -286,10 +285,8 @@ impl Streamlet {
             if reference.last >= bound || !room {
                 break;
             }
-            // What is not in memory, the lane has checked; or somebody else had, lately.
-            let is_checked =
-                chunk.is_none() || lane.walker.is_some() || is_lately(reference.appended_s);
-            let place = Place { lane, position: lane.position, bytes: length, is_checked };
+            let in_file_us = lane.in_file_us;
+            let place = Place { lane, position: lane.position, bytes: length, in_file_us };
             found.chunks.push(C::of(chunk.as_ref(), &place).ok_or(Stop::Retired)?);
             bytes += length;
             cursor.next = reference.last + 1;
@@ -302,9 +299,11 @@ impl Streamlet {
             if let Some(run) = run {
                 bytes += run.bytes;
                 cursor.next = run.next;
-                for (position, appended_s, chunk) in &run.chunks {
-                    let (bytes, is_checked) = (chunk.len(), is_lately(*appended_s));
-                    let place = Place { lane, position: *position, bytes, is_checked };
+                let is_long = run.chunks.iter().any(|(_, chunk)| chunk.len() >= FILE_BYTES_MIN);
+                let in_file = |from| lane.in_file(from, run.position, run.oldest_s, how);
+                let in_file_us = if is_long { in_file(lane.position) } else { None };
+                for (position, chunk) in &run.chunks {
+                    let place = Place { lane, position: *position, bytes: chunk.len(), in_file_us };
                     found.chunks.push(C::of(Some(chunk), &place).ok_or(Stop::Retired)?);
                 }
                 lane.go(run.position);
@@ -366,7 +365,7 @@ impl Streamlet {
         let written = segment.state().written;
         let file = segment.reader(&*self.shared.world.disk)?;
         let mut walker = Walker::new(file, segment.key, SEEK_BYTES)?;
-        let mut position = DATA_START;
+        let (mut position, mut best) = (DATA_START, None);
         while position < written {
             // Damage is stepped over here: whoever reads there is told.
             let found = match walker.reference(position)? {
@@ -375,10 +374,12 @@ impl Streamlet {
             };
             let Some((place, reference)) = found else { break };
             if reference.max_timestamp_ms >= timestamp_ms && reference.last >= start {
-                return Ok(Some((reference.base.max(start), reference.max_timestamp_ms)));
+                best = Some((reference.base.max(start), reference.max_timestamp_ms));
+                break;
             }
             position = place + reference.entry_bytes();
         }
-        Ok(None)
+        segment.came_from_disk(walker.take_cold());
+        Ok(best)
     }
 }

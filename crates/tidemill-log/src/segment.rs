@@ -24,7 +24,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use tidemill_env::{Disk, DiskRead, PlacedFile};
+use tidemill_env::{Clock, Disk, DiskRead, PlacedFile};
 
 /// Where a segment is on its way through the sync threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +46,12 @@ pub(crate) struct Recent {
     pub(crate) chunk: Bytes,
 }
 
-/// Chunks that follow each other: where each stands, and when it was appended.
+/// Chunks that follow each other, and where each stands.
 pub(crate) struct Run {
-    pub(crate) chunks: Vec<(u64, u32, Bytes)>,
+    pub(crate) chunks: Vec<(u64, Bytes)>,
     pub(crate) bytes: usize,
+    /// When the oldest of them was appended, in seconds since 1970.
+    pub(crate) oldest_s: u32,
     /// The offset after them, and where the next one stands.
     pub(crate) next: i64,
     pub(crate) position: u64,
@@ -224,12 +226,14 @@ impl Segment {
     /// put on its way to one, as by [`Self::enqueue`]: true if it must go into the queue.
     pub(crate) fn wrote(
         &self,
+        now_us: i64,
         reference: ChunkRef,
         chunk: Option<Bytes>,
         waits: bool,
         sync: bool,
     ) -> bool {
         let mut state = self.state();
+        state.checked.wrote(now_us);
         let position = state.written;
         if state.first == state.end {
             state.first = reference.base;
@@ -248,6 +252,13 @@ impl Segment {
             state.recent.push_back(Recent { position, reference, chunk });
         }
         sync && state.enqueue()
+    }
+
+    /// Something was read, from this place on, that the system had to fetch from the disk.
+    pub(crate) fn came_from_disk(&self, from: Option<u64>) {
+        if let Some(from) = from {
+            self.state().checked.came_from_disk(from);
+        }
     }
 
     /// The oldest chunk kept in memory goes.
@@ -280,14 +291,15 @@ impl Segment {
     ) -> Option<Run> {
         let state = self.state();
         let first = state.recent.binary_search_by_key(&position, |it| it.position).ok()?;
-        let mut run = Run { chunks: Vec::new(), bytes: 0, next, position };
+        let mut run = Run { chunks: Vec::new(), bytes: 0, oldest_s: u32::MAX, next, position };
         for recent in state.recent.range(first..) {
             let (reference, bytes) = (&recent.reference, run.bytes + recent.chunk.len());
             if reference.base != run.next || reference.last >= below || bytes > max_bytes {
                 break;
             }
-            run.chunks.push((recent.position, reference.appended_s, recent.chunk.clone()));
+            run.chunks.push((recent.position, recent.chunk.clone()));
             run.bytes = bytes;
+            run.oldest_s = run.oldest_s.min(reference.appended_s);
             run.next = reference.last + 1;
             run.position = recent.position + reference.entry_bytes();
         }
@@ -361,7 +373,7 @@ impl Segment {
 
     /// Writes down how far the segment is durable, if that is news. It costs no sync: it rides
     /// on the next one, and after the end of the process alone it is there anyway.
-    pub(crate) fn mark(&self, floor: i64) -> io::Result<()> {
+    pub(crate) fn mark(&self, floor: i64, clock: &dyn Clock) -> io::Result<()> {
         let mut state = self.state();
         state.mark_due = false;
         let complete = state.sealed && state.durable == state.written;
@@ -382,10 +394,9 @@ impl Segment {
         };
         let (at, bytes) = mark.encode(&self.key);
         state.seal_marked = complete;
-        match &state.file {
-            Some(file) => file.write_at(at, &bytes),
-            None => Ok(()),
-        }
+        let written = state.file.as_ref().map_or(Ok(()), |file| file.write_at(at, &bytes));
+        state.checked.wrote(clock.wall_micros());
+        written
     }
 
     /// Gives space back that an earlier life reserved.

@@ -84,6 +84,14 @@ impl DiskRead for MappedFile {
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_fd()
     }
+
+    fn is_cached(&self, offset: u64, bytes: u64) -> bool {
+        self.file.is_cached(offset, bytes)
+    }
+
+    fn changed_micros(&self) -> Option<i64> {
+        self.file.changed_micros()
+    }
 }
 
 impl PlacedFile for MappedFile {

@@ -3,7 +3,7 @@
 //! Invariant: a head is checked, reference and chunk, or it is said to be bad.
 
 use crate::{
-    checked::Lately,
+    checked::{Checked, Lately},
     format::{ChunkRef, DATA_START, REF_BYTES},
     segment::Segment,
     streamlet::Streamlet,
@@ -35,6 +35,8 @@ pub(crate) struct Lane {
     pub(crate) walker: Option<Walker>,
     /// For those who send out of it.
     pub(super) file: Option<Arc<dyn DiskRead>>,
+    /// The head can be sent out of the file, which had last been changed then: µs since 1970.
+    pub(super) in_file_us: Option<i64>,
 }
 
 /// What a reader wants.
@@ -54,7 +56,14 @@ impl Default for How {
 
 impl Lane {
     pub(crate) fn new(segment: Arc<Segment>) -> Self {
-        Self { segment, position: DATA_START, head: None, walker: None, file: None }
+        Self {
+            segment,
+            position: DATA_START,
+            head: None,
+            walker: None,
+            file: None,
+            in_file_us: None,
+        }
     }
 
     fn walker(&mut self, streamlet: &Streamlet, ahead: u64) -> io::Result<&mut Walker> {
@@ -83,8 +92,10 @@ impl Lane {
                 _ => break,
             }
         }
+        let cold_from = walker.take_cold();
         self.position = position;
         self.walker = None;
+        self.segment.came_from_disk(cold_from);
         Ok(())
     }
 
@@ -101,13 +112,16 @@ impl Lane {
             self.walker = None;
             if how.lately.is_some() && chunk.len() >= FILE_BYTES_MIN {
                 self.open_to_send(streamlet);
+                let end = position + reference.entry_bytes();
+                self.in_file_us = self.in_file(position, end, reference.appended_s, how);
             }
             self.head = Some(Head::Good(reference, Some(chunk)));
             return Ok(());
         }
         if let Some(lately) = how.lately {
             self.open_to_send(streamlet);
-            if let Some(reference) = self.found_good(lately)? {
+            if let Some((reference, changed_us)) = self.found_good(lately)? {
+                self.in_file_us = Some(changed_us);
                 self.head = Some(Head::Good(reference, None));
                 return Ok(());
             }
@@ -122,32 +136,56 @@ impl Lane {
             walker.forget();
             entry = walker.entry(position)?;
         }
+        let bad = match entry {
+            Some(_) => None,
+            None => walker.find(position + 8, written)?,
+        };
+        let (cold_from, changed_us) = (walker.take_cold(), walker.changed_us());
+        self.segment.came_from_disk(cold_from);
         self.head = Some(match entry {
             Some((reference, chunk)) => {
-                if let Some(lately) = how.lately {
+                if let (Some(lately), Some(changed_us)) = (how.lately, changed_us) {
                     let end = position + reference.entry_bytes();
-                    self.segment.state().checked.note(position, end, lately);
+                    self.segment.state().checked.note(position, end, lately, changed_us);
+                    self.in_file_us = Some(changed_us);
                 }
                 Head::Good(reference, Some(chunk))
             }
-            None => Head::Bad(walker.find(position + 8, written)?),
+            None => Head::Bad(bad),
         });
         Ok(())
     }
 
     /// The reference that stands here, of a long chunk that can be sent without another look.
-    fn found_good(&self, lately: Lately) -> io::Result<Option<ChunkRef>> {
+    /// With it, when the file had last been changed.
+    fn found_good(&self, lately: Lately) -> io::Result<Option<(ChunkRef, i64)>> {
         let (position, key) = (self.position, &self.segment.key);
         let Some(file) = &self.file else { return Ok(None) };
         if !self.segment.state().checked.may_cover(position, lately) {
             return Ok(None);
         }
+        // Asked first: to read the reference would bring in what follows as well.
+        if !file.is_cached(position, REF_BYTES as u64) {
+            return Ok(None);
+        }
         let mut bytes = [0; REF_BYTES];
         file.read_full_at(position, &mut bytes)?;
         let Some(reference) = ChunkRef::decode(&bytes, key, position) else { return Ok(None) };
+        let Some(changed_us) = file.changed_micros() else { return Ok(None) };
         let is_good = reference.bytes as usize >= FILE_BYTES_MIN
-            && self.segment.state().checked.covers(position, &reference, lately);
-        Ok(is_good.then_some(reference))
+            && self.segment.state().checked.covers(position, &reference, lately, changed_us)
+            && file.is_cached(position, reference.entry_bytes());
+        Ok(is_good.then_some((reference, changed_us)))
+    }
+
+    /// Whether these bytes, of which the first was appended then and which are in memory, can as
+    /// well be sent out of the file: if so, when that had last been changed.
+    pub(super) fn in_file(&self, from: u64, to: u64, appended_s: u32, how: How) -> Option<i64> {
+        let (lately, file) = (how.lately?, self.file.as_ref()?);
+        let changed_us = file.changed_micros()?;
+        let covers = |it: &Checked| it.covers_written(from, appended_s, lately, changed_us);
+        let is_good = covers(&self.segment.state().checked) && file.is_cached(from, to - from);
+        is_good.then_some(changed_us)
     }
 
     /// Opens the file if chunks can be sent out of it. If not, they are read and told of there.
@@ -176,8 +214,9 @@ impl Lane {
 
     /// What was found good lately may not be so when the reader comes again.
     fn forget_unread(&mut self) {
-        if matches!(self.head, Some(Head::Good(_, None))) {
+        if matches!(self.head, Some(Head::Good(_, None))) || self.in_file_us.is_some() {
             self.head = None;
+            self.in_file_us = None;
         }
     }
 
@@ -185,6 +224,7 @@ impl Lane {
     pub(crate) fn go(&mut self, position: u64) {
         self.position = position;
         self.head = None;
+        self.in_file_us = None;
     }
 
     /// Drops what ends before `next`. False if the lane has come to its end.

@@ -1,11 +1,16 @@
 //! What a read gives: chunks in memory, or where they stand in a file that can be sent unread.
 //!
 //! Invariant: a chunk in a file was checked, reference and checksum, when it was found or no longer
-//! before that than [`crate::LogOptions::recheck`]; and the file is never used again, because the
-//! system may have pages of it on their way long after whoever sent them is gone.
+//! before that than [`crate::LogOptions::recheck`], and since then nobody else has written to the
+//! file, and the system has kept those bytes in its memory; who sends it later than at once asks
+//! again. And the file is never used again, because the system may have pages of it on their way
+//! long after whoever sent them is gone.
 
 use super::{FILE_BYTES_MIN, Lane};
-use crate::format::REF_BYTES;
+use crate::{
+    format::{ChunkRef, REF_BYTES},
+    segment::Segment,
+};
 use bytes::Bytes;
 use std::{io, os::fd::BorrowedFd, sync::Arc};
 use tidemill_env::DiskRead;
@@ -23,8 +28,11 @@ pub enum Served {
 #[derive(Clone)]
 pub struct FileChunk {
     file: Arc<dyn DiskRead>,
+    segment: Arc<Segment>,
     position: u64,
     bytes: usize,
+    /// When the file had last been changed when this was found good: µs since 1970.
+    changed_us: i64,
 }
 
 impl std::fmt::Debug for FileChunk {
@@ -63,6 +71,37 @@ impl FileChunk {
         self.bytes
     }
 
+    /// Whether the file still gives the bytes that were found good: only this process has written
+    /// to it since, and the system has kept them in memory. Then it may be sent unread; if not, see
+    /// [`Self::read_checked`].
+    #[must_use]
+    pub fn is_as_found(&self) -> bool {
+        let is_ours = |changed_us| {
+            changed_us == self.changed_us || self.segment.state().checked.is_as_left(changed_us)
+        };
+        self.file.changed_micros().is_some_and(is_ours)
+            && self.file.is_cached(self.position, self.bytes as u64)
+    }
+
+    /// Reads it and checks it.
+    ///
+    /// # Errors
+    /// The disk's; and [`io::ErrorKind::InvalidData`], which names the place, if it is not what was
+    /// written.
+    pub fn read_checked(&self) -> io::Result<Bytes> {
+        let (key, at) = (&self.segment.key, self.position - REF_BYTES as u64);
+        let mut reference = [0; REF_BYTES];
+        self.file.read_full_at(at, &mut reference)?;
+        let chunk = self.read()?;
+        match ChunkRef::decode(&reference, key, at).filter(|it| it.accepts(&chunk)) {
+            Some(_) => Ok(chunk),
+            None => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{key}: damaged at byte {at} of {}", self.segment.path.display()),
+            )),
+        }
+    }
+
     /// Reads it.
     ///
     /// # Errors
@@ -89,8 +128,8 @@ pub(super) struct Place<'a> {
     pub(super) lane: &'a Lane,
     pub(super) position: u64,
     pub(super) bytes: usize,
-    /// It was checked just now, or lately.
-    pub(super) is_checked: bool,
+    /// It can be sent out of the file, which had last been changed then: µs since 1970.
+    pub(super) in_file_us: Option<i64>,
 }
 
 /// A form in which a read gives chunks.
@@ -114,14 +153,16 @@ impl Form for Served {
     const IS_SENT_FROM_FILES: bool = true;
 
     fn of(chunk: Option<&Bytes>, place: &Place<'_>) -> Option<Self> {
+        let lane = place.lane;
         let is_long = place.bytes >= FILE_BYTES_MIN;
-        let file = place.lane.file.as_ref().filter(|_| is_long && place.is_checked);
-        let file = file.filter(|_| place.lane.segment.send());
-        match file {
-            Some(file) => Some(Self::File(FileChunk {
+        let found = lane.file.as_ref().zip(place.in_file_us);
+        match found.filter(|_| is_long && lane.segment.send()) {
+            Some((file, changed_us)) => Some(Self::File(FileChunk {
                 file: Arc::clone(file),
+                segment: Arc::clone(&lane.segment),
                 position: place.position + REF_BYTES as u64,
                 bytes: place.bytes,
+                changed_us,
             })),
             None => chunk.cloned().map(Self::Memory),
         }

@@ -55,7 +55,8 @@ impl Finish {
         }
         for one in &waiting {
             for segment in &one.touched {
-                segment.mark(one.floor).map_err(at(&segment.path))?;
+                let marked = segment.mark(one.floor, &*shared.world.clock);
+                marked.map_err(at(&segment.path))?;
             }
             for segment in &one.cut {
                 let file = segment.file(shared).map_err(at(&segment.path))?;
