@@ -1,26 +1,43 @@
-//! Answers on their way to a client: what is in memory is sent by one call for many parts, what is in
-//! a file out of the file.
+//! Answers on their way to a client: many parts by one call. What stands in files is read, and
+//! checked, when the socket has room for it, into memory that all connections of a thread use in
+//! turn: a client that takes its time holds none.
+//!
+//! The system could send out of files by itself (`sendfile`), unchecked. On some machines that is
+//! cheaper than to read and check; where two cores share the counts of the same pages it costs
+//! more (docs/benchmarks.md).
 
 use crate::{answer::Answer, frame::Charge};
+use bytes::Bytes;
 use rustix::{
-    fs::sendfile,
     io::retry_on_intr,
-    net::{SendAncillaryBuffer, SendFlags, sendmsg, sockopt::set_tcp_cork},
+    net::{SendAncillaryBuffer, SendFlags, sendmsg},
 };
 use std::{
+    cell::RefCell,
     io::{self, IoSlice},
+    ops::Range,
     os::fd::AsFd,
 };
-use tidemill_log::{FileChunk, Served};
+use tidemill_log::{FileChunk, ReadError, Served};
 use tokio::{
     io::Interest,
     net::{TcpStream, tcp::OwnedWriteHalf},
 };
 
+#[cfg(test)]
+mod tests;
+
 /// Slices that one write to a socket takes.
 const SLICES_MAX: usize = 64;
 /// Answers are not held back for others once they are so long together.
 const TOGETHER_BYTES_MAX: usize = 32 << 10;
+/// So much is read out of files for one write: less after a socket had no room for all of it.
+const READ_BYTES: Range<usize> = 64 << 10..512 << 10;
+
+thread_local! {
+    /// What was read for the write that is under way; kept, unless a chunk was longer.
+    static BLOCK: RefCell<Vec<u8>> = RefCell::default();
+}
 
 /// Answers that leave together, in their order.
 #[derive(Debug)]
@@ -56,32 +73,25 @@ impl Outbox {
         self.bytes
     }
 
-    /// Writes it all.
+    /// Writes it all. What turns out to be damaged ends the connection; who reads there again is
+    /// told.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
-        // What a file gives is sent on at once, a small packet behind each large one, but for this.
-        let is_held = self.parts.len() > 1 && self.parts.iter().any(is_in_file);
-        if is_held {
-            hold_back(&self.socket, true)?;
-        }
-        let mut parts = self.parts.as_slice();
-        while let Some(first) = parts.first() {
-            let sent = match first {
-                Served::Memory(_) => {
-                    let in_memory = parts.iter().take_while(|it| !is_in_file(it));
-                    let count = in_memory.take(SLICES_MAX).count();
-                    let more = parts.len() > count;
-                    send_bytes(&self.socket, &parts[..count], more).await?;
-                    count
+        let socket: &TcpStream = self.socket.as_ref();
+        let mut left = Left { parts: &self.parts, done: 0 };
+        let mut read_bytes = READ_BYTES.end;
+        while !left.parts.is_empty() {
+            match socket.try_io(Interest::WRITABLE, || left.send(socket, read_bytes)) {
+                Ok((0, _)) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok((sent, offered)) => {
+                    let is_all = sent == offered;
+                    read_bytes = if is_all { READ_BYTES.end } else { READ_BYTES.start };
+                    left.advance(sent);
                 }
-                Served::File(chunk) => {
-                    send_file(&self.socket, chunk, parts.len() > 1).await?;
-                    1
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    socket.writable().await?;
                 }
-            };
-            parts = &parts[sent..];
-        }
-        if is_held {
-            hold_back(&self.socket, false)?;
+                Err(error) => return Err(error),
+            }
         }
         self.parts.clear();
         self.charges.clear();
@@ -90,72 +100,109 @@ impl Outbox {
     }
 }
 
-fn is_in_file(part: &Served) -> bool {
-    matches!(part, Served::File(_))
+/// Where the bytes of a part are.
+enum Source<'a> {
+    Memory(&'a [u8]),
+    /// The log had it in memory.
+    Kept(Bytes),
+    /// In the block.
+    Read(Range<usize>),
 }
 
-/// Whether packets that are not full wait for what is sent next.
-fn hold_back(socket: &OwnedWriteHalf, holds: bool) -> io::Result<()> {
-    let socket: &TcpStream = socket.as_ref();
-    Ok(set_tcp_cork(socket, holds)?)
+/// Parts that are not sent yet, and how many bytes of the first of them are.
+struct Left<'a> {
+    parts: &'a [Served],
+    done: usize,
 }
 
-/// Sends parts that are in memory. `more`: others follow at once.
-async fn send_bytes(socket: &OwnedWriteHalf, parts: &[Served], more: bool) -> io::Result<()> {
-    let bytes = parts.iter().map(|part| match part {
-        Served::Memory(bytes) => &bytes[..],
-        Served::File(_) => &[],
-    });
-    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-    for (slice, bytes) in slices.iter_mut().zip(bytes) {
-        *slice = IoSlice::new(bytes);
+impl Left<'_> {
+    /// Sends what the socket takes at once: how many bytes, and of how many.
+    fn send(&self, socket: &TcpStream, read_bytes: usize) -> io::Result<(usize, usize)> {
+        BLOCK.with_borrow_mut(|block| {
+            let sources = gather(self.parts, read_bytes, block).map_err(ended)?;
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            for (slice, source) in slices.iter_mut().zip(&sources) {
+                *slice = IoSlice::new(match source {
+                    Source::Memory(bytes) => bytes,
+                    Source::Kept(bytes) => bytes,
+                    Source::Read(range) => &block[range.clone()],
+                });
+            }
+            let mut slices = &mut slices[..sources.len()];
+            IoSlice::advance_slices(&mut slices, self.done);
+            let offered = slices.iter().map(|it| it.len()).sum();
+            let is_last = sources.len() == self.parts.len();
+            let more = if is_last { SendFlags::empty() } else { SendFlags::MORE };
+            let flags = more | SendFlags::NOSIGNAL;
+            let sent = retry_on_intr(|| {
+                sendmsg(socket.as_fd(), slices, &mut SendAncillaryBuffer::default(), flags)
+            });
+            if block.len() > READ_BYTES.end {
+                *block = Vec::new();
+            }
+            Ok((sent?, offered))
+        })
     }
-    let mut left = &mut slices[..parts.len()];
-    IoSlice::advance_slices(&mut left, 0);
-    let flags = if more { SendFlags::MORE | SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL };
-    let socket: &TcpStream = socket.as_ref();
-    while !left.is_empty() {
-        let slices = &*left;
-        let send = || {
-            let mut nothing = SendAncillaryBuffer::default();
-            Ok(retry_on_intr(|| sendmsg(socket.as_fd(), slices, &mut nothing, flags))?)
-        };
-        match socket.async_io(Interest::WRITABLE, send).await? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            sent => IoSlice::advance_slices(&mut left, sent),
+
+    fn advance(&mut self, sent: usize) {
+        self.done += sent;
+        while let Some(first) = self.parts.first().filter(|it| it.len() <= self.done) {
+            self.done -= first.len();
+            self.parts = &self.parts[1..];
         }
     }
-    Ok(())
 }
 
-/// Sends a chunk out of its file, which the system does without a copy.
-async fn send_file(socket: &OwnedWriteHalf, chunk: &FileChunk, more: bool) -> io::Result<()> {
-    let mut done = 0;
-    let stream: &TcpStream = socket.as_ref();
-    while done < chunk.bytes() {
-        // A client may take its time, and meanwhile the system may have let go of what was found
-        // good; then it is not sent unread.
-        let Some((file, position)) = chunk.place().filter(|_| chunk.is_as_found()) else {
-            let bytes = chunk.read_checked().inspect_err(|error| {
-                tracing::error!(%error, "what was being sent cannot be served");
-            })?;
-            return send_bytes(socket, &[Served::Memory(bytes.slice(done..))], more).await;
+/// Where the bytes of the first parts are, as many as one write takes. Those that stand in files
+/// only are read into `block`: one, and more up to `read_bytes` together.
+fn gather<'a>(
+    parts: &'a [Served],
+    read_bytes: usize,
+    block: &mut Vec<u8>,
+) -> Result<Vec<Source<'a>>, ReadError> {
+    let (mut sources, mut read) = (Vec::with_capacity(parts.len().min(SLICES_MAX)), 0);
+    for part in parts.iter().take(SLICES_MAX) {
+        let chunk = match part {
+            Served::Memory(bytes) => {
+                sources.push(Source::Memory(bytes));
+                continue;
+            }
+            Served::File(chunk) => chunk,
         };
-        let send = || {
-            let mut at = position + done as u64;
-            let left = chunk.bytes() - done;
-            Ok(retry_on_intr(|| sendfile(stream.as_fd(), file, Some(&mut at), left))?)
-        };
-        match stream.try_io(Interest::WRITABLE, send) {
-            // The file is shorter than it was.
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(sent) => done += sent,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,
+        if let Some(bytes) = chunk.in_memory() {
+            sources.push(Source::Kept(bytes));
+            continue;
+        }
+        let end = read + chunk.bytes();
+        if end > read_bytes && read > 0 {
+            break;
+        }
+        match read_into(chunk, read, block) {
+            Ok(()) => sources.push(Source::Read(read..end)),
+            // What stands before it is good, and leaves first.
+            Err(_) if !sources.is_empty() => break,
             Err(error) => return Err(error),
         }
+        read = end;
     }
-    Ok(())
+    Ok(sources)
 }
 
-#[cfg(test)]
-mod tests;
+fn read_into(chunk: &FileChunk, at: usize, block: &mut Vec<u8>) -> Result<(), ReadError> {
+    let end = at + chunk.bytes();
+    if block.len() < end {
+        let bytes = end.max(READ_BYTES.end);
+        block.reserve_exact(bytes - block.len());
+        block.resize(bytes, 0);
+    }
+    chunk.read_into(&mut block[at..end])
+}
+
+fn ended(error: ReadError) -> io::Error {
+    match &error {
+        // It was given up while the client took its time.
+        ReadError::Missing { .. } => tracing::info!(%error, "an answer is cut short"),
+        _ => tracing::error!(%error, "an answer is cut short"),
+    }
+    io::Error::other(error)
+}

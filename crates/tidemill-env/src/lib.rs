@@ -13,7 +13,6 @@
 
 use std::{
     io,
-    os::fd::BorrowedFd,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -47,6 +46,14 @@ pub trait DiskFile: Send {
     /// # Errors
     /// The disk's. Some of the bytes may be in the file.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// As [`Self::append`], of bytes that nobody is about to read: if they are long, and the file
+    /// system can, they are written past the system's cache (`O_DIRECT`).
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    fn append_past_cache(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.append(bytes)
+    }
     /// Makes everything appended survive a power cut. The file's name is another matter:
     /// [`Disk::sync_dir`].
     ///
@@ -91,21 +98,6 @@ pub trait DiskRead: Send + Sync {
     /// # Errors
     /// The disk's.
     fn length(&self) -> io::Result<u64>;
-    /// The file itself, for calls that hand its bytes on unread. None: there is no such file, as in
-    /// a simulated world.
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-    /// Whether all of these bytes are in the system's memory now, so that handing them on reads no
-    /// disk. False as well if the system does not say: Linux does since 6.5 (`cachestat`).
-    fn is_cached(&self, _offset: u64, _bytes: u64) -> bool {
-        false
-    }
-    /// When anybody last wrote to the file, in microseconds since 1970 by the system's clock, which
-    /// is some milliseconds behind. None: it is not known.
-    fn changed_micros(&self) -> Option<i64> {
-        None
-    }
 }
 
 /// Bytes that are written again in one piece, at most.

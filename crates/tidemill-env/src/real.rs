@@ -3,18 +3,16 @@
 use super::{
     Clock, Disk, DiskFile, DiskLock, DiskRead, FileSystem, PlacedFile, Space, Spawn, Thread,
 };
-mod cached;
+mod appended;
 mod map;
 mod mapped;
 
+use appended::RealFile;
 use rustix::fs::FallocateFlags;
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, IoSlice, Write},
-    os::{
-        fd::{AsFd, BorrowedFd},
-        unix::fs::{FileExt, MetadataExt},
-    },
+    io::{self, IoSlice},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -53,26 +51,6 @@ impl Clock for RealClock {
     }
 }
 
-struct RealFile(File);
-
-impl DiskFile for RealFile {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes)
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.0.sync_data()
-    }
-
-    fn truncate(&mut self, length: u64) -> io::Result<()> {
-        self.0.set_len(length)
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
-    }
-}
-
 struct RealRead(File);
 
 impl DiskRead for RealRead {
@@ -87,20 +65,6 @@ impl DiskRead for RealRead {
 
     fn length(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
-    }
-
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(AsFd::as_fd(&self.0))
-    }
-
-    fn is_cached(&self, offset: u64, bytes: u64) -> bool {
-        cached::are_cached(&self.0, offset, bytes)
-    }
-
-    fn changed_micros(&self) -> Option<i64> {
-        // Nobody can set this one back, as they can the time of the last write.
-        let it = self.0.metadata().ok()?;
-        it.ctime().checked_mul(1_000_000)?.checked_add(it.ctime_nsec() / 1_000)
     }
 }
 
@@ -210,11 +174,12 @@ impl Disk for RealDisk {
         if file.metadata()?.is_file() {
             file.set_len(0)?;
         }
-        Ok(Box::new(RealFile(file)))
+        Ok(Box::new(RealFile::new(file, path.to_owned())))
     }
 
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(RealFile(OpenOptions::new().append(true).open(path)?)))
+        let file = OpenOptions::new().append(true).open(path)?;
+        Ok(Box::new(RealFile::new(file, path.to_owned())))
     }
 
     fn open_placed(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {

@@ -127,31 +127,39 @@ fn the_simulated_clock_moves_only_when_told() {
 }
 
 #[test]
-fn the_system_says_what_it_has_in_memory_and_when_a_file_changed() {
+fn what_is_appended_past_the_cache_stands_where_it_would_stand() {
     // A folder that is on a disk.
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-    let (world, path) = (World::real(), folder.path().join("f"));
-    let file = world.disk.open_placed(&path).unwrap();
-    file.write_at(0, &[1; 10_000]).unwrap();
-    file.sync().unwrap();
-    let says = file.is_cached(0, 1);
-    let ranges = [(0, 10_000), (4_095, 2), (8_192, 1_808)];
-    assert!(ranges.iter().all(|(offset, bytes)| file.is_cached(*offset, *bytes) == says));
-    assert!(!file.is_cached(0, 0) && !file.is_cached(0, 20_000) && !file.is_cached(u64::MAX, 2));
-    let it = std::fs::File::open(&path).unwrap();
-    rustix::fs::fadvise(&it, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    assert!(!file.is_cached(0, 10_000), "it was let go of");
-    file.read_at(8_192, &mut [0]).unwrap();
-    assert_eq!(file.is_cached(8_192, 1), says);
-
-    let written = file.changed_micros().unwrap();
-    assert!(written <= world.clock.wall_micros());
-    let other = world.disk.open_mapped(&path).unwrap();
-    while other.changed_micros() == Some(written) {
-        other.write_at(0, b"!").unwrap();
+    for disk in [World::real().disk, Arc::new(SimDisk::new(0)) as Arc<dyn Disk>] {
+        let path = folder.path().join("f");
+        disk.create_dir_all(folder.path()).unwrap();
+        let mut file = disk.create(&path).unwrap();
+        let mut wanted = Vec::new();
+        let mut random = Random::new(3);
+        let block = 4096;
+        let long = 2 << 20;
+        for bytes in [5, long, long + 1, block - 6, long + 3 * block, long - 1, 3 * long + 17, 0] {
+            let bytes: Vec<u8> = (0..bytes).map(|_| random.next() as u8).collect();
+            file.append_past_cache(&bytes).unwrap();
+            wanted.extend(&bytes);
+            assert_eq!(file.length().unwrap(), wanted.len() as u64);
+        }
+        file.sync().unwrap();
+        assert!(disk.read(&path).unwrap() == wanted);
+        let cut = long + 77;
+        file.truncate(cut as u64).unwrap();
+        wanted.truncate(cut);
+        for _ in 0..2 {
+            file.append_past_cache(&vec![7; long]).unwrap();
+            wanted.extend(vec![7; long]);
+        }
+        assert!(disk.read(&path).unwrap() == wanted);
+        drop(file);
+        let mut file = disk.open_append(&path).unwrap();
+        file.append_past_cache(&vec![8; long + 5]).unwrap();
+        wanted.extend(vec![8; long + 5]);
+        assert!(disk.read(&path).unwrap() == wanted);
     }
-    assert!(file.changed_micros() > Some(written));
-    assert_eq!(SimDisk::new(0).open_placed(Path::new("f")).unwrap().changed_micros(), None);
 }
 
 #[test]

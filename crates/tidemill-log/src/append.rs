@@ -337,8 +337,7 @@ impl Streamlet {
         let fsync = self.fsync();
         let waits = fsync == Fsync::Always;
         let keeps = kept.is_some();
-        let now_us = self.shared.world.clock.wall_micros();
-        let queue = segment.wrote(now_us, reference, kept, waits, fsync != Fsync::Os);
+        let queue = segment.wrote(reference, kept, waits, fsync != Fsync::Os);
         if *position == DATA_START {
             self.add_segment(segment);
         }

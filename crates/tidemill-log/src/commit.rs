@@ -303,6 +303,6 @@ fn land(shared: &Shared, streamlet: Arc<Streamlet>, segment: Arc<Segment>, job: 
 /// Says how far a segment is durable, and closes its file if that is all of it.
 fn mark(streamlet: &Streamlet, segment: &Segment) {
     // Nothing depends on this write: without the mark a recovery reads a little more.
-    let _unmarked = segment.mark(streamlet.floor(), &*streamlet.shared.world.clock);
+    let _unmarked = segment.mark(streamlet.floor());
     segment.close_if_done();
 }

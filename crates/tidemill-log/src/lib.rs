@@ -40,8 +40,7 @@
 //! - What was acknowledged is never lost within the durability chosen, never changed or reordered.
 //! - After a crash a streamlet has a prefix of what was appended, all acknowledged chunks in it.
 //! - Nothing is served whose checksum, place or identity is wrong; damage is an error that names
-//!   stream, segment and byte, and what stands behind it can still be read. Chunks that are sent out
-//!   of their files were found good no longer ago than [`LogOptions::recheck`].
+//!   stream, segment and byte, and what stands behind it can still be read.
 //! - Nothing is deleted because its metadata are missing: it is left alone and reported.
 //! - Memory: [`LogOptions::memory_bytes`], a block of [`LogOptions::read_ahead_bytes`] (or a chunk,
 //!   if that is longer) for each segment that a cursor is reading from the disk, and about a
@@ -57,7 +56,6 @@
 
 mod append;
 mod blocks;
-mod checked;
 mod commit;
 mod error;
 mod format;

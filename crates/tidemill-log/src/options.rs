@@ -56,10 +56,6 @@ pub struct LogOptions {
     pub memory_bytes: ByteSize,
     /// How much a reader of older data reads at once. Default 256 KiB.
     pub read_ahead_bytes: ByteSize,
-    /// A long chunk is sent out of its file without another look for so long after it was appended
-    /// by this process, or read and found good. Default 5 min; with 0 every chunk is read and
-    /// checked each time. What is not sent from files is checked whenever it is read from one.
-    pub recheck: Span,
     /// Emptied segment files kept for reuse. Default 256 MiB.
     pub recycled_bytes: ByteSize,
     /// Segments in a group. Default 4.
@@ -77,7 +73,6 @@ impl Default for LogOptions {
             sync_together_min: 4,
             memory_bytes: ByteSize(256 << 20),
             read_ahead_bytes: ByteSize(256 << 10),
-            recheck: Span(300_000_000),
             recycled_bytes: ByteSize(256 << 20),
             group_segments: 4,
             streamlets_max: 100_000,

@@ -196,8 +196,8 @@ impl Streamlet {
         self.read_as(cursor, offset, limit)
     }
 
-    /// As [`Self::read`], for somebody who sends the chunks on: those that are not in memory are
-    /// not given as bytes, if they are long, but as places in their file.
+    /// As [`Self::read`], for somebody who sends the chunks on: long ones are not given as bytes but
+    /// as places in their file, to be read and checked when they are sent.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -267,12 +267,9 @@ impl Streamlet {
             }
         }
         let mut bytes = 0;
-        let mut how = How::default();
-        if C::IS_SENT_FROM_FILES {
-            how.lately = Some(self.shared.lately());
-        }
+        let mut how = How { sends: C::IS_TO_SEND, ..How::default() };
         while cursor.next < bound {
-            if C::IS_SENT_FROM_FILES {
+            if C::IS_TO_SEND {
                 let left = limit.max_bytes.saturating_sub(bytes).max(AHEAD_BYTES_MIN);
                 how.ahead_max = left as u64;
             }
@@ -285,8 +282,8 @@ impl Streamlet {
             if reference.last >= bound || !room {
                 break;
             }
-            let in_file_us = lane.in_file_us;
-            let place = Place { lane, position: lane.position, bytes: length, in_file_us };
+            let stream = &self.stream.name;
+            let place = Place { lane, stream, position: lane.position, reference };
             found.chunks.push(C::of(chunk.as_ref(), &place).ok_or(Stop::Retired)?);
             bytes += length;
             cursor.next = reference.last + 1;
@@ -299,11 +296,8 @@ impl Streamlet {
             if let Some(run) = run {
                 bytes += run.bytes;
                 cursor.next = run.next;
-                let is_long = run.chunks.iter().any(|(_, chunk)| chunk.len() >= FILE_BYTES_MIN);
-                let in_file = |from| lane.in_file(from, run.position, run.oldest_s, how);
-                let in_file_us = if is_long { in_file(lane.position) } else { None };
-                for (position, chunk) in &run.chunks {
-                    let place = Place { lane, position: *position, bytes: chunk.len(), in_file_us };
+                for (position, reference, chunk) in &run.chunks {
+                    let place = Place { lane, stream, position: *position, reference };
                     found.chunks.push(C::of(Some(chunk), &place).ok_or(Stop::Retired)?);
                 }
                 lane.go(run.position);
@@ -313,7 +307,7 @@ impl Streamlet {
         // A walker's block is memory that a waiting reader would hold.
         if cursor.next >= bound {
             cursor.lanes.iter_mut().for_each(Lane::close);
-        } else if C::IS_SENT_FROM_FILES {
+        } else if C::IS_TO_SEND {
             // Many readers that are not done would hold much that they hardly use.
             cursor.lanes.iter_mut().for_each(Lane::let_go);
         }
@@ -365,7 +359,7 @@ impl Streamlet {
         let written = segment.state().written;
         let file = segment.reader(&*self.shared.world.disk)?;
         let mut walker = Walker::new(file, segment.key, SEEK_BYTES)?;
-        let (mut position, mut best) = (DATA_START, None);
+        let mut position = DATA_START;
         while position < written {
             // Damage is stepped over here: whoever reads there is told.
             let found = match walker.reference(position)? {
@@ -374,12 +368,10 @@ impl Streamlet {
             };
             let Some((place, reference)) = found else { break };
             if reference.max_timestamp_ms >= timestamp_ms && reference.last >= start {
-                best = Some((reference.base.max(start), reference.max_timestamp_ms));
-                break;
+                return Ok(Some((reference.base.max(start), reference.max_timestamp_ms)));
             }
             position = place + reference.entry_bytes();
         }
-        segment.came_from_disk(walker.take_cold());
-        Ok(best)
+        Ok(None)
     }
 }

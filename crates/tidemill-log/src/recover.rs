@@ -231,7 +231,7 @@ fn settle(
     if now.position == DATA_START && !damaged {
         // No chunk of this life ever became durable in it.
         let folder = file.path.parent().unwrap_or(Path::new(""));
-        return shared.recycle(folder, &[(file.path.clone(), false)]);
+        return shared.recycle(folder, std::slice::from_ref(&file.path));
     }
     let settled = Arc::new(Segment::recovered(file.key, file.path.clone(), &now));
     recovered.segments.push(Arc::clone(&settled));

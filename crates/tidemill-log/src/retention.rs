@@ -206,7 +206,7 @@ impl Stream {
             return Ok(0);
         }
         segments.iter().for_each(|segment| segment.retire());
-        let files: Vec<_> = segments.iter().map(|it| (it.path.clone(), it.was_sent())).collect();
+        let files: Vec<_> = segments.iter().map(|it| it.path.clone()).collect();
         self.shared.recycle(&self.core.folder, &files).map_err(at(&self.core.folder))?;
         Ok(files.len())
     }

@@ -9,7 +9,6 @@
 //! sync the file is never synced again as if nothing had happened.
 
 use crate::{
-    checked::Checked,
     format::{ChunkRef, DATA_START, Mark},
     ids::SegmentKey,
     shared::Shared,
@@ -24,7 +23,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use tidemill_env::{Clock, Disk, DiskRead, PlacedFile};
+use tidemill_env::{Disk, DiskRead, PlacedFile};
 
 /// Where a segment is on its way through the sync threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +47,8 @@ pub(crate) struct Recent {
 
 /// Chunks that follow each other, and where each stands.
 pub(crate) struct Run {
-    pub(crate) chunks: Vec<(u64, Bytes)>,
+    pub(crate) chunks: Vec<(u64, ChunkRef, Bytes)>,
     pub(crate) bytes: usize,
-    /// When the oldest of them was appended, in seconds since 1970.
-    pub(crate) oldest_s: u32,
     /// The offset after them, and where the next one stands.
     pub(crate) next: i64,
     pub(crate) position: u64,
@@ -96,7 +93,6 @@ pub(crate) struct SegmentState {
     /// The first offset that no sync has covered; none if all is durable.
     pub(crate) unsynced: Option<i64>,
     recent: VecDeque<Recent>,
-    pub(crate) checked: Checked,
 }
 
 /// One file of chunks.
@@ -105,9 +101,8 @@ pub(crate) struct Segment {
     pub(crate) path: PathBuf,
     /// Its file was given away: what is read from it now is another's.
     retired: AtomicBool,
-    /// Somebody sends a part of its file, or did. The system may have those very pages on their way
-    /// long after it took them.
-    sent: AtomicBool,
+    /// Something in its file was not what was written.
+    suspect: AtomicBool,
     state: Mutex<SegmentState>,
 }
 
@@ -145,8 +140,7 @@ impl SegmentState {
 impl Segment {
     /// A segment whose file was just made, empty but for its head.
     pub(crate) fn fresh(key: SegmentKey, path: PathBuf, file: Arc<dyn PlacedFile>) -> Self {
-        let mut segment = Self::recovered(key, path, &Mark::none());
-        segment.sent = AtomicBool::new(false);
+        let segment = Self::recovered(key, path, &Mark::none());
         {
             let mut state = segment.state();
             state.file = Some(file);
@@ -180,14 +174,12 @@ impl Segment {
             waiting: VecDeque::new(),
             unsynced: None,
             recent: VecDeque::new(),
-            checked: Checked::new(mark.position.max(DATA_START)),
         };
         Self {
             key,
             path,
             retired: AtomicBool::new(false),
-            // The earlier life may have.
-            sent: AtomicBool::new(true),
+            suspect: AtomicBool::new(false),
             state: Mutex::new(state),
         }
     }
@@ -226,14 +218,12 @@ impl Segment {
     /// put on its way to one, as by [`Self::enqueue`]: true if it must go into the queue.
     pub(crate) fn wrote(
         &self,
-        now_us: i64,
         reference: ChunkRef,
         chunk: Option<Bytes>,
         waits: bool,
         sync: bool,
     ) -> bool {
         let mut state = self.state();
-        state.checked.wrote(now_us);
         let position = state.written;
         if state.first == state.end {
             state.first = reference.base;
@@ -252,13 +242,6 @@ impl Segment {
             state.recent.push_back(Recent { position, reference, chunk });
         }
         sync && state.enqueue()
-    }
-
-    /// Something was read, from this place on, that the system had to fetch from the disk.
-    pub(crate) fn came_from_disk(&self, from: Option<u64>) {
-        if let Some(from) = from {
-            self.state().checked.came_from_disk(from);
-        }
     }
 
     /// The oldest chunk kept in memory goes.
@@ -291,15 +274,14 @@ impl Segment {
     ) -> Option<Run> {
         let state = self.state();
         let first = state.recent.binary_search_by_key(&position, |it| it.position).ok()?;
-        let mut run = Run { chunks: Vec::new(), bytes: 0, oldest_s: u32::MAX, next, position };
+        let mut run = Run { chunks: Vec::new(), bytes: 0, next, position };
         for recent in state.recent.range(first..) {
             let (reference, bytes) = (&recent.reference, run.bytes + recent.chunk.len());
             if reference.base != run.next || reference.last >= below || bytes > max_bytes {
                 break;
             }
-            run.chunks.push((recent.position, recent.chunk.clone()));
+            run.chunks.push((recent.position, reference.clone(), recent.chunk.clone()));
             run.bytes = bytes;
-            run.oldest_s = run.oldest_s.min(reference.appended_s);
             run.next = reference.last + 1;
             run.position = recent.position + reference.entry_bytes();
         }
@@ -373,7 +355,7 @@ impl Segment {
 
     /// Writes down how far the segment is durable, if that is news. It costs no sync: it rides
     /// on the next one, and after the end of the process alone it is there anyway.
-    pub(crate) fn mark(&self, floor: i64, clock: &dyn Clock) -> io::Result<()> {
+    pub(crate) fn mark(&self, floor: i64) -> io::Result<()> {
         let mut state = self.state();
         state.mark_due = false;
         let complete = state.sealed && state.durable == state.written;
@@ -394,9 +376,10 @@ impl Segment {
         };
         let (at, bytes) = mark.encode(&self.key);
         state.seal_marked = complete;
-        let written = state.file.as_ref().map_or(Ok(()), |file| file.write_at(at, &bytes));
-        state.checked.wrote(clock.wall_micros());
-        written
+        match &state.file {
+            Some(file) => file.write_at(at, &bytes),
+            None => Ok(()),
+        }
     }
 
     /// Gives space back that an earlier life reserved.
@@ -431,16 +414,14 @@ impl Segment {
         state.file = None;
     }
 
-    /// Somebody is about to send a part of its file. False: that may be another's already.
-    pub(crate) fn send(&self) -> bool {
-        self.sent.store(true, Ordering::SeqCst);
-        // Whoever retires it asks after that whether it was sent.
-        !self.is_retired()
+    /// Something in its file is not what was written: from now on all of it is checked before it
+    /// is given to anybody.
+    pub(crate) fn suspect(&self) {
+        self.suspect.store(true, Ordering::SeqCst);
     }
 
-    /// Whether a part of its file was sent: then the file must not be used again.
-    pub(crate) fn was_sent(&self) -> bool {
-        self.sent.load(Ordering::SeqCst)
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.suspect.load(Ordering::SeqCst)
     }
 
     pub(crate) fn is_retired(&self) -> bool {

@@ -5,7 +5,6 @@
 
 use crate::{
     blocks::Blocks,
-    checked::Lately,
     commit::{Committer, Together, Work},
     error::LogError,
     format::SegmentHead,
@@ -130,12 +129,6 @@ impl Shared {
         u32::try_from(self.world.clock.wall_micros() / 1_000_000).unwrap_or(0)
     }
 
-    /// Since when what was found good needs no other look.
-    pub(crate) fn lately(&self) -> Lately {
-        let span_s = u32::try_from(self.options.recheck.0 / 1_000_000).unwrap_or(u32::MAX);
-        Lately { now_s: self.now_s(), span_s }
-    }
-
     fn put_into_pool(&self, path: PathBuf, length: u64) {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         if length > 0 && pool.bytes + length <= self.options.recycled_bytes.0 {
@@ -240,12 +233,12 @@ impl Shared {
         self.world.disk.sync_dir(&self.pool_folder)
     }
 
-    /// Takes the files of retired segments of one folder into the pool, or removes them; those
-    /// of which something was sent in any case. Their old names are durably gone when this returns.
-    pub(crate) fn recycle(&self, folder: &Path, files: &[(PathBuf, bool)]) -> io::Result<()> {
+    /// Takes the files of retired segments of one folder into the pool, or removes them. Their old
+    /// names are durably gone when this returns.
+    pub(crate) fn recycle(&self, folder: &Path, files: &[PathBuf]) -> io::Result<()> {
         let disk = &*self.world.disk;
         let mut emptied = Vec::new();
-        for (path, was_sent) in files {
+        for path in files {
             let to = self.pool_folder.join(format!("{:016x}", self.next_epoch()));
             let length = match disk.open_read(path).and_then(|it| it.length()) {
                 Ok(length) => length,
@@ -253,18 +246,11 @@ impl Shared {
                 Err(error) => return Err(error),
             };
             disk.rename(path, &to)?;
-            emptied.push((to, length, *was_sent));
+            emptied.push((to, length));
         }
         disk.sync_dir(&self.pool_folder)?;
         disk.sync_dir(folder)?;
-        for (path, length, was_sent) in emptied {
-            if was_sent {
-                // What is open stays as it is until it is closed.
-                disk.remove(&path)?;
-            } else {
-                self.put_into_pool(path, length);
-            }
-        }
+        emptied.into_iter().for_each(|(path, length)| self.put_into_pool(path, length));
         Ok(())
     }
 }

@@ -27,10 +27,6 @@ pub(crate) struct Walker {
     ahead: u64,
     block_start: u64,
     block: Bytes,
-    /// When the file had last been changed before the block was read: µs since 1970.
-    changed_us: Option<i64>,
-    /// From here on something was read that was not in the system's memory.
-    cold_from: Option<u64>,
     blocks: Option<Arc<Blocks>>,
 }
 
@@ -46,8 +42,6 @@ impl Walker {
             ahead: 0,
             block_start: 0,
             block: Bytes::new(),
-            changed_us: None,
-            cold_from: None,
             blocks: None,
         };
         walker.ahead(ahead);
@@ -85,10 +79,6 @@ impl Walker {
             }
             let ahead = self.bound.saturating_sub(position).min(self.ahead);
             let want = (count as u64).max(ahead).min(self.length.saturating_sub(position));
-            self.changed_us = self.file.changed_micros();
-            if !self.file.is_cached(position, want) {
-                self.cold_from = Some(self.cold_from.map_or(position, |it| it.min(position)));
-            }
             let want = usize::try_from(want).map_err(io::Error::other)?;
             let fill = |block: &mut [u8]| self.file.read_full_at(position, block);
             self.block = match &self.blocks {
@@ -102,19 +92,15 @@ impl Walker {
         Ok(self.block.slice(from..to))
     }
 
+    /// Whether what stands at this place was read already.
+    pub(crate) fn holds(&self, position: u64) -> bool {
+        let ahead = position.checked_sub(self.block_start);
+        ahead.is_some_and(|it| it + (REF_BYTES as u64) <= self.block.len() as u64)
+    }
+
     /// Forgets what was read: the file may have changed since.
     pub(crate) fn forget(&mut self) {
         self.block = Bytes::new();
-    }
-
-    /// When the file had last been changed before what was returned last was read: µs since 1970.
-    pub(crate) fn changed_us(&self) -> Option<i64> {
-        self.changed_us
-    }
-
-    /// From which place on something was read since the last call that had to come from the disk.
-    pub(crate) fn take_cold(&mut self) -> Option<u64> {
-        self.cold_from.take()
     }
 
     /// The reference at this place, if a good one is there.

@@ -258,7 +258,7 @@ impl Store {
     /// Appends a sealed batch, durably, or leaves all as it was.
     fn write(&self, writer: &mut Writer, batch: &mut Batch) -> Result<(), StateError> {
         let path = data_path(&self.folder, writer.number);
-        if let Err(error) = writer.file.append(batch.parts_mut().0) {
+        if let Err(error) = writer.file.append_past_cache(batch.parts_mut().0) {
             // What is there of it must not stand before the next one, not after a power cut either.
             let cut = writer.file.truncate(writer.length).and_then(|()| writer.file.sync());
             writer.failed = cut.is_err();

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
 use tidemill_log::Served;
 use tidemill_wire::{
-    chunk::{CHUNK_HEAD_BYTES, ChunkHead, Codec},
+    chunk::{ChunkHead, Codec},
     kafka::{
         ErrorCode, KafkaString, KafkaUuid, MessageError,
         message::{FetchRequestData, fetch_request::FetchPartition},
@@ -168,7 +168,7 @@ fn without_zstd(mut topics: Vec<TopicAnswer>) -> Vec<TopicAnswer> {
     let is_zstd = |it: &Served| {
         let bytes = match it {
             Served::Memory(bytes) => Ok(bytes.clone()),
-            Served::File(chunk) => chunk.read_first(CHUNK_HEAD_BYTES),
+            Served::File(chunk) => chunk.read(),
         };
         // What cannot be read is not known to be anything else.
         bytes.map_or(true, |it| {

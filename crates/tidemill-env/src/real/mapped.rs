@@ -13,7 +13,6 @@ use crate::{DiskRead, PlacedFile};
 use rustix::{fs::FallocateFlags, io::Errno};
 use std::{
     io,
-    os::fd::BorrowedFd,
     sync::{
         Arc, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -79,18 +78,6 @@ impl DiskRead for MappedFile {
 
     fn length(&self) -> io::Result<u64> {
         self.file.length()
-    }
-
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.file.as_fd()
-    }
-
-    fn is_cached(&self, offset: u64, bytes: u64) -> bool {
-        self.file.is_cached(offset, bytes)
-    }
-
-    fn changed_micros(&self) -> Option<i64> {
-        self.file.changed_micros()
     }
 }
 

@@ -119,7 +119,7 @@ impl Opening<'_> {
         let disk = &*self.shared.world.disk;
         let named = |it: &&PathBuf| it.extension().is_some_and(|it| it == "seg");
         // Of an earlier life: nobody reads them.
-        let segments: Vec<_> = files.iter().filter(named).map(|it| (it.clone(), false)).collect();
+        let segments: Vec<_> = files.iter().filter(named).cloned().collect();
         self.shared.recycle(folder, &segments).map_err(at(folder))?;
         meta::remove(disk, folder).and_then(|()| remove_folder(disk, folder)).map_err(at(folder))
     }

@@ -1,18 +1,20 @@
-//! What a read gives: chunks in memory, or where they stand in a file that can be sent unread.
+//! What a read for somebody who sends gives: chunks in memory, or where they stand in a file.
 //!
-//! Invariant: a chunk in a file was checked, reference and checksum, when it was found or no longer
-//! before that than [`crate::LogOptions::recheck`], and since then nobody else has written to the
-//! file, and the system has kept those bytes in its memory; who sends it later than at once asks
-//! again. And the file is never used again, because the system may have pages of it on their way
-//! long after whoever sent them is gone.
+//! A long chunk is read when there is room for it on its way, not before: what waits for a slow
+//! client is a place in a file, and takes no memory.
+//!
+//! Invariant: what is read out of a file is checked, each time, before anybody has it. If it is not
+//! what was written, the segment is under suspicion from then on: its chunks are read and checked
+//! before they are given, so that readers are told.
 
 use super::{FILE_BYTES_MIN, Lane};
 use crate::{
+    error::ReadError,
     format::{ChunkRef, REF_BYTES},
     segment::Segment,
 };
 use bytes::Bytes;
-use std::{io, os::fd::BorrowedFd, sync::Arc};
+use std::sync::Arc;
 use tidemill_env::DiskRead;
 
 /// A chunk to be sent to somebody.
@@ -29,15 +31,15 @@ pub enum Served {
 pub struct FileChunk {
     file: Arc<dyn DiskRead>,
     segment: Arc<Segment>,
+    stream: Arc<str>,
+    /// Where its reference stands.
     position: u64,
-    bytes: usize,
-    /// When the file had last been changed when this was found good: µs since 1970.
-    changed_us: i64,
+    reference: ChunkRef,
 }
 
 impl std::fmt::Debug for FileChunk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "FileChunk({} bytes at {})", self.bytes, self.position)
+        write!(f, "FileChunk({} bytes at {})", self.bytes(), self.position)
     }
 }
 
@@ -47,7 +49,7 @@ impl Served {
     pub fn len(&self) -> usize {
         match self {
             Self::Memory(bytes) => bytes.len(),
-            Self::File(chunk) => chunk.bytes,
+            Self::File(chunk) => chunk.bytes(),
         }
     }
 
@@ -59,66 +61,63 @@ impl Served {
 }
 
 impl FileChunk {
-    /// The file, and where in it the chunk begins, in bytes. None: read it.
-    #[must_use]
-    pub fn place(&self) -> Option<(BorrowedFd<'_>, u64)> {
-        self.file.as_fd().map(|file| (file, self.position))
-    }
-
     /// Its length in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.reference.bytes as usize
     }
 
-    /// Whether the file still gives the bytes that were found good: only this process has written
-    /// to it since, and the system has kept them in memory. Then it may be sent unread; if not, see
-    /// [`Self::read_checked`].
+    /// Its bytes, if the log has them in memory just now.
     #[must_use]
-    pub fn is_as_found(&self) -> bool {
-        let is_ours = |changed_us| {
-            changed_us == self.changed_us || self.segment.state().checked.is_as_left(changed_us)
-        };
-        self.file.changed_micros().is_some_and(is_ours)
-            && self.file.is_cached(self.position, self.bytes as u64)
+    pub fn in_memory(&self) -> Option<Bytes> {
+        self.segment.recent(self.position).map(|(_, chunk)| chunk)
     }
 
-    /// Reads it and checks it.
+    /// Reads it out of the file, and checks it.
     ///
     /// # Errors
-    /// The disk's; and [`io::ErrorKind::InvalidData`], which names the place, if it is not what was
-    /// written.
-    pub fn read_checked(&self) -> io::Result<Bytes> {
-        let (key, at) = (&self.segment.key, self.position - REF_BYTES as u64);
-        let mut reference = [0; REF_BYTES];
-        self.file.read_full_at(at, &mut reference)?;
-        let chunk = self.read()?;
-        match ChunkRef::decode(&reference, key, at).filter(|it| it.accepts(&chunk)) {
-            Some(_) => Ok(chunk),
-            None => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("{key}: damaged at byte {at} of {}", self.segment.path.display()),
-            )),
+    /// The disk's; it is not what was written; or the log has let go of it since.
+    ///
+    /// # Panics
+    /// `into` is not as long as the chunk.
+    pub fn read_into(&self, into: &mut [u8]) -> Result<(), ReadError> {
+        assert_eq!(into.len(), self.bytes(), "as long as the chunk");
+        let read = self.file.read_full_at(self.position + REF_BYTES as u64, into);
+        let is_whole = |count| count == into.len() && self.reference.accepts(into);
+        match read.map(is_whole) {
+            Ok(true) => Ok(()),
+            // The file may be another's already.
+            Ok(false) | Err(_) if self.segment.is_retired() => Err(ReadError::Missing {
+                stream: Arc::clone(&self.stream),
+                streamlet: self.segment.key.streamlet,
+                from: self.reference.base,
+                next: self.reference.last + 1,
+            }),
+            Ok(false) => {
+                self.segment.suspect();
+                Err(ReadError::Corrupt {
+                    stream: Arc::clone(&self.stream),
+                    key: self.segment.key,
+                    path: self.segment.path.clone(),
+                    position: self.position,
+                    offset: self.reference.base,
+                    next: None,
+                })
+            }
+            Err(error) => Err(super::lost(&self.segment, error)),
         }
     }
 
-    /// Reads it.
+    /// Its bytes, out of memory or out of the file.
     ///
     /// # Errors
-    /// The disk's.
-    pub fn read(&self) -> io::Result<Bytes> {
-        self.read_first(self.bytes)
-    }
-
-    /// Reads so many bytes of it from its beginning, or all if it is shorter.
-    ///
-    /// # Errors
-    /// The disk's.
-    pub fn read_first(&self, bytes: usize) -> io::Result<Bytes> {
-        let mut bytes = vec![0; bytes.min(self.bytes)];
-        if self.file.read_full_at(self.position, &mut bytes)? < bytes.len() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+    /// As [`Self::read_into`].
+    pub fn read(&self) -> Result<Bytes, ReadError> {
+        if let Some(bytes) = self.in_memory() {
+            return Ok(bytes);
         }
+        let mut bytes = vec![0; self.bytes()];
+        self.read_into(&mut bytes)?;
         Ok(bytes.into())
     }
 }
@@ -126,23 +125,22 @@ impl FileChunk {
 /// A chunk that a lane has come to, or that follows there.
 pub(super) struct Place<'a> {
     pub(super) lane: &'a Lane,
+    pub(super) stream: &'a Arc<str>,
     pub(super) position: u64,
-    pub(super) bytes: usize,
-    /// It can be sent out of the file, which had last been changed then: µs since 1970.
-    pub(super) in_file_us: Option<i64>,
+    pub(super) reference: &'a ChunkRef,
 }
 
 /// A form in which a read gives chunks.
 pub(super) trait Form: Sized {
-    /// Whether what was read ahead is of no use once it was checked.
-    const IS_SENT_FROM_FILES: bool;
+    /// Whether long chunks are given as places in their files.
+    const IS_TO_SEND: bool;
 
-    /// A chunk, of which the bytes are here if it was read. None: it is no longer there.
+    /// A chunk, of which the bytes are here unless it can be given as a place.
     fn of(chunk: Option<&Bytes>, place: &Place<'_>) -> Option<Self>;
 }
 
 impl Form for Bytes {
-    const IS_SENT_FROM_FILES: bool = false;
+    const IS_TO_SEND: bool = false;
 
     fn of(chunk: Option<&Bytes>, _place: &Place<'_>) -> Option<Self> {
         chunk.cloned()
@@ -150,19 +148,18 @@ impl Form for Bytes {
 }
 
 impl Form for Served {
-    const IS_SENT_FROM_FILES: bool = true;
+    const IS_TO_SEND: bool = true;
 
     fn of(chunk: Option<&Bytes>, place: &Place<'_>) -> Option<Self> {
-        let lane = place.lane;
-        let is_long = place.bytes >= FILE_BYTES_MIN;
-        let found = lane.file.as_ref().zip(place.in_file_us);
-        match found.filter(|_| is_long && lane.segment.send()) {
-            Some((file, changed_us)) => Some(Self::File(FileChunk {
+        let (lane, reference) = (place.lane, place.reference);
+        let is_place = reference.bytes as usize >= FILE_BYTES_MIN && !lane.segment.is_suspect();
+        match lane.file.as_ref().filter(|_| is_place) {
+            Some(file) => Some(Self::File(FileChunk {
                 file: Arc::clone(file),
                 segment: Arc::clone(&lane.segment),
-                position: place.position + REF_BYTES as u64,
-                bytes: place.bytes,
-                changed_us,
+                stream: Arc::clone(place.stream),
+                position: place.position,
+                reference: reference.clone(),
             })),
             None => chunk.cloned().map(Self::Memory),
         }

@@ -55,8 +55,7 @@ impl Finish {
         }
         for one in &waiting {
             for segment in &one.touched {
-                let marked = segment.mark(one.floor, &*shared.world.clock);
-                marked.map_err(at(&segment.path))?;
+                segment.mark(one.floor).map_err(at(&segment.path))?;
             }
             for segment in &one.cut {
                 let file = segment.file(shared).map_err(at(&segment.path))?;

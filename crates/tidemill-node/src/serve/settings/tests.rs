@@ -26,7 +26,6 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("retention-bytes", "10GiB", "-1"),
     ("memory", "1GiB", "much"),
     ("read-ahead", "1MiB", "1B"),
-    ("recheck", "1m", "-1s"),
     ("recycled", "0B", "-1"),
     ("group-segments", "8", "0"),
     ("sync-threads", "4", "0"),

@@ -93,14 +93,6 @@ pub(super) const STORAGE: &[Setting] = &[
         |s, text| s.log.read_ahead_bytes = value::size(text, 4 << 10, 64 << 20)?
     ),
     row!(
-        "recheck",
-        "TIME",
-        "",
-        "A long chunk is sent out of its file without another look for so long after it was written or found good; `0s`: it is read and checked each time.",
-        |s| s.log.recheck.to_string(),
-        |s, text| s.log.recheck = value::span(text, 0, DAY_MS)?
-    ),
-    row!(
         "recycled",
         "SIZE",
         "",
