@@ -93,6 +93,14 @@ pub trait DiskRead: Send + Sync {
         }
         Ok(filled)
     }
+    /// As [`Self::read_full_at`], of bytes that are wanted once: if they are long, and the file
+    /// system can, they are read past the system's cache (`O_DIRECT`).
+    ///
+    /// # Errors
+    /// As [`Self::read_at`].
+    fn read_past_cache(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.read_full_at(offset, into)
+    }
     /// Length in bytes, now.
     ///
     /// # Errors

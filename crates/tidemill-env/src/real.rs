@@ -6,8 +6,10 @@ use super::{
 mod appended;
 mod map;
 mod mapped;
+mod past_cache;
 
 use appended::RealFile;
+use past_cache::PastCache;
 use rustix::fs::FallocateFlags;
 use std::{
     fs::{self, File, OpenOptions},
@@ -51,7 +53,10 @@ impl Clock for RealClock {
     }
 }
 
-struct RealRead(File);
+/// What is shorter is read through the system's cache.
+const PAST_BYTES_MIN: usize = 1 << 20;
+
+struct RealRead(File, PastCache);
 
 impl DiskRead for RealRead {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -61,6 +66,12 @@ impl DiskRead for RealRead {
                 other => return other,
             }
         }
+    }
+
+    fn read_past_cache(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let past =
+            if into.len() < PAST_BYTES_MIN { 0 } else { self.1.read(&self.0, offset, into)? };
+        Ok(past + self.read_full_at(offset + past as u64, &mut into[past..])?)
     }
 
     fn length(&self) -> io::Result<u64> {
@@ -165,7 +176,7 @@ impl Disk for RealDisk {
         if file.metadata()?.is_dir() {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a folder"));
         }
-        Ok(Arc::new(RealRead(file)))
+        Ok(Arc::new(RealRead(file, PastCache::default())))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
@@ -185,13 +196,13 @@ impl Disk for RealDisk {
     fn open_placed(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
         let mut how = OpenOptions::new();
         let file = how.read(true).write(true).create(true).truncate(false).open(path)?;
-        Ok(Arc::new(RealRead(file)))
+        Ok(Arc::new(RealRead(file, PastCache::default())))
     }
 
     fn open_mapped(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
         let mut how = OpenOptions::new();
         let file = how.read(true).write(true).create(true).truncate(false).open(path)?;
-        Ok(Arc::new(mapped::MappedFile::new(RealRead(file))))
+        Ok(Arc::new(mapped::MappedFile::new(RealRead(file, PastCache::default()))))
     }
 
     fn file_system(&self, folder: &Path) -> io::Result<Arc<dyn FileSystem>> {

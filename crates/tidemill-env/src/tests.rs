@@ -127,7 +127,7 @@ fn the_simulated_clock_moves_only_when_told() {
 }
 
 #[test]
-fn what_is_appended_past_the_cache_stands_where_it_would_stand() {
+fn what_goes_past_the_cache_is_what_would_go_through_it() {
     // A folder that is on a disk.
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     for disk in [World::real().disk, Arc::new(SimDisk::new(0)) as Arc<dyn Disk>] {
@@ -143,6 +143,16 @@ fn what_is_appended_past_the_cache_stands_where_it_would_stand() {
             file.append_past_cache(&bytes).unwrap();
             wanted.extend(&bytes);
             assert_eq!(file.length().unwrap(), wanted.len() as u64);
+        }
+        let reader = disk.open_read(&path).unwrap();
+        let length = wanted.len();
+        for (from, bytes) in
+            [(0, length), (0, long), (1, long), (block - 1, long + 2), (77, length), (length, long)]
+        {
+            let mut into = vec![0; bytes];
+            let count = reader.read_past_cache(from as u64, &mut into).unwrap();
+            let there = &wanted[from..length.min(from + bytes)];
+            assert!(into[..count] == *there, "{bytes} bytes from {from}, before they are synced");
         }
         file.sync().unwrap();
         assert!(disk.read(&path).unwrap() == wanted);

@@ -333,7 +333,7 @@ impl Store {
     fn read_at(&self, key: &[u8], place: Place, entry: &mut [u8]) -> Result<(), StateError> {
         let path = data_path(&self.folder, place.file);
         let file = self.file(place.file).map_err(at(&path))?;
-        let count = file.read_full_at(place.position, entry).map_err(at(&path))?;
+        let count = file.read_past_cache(place.position, entry).map_err(at(&path))?;
         let found = backend::entry(&entry[..count], 0).filter(|it| it.key == key);
         if found.is_none_or(|it| it.bytes() != entry.len())
             || !format::is_good_entry(entry, self.id, place.file, place.position)

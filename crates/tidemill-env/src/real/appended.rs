@@ -1,5 +1,4 @@
-//! A file that is appended to. What is long, and nobody is about to read, goes past the system's
-//! cache: to find memory there and to copy into it costs more than the disk's own work does.
+//! A file that is appended to: what is long, and nobody is about to read, past the system's cache.
 //!
 //! ```text
 //! bytes   │ to the next block │ blocks ……………………………………… │ what is left │
@@ -8,19 +7,15 @@
 //!
 //! Invariant: no block is written both ways, so neither way has to wait for the other.
 
+use super::past_cache::{self, BLOCK_BYTES, BUFFER_BYTES, Buffer};
 use crate::DiskFile;
-use rustix::{fs::OFlags, io::Errno};
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::fs::FileExt,
     path::PathBuf,
 };
 
-/// Places in the file, in memory, and lengths: what every disk takes.
-const BLOCK_BYTES: usize = 4096;
-/// So much is written past the cache at once.
-const BUFFER_BYTES: usize = 1 << 20;
 /// Less than this goes through the cache: it is soon done, and may be read soon.
 const PAST_BYTES_MIN: usize = 2 * BUFFER_BYTES;
 
@@ -39,22 +34,6 @@ enum Past {
     Open(File, Buffer),
 }
 
-/// Memory that begins where a disk wants it to.
-struct Buffer(Vec<u8>);
-
-impl Buffer {
-    fn new() -> Self {
-        Self(vec![0; BUFFER_BYTES + BLOCK_BYTES])
-    }
-
-    fn filled(&mut self, bytes: &[u8]) -> &[u8] {
-        let start = self.0.as_ptr().align_offset(BLOCK_BYTES);
-        let filled = &mut self.0[start..start + bytes.len()];
-        filled.copy_from_slice(bytes);
-        filled
-    }
-}
-
 impl RealFile {
     pub(super) fn new(file: File, path: PathBuf) -> Self {
         Self { file, path, past: Past::Unknown }
@@ -64,18 +43,17 @@ impl RealFile {
     /// for the other way.
     fn append_blocks(&mut self, mut at: u64, blocks: &[u8]) -> io::Result<usize> {
         if let Past::Unknown = self.past {
-            let mut how = OpenOptions::new();
-            let flags = OFlags::DIRECT.bits().cast_signed();
-            let file = how.write(true).custom_flags(flags).open(&self.path);
+            let file = past_cache::open(OpenOptions::new().write(true), &self.path);
             self.past = file.map_or(Past::No, |file| Past::Open(file, Buffer::new()));
         }
         let Past::Open(file, buffer) = &mut self.past else { return Ok(0) };
         let mut written = 0;
         for part in blocks.chunks(BUFFER_BYTES) {
-            match file.write_all_at(buffer.filled(part), at) {
+            let block = buffer.first(part.len());
+            block.copy_from_slice(part);
+            match file.write_all_at(block, at) {
                 Ok(()) => {}
-                // The file system takes the flag, and nothing with it; or it wants larger blocks.
-                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                Err(error) if past_cache::is_refused(&error) => {
                     self.past = Past::No;
                     return Ok(written);
                 }

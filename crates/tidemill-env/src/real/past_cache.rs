@@ -1,0 +1,92 @@
+//! The way past the system's cache (`O_DIRECT`), for what is long and used once: to find memory in
+//! the cache and to copy there costs more than the disk's own work does.
+//!
+//! Invariant: what comes this way is what the other way would give; where a file system or a disk
+//! has no such way, the other one is taken.
+
+use rustix::{fs::OFlags, io::Errno};
+use std::{
+    cell::RefCell,
+    fs::{File, OpenOptions},
+    io,
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileExt, OpenOptionsExt},
+    },
+    path::Path,
+    sync::OnceLock,
+};
+
+/// Places in files, in memory, and lengths: what every disk takes.
+pub(super) const BLOCK_BYTES: usize = 4096;
+/// So much goes this way at once.
+pub(super) const BUFFER_BYTES: usize = 1 << 20;
+
+/// Memory that begins where a disk wants it to.
+pub(super) struct Buffer(Vec<u8>);
+
+impl Buffer {
+    pub(super) fn new() -> Self {
+        Self(vec![0; BUFFER_BYTES + BLOCK_BYTES])
+    }
+
+    /// Its first bytes; at most [`BUFFER_BYTES`].
+    pub(super) fn first(&mut self, bytes: usize) -> &mut [u8] {
+        let start = self.0.as_ptr().align_offset(BLOCK_BYTES);
+        &mut self.0[start..start + bytes]
+    }
+}
+
+thread_local! {
+    static READ: RefCell<Buffer> = RefCell::new(Buffer::new());
+}
+
+/// Opens a file once more, to be read or written this way.
+pub(super) fn open(how: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    how.custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path)
+}
+
+/// Whether this is said of what cannot go this way: the file system takes the flag and nothing
+/// with it, or it wants larger blocks.
+pub(super) fn is_refused(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::INVAL.raw_os_error())
+}
+
+/// A file that may be read this way.
+#[derive(Default)]
+pub(super) struct PastCache(OnceLock<Option<File>>);
+
+impl PastCache {
+    /// Reads from a place of `file` on: how much of `into` is filled. Less than all: the rest is
+    /// for the other way.
+    pub(super) fn read(&self, file: &File, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let again = || {
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            open(OpenOptions::new().read(true), Path::new(&path)).ok()
+        };
+        let Some(file) = self.0.get_or_init(again) else { return Ok(0) };
+        READ.with_borrow_mut(|buffer| {
+            let mut filled = 0;
+            while filled < into.len() {
+                let position = offset + filled as u64;
+                let skipped = (position % BLOCK_BYTES as u64) as usize;
+                let left = skipped + into.len() - filled;
+                let wanted = left.next_multiple_of(BLOCK_BYTES).min(BUFFER_BYTES);
+                let block = buffer.first(wanted);
+                let count = match file.read_at(block, position - skipped as u64) {
+                    Ok(count) => count,
+                    Err(error) if is_refused(&error) => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(error),
+                };
+                let found = block.get(skipped..count.min(left)).unwrap_or_default();
+                into[filled..filled + found.len()].copy_from_slice(found);
+                filled += found.len();
+                if count < wanted {
+                    break;
+                }
+            }
+            Ok(filled)
+        })
+    }
+}
