@@ -54,7 +54,7 @@ impl Clock for RealClock {
 }
 
 /// What is shorter is read through the system's cache.
-const PAST_BYTES_MIN: usize = 1 << 20;
+const PAST_BYTES_MIN: usize = 512 << 10;
 
 struct RealRead(File, PastCache);
 

@@ -17,7 +17,7 @@ use std::{
 };
 
 /// Less than this goes through the cache: it is soon done, and may be read soon.
-const PAST_BYTES_MIN: usize = 2 * BUFFER_BYTES;
+const PAST_BYTES_MIN: usize = BUFFER_BYTES / 2;
 
 pub(super) struct RealFile {
     file: File,

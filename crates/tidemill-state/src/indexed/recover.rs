@@ -228,7 +228,7 @@ impl Tail<'_> {
             return Err(damaged(&path, position, "a batch is missing before this one"));
         }
         self.buffer.resize(head.bytes as usize, 0);
-        if file.read_full_at(start, &mut self.buffer).map_err(at(&path))? < self.buffer.len() {
+        if file.read_past_cache(start, &mut self.buffer).map_err(at(&path))? < self.buffer.len() {
             return Ok(None);
         }
         let Some(places) = self.places(&head, number, start) else { return Ok(None) };
