@@ -470,6 +470,10 @@ def test_row_20_a_flipped_byte_is_told_and_not_served(own_broker, kind, tmp_path
             with open(file, "r+b") as it:
                 it.seek(file.read_bytes().index(letter * 60_000) + 30_000)
                 it.write(b"!")
+        # It is found on the way out; whoever asks then is told.
+        with pytest.raises(ConnectionError):
+            wire.fetch(connection, "t")
+    with wire.Connection(broker.address) as connection:
         served = wire.fetch(connection, "t").records
         assert [it[0] for it in wire.batches(served)] == [0, 1] and b"c!c" not in served
         assert wire.fetch(connection, "t", 2).error_code == CORRUPT

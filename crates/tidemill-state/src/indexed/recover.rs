@@ -16,6 +16,8 @@ use std::{collections::BTreeMap, io, path::Path};
 use tidemill_env::sync::{Mutex, RwLock};
 use tidemill_env::{DiskRead, Random, World};
 
+/// Bytes that are read together, on the way through the batches behind the index.
+const WINDOW_BYTES: usize = 8 << 20;
 /// Bytes of a damaged end that are looked at together for a batch behind it.
 const LOOK_BYTES: usize = 1 << 20;
 
@@ -45,7 +47,7 @@ pub(super) fn open(
         sequence: covered.sequence,
         opened: Opened::default(),
         last: None,
-        buffer: Vec::new(),
+        window: Window::default(),
     };
     let (mut number, mut length) = (covered.file, covered.position);
     for next in numbers.iter().copied().filter(|it| *it >= covered.file) {
@@ -147,7 +149,43 @@ struct Tail<'a> {
     opened: Opened,
     /// Where the last batch of the last file begins.
     last: Option<u64>,
-    buffer: Vec<u8>,
+    window: Window,
+}
+
+/// A part of a file that was read.
+#[derive(Default)]
+struct Window {
+    file: u64,
+    start: u64,
+    length: usize,
+    /// Longer than what is in it: memory that was used once costs nothing.
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// Bytes of a file; fewer at its end.
+    fn get(
+        &mut self,
+        file: &dyn DiskRead,
+        number: u64,
+        position: u64,
+        count: usize,
+    ) -> io::Result<&[u8]> {
+        let ahead = position.checked_sub(self.start).filter(|_| number == self.file);
+        let at = ahead.and_then(|it| usize::try_from(it).ok());
+        let at = at.filter(|it| it.checked_add(count).is_some_and(|end| end <= self.length));
+        let Some(at) = at else {
+            let most = file.length()?.saturating_sub(position);
+            let wanted = usize::try_from(most).unwrap_or(usize::MAX).min(count.max(WINDOW_BYTES));
+            if self.bytes.len() < wanted {
+                self.bytes.resize(wanted, 0);
+            }
+            (self.file, self.start, self.length) = (number, position, 0);
+            self.length = file.read_past_cache(position, &mut self.bytes[..wanted])?;
+            return Ok(&self.bytes[..self.length.min(count)]);
+        };
+        Ok(&self.bytes[at..at + count])
+    }
 }
 
 impl Tail<'_> {
@@ -212,9 +250,8 @@ impl Tail<'_> {
         length: u64,
     ) -> Result<Option<u64>, StateError> {
         let path = data_path(self.folder, number);
-        let mut head = [0; BATCH_HEAD_BYTES];
-        let count = file.read_full_at(position, &mut head).map_err(at(&path))?;
-        let Some(head) = BatchHead::decode(&head[..count], self.id, number, position) else {
+        let head = self.window.get(file, number, position, BATCH_HEAD_BYTES).map_err(at(&path))?;
+        let Some(head) = BatchHead::decode(head, self.id, number, position) else {
             return Ok(None);
         };
         let start = position + BATCH_HEAD_BYTES as u64;
@@ -227,46 +264,18 @@ impl Tail<'_> {
         if head.sequence != self.sequence + 1 {
             return Err(damaged(&path, position, "a batch is missing before this one"));
         }
-        self.buffer.resize(head.bytes as usize, 0);
-        if file.read_past_cache(start, &mut self.buffer).map_err(at(&path))? < self.buffer.len() {
+        let bytes = usize::try_from(head.bytes).unwrap_or(usize::MAX);
+        let batch = self.window.get(file, number, start, bytes).map_err(at(&path))?;
+        if batch.len() < bytes {
             return Ok(None);
         }
-        let Some(places) = self.places(&head, number, start) else { return Ok(None) };
+        let Some(places) = places(batch, self.id, &head, number, start) else { return Ok(None) };
         for (at, place) in places {
-            let entry = backend::entry(&self.buffer, at).expect("it was just read");
+            let entry = backend::entry(batch, at).expect("it was just read");
             self.index.set(entry.key, place);
         }
         self.sequence = head.sequence;
         Ok(Some(end))
-    }
-
-    /// Where the entries of a batch stand, in it and in the file, if all are good.
-    fn places(
-        &self,
-        head: &BatchHead,
-        number: u64,
-        start: u64,
-    ) -> Option<Vec<(usize, Option<Place>)>> {
-        // A count that lies is found out; it must not cost memory first.
-        let most = self.buffer.len() / ENTRY_HEAD_BYTES;
-        let mut places = Vec::with_capacity((head.count as usize).min(most));
-        let mut at = 0;
-        while at < self.buffer.len() {
-            let entry = backend::entry(&self.buffer, at)?;
-            let (bytes, position) = (entry.bytes(), start + at as u64);
-            if !format::is_good_entry(&self.buffer[at..at + bytes], self.id, number, position) {
-                return None;
-            }
-            let place = entry.value.map(|value| Place {
-                file: number,
-                position,
-                key_bytes: entry.key.len() as u32,
-                value_bytes: value.len() as u32,
-            });
-            places.push((at, place));
-            at += bytes;
-        }
-        (places.len() == head.count as usize).then_some(places)
     }
 
     /// Whether a batch begins anywhere from here on.
@@ -294,4 +303,34 @@ impl Tail<'_> {
         }
         Ok(false)
     }
+}
+
+/// Where the entries of a batch stand, in it and in the file, if all are good.
+fn places(
+    batch: &[u8],
+    id: u64,
+    head: &BatchHead,
+    number: u64,
+    start: u64,
+) -> Option<Vec<(usize, Option<Place>)>> {
+    // A count that lies is found out; it must not cost memory first.
+    let most = batch.len() / ENTRY_HEAD_BYTES;
+    let mut places = Vec::with_capacity((head.count as usize).min(most));
+    let mut at = 0;
+    while at < batch.len() {
+        let entry = backend::entry(batch, at)?;
+        let (bytes, position) = (entry.bytes(), start + at as u64);
+        if !format::is_good_entry(&batch[at..at + bytes], id, number, position) {
+            return None;
+        }
+        let place = entry.value.map(|value| Place {
+            file: number,
+            position,
+            key_bytes: entry.key.len() as u32,
+            value_bytes: value.len() as u32,
+        });
+        places.push((at, place));
+        at += bytes;
+    }
+    (places.len() == head.count as usize).then_some(places)
 }
