@@ -47,13 +47,21 @@ class Mill:
         assert ran.returncode == code, f"exit {ran.returncode}\n{job}\n{ran.stdout[-2000:]}\n{ran.stderr}"
         return ran
 
-    def say(self, *line, code=0):
-        """What the command line answers."""
+    def _ran(self, line, code):
         ran = subprocess.run(
             [str(self.binary), *line], cwd=self.folder, capture_output=True, text=True, timeout=120
         )
         assert ran.returncode == code, f"exit {ran.returncode}\n{ran.stdout[-2000:]}\n{ran.stderr}"
+        return ran
+
+    def say(self, *line, code=0):
+        """What the command line answers, and what it remarks."""
+        ran = self._ran(line, code)
         return ran.stdout + ran.stderr
+
+    def ask(self, *line):
+        """What the command line answers with `--json`; what it remarks goes elsewhere."""
+        return json.loads(self._ran([*line, "--json"], 0).stdout)
 
     def begin(self, *line):
         """The command line, at work."""

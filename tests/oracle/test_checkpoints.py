@@ -150,7 +150,7 @@ def test_checkpoints_of_a_job_in_a_folder(mill):
     of = ("job.yaml", "--data", "job")
 
     def listed_here():
-        return json.loads(mill.say("checkpoint", "list", *of, "--json"))["checkpoints"]
+        return mill.ask("checkpoint", "list", *of)["checkpoints"]
 
     def written():
         return {name: (mill.folder / f"{name}.ndjson").read_bytes() for name in SINKS.split()}

@@ -53,9 +53,9 @@ def killed(mill):
         ran.wait()
         more = ["--resume"]
         # A batch that was torn is told of on standard error.
-        found = json.loads(mill.say("checkpoint", "list", *OF, "--json").splitlines()[0])["checkpoints"]
+        found = mill.ask("checkpoint", "list", *OF)["checkpoints"]
         if found:
-            made = json.loads(mill.say("checkpoint", "inspect", *OF, str(found[-1]["number"]), "--json"))
+            made = mill.ask("checkpoint", "inspect", *OF, str(found[-1]["number"]))
             # The tables are read first: an early one has nothing else.
             if any(it["name"] == "flights" and it["position"] > 0 for it in made["sources"]):
                 return made
@@ -200,7 +200,7 @@ def test_exported_files_open_everywhere(killed, mill, db):
 
 
 def test_what_there_is_and_what_is_wrong_is_said(killed, mill):
-    tables = json.loads(mill.say("state", "tables", *OF, "--json"))["tables"]
+    tables = mill.ask("state", "tables", *OF)["tables"]
     assert {(it["stage"], it["table"]) for it in tables} == {
         ("weekly", "state"), ("fortnight", "state"), ("sliding", "state"), ("first", "state"), ("best", "state"), ("named", "state"),
         ("pairs", "left_rows"), ("pairs", "right_rows")}
