@@ -80,14 +80,18 @@ impl Outbox {
         let mut left = Left { parts: &self.parts, done: 0 };
         let mut read_bytes = READ_BYTES.end;
         while !left.parts.is_empty() {
-            match socket.try_io(Interest::WRITABLE, || left.send(socket, read_bytes)) {
-                Ok((0, _)) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok((sent, offered)) => {
-                    let is_all = sent == offered;
-                    read_bytes = if is_all { READ_BYTES.end } else { READ_BYTES.start };
-                    left.advance(sent);
-                }
+            let mut sent = 0;
+            let outcome = socket.try_io(Interest::WRITABLE, || {
+                let offered;
+                (sent, offered) = left.send(socket, read_bytes)?;
+                // To try again at once would be to read and check for nothing.
+                if sent < offered { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            });
+            left.advance(sent);
+            match outcome {
+                Ok(()) => read_bytes = READ_BYTES.end,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    read_bytes = READ_BYTES.start;
                     socket.writable().await?;
                 }
                 Err(error) => return Err(error),

@@ -53,10 +53,13 @@ impl Clock for RealClock {
     }
 }
 
-/// What is shorter is read through the system's cache.
-const PAST_BYTES_MIN: usize = 512 << 10;
-
 struct RealRead(File, PastCache);
+
+impl RealRead {
+    fn new(file: File) -> Self {
+        Self(file, PastCache::default())
+    }
+}
 
 impl DiskRead for RealRead {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -69,8 +72,7 @@ impl DiskRead for RealRead {
     }
 
     fn read_past_cache(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        let past =
-            if into.len() < PAST_BYTES_MIN { 0 } else { self.1.read(&self.0, offset, into)? };
+        let past = self.1.read(&self.0, offset, into)?;
         Ok(past + self.read_full_at(offset + past as u64, &mut into[past..])?)
     }
 
@@ -176,7 +178,7 @@ impl Disk for RealDisk {
         if file.metadata()?.is_dir() {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a folder"));
         }
-        Ok(Arc::new(RealRead(file, PastCache::default())))
+        Ok(Arc::new(RealRead::new(file)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
@@ -196,13 +198,13 @@ impl Disk for RealDisk {
     fn open_placed(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
         let mut how = OpenOptions::new();
         let file = how.read(true).write(true).create(true).truncate(false).open(path)?;
-        Ok(Arc::new(RealRead(file, PastCache::default())))
+        Ok(Arc::new(RealRead::new(file)))
     }
 
     fn open_mapped(&self, path: &Path) -> io::Result<Arc<dyn PlacedFile>> {
         let mut how = OpenOptions::new();
         let file = how.read(true).write(true).create(true).truncate(false).open(path)?;
-        Ok(Arc::new(mapped::MappedFile::new(RealRead(file, PastCache::default()))))
+        Ok(Arc::new(mapped::MappedFile::new(RealRead::new(file))))
     }
 
     fn file_system(&self, folder: &Path) -> io::Result<Arc<dyn FileSystem>> {

@@ -7,7 +7,7 @@
 //!
 //! Invariant: no block is written both ways, so neither way has to wait for the other.
 
-use super::past_cache::{self, BLOCK_BYTES, BUFFER_BYTES, Buffer};
+use super::past_cache::{self, BLOCK_BYTES, BUFFER_BYTES, Buffer, PAST_BYTES_MIN};
 use crate::DiskFile;
 use std::{
     fs::{File, OpenOptions},
@@ -15,9 +15,6 @@ use std::{
     os::unix::fs::FileExt,
     path::PathBuf,
 };
-
-/// Less than this goes through the cache: it is soon done, and may be read soon.
-const PAST_BYTES_MIN: usize = BUFFER_BYTES / 2;
 
 pub(super) struct RealFile {
     file: File,
@@ -54,6 +51,8 @@ impl RealFile {
             match file.write_all_at(block, at) {
                 Ok(()) => {}
                 Err(error) if past_cache::is_refused(&error) => {
+                    // A part of this one may be there, and what is appended next begins with it.
+                    self.file.set_len(at)?;
                     self.past = Past::No;
                     return Ok(written);
                 }

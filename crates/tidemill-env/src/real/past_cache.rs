@@ -21,6 +21,8 @@ use std::{
 pub(super) const BLOCK_BYTES: usize = 4096;
 /// So much goes this way at once.
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
+/// Less than this goes the other way: it is soon done, and may be read soon.
+pub(super) const PAST_BYTES_MIN: usize = BUFFER_BYTES / 2;
 
 /// Memory that begins where a disk wants it to.
 pub(super) struct Buffer(Vec<u8>);
@@ -60,6 +62,9 @@ impl PastCache {
     /// Reads from a place of `file` on: how much of `into` is filled. Less than all: the rest is
     /// for the other way.
     pub(super) fn read(&self, file: &File, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        if into.len() < PAST_BYTES_MIN {
+            return Ok(0);
+        }
         let again = || {
             let path = format!("/proc/self/fd/{}", file.as_raw_fd());
             open(OpenOptions::new().read(true), Path::new(&path)).ok()

@@ -104,8 +104,7 @@ impl Lane {
             self.head = Some(Head::Good(reference, Some(chunk)));
             return Ok(());
         }
-        let is_ahead = self.walker.as_ref().is_some_and(|it| it.holds(position));
-        if how.sends && !is_ahead && !self.segment.is_suspect() {
+        if how.sends && !self.segment.is_suspect() {
             self.open_to_send(streamlet);
             if let Some(reference) = self.long_one()? {
                 self.head = Some(Head::Good(reference, None));
@@ -130,11 +129,17 @@ impl Lane {
     }
 
     /// The reference that stands here, if it is one of a long chunk.
-    fn long_one(&self) -> io::Result<Option<ChunkRef>> {
+    fn long_one(&mut self) -> io::Result<Option<ChunkRef>> {
+        let (position, key) = (self.position, &self.segment.key);
         let Some(file) = &self.file else { return Ok(None) };
-        let mut bytes = [0; REF_BYTES];
-        file.read_full_at(self.position, &mut bytes)?;
-        let reference = ChunkRef::decode(&bytes, &self.segment.key, self.position);
+        let reference = match &mut self.walker {
+            Some(walker) if walker.holds(position) => walker.reference(position)?,
+            _ => {
+                let mut bytes = [0; REF_BYTES];
+                file.read_full_at(position, &mut bytes)?;
+                ChunkRef::decode(&bytes, key, position)
+            }
+        };
         Ok(reference.filter(|it| it.bytes as usize >= FILE_BYTES_MIN))
     }
 
