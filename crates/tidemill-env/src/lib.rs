@@ -101,6 +101,9 @@ pub trait DiskRead: Send + Sync {
     fn read_past_cache(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         self.read_full_at(offset, into)
     }
+    /// Has the system begin to read what is about to be asked for. Nothing is waited for, and
+    /// nothing comes of a guess that is wrong.
+    fn read_soon(&self, _offset: u64, _bytes: usize) {}
     /// Length in bytes, now.
     ///
     /// # Errors

@@ -10,10 +10,11 @@ mod past_cache;
 
 use appended::RealFile;
 use past_cache::PastCache;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{Advice, FallocateFlags};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, IoSlice},
+    num::NonZeroU64,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -69,6 +70,12 @@ impl DiskRead for RealRead {
                 other => return other,
             }
         }
+    }
+
+    fn read_soon(&self, offset: u64, bytes: usize) {
+        // A file system that cannot says so, and is read when it is asked.
+        let bytes = NonZeroU64::new(bytes as u64);
+        let _refused = rustix::fs::fadvise(&self.0, offset, bytes, Advice::WillNeed);
     }
 
     fn read_past_cache(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {

@@ -142,20 +142,19 @@ impl Batch {
     }
 
     /// The changes, in their order.
-    pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'_>> {
+    pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'_>> + Clone {
         self.entries.iter().map(|at| entry(&self.bytes, *at).expect("as it was added"))
     }
 
-    /// Adds zeros up to a multiple of `align`; gives what [`Self::unpad`] needs.
-    pub(crate) fn pad(&mut self, align: usize) -> usize {
-        let end = self.bytes.len();
-        self.bytes.resize(end.next_multiple_of(align), 0);
-        end
+    /// Adds bytes behind the entries, and zeros behind them.
+    pub(crate) fn close(&mut self, more: &[u8], zeros: usize) {
+        self.bytes.extend_from_slice(more);
+        self.bytes.resize(self.bytes.len() + zeros, 0);
     }
 
-    /// As it was before [`Self::pad`].
-    pub(crate) fn unpad(&mut self, end: usize) {
-        self.bytes.truncate(end);
+    /// As it was before [`Self::close`], of so many bytes.
+    pub(crate) fn open(&mut self, bytes: usize) {
+        self.bytes.truncate(bytes);
     }
 
     /// All bytes, and where the entries begin in them.

@@ -10,9 +10,10 @@
 //!              └─ what little is live in others is written again ◀──┘
 //! ```
 //!
-//! When it is opened the batches behind the index are read again. A batch that is not whole at the
-//! very end was never acknowledged, and is cut off; anything else that is wrong is damage, told and
-//! left as it is.
+//! When it is opened the batches behind the index are read again: of a long one only its directory,
+//! unless it is the last. A batch that is not whole at the very end was never acknowledged, and is
+//! cut off; anything else that is wrong is damage, told and left as it is, in a value when that is
+//! read.
 //!
 //! Invariants: a batch is begun when the one before it is durable; an index is durable before a
 //! file is removed that an earlier one needs.
@@ -22,6 +23,7 @@ mod flush;
 mod format;
 mod index;
 mod recover;
+mod window;
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +35,7 @@ use crate::{
 };
 use bytes::Bytes;
 use flush::Flusher;
-use format::{ALIGN, BatchHead, FILE_HEAD_BYTES, Place};
+use format::{ALIGN, BatchHead, FILE_HEAD_BYTES, LONG_BYTES, PAGE_BYTES, Place};
 use index::Index;
 use std::{
     collections::BTreeMap,
@@ -44,6 +46,7 @@ use std::{
 use tidemill_env::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use tidemill_env::{DiskFile, DiskLock, DiskRead, Thread, World};
 use tidemill_types::ByteSize;
+use tidemill_wire::chunk::crc32c;
 
 /// Files that are kept open to be read from.
 const OPEN_FILES_MAX: usize = 256;
@@ -53,8 +56,8 @@ const OPEN_FILES_MAX: usize = 256;
 pub struct IndexedOptions {
     /// A data file that is longer gets no more batches (default 64 MiB).
     pub file_bytes: ByteSize,
-    /// The index is flushed when so much was written since the last time: so much is read again
-    /// after a crash (default 256 MiB).
+    /// The index is flushed when so much was written since the last time: batches of so many bytes
+    /// are gone through after a crash (default 256 MiB).
     pub flush_bytes: ByteSize,
     /// A thread of its own flushes (default). Else only [`IndexedBackend::flush`] does.
     pub flush_in_background: bool,
@@ -73,10 +76,12 @@ impl Default for IndexedOptions {
 /// What was found when a backend was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// Batches behind the index that were read again.
+    /// Batches behind the index.
     pub batches: u64,
     /// Bytes of them.
     pub bytes: u64,
+    /// Bytes of them that were read again: where batches are long their values are not.
+    pub read_bytes: u64,
     /// A last batch that was not whole: its file, and the place where that was cut, in bytes.
     pub cut: Option<(PathBuf, u64)>,
 }
@@ -208,15 +213,23 @@ impl Store {
         {
             self.begin_file(writer)?;
         }
-        let end = batch.pad(ALIGN);
+        let open_bytes = batch.bytes();
+        let directory = format::directory(batch.entries());
+        let end = writer.length + (open_bytes + directory.len()) as u64;
+        let align = if open_bytes < LONG_BYTES { ALIGN } else { PAGE_BYTES };
+        let zeros = (end.next_multiple_of(align as u64) - end) as u32;
         let head = BatchHead {
             count: batch.len() as u32,
             sequence: writer.sequence + 1,
-            bytes: (end - BATCH_HEAD_BYTES) as u64,
+            bytes: (open_bytes - BATCH_HEAD_BYTES) as u64,
+            directory_bytes: directory.len() as u32,
+            directory_checksum: crc32c(&directory),
+            zeros,
         };
+        batch.close(&directory, zeros as usize);
         self.seal(batch, &head, writer);
         if let Err(error) = self.write(writer, batch) {
-            batch.unpad(end);
+            batch.open(open_bytes);
             return Err(error);
         }
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
@@ -334,10 +347,16 @@ impl Store {
         let path = data_path(&self.folder, place.file);
         let file = self.file(place.file).map_err(at(&path))?;
         let count = file.read_past_cache(place.position, entry).map_err(at(&path))?;
-        let found = backend::entry(&entry[..count], 0).filter(|it| it.key == key);
-        if found.is_none_or(|it| it.bytes() != entry.len())
+        self.check(key, place, &entry[..count])
+    }
+
+    /// Whether what was read there is the entry of this key.
+    fn check(&self, key: &[u8], place: Place, entry: &[u8]) -> Result<(), StateError> {
+        let found = backend::entry(entry, 0).filter(|it| it.key == key);
+        if found.is_none_or(|it| it.bytes() != place.bytes())
             || !format::is_good_entry(entry, self.id, place.file, place.position)
         {
+            let path = data_path(&self.folder, place.file);
             let why = "this is not the value that was written".to_owned();
             return Err(StateError::Damaged { path, position: place.position, why });
         }

@@ -3,8 +3,9 @@
 //!
 //! Invariant: a key that was changed meanwhile keeps its change.
 
-use super::{FILE_HEAD_BYTES, Store, data_path, format::Place};
+use super::{FILE_HEAD_BYTES, Store, data_path, format::Place, window::Window};
 use crate::{Batch, StateError, error::at};
+use bytes::Bytes;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::PoisonError,
@@ -14,6 +15,8 @@ use std::{
 const LIVE_SHARE: u64 = 4;
 /// Bytes that are written again in one batch: commits wait for its append and its sync.
 const BATCH_BYTES: usize = 8 << 20;
+/// Bytes that are read together: what is live stands close enough, and nobody reads the rest again.
+const WINDOW_BYTES: usize = 1 << 20;
 
 impl Store {
     /// Empties some of the files below `until`, of which so many bytes are `live`: what is written
@@ -56,8 +59,17 @@ impl Store {
             self.index.read().unwrap_or_else(PoisonError::into_inner).get(key) == Some(*place)
         };
         let mut live = Vec::with_capacity(entries.len());
+        let mut window = Window::default();
         for entry in entries.iter().filter(is_there) {
-            live.push((entry, self.value_at(&entry.0, entry.1)?));
+            let (key, place) = entry;
+            let path = data_path(&self.folder, place.file);
+            let file = self.file(place.file).map_err(at(&path))?;
+            let found = window
+                .get(&*file, (place.file, place.position), place.bytes(), WINDOW_BYTES)
+                .map_err(at(&path))?;
+            self.check(key, *place, found)?;
+            let value = &found[place.bytes() - place.value_bytes as usize..];
+            live.push((entry, Bytes::copy_from_slice(value)));
         }
         let mut batch = Batch::default();
         // Nothing is changed while this is held.

@@ -82,9 +82,8 @@ impl Store {
             let (base, frozen, covered) = index.freeze(covered);
             (base, frozen, covered, writer.unflushed)
         };
-        let bytes = index::flushed(&base, &frozen, self.id, covered);
-        put_index(&self.world, &self.folder, &bytes)?;
-        let base = Base::read(bytes).expect("it was just written").0;
+        let base = index::flushed(&base, &frozen, self.id, covered);
+        put_index(&self.world, &self.folder, &base)?;
         let live = base.files();
         self.index.write().unwrap_or_else(PoisonError::into_inner).thaw(base);
         let mut writer = self.writer();
@@ -101,10 +100,10 @@ impl Store {
 }
 
 /// Puts an index in force, durably.
-pub(super) fn put_index(world: &World, folder: &Path, bytes: &[u8]) -> Result<(), StateError> {
+pub(super) fn put_index(world: &World, folder: &Path, base: &Base) -> Result<(), StateError> {
     let (path, new) = (folder.join(INDEX), folder.join(INDEX_NEW));
     let mut file = world.disk.create(&new).map_err(at(&new))?;
-    file.append(bytes).and_then(|()| file.sync()).map_err(at(&new))?;
+    file.append_past_cache(base.bytes()).and_then(|()| file.sync()).map_err(at(&new))?;
     world.disk.rename(&new, &path).map_err(at(&path))?;
     world.disk.sync_dir(folder).map_err(at(folder))
 }

@@ -1,16 +1,18 @@
 //! Bytes of data files and of the index.
 //!
 //! ```text
-//! data file   head ┬ batch: head, entries, zeros up to a multiple of 8
+//! data file   head ┬ batch: head, entries, directory if it is long, zeros
 //!                  └ batch …
 //! entry       checksum, length of key, length of value, key, value
+//! directory   for each entry: length of key, length of value, key
 //! index       head, entries in the order of their keys: place, key; checksum
 //! ```
 //!
 //! Numbers are little endian. Checksums of batches and entries are CRC-32C, XORed with a number
-//! that stands for the store, the file and the place: what stands elsewhere is not good there.
+//! that stands for the store, the file and the place: what stands elsewhere is not good there. That
+//! of a directory is in the head of its batch.
 
-use crate::backend::{BATCH_HEAD_BYTES, ENTRY_HEAD_BYTES};
+use crate::backend::{self, BATCH_HEAD_BYTES, DELETED, ENTRY_HEAD_BYTES};
 use tidemill_wire::chunk::crc32c;
 
 const FILE_MAGIC: [u8; 4] = *b"TMsf";
@@ -26,6 +28,15 @@ pub(crate) const INDEX_HEAD_BYTES: usize = 48;
 pub(crate) const INDEX_ENTRY_BYTES: usize = 24;
 /// Batches begin at multiples of this.
 pub(crate) const ALIGN: usize = 8;
+/// Batches with so many bytes of entries have a directory, and end at a multiple of a page: whoever
+/// opens the store reads no values, and what is written next has no page in the system's cache.
+pub(crate) const LONG_BYTES: usize = if cfg!(test) { 400 } else { 512 << 10 };
+/// See there.
+pub(crate) const PAGE_BYTES: usize = if cfg!(test) { 64 } else { 4096 };
+/// A directory is not worth its bytes if those of the entries are not so many times as many.
+const DIRECTORY_SHARE: usize = 4;
+/// What stands before the key of an entry of a directory.
+const DIRECTORY_ENTRY_BYTES: usize = 8;
 
 /// Where an entry stands, and how long its parts are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +62,11 @@ pub(crate) struct BatchHead {
     pub(crate) sequence: u64,
     /// Length of its entries, in bytes.
     pub(crate) bytes: u64,
+    /// Length of its directory, in bytes; 0: it has none.
+    pub(crate) directory_bytes: u32,
+    pub(crate) directory_checksum: u32,
+    /// Zeros behind them; at least up to a multiple of [`ALIGN`].
+    pub(crate) zeros: u32,
 }
 
 /// Everything up to here is in the index.
@@ -95,6 +111,9 @@ impl BatchHead {
         head[4..8].copy_from_slice(&self.count.to_le_bytes());
         head[8..16].copy_from_slice(&self.sequence.to_le_bytes());
         head[16..24].copy_from_slice(&self.bytes.to_le_bytes());
+        head[24..28].copy_from_slice(&self.directory_bytes.to_le_bytes());
+        head[28..32].copy_from_slice(&self.directory_checksum.to_le_bytes());
+        head[32..36].copy_from_slice(&self.zeros.to_le_bytes());
         let crc = crc32c(&head[..36]) ^ seal(store, file, position);
         head[36..].copy_from_slice(&crc.to_le_bytes());
         head
@@ -109,8 +128,63 @@ impl BatchHead {
             count: u32_at(head, 4),
             sequence: u64_at(head, 8),
             bytes: u64_at(head, 16),
+            directory_bytes: u32_at(head, 24),
+            directory_checksum: u32_at(head, 28),
+            zeros: u32_at(head, 32),
         })
     }
+
+    /// Where the batch ends that begins at `position`; none if there is no such place.
+    pub(crate) fn end(&self, position: u64) -> Option<u64> {
+        let start = position.checked_add(BATCH_HEAD_BYTES as u64)?.checked_add(self.bytes)?;
+        let end = start.checked_add(u64::from(self.directory_bytes) + u64::from(self.zeros))?;
+        end.checked_next_multiple_of(ALIGN as u64)
+    }
+}
+
+/// The directory of a batch with these entries; empty if it is better without.
+pub(crate) fn directory<'a>(entries: impl Iterator<Item = backend::Entry<'a>> + Clone) -> Vec<u8> {
+    let bytes: usize = entries.clone().map(|it| it.bytes()).sum();
+    let wanted = entries.clone().map(|it| DIRECTORY_ENTRY_BYTES + it.key.len()).sum::<usize>();
+    if bytes < LONG_BYTES || wanted * DIRECTORY_SHARE > bytes || u32::try_from(wanted).is_err() {
+        return Vec::new();
+    }
+    let mut directory = Vec::with_capacity(wanted);
+    for entry in entries {
+        let value_bytes = entry.value.map_or(DELETED, |it| it.len() as u32);
+        directory.extend_from_slice(&(entry.key.len() as u32).to_le_bytes());
+        directory.extend_from_slice(&value_bytes.to_le_bytes());
+        directory.extend_from_slice(entry.key);
+    }
+    directory
+}
+
+/// The keys and places that a directory tells of, in a batch whose entries begin at `start`; none if
+/// it is not the one that was written.
+pub(crate) fn read_directory<'a>(
+    directory: &'a [u8],
+    head: &BatchHead,
+    file: u64,
+    start: u64,
+) -> Option<Vec<(&'a [u8], Option<Place>)>> {
+    if crc32c(directory) != head.directory_checksum {
+        return None;
+    }
+    let mut places = Vec::with_capacity(directory.len() / DIRECTORY_ENTRY_BYTES);
+    let (mut rest, mut position) = (directory, start);
+    while !rest.is_empty() {
+        let (lengths, keys) = rest.split_at_checked(DIRECTORY_ENTRY_BYTES)?;
+        let (key_bytes, value_bytes) = (u32_at(lengths, 0), u32_at(lengths, 4));
+        let (key, behind) = keys.split_at_checked(key_bytes as usize)?;
+        let is_there = value_bytes != DELETED;
+        let value_bytes = if is_there { value_bytes } else { 0 };
+        let place = Place { file, position, key_bytes, value_bytes };
+        position += place.bytes() as u64;
+        places.push((key, is_there.then_some(place)));
+        rest = behind;
+    }
+    let is_whole = places.len() == head.count as usize && position == start + head.bytes;
+    is_whole.then_some(places)
 }
 
 /// The checksum of an entry, which is in its first four bytes; `entry` is all of it.
@@ -127,26 +201,29 @@ pub(crate) fn is_good_entry(entry: &[u8], store: u64, file: u64, position: u64) 
 /// The index as it is written: entries are added in the order of their keys.
 pub(crate) struct IndexWriter {
     bytes: Vec<u8>,
-    count: u64,
+    /// Where they begin.
+    entries: Vec<u64>,
 }
 
 impl IndexWriter {
-    pub(crate) fn new(capacity: usize) -> Self {
-        let mut bytes = Vec::with_capacity(capacity + INDEX_HEAD_BYTES + 4);
-        bytes.resize(INDEX_HEAD_BYTES, 0);
-        Self { bytes, count: 0 }
+    /// With room for so many entries of so many bytes.
+    pub(crate) fn new(count: usize, bytes: usize) -> Self {
+        let mut head = Vec::with_capacity(bytes + INDEX_HEAD_BYTES + 4);
+        head.resize(INDEX_HEAD_BYTES, 0);
+        Self { bytes: head, entries: Vec::with_capacity(count) }
     }
 
     pub(crate) fn add(&mut self, key: &[u8], place: Place) {
+        self.entries.push(self.bytes.len() as u64);
         self.bytes.extend_from_slice(&place.key_bytes.to_le_bytes());
         self.bytes.extend_from_slice(&place.value_bytes.to_le_bytes());
         self.bytes.extend_from_slice(&place.file.to_le_bytes());
         self.bytes.extend_from_slice(&place.position.to_le_bytes());
         self.bytes.extend_from_slice(key);
-        self.count += 1;
     }
 
-    pub(crate) fn finish(mut self, store: u64, covered: Covered) -> Vec<u8> {
+    /// The bytes, and where the entries begin in them.
+    pub(crate) fn finish(mut self, store: u64, covered: Covered) -> (Vec<u8>, Vec<u64>) {
         let head = &mut self.bytes[..INDEX_HEAD_BYTES];
         head[..4].copy_from_slice(&INDEX_MAGIC);
         head[4..8].copy_from_slice(&VERSION.to_le_bytes());
@@ -154,10 +231,10 @@ impl IndexWriter {
         head[16..24].copy_from_slice(&covered.file.to_le_bytes());
         head[24..32].copy_from_slice(&covered.position.to_le_bytes());
         head[32..40].copy_from_slice(&covered.sequence.to_le_bytes());
-        head[40..48].copy_from_slice(&self.count.to_le_bytes());
+        head[40..48].copy_from_slice(&(self.entries.len() as u64).to_le_bytes());
         let crc = crc32c(&self.bytes);
         self.bytes.extend_from_slice(&crc.to_le_bytes());
-        self.bytes
+        (self.bytes, self.entries)
     }
 }
 

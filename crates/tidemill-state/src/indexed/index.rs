@@ -6,7 +6,8 @@
 //!
 //! Invariant: what is found first is the latest.
 
-use super::format::{Covered, IndexWriter, Place, index_entry, read_index};
+use super::format::{Covered, INDEX_ENTRY_BYTES, IndexWriter, Place, index_entry, read_index};
+use crate::backend::DELETED;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::{
@@ -24,18 +25,47 @@ pub(crate) struct Base {
 
 /// Changes since, each key once.
 pub(crate) struct Recent {
-    table: HashTable<u32>,
+    table: HashTable<Found>,
     slots: Vec<Slot>,
     keys: Vec<u8>,
     hasher: FixedState,
 }
 
+/// Where a slot is found: with a part of the key's hash, so that the table grows without a look at
+/// slots and keys.
+struct Found {
+    tag: u32,
+    slot: u32,
+}
+
+/// As narrow as it can be: memory that is used for the first time is most of what opening takes.
 struct Slot {
-    hash: u64,
     key_at: u64,
     key_bytes: u32,
-    /// None: it was deleted.
-    place: Option<Place>,
+    /// Or [`DELETED`].
+    value_bytes: u32,
+    file: u64,
+    position: u64,
+}
+
+impl Slot {
+    fn place(&self) -> Option<Place> {
+        let Self { file, position, key_bytes, value_bytes, .. } = *self;
+        (value_bytes != DELETED).then_some(Place { file, position, key_bytes, value_bytes })
+    }
+
+    fn move_to(&mut self, place: Option<Place>) {
+        let (file, position) = place.map_or((0, 0), |it| (it.file, it.position));
+        (self.file, self.position) = (file, position);
+        self.value_bytes = place.map_or(DELETED, |it| it.value_bytes);
+    }
+}
+
+impl Found {
+    fn hash(&self) -> u64 {
+        // The table looks at both ends of it.
+        u64::from(self.tag) << 32 | u64::from(self.tag)
+    }
 }
 
 /// All of it.
@@ -55,6 +85,17 @@ impl Base {
             return Err("its keys are not in order");
         }
         Ok((base, read.store, read.covered))
+    }
+
+    /// Of a store that holds nothing.
+    pub(crate) fn empty(store: u64, covered: Covered) -> Self {
+        let (bytes, entries) = IndexWriter::new(0, 0).finish(store, covered);
+        Self { bytes, entries }
+    }
+
+    /// As it stands in its file.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     fn get(&self, key: &[u8]) -> Option<Place> {
@@ -94,44 +135,70 @@ impl Recent {
         Self { table: HashTable::new(), slots: Vec::new(), keys: Vec::new(), hasher }
     }
 
+    /// Without entries, and with room for as many.
+    fn emptied(&self) -> Self {
+        Self {
+            table: HashTable::with_capacity(self.slots.len()),
+            slots: Vec::with_capacity(self.slots.len()),
+            keys: Vec::with_capacity(self.keys.len()),
+            hasher: self.hasher.clone(),
+        }
+    }
+
     fn key_of(&self, slot: &Slot) -> &[u8] {
         &self.keys[slot.key_at as usize..][..slot.key_bytes as usize]
     }
 
     fn set(&mut self, key: &[u8], place: Option<Place>) {
-        let hash = self.hasher.hash_one(key);
-        let Self { table, slots, keys, .. } = self;
-        let is_it = |nth: &u32| {
-            let slot: &Slot = &slots[*nth as usize];
-            slot.hash == hash && keys[slot.key_at as usize..][..slot.key_bytes as usize] == *key
-        };
-        if let Some(nth) = table.find(hash, is_it) {
-            slots[*nth as usize].place = place;
+        let slot = u32::try_from(self.slots.len()).expect("it is flushed long before");
+        let new = Found { tag: self.tag(key), slot };
+        if let Some(found) = self.find(new.tag, key) {
+            self.slots[found].move_to(place);
             return;
         }
-        let nth = u32::try_from(slots.len()).expect("it is flushed long before");
-        slots.push(Slot { hash, key_at: keys.len() as u64, key_bytes: key.len() as u32, place });
-        keys.extend_from_slice(key);
-        table.insert_unique(hash, nth, |nth| slots[*nth as usize].hash);
+        let (key_at, key_bytes) = (self.keys.len() as u64, key.len() as u32);
+        let mut slot = Slot { key_at, key_bytes, value_bytes: DELETED, file: 0, position: 0 };
+        slot.move_to(place);
+        self.slots.push(slot);
+        self.keys.extend_from_slice(key);
+        self.table.insert_unique(new.hash(), new, Found::hash);
+    }
+
+    fn tag(&self, key: &[u8]) -> u32 {
+        (self.hasher.hash_one(key) >> 32) as u32
+    }
+
+    fn find(&self, tag: u32, key: &[u8]) -> Option<usize> {
+        let is_it = |found: &Found| {
+            found.tag == tag && self.key_of(&self.slots[found.slot as usize]) == key
+        };
+        let found = self.table.find(Found { tag, slot: 0 }.hash(), is_it);
+        found.map(|it| it.slot as usize)
     }
 
     /// The place, or that it was deleted; none if nothing was said of the key.
     fn get(&self, key: &[u8]) -> Option<Option<Place>> {
-        let hash = self.hasher.hash_one(key);
-        let is_it = |nth: &u32| {
-            let slot = &self.slots[*nth as usize];
-            slot.hash == hash && self.key_of(slot) == key
-        };
-        self.table.find(hash, is_it).map(|nth| self.slots[*nth as usize].place)
+        self.find(self.tag(key), key).map(|slot| self.slots[slot].place())
     }
 
     /// What was said of keys that begin so, in their order.
     fn sorted(&self, prefix: &[u8]) -> Vec<(&[u8], Option<Place>)> {
-        let of = |slot| (self.key_of(slot), slot.place);
-        let mut all: Vec<_> =
-            self.slots.iter().map(of).filter(|(key, _)| key.starts_with(prefix)).collect();
+        let changes = self.slots.iter().map(|slot| self.change(slot));
+        let mut all: Vec<_> = changes.filter(|(key, _)| key.starts_with(prefix)).collect();
         all.sort_unstable_by(|a, b| a.0.cmp(b.0));
         all
+    }
+
+    fn change(&self, slot: &Slot) -> Change<'_> {
+        (self.key_of(slot), slot.place())
+    }
+
+    /// All slots in the order of their keys.
+    fn in_order(&self) -> Vec<u32> {
+        let mut slots: Vec<u32> = (0..self.slots.len() as u32).collect();
+        let key = |slot: &u32| self.key_of(&self.slots[*slot as usize]);
+        slots.sort_unstable_by(|a, b| key(a).cmp(key(b)));
+        slots
     }
 }
 
@@ -158,7 +225,7 @@ impl Index {
         let changes = merged(frozen.unwrap_or_default(), self.recent.sorted(prefix));
         let mut all = Vec::new();
         let base = self.base.from(prefix).take_while(|(key, _)| key.starts_with(prefix));
-        merge(base, &changes, |key, place| all.push((key.to_vec(), place)));
+        merge(base, changes.into_iter(), |key, place| all.push((key.to_vec(), place)));
         all
     }
 
@@ -170,11 +237,10 @@ impl Index {
     /// Sets aside what came since the last flush, so that it can be flushed while more comes; or
     /// what an earlier flush that failed had set aside.
     pub(crate) fn freeze(&mut self, covered: Covered) -> (Arc<Base>, Arc<Recent>, Covered) {
-        let hasher = self.recent.hasher.clone();
         let recent = &mut self.recent;
         let (frozen, covered) = self.frozen.get_or_insert_with(|| {
-            let empty = Recent { hasher, ..Recent::new(0) };
-            (Arc::new(std::mem::replace(recent, empty)), covered)
+            let emptied = recent.emptied();
+            (Arc::new(std::mem::replace(recent, emptied)), covered)
         });
         (Arc::clone(&self.base), Arc::clone(frozen), *covered)
     }
@@ -186,12 +252,16 @@ impl Index {
     }
 }
 
-/// The bytes of an index that has what is in both.
-pub(crate) fn flushed(base: &Base, frozen: &Recent, store: u64, covered: Covered) -> Vec<u8> {
-    let changes = frozen.sorted(&[]);
-    let mut writer = IndexWriter::new(base.bytes.len() + frozen.keys.len() + changes.len() * 24);
-    merge(base.iter(), &changes, |key, place| writer.add(key, place));
-    writer.finish(store, covered)
+/// An index that has what is in both.
+pub(crate) fn flushed(base: &Base, frozen: &Recent, store: u64, covered: Covered) -> Base {
+    let changes = frozen.in_order();
+    let count = base.entries.len() + changes.len();
+    let more = frozen.keys.len() + changes.len() * INDEX_ENTRY_BYTES;
+    let mut writer = IndexWriter::new(count, base.bytes.len() + more);
+    let changes = changes.iter().map(|slot| frozen.change(&frozen.slots[*slot as usize]));
+    merge(base.iter(), changes, |key, place| writer.add(key, place));
+    let (bytes, entries) = writer.finish(store, covered);
+    Base { bytes, entries }
 }
 
 type Change<'a> = (&'a [u8], Option<Place>);
@@ -218,18 +288,18 @@ fn merged<'a>(earlier: Vec<Change<'a>>, later: Vec<Change<'a>>) -> Vec<Change<'a
 /// Gives what is there of `base` once `changes` are made. Both are in the order of their keys.
 fn merge<'a>(
     base: impl Iterator<Item = (&'a [u8], Place)>,
-    changes: &[Change<'a>],
+    changes: impl Iterator<Item = Change<'a>>,
     mut give: impl FnMut(&[u8], Place),
 ) {
     let mut base = base.peekable();
     for (key, place) in changes {
-        while let Some((before, place)) = base.next_if(|it| it.0 <= *key) {
-            if before < *key {
+        while let Some((before, place)) = base.next_if(|it| it.0 <= key) {
+            if before < key {
                 give(before, place);
             }
         }
         if let Some(place) = place {
-            give(key, *place);
+            give(key, place);
         }
     }
     base.for_each(|(key, place)| give(key, place));

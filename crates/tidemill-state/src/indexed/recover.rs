@@ -3,9 +3,10 @@
 use super::{
     IndexedOptions, Opened, Store, Writer, data_path,
     flush::{self, Flusher, INDEX, put_index},
-    format::{self, ALIGN, BatchHead, Covered, FILE_HEAD_BYTES, IndexWriter, Place},
+    format::{self, ALIGN, BatchHead, Covered, FILE_HEAD_BYTES, PAGE_BYTES, Place},
     index::{Base, Index},
     make_file,
+    window::Window,
 };
 use crate::{
     StateError,
@@ -18,6 +19,8 @@ use tidemill_env::{DiskRead, Random, World};
 
 /// Bytes that are read together, on the way through the batches behind the index.
 const WINDOW_BYTES: usize = 8 << 20;
+/// Directories that the disk is asked for before their turn.
+const SOON_BATCHES: u64 = 8;
 /// Bytes of a damaged end that are looked at together for a batch behind it.
 const LOOK_BYTES: usize = 1 << 20;
 
@@ -97,7 +100,7 @@ pub(super) fn open(
         unflushed: tail.opened.bytes,
         failed: false,
     };
-    let opened = tail.opened;
+    let opened = Opened { read_bytes: tail.window.read_bytes, ..tail.opened };
     let store = Store {
         world: world.clone(),
         folder: folder.to_owned(),
@@ -123,7 +126,14 @@ fn read_base(
     has_data: bool,
 ) -> Result<(Base, u64, Covered), StateError> {
     let path = folder.join(INDEX);
-    match world.disk.read(&path) {
+    let read = || -> io::Result<Vec<u8>> {
+        let file = world.disk.open_read(&path)?;
+        let mut bytes = vec![0; usize::try_from(file.length()?).map_err(io::Error::other)?];
+        let count = file.read_past_cache(0, &mut bytes)?;
+        bytes.truncate(count);
+        Ok(bytes)
+    };
+    match read() {
         Ok(bytes) => Base::read(bytes).map_err(|why| damaged(&path, 0, why)),
         Err(error) if error.kind() == io::ErrorKind::NotFound && has_data => {
             Err(damaged(&path, 0, "it is not there, though there are data files"))
@@ -131,9 +141,9 @@ fn read_base(
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let id = Random::new(world.seed ^ world.clock.wall_micros() as u64).next();
             let covered = Covered { file: 1, position: FILE_HEAD_BYTES as u64, sequence: 0 };
-            let bytes = IndexWriter::new(0).finish(id, covered);
-            put_index(world, folder, &bytes)?;
-            Base::read(bytes).map_err(|why| damaged(&path, 0, why))
+            let base = Base::empty(id, covered);
+            put_index(world, folder, &base)?;
+            Ok((base, id, covered))
         }
         Err(error) => Err(at(&path)(error)),
     }
@@ -150,42 +160,6 @@ struct Tail<'a> {
     /// Where the last batch of the last file begins.
     last: Option<u64>,
     window: Window,
-}
-
-/// A part of a file that was read.
-#[derive(Default)]
-struct Window {
-    file: u64,
-    start: u64,
-    length: usize,
-    /// Longer than what is in it: memory that was used once costs nothing.
-    bytes: Vec<u8>,
-}
-
-impl Window {
-    /// Bytes of a file; fewer at its end.
-    fn get(
-        &mut self,
-        file: &dyn DiskRead,
-        number: u64,
-        position: u64,
-        count: usize,
-    ) -> io::Result<&[u8]> {
-        let ahead = position.checked_sub(self.start).filter(|_| number == self.file);
-        let at = ahead.and_then(|it| usize::try_from(it).ok());
-        let at = at.filter(|it| it.checked_add(count).is_some_and(|end| end <= self.length));
-        let Some(at) = at else {
-            let most = file.length()?.saturating_sub(position);
-            let wanted = usize::try_from(most).unwrap_or(usize::MAX).min(count.max(WINDOW_BYTES));
-            if self.bytes.len() < wanted {
-                self.bytes.resize(wanted, 0);
-            }
-            (self.file, self.start, self.length) = (number, position, 0);
-            self.length = file.read_past_cache(position, &mut self.bytes[..wanted])?;
-            return Ok(&self.bytes[..self.length.min(count)]);
-        };
-        Ok(&self.bytes[at..at + count])
-    }
 }
 
 impl Tail<'_> {
@@ -226,7 +200,7 @@ impl Tail<'_> {
         let mut position = from;
         self.last = None;
         while position < length {
-            let Some(end) = self.batch(&*file, number, position, length)? else {
+            let Some(end) = self.batch(&*file, (number, position), (length, is_last))? else {
                 if !is_last || self.has_batch(&*file, number, position + 1, length)? {
                     return Err(damaged(&path, position, "a batch is damaged that others follow"));
                 }
@@ -245,27 +219,31 @@ impl Tail<'_> {
     fn batch(
         &mut self,
         file: &dyn DiskRead,
-        number: u64,
-        position: u64,
-        length: u64,
+        (number, position): (u64, u64),
+        (length, is_last): (u64, bool),
     ) -> Result<Option<u64>, StateError> {
         let path = data_path(self.folder, number);
-        let head = self.window.get(file, number, position, BATCH_HEAD_BYTES).map_err(at(&path))?;
+        let place = (number, position);
+        // Not more: what follows may be a long batch, whose values nobody wants.
+        let head = self.window.get(file, place, BATCH_HEAD_BYTES, PAGE_BYTES).map_err(at(&path))?;
         let Some(head) = BatchHead::decode(head, self.id, number, position) else {
             return Ok(None);
         };
         let start = position + BATCH_HEAD_BYTES as u64;
         // With the zeros behind it: what goes on in the file must begin at a multiple of them.
-        let end = start
-            .checked_add(head.bytes)
-            .and_then(|end| end.checked_next_multiple_of(ALIGN as u64))
-            .filter(|end| *end <= length);
-        let Some(end) = end else { return Ok(None) };
+        let Some(end) = head.end(position).filter(|end| *end <= length) else { return Ok(None) };
         if head.sequence != self.sequence + 1 {
             return Err(damaged(&path, position, "a batch is missing before this one"));
         }
+        // Whatever stands behind a batch was begun when that was durable.
+        let is_durable = !is_last || end < length;
+        if is_durable && self.directory(file, (number, start), &head).map_err(at(&path))? {
+            self.sequence = head.sequence;
+            return Ok(Some(end));
+        }
         let bytes = usize::try_from(head.bytes).unwrap_or(usize::MAX);
-        let batch = self.window.get(file, number, start, bytes).map_err(at(&path))?;
+        let batch =
+            self.window.get(file, (number, start), bytes, WINDOW_BYTES).map_err(at(&path))?;
         if batch.len() < bytes {
             return Ok(None);
         }
@@ -276,6 +254,34 @@ impl Tail<'_> {
         }
         self.sequence = head.sequence;
         Ok(Some(end))
+    }
+
+    /// Takes a batch whose entries begin here by its directory; whether that is there, and good.
+    fn directory(
+        &mut self,
+        file: &dyn DiskRead,
+        (number, start): (u64, u64),
+        head: &BatchHead,
+    ) -> io::Result<bool> {
+        let count = head.directory_bytes as usize;
+        if count == 0 {
+            return Ok(false);
+        }
+        // With the head of the next batch.
+        let ahead = count + head.zeros as usize + BATCH_HEAD_BYTES;
+        let at = start + head.bytes;
+        // If the next batches are as long as this one.
+        let batch_bytes =
+            BATCH_HEAD_BYTES as u64 + head.bytes + (count as u64) + u64::from(head.zeros);
+        file.read_soon(at + SOON_BATCHES * batch_bytes, ahead);
+        let found = self.window.get(file, (number, at), count, ahead)?;
+        let Some(places) = format::read_directory(found, head, number, start) else {
+            return Ok(false);
+        };
+        for (key, place) in places {
+            self.index.set(key, place);
+        }
+        Ok(true)
     }
 
     /// Whether a batch begins anywhere from here on.

@@ -387,3 +387,49 @@ fn readers_always_find_the_newest_or_the_one_before() {
     assert!(contents(&backend).unwrap().values().all(|it| it[..8] == 399u64.to_le_bytes()));
     assert!(opened.bytes < 600 << 10, "{opened:?}");
 }
+
+/// Commits `count` batches of a thousand bytes, each under keys of its own.
+fn long_batches(sim: &SimWorld, count: u8) -> Model {
+    let (backend, _) = open(&sim.process()).unwrap();
+    let (mut batch, mut model) = (Batch::default(), Model::new());
+    for nth in 0..count {
+        change(&mut batch, &mut model, &[nth, 0], Some(&[nth; 500]));
+        change(&mut batch, &mut model, &[nth, 1], Some(&[nth; 500]));
+        change(&mut batch, &mut model, &[nth.wrapping_sub(1), 1], None);
+        backend.commit(&mut batch).unwrap();
+    }
+    model
+}
+
+#[test]
+fn of_long_batches_only_the_last_is_read_whole() {
+    let sim = World::simulated(1);
+    let model = long_batches(&sim, 100);
+    let (backend, opened) = open(&sim.process()).unwrap();
+    assert_eq!(contents(&backend).unwrap(), model);
+    assert_eq!(opened.batches, 100);
+    assert!(opened.bytes > 100_000, "{opened:?}");
+    assert!(opened.read_bytes * 4 < opened.bytes, "{opened:?}");
+}
+
+#[test]
+fn row_20_of_a_damaged_directory_the_entries_are_read() {
+    let sim = World::simulated(1);
+    let model = long_batches(&sim, 3);
+    let path = data_path(Path::new(FOLDER), 1);
+    let healthy = sim.disk.read(&path).unwrap();
+    let head = BatchHead::decode(&healthy[32..], id_of(&healthy), 1, 32).unwrap();
+    assert!(head.directory_bytes > 0);
+    let at = 32 + BATCH_HEAD_BYTES as u64 + head.bytes;
+    for at in at..at + u64::from(head.directory_bytes) {
+        sim.disk.flip(&path, at, 1).unwrap();
+        let (backend, opened) = open(&sim.process()).unwrap();
+        assert_eq!((contents(&backend).unwrap(), opened.cut), (model.clone(), None), "{at}");
+        sim.disk.put(&path, &healthy);
+    }
+}
+
+/// The number of the store that a data file belongs to.
+fn id_of(file: &[u8]) -> u64 {
+    u64::from_le_bytes(file[8..16].try_into().unwrap())
+}

@@ -4,7 +4,7 @@
 use super::measure::Meter;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
-use std::path::PathBuf;
+use std::{io::Write, path::PathBuf};
 use tidemill_env::{Random, World};
 use tidemill_state::{Backend, Batch, FileBackend, IndexedBackend, IndexedOptions, Opened};
 use tidemill_types::ByteSize;
@@ -94,8 +94,7 @@ impl StateArgs {
 /// The key of this number.
 fn name(key: u64) -> [u8; 16] {
     let mut name = *b"key-000000000000";
-    let digits = format!("{key:012}");
-    name[4..].copy_from_slice(&digits.as_bytes()[..12]);
+    write!(&mut name[4..], "{key:012}").expect("no more than a million million keys");
     name
 }
 
@@ -132,7 +131,8 @@ pub(super) fn run(world: &World, args: &StateArgs) -> Result<Map<String, Value>,
         "value_bytes": args.value_bytes,
         "batch": args.batch,
         "open_ms": open_us as f64 / 1e3,
-        "open_read_bytes": opened.bytes,
+        "open_behind_bytes": opened.bytes,
+        "open_read_bytes": opened.read_bytes,
         "looked_up": found + missing,
         "missing": missing,
     }) else {
