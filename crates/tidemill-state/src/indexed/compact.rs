@@ -20,15 +20,18 @@ const WINDOW_BYTES: usize = 1 << 20;
 
 impl Store {
     /// Empties some of the files below `until`, of which so many bytes are `live`: what is written
-    /// again is at most one file long.
+    /// again is at most one file long, and what is read for it half as long as what was written
+    /// since the last time, so that commits keep the most of the disk.
     pub(super) fn compact(&self, live: &BTreeMap<u64, u64>, until: u64) -> Result<(), StateError> {
         let (mut sparse, mut room) = (BTreeSet::new(), self.options.file_bytes.0);
+        let mut looks = self.options.flush_bytes.0 / 2;
         for (number, bytes) in live.range(..until) {
             let path = data_path(&self.folder, *number);
             let length = self.file(*number).and_then(|it| it.length()).map_err(at(&path))?;
             let is_sparse = bytes * LIVE_SHARE <= length.saturating_sub(FILE_HEAD_BYTES as u64);
-            if is_sparse && *bytes <= room {
+            if is_sparse && *bytes <= room && length <= looks {
                 room -= bytes;
+                looks -= length;
                 sparse.insert(*number);
             }
         }
