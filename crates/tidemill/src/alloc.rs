@@ -55,13 +55,17 @@ const KEPT_MS: i64 = 10_000;
 /// window, checkpoint or read gives back the next one takes; memory of the system's is emptied
 /// first, which costs more than the rest of what is done with it.
 pub fn keep_freed_memory() {
-    // SAFETY: both only touch the table of settings, which is always there. Another release may
-    // count its settings in another way: then this one has another value, and is left alone.
-    unsafe {
-        if libmimalloc_sys::mi_option_get(PURGE_DELAY) == PURGE_DELAY_MS {
-            libmimalloc_sys::mi_option_set(PURGE_DELAY, KEPT_MS);
-        }
+    // Another release may count its settings in another way: then this one has another value, and
+    // is left alone.
+    if purge_delay_ms() == PURGE_DELAY_MS {
+        // SAFETY: it only touches the table of settings, which is always there.
+        unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, KEPT_MS) }
     }
+}
+
+fn purge_delay_ms() -> i64 {
+    // SAFETY: as there.
+    unsafe { libmimalloc_sys::mi_option_get(PURGE_DELAY) }
 }
 
 #[inline]

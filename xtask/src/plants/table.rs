@@ -182,8 +182,8 @@ pub(super) const PLANTS: &[Plant] = &[
         package: "tidemill-state",
         file: "crates/tidemill-state/src/indexed/flush.rs",
         changes: &[(
-            "file.append(bytes).and_then(|()| file.sync()).map_err(at(&new))?;",
-            "file.append(bytes).map_err(at(&new))?;",
+            "file.append_past_cache(base.bytes()).and_then(|()| file.sync()).map_err(at(&new))?;",
+            "file.append_past_cache(base.bytes()).map_err(at(&new))?;",
         )],
         caught_by: &["e1_row_17_what_was_committed_is_there_after_any_kill_and_power_cut"],
     },
@@ -293,6 +293,17 @@ pub(super) const PLANTS: &[Plant] = &[
             "        let _unused = Self::write_beside;\n        let mut file = disk.open_append(&active.path)?;\n        file.truncate(active.whole)?;\n",
         )],
         caught_by: &["row_15_what_a_failed_sync_gave_up_is_not_believed_without_being_written"],
+    },
+    Plant {
+        name: "last-batch-by-its-directory",
+        what: "Of the last batch of a store of checkpoints the directory is believed, though its values may not be there.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/indexed/recover.rs",
+        changes: &[(
+            "let is_durable = !is_last || end < length;",
+            "let is_durable = !is_last || end <= length;",
+        )],
+        caught_by: &["row_19_a_last_batch_of_which_the_end_came_first_is_cut"],
     },
     Plant {
         name: "unsynced-batch-believed",

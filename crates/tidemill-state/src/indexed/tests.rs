@@ -433,3 +433,27 @@ fn row_20_of_a_damaged_directory_the_entries_are_read() {
 fn id_of(file: &[u8]) -> u64 {
     u64::from_le_bytes(file[8..16].try_into().unwrap())
 }
+
+/// A disk may write the end of what it was given before the beginning.
+#[test]
+fn row_19_a_last_batch_of_which_the_end_came_first_is_cut() {
+    let sim = World::simulated(1);
+    let model = long_batches(&sim, 1);
+    let (backend, _) = open(&sim.process()).unwrap();
+    let mut batch = Batch::default();
+    for (key, value) in &model {
+        batch.put(key, &vec![9; value.len()]);
+    }
+    backend.commit(&mut batch).unwrap();
+    drop(backend);
+    // It did not fit the first file.
+    let path = data_path(Path::new(FOLDER), 2);
+    let mut bytes = sim.disk.read(&path).unwrap();
+    let head = BatchHead::decode(&bytes[32..], id_of(&bytes), 2, 32).unwrap();
+    assert!(head.directory_bytes > 0);
+    bytes[32 + BATCH_HEAD_BYTES..][..head.bytes as usize].fill(0);
+    sim.disk.put(&path, &bytes);
+    let (backend, opened) = open(&sim.process()).unwrap();
+    assert_eq!(opened.cut, Some((path, 32)));
+    assert_eq!(contents(&backend).unwrap(), model);
+}

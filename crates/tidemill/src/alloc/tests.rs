@@ -31,7 +31,5 @@ fn counts_every_allocation_of_a_thread() {
 #[test]
 fn freed_memory_is_kept() {
     keep_freed_memory();
-    // SAFETY: as there.
-    let delay_ms = unsafe { libmimalloc_sys::mi_option_get(PURGE_DELAY) };
-    assert_eq!(delay_ms, KEPT_MS, "the allocator counts its settings in another way");
+    assert_eq!(purge_delay_ms(), KEPT_MS, "the allocator counts its settings in another way");
 }
