@@ -34,6 +34,8 @@ pub struct Outcome {
     pub rescaled: u64,
     /// How often a key came back that had left memory.
     pub revived: u64,
+    /// Records that are not in the output of a job that may lose some.
+    pub lost: u64,
     /// Cycles of which a sink has rows.
     pub cycles: u64,
     /// The job in words.
@@ -58,19 +60,8 @@ pub struct Wrong {
 /// # Errors
 /// Something that must always hold did not.
 pub fn run(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
-    let mut random = Random::new(Random::new(seed).next() ^ 0x0074_6964_656d_696c);
-    let pace = Pace::of(&mut random);
-    let job = Arc::new(Job::of(&mut random));
-    let words = format!("{}; {pace:?}", job.describe());
+    let Lived { job, ended, ran, words } = lived(seed, keeps_trace, Job::of)?;
     let wrong = |message, trace| Wrong { message, job: words.clone(), trace };
-    let lived = Arc::clone(&job);
-    let simulation = Simulation { seed, pace, keeps_trace };
-    let (ended, ran) = simulate(simulation, move |sim| life::all(sim, &lived, &pace, &mut random))
-        .map_err(|failed| wrong(failed.message, failed.trace))?;
-    let ended = ended.map_err(|message| wrong(message, ran.trace.clone()))?;
-    if let Some(name) = ran.panicked.first() {
-        return Err(wrong(format!("the thread {name} panicked"), ran.trace));
-    }
     let (alone, ledger) = (Arc::clone(&job), ended.ledger.clone());
     let (undisturbed, _) =
         simulate(Simulation::new(seed), move |sim| undisturbed(sim, &alone, &ledger))
@@ -83,6 +74,57 @@ pub fn run(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
         return Err(wrong(format!("{what}{}", ended.story), ran.trace));
     }
     Ok(outcome(&ended, ran, words))
+}
+
+/// Runs a seed with a job that does nothing twice: it may lose records, and must not count one
+/// twice, in a row or in a state, nor write a window twice.
+///
+/// # Errors
+/// It did; or something else that must always hold did not.
+pub fn run_at_most_once(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
+    let Lived { job, ended, ran, words } = lived(seed, keeps_trace, Job::that_may_lose)?;
+    let lost = job.lost(&ended.outputs).and_then(|lost| match lost {
+        // Nothing happened to it, and what a bounded source has is not shed.
+        1.. if ended.lives == 1 && !job.is_live() => Err(format!("{lost} records are not there")),
+        _ => Ok(lost),
+    });
+    match lost {
+        Ok(lost) => Ok(Outcome { lost, ..outcome(&ended, ran, words) }),
+        Err(why) => {
+            let message = format!("{why}{}", ended.story);
+            Err(Wrong { message, job: words, trace: ran.trace })
+        }
+    }
+}
+
+/// The lives of a job that came to its end.
+struct Lived {
+    job: Arc<Job>,
+    ended: Ended,
+    ran: Ran,
+    /// The job in words.
+    words: String,
+}
+
+fn lived(
+    seed: u64,
+    keeps_trace: bool,
+    job: impl FnOnce(&mut Random) -> Job,
+) -> Result<Lived, Wrong> {
+    let mut random = Random::new(Random::new(seed).next() ^ 0x0074_6964_656d_696c);
+    let pace = Pace::of(&mut random);
+    let job = Arc::new(job(&mut random));
+    let words = format!("{}; {pace:?}", job.describe());
+    let wrong = |message, trace| Wrong { message, job: words.clone(), trace };
+    let lived = Arc::clone(&job);
+    let simulation = Simulation { seed, pace, keeps_trace };
+    let (ended, ran) = simulate(simulation, move |sim| life::all(sim, &lived, &pace, &mut random))
+        .map_err(|failed| wrong(failed.message, failed.trace))?;
+    let ended = ended.map_err(|message| wrong(message, ran.trace.clone()))?;
+    if let Some(name) = ran.panicked.first() {
+        return Err(wrong(format!("the thread {name} panicked"), ran.trace));
+    }
+    Ok(Lived { job, ended, ran, words })
 }
 
 fn outcome(ended: &Ended, ran: Ran, job: String) -> Outcome {
@@ -103,6 +145,7 @@ fn outcome(ended: &Ended, ran: Ran, job: String) -> Outcome {
         told: ended.told,
         rescaled: ended.rescaled,
         revived: ended.revived,
+        lost: 0,
         cycles: rows.count() as u64,
         job,
         trace: ran.trace,

@@ -2,6 +2,7 @@
 //!
 //! A live source has a record when its moment has come; a bounded one has all of them at once.
 
+use crate::kept;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use std::sync::Arc;
@@ -58,6 +59,32 @@ impl Feed {
         number as i64 * STEP_US - behind
     }
 
+    fn key_and_value(&self, slice: u32, number: u64) -> (i64, i64) {
+        let random = self.random(slice, number);
+        (((random >> 8) % self.keys) as i64, ((random >> 16) % 100) as i64)
+    }
+
+    fn is_refused(&self, slice: u32, number: u64) -> bool {
+        self.random(slice, number).is_multiple_of(REFUSED_ONE_IN)
+    }
+
+    /// Key, value and time of all records that are not refused.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (i64, i64, i64)> + '_ {
+        let numbers = (0..self.slices).flat_map(|it| (0..self.count).map(move |nth| (it, nth)));
+        numbers.filter(|(slice, number)| !self.is_refused(*slice, *number)).map(
+            |(slice, number)| {
+                let (key, value) = self.key_and_value(slice, number);
+                (key, value, self.time(slice, number))
+            },
+        )
+    }
+
+    /// The same as a sink writes them.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let text = kept::text(&batch(&self.records().collect::<Vec<_>>()));
+        text.expect("of columns that can be shown").lines().map(str::to_owned).collect()
+    }
+
     /// When a record of a live source is there, in microseconds of the monotonic clock.
     fn there_us(&self, number: u64) -> u64 {
         let silence = if number > self.silent_after { 2_000_000 } else { 0 };
@@ -69,6 +96,17 @@ pub(crate) fn schema() -> SchemaRef {
     let number = |name| Field::new(name, DataType::Int64, true);
     let utc = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
     Arc::new(Schema::new(vec![number("key"), number("value"), Field::new(TIME_COLUMN, utc, false)]))
+}
+
+/// Rows of these keys, values and times.
+fn batch(records: &[(i64, i64, i64)]) -> RecordBatch {
+    let times = TimestampMicrosecondArray::from_iter_values(records.iter().map(|it| it.2));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(records.iter().map(|it| Some(it.0)).collect::<Int64Array>()),
+        Arc::new(records.iter().map(|it| Some(it.1)).collect::<Int64Array>()),
+        Arc::new(times.with_timezone("UTC")),
+    ];
+    RecordBatch::try_new(schema(), columns).expect("columns of the schema")
 }
 
 /// A source and its clock.
@@ -115,12 +153,13 @@ impl Source for FedSlice {
         let most = request.records.min(request.bytes / RECORD_BYTES).clamp(1, 40) as u64;
         let until = request.until.map_or(feed.count, |until| until.0.min(feed.count));
         let from = self.next;
-        let mut numbers = Vec::new();
+        let mut records = Vec::new();
         while self.next < until && self.next - from < most && feed.there_us(self.next) <= now_us {
-            let (number, random) = (self.next, feed.random(self.slice, self.next));
+            let number = self.next;
             self.next += 1;
-            self.seen = self.seen.max(Micros(feed.time(self.slice, number)));
-            if random % REFUSED_ONE_IN == 0 {
+            let time = feed.time(self.slice, number);
+            self.seen = self.seen.max(Micros(time));
+            if feed.is_refused(self.slice, number) {
                 letters.push(DeadLetter {
                     stage: String::new(),
                     cycle: request.cycle,
@@ -130,23 +169,14 @@ impl Source for FedSlice {
                     record: Vec::new(),
                 });
             } else {
-                numbers.push(number);
+                let (key, value) = feed.key_and_value(self.slice, number);
+                records.push((key, value, time));
             }
         }
         if self.next == from {
             return Ok(Read::Idle { until: Some(feed.there_us(self.next)) });
         }
-        let random = |number: &u64| feed.random(self.slice, *number);
-        let keys = numbers.iter().map(|it| (random(it) >> 8) % feed.keys);
-        let values = numbers.iter().map(|it| (random(it) >> 16) % 100);
-        let times = numbers.iter().map(|it| feed.time(self.slice, *it));
-        let times = TimestampMicrosecondArray::from_iter_values(times).with_timezone("UTC");
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(keys.map(|it| Some(it as i64)).collect::<Int64Array>()),
-            Arc::new(values.map(|it| Some(it as i64)).collect::<Int64Array>()),
-            Arc::new(times),
-        ];
-        let batch = RecordBatch::try_new(schema(), columns).expect("columns of the schema");
+        let batch = batch(&records);
         let bytes = (self.next - from) as usize * RECORD_BYTES;
         Ok(Read::Rows { payload: Payload::Arrow(batch), bytes })
     }

@@ -1,5 +1,7 @@
 //! A job made from a seed: a graph of moderate size, of all that can hold a state.
 
+mod loss;
+
 use crate::{
     feed::{self, Fed, Feed},
     kept::Kept,
@@ -20,8 +22,8 @@ use tidemill_state::structure;
 use tidemill_types::{
     ByteSize, SliceId, Span,
     job::{
-        CountWindow, CycleSpec, DedupSpec, EmptySpec, JoinKind, JoinSpec, Named, SlidingWindow,
-        TopSpec, WindowSpec,
+        CountWindow, CycleSpec, DedupSpec, Delivery, EmptySpec, Every, JoinKind, JoinSpec, Named,
+        SlidingWindow, TopSpec, WindowSpec,
     },
 };
 
@@ -31,6 +33,11 @@ pub(crate) struct Job {
     stages: Vec<Stage>,
     /// Nodes and outputs that a sink reads.
     read: Vec<(usize, usize)>,
+    /// Of a job that may lose: what the rows of each sink are.
+    told: Vec<loss::Told>,
+    delivery: Delivery,
+    /// Of such a job: records of a slice from one save of it to the next.
+    save_records: u64,
     cycle_records: u64,
     cycle_us: i64,
     /// Bytes at which a link closes.
@@ -124,45 +131,59 @@ fn operator(
             ("top", made.factory, made.partition)
         }
         _ => {
-            let sums = custom::keyed_record(
-                custom::with_time(&feed::schema()),
-                Map::<i64, i64>::default,
-                |sums, record, emit, _| {
-                    let key = record.i64("key")?.unwrap_or_default();
-                    let value = record.i64("value")?.unwrap_or_default();
-                    let sum = sums.get_or_default(key);
-                    *sum += value;
-                    let sum = *sum;
-                    emit.row(|row| {
-                        row.put(key).put(sum);
-                    })
-                },
-            );
-            ("sums", Arc::new(sums), by_key)
+            let (name, factory, _) = sums();
+            (name, factory, by_key)
         }
     }
 }
 
+/// The sum of a key with each of its records, in a state of its own kind.
+fn sums() -> (&'static str, Arc<dyn OperatorFactory>, Partition) {
+    let sums = custom::keyed_record(
+        custom::with_time(&feed::schema()),
+        Map::<i64, i64>::default,
+        |sums, record, emit, _| {
+            let key = record.i64("key")?.unwrap_or_default();
+            let value = record.i64("value")?.unwrap_or_default();
+            let sum = sums.get_or_default(key);
+            *sum += value;
+            let sum = *sum;
+            emit.row(|row| {
+                row.put(key).put(sum);
+            })
+        },
+    );
+    ("sums", Arc::new(sums), Partition::Key(vec![0]))
+}
+
 impl Job {
-    pub(crate) fn of(random: &mut Random) -> Self {
+    /// Sources, and nothing that reads them yet.
+    fn with_sources(random: &mut Random) -> Self {
         let sources: Vec<Feed> = (0..1 + random.below(2))
             .map(|_| {
                 let live = random.below(3) == 0;
                 Feed::of(random, live)
             })
             .collect();
-        let mut streams: Vec<Stream> = (0..sources.len())
-            .map(|node| Stream { node, schema: feed::schema(), is_read: false })
-            .collect();
-        let mut job = Self {
+        Self {
             stages: Vec::new(),
             read: Vec::new(),
+            told: Vec::new(),
+            delivery: Delivery::ExactlyOnce,
+            save_records: 1 + random.below(64),
             cycle_records: 2 + random.next() % (2 << random.below(5)),
             cycle_us: 1 << (8 + random.below(8)),
             credit: 1 << (8 + random.below(10)),
             syncs: random.below(2) == 0,
             sources,
-        };
+        }
+    }
+
+    pub(crate) fn of(random: &mut Random) -> Self {
+        let mut job = Self::with_sources(random);
+        let mut streams: Vec<Stream> = (0..job.sources.len())
+            .map(|node| Stream { node, schema: feed::schema(), is_read: false })
+            .collect();
         if streams.len() == 2 && random.below(2) == 0 {
             job.join(random, &mut streams);
         }
@@ -228,6 +249,17 @@ impl Job {
         self.sources.iter().any(|it| it.every_us.is_some())
     }
 
+    /// Whether it does nothing twice, and may lose.
+    pub(crate) fn may_lose(&self) -> bool {
+        self.delivery == Delivery::AtMostOnce
+    }
+
+    /// When it is saved, if that is so often in time.
+    pub(crate) fn every(&self, time: Span) -> Every {
+        let records = self.may_lose().then_some(self.save_records);
+        Every::Bounds { time: Some(time), records }
+    }
+
     /// Where its sinks keep what they have, with the dead letters.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let numbers = (0..self.read.len()).map(|it| PathBuf::from(format!("/out/{it}")));
@@ -250,7 +282,7 @@ impl Job {
     /// A graph for one life.
     pub(crate) fn graph(&self, world: &World, workers: usize) -> JobGraph {
         let mut graph = JobGraph::new("simulated");
-        (graph.workers, graph.seed) = (workers, 7);
+        (graph.workers, graph.seed, graph.delivery) = (workers, 7, self.delivery);
         graph.cycle = CycleSpec {
             time: Span(self.cycle_us),
             records: self.cycle_records,

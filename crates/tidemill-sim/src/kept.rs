@@ -2,6 +2,7 @@
 //!
 //! Invariant: a cycle and its rows are one record, so that what is there says which cycle it is.
 
+use arrow_array::RecordBatch;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use std::{
     path::{Path, PathBuf},
@@ -58,6 +59,23 @@ pub(crate) fn read(bytes: &[u8]) -> Result<(Rows, usize), SinkError> {
     Ok((records.iter().map(row).collect::<Result<_, SinkError>>()?, length))
 }
 
+/// Rows as lines.
+pub(crate) fn text(batch: &RecordBatch) -> Result<String, SinkError> {
+    let options = FormatOptions::default();
+    let columns = batch.columns().iter().map(|it| ArrayFormatter::try_new(it, &options));
+    let columns: Vec<_> =
+        columns.collect::<Result<_, _>>().map_err(|error| SinkError::new(error.to_string()))?;
+    let mut text = String::new();
+    for row in 0..batch.num_rows() {
+        for column in &columns {
+            text.push_str(&column.value(row).to_string());
+            text.push(' ');
+        }
+        text.push('\n');
+    }
+    Ok(text)
+}
+
 fn failed(error: std::io::Error) -> SinkError {
     SinkError::new(error.to_string())
 }
@@ -76,24 +94,12 @@ impl Sink for Kept {
     }
 
     fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
-        let mut text = String::new();
+        let mut lines = String::new();
         for block in blocks {
-            let batch = block.batch();
-            let options = FormatOptions::default();
-            let columns = batch.columns().iter().map(|it| ArrayFormatter::try_new(it, &options));
-            let columns: Vec<_> = columns
-                .collect::<Result<_, _>>()
-                .map_err(|error| SinkError::new(error.to_string()))?;
-            for row in 0..batch.num_rows() {
-                for column in &columns {
-                    text.push_str(&column.value(row).to_string());
-                    text.push(' ');
-                }
-                text.push('\n');
-            }
+            lines.push_str(&text(&block.batch())?);
         }
-        if !text.is_empty() {
-            self.written.push((cycle.0, text));
+        if !lines.is_empty() {
+            self.written.push((cycle.0, lines));
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ mod job;
 mod kept;
 mod life;
 
-pub use check::{Outcome, Wrong, run};
+pub use check::{Outcome, Wrong, run, run_at_most_once};
 
 #[cfg(test)]
 mod tests;

@@ -302,12 +302,13 @@ fn live(
         Err(_) if is_dead() || fate.hurts_state() => return Ok(false),
         Err(error) => return Err(format!("the checkpoints cannot be opened: {error}")),
     };
-    let from = match fate.from_kept {
+    // A job that does nothing twice goes on after the last cycle that it began.
+    let from = match fate.from_kept && !job.may_lose() {
         true => lock(&life.known).kept.last_key_value().map(|(number, cycle)| (*number, *cycle)),
         false => None,
     };
     let to = CheckpointTo {
-        every: fate.every.into(),
+        every: job.every(fate.every),
         backend: Arc::new(backend),
         from: from.map(|it| it.0),
         recovery: fate.recovery,

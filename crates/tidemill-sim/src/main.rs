@@ -19,6 +19,9 @@ struct Arguments {
     /// Every seed is run twice, and must go the same way.
     #[arg(long)]
     twice: bool,
+    /// Jobs that do nothing twice, and may lose records.
+    #[arg(long)]
+    at_most_once: bool,
     /// Seeds that run at the same time.
     #[arg(long, default_value_t = 2)]
     jobs: u64,
@@ -62,6 +65,18 @@ mod runner {
     use tidemill_env::World;
     use tidemill_sim::{Outcome, Wrong};
 
+    /// What kind of jobs.
+    #[derive(Clone, Copy)]
+    struct Kind {
+        /// What asks for it.
+        flag: &'static str,
+        run: fn(u64, bool) -> Result<Outcome, Wrong>,
+    }
+
+    const EXACTLY_ONCE: Kind = Kind { flag: "", run: tidemill_sim::run };
+    const AT_MOST_ONCE: Kind =
+        Kind { flag: " --at-most-once", run: tidemill_sim::run_at_most_once };
+
     #[derive(Default)]
     struct Sum {
         seeds: u64,
@@ -71,6 +86,7 @@ mod runner {
         told: u64,
         rescaled: u64,
         revived: u64,
+        lost: u64,
         points: u64,
         wrong: Vec<u64>,
     }
@@ -84,20 +100,21 @@ mod runner {
             self.told += of.told;
             self.rescaled += of.rescaled;
             self.revived += of.revived;
+            self.lost += of.lost;
             self.points += of.points;
         }
     }
 
-    fn say(seed: u64, wrong: &Wrong) {
+    fn say(kind: Kind, seed: u64, wrong: &Wrong) {
         println!("seed {seed} is wrong: {}", wrong.message);
         println!("  {}", wrong.job);
-        println!("  cargo run -p tidemill-sim -- --seed {seed} --trace");
+        println!("  cargo run -p tidemill-sim -- --seed {seed}{} --trace", kind.flag);
     }
 
-    fn check(seed: u64, twice: bool) -> Result<Outcome, Wrong> {
-        let outcome = tidemill_sim::run(seed, false)?;
+    fn check(seed: u64, twice: bool, kind: Kind) -> Result<Outcome, Wrong> {
+        let outcome = (kind.run)(seed, false)?;
         if twice {
-            let again = tidemill_sim::run(seed, false)?;
+            let again = (kind.run)(seed, false)?;
             if again.hash != outcome.hash {
                 let (job, trace) = (again.job, again.trace);
                 let message = "a second run went another way".to_owned();
@@ -107,8 +124,8 @@ mod runner {
         Ok(outcome)
     }
 
-    fn one(seed: u64, trace: bool) -> ExitCode {
-        match tidemill_sim::run(seed, trace) {
+    fn one(seed: u64, trace: bool, kind: Kind) -> ExitCode {
+        match (kind.run)(seed, trace) {
             Ok(outcome) => {
                 outcome.trace.iter().filter(|_| trace).for_each(|line| println!("{line}"));
                 let trace = Vec::new();
@@ -117,15 +134,16 @@ mod runner {
             }
             Err(wrong) => {
                 wrong.trace.iter().for_each(|line| println!("{line}"));
-                say(seed, &wrong);
+                say(kind, seed, &wrong);
                 ExitCode::FAILURE
             }
         }
     }
 
     pub(super) fn run(arguments: &Arguments) -> ExitCode {
+        let kind = if arguments.at_most_once { AT_MOST_ONCE } else { EXACTLY_ONCE };
         if let Some(seed) = arguments.seed {
-            return one(seed, arguments.trace);
+            return one(seed, arguments.trace, kind);
         }
         let (from, to) = arguments.seeds;
         let next = Arc::new(AtomicU64::new(from));
@@ -142,7 +160,7 @@ mod runner {
                     if seed >= to || lock().wrong.len() >= wrong_max {
                         return;
                     }
-                    match check(seed, twice) {
+                    match check(seed, twice, kind) {
                         Ok(outcome) => {
                             let mut sum = lock();
                             sum.add(&outcome);
@@ -151,7 +169,7 @@ mod runner {
                             }
                         }
                         Err(wrong) => {
-                            say(seed, &wrong);
+                            say(kind, seed, &wrong);
                             lock().wrong.push(seed);
                         }
                     }
@@ -165,7 +183,7 @@ mod runner {
         println!(
             "{} seeds in {took_s} s: {} lives, {} of which went on from a checkpoint; {} checkpoints, \
              {} lives that told of a failed one; {} changes of threads; {} keys that came back; \
-             {} points",
+             {} records lost; {} points",
             sum.seeds,
             sum.lives,
             sum.went_on,
@@ -173,6 +191,7 @@ mod runner {
             sum.told,
             sum.rescaled,
             sum.revived,
+            sum.lost,
             sum.points
         );
         if sum.wrong.is_empty() {

@@ -31,6 +31,20 @@ fn f5_row_6_row_24_slow_threads_and_disks_and_changes_of_threads_do_not_show() {
 }
 
 #[test]
+fn row_2_row_40_a_job_that_may_lose_counts_nothing_twice() {
+    let (mut went_on, mut lost, mut rescaled) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        let outcome = run_at_most_once(seed, false).unwrap_or_else(|wrong| {
+            panic!("seed {seed}: {}\n{}\n{}", wrong.message, wrong.job, wrong.trace.join("\n"))
+        });
+        went_on += outcome.went_on;
+        lost += outcome.lost;
+        rescaled += outcome.rescaled;
+    }
+    assert!(went_on > 10 && lost > 100 && rescaled > 50, "{went_on} {lost} {rescaled}");
+}
+
+#[test]
 fn a_seed_gives_the_same_run_again() {
     let hash = |seed| run(seed, false).map(|it| (it.hash, it.points, it.micros)).ok();
     for seed in 1_000..1_012 {

@@ -385,6 +385,14 @@ pub(super) const PLANTS: &[Plant] = &[
         caught_by: &["a_silence_makes_nothing_late"],
     },
     Plant {
+        name: "event-time-goes-back",
+        what: "A source slice that was idle takes event time back in a job that resumes.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/runtime/plan.rs",
+        changes: &[("watermarks[node].max(lowest);", "lowest;")],
+        caught_by: &["event_time_of_a_resumed_job_does_not_go_back"],
+    },
+    Plant {
         name: "stopped-unsaved",
         what: "A job that saves its slices one by one stops without saving the rest.",
         package: "tidemill-flow",

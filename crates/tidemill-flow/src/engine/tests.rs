@@ -24,6 +24,7 @@ mod alone;
 mod budget;
 mod checkpoints;
 mod ends;
+mod event_time;
 mod expiry;
 mod lives;
 mod looks;

@@ -209,20 +209,24 @@ impl Plan {
         last
     }
 
-    /// By node, given for the sources: how far event time is.
-    pub(crate) fn watermarks(&self, mut watermarks: Vec<Micros>) -> Vec<Micros> {
+    /// Event time goes on by a cycle, at each node, as `StageLane` has it: `told` is given for the
+    /// sources, what they say at its end and whether they have ended.
+    pub(crate) fn go_on(&self, mut told: Vec<(Micros, bool)>, watermarks: &mut [Micros]) {
         for node in self.order() {
-            let of_link = |link: &usize| {
-                let from = self.links[*link].from;
-                match &self.nodes[from].work {
-                    Work::Stage { factory } => watermarks[from].minus(factory.holds_back()),
-                    Work::Source { .. } | Work::Sink => watermarks[from],
-                }
+            let from = self.nodes[node].links_in.iter().map(|link| told[self.links[*link].from]);
+            let ended = from.clone().all(|(_, ended)| ended);
+            let Some(lowest) = from.map(|(watermark, _)| watermark).min() else { continue };
+            let is_idle = lowest == Micros::MAX && !ended;
+            if !is_idle {
+                watermarks[node] = watermarks[node].max(lowest);
+            }
+            let held_back = match &self.nodes[node].work {
+                Work::Stage { factory } => factory.holds_back(),
+                Work::Source { .. } | Work::Sink => Span(0),
             };
-            let lowest = self.nodes[node].links_in.iter().map(of_link).min();
-            watermarks[node] = lowest.unwrap_or(watermarks[node]);
+            let says = if is_idle { Micros::MAX } else { watermarks[node].minus(held_back) };
+            told[node] = (says, ended);
         }
-        watermarks
     }
 
     /// Whether the node runs in this process.

@@ -94,41 +94,42 @@ impl Before {
     /// The job goes on after the last cycle that its ledger has, and does none of it again: what the
     /// sinks have came from there at the latest.
     pub(crate) fn skip(&mut self, plan: &Plan, recorded: &Recorded) {
-        for (_, cut) in recorded.cuts.iter().filter(|(cycle, _)| *cycle > self.cycle) {
-            let of_slice = (cut.source as usize, cut.slice);
-            let before = self.sources.get(&of_slice).map(|it| it.watermark);
-            let watermark = recorded.watermarks.get(&(cut.source, cut.slice)).copied().or(before);
-            let saved = SavedSource {
-                name: plan.nodes[cut.source as usize].name.clone(),
-                slice: cut.slice,
-                position: cut.position,
-                watermark: watermark.unwrap_or(Micros::MIN),
-                ended: cut.ended,
-                idle: cut.idle,
+        // Cycle by cycle, as the stages did: who is idle in one holds nothing back in that, and may
+        // be far behind in the next; event time does not go back.
+        let mut watermarks: Vec<_> = (0..plan.nodes.len()).map(|it| self.watermark(it)).collect();
+        let first = recorded.cuts.partition_point(|(cycle, _)| *cycle <= self.cycle);
+        for cuts in recorded.cuts[first..].chunk_by(|a, b| a.0 == b.0) {
+            for (cycle, cut) in cuts {
+                let of_slice = (cut.source as usize, cut.slice);
+                let before = self.sources.get(&of_slice).map(|it| it.watermark);
+                let said = recorded.watermarks.get(&(*cycle, cut.source, cut.slice)).copied();
+                let saved = SavedSource {
+                    name: plan.nodes[cut.source as usize].name.clone(),
+                    slice: cut.slice,
+                    position: cut.position,
+                    watermark: said.or(before).unwrap_or(Micros::MIN),
+                    ended: cut.ended,
+                    idle: cut.idle,
+                };
+                self.sources.insert(of_slice, saved);
+            }
+            let of_source = |(id, node): (usize, &NodePlan)| {
+                let slices = (0..node.slices).map(|slice| self.sources.get(&(id, slice)));
+                let ended = slices.clone().all(|it| it.is_some_and(|it| it.ended));
+                let of_slice = |it: Option<&SavedSource>| match it {
+                    Some(saved) if saved.ended || saved.idle => Micros::MAX,
+                    Some(saved) => saved.watermark,
+                    None => Micros::MIN,
+                };
+                (slices.map(of_slice).min().unwrap_or(Micros::MIN), ended)
             };
-            self.sources.insert(of_slice, saved);
+            plan.go_on(plan.nodes.iter().enumerate().map(of_source).collect(), &mut watermarks);
         }
         if recorded.last() > self.cycle {
             (self.cycle, self.time) = (recorded.last(), recorded.last_time());
         }
         self.find_ended(plan);
-        let of_source = |(id, node): (usize, &NodePlan)| {
-            let of_slice = |slice| match self.sources.get(&(id, slice)) {
-                Some(saved) if saved.ended || saved.idle => Micros::MAX,
-                Some(saved) => saved.watermark,
-                None => Micros::MIN,
-            };
-            (0..node.slices).map(of_slice).min().unwrap_or(Micros::MIN)
-        };
-        let watermarks = plan.watermarks(plan.nodes.iter().enumerate().map(of_source).collect());
-        // Where all is idle event time stood still: at the furthest that it may have come to.
-        let furthest =
-            self.sources.values().filter(|saved| saved.idle).map(|saved| saved.watermark);
-        let furthest = furthest.max().unwrap_or(Micros::MIN);
-        for (node, watermark) in watermarks.into_iter().enumerate() {
-            let stands = watermark == Micros::MAX && !self.has_ended(node);
-            self.watermarks.insert(node, if stands { furthest } else { watermark });
-        }
+        self.watermarks = watermarks.into_iter().enumerate().collect();
     }
 
     /// The same, for a job that began with the checkpoint of a cycle: its sinks hold nothing of

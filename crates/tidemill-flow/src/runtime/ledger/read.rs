@@ -23,8 +23,8 @@ pub(crate) struct Recorded {
     pub(super) time: Micros,
     pub(crate) times: Vec<(Cycle, Micros)>,
     pub(crate) cuts: Vec<(Cycle, Cut)>,
-    /// By source and slice: the last watermark that is recorded.
-    pub(crate) watermarks: BTreeMap<(u32, u32), Micros>,
+    /// By cycle, source and slice: how far event time was, where that is recorded.
+    pub(crate) watermarks: BTreeMap<(Cycle, u32, u32), Micros>,
 }
 
 impl Recorded {
@@ -187,7 +187,7 @@ fn read(bytes: &[u8], owner: &Owner) -> Result<(Recorded, u64), String> {
                 recorded.add((cycle, time), cuts)?;
             }
             LedgerEntry::Marked { cycle, time, cuts, watermarks } if index > 0 => {
-                let slices = cuts.iter().map(|cut| (cut.source, cut.slice));
+                let slices = cuts.iter().map(|cut| (cycle, cut.source, cut.slice));
                 recorded.watermarks.extend(slices.zip(watermarks));
                 recorded.add((cycle, time), cuts)?;
             }

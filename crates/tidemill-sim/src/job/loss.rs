@@ -1,0 +1,184 @@
+//! Jobs that do nothing twice (`at-most-once`): they may lose, and must not count twice.
+//!
+//! Their stages are such that what the sources have says how much each row can hold at most.
+
+use super::{Job, Stage, named};
+use crate::{
+    feed::{self, Feed},
+    kept::Rows,
+};
+use arrow_cast::parse::string_to_timestamp_nanos;
+use arrow_schema::SchemaRef;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+use tidemill_env::Random;
+use tidemill_flow::{OperatorFactory, Partition};
+use tidemill_operators::window::windowed;
+use tidemill_types::{
+    Span,
+    job::{Delivery, SlidingWindow, WindowSpec},
+};
+
+/// What the rows of a sink are.
+#[derive(Clone, Debug)]
+pub(super) enum Told {
+    /// Records of a source: all of them, or those that came too late for a window.
+    Records { source: usize, all: bool },
+    /// Count and sum of the records of a key that are in a window; in microseconds.
+    Windows { source: usize, size: i64, every: i64, schema: SchemaRef },
+    /// The sum of a key with each of its records.
+    Sums { source: usize },
+}
+
+/// Count and sum, at most.
+type Most = BTreeMap<(i64, i64), (i64, i64)>;
+
+impl Job {
+    /// A job whose rows can be compared with what its sources have.
+    pub(crate) fn that_may_lose(random: &mut Random) -> Self {
+        let mut job = Self::with_sources(random);
+        job.delivery = Delivery::AtMostOnce;
+        for source in 0..job.sources.len() {
+            job.read.push((source, 0));
+            job.told.push(Told::Records { source, all: true });
+            for _ in 0..1 + random.below(2) {
+                let slices = 1 + random.below(8) as u32;
+                if random.below(3) == 0 {
+                    let (name, factory, how) = super::sums();
+                    job.counts((name, factory, slices), (source, how), Told::Sums { source });
+                } else {
+                    job.windows(random, source, slices);
+                }
+            }
+        }
+        job
+    }
+
+    fn windows(&mut self, random: &mut Random, source: usize, slices: u32) {
+        let every = 1_000 + random.below(30_000) as i64;
+        let size = if random.below(2) == 0 { every } else { every * 3 };
+        let window = match size == every {
+            true => WindowSpec::Tumbling(Span(size)),
+            false => WindowSpec::Sliding(SlidingWindow { size: Span(size), every: Span(every) }),
+        };
+        let calls = named(&[("n", "count(*)"), ("sum", "sum(value)")]);
+        let made = windowed(&feed::schema(), &["key".to_owned()], Some(&window), &calls);
+        let factory = made.expect("a stage that fits its input");
+        let schema = Arc::clone(&factory.outputs()[0]);
+        let key = schema.index_of("key").expect("it is the first");
+        self.counts(
+            ("window", factory, slices),
+            (source, Partition::Key(vec![key])),
+            Told::Windows { source, size, every, schema },
+        );
+        // Those that came too late.
+        self.read.push((self.sources.len() + self.stages.len() - 1, 1));
+        self.told.push(Told::Records { source, all: false });
+    }
+
+    fn counts(
+        &mut self,
+        (name, factory, slices): (&str, Arc<dyn OperatorFactory>, u32),
+        read: (usize, Partition),
+        told: Told,
+    ) {
+        let node = self.sources.len() + self.stages.len();
+        let name = format!("{name}{node}");
+        self.stages.push(Stage { name, factory, slices, reads: vec![read] });
+        self.read.push((node, 0));
+        self.told.push(told);
+    }
+
+    /// How many records were lost on the way to its sinks.
+    ///
+    /// # Errors
+    /// A row has what no source has, or has it twice.
+    pub(crate) fn lost(&self, outputs: &[Rows]) -> Result<u64, String> {
+        let (mut kept, mut all) = (0_u64, 0_u64);
+        for (nth, (told, rows)) in self.told.iter().zip(outputs).enumerate() {
+            let lines = rows.iter().flat_map(|(cycle, text)| {
+                text.lines().map(|line| (*cycle, line)).collect::<Vec<_>>()
+            });
+            let wrong = |(cycle, line): (u64, &str), why: String| {
+                Err(format!("sink {nth}, cycle {cycle}: `{line}` {why}"))
+            };
+            match told {
+                Told::Records { source, all: is_all } => {
+                    let feed = &self.sources[*source];
+                    let mut left: BTreeMap<String, u64> = BTreeMap::new();
+                    for line in feed.lines() {
+                        *left.entry(line).or_default() += 1;
+                        all += u64::from(*is_all);
+                    }
+                    for (cycle, line) in lines {
+                        match left.get_mut(line).filter(|left| **left > 0) {
+                            Some(left) => *left -= 1,
+                            None => return wrong((cycle, line), "came once too often".to_owned()),
+                        }
+                        kept += u64::from(*is_all);
+                    }
+                }
+                Told::Windows { source, size, every, schema } => {
+                    let most = in_windows(&self.sources[*source], *size, *every);
+                    let at = |name| schema.index_of(name).expect("a column of every window");
+                    let at = ["key", "window_start", "n", "sum"].map(at);
+                    let mut seen = BTreeSet::new();
+                    for (cycle, line) in lines {
+                        let [key, start, n, sum] = fields(line, at)?;
+                        if !seen.insert((key, start)) {
+                            return wrong((cycle, line), "is a window that was written".to_owned());
+                        }
+                        let (n_max, sum_max) = most.get(&(key, start)).copied().unwrap_or_default();
+                        if n > n_max || sum > sum_max {
+                            let why = format!("has more than {n_max} records with {sum_max}");
+                            return wrong((cycle, line), why);
+                        }
+                    }
+                }
+                Told::Sums { source } => {
+                    let most = in_windows(&self.sources[*source], i64::MAX, i64::MAX);
+                    for (cycle, line) in lines {
+                        let [key, sum] = fields(line, [0, 1])?;
+                        let sum_max = most.get(&(key, 0)).map_or(0, |it| it.1);
+                        if sum > sum_max {
+                            return wrong((cycle, line), format!("is more than {sum_max}"));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(all - kept)
+    }
+}
+
+/// Of each key and window. One that has no end begins at 0.
+fn in_windows(feed: &Feed, size: i64, every: i64) -> Most {
+    let mut most = Most::new();
+    for (key, value, time) in feed.records() {
+        let last = if every == i64::MAX { 0 } else { time.div_euclid(every) * every };
+        let mut start = last;
+        while start == last || start + size > time {
+            let (n, sum) = most.entry((key, start)).or_default();
+            (*n, *sum) = (*n + 1, *sum + value);
+            if every == i64::MAX {
+                break;
+            }
+            start -= every;
+        }
+    }
+    most
+}
+
+/// Numbers, or times in microseconds, of a row.
+fn fields<const N: usize>(line: &str, at: [usize; N]) -> Result<[i64; N], String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let mut numbers = [0; N];
+    for (number, at) in numbers.iter_mut().zip(at) {
+        let word = words.get(at).ok_or_else(|| format!("`{line}` has no column {at}"))?;
+        let time = || string_to_timestamp_nanos(word).map(|nanos| nanos / 1_000);
+        *number = word.parse().or_else(|_| time()).map_err(|error| format!("`{line}`: {error}"))?;
+    }
+    Ok(numbers)
+}
