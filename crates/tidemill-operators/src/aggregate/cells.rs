@@ -11,8 +11,13 @@ use super::results::{Column, Results};
 use super::sides::Side;
 use super::{Accumulator, Aggregates, ArgColumn, Held, Kept, Reading};
 use crate::groups::with_room;
+use std::hint::select_unpredictable;
 use tidemill_flow::OperatorError;
 use tidemill_state::{Reader, SavedError};
+
+/// Rows that are taken accumulator by accumulator: what they change stays in the nearest cache
+/// meanwhile.
+const TAKEN_AT_ONCE: usize = 256;
 
 /// Accumulators by group.
 #[derive(Debug, Default)]
@@ -143,6 +148,17 @@ impl Cells {
         rows: &[u32],
         groups: &[u32],
     ) -> Result<(), OperatorError> {
+        let mut chunks = rows.chunks(TAKEN_AT_ONCE).zip(groups.chunks(TAKEN_AT_ONCE));
+        chunks.try_for_each(|(rows, groups)| self.update_some(plan, taken, rows, groups))
+    }
+
+    fn update_some(
+        &mut self,
+        plan: &Aggregates,
+        taken: Taken<'_>,
+        rows: &[u32],
+        groups: &[u32],
+    ) -> Result<(), OperatorError> {
         for it in &plan.accumulators {
             if it.kept == Kept::Rows {
                 for group in groups {
@@ -200,8 +216,11 @@ impl Cells {
                     Kept::Moments => pairs.for_each(|(row, group)| {
                         add_moment(&mut words[at(group)..], values[*row as usize] as f64);
                     }),
+                    Kept::Min(_) => pairs.for_each(|(row, group)| {
+                        put_int(&mut words[at(group)..], values[*row as usize], is_less);
+                    }),
                     _ => pairs.for_each(|(row, group)| {
-                        put_int(kept, &mut words[at(group)..], values[*row as usize]);
+                        put_int(&mut words[at(group)..], values[*row as usize], is_more);
                     }),
                 }
             }
@@ -214,8 +233,11 @@ impl Cells {
                     Kept::Sum(_) => pairs.for_each(|(row, group)| {
                         add_float(&mut words[at(group)..], 1, values[*row as usize]);
                     }),
+                    Kept::Min(_) => pairs.for_each(|(row, group)| {
+                        put_float(&mut words[at(group)..], values[*row as usize], is_lower);
+                    }),
                     _ => pairs.for_each(|(row, group)| {
-                        put_float(kept, &mut words[at(group)..], values[*row as usize]);
+                        put_float(&mut words[at(group)..], values[*row as usize], is_higher);
                     }),
                 }
             }
@@ -370,37 +392,38 @@ fn add_moment(words: &mut [u64], value: f64) {
     words[2] = (f64::from_bits(words[2]) + distance * (value - new_mean)).to_bits();
 }
 
-#[inline]
-fn put_int(kept: Kept, words: &mut [u64], value: i64) {
-    let words = &mut words[..2];
-    let held = words[1] as i64;
-    let takes = words[0] == 0
-        || match kept {
-            Kept::Min(_) => value < held,
-            Kept::Max(_) => value > held,
-            _ => false,
-        };
-    words[0] += 1;
-    if takes {
-        words[1] = value as u64;
-    }
+fn is_less(value: i64, held: i64) -> bool {
+    value < held
+}
+
+fn is_more(value: i64, held: i64) -> bool {
+    value > held
 }
 
 /// NaN counts as larger than every number, as in DuckDB and PostgreSQL.
+fn is_lower(value: f64, held: f64) -> bool {
+    (value < held) | held.is_nan()
+}
+
+fn is_higher(value: f64, held: f64) -> bool {
+    (value > held) | value.is_nan()
+}
+
+/// Keeps the value that is better, or the first. Which one nobody can foretell: there is no branch.
 #[inline]
-fn put_float(kept: Kept, words: &mut [u64], value: f64) {
+fn put_int(words: &mut [u64], value: i64, is_better: impl Fn(i64, i64) -> bool) {
     let words = &mut words[..2];
-    let held = f64::from_bits(words[1]);
-    let takes = words[0] == 0
-        || match kept {
-            Kept::Min(_) => value < held || held.is_nan(),
-            Kept::Max(_) => value > held || value.is_nan(),
-            _ => false,
-        };
+    let takes = (words[0] == 0) | is_better(value, words[1] as i64);
     words[0] += 1;
-    if takes {
-        words[1] = value.to_bits();
-    }
+    words[1] = select_unpredictable(takes, value as u64, words[1]);
+}
+
+#[inline]
+fn put_float(words: &mut [u64], value: f64, is_better: impl Fn(f64, f64) -> bool) {
+    let words = &mut words[..2];
+    let takes = (words[0] == 0) | is_better(value, f64::from_bits(words[1]));
+    words[0] += 1;
+    words[1] = select_unpredictable(takes, value.to_bits(), words[1]);
 }
 
 /// Keeps the value of the earliest or the latest time; of one time, the first or the last to come.
@@ -433,9 +456,11 @@ fn merge_words(kept: Kept, to: &mut [u64], from: &[u64]) -> Result<(), OperatorE
         }
         Kept::Min(held) | Kept::Max(held) => {
             let count = to[0] + from[0];
-            match held {
-                Held::Int => put_int(kept, to, from[1] as i64),
-                Held::Float | Held::Text => put_float(kept, to, f64::from_bits(from[1])),
+            match (held, kept) {
+                (Held::Int, Kept::Min(_)) => put_int(to, from[1] as i64, is_less),
+                (Held::Int, _) => put_int(to, from[1] as i64, is_more),
+                (_, Kept::Min(_)) => put_float(to, f64::from_bits(from[1]), is_lower),
+                _ => put_float(to, f64::from_bits(from[1]), is_higher),
             }
             to[0] = count;
         }

@@ -52,9 +52,19 @@ impl<T: ArrowPrimitiveType> Values<T> {
         self.nulls.append(value.is_some());
     }
 
-    pub(super) fn extend(&mut self, values: impl Iterator<Item = Option<T::Native>>) {
-        self.values.reserve(values.size_hint().0);
-        values.for_each(|value| self.push_option(value));
+    /// Nulls are rare: they are looked for once all values are there.
+    pub(super) fn extend(&mut self, values: impl Iterator<Item = Option<T::Native>> + Clone) {
+        let (before, mut there) = (self.values.len(), 0);
+        self.values.extend(values.clone().map(|value| {
+            there += usize::from(value.is_some());
+            value.unwrap_or_default()
+        }));
+        let count = self.values.len() - before;
+        if there == count {
+            self.nulls.append_n_non_nulls(count);
+        } else {
+            values.for_each(|value| self.nulls.append(value.is_some()));
+        }
     }
 
     fn finish(&mut self) -> PrimitiveArray<T> {
@@ -70,6 +80,17 @@ impl Results {
             Some(Held::Int) | None => Column::Int(Values::default()),
         };
         Self { columns: plan.results.iter().map(|it| column(&it.data_type)).collect() }
+    }
+
+    /// So many groups are read next.
+    pub(crate) fn reserve(&mut self, groups: usize) {
+        for column in &mut self.columns {
+            match column {
+                Column::Int(it) => it.values.reserve(groups),
+                Column::Float(it) => it.values.reserve(groups),
+                Column::Text(_) => {}
+            }
+        }
     }
 
     /// The columns built so far, as the plan's types.

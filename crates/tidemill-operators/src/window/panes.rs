@@ -22,14 +22,17 @@ use std::{
     sync::Arc,
 };
 use tidemill_flow::{
-    Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
-    StateAt, StateTable, TakeRows,
+    Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, Selection,
+    SliceState, StateAt, StateTable, TakeRows,
 };
 use tidemill_types::{Micros, SliceId};
 
 mod held;
 
 use held::Panes;
+
+/// Groups whose results are read together.
+const READ_AT_ONCE: usize = 256;
 
 /// One stage on panes.
 pub(super) struct Stage {
@@ -172,29 +175,75 @@ impl Lane {
         self.stages[0].spans.is_none()
     }
 
-    /// Takes `rows` of a block into one pane.
+    /// Takes rows of a block into one pane.
     fn take(
         &mut self,
         panes: &mut Panes,
         pane_end: i64,
         (block, prepared): (&Block, &Prepared),
+        rows: &[u32],
     ) -> Result<(), OperatorError> {
-        if self.rows.is_empty() {
+        if rows.is_empty() {
             return Ok(());
         }
         let table = panes.table(pane_end);
         let hashes = prepared.hashes(block);
-        table.groups.resolve(&prepared.keys, hashes, &self.rows, &mut self.groups);
+        table.groups.resolve(&prepared.keys, hashes, rows, &mut self.groups);
         table.change(&self.groups);
         table.cells.resize(table.groups.len());
         if self.is_global() && prepared.times.is_some() {
-            let latest = self.rows.iter().map(|row| prepared.time(*row as usize)).max();
+            let latest = rows.iter().map(|row| prepared.time(*row as usize)).max();
             table.latest = table.latest.max(latest.unwrap_or(i64::MIN));
         }
         let aggregates = &self.stages[0].plan.aggregates;
-        table.cells.update(aggregates, prepared.taken(), &self.rows, &self.groups)?;
-        self.rows.clear();
-        Ok(())
+        table.cells.update(aggregates, prepared.taken(), rows, &self.groups)
+    }
+
+    /// Takes the rows that were put together.
+    fn take_gathered(
+        &mut self,
+        panes: &mut Panes,
+        pane_end: i64,
+        of: (&Block, &Prepared),
+    ) -> Result<(), OperatorError> {
+        let mut rows = std::mem::take(&mut self.rows);
+        let outcome = self.take(panes, pane_end, of, &rows);
+        rows.clear();
+        self.rows = rows;
+        outcome
+    }
+
+    /// The end of the pane that all rows of a block are in, if it is one. The column of times is
+    /// read through once for that, where a look at the time of each row of each slice would go
+    /// through it from end to end for every slice.
+    fn only_pane(&self, prepared: &Prepared) -> Option<i64> {
+        let (Some(spans), Some(times)) = (self.stages[0].spans, &prepared.times) else {
+            return Some(i64::MAX);
+        };
+        let (earliest, latest) = (times.values().iter())
+            .fold((i64::MAX, i64::MIN), |(min, max), time| (min.min(*time), max.max(*time)));
+        let end = spans.pane_end(earliest);
+        (earliest <= latest && end == spans.pane_end(latest)).then_some(end)
+    }
+
+    /// Takes rows that are all in one pane.
+    fn take_selected(
+        &mut self,
+        panes: &mut Panes,
+        pane_end: i64,
+        of: (&Block, &Prepared),
+        (selection, before): (Selection<'_>, Micros),
+    ) -> Result<(), OperatorError> {
+        let (is_late, is_taken) = self.enter(pane_end, before);
+        let rows = match selection {
+            Selection::Rows(rows) => rows,
+            Selection::All(count) => &(0..count as u32).collect::<Vec<_>>(),
+        };
+        if is_late {
+            let late = self.outlets.iter_mut().filter(|it| it.is_late);
+            late.for_each(|it| it.late.extend_from_slice(rows));
+        }
+        if is_taken { self.take(panes, pane_end, of, rows) } else { Ok(()) }
     }
 
     /// Takes the rows of one slice in one block, pane by pane as they come.
@@ -202,13 +251,15 @@ impl Lane {
         &mut self,
         panes: &mut Panes,
         slice: SliceId,
-        (block, prepared): (&Block, &Prepared),
+        (block, prepared, only_pane): (&Block, &Prepared, Option<i64>),
         before: Micros,
     ) -> Result<(), OperatorError> {
         let selection = block.rows_of(slice);
+        if let Some(pane_end) = only_pane {
+            return self.take_selected(panes, pane_end, (block, prepared), (selection, before));
+        }
         let (Some(spans), Some(times)) = (self.stages[0].spans, &prepared.times) else {
-            selection.for_each(|row| self.rows.push(row as u32));
-            return self.take(panes, i64::MAX, (block, prepared));
+            unreachable!("without times there is one pane");
         };
         let times = times.values();
         // The bounds of the pane that the last row was in; whether rows there are late for a stage,
@@ -220,7 +271,7 @@ impl Lane {
             let time = times[row];
             if time < from || time >= to {
                 if outcome.is_ok() {
-                    outcome = self.take(panes, to, (block, prepared));
+                    outcome = self.take_gathered(panes, to, (block, prepared));
                 }
                 to = spans.pane_end(time);
                 from = to - spans.pane;
@@ -235,7 +286,7 @@ impl Lane {
             }
         });
         outcome?;
-        self.take(panes, to, (block, prepared))
+        self.take_gathered(panes, to, (block, prepared))
     }
 
     /// Notes for which stages rows of a pane are late; gives back whether they are for any, and
@@ -339,7 +390,12 @@ impl Lane {
         let (plan, emitter) = (&self.stages[nth].plan, &mut self.outlets[nth].emitter);
         let count = table.groups.len();
         table.groups.write(0..count, &mut emitter.keys);
-        table.cells.read(&plan.aggregates, 0..count, &mut emitter.results);
+        emitter.results.reserve(count);
+        // Column by column, of so few groups that they are in the nearest cache meanwhile.
+        for start in (0..count).step_by(READ_AT_ONCE) {
+            let groups = start..count.min(start + READ_AT_ONCE);
+            table.cells.read(&plan.aggregates, groups, &mut emitter.results);
+        }
         emitter.bounds(count, bounds, time);
         emitter.flush_if_full(plan, output)
     }
@@ -379,6 +435,7 @@ impl Operator for Lane {
         let blocks = input.port(0);
         let prepared =
             blocks.iter().map(|block| self.plan().prepare(block)).collect::<Result<Vec<_>, _>>()?;
+        let only_panes: Vec<_> = prepared.iter().map(|it| self.only_pane(it)).collect();
         let mut spans = self.stages.iter().filter_map(|it| it.spans);
         let closes = spans.any(|it| it.any_closes(between));
         let ends = context.all_ended() && self.is_global();
@@ -392,8 +449,9 @@ impl Operator for Lane {
                 continue;
             }
             let panes: &mut Panes = context.state(slice);
-            for (nth, (block, prepared)) in blocks.iter().zip(&prepared).enumerate() {
-                self.take_slice(panes, slice, (block, prepared), between.0)?;
+            let of_blocks = blocks.iter().zip(&prepared).zip(&only_panes);
+            for (nth, ((block, prepared), only_pane)) in of_blocks.enumerate() {
+                self.take_slice(panes, slice, (block, prepared, *only_pane), between.0)?;
                 for (late, outlet) in late.iter_mut().zip(&mut self.outlets) {
                     late.add(nth, &mut outlet.late);
                 }
