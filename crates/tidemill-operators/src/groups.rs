@@ -319,6 +319,14 @@ impl Groups {
         }
     }
 
+    /// Writes the keys of all groups, in their order.
+    pub(crate) fn write_all(&self, out: &mut KeyOut) {
+        match (out, self.null) {
+            (KeyOut::Int(to), None) => to.append_slice(&self.int_keys),
+            (out, _) => self.write(0..self.len(), out),
+        }
+    }
+
     /// Writes the keys of these groups, in this order.
     pub(crate) fn write(&self, groups: impl Iterator<Item = usize>, out: &mut KeyOut) {
         for group in groups {

@@ -389,7 +389,7 @@ impl Lane {
     ) -> Result<(), OperatorError> {
         let (plan, emitter) = (&self.stages[nth].plan, &mut self.outlets[nth].emitter);
         let count = table.groups.len();
-        table.groups.write(0..count, &mut emitter.keys);
+        table.groups.write_all(&mut emitter.keys);
         emitter.results.reserve(count);
         // Column by column, of so few groups that they are in the nearest cache meanwhile.
         for start in (0..count).step_by(READ_AT_ONCE) {
