@@ -138,10 +138,13 @@ impl Job {
                     }
                 }
                 Told::Sums { source } => {
-                    let most = in_windows(&self.sources[*source], i64::MAX, i64::MAX);
+                    let mut most: BTreeMap<i64, i64> = BTreeMap::new();
+                    for (key, value, _) in self.sources[*source].records() {
+                        *most.entry(key).or_default() += value;
+                    }
                     for (cycle, line) in lines {
                         let [key, sum] = fields(line, [0, 1])?;
-                        let sum_max = most.get(&(key, 0)).map_or(0, |it| it.1);
+                        let sum_max = most.get(&key).copied().unwrap_or_default();
                         if sum > sum_max {
                             return wrong((cycle, line), format!("is more than {sum_max}"));
                         }
@@ -153,18 +156,14 @@ impl Job {
     }
 }
 
-/// Of each key and window. One that has no end begins at 0.
+/// Of each key and window, by its start.
 fn in_windows(feed: &Feed, size: i64, every: i64) -> Most {
     let mut most = Most::new();
     for (key, value, time) in feed.records() {
-        let last = if every == i64::MAX { 0 } else { time.div_euclid(every) * every };
-        let mut start = last;
-        while start == last || start + size > time {
+        let mut start = time.div_euclid(every) * every;
+        while start + size > time {
             let (n, sum) = most.entry((key, start)).or_default();
             (*n, *sum) = (*n + 1, *sum + value);
-            if every == i64::MAX {
-                break;
-            }
             start -= every;
         }
     }
