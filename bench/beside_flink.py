@@ -37,7 +37,7 @@ def arguments():
     parser.add_argument("--workloads", type=names(WORKLOADS), default=list(WORKLOADS), metavar="NAME,...")
     parser.add_argument("--rounds", type=positive, default=2)
     parser.add_argument("--seconds", type=positive, default=4, help="of saves (default 4)")
-    parser.add_argument("--event-seconds", type=positive, default=14, help="of event time of the windows (default 14)")
+    parser.add_argument("--event-seconds", type=positive, default=40, help="of event time of the windows (default 40)")
     parser.add_argument("--per-second", type=positive, default=100_000, help="events in a second of event time (default 100,000)")
     parser.add_argument("--window-keys", type=positive, default=5_000)
     parser.add_argument("--list", action="store_true", help="print the commands and run none")
