@@ -131,6 +131,8 @@ BAD = [
     b"[1,2,3]",
     b'{"id":-1,"ts":1357035300000,"carrier":"UA","distance":"far"}',
     b'{"id":-1,"ts":"the day after","carrier":"UA","distance":1}',
+    b'{"id":-1,"ts":9223372036854775,"carrier":"UA","distance":1}',
+    b'{"id":-1,"ts":-9223372036854775,"carrier":"UA","distance":1}',
     b'{"id":-1,"ts":1357035300000,"carrier":"U\xff\xfe","distance":1}',
     b'"text"',
     b"}{",

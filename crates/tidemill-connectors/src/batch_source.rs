@@ -2,10 +2,10 @@
 //!
 //! - A position is a record number. Where a read ends depends on the file and the request alone.
 //! - A damaged file is an error that names the file and the batch or row group; single records
-//!   are bad only if their event time is missing or no time.
+//!   are bad only if their event time is missing, no time, or one that no record can have.
 
 use crate::column_type::moment_type;
-use crate::columns::{Shape, largest_time, micros_of_millis};
+use crate::columns::{OUT_OF_RANGE, Shape, largest_time, micros_of_millis};
 use crate::line_source::letter;
 use crate::moment;
 use arrow_array::{
@@ -148,7 +148,11 @@ impl BatchSource {
             let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
             return RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options);
         };
-        let times = event_times(&columns[time])?;
+        let mut times = event_times(&columns[time])?;
+        let is_none: Vec<bool> = times.iter().map(Option::is_none).collect();
+        for time in &mut times {
+            *time = time.filter(|it| Micros(*it).is_event_time());
+        }
         let moments: TimestampMicrosecondArray = times.iter().copied().collect();
         columns[time] = Arc::new(moments.with_timezone("UTC"));
         let keep: BooleanArray = times.iter().map(|it| Some(it.is_some())).collect();
@@ -162,7 +166,8 @@ impl BatchSource {
                 };
                 let reason = match value.as_str() {
                     "" => format!("field `{name}`: event time is missing"),
-                    value => format!("field `{name}`: `{value}` is not a time"),
+                    value if is_none[row] => format!("field `{name}`: `{value}` is not a time"),
+                    _ => format!("field `{name}`: event time {OUT_OF_RANGE}"),
                 };
                 let position = format!("{}:record {}", self.path, self.position + row as u64);
                 letters.push(letter(cycle, position, reason, value.as_bytes()));

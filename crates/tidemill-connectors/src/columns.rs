@@ -22,6 +22,8 @@ use tidemill_flow::TIME_COLUMN;
 
 /// Most columns that a file may have.
 pub(crate) const COLUMNS_MAX: usize = 4_096;
+/// Of an event time that [`tidemill_types::Micros::is_event_time`] is not true of.
+pub(crate) const OUT_OF_RANGE: &str = "is not within the years 0000 to 9999";
 /// Most bytes of a value that a reason quotes.
 const QUOTED_BYTES_MAX: usize = 80;
 
@@ -83,7 +85,7 @@ impl Columns {
     /// Ends the current row: columns without a value get null.
     ///
     /// # Errors
-    /// Event time is missing.
+    /// Event time is missing, or no record can have it.
     #[inline]
     pub(crate) fn end_row(&mut self) -> Result<(), String> {
         for column in &mut self.columns {
@@ -92,10 +94,10 @@ impl Columns {
             }
         }
         if let Some(time) = self.time
-            && self.columns[time].last_is_null()
+            && !self.columns[time].last_moment().is_some_and(|it| it.is_event_time())
         {
-            let name = self.schema.field(time).name();
-            return Err(format!("field `{name}`: event time is missing"));
+            let is_missing = self.columns[time].last_moment().is_none();
+            return Err(no_event_time(self.schema.field(time).name(), is_missing));
         }
         self.rows += 1;
         Ok(())
@@ -138,6 +140,13 @@ impl Columns {
         self.rows = 0;
         Ok((batch, bad))
     }
+}
+
+/// Why a record has no event time.
+#[cold]
+fn no_event_time(field: &str, is_missing: bool) -> String {
+    let what = if is_missing { "is missing" } else { OUT_OF_RANGE };
+    format!("field `{field}`: event time {what}")
 }
 
 /// The largest moment of a time column; none if there is no row.

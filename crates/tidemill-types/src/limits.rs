@@ -6,6 +6,8 @@ pub const SLICES_MAX: u32 = 65_536;
 pub const WORKERS_MAX: usize = 1_024;
 /// Most stages, sources and sinks in one job.
 pub const STAGES_MAX: usize = 1_024;
+/// Most sliding windows that a record may belong to: `size` is no more than so many times `every`.
+pub const WINDOWS_OF_RECORD_MAX: i64 = 1_000_000;
 /// Shortest time from one checkpoint to the next that an engine chooses by itself, in microseconds.
 pub const CHECKPOINT_EVERY_US_MIN: u64 = 100_000;
 /// Longest such time, in microseconds.

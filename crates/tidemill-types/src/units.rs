@@ -17,6 +17,18 @@ impl Micros {
     pub const MIN: Self = Self(i64::MIN);
     /// After every moment: the watermark of a source that has ended.
     pub const MAX: Self = Self(i64::MAX);
+    /// The first moment that a record can have: the year 0000 begins (RFC 3339).
+    pub const EVENT_MIN: Self = Self(-62_167_219_200_000_000);
+    /// The last moment that a record can have: the year 9999 ends (RFC 3339).
+    pub const EVENT_MAX: Self = Self(253_402_300_799_999_999);
+
+    /// Whether a record can have this moment as its event time. Such a moment and a few times
+    /// [`Span::LONGEST`] can be added up.
+    #[inline]
+    #[must_use]
+    pub fn is_event_time(self) -> bool {
+        (Self::EVENT_MIN..=Self::EVENT_MAX).contains(&self)
+    }
 
     /// This moment moved back by `span`; [`Self::MIN`] and [`Self::MAX`] stay where they are.
     #[must_use]
@@ -34,6 +46,9 @@ impl Micros {
 pub struct Span(pub i64);
 
 impl Span {
+    /// The longest that can be written: ten thousand years.
+    pub const LONGEST: Self = Self(3_652_425 * 86_400_000_000);
+
     /// The span as a [`Duration`]; a negative span is none.
     #[must_use]
     pub fn duration(self) -> Duration {
@@ -47,6 +62,9 @@ pub enum UnitError {
     /// The text is not a span.
     #[error("`{0}` is not a duration: write a number and a unit, such as `10ms`, `5s`, `1h`, `1d`")]
     Span(String),
+    /// The span is longer than [`Span::LONGEST`].
+    #[error("`{0}` is too long: at most ten thousand years, `{max}`", max = Span::LONGEST)]
+    Long(String),
     /// The text is not a size.
     #[error("`{0}` is not a size: write a number and a unit, such as `64KiB`, `4MiB`, `1GB`")]
     Size(String),
@@ -68,6 +86,7 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let bad = || UnitError::Span(text.to_owned());
+        let long = || UnitError::Long(text.to_owned());
         let mut rest = text.trim();
         let mut total: i64 = 0;
         if rest.is_empty() {
@@ -75,7 +94,10 @@ impl FromStr for Span {
         }
         while !rest.is_empty() {
             let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
-            let number: i64 = rest[..digits].parse().map_err(|_| bad())?;
+            if digits == 0 {
+                return Err(bad());
+            }
+            let number: i64 = rest[..digits].parse().map_err(|_| long())?;
             rest = &rest[digits..];
             let letters = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
             let unit = rest[..letters].trim();
@@ -83,7 +105,8 @@ impl FromStr for Span {
             total = number
                 .checked_mul(*micros)
                 .and_then(|part| total.checked_add(part))
-                .ok_or_else(bad)?;
+                .filter(|total| *total <= Self::LONGEST.0)
+                .ok_or_else(long)?;
             rest = &rest[letters..];
         }
         Ok(Self(total))

@@ -12,6 +12,7 @@ use arrow_buffer::{
 use arrow_json::ReaderBuilder;
 use arrow_schema::{ArrowError, DataType, Field};
 use std::sync::Arc;
+use tidemill_types::Micros;
 
 /// A value as a format writes it.
 #[derive(Clone, Copy, Debug)]
@@ -99,9 +100,16 @@ impl Column {
         matches!(self.values, Values::Text { .. })
     }
 
-    pub(super) fn last_is_null(&self) -> bool {
-        let len = self.nulls.len();
-        len > 0 && !self.nulls.is_valid(len - 1)
+    /// The last value of a column of moments; none if it is null.
+    #[inline]
+    pub(super) fn last_moment(&self) -> Option<Micros> {
+        let last = self.nulls.len().checked_sub(1).filter(|last| self.nulls.is_valid(*last));
+        match &self.values {
+            Values::Int { kind: IntKind::Moment, values } => {
+                last.and_then(|last| values.get(last).copied().map(Micros))
+            }
+            _ => None,
+        }
     }
 
     pub(super) fn truncate(&mut self, len: usize) {

@@ -93,6 +93,20 @@ fn event_time_is_text_or_milliseconds_and_never_missing() {
     columns.put(0, Value::Null).unwrap();
     assert!(columns.end_row().is_err());
     columns.undo_row();
+    let outside = [
+        Value::Text(b"+10000-01-01T00:00:00Z"),
+        Value::Number(b"-9223372036854775"),
+        Value::Number(b"9223372036854775"),
+        Value::Micros(i64::MIN),
+        Value::Micros(i64::MAX),
+    ];
+    for value in outside {
+        let reason = columns.put(0, value).and_then(|()| columns.end_row()).unwrap_err();
+        let unread = "field `t`: \"+10000-01-01T00:00:00Z\" is not a time (";
+        let unfit = "field `t`: event time is not within the years 0000 to 9999";
+        assert!(reason == unfit || reason.starts_with(unread), "{reason}");
+        columns.undo_row();
+    }
     let (batch, _) = columns.finish().unwrap();
     for name in ["t", TIME_COLUMN] {
         let times = batch.column_by_name(name).unwrap();

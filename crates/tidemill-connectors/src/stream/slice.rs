@@ -11,7 +11,7 @@ use super::meta::{Meta, MetaColumns};
 use super::reader::Kept;
 use super::source::StreamSourceSpec;
 use super::values::Values;
-use crate::columns::largest_time;
+use crate::columns::{OUT_OF_RANGE, largest_time};
 use crate::found::decoder;
 use crate::line_source::{BadRecords, Decode, add_late, letter};
 use arrow_array::{RecordBatch, RecordBatchOptions};
@@ -159,13 +159,14 @@ impl<F: Feed> Source for Slice<F> {
             let room = request.records - records;
             let (decoder, columns, subject) = (&mut self.decoder, &mut self.meta, &self.subject);
             let (meta_spec, kept) = (&self.meta_spec, &mut self.kept);
+            let is_time = self.time_is_timestamp;
             let outcome = self.feed.each(room, below, &mut |offset, record| {
                 let value = record.value.unwrap_or_default();
                 bytes += value.len() + record.key.map_or(0, <[u8]>::len);
                 if let Some(kept) = kept {
                     kept.push(offset, value);
                 }
-                match take(&mut **decoder, meta_spec, offset, record) {
+                match take(&mut **decoder, (meta_spec, is_time), offset, record) {
                     Ok(meta) => columns.push(meta),
                     Err(reason) => {
                         let position = format!("{subject}, offset {offset}");
@@ -224,10 +225,13 @@ pub(crate) fn no_longer_stored(offset: i64, first: i64) -> String {
     )
 }
 
-/// Takes a record's value, and says what it has beside it.
+/// In place of a timestamp, in Kafka's record format: there is none.
+const NO_TIMESTAMP: i64 = -1;
+
+/// Takes a record's value, and says what it has beside it. Its timestamp may be its event time.
 fn take(
     decoder: &mut dyn Decode,
-    spec: &MetaSpec,
+    (spec, is_time): (&MetaSpec, bool),
     offset: i64,
     record: &Record<'_>,
 ) -> Result<Meta, String> {
@@ -242,6 +246,12 @@ fn take(
         _ => None,
     };
     let timestamp_us = record.timestamp_ms.saturating_mul(1000);
+    if is_time && record.timestamp_ms == NO_TIMESTAMP {
+        return Err("event time is missing: it has no timestamp".to_owned());
+    }
+    if is_time && !Micros(timestamp_us).is_event_time() {
+        return Err(format!("event time, which is its timestamp, {OUT_OF_RANGE}"));
+    }
     decoder.record(value)?;
     Ok(Meta { key, timestamp_us, offset })
 }

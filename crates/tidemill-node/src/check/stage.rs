@@ -4,6 +4,7 @@ use crate::diagnostic::Problem;
 use crate::registry::Registry;
 use tidemill_types::Span;
 use tidemill_types::job::{PartitionSpec, StageSpec, WindowSpec};
+use tidemill_types::limits::WINDOWS_OF_RECORD_MAX;
 
 /// What a stage may be made of, for messages.
 const LEGAL: &str = "any of `flat_map`, `where`, `select`, then at most one of \
@@ -158,6 +159,9 @@ fn window_numbers(window: &WindowSpec, found: &mut Found<'_>) {
             }
             if sliding.every.0 <= 0 {
                 found.add(&["window", "sliding", "every"], "it is zero", span);
+            } else if sliding.size.0 / sliding.every.0 > WINDOWS_OF_RECORD_MAX {
+                let message = "each record would belong to more than a million windows";
+                found.add(&["window", "sliding", "every"], message, "a longer time");
             }
         }
         WindowSpec::Count(count) => {

@@ -60,6 +60,7 @@ fn refuses_parts_that_do_not_go_together() {
         ("{from: a, window: {tumbling: 1d}}", "j:6:16: error: `window` gathers nothing, expected `aggregate` with it".to_owned()),
         ("{from: a, aggregate: {n: count(*)}}", "j:6:16: error: `aggregate` has no window, expected `window` with it; `window: {global: {}}` gives one result at the end".to_owned()),
         ("{from: a, window: {tumbling: 0s}, aggregate: {n: count(*)}}", "j:6:35: error: it is zero, expected a time such as `1h`".to_owned()),
+        ("{from: a, window: {sliding: {size: 3652425d, every: 5m}}, aggregate: {n: count(*)}}", "j:6:58: error: each record would belong to more than a million windows, expected a longer time".to_owned()),
         ("{from: a, window: {count: {size: 0}}, aggregate: {n: count(*)}}", "j:6:39: error: it is zero, expected a number of records".to_owned()),
         ("{from: a, window: {global: {}}, aggregate: {n: count(*)}, late: l}", "j:6:64: error: nothing comes late in this stage, expected a `tumbling`, `sliding` or `session` window".to_owned()),
         ("{from: a, top: {k: 0, by: x}}", "j:6:25: error: it is zero, expected a number of rows".to_owned()),

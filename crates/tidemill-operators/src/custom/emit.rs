@@ -2,6 +2,8 @@
 //!
 //! Invariant: batches and rows leave in the order in which they were written.
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMicrosecondType;
 use arrow_array::{ArrayRef, RecordBatch, builder};
 use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
 use std::sync::Arc;
@@ -184,7 +186,8 @@ impl Emit {
     /// Writes one row: `emit.row(|row| { row.str(word).i64(count); })`.
     ///
     /// # Errors
-    /// A value does not fit its column, or there are too few or too many; the error names it.
+    /// A value does not fit its column, or there are too few or too many; the error names it. Or the
+    /// event time is none that a record can have ([`Micros::is_event_time`]).
     pub fn row(&mut self, write: impl FnOnce(&mut RowWriter<'_>)) -> Result<(), OperatorError> {
         let mut writer = RowWriter { emit: self, next: 0, time: None, error: None };
         write(&mut writer);
@@ -197,8 +200,10 @@ impl Emit {
         if error.is_none()
             && let Some(index) = self.time_column
         {
-            let time = time.or(self.now).map_or(Value::Null, Value::Time);
-            error = self.columns[index].append(time, self.schema.field(index)).err();
+            let given = time.or(self.now);
+            error = given.filter(|it| !it.is_event_time()).map(|_| out_of_range());
+            let given = given.map_or(Value::Null, Value::Time);
+            error = error.or(self.columns[index].append(given, self.schema.field(index)).err());
         }
         if let Some(error) = error {
             // Columns of unequal length are of no use to anybody.
@@ -215,7 +220,8 @@ impl Emit {
     /// Writes a batch of the output's columns.
     ///
     /// # Errors
-    /// A column is missing or of another type; the error names it.
+    /// A column is missing or of another type; the error names it. Or an event time is none that a
+    /// record can have ([`Micros::is_event_time`]).
     pub fn batch(&mut self, batch: RecordBatch) -> Result<(), OperatorError> {
         self.flush()?;
         let (wanted, given) = (self.schema.fields(), batch.schema_ref().fields());
@@ -237,6 +243,11 @@ impl Emit {
                 given.len(),
                 wanted.len()
             )));
+        }
+        let times = self.time_column.map(|index| batch.column(index));
+        let times = times.and_then(|it| it.as_primitive_opt::<TimestampMicrosecondType>());
+        if times.is_some_and(|it| it.iter().flatten().any(|it| !Micros(it).is_event_time())) {
+            return Err(out_of_range());
         }
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), batch.columns().to_vec());
         self.done.push(batch.map_err(crate::lane::failed)?);
@@ -273,6 +284,10 @@ impl Emit {
         self.done.drain(..).for_each(|batch| output.emit(batch));
         Ok(())
     }
+}
+
+fn out_of_range() -> OperatorError {
+    OperatorError::new("the event time of a row is not within the years 0000 to 9999")
 }
 
 /// Builds one column.

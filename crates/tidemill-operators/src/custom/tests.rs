@@ -337,6 +337,17 @@ fn mistakes_name_the_column() {
         on_one(counts_schema(), |_, emit, _| emit.batch(words(&["a"]))),
         "a batch has 1 columns, but the output has 2",
     );
+    let timed = with_time(&Schema::new(vec![Field::new("n", DataType::Int64, true)]));
+    for time in [Micros::MIN, Micros(Micros::EVENT_MAX.0 + 1)] {
+        check(
+            on_one(Arc::clone(&timed), move |_, emit, _| {
+                emit.row(|row| {
+                    row.i64(1).time(time);
+                })
+            }),
+            "the event time of a row is not within the years 0000 to 9999",
+        );
+    }
     let relay = Arc::new(per_record_bytes(|_, _| Ok(())));
     let mut trial = Trial::new(relay, vec![Partition::Local], 1, 1);
     let column: ArrayRef = Arc::new(Int64Array::from(vec![1]));

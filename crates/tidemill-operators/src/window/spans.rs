@@ -1,9 +1,12 @@
 //! Windows over time by their bounds, and the panes that they are made of.
 
 use std::collections::BTreeSet;
-use tidemill_types::{Micros, job::WindowSpec};
+use tidemill_types::{Micros, Span, job::WindowSpec, limits::WINDOWS_OF_RECORD_MAX};
 
 /// Windows of one size, in microseconds.
+///
+/// Event times and sizes are bounded ([`Micros::is_event_time`], [`Span::LONGEST`]), so that no bound
+/// of a window is beyond what a number holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spans {
     pub(super) size: i64,
@@ -34,11 +37,17 @@ impl Spans {
                     "`every` must not be longer than `size`: records between would be lost",
                 );
             }
+            WindowSpec::Sliding(it) if it.size.0 / it.every.0 > WINDOWS_OF_RECORD_MAX => {
+                return Err("a record would belong to more than a million windows");
+            }
             WindowSpec::Sliding(it) => (it.size.0, it.every.0),
             WindowSpec::Global(_) | WindowSpec::Session(_) | WindowSpec::Count(_) => {
                 return Ok(None);
             }
         };
+        if size > Span::LONGEST.0 {
+            return Err("the size must not be longer than ten thousand years");
+        }
         Ok(Some(Self { size, every, pane: greatest_common_divisor(size, every) }))
     }
 
@@ -47,16 +56,16 @@ impl Spans {
         Self { pane: panes.fold(self.pane, greatest_common_divisor), ..self }
     }
 
-    /// The end of the pane of a time; the end of time if it is beyond.
+    /// The end of the pane of an event time.
     #[inline]
     pub(super) fn pane_end(&self, time: i64) -> i64 {
-        (time.div_euclid(self.pane) * self.pane).saturating_add(self.pane)
+        time.div_euclid(self.pane) * self.pane + self.pane
     }
 
     /// The end of the last window that a pane belongs to.
     pub(super) fn last_window_end(&self, pane_end: i64) -> i64 {
         let start = (pane_end - self.pane).div_euclid(self.every) * self.every;
-        start.saturating_add(self.size)
+        start + self.size
     }
 
     /// The ends of the windows of a pane that close between two watermarks.
@@ -79,5 +88,49 @@ impl Spans {
     pub(super) fn any_closes(&self, (before, now): (Micros, Micros)) -> bool {
         let nth = |at: Micros| at.0.saturating_sub(self.size).div_euclid(self.every);
         before < now && (before == Micros::MIN || now == Micros::MAX || nth(before) < nth(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use tidemill_types::job::SlidingWindow;
+
+    fn sliding(size: i64, every: i64) -> WindowSpec {
+        WindowSpec::Sliding(SlidingWindow { size: Span(size), every: Span(every) })
+    }
+
+    #[test]
+    fn windows_that_no_record_could_be_put_into_are_refused() {
+        let refusal = |window| Spans::of(&window).unwrap_err();
+        assert!(refusal(WindowSpec::Tumbling(Span(i64::MAX))).contains("ten thousand years"));
+        assert!(refusal(sliding(i64::MAX, i64::MAX)).contains("ten thousand years"));
+        assert!(refusal(sliding(Span::LONGEST.0, 1)).contains("more than a million windows"));
+        assert!(Spans::of(&sliding(1_000_000, 1)).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn a_time_is_in_its_pane_and_that_in_its_windows(
+            time in prop_oneof![
+                Micros::EVENT_MIN.0..=Micros::EVENT_MAX.0,
+                Just(Micros::EVENT_MIN.0),
+                Just(Micros::EVENT_MAX.0),
+            ],
+            size in prop_oneof![1..=Span::LONGEST.0, Just(Span::LONGEST.0)],
+            parts in 1..1_000_i64,
+        ) {
+            let every = (size / parts).max(1);
+            let spans = Spans::of(&sliding(size, every)).unwrap().unwrap();
+            let end = spans.pane_end(time);
+            prop_assert!(end - spans.pane <= time && time < end);
+            let last = spans.last_window_end(end);
+            prop_assert!(end <= last && last - spans.size <= end - spans.pane);
+            let mut ends = BTreeSet::new();
+            spans.closing(end, (Micros::MIN, Micros::MAX), &mut ends);
+            prop_assert!(ends.iter().all(|it| it - spans.size <= time && time < *it));
+            prop_assert!((ends.len() as i64 - size / every).abs() <= 1);
+        }
     }
 }

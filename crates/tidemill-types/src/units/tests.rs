@@ -24,6 +24,21 @@ fn spans_are_a_number_and_a_unit() {
     span("-1s", None);
     span("1 fortnight", None);
     span("99999999999999d", None);
+    span("3652425d", Some(Span::LONGEST.0));
+    span("3652425d1us", None);
+    let long = "99999999999999999999d".parse::<Span>().unwrap_err().to_string();
+    assert_eq!(long, "`99999999999999999999d` is too long: at most ten thousand years, `521775w`");
+}
+
+#[test]
+fn event_times_are_those_of_rfc_3339() {
+    let day = 86_400_000_000;
+    assert!([Micros::EVENT_MIN, Micros(0), Micros::EVENT_MAX].iter().all(|it| it.is_event_time()));
+    assert!(!Micros(Micros::EVENT_MIN.0 - 1).is_event_time());
+    assert!(!Micros(Micros::EVENT_MAX.0 + 1).is_event_time());
+    assert!([Micros::MIN, Micros::MAX].iter().all(|it| !it.is_event_time()));
+    // Ten thousand years of the calendar.
+    assert_eq!(Micros::EVENT_MAX.0 + 1 - Micros::EVENT_MIN.0, 3_652_425 * day);
 }
 
 #[test]

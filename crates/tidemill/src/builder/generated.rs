@@ -171,6 +171,12 @@ impl Slice {
             }
             _ => column.as_primitive::<TimestampMicrosecondType>().values().to_vec(),
         };
+        if let Some(row) = times.iter().position(|it| !Micros(*it).is_event_time()) {
+            let record = self.position + row as u64;
+            let message =
+                format!("the event time of record {record} is not within the years 0000 to 9999");
+            return Err(SourceError::new(message));
+        }
         let largest = times.iter().copied().max().unwrap_or(i64::MIN);
         self.time_max = self.time_max.max(Micros(largest));
         let mut columns = batch.columns().to_vec();

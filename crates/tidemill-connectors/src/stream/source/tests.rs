@@ -23,12 +23,18 @@ fn log(sim: &SimWorld) -> Log {
 }
 
 fn put(streamlet: &Arc<Streamlet>, compression: Compression, values: &[&str]) {
+    let timed: Vec<_> = (1000..).zip(values.iter().copied()).collect();
+    put_at(streamlet, compression, &timed);
+}
+
+/// Values with their timestamps in milliseconds; `-` is no value.
+fn put_at(streamlet: &Arc<Streamlet>, compression: Compression, values: &[(i64, &str)]) {
     let mut builder = ChunkBuilder::new(compression);
-    for (index, value) in values.iter().enumerate() {
+    for (index, (timestamp_ms, value)) in values.iter().enumerate() {
         let key = format!("k{index}");
         let none: [Header<'_>; 0] = [];
         let value = (*value != "-").then_some(value.as_bytes());
-        builder.append(1000 + index as i64, Some(key.as_bytes()), value, none.into_iter()).unwrap();
+        builder.append(*timestamp_ms, Some(key.as_bytes()), value, none.into_iter()).unwrap();
     }
     let chunk = builder.finish().unwrap();
     streamlet.append(&chunk, AppendHow::default()).unwrap().wait().unwrap();
@@ -154,6 +160,39 @@ fn what_stands_beside_a_value_can_be_columns_and_event_time() {
     assert_eq!(slice.watermark(), Micros(1_000_000));
     let (none, _) = read_all(&mut *source.open(0).unwrap(), 10);
     assert!(none.is_empty());
+}
+
+#[test]
+fn a_timestamp_that_is_no_event_time_makes_a_letter() {
+    let sim = World::simulated(1);
+    let log = log(&sim);
+    let stream = log.create("s", StreamSpec::default()).unwrap();
+    let values = [
+        (5, "a"),
+        (-1, "none"),
+        (300_000_000_000_000, "after"),
+        (-70_000_000_000_000, "before"),
+        (6, "b"),
+    ];
+    put_at(&stream.streamlet(0).unwrap(), Compression::NONE, &values);
+    let meta = MetaSpec { timestamp: Some("at".to_owned()), ..MetaSpec::default() };
+    let time = Some(TimeSpec { field: "at".to_owned(), lateness: Span(0) });
+    let letters_of = |spec| {
+        let source = StreamSource::new(&sim.world, &log, None, "s", spec).unwrap();
+        let mut slice = source.open(0).unwrap();
+        let (batches, letters) = read_all(&mut *slice, 10);
+        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        (rows, letters, slice.watermark())
+    };
+    let spec = StreamSourceSpec { meta, ..spec(Format::Text) };
+    // As long as it is a column only, any will do.
+    let (rows, letters, _) = letters_of(spec.clone());
+    assert_eq!((rows, letters.len()), (5, 0));
+    let (rows, letters, watermark) = letters_of(StreamSourceSpec { time, ..spec });
+    assert_eq!((rows, watermark), (2, Micros(6_000)));
+    let reasons: Vec<&str> = letters.iter().map(|it| it.reason.as_str()).collect();
+    let outside = "event time, which is its timestamp, is not within the years 0000 to 9999";
+    assert_eq!(reasons, ["event time is missing: it has no timestamp", outside, outside]);
 }
 
 #[test]
