@@ -166,6 +166,49 @@ counts: {from: flights, key: [carrier], window: {tumbling: 1d}, aggregate: {n: c
     assert summary["dead_letters"] == len(BAD), summary
 
 
+# Each row of the seventh ids has no value for one of these expressions.
+WITHOUT_VALUE = """
+part: {{from: flights,{where} select: {{id: id, part: distance / (id % 7)}}}}
+cast: {{from: flights,{where} select: {{id: id, number: "cast(case when id % 7 = 0 then tailnum else '1' end as bigint)"}}}}
+sums: {{from: flights,{where} key: [carrier], window: {{tumbling: 1d}}, aggregate: {{n: count(*), parts: sum(distance / (id % 7)), last: last(id)}}}}
+counts: {{from: flights,{where} key: [carrier], window: {{tumbling: 1d}}, aggregate: {{n: count(*)}}}}
+most: {{from: flights,{where} top: {{k: 5, by: distance / (id % 7), per: [carrier]}}}}
+"""
+
+
+def test_rows_that_an_expression_has_no_value_for_are_set_aside(mill):
+    # Shares its input and key with `sums`, and counts every row: it must not share its windows.
+    sinks = "part cast sums most counts"
+    every = mill.results(WITHOUT_VALUE.format(where=""), sinks + " dead_letter")
+    others = mill.results(WITHOUT_VALUE.format(where=" where: id % 7 <> 0,"), sinks)
+    for name in ("part", "sums", "most"):
+        assert every[name] == others[name] != [], name
+    # Null can be cast.
+    assert [it for it in every["cast"] if it["number"] is not None] == others["cast"] != []
+    flights = [json.loads(it) for it in (mill.inputs / "flights.ndjson").read_bytes().splitlines()]
+    assert sum(it["n"] for it in every["counts"]) == len(flights)
+    refused = {it["id"] for it in flights if it["id"] % 7 == 0}
+    # What cannot be cast is text that is there.
+    there = {it["id"] for it in flights if it["id"] % 7 == 0 and it.get("tailnum") is not None}
+    letters = every["dead_letter"]
+    for stage, part, why, wanted in (
+        ("part", "`select.part`", "Divide by zero error", refused),
+        ("cast", "`select.number`", "Cast error", there),
+        ("sums", "`distance / (id % 7)`", "Divide by zero error", refused),
+        ("most", "`by`", "Divide by zero error", refused),
+    ):
+        of_stage = [it for it in letters if it["stage"] == stage]
+        ids = [json.loads(it["record"])["id"] for it in of_stage]
+        assert sorted(ids) == sorted(wanted), stage
+        assert all(it["reason"].startswith(f"{part}: {why}") for it in of_stage), of_stage[0]
+    assert {it["stage"] for it in letters} == {"part", "cast", "sums", "most"}
+    for threads in ("1", "3"):
+        (mill.folder / "dead_letter.ndjson").unlink()
+        mill.write(WITHOUT_VALUE.format(where=""), sinks + " dead_letter")
+        mill.run("--set", f"parallelism={threads}")
+        assert {name: mill.rows(name) for name in every} == every, f"with {threads} threads"
+
+
 def test_ctrl_c_leaves_whole_lines(mill):
     # The flights several times over: long enough to be stopped on the way.
     text = (mill.inputs / "flights.ndjson").read_bytes()

@@ -179,6 +179,14 @@ impl Aggregates {
         self.accumulators.iter().map(move |it| (it.kept, argument(it)))
     }
 
+    /// The arguments that some rows may have no value for.
+    pub(crate) fn fallible(&self) -> impl Iterator<Item = &str> {
+        // Half of the numbers without a sign do not fit.
+        let is_fallible = |expr: &Expr| expr.can_fail() || *expr.data_type() == DataType::UInt64;
+        let fallible = self.arguments.iter().filter(move |(_, expr, _)| is_fallible(expr));
+        fallible.map(|(sql, ..)| sql.as_str())
+    }
+
     fn add(
         &mut self,
         input: &SchemaRef,

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use tidemill_flow::OperatorError;
 
 mod call;
+mod fallible;
 pub(crate) mod functions;
 mod names;
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub struct Expr {
     data_type: DataType,
     nullable: bool,
     columns: Vec<usize>,
+    can_fail: bool,
 }
 
 /// Why an expression was refused, and where in its text.
@@ -122,7 +124,8 @@ impl Expr {
         let mut columns: Vec<usize> =
             collect_columns(&physical).iter().map(|column| column.index()).collect();
         columns.sort_unstable();
-        Ok(Self { physical, data_type, nullable, columns })
+        let can_fail = fallible::can_fail(&physical, input);
+        Ok(Self { physical, data_type, nullable, columns, can_fail })
     }
 
     /// The type of the result.
@@ -141,6 +144,12 @@ impl Expr {
     #[must_use]
     pub fn columns(&self) -> &[usize] {
         &self.columns
+    }
+
+    /// Whether there may be rows that it has no value for.
+    #[must_use]
+    pub fn can_fail(&self) -> bool {
+        self.can_fail
     }
 
     /// The column, if the expression is nothing but that.

@@ -15,6 +15,7 @@ pub mod join;
 mod keys;
 mod lane;
 pub mod query;
+mod refused;
 #[cfg(test)]
 mod testing;
 pub mod top;

@@ -17,6 +17,7 @@ use crate::gather::Gather;
 use crate::held::{RowCodec, shown};
 use crate::keys::{KeyCodec, UnknownColumn, columns, one_zero};
 use crate::lane::{Lane, Picked, Times, failed};
+use crate::refused::of_blocks;
 use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{DataType, Field, SchemaRef, SortOptions};
@@ -229,7 +230,10 @@ impl Operator for TopOperator {
         input: &CycleInput,
         output: &mut Output,
     ) -> Result<(), OperatorError> {
-        let blocks = input.port(0);
+        let evaluate = |rows: &RecordBatch| self.by(rows).map(|_| ());
+        let by = |block: &Arc<Block>| self.by(&block.batch());
+        let (blocks, by) = of_blocks(input.port(0), by, &evaluate, context)?;
+        let blocks = &*blocks;
         let slices = context.slices.clone();
         self.lane.read(blocks, &slices);
         let limit = match (context.all_ended(), self.windowed) {
@@ -237,8 +241,9 @@ impl Operator for TopOperator {
             (false, true) => context.watermark,
             (false, false) => Micros::MIN,
         };
-        let read = |block| self.read(block, context);
-        let read: Vec<ReadBlock<'_>> = blocks.iter().map(read).collect::<Result<_, _>>()?;
+        let read = |(block, by)| self.read(block, by, context);
+        let read: Vec<ReadBlock<'_>> =
+            blocks.iter().zip(&by).map(read).collect::<Result<_, _>>()?;
         for (slice, parts) in self.lane.slices() {
             let groups: &mut Groups = context.state(slice);
             for part in parts {
@@ -274,18 +279,25 @@ struct ReadBlock<'a> {
 }
 
 impl TopOperator {
+    /// The values of a block's rows.
+    fn by(&self, batch: &RecordBatch) -> Result<ArrayRef, OperatorError> {
+        match &self.by {
+            By::Column(column) => Ok(Arc::clone(batch.column(*column))),
+            By::Expr(expr) => expr
+                .evaluate(batch)
+                .map_err(|error| OperatorError::new(format!("`by`: {}", error.message))),
+        }
+    }
+
     fn read<'a>(
         &self,
         block: &'a Arc<Block>,
+        by: &ArrayRef,
         context: &Context<'_>,
     ) -> Result<ReadBlock<'a>, OperatorError> {
         let picked = Picked::new(block, &context.slices);
         let keys = self.codec.as_ref().map(|codec| codec.read(block, &picked)).transpose()?;
-        let by = match &self.by {
-            By::Column(column) => Arc::clone(picked.batch.column(*column)),
-            By::Expr(expr) => expr.evaluate(&picked.batch)?,
-        };
-        let by = one_zero(picked.take(&by)?);
+        let by = one_zero(picked.take(by)?);
         let values = self.order.convert_columns(&[by]).map_err(failed)?;
         Ok(ReadBlock { picked, keys, values })
     }

@@ -4,6 +4,7 @@
 
 use crate::expr::{Expr, ExprError};
 use crate::lane::{Lane, Picked};
+use crate::refused::without_refused;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array, cast::AsArray};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -194,23 +195,28 @@ impl OperatorFactory for Transform {
 impl Transform {
     fn run(&self, batch: RecordBatch) -> Result<RecordBatch, OperatorError> {
         let batch = match &self.unnest {
-            Some(unnest) => unnest.run(&batch)?,
+            Some(unnest) => unnest.run(&batch).map_err(|error| of_part("flat_map", error))?,
             None => batch,
         };
         let batch = match &self.filter {
-            Some(filter) => keep(filter, batch)?,
+            Some(filter) => keep(filter, batch).map_err(|error| of_part("where", error))?,
             None => batch,
         };
         let Some(select) = &self.select else { return Ok(batch) };
         let mut columns = Vec::with_capacity(select.len() + 1);
-        for expr in select {
-            columns.push(expr.evaluate(&batch)?);
+        for (expr, field) in select.iter().zip(self.output.fields()) {
+            let part = |error| of_part(&format!("select.{}", field.name()), error);
+            columns.push(expr.evaluate(&batch).map_err(part)?);
         }
         columns.extend(self.time.map(|index| Arc::clone(batch.column(index))));
         let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(Arc::clone(&self.output), columns, &options)
             .map_err(arrow_error)
     }
+}
+
+fn of_part(part: &str, error: OperatorError) -> OperatorError {
+    OperatorError::new(format!("`{part}`: {}", error.message))
 }
 
 fn keep(filter: &Expr, batch: RecordBatch) -> Result<RecordBatch, OperatorError> {
@@ -241,12 +247,22 @@ impl Operator for TransformLane {
         let blocks = input.port(0);
         self.lane.read(blocks, &context.slices);
         let mut picked: Vec<Option<Picked<'_>>> = blocks.iter().map(|_| None).collect();
-        for part in self.lane.parts() {
-            let block = &blocks[part.block];
-            let picked =
-                picked[part.block].get_or_insert_with(|| Picked::new(block, &context.slices));
-            output.set_slice(part.slice);
-            output.emit(self.transform.run(picked.part(*part)?)?);
+        for (slice, parts) in self.lane.slices() {
+            output.set_slice(slice);
+            let mut first = 0;
+            for part in parts {
+                let block = &blocks[part.block];
+                let picked =
+                    picked[part.block].get_or_insert_with(|| Picked::new(block, &context.slices));
+                let rows = picked.part(*part)?;
+                let run = |rows: &RecordBatch| self.transform.run(rows.clone());
+                let written = run(&rows).or_else(|_| {
+                    let evaluate = |rows: &RecordBatch| run(rows).map(|_| ());
+                    run(&without_refused(&rows, &evaluate, (slice, first), context)?)
+                });
+                output.emit(written?);
+                first += part.count;
+            }
         }
         Ok(())
     }

@@ -18,6 +18,7 @@
 use crate::aggregate::{AggregateError, Aggregates, ArgColumn, Columns, Results, Taken};
 use crate::expr::{Expr, ExprError, nearest};
 use crate::groups::{BlockKeys, KeyOut, KeyPlan};
+use crate::refused::{OfBlocks, of_blocks};
 use crate::transform::arrow_error;
 use arrow_array::{
     ArrayRef, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray, UInt32Array,
@@ -26,7 +27,7 @@ use arrow_array::{
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use arrow_select::take::take_record_batch;
 use std::sync::Arc;
-use tidemill_flow::{Block, OperatorError, OperatorFactory, Output, TIME_COLUMN};
+use tidemill_flow::{Block, Context, OperatorError, OperatorFactory, Output, TIME_COLUMN};
 use tidemill_types::SliceId;
 use tidemill_types::job::{Named, WindowSpec};
 
@@ -184,13 +185,29 @@ impl Windowed {
         format!("{} by {}", self.aggregates.does(), key.join(", "))
     }
 
-    /// Evaluates keys and arguments of a block, once for all slices.
-    pub(crate) fn prepare(&self, block: &Block) -> Result<Prepared, OperatorError> {
-        let batch = block.batch();
-        let argument = |(_, expr, held): &(String, Expr, crate::aggregate::Held)| {
-            ArgColumn::new(&expr.evaluate(&batch)?, *held)
+    fn arguments(&self, batch: &RecordBatch) -> Result<Columns, OperatorError> {
+        let argument = |(sql, expr, held): &(String, Expr, crate::aggregate::Held)| {
+            let column = expr.evaluate(batch).and_then(|it| ArgColumn::new(&it, *held));
+            column.map_err(|error| OperatorError::new(format!("`{sql}`: {}", error.message)))
         };
-        let arguments = self.aggregates.arguments.iter().map(argument).collect::<Result<_, _>>()?;
+        self.aggregates.arguments.iter().map(argument).collect()
+    }
+
+    /// The blocks of a cycle, and all that the aggregates look at. Rows that an argument has no value
+    /// for are not among them: they become dead letters.
+    pub(crate) fn prepare_all<'a>(
+        &self,
+        blocks: &'a [Arc<Block>],
+        context: &mut Context<'_>,
+    ) -> Result<OfBlocks<'a, Prepared>, OperatorError> {
+        let evaluate = |rows: &RecordBatch| self.arguments(rows).map(|_| ());
+        of_blocks(blocks, |block| self.prepare(block), &evaluate, context)
+    }
+
+    /// Evaluates keys and arguments of a block, once for all slices.
+    fn prepare(&self, block: &Block) -> Result<Prepared, OperatorError> {
+        let batch = block.batch();
+        let arguments = self.arguments(&batch)?;
         let keys = self.keys.read(&batch)?;
         let hashes = self.keys.hashes(block)?;
         let times = self

@@ -393,6 +393,17 @@ pub(super) const PLANTS: &[Plant] = &[
         caught_by: &["event_time_of_a_resumed_job_does_not_go_back"],
     },
     Plant {
+        name: "refused-row-kept",
+        what: "A row that an argument has no value for is counted, with the values of another.",
+        package: "tidemill-operators",
+        file: "crates/tidemill-operators/src/refused.rs",
+        changes: &[(
+            "order.extend(rows.iter().copied().filter(|row| !is_refused(row)));",
+            "order.extend(rows);",
+        )],
+        caught_by: &["refused_rows_are_dead_letters_and_the_others_go_on"],
+    },
+    Plant {
         name: "stopped-unsaved",
         what: "A job that saves its slices one by one stops without saving the rest.",
         package: "tidemill-flow",

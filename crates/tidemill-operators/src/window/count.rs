@@ -243,9 +243,8 @@ impl Operator for Lane {
         output: &mut Output,
     ) -> Result<(), OperatorError> {
         let plan = Arc::clone(&self.factory.plan);
-        let blocks = input.port(0);
-        let prepared =
-            blocks.iter().map(|block| plan.prepare(block)).collect::<Result<Vec<_>, _>>()?;
+        let (blocks, prepared) = plan.prepare_all(input.port(0), context)?;
+        let blocks = &*blocks;
         for slice in context.slices.clone().map(SliceId).filter(|it| has_rows(blocks, *it)) {
             let state: &mut Windows = context.state(slice);
             for (block, prepared) in blocks.iter().zip(&prepared) {

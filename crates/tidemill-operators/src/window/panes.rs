@@ -222,8 +222,8 @@ impl Lane {
         };
         let (earliest, latest) = (times.values().iter())
             .fold((i64::MAX, i64::MIN), |(min, max), time| (min.min(*time), max.max(*time)));
-        let end = spans.pane_end(earliest);
-        (earliest <= latest && end == spans.pane_end(latest)).then_some(end)
+        let end = (earliest <= latest).then(|| spans.pane_end(earliest))?;
+        (end == spans.pane_end(latest)).then_some(end)
     }
 
     /// Takes rows that are all in one pane.
@@ -432,9 +432,8 @@ impl Operator for Lane {
         output: &mut Output,
     ) -> Result<(), OperatorError> {
         let between = (context.watermark_before, context.watermark);
-        let blocks = input.port(0);
-        let prepared =
-            blocks.iter().map(|block| self.plan().prepare(block)).collect::<Result<Vec<_>, _>>()?;
+        let (blocks, prepared) = self.plan().prepare_all(input.port(0), context)?;
+        let blocks = &*blocks;
         let only_panes: Vec<_> = prepared.iter().map(|it| self.only_pane(it)).collect();
         let mut spans = self.stages.iter().filter_map(|it| it.spans);
         let closes = spans.any(|it| it.any_closes(between));

@@ -344,11 +344,8 @@ impl Operator for Lane {
         output: &mut Output,
     ) -> Result<(), OperatorError> {
         let (before, now) = (context.watermark_before.0, context.watermark.0);
-        let blocks = input.port(0);
-        let prepared = blocks
-            .iter()
-            .map(|block| self.factory.plan.prepare(block))
-            .collect::<Result<Vec<_>, _>>()?;
+        let (blocks, prepared) = self.factory.plan.prepare_all(input.port(0), context)?;
+        let blocks = &*blocks;
         let mut late = Late::default();
         for slice in context.slices.clone().map(SliceId) {
             let state: &mut Sessions = context.state(slice);

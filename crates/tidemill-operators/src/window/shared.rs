@@ -10,6 +10,9 @@
 //! day side by side are two panes a key, together they would be 1,440. So stages share where the
 //! panes of all keys, each in every pane, take no more memory together than apart. A key with fewer
 //! rows takes less together in any case.
+//!
+//! A row that an argument has no value for is a dead letter, and in no window: stages share only if
+//! that is so of the same rows in all of them.
 
 use super::{compile, panes, spans::Spans, wrong_window};
 use crate::aggregate::{AggregateError, Held, Kept};
@@ -71,6 +74,8 @@ struct Group<'a> {
     stages: Vec<usize>,
     spans: Spans,
     kept: BTreeSet<(Kept, &'a str)>,
+    /// Arguments that some rows have no value for.
+    fallible: BTreeSet<&'a str>,
 }
 
 impl Group<'_> {
@@ -89,6 +94,7 @@ impl Group<'_> {
                 ..self.spans.of_panes(std::iter::once(other.spans.pane))
             },
             kept: self.kept.union(&other.kept).copied().collect(),
+            fallible: self.fallible.clone(),
         }
     }
 }
@@ -103,7 +109,8 @@ pub fn groups(input: &SchemaRef, key: &[String], stages: &[SharedStage<'_>]) -> 
     let plans: Vec<_> = stages.iter().enumerate().filter_map(fits).collect();
     let alone = plans.iter().map(|(nth, spans, plan)| {
         let kept = plan.iter().flat_map(|it| it.aggregates.kept()).collect();
-        Group { stages: vec![*nth], spans: *spans, kept }
+        let fallible = plan.iter().flat_map(|it| it.aggregates.fallible()).collect();
+        Group { stages: vec![*nth], spans: *spans, kept, fallible }
     });
     let mut alone: Vec<Group<'_>> = alone.collect();
     // The largest first: it is what the others may find their panes in.
@@ -112,7 +119,8 @@ pub fn groups(input: &SchemaRef, key: &[String], stages: &[SharedStage<'_>]) -> 
     for one in alone {
         let together = groups.iter().map(|group| group.with(&one));
         let found = together.enumerate().find(|(nth, together)| {
-            together.words() <= groups[*nth].words().saturating_add(one.words())
+            groups[*nth].fallible == one.fallible
+                && together.words() <= groups[*nth].words().saturating_add(one.words())
         });
         match found {
             Some((nth, together)) => groups[nth] = together,

@@ -150,6 +150,25 @@ fn windows_share_where_that_takes_less() {
 }
 
 #[test]
+fn a_row_that_one_stage_refuses_is_counted_by_the_others() {
+    let window = WindowSpec::Tumbling(Span(10));
+    let alone = |calls: [&str; 2]| {
+        let calls = calls.map(|sql| Named::from([("n".to_owned(), sql.to_owned())]));
+        let stage = |aggregate| SharedStage { name: "s", window: &window, aggregate };
+        groups(&schema(), &[], &calls.iter().map(stage).collect::<Vec<_>>()).len() == 2
+    };
+    for refuses in ["sum(1 / key)", "max(cast(name as bigint))", "count(key % 2)", "sum(abs(key))"]
+    {
+        assert!(alone([refuses, "count(*)"]), "{refuses}");
+        assert!(alone(["sum(2 / key)", refuses]), "{refuses}");
+        assert!(!alone([refuses, refuses]), "{refuses}");
+    }
+    for has_values in ["sum(key * 2 + 1)", "sum(value / 2)", "count(key > 3 and name is null)"] {
+        assert!(!alone([has_values, "count(*)"]), "{has_values}");
+    }
+}
+
+#[test]
 fn a_row_that_is_late_for_one_stage_is_counted_by_another() {
     let calls = calls();
     let (short, long) = (WindowSpec::Tumbling(Span(10)), sliding(40, 10));
