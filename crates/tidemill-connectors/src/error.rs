@@ -80,7 +80,10 @@ impl ConnectorError {
     ) -> Self {
         let nearest = nearest(field, columns.clone());
         let shown: Vec<&str> = columns.take(40).collect();
-        let expected = format!("one of the columns {}", shown.join(", "));
+        let expected = match shown.as_slice() {
+            [] => "a record with columns: none was found".to_owned(),
+            shown => format!("one of the columns {}", shown.join(", ")),
+        };
         let hint = nearest.as_ref().map_or(String::new(), |it| format!("; did you mean `{it}`?"));
         let message =
             format!("`{subject}` has no column `{field}`{hint} It has: {}", shown.join(", "));

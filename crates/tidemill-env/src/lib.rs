@@ -219,7 +219,7 @@ pub trait Disk: Send + Sync {
     /// Opens a file for reading at any place.
     ///
     /// # Errors
-    /// The disk's; a folder cannot be read.
+    /// The disk's; a folder, a pipe or a device cannot be read.
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DiskRead>>;
     /// An empty file; an earlier one is replaced.
     ///

@@ -10,12 +10,12 @@ mod past_cache;
 
 use appended::RealFile;
 use past_cache::PastCache;
-use rustix::fs::{Advice, FallocateFlags};
+use rustix::fs::{Advice, FallocateFlags, OFlags};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, IoSlice},
     num::NonZeroU64,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -181,9 +181,16 @@ impl Disk for RealDisk {
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DiskRead>> {
-        let file = OpenOptions::new().read(true).open(path)?;
-        if file.metadata()?.is_dir() {
+        // Whoever opens a pipe else waits until somebody writes into it.
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let kind = file.metadata()?.file_type();
+        if kind.is_dir() {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a folder"));
+        }
+        if !kind.is_file() {
+            let message = "is no regular file, which could be read again from any place";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         Ok(Arc::new(RealRead::new(file)))
     }

@@ -83,6 +83,16 @@ fn a_power_cut_keeps_what_was_synced_and_never_more_than_was_written() {
 }
 
 #[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let error = World::real().disk.open_read(&pipe).err().unwrap();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+}
+
+#[test]
 fn names_are_durable_once_their_folder_is_synced() {
     let disk = SimDisk::new(7);
     disk.put("kept", b"1");

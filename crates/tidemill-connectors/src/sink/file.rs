@@ -161,6 +161,11 @@ fn check_path(world: &World, path: &Path) -> Result<(), ConnectorError> {
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
             Err(ConnectorError::unwritable(path, "it is a folder"))
         }
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            let message = "it is a pipe or a device, from which nothing can be taken back; \
+                           `stdout` and `blackhole` are sinks of their own";
+            Err(ConnectorError::unwritable(path, message))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
             let message = format!("`{}` is no folder", folder(path).display());
             let message = format!("`{}` cannot be written: {message}", path.display());

@@ -185,6 +185,8 @@ fn what_cannot_be_written_is_refused_before_anything_starts() {
     assert!(refused("", Format::Json, batch().schema()).contains("names no file"));
     sim.world.disk.create_dir_all(Path::new("folder")).unwrap();
     assert!(refused("folder", Format::Json, batch().schema()).contains("is a folder"));
+    let device = FileSink::new(&World::real(), "/dev/null", Format::Json, batch().schema());
+    assert!(device.err().unwrap().message.contains("a device"));
     let union = DataType::Union(arrow_schema::UnionFields::empty(), arrow_schema::UnionMode::Dense);
     for odd in [union, DataType::Struct(arrow_schema::Fields::empty())] {
         let odd = Arc::new(Schema::new(vec![Field::new("odd", odd, true)]));
