@@ -102,6 +102,39 @@ sinks:
     assert [it["n"] for it in node.records("seconds")] == [10] * 8
 
 
+def test_nobody_waits_until_the_time_of_a_long_cycle_is_up(node):
+    """Looks, checkpoints, a new number of threads, and stops of a job with cycles of an hour."""
+    long = """
+name: long
+cycle: 1h
+checkpoint: {every: 100ms}
+sources:
+  readings: {stream: readings, format: json, schema: {n: bigint}}
+stages:
+  sums: {from: readings, key: [n], window: {count: {size: 9, every: 1}}, aggregate: {sum: sum(n)}}
+sinks:
+  out: {from: sums, stream: sums}
+"""
+    node.stream("create", "readings")
+    node.submit(long)
+    for done in (1, 2, 3):
+        node.stream("produce", "readings", lines=['{"n": 7}'])
+        node.wait("long", lambda it, done=done: it["progress"]["sources"][0]["records"] == done)
+        if done == 1:
+            assert "7" in node.command("state", "query", "long", "sums", "select sum from state")
+        elif done == 2:
+            node.checkpoint("create", "long")
+        # The third is in a cycle that is open when the job is stopped.
+        node.job("rescale", "long", "--threads", str(done % 2 + 1))
+    node.job("cancel", "long")
+    node.wait("long", lambda it: it["status"] == "cancelled")
+    assert [it["sum"] for it in node.records("sums")] == [7, 14, 21]
+    node.stream("produce", "readings", lines=['{"n": 7}'])
+    node.submit(long.replace("name: long", "name: other").replace("stream: sums", "stream: others"))
+    node.wait("other", lambda it: it["progress"]["sources"][0]["records"] == 4)
+    node.end(signal.SIGTERM)
+
+
 def test_a_killed_job_does_nothing_twice(node, inputs, db):
     """At most once: each slice is saved by itself, and what came after that, or was under way, is lost."""
     draw = random.Random(3)

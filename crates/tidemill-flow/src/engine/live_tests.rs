@@ -12,7 +12,7 @@ use crate::source::{Position, Read, ReadRequest, Source, SourceError, SourceFact
 use arrow_schema::SchemaRef;
 use std::sync::{Condvar, Mutex, mpsc};
 use tidemill_types::{
-    Micros, SliceId, Span,
+    ByteSize, Micros, SliceId, Span,
     job::{CycleSpec, Delivery},
 };
 
@@ -195,6 +195,75 @@ fn a_record_of_a_live_source_comes_out_although_others_are_silent() {
     handle.stop();
     let progress = handle.wait().expect("it stops well");
     assert_eq!(progress.sources[0].records, 5);
+}
+
+/// A job whose cycles are an hour long, once it has read what its first slice gives.
+fn in_a_long_cycle(source: Arc<dyn SourceFactory>, to: mpsc::Sender<Vec<u8>>) -> JobHandle {
+    let mut graph = graph(source, Partition::One, Tell { to, gate: None });
+    graph.cycle =
+        CycleSpec { time: Span(3_600_000_000), bytes: ByteSize(u64::MAX), records: u64::MAX };
+    let handle = run(graph);
+    while handle.progress().sources[0].records < 5 {
+        World::real().clock.sleep_micros(100);
+    }
+    handle
+}
+
+#[test]
+fn a_job_that_is_stopped_does_not_wait_until_the_time_of_its_cycle_is_up() {
+    let (senders, source) = fed(2);
+    (0..5).for_each(|byte| senders[0].send(byte).expect("it is not dropped"));
+    let (to, from) = mpsc::channel();
+    let handle = in_a_long_cycle(source, to);
+    handle.stop();
+    handle.wait().expect("it stops well");
+    drop(handle);
+    assert_eq!(from.iter().collect::<Vec<_>>(), (0..5).map(|it| vec![0, it]).collect::<Vec<_>>());
+}
+
+/// A source of one slice that always has a record.
+struct Endless;
+
+struct EndlessSlice {
+    pool: Arc<RowsPool>,
+    count: u64,
+}
+
+impl SourceFactory for Endless {
+    fn schema(&self) -> SchemaRef {
+        rows_schema()
+    }
+    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+        Ok(Box::new(EndlessSlice { pool: RowsPool::new(8), count: 0 }))
+    }
+    fn live(&self) -> bool {
+        true
+    }
+}
+
+impl Source for EndlessSlice {
+    fn read(&mut self, _: &ReadRequest, _: &mut Vec<DeadLetter>) -> Result<Read, SourceError> {
+        let mut rows = self.pool.take();
+        rows.push(&[1]);
+        self.count += 1;
+        Ok(Read::Rows { payload: Payload::Rows(rows), bytes: 1 })
+    }
+    fn position(&self) -> Position {
+        Position(self.count)
+    }
+    fn watermark(&self) -> Micros {
+        Micros::MIN
+    }
+}
+
+#[test]
+fn a_job_that_is_stopped_does_not_wait_until_there_is_nothing_to_read() {
+    let (to, from) = mpsc::channel();
+    let handle = in_a_long_cycle(Arc::new(Endless), to);
+    handle.stop();
+    let read = handle.wait().expect("it stops well").sources[0].records;
+    drop(handle);
+    assert_eq!(from.iter().count() as u64, read);
 }
 
 #[test]

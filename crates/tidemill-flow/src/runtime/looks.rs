@@ -200,12 +200,14 @@ pub(crate) fn look(
     let _ends = Ends(looks);
     let at = {
         // Beginning a cycle takes the pacer's lock: what is processed from now on is `at` or later.
-        let pacer = job.pacer.lock().expect("no panic while held");
+        let mut pacer = job.pacer.lock().expect("no panic while held");
         let at = pacer.begun();
         looks.look().at = Some(at);
         looks.at.store(at.0, Ordering::Release);
+        pacer.want(at);
         at
     };
+    job.poke_sources();
     let layouts = job.layouts.read().expect("no panic while held").clone();
     for lane in layouts.iter().flat_map(|it| &it.lanes[node]) {
         lane.state.lock().expect("no panic while held").looked_at = true;

@@ -24,7 +24,7 @@ pub(crate) struct Pacer {
     preloading: usize,
     /// The last cycle with preloaded records.
     preloaded: Cycle,
-    /// Source slices cut cycles up to this one, though they may have nothing to read.
+    /// Source slices cut cycles up to this one at once, though they may have nothing to read.
     wanted: Cycle,
     /// No cycle after this one is begun.
     stop_after: Option<Cycle>,
@@ -59,7 +59,13 @@ impl Pacer {
         self.ahead.max(self.wanted) >= cycle
     }
 
-    /// A cycle is to come, though there may be nothing to read.
+    /// Whether somebody waits for the end of `cycle`.
+    pub(crate) fn is_wanted(&self, cycle: Cycle) -> bool {
+        self.wanted >= cycle
+    }
+
+    /// The end of a cycle is waited for: it comes before its time is up, and though there may be
+    /// nothing to read.
     pub(crate) fn want(&mut self, cycle: Cycle) {
         self.wanted = self.wanted.max(cycle);
     }
@@ -128,9 +134,12 @@ impl Pacer {
         self.stop_at(self.begun)
     }
 
-    /// Stops the job after a cycle, if it does not stop before; gives that back.
+    /// Stops the job after a cycle, if it does not stop before; gives that back. Nobody waits until
+    /// the time of that cycle is up.
     pub(crate) fn stop_at(&mut self, last: Cycle) -> Cycle {
-        *self.stop_after.get_or_insert(last)
+        let last = *self.stop_after.get_or_insert(last);
+        self.want(last);
+        last
     }
 
     /// The last cycle, if the job stops.

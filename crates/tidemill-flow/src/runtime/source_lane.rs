@@ -246,7 +246,7 @@ impl SourceLane {
                 self.open = Some(open);
                 (self.last_row_us, self.idle) = (now_us, false);
                 self.take(job, lane, payload, bytes, cycle)?;
-                Ok(self.after_rows(job, open, now_us, until.is_some()))
+                Ok(self.after_rows(job, (cycle, open), now_us, until.is_some()))
             }
             Read::End => Ok(Step::Cut { ended: true }),
             // A recorded cycle ends where it ended, however long its records take to come.
@@ -281,10 +281,19 @@ impl SourceLane {
         Ok(())
     }
 
-    fn after_rows(&self, job: &Job, open: OpenCycle, now_us: u64, replaying: bool) -> Step {
+    fn after_rows(
+        &self,
+        job: &Job,
+        (cycle, open): (Cycle, OpenCycle),
+        now_us: u64,
+        replaying: bool,
+    ) -> Step {
         let bounds = &job.plan.cycle;
         let full = open.bytes >= bounds.bytes.0 || open.records >= bounds.records;
-        let late = self.live && now_us >= self.due_us(job);
+        // Cycles of what is bounded are as long whenever somebody waits for their end, so that its
+        // output is the same.
+        let wanted = || job.pacer.lock().expect("no panic while held").is_wanted(cycle);
+        let late = self.live && (now_us >= self.due_us(job) || wanted());
         if !replaying && (full || late) { Step::Cut { ended: false } } else { Step::Read }
     }
 

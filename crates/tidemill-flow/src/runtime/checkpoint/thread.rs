@@ -159,16 +159,20 @@ pub(super) fn begin(job: &Job, is_whole: bool, hurry: Hurry) -> Cycle {
     let mut pacer = job.pacer.lock().expect("no panic while held");
     let at = pacer.begun().next();
     checkpointer.at.store(at.0, Ordering::Release);
-    if hurry == Hurry::No {
-        return at;
-    }
-    pacer.want(at);
     if hurry == Hurry::Last {
         pacer.stop_at(at);
     }
     drop(pacer);
-    job.poke_sources();
+    if hurry != Hurry::No {
+        want(job, at);
+    }
     at
+}
+
+/// Sources do not wait until the time of this cycle is up.
+fn want(job: &Job, at: Cycle) {
+    job.pacer.lock().expect("no panic while held").want(at);
+    job.poke_sources();
 }
 
 /// Makes a checkpoint of all slices at one cycle. None: the job was over before.
@@ -193,6 +197,7 @@ pub(super) fn put_until(
     mut is_all: impl FnMut(&mut Arrived) -> bool,
 ) -> Option<u64> {
     let (mut bytes, mut run) = (0, Vec::new());
+    let mut is_wanted = false;
     let checkpointer = &job.checkpointer;
     loop {
         let mut arrived = checkpointer.arrived();
@@ -212,6 +217,11 @@ pub(super) fn put_until(
             note(job, checkpoints.put((node as u32, slice), &run));
         } else if is_all(&mut arrived) {
             return Some(bytes);
+        } else if !is_wanted && !arrived.asked.is_empty() {
+            // Whoever asks for something waits for this checkpoint first.
+            is_wanted = true;
+            drop(arrived);
+            want(job, at);
         } else {
             checkpointer.wait(arrived);
         }

@@ -43,5 +43,6 @@ fn a_stop_lets_everyone_finish_the_cycles_that_were_begun() {
     pacer.begin(Cycle(2), Micros(0));
     assert_eq!(pacer.stop(), Cycle(2));
     assert_eq!(pacer.permit(Cycle(2), false), Permit::Read);
+    assert!(pacer.is_behind(Cycle(2)), "nobody waits for its time");
     assert_eq!(pacer.permit(Cycle(3), false), Permit::Stop);
 }
