@@ -209,6 +209,18 @@ def test_rows_that_an_expression_has_no_value_for_are_set_aside(mill):
         assert {name: mill.rows(name) for name in every} == every, f"with {threads} threads"
 
 
+def test_a_reader_that_has_enough_ends_the_job(mill):
+    mill.write("out: {from: flights, where: distance > 0, select: {id: id, carrier: carrier}}", "")
+    job = mill.folder / "job.yaml"
+    job.write_text(job.read_text() + "  shown: {from: out, stdout: {format: json}}\n")
+    process = subprocess.Popen(mill.command(), cwd=mill.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert "carrier" in json.loads(process.stdout.readline())
+    process.stdout.close()
+    errors = process.stderr.read().decode()
+    assert process.wait(timeout=30) == 0, errors
+    assert "nobody reads standard output any more" in errors and "error" not in errors
+
+
 def test_ctrl_c_leaves_whole_lines(mill):
     # The flights several times over: long enough to be stopped on the way.
     text = (mill.inputs / "flights.ndjson").read_bytes()

@@ -249,7 +249,16 @@ impl StreamSink {
         let Some(chunk) = chunk.map_err(|error| self.failed(error))? else { return Ok(()) };
         // One lane: the chunks of a job keep their order.
         let how = AppendHow { lane: self.run, leader_epoch: 0 };
-        let append = streamlet.append(&chunk, how).map_err(|error| self.failed(error))?;
+        let append = streamlet.append(&chunk, how).map_err(|error| match error {
+            AppendError::TooLarge { .. } => {
+                let name = &self.spec.name;
+                self.failed(format_args!(
+                    "{error}: raise it (`tidemill stream alter {name} --max-message-bytes SIZE`), \
+                     then resume the job"
+                ))
+            }
+            error => self.failed(error),
+        })?;
         waits.begin();
         let waits = Arc::clone(waits);
         append.on_durable(Box::new(move |outcome| waits.end(outcome)));

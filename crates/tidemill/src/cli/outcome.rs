@@ -14,6 +14,8 @@ pub(super) enum End {
     Done,
     /// Stopped at the end of a cycle.
     Stopped,
+    /// It wrote to standard output, which nobody reads any more.
+    Unread,
     /// It failed, and this is why and where.
     Failed(String),
 }
@@ -56,6 +58,7 @@ impl Outcome<'_> {
         let end = match &self.end {
             End::Done => "is done".to_owned(),
             End::Stopped => format!("was stopped after cycle {}", progress.cycle_committed),
+            End::Unread => "ended, as nobody reads standard output any more".to_owned(),
             End::Failed(_) => "failed".to_owned(),
         };
         let mut text = format!(
@@ -102,6 +105,7 @@ impl Outcome<'_> {
         let (end, error) = match &self.end {
             End::Done => ("done", None),
             End::Stopped => ("stopped", None),
+            End::Unread => ("unread", None),
             End::Failed(error) => ("failed", Some(error)),
         };
         let reasons: Vec<Value> = self

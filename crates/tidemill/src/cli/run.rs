@@ -8,6 +8,7 @@ use super::outcome::{End, Outcome};
 use super::progress::{Display, Moment, print_json};
 use super::signals::StopFlag;
 use super::{DONE, FAILED, JobArguments, REFUSED, STOPPED, load, print_all, table};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::PathBuf;
 use tidemill_env::World;
 use tidemill_flow::{JobHandle, RunOptions, engine};
@@ -113,6 +114,7 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     }
     let progress = handle.progress();
     let end = match result {
+        Err(error) if shows(&descriptor, &error.node) && nobody_reads() => End::Unread,
         Err(error) => End::Failed(error.to_string()),
         Ok(_) if stopped && !progress.finished => End::Stopped,
         Ok(_) => End::Done,
@@ -170,6 +172,19 @@ fn writes_to_stdout(descriptor: &Descriptor) -> bool {
     descriptor.spec.sinks.values().any(|sink| sink.stdout.is_some())
 }
 
+/// Whether a sink writes to standard output.
+fn shows(descriptor: &Descriptor, sink: &str) -> bool {
+    descriptor.spec.sinks.get(sink).is_some_and(|sink| sink.stdout.is_some())
+}
+
+/// Whether standard output is a pipe that nobody reads any more, such as one to `head`.
+fn nobody_reads() -> bool {
+    let out = std::io::stdout();
+    let mut polled = [PollFd::new(&out, PollFlags::empty())];
+    let asked = poll(&mut polled, Some(&Timespec::default()));
+    asked.is_ok() && polled[0].revents().contains(PollFlags::ERR)
+}
+
 /// Shows progress until the job is over. Says whether it was asked to stop.
 fn watch(
     handle: &JobHandle,
@@ -218,13 +233,14 @@ fn show(arguments: &RunArguments, job: &Descriptor, outcome: &Outcome<'_>, to_st
         eprintln!("{}: error: {error}", job.file);
         return FAILED;
     }
-    if !arguments.json && !arguments.quiet && arguments.preview > 0 {
+    let is_read = outcome.end != End::Unread;
+    if is_read && !arguments.json && !arguments.quiet && arguments.preview > 0 {
         show_tables(outcome, to_stderr);
         eprint!("{}", what_next(&job.file));
     }
     match outcome.end {
         End::Stopped => STOPPED,
-        End::Done | End::Failed(_) => DONE,
+        End::Done | End::Unread | End::Failed(_) => DONE,
     }
 }
 
