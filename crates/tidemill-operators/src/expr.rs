@@ -7,11 +7,9 @@
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 use datafusion_common::{DFSchema, DataFusionError, config::ConfigOptions};
-use datafusion_expr::{
-    Expr as Logical, Volatility, execution_props::ExecutionProps, simplify::SimplifyContext,
-};
+use datafusion_expr::{Expr as Logical, Volatility, simplify::SimplifyContext};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
-use datafusion_physical_expr::{PhysicalExpr, create_physical_expr, utils::collect_columns};
+use datafusion_physical_expr::{PhysicalExpr, utils::collect_columns};
 use datafusion_sql::{
     planner::{ParserOptions, PlannerContext, SqlToRel},
     sqlparser::{ast, dialect::GenericDialect, parser::Parser},
@@ -20,6 +18,7 @@ use std::sync::Arc;
 use tidemill_flow::OperatorError;
 
 mod call;
+pub(crate) mod checked;
 mod fallible;
 pub(crate) mod functions;
 mod names;
@@ -118,7 +117,7 @@ impl Expr {
         let schema = DFSchema::try_from(Arc::clone(input)).map_err(|error| plan_error(&error))?;
         let logical = plan(parsed, &schema)?;
         refuse_volatile(&logical)?;
-        let physical = compile_physical(logical, &schema).map_err(|error| plan_error(&error))?;
+        let physical = compile_physical(logical, &schema)?;
         let data_type = physical.data_type(input).map_err(|error| plan_error(&error))?;
         let nullable = physical.nullable(input).map_err(|error| plan_error(&error))?;
         let mut columns: Vec<usize> =
@@ -188,14 +187,16 @@ fn plan(parsed: ast::Expr, schema: &DFSchema) -> Result<Logical, ExprError> {
 fn compile_physical(
     logical: Logical,
     schema: &DFSchema,
-) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
+) -> Result<Arc<dyn PhysicalExpr>, ExprError> {
     let context = SimplifyContext::builder()
         .with_schema(Arc::new(schema.clone()))
         .with_config_options(Arc::new(ConfigOptions::default()))
         .build();
     let simplifier = ExprSimplifier::new(context);
-    let logical = simplifier.simplify(simplifier.coerce(logical, schema)?)?;
-    create_physical_expr(&logical, schema, &ExecutionProps::new(), &Default::default())
+    let logical = simplifier.coerce(logical, schema).map_err(|error| plan_error(&error))?;
+    checked::refuse_constants(&logical)?;
+    let logical = simplifier.simplify(logical).map_err(|error| plan_error(&error))?;
+    checked::physical(&logical, schema).map_err(|error| plan_error(&error))
 }
 
 pub(crate) fn refuse_volatile(logical: &Logical) -> Result<(), ExprError> {

@@ -17,11 +17,11 @@ pub(super) fn can_fail(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> bool {
         let types = [binary.left(), binary.right()].map(|it| it.data_type(input));
         let of = |is: fn(&DataType) -> bool| types.iter().all(|it| it.as_ref().is_ok_and(is));
         match binary.op() {
-            // Whole numbers wrap.
-            Operator::Plus | Operator::Minus | Operator::Multiply => {
-                of(|it| it.is_integer() || it.is_floating())
-            }
-            Operator::Divide | Operator::Modulo => of(DataType::is_floating),
+            Operator::Plus
+            | Operator::Minus
+            | Operator::Multiply
+            | Operator::Divide
+            | Operator::Modulo => of(DataType::is_floating),
             other => other.supports_propagation() || matches!(other, Operator::And | Operator::Or),
         }
     } else if let Some(cast) = expr.downcast_ref::<CastExpr>() {

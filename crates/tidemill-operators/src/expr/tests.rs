@@ -1,7 +1,9 @@
 //! Expressions give SQL's answers; what is wrong is refused with its place and the nearest name.
 
 use super::*;
-use arrow_array::{Float64Array, Int64Array, StringArray, cast::AsArray, types::Int64Type};
+use arrow_array::{
+    Float64Array, Int16Array, Int64Array, StringArray, UInt64Array, cast::AsArray, types::Int64Type,
+};
 use arrow_schema::{Field, Schema};
 use tidemill_flow::TIME_COLUMN;
 
@@ -54,6 +56,58 @@ fn types_are_made_to_fit() {
     assert_eq!(numbers("length(Carrier)"), [Some(2); 3]);
     assert_eq!(numbers("cast('7' as bigint)"), [Some(7); 3]);
     assert_eq!(numbers("array_length(string_to_array('a b c', ' '))"), [Some(3); 3]);
+}
+
+#[test]
+fn whole_numbers_do_not_wrap() {
+    let schema: SchemaRef = Arc::new(Schema::new(vec![
+        Field::new("n", DataType::Int64, true),
+        Field::new("short", DataType::Int16, false),
+        Field::new("natural", DataType::UInt64, false),
+    ]));
+    let row = |n: Option<i64>, short: i16, natural: u64| {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from(vec![n])),
+            Arc::new(Int16Array::from(vec![short])),
+            Arc::new(UInt64Array::from(vec![natural])),
+        ];
+        RecordBatch::try_new(Arc::clone(&schema), columns).expect("columns of the schema")
+    };
+    let cases = [
+        ("n + 1", row(Some(i64::MAX - 1), 0, 0), row(Some(i64::MAX), 0, 0)),
+        ("n - 2", row(Some(i64::MIN + 2), 0, 0), row(Some(i64::MIN + 1), 0, 0)),
+        ("n * n", row(Some(3_037_000_499), 0, 0), row(Some(3_037_000_500), 0, 0)),
+        ("n * 2", row(None, 0, 0), row(Some(1 << 62), 0, 0)),
+        ("-n", row(Some(-i64::MAX), 0, 0), row(Some(i64::MIN), 0, 0)),
+        ("abs(n)", row(Some(-i64::MAX), 0, 0), row(Some(i64::MIN), 0, 0)),
+        ("short + short", row(None, 16_383, 0), row(None, 16_384, 0)),
+        ("natural + natural", row(None, 0, 1 << 62), row(None, 0, 1 << 63)),
+        (
+            "case when n < 0 then n * 4 else n end",
+            row(Some(i64::MAX), 0, 0),
+            row(Some(i64::MIN), 0, 0),
+        ),
+        ("(n + 1) * 1.5", row(Some(7), 0, 0), row(Some(i64::MAX), 0, 0)),
+    ];
+    for (sql, fits, does_not) in cases {
+        let expr = Expr::compile(sql, &schema).expect(sql);
+        assert!(expr.can_fail(), "{sql}");
+        expr.evaluate(&fits).expect(sql);
+        expr.evaluate(&does_not).expect_err(sql);
+    }
+    for sql in ["n * 1.5", "cast(n as double) * n", "n / 2.0 - short", "n > 1 and short < 2"] {
+        assert!(!Expr::compile(sql, &schema).expect(sql).can_fail(), "{sql}");
+    }
+}
+
+#[test]
+fn constants_do_not_wrap() {
+    refused("dep_delay > 9223372036854775807 + 1", "verflow", (1, 1), None);
+    refused("abs(1 - 9223372036854775807 - 3)", "verflow", (1, 1), None);
+    refused("4611686018427387904 * 2 + dep_delay", "verflow", (1, 1), None);
+    assert_eq!(numbers("-9223372036854775808"), [Some(i64::MIN); 3]);
+    assert_eq!(numbers("dep_delay * (2 + 3)"), [Some(100), None, Some(-15)]);
+    assert_eq!(numbers("9223372036854775807 + 1.0 > 0"), [Some(1); 3]);
 }
 
 #[test]

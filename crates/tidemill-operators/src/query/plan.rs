@@ -8,7 +8,7 @@ use super::{
     reach::{self, Reach},
     sort::SortPlan,
 };
-use crate::expr::{ExprError, functions, plan_error, refuse_volatile};
+use crate::expr::{ExprError, checked, functions, plan_error, refuse_volatile};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use datafusion_common::{
     DFSchema, DataFusionError, Result as Planned, TableReference, config::ConfigOptions, plan_err,
@@ -16,14 +16,13 @@ use datafusion_common::{
 use datafusion_expr::{
     AggregateUDF, Distinct, Expr as Logical, FetchType, HigherOrderUDF, LogicalPlan, ScalarUDF,
     SkipType, TableSource, WindowUDF,
-    execution_props::ExecutionProps,
     logical_plan::builder::LogicalTableSource,
     planner::{ContextProvider, ExprPlanner},
     simplify::SimplifyContext,
 };
 use datafusion_functions_aggregate::planner::AggregateFunctionPlanner;
 use datafusion_optimizer::{Analyzer, simplify_expressions::ExprSimplifier};
-use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion_physical_expr::PhysicalExpr;
 use datafusion_sql::planner::{ParserOptions, SqlToRel};
 use std::{
     collections::BTreeMap,
@@ -241,6 +240,7 @@ pub(super) fn simple(expr: Logical, schema: &DFSchema) -> Result<(Logical, Reach
     let expr = simplifier.coerce(expr, schema).map_err(|error| placed(&error))?;
     let reach = reach::of(&expr, schema)?;
     reach.of_constants()?;
+    checked::refuse_constants(&expr)?;
     let simple = simplifier.simplify(expr).map_err(|error| placed(&error))?;
     Ok((simple, reach))
 }
@@ -251,8 +251,8 @@ pub(super) fn physical(
     schema: &DFSchema,
 ) -> Result<(Arc<dyn PhysicalExpr>, Reach), ExprError> {
     let (simple, reach) = simple(expr.clone(), schema)?;
-    let it = create_physical_expr(&simple, schema, &ExecutionProps::new(), &Default::default());
-    Ok((it.map_err(|error| placed(&error))?, reach))
+    let it = checked::physical(&simple, schema).map_err(|error| placed(&error))?;
+    Ok((it, reach))
 }
 
 /// Several, with all that they make.

@@ -223,8 +223,12 @@ fn a_sum_of_integers_beyond_64_bits_is_an_error() {
     );
     assert_eq!(ask("SELECT sum(CAST(n AS DECIMAL(10, 2))) FROM state"), ["4410.00"]);
     // As in a job's expressions.
-    assert_eq!(
-        ask("SELECT 9223372036854775807 + n FROM state WHERE n = 1"),
-        ["-9223372036854775808"]
-    );
+    for sql in [
+        "SELECT 9223372036854775807 + n FROM state WHERE n = 1",
+        "SELECT n FROM state WHERE n > 9223372036854775807 + 1",
+        "SELECT key FROM state GROUP BY key HAVING count(*) * 9223372036854775807 > 0",
+    ] {
+        let failed = ask_of(sql, batches(100, 13)).unwrap_err().to_string();
+        assert!(failed.contains("verflow"), "{sql}: {failed}");
+    }
 }

@@ -1,0 +1,75 @@
+//! Whole numbers that do not wrap: `+`, `-` and `*` beyond their type have no value, as in PostgreSQL.
+
+use super::{ExprError, plan_error};
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::{DataType, Schema};
+use datafusion_common::{
+    DFSchema, DataFusionError, ScalarValue,
+    tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+};
+use datafusion_expr::{Expr as Logical, ExprSchemable, Operator, execution_props::ExecutionProps};
+use datafusion_physical_expr::{
+    PhysicalExpr, create_physical_expr,
+    expressions::{BinaryExpr, Literal, NegativeExpr},
+};
+use std::sync::Arc;
+
+fn is_arithmetic(operator: Operator) -> bool {
+    matches!(operator, Operator::Plus | Operator::Minus | Operator::Multiply)
+}
+
+/// An expression ready to run, which fails where DataFusion's would wrap.
+pub(crate) fn physical(
+    logical: &Logical,
+    schema: &DFSchema,
+) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
+    let expr = create_physical_expr(logical, schema, &ExecutionProps::new(), &Default::default())?;
+    expr.transform_up(|node| checked(node, schema.as_arrow())).data()
+}
+
+fn checked(
+    node: Arc<dyn PhysicalExpr>,
+    input: &Schema,
+) -> Result<Transformed<Arc<dyn PhysicalExpr>>, DataFusionError> {
+    let made = if let Some(it) = node.downcast_ref::<BinaryExpr>() {
+        let is_integer = it.left().data_type(input)?.is_integer();
+        (is_integer && is_arithmetic(*it.op()))
+            .then(|| BinaryExpr::new(Arc::clone(it.left()), *it.op(), Arc::clone(it.right())))
+    } else if let Some(it) = node.downcast_ref::<NegativeExpr>() {
+        let data_type = it.arg().data_type(input)?;
+        let zero = data_type.is_integer().then(|| ScalarValue::new_zero(&data_type)).transpose()?;
+        zero.map(|zero| {
+            let zero: Arc<dyn PhysicalExpr> = Arc::new(Literal::new(zero));
+            BinaryExpr::new(zero, Operator::Minus, Arc::clone(it.arg()))
+        })
+    } else {
+        None
+    };
+    Ok(match made {
+        Some(it) => Transformed::yes(Arc::new(it.with_fail_on_overflow(true)) as _),
+        None => Transformed::no(node),
+    })
+}
+
+/// Refuses sums, differences and products of constants that have no value: simplifying would wrap
+/// them before any row is seen. Types are settled.
+pub(crate) fn refuse_constants(expr: &Logical) -> Result<(), ExprError> {
+    let nothing = DFSchema::empty();
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    let one = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)
+        .map_err(|error| plan_error(&error.into()))?;
+    let looked = expr.apply(|node| {
+        let is_sum = match node {
+            Logical::BinaryExpr(it) => is_arithmetic(it.op),
+            Logical::Negative(_) => true,
+            _ => false,
+        };
+        let is_whole = || node.get_type(&nothing).is_ok_and(|it: DataType| it.is_integer());
+        if !is_sum || node.any_column_refs() || !is_whole() {
+            return Ok(TreeNodeRecursion::Continue);
+        }
+        physical(node, &nothing)?.evaluate(&one)?;
+        Ok(TreeNodeRecursion::Jump)
+    });
+    looked.map(|_| ()).map_err(|error| plan_error(&error))
+}
