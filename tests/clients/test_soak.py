@@ -2,12 +2,14 @@
 
 `--soak-seconds 3600` is the hour; without it a short run shows that the checks work."""
 
+import itertools
 import threading
 import time
 from array import array
 
 import pytest
 
+import wire
 from agents import CLIENTS, Consumer, Producer, record
 from waiting import wait
 from workers import Workers
@@ -39,6 +41,7 @@ class Soak:
         self.shared = {it: array("q") for it in CLIENTS}
         self.transactions = 0
         self.read = {it: 0 for it in CLIENTS}
+        self.missing = {}
         self.writers = []
 
     def start(self):
@@ -113,25 +116,29 @@ class Soak:
                 else:
                     assert it.value == f"{CLIENTS[it.partition]}:{it.offset}", f"{it}"
             now = time.monotonic()
-            if now > committed_at + 5:
+            if seen and now > committed_at + 5:
                 consumer.commit()
                 committed_at = now
             if self.stopped.is_set() and not any(it.is_alive() for it in self.writers):
-                if self._is_all(seen, offsets, transaction):
+                self.missing[client] = self._missing(seen, offsets, transaction)
+                if not self.missing[client]:
                     assert offsets == self.shared, "records of the shared partition are where the answers said"
                     return
             elif self.going.is_set() and len(seen) == TRANSACTIONS_PARTITION + 1:
                 late = {partition: round(now - at, 1) for partition, at in moved.items() if now > at + STUCK_S}
                 assert not late, f"no record of these partitions for so many seconds: {late}"
 
-    def _is_all(self, seen, offsets, transaction):
-        while is_aborted(transaction):
-            transaction += 1
-        expected = self.transactions
-        while is_aborted(expected):
-            expected += 1
-        own = all(seen.get(OWN[it], -1) == self.written[it] - 1 for it in CLIENTS)
-        return own and all(len(offsets[it]) == len(self.shared[it]) for it in CLIENTS) and transaction == expected
+    def _missing(self, seen, offsets, transaction):
+        """What a reader has not seen yet of what was written: (where it is, where it should be) by name."""
+        found = {it: (seen.get(OWN[it], -1), self.written[it] - 1) for it in CLIENTS}
+        found |= {f"{it}, shared": (len(offsets[it]), len(self.shared[it])) for it in CLIENTS}
+        found["transactions"] = tuple(next(it for it in itertools.count(at) if not is_aborted(it)) for at in (transaction, self.transactions))
+        return {name: (is_at, end) for name, (is_at, end) in found.items() if is_at != end}
+
+
+def ends(broker, topic):
+    with wire.Connection(broker.address) as connection:
+        return [[wire.list_offset(connection, topic, partition=it, isolation=isolation) for isolation in (1, 0)] for it in range(TRANSACTIONS_PARTITION + 1)]
 
 
 def test_k5_a_node_to_which_nothing_happens(request, own_broker, own_agent, name):
@@ -147,7 +154,8 @@ def test_k5_a_node_to_which_nothing_happens(request, own_broker, own_agent, name
     for it in soak.workers.threads:
         it.join(90)
     assert not soak.workers.failures, soak.workers.failures
-    assert not any(it.is_alive() for it in soak.workers.threads), "a reader never saw the last record"
+    left = [it.name for it in soak.workers.threads if it.is_alive()]
+    assert not left, f"{left} did not end; readers miss {soak.missing}; committed and other ends are {ends(broker, topic)}"
     broker.check()
     written = sum(soak.written.values()) + sum(len(it) for it in soak.shared.values())
     print(

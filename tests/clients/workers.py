@@ -16,6 +16,6 @@ class Workers:
             except Exception as error:
                 self.failures.append(f"{work.__name__}{arguments}: {error!r}")
 
-        self.threads.append(threading.Thread(target=guarded))
+        self.threads.append(threading.Thread(target=guarded, name=f"{work.__name__}{arguments}"))
         self.threads[-1].start()
         return self.threads[-1]
