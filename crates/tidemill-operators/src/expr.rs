@@ -12,13 +12,19 @@ use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_physical_expr::{PhysicalExpr, utils::collect_columns};
 use datafusion_sql::{
     planner::{ParserOptions, PlannerContext, SqlToRel},
-    sqlparser::{ast, dialect::GenericDialect, parser::Parser},
+    sqlparser::{
+        ast,
+        dialect::GenericDialect,
+        parser::Parser,
+        tokenizer::{Token, Tokenizer},
+    },
 };
 use std::sync::Arc;
 use tidemill_flow::OperatorError;
 
 mod call;
 pub(crate) mod checked;
+mod depth;
 mod fallible;
 pub(crate) mod functions;
 mod names;
@@ -68,15 +74,23 @@ impl ExprError {
     }
 }
 
+/// A text that is an expression, and how deep it is at most.
+pub(crate) struct Parsed {
+    pub(crate) ast: ast::Expr,
+    depth: usize,
+}
+
 /// Parses one SQL expression; anything after it is refused.
-pub(crate) fn parse(sql: &str) -> Result<ast::Expr, ExprError> {
-    let mut parser = Parser::new(&GenericDialect {})
-        .try_with_sql(sql)
-        .map_err(|error| syntax_error(&error.to_string()))?;
-    let parsed = parser.parse_expr().map_err(|error| syntax_error(&error.to_string()))?;
+pub(crate) fn parse(sql: &str) -> Result<Parsed, ExprError> {
+    let syntax = |error: &dyn std::fmt::Display| syntax_error(&error.to_string());
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
+    let tokens = tokens.map_err(|error| syntax(&error))?;
+    let depth = depth::checked(&tokens)?;
+    let mut parser = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens);
+    let ast = parser.parse_expr().map_err(|error| syntax(&error))?;
     let next = parser.peek_token();
-    if next.token == datafusion_sql::sqlparser::tokenizer::Token::EOF {
-        return Ok(parsed);
+    if next.token == Token::EOF {
+        return Ok(Parsed { ast, depth });
     }
     let mut error = ExprError::new(format!("unexpected `{}`", next.token)).at(next.span.start);
     error.expected = Some("the end of the expression".to_owned());
@@ -113,6 +127,10 @@ impl Expr {
     /// types that do not go together, or would not replay.
     pub fn compile(sql: &str, input: &SchemaRef) -> Result<Self, ExprError> {
         let parsed = parse(sql)?;
+        depth::with_stack(parsed.depth, || Self::planned(parsed.ast, input))
+    }
+
+    fn planned(parsed: ast::Expr, input: &SchemaRef) -> Result<Self, ExprError> {
         names::check(&parsed, input)?;
         let schema = DFSchema::try_from(Arc::clone(input)).map_err(|error| plan_error(&error))?;
         let logical = plan(parsed, &schema)?;

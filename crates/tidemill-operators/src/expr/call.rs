@@ -28,7 +28,7 @@ pub fn parse_call(sql: &str) -> Result<AggregateCall, ExprError> {
         error.expected = Some("a call such as `count(*)`, `avg(delay)`".to_owned());
         error
     };
-    let Expr::Function(call) = parse(sql)? else { return Err(not_a_call()) };
+    let Expr::Function(call) = parse(sql)?.ast else { return Err(not_a_call()) };
     let FunctionArguments::List(list) = call.args else { return Err(not_a_call()) };
     if call.over.is_some() || !call.within_group.is_empty() || !list.clauses.is_empty() {
         return Err(ExprError::new("`over`, `within group` and clauses are not known here"));
