@@ -16,11 +16,11 @@ use crate::block::{Block, Payload};
 use crate::look::{StateAt, StateTable, TakeRows};
 use crate::rows::{Rows, RowsPool};
 use crate::runtime::held::Held;
-use arrow_array::RecordBatch;
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 use std::{any::Any, ops::Range, sync::Arc};
 use tidemill_state::State;
-use tidemill_types::{Cycle, Micros, SliceId, Span};
+use tidemill_types::{ByteSize, Cycle, Micros, SliceId, Span};
 
 /// The state of one slice. What is in it belongs to the operator; checkpoints save its structures.
 pub type SliceState = Box<dyn State>;
@@ -242,7 +242,20 @@ pub struct Output {
     pub(crate) emitted: Vec<(usize, SliceId, Emitted)>,
     pub(crate) rows: Option<Rows>,
     pub(crate) rows_bytes_max: usize,
+    most: Most,
 }
+
+/// How much may be written in a cycle, which is in memory as a whole before it goes on.
+#[derive(Clone, Copy, Debug)]
+struct Most {
+    bytes: u64,
+    /// What is left of it. A part of a column counts as all of it until that would be too much.
+    left: u64,
+}
+
+/// The panic of who writes more than that.
+#[derive(Debug)]
+pub(crate) struct TooMuch(pub(crate) String);
 
 /// What was written at once.
 pub(crate) enum Emitted {
@@ -262,6 +275,51 @@ impl Output {
             emitted: Vec::new(),
             rows: None,
             rows_bytes_max: rows_bytes_max.clamp(1, 1 << 30),
+            most: Most { bytes: u64::MAX, left: u64::MAX },
+        }
+    }
+
+    /// As it is, but for the bytes that may be written in a cycle.
+    pub(crate) fn limited(mut self, bytes: ByteSize) -> Self {
+        self.most = Most { bytes: bytes.0, left: bytes.0 };
+        self
+    }
+
+    /// Begins a cycle, with nothing written.
+    pub(crate) fn begin(&mut self, slice: SliceId) {
+        self.slice = slice;
+        self.most.left = self.most.bytes;
+    }
+
+    /// Counts what is written.
+    #[inline]
+    fn count(&mut self, bytes: usize) {
+        match self.most.left.checked_sub(bytes as u64) {
+            Some(left) => self.most.left = left,
+            None => self.recount(),
+        }
+    }
+
+    /// Counts all that was written, each byte once.
+    #[cold]
+    fn recount(&mut self) {
+        let of = |(_, _, emitted): &(usize, SliceId, Emitted)| match emitted {
+            Emitted::Rows(Payload::Arrow(batch)) => {
+                let of = |it: &ArrayRef| it.to_data().get_slice_memory_size();
+                let all = batch.columns().iter().map(of).sum::<Result<usize, _>>();
+                all.unwrap_or_else(|_| batch.get_array_memory_size())
+            }
+            Emitted::Rows(Payload::Rows(rows)) => rows.bytes(),
+            // It goes on by reference.
+            Emitted::Block(_) => 0,
+        };
+        let written = self.emitted.iter().map(of).sum::<usize>() as u64;
+        match self.most.bytes.checked_sub(written) {
+            Some(left) => self.most.left = left,
+            None => std::panic::resume_unwind(Box::new(TooMuch(format!(
+                "one thread wrote more than {} in a cycle: give the job a larger `buffer: {{output: …}}`, or begin it anew with shorter cycles, such as `cycle: {{records: 1000}}`",
+                ByteSize(self.most.bytes)
+            )))),
         }
     }
 
@@ -283,7 +341,9 @@ impl Output {
     pub fn emit_to(&mut self, port: usize, batch: RecordBatch) {
         if batch.num_rows() > 0 {
             self.flush_rows();
+            let bytes = batch.get_array_memory_size();
             self.emitted.push((port, self.slice, Emitted::Rows(Payload::Arrow(batch))));
+            self.count(bytes);
         }
     }
 
@@ -314,7 +374,9 @@ impl Output {
     /// Ends the byte records written so far.
     pub fn flush_rows(&mut self) {
         if let Some(rows) = self.rows.take_if(|rows| !rows.is_empty()) {
+            let bytes = rows.bytes();
             self.emitted.push((0, self.slice, Emitted::Rows(Payload::Rows(rows))));
+            self.count(bytes);
         }
     }
 

@@ -110,6 +110,7 @@ fn numbers(spec: &JobSpec, problems: &mut Vec<Problem>) {
     zero(&["cycle", "records"], spec.cycle.records == 0, "a number of records");
     zero(&["buffer", "bytes"], spec.buffer.bytes.0 == 0, "a size such as `256KiB`");
     zero(&["buffer", "high_watermark"], spec.buffer.high_watermark.0 == 0, "a size");
+    zero(&["buffer", "output"], spec.buffer.output.0 == 0, "a size such as `4GiB`");
     zero(&["state", "budget"], spec.state.budget == Some(ByteSize(0)), "a size such as `1GiB`");
     if spec.buffer.low_watermark > spec.buffer.high_watermark {
         let (low, high) = (spec.buffer.low_watermark, spec.buffer.high_watermark);

@@ -143,6 +143,9 @@ pub struct BufferSpec {
     pub high_watermark: ByteSize,
     /// … until no more than this many bytes wait on it (default 8MiB).
     pub low_watermark: ByteSize,
+    /// A thread of a stage that writes more than this in one cycle ends the job (default 4GiB): a join
+    /// whose keys are all the same would take the memory of the machine.
+    pub output: ByteSize,
 }
 
 impl Default for BufferSpec {
@@ -151,6 +154,7 @@ impl Default for BufferSpec {
             bytes: ByteSize(256 << 10),
             high_watermark: ByteSize(16 << 20),
             low_watermark: ByteSize(8 << 20),
+            output: ByteSize(4 << 30),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::plan::Work;
 use super::send::{Sender, Writer};
 use super::writing::{Writing, written_at_once};
 use crate::error::JobError;
-use crate::operator::{Context, CycleInput, DeadLetter, Emitted, Operator, Output, Place};
+use crate::operator::{Context, CycleInput, DeadLetter, Emitted, Operator, Output, Place, TooMuch};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -75,7 +75,7 @@ impl StageLane {
             wants_time,
             sender: Sender::default(),
             input: CycleInput::default(),
-            output: Output::new(buffer),
+            output: Output::new(buffer).limited(job.plan.buffer.output),
             letters: Vec::new(),
             writing: None,
             leaving,
@@ -319,7 +319,7 @@ impl StageLane {
             place: Place::default(),
             letters: &mut self.letters,
         };
-        self.output.slice = SliceId(lane.slices.start);
+        self.output.begin(SliceId(lane.slices.start));
         let operator = &mut self.operator;
         let (input, output) = (&self.input, &mut self.output);
         // A panic of user code fails this job and nothing else; what it left behind is dropped.
@@ -335,9 +335,12 @@ impl StageLane {
                 return Ok(());
             }
             Ok(Err(error)) => (error.message, false),
-            Err(panic) => match panic.downcast::<NotRead>() {
-                Ok(not_read) => (not_read.0, false),
-                Err(panic) => (super::panic_message(&*panic), true),
+            Err(panic) => match panic.downcast::<NotRead>().map(|it| it.0) {
+                Ok(not_read) => (not_read, false),
+                Err(panic) => match panic.downcast::<TooMuch>() {
+                    Ok(too_much) => (too_much.0, false),
+                    Err(panic) => (super::panic_message(&*panic), true),
+                },
             },
         };
         let node = job.plan.nodes[lane.node].name.clone();
