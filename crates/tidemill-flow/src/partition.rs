@@ -9,12 +9,15 @@ use arrow_array::{
     Array, ArrayRef, BooleanArray, GenericByteArray, PrimitiveArray, RecordBatch,
     cast::AsArray,
     types::{
-        ArrowPrimitiveType, ByteArrayType, Date32Type, Date64Type, Float32Type, Float64Type,
-        Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
-        TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
-        UInt16Type, UInt32Type, UInt64Type,
+        ArrowPrimitiveType, ByteArrayType, Date32Type, Date64Type, Decimal128Type, Decimal256Type,
+        DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
+        DurationSecondType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+        Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType,
+        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+        TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
     },
 };
+use arrow_buffer::i256;
 use arrow_schema::{DataType, TimeUnit};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_inline};
 use tidemill_types::SliceId;
@@ -155,19 +158,38 @@ fn hash_column(column: &ArrayRef, first: bool, hashes: &mut [u64]) -> Result<(),
         DataType::Timestamp(TimeUnit::Nanosecond, _) => {
             numbers!(TimestampNanosecondType, |v| v as u64);
         }
+        DataType::Time32(TimeUnit::Second) => numbers!(Time32SecondType, |v| i64::from(v) as u64),
+        DataType::Time32(_) => numbers!(Time32MillisecondType, |v| i64::from(v) as u64),
+        DataType::Time64(TimeUnit::Nanosecond) => numbers!(Time64NanosecondType, |v| v as u64),
+        DataType::Time64(_) => numbers!(Time64MicrosecondType, |v| v as u64),
+        DataType::Duration(TimeUnit::Second) => numbers!(DurationSecondType, |v| v as u64),
+        DataType::Duration(TimeUnit::Millisecond) => {
+            numbers!(DurationMillisecondType, |v| v as u64);
+        }
+        DataType::Duration(TimeUnit::Microsecond) => {
+            numbers!(DurationMicrosecondType, |v| v as u64);
+        }
+        DataType::Duration(TimeUnit::Nanosecond) => {
+            numbers!(DurationNanosecondType, |v| v as u64);
+        }
+        DataType::Decimal128(..) => {
+            let values = column.as_primitive::<Decimal128Type>();
+            hash_each(values.iter().map(|it| it.map(i128::to_le_bytes)), first, hashes);
+        }
+        DataType::Decimal256(..) => {
+            let values = column.as_primitive::<Decimal256Type>();
+            hash_each(values.iter().map(|it| it.map(i256::to_le_bytes)), first, hashes);
+        }
+        DataType::FixedSizeBinary(_) => {
+            hash_each(column.as_fixed_size_binary().iter(), first, hashes);
+        }
         DataType::Boolean => hash_booleans(column.as_boolean(), first, hashes),
         DataType::Utf8 => hash_byte_array(column.as_string::<i32>(), first, hashes),
         DataType::LargeUtf8 => hash_byte_array(column.as_string::<i64>(), first, hashes),
         DataType::Binary => hash_byte_array(column.as_binary::<i32>(), first, hashes),
         DataType::LargeBinary => hash_byte_array(column.as_binary::<i64>(), first, hashes),
-        DataType::Utf8View => {
-            let values = column.as_string_view();
-            for (row, slot) in hashes.iter_mut().enumerate() {
-                let null = values.is_null(row);
-                let hash = if null { NULL_HASH } else { hash_bytes(values.value(row).as_bytes()) };
-                combine(first, slot, hash);
-            }
-        }
+        DataType::Utf8View => hash_each(column.as_string_view().iter(), first, hashes),
+        DataType::BinaryView => hash_each(column.as_binary_view().iter(), first, hashes),
         DataType::Null => hashes.iter_mut().for_each(|slot| combine(first, slot, NULL_HASH)),
         other => return Err(KeyTypeError(other.clone())),
     }
@@ -205,6 +227,16 @@ fn hash_primitive<T: ArrowPrimitiveType>(
 fn hash_booleans(column: &BooleanArray, first: bool, hashes: &mut [u64]) {
     for (slot, value) in hashes.iter_mut().zip(column.iter()) {
         combine(first, slot, value.map_or(NULL_HASH, |value| hash_number(u64::from(value))));
+    }
+}
+
+fn hash_each(
+    values: impl Iterator<Item = Option<impl AsRef<[u8]>>>,
+    first: bool,
+    hashes: &mut [u64],
+) {
+    for (slot, value) in hashes.iter_mut().zip(values) {
+        combine(first, slot, value.map_or(NULL_HASH, |value| hash_bytes(value.as_ref())));
     }
 }
 

@@ -13,6 +13,7 @@ use arrow_array::{
     Array, ArrayRef, BinaryArray, Int64Array, RecordBatch,
     builder::{BinaryBuilder, Int64Builder},
     cast::AsArray,
+    types::UInt64Type,
 };
 use arrow_cast::cast;
 use arrow_row::{RowConverter, Rows, SortField};
@@ -108,6 +109,10 @@ impl KeyPlan {
         let first = || batch.column(self.columns[0]);
         Ok(match self.form {
             Form::Unit => BlockKeys::Unit,
+            // By their bits: the largest are beyond the signed ones.
+            Form::Int if *first().data_type() == DataType::UInt64 => {
+                BlockKeys::Int(first().as_primitive::<UInt64Type>().unary(u64::cast_signed))
+            }
             Form::Int => match ArgColumn::new(first(), crate::aggregate::Held::Int)? {
                 ArgColumn::Int(ints) => BlockKeys::Int(ints),
                 _ => unreachable!("held as integers"),
@@ -374,10 +379,12 @@ impl KeyOut {
     pub(crate) fn finish(&mut self, plan: &KeyPlan) -> Result<Vec<ArrayRef>, OperatorError> {
         match self {
             Self::Unit => Ok(Vec::new()),
-            Self::Int(it) => {
-                let data_type = plan.fields[0].data_type();
-                Ok(vec![crate::aggregate::from_ints(it.finish(), data_type)?])
-            }
+            Self::Int(it) => Ok(vec![match plan.fields[0].data_type() {
+                DataType::UInt64 => {
+                    Arc::new(it.finish().unary::<_, UInt64Type>(i64::cast_unsigned))
+                }
+                data_type => crate::aggregate::from_ints(it.finish(), data_type)?,
+            }]),
             Self::Text(it) => {
                 let bytes: ArrayRef = Arc::new(it.finish());
                 Ok(vec![cast(&bytes, &DataType::Utf8).map_err(arrow_error)?])

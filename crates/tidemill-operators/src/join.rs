@@ -200,7 +200,10 @@ impl Keys {
 fn common_type(left: &DataType, right: &DataType) -> Option<DataType> {
     let text =
         |it: &DataType| matches!(it, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
-    let bytes = |it: &DataType| matches!(it, DataType::Binary | DataType::LargeBinary);
+    let bytes = |it: &DataType| {
+        let is_sized = matches!(it, DataType::FixedSizeBinary(_));
+        is_sized || matches!(it, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
+    };
     match (left, right) {
         (left, right) if left == right => Some(left.clone()),
         (l, r) if l.is_unsigned_integer() && r.is_unsigned_integer() => Some(DataType::UInt64),
@@ -209,6 +212,11 @@ fn common_type(left: &DataType, right: &DataType) -> Option<DataType> {
         (l, r) if l.is_floating() && r.is_floating() => Some(DataType::Float64),
         (l, r) if text(l) && text(r) => Some(DataType::Utf8),
         (l, r) if bytes(l) && bytes(r) => Some(DataType::Binary),
+        (DataType::Decimal128(digits, scale), DataType::Decimal128(others, other))
+            if scale == other =>
+        {
+            Some(DataType::Decimal128(*digits.max(others), *scale))
+        }
         (DataType::Timestamp(unit, zone), DataType::Timestamp(other, other_zone))
             if unit == other && zone.is_some() == other_zone.is_some() =>
         {

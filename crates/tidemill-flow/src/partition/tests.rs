@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::block::{Payload, Routing};
-use arrow_array::{Int32Array, Int64Array, StringArray, StringViewArray};
+use arrow_array::{
+    BinaryArray, Decimal128Array, FixedSizeBinaryArray, Int32Array, Int64Array, StringArray,
+    StringViewArray,
+};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -18,6 +21,9 @@ fn the_hash_never_changes() {
     // State on disk is placed by these numbers.
     assert_eq!(hash_number(5), 0xdce5_f8e7_9fc9_68eb_u64);
     assert_eq!(hash_bytes(b"tide"), 0xf5eb_2651_5ec9_1c0e_u64);
+    let decimal = Decimal128Array::from(vec![5]);
+    let hashes = hash_columns(&batch(vec![("k", Arc::new(decimal))]), &[0]);
+    assert_eq!(hashes, Ok(vec![hash_bytes(&[5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])]));
 }
 
 #[test]
@@ -25,6 +31,18 @@ fn equal_values_of_different_types_meet() {
     let narrow = batch(vec![("k", Arc::new(Int32Array::from(vec![Some(5), None, Some(-7)])))]);
     let wide = batch(vec![("k", Arc::new(Int64Array::from(vec![Some(5), None, Some(-7)])))]);
     assert_eq!(hash_columns(&narrow, &[0]), hash_columns(&wide, &[0]));
+    let decimals = |digits| {
+        let column = Decimal128Array::from(vec![Some(5), None, Some(-7)]);
+        let column = column.with_precision_and_scale(digits, 2).expect("it has room");
+        hash_columns(&batch(vec![("k", Arc::new(column))]), &[0]).expect("a key")
+    };
+    assert_eq!(decimals(5), decimals(38));
+    let sized = FixedSizeBinaryArray::try_from_iter(["ab", "cd"].into_iter()).expect("two bytes");
+    let plain = batch(vec![("k", Arc::new(BinaryArray::from_vec(vec![b"ab", b"cd"])))]);
+    assert_eq!(
+        hash_columns(&batch(vec![("k", Arc::new(sized))]), &[0]),
+        hash_columns(&plain, &[0])
+    );
     let text = batch(vec![("k", Arc::new(StringArray::from(vec!["a", "", "tide"])))]);
     let view = batch(vec![("k", Arc::new(StringViewArray::from(vec!["a", "", "tide"])))]);
     assert_eq!(hash_columns(&text, &[0]), hash_columns(&view, &[0]));

@@ -1,8 +1,11 @@
 //! Equal keys are one group, different ones are not, and keys come back as they went in.
 
 use super::*;
-use arrow_array::{Float64Array, StringArray, UInt64Array};
-use arrow_schema::{Field, Schema};
+use arrow_array::{
+    BinaryViewArray, FixedSizeBinaryArray, Float64Array, LargeStringArray, StringArray, UInt64Array,
+};
+use arrow_schema::{Field, Schema, TimeUnit};
+use arrow_select::take::take;
 use proptest::prelude::*;
 use tidemill_state::Reader;
 
@@ -31,14 +34,53 @@ fn round_trip(batch: &RecordBatch) -> (Vec<u32>, Vec<ArrayRef>) {
 
 #[test]
 fn nulls_are_one_key_and_types_come_back() {
-    let ints: ArrayRef = Arc::new(UInt64Array::from(vec![Some(7), None, Some(0), None, Some(7)]));
-    let (groups, keys) = round_trip(&batch(vec![("k", ints)]));
-    assert_eq!(groups, [0, 1, 2, 1, 0]);
-    assert_eq!(*keys[0], UInt64Array::from(vec![Some(7), None, Some(0)]));
+    let most = u64::MAX;
+    let ints = UInt64Array::from(vec![Some(7), None, Some(most), None, Some(7), Some(most - 1)]);
+    let (groups, keys) = round_trip(&batch(vec![("k", Arc::new(ints))]));
+    assert_eq!(groups, [0, 1, 2, 1, 0, 3]);
+    assert_eq!(*keys[0], UInt64Array::from(vec![Some(7), None, Some(most), Some(most - 1)]));
     let text: ArrayRef = Arc::new(StringArray::from(vec![Some(""), None, Some("a"), Some("")]));
     let (groups, keys) = round_trip(&batch(vec![("k", text)]));
     assert_eq!(groups, [0, 1, 2, 0]);
     assert_eq!(*keys[0], StringArray::from(vec![Some(""), None, Some("a")]));
+}
+
+/// Columns of types that are not among the usual ones.
+fn unusual() -> Vec<ArrayRef> {
+    let numbers = Int64Array::from(vec![Some(7), None, Some(-3), Some(7), Some(80_000)]);
+    let as_type = |to: &DataType| cast(&numbers, to).expect("it has room");
+    let microseconds = as_type(&DataType::Time64(TimeUnit::Microsecond));
+    let seconds = as_type(&DataType::Int32);
+    let seconds = cast(&seconds, &DataType::Time32(TimeUnit::Second)).expect("a label");
+    let bytes = [Some("ab"), None, Some("\0\0"), Some("ab"), Some("zz")];
+    vec![
+        as_type(&DataType::Decimal128(20, 2)),
+        as_type(&DataType::Decimal256(60, 3)),
+        as_type(&DataType::Duration(TimeUnit::Nanosecond)),
+        as_type(&DataType::UInt64),
+        microseconds,
+        seconds,
+        Arc::new(
+            FixedSizeBinaryArray::try_from_sparse_iter_with_size(bytes.into_iter(), 2)
+                .expect("two bytes each"),
+        ),
+        Arc::new(BinaryViewArray::from_iter(bytes)),
+        Arc::new(LargeStringArray::from_iter(bytes)),
+    ]
+}
+
+#[test]
+fn every_type_that_is_hashed_is_a_key() {
+    for column in unusual() {
+        let data_type = column.data_type().clone();
+        let (groups, keys) = round_trip(&batch(vec![("k", Arc::clone(&column))]));
+        let none = column.is_null(2);
+        assert_eq!(groups, if none { [0, 1, 1, 0, 2] } else { [0, 1, 2, 0, 3] }, "{data_type}");
+        let first = if none { vec![0, 1, 4] } else { vec![0, 1, 2, 4] };
+        let first = take(&column, &UInt64Array::from(first), None).expect("rows that are there");
+        assert_eq!(*keys[0], *first, "{data_type}");
+        saved_again(column);
+    }
 }
 
 /// All keys of a column: resolved, saved, and taken back in another order than that of hashes.
