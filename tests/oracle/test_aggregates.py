@@ -1,5 +1,8 @@
 """Every aggregate, keyed and not, with nulls (cancelled flights have no delay)."""
 
+import json
+from decimal import Decimal
+
 import pytest
 
 from mill import same
@@ -49,6 +52,23 @@ one: {{from: flights, where: id < 40}}
 out: {{from: one, key: [dest], window: {{global: {{}}}}, aggregate: {OURS}}}""")
     same(db, rows, f"select dest, {THEIRS} from flights where id < 40 group by dest")
     assert any(row["var_s"] is None and row["var_p"] == 0 for row in rows)
+
+
+def test_sums_of_money_are_exact(mill, db):
+    # To the last digit: floats would have said 3.4000000000000004 of them.
+    mill.write("""
+fares: {from: flights, select: {carrier: carrier, fare: "cast(cast(distance as varchar) || '.10' as decimal(9, 2))"}}
+out: {from: fares, key: [carrier], window: {global: {}}, aggregate: {n: count(*), total: sum(fare), late: 'sum(fare) filter (where fare > 1000)', least: min(fare), last: last(fare), mean: avg(fare)}}""")
+    mill.run()
+    with open(mill.folder / "out.ndjson", encoding="utf-8") as file:
+        rows = [json.loads(line, parse_float=Decimal) for line in file]
+    expected = db.sql("""
+        with fares as (select id, carrier, cast(cast(distance as varchar) || '.10' as decimal(9, 2)) as fare from flights)
+        select carrier, count(*), sum(fare), sum(fare) filter (fare > 1000), min(fare), last(fare order by id) from fares group by all""")
+    means = {row["carrier"]: row.pop("mean") for row in rows}
+    assert sorted(tuple(row.values()) for row in rows) == sorted(expected.fetchall())
+    for row in rows:
+        assert float(means[row["carrier"]]) == pytest.approx(float(row["total"] / row["n"]))
 
 
 @pytest.mark.parametrize("key", ["", "key: [origin], "], ids=["all", "origin"])

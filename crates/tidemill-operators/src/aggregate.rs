@@ -16,7 +16,7 @@
 //! that a replay gives the same bytes.
 
 use crate::expr::{AggregateCall, Expr, ExprError, nearest, parse_call};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, SchemaRef};
 use tidemill_types::job::Named;
 
 mod cells;
@@ -151,6 +151,10 @@ const FUNCTIONS: [&str; 21] = [
     "median",
 ];
 
+/// Those that give what they are given, or count it; others compute with floats.
+const HOLDS_EXACTLY: [&str; 9] =
+    ["count", "approx_distinct", "sum", "min", "max", "first", "first_value", "last", "last_value"];
+
 impl Aggregates {
     /// Compiles aggregates over the columns of `input`: those of several stages have the same
     /// accumulators, and each its own results.
@@ -177,6 +181,22 @@ impl Aggregates {
             _ => self.arguments[it.argument].0.as_str(),
         };
         self.accumulators.iter().map(move |it| (it.kept, argument(it)))
+    }
+
+    /// How the values of a result are held.
+    fn held(&self, result: &ResultColumn) -> Held {
+        match (self.accumulators[result.accumulator].kept, result.reading) {
+            (_, Reading::Count) => Held::Int,
+            (
+                Kept::Sum(held)
+                | Kept::Min(held)
+                | Kept::Max(held)
+                | Kept::First(held)
+                | Kept::Last(held),
+                Reading::Value,
+            ) => held,
+            _ => Held::Float,
+        }
     }
 
     /// The arguments that some rows may have no value for.
@@ -217,7 +237,13 @@ impl Aggregates {
         if star && function != "count" {
             return Err(ExprError::new(format!("`{function}(*)` has no meaning; name a column")));
         }
-        let sql = argument_sql(call, star);
+        let mut sql = argument_sql(call, star);
+        if !HOLDS_EXACTLY.contains(&function) {
+            let data_type = Expr::compile(&sql, input)?.data_type().clone();
+            if data_type.is_decimal() {
+                sql = format!("cast({sql} as double)");
+            }
+        }
         if star && call.filter.is_none() {
             let accumulator = self.accumulator(Kept::Rows, 0, 1);
             self.result(name, (DataType::Int64, false), accumulator, Reading::Count);
@@ -258,7 +284,13 @@ impl Aggregates {
             "sum" => {
                 numeric("sum")?;
                 let it = self.accumulator(Kept::Sum(held), argument, 2);
-                let kind = if held == Held::Int { DataType::Int64 } else { DataType::Float64 };
+                let kind = match (held, numbers::unscaled(&data_type)) {
+                    (Held::Int, Some(scale)) => {
+                        DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale)
+                    }
+                    (Held::Int, None) => DataType::Int64,
+                    (Held::Float | Held::Text, _) => DataType::Float64,
+                };
                 self.result(name, (kind, true), it, Reading::Value);
             }
             "quantile" | "approx_percentile_cont" | "median" => {

@@ -5,11 +5,11 @@ use crate::transform::arrow_error;
 use arrow_array::{
     Array, ArrayRef, Float64Array, Int64Array, StringArray,
     cast::AsArray,
-    types::{Float64Type, Int64Type},
+    types::{Decimal64Type, Decimal128Type, Float64Type, Int64Type},
 };
 use arrow_buffer::NullBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{DECIMAL64_MAX_PRECISION, DataType, TimeUnit};
 use tidemill_flow::OperatorError;
 
 macro_rules! relabel {
@@ -38,10 +38,23 @@ pub(crate) fn held(data_type: &DataType) -> Option<Held> {
         | DataType::Time64(_)
         | DataType::Duration(_)
         | DataType::Null => Some(Held::Int),
-        it if it.is_integer() => Some(Held::Int),
-        it if it.is_floating() => Some(Held::Float),
-        DataType::Decimal128(_, _) | DataType::Decimal256(_, _) => Some(Held::Float),
+        it if it.is_integer() || unscaled(it).is_some() => Some(Held::Int),
+        it if it.is_floating() || it.is_decimal() => Some(Held::Float),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Some(Held::Text),
+        _ => None,
+    }
+}
+
+/// The scale of decimals that fit an integer without their point: these are held exactly.
+pub(crate) fn unscaled(data_type: &DataType) -> Option<i8> {
+    match data_type {
+        DataType::Decimal32(digits, scale)
+        | DataType::Decimal64(digits, scale)
+        | DataType::Decimal128(digits, scale)
+            if *digits <= DECIMAL64_MAX_PRECISION =>
+        {
+            Some(*scale)
+        }
         _ => None,
     }
 }
@@ -58,6 +71,10 @@ impl ArgColumn {
     /// A number does not fit, such as an unsigned one beyond 2^63.
     pub(crate) fn new(array: &ArrayRef, held: Held) -> Result<Self, OperatorError> {
         Ok(match held {
+            Held::Int if let Some(scale) = unscaled(array.data_type()) => {
+                let it = safe_cast(array, &DataType::Decimal64(DECIMAL64_MAX_PRECISION, scale))?;
+                Self::Int(it.as_primitive::<Decimal64Type>().reinterpret_cast())
+            }
             Held::Int => {
                 // Some types of time reach 64 bits only by way of 32.
                 let array = match array.data_type() {
@@ -102,6 +119,17 @@ pub(crate) fn from_ints(ints: Int64Array, to: &DataType) -> Result<ArrayRef, Ope
         DataType::Date32 | DataType::Time32(_) => {
             safe_cast(&safe_cast(&array, &DataType::Int32)?, to)
         }
+        to if let Some(scale) = unscaled(to) => {
+            let it = array.as_primitive::<Int64Type>().reinterpret_cast::<Decimal64Type>();
+            let it = it.with_precision_and_scale(DECIMAL64_MAX_PRECISION, scale);
+            safe_cast(&(std::sync::Arc::new(it.map_err(arrow_error)?) as ArrayRef), to)
+        }
+        // A sum of such.
+        DataType::Decimal128(_, _) => {
+            let ints = array.as_primitive::<Int64Type>();
+            let it = ints.unary::<_, Decimal128Type>(i128::from).with_data_type(to.clone());
+            Ok(std::sync::Arc::new(it))
+        }
         DataType::Null => Ok(arrow_array::new_null_array(&DataType::Null, array.len())),
         DataType::Timestamp(unit, zone) => {
             let plain = safe_cast(&array, &DataType::Timestamp(*unit, None))?;
@@ -123,3 +151,6 @@ pub(crate) fn from_ints(ints: Int64Array, to: &DataType) -> Result<ArrayRef, Ope
         other => safe_cast(&array, other),
     }
 }
+
+#[cfg(test)]
+mod tests;

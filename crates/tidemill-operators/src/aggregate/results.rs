@@ -8,7 +8,6 @@ use arrow_array::{
 };
 use arrow_buffer::NullBufferBuilder;
 use arrow_cast::cast;
-use arrow_schema::DataType;
 use std::sync::Arc;
 use tidemill_flow::OperatorError;
 
@@ -74,12 +73,12 @@ impl<T: ArrowPrimitiveType> Values<T> {
 
 impl Results {
     pub(crate) fn new(plan: &Aggregates) -> Self {
-        let column = |data_type: &DataType| match numbers::held(data_type) {
-            Some(Held::Float) => Column::Float(Values::default()),
-            Some(Held::Text) => Column::Text(StringBuilder::new()),
-            Some(Held::Int) | None => Column::Int(Values::default()),
+        let column = |held| match held {
+            Held::Float => Column::Float(Values::default()),
+            Held::Text => Column::Text(StringBuilder::new()),
+            Held::Int => Column::Int(Values::default()),
         };
-        Self { columns: plan.results.iter().map(|it| column(&it.data_type)).collect() }
+        Self { columns: plan.results.iter().map(|it| column(plan.held(it))).collect() }
     }
 
     /// So many groups are read next.
