@@ -170,7 +170,8 @@ def paused(mill, process):
 
 
 def test_another_job_of_the_name_takes_the_place(mill):
-    mill.numbered(ROWS)
+    # As many as keep the old job from its end while it is being paused.
+    mill.numbered(10 * ROWS)
     write(mill)
     old = mill.begin("--data", "data")
     assert mill.reaches(old, 20)
