@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! take_over ─▶ producer id, epoch      what an earlier owner had open is aborted, and it is fenced
+//!           ─▶ the group's offsets     what counts of all that was begun before
 //! commit    ─▶ add streamlets, add the group ─▶ chunks to their leaders, the offset ─▶ end
-//!     any failure ─▶ what is open is left alone: take_over again, then read the offset
+//!     any failure ─▶ what is open is left alone: take_over again
 //! ```
 //!
 //! Whoever commits asks nothing but "did it count?", and there is one way to know: after
@@ -37,7 +38,7 @@ use tidemill_wire::{
         ApiKey, ErrorCode, KafkaUuid, Produce, ProduceStream, Request,
         message::{
             AddOffsetsToTxnRequestData, AddPartitionsToTxnRequestData, EndTxnRequestData,
-            InitProducerIdRequestData, ProduceRequestData, TxnOffsetCommitRequestData,
+            ProduceRequestData, TxnOffsetCommitRequestData,
             add_partitions_to_txn_request::AddPartitionsToTxnTopic,
             txn_offset_commit_request::{
                 TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
@@ -46,6 +47,8 @@ use tidemill_wire::{
         produce_frame, text,
     },
 };
+
+mod take_over;
 
 #[cfg(test)]
 mod tests;
@@ -68,6 +71,8 @@ pub struct Transactions {
     id: String,
     timeout: Duration,
     identity: Option<(i64, i16)>,
+    /// How the coordinator had decided the last transaction that has not been seen to have ended.
+    last_committed: Option<bool>,
     /// The next sequence number, by streamlet.
     sequences: BTreeMap<(String, i32), i32>,
 }
@@ -92,7 +97,8 @@ impl Client {
     #[must_use]
     pub fn transactions(&self, id: &str, timeout: Duration) -> Transactions {
         let (admin, sequences) = (self.admin(), BTreeMap::new());
-        Transactions { admin, id: id.to_owned(), timeout, identity: None, sequences }
+        let id = id.to_owned();
+        Transactions { admin, id, timeout, identity: None, last_committed: None, sequences }
     }
 }
 
@@ -123,28 +129,6 @@ pub fn is_passing(error: &AdminError) -> bool {
 }
 
 impl Transactions {
-    /// Makes the id this one's: whoever had it before can do nothing under it any more, and what was
-    /// open has ended, one way or the other, when this returns.
-    ///
-    /// # Errors
-    /// No node answers, or the coordinator refuses.
-    pub fn take_over(&mut self) -> Result<(), AdminError> {
-        self.identity = None;
-        self.sequences.clear();
-        let request = InitProducerIdRequestData::default()
-            .with_transactional_id(Some(text(&self.id)))
-            .with_transaction_timeout_ms(i32::try_from(self.timeout.as_millis()).unwrap_or(60_000))
-            .with_producer_id(-1)
-            .with_producer_epoch(-1);
-        self.again(|| {
-            let connection = self.admin.transaction_coordinator(&self.id)?;
-            let answer = call(&connection, &request)?;
-            Refusal::check(answer.error_code, None).map_err(about(self.what()))?;
-            Ok((answer.producer_id, answer.producer_epoch))
-        })
-        .map(|identity| self.identity = Some(identity))
-    }
-
     /// Whether a transaction can be committed: the id was taken over, and nothing has failed since.
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -156,7 +140,7 @@ impl Transactions {
     ///
     /// # Errors
     /// Something failed. Whether the transaction counts is not known then: take over again, and see
-    /// what the offset is.
+    /// what the offset is then.
     pub fn commit(
         &mut self,
         stream: &str,
@@ -173,7 +157,7 @@ impl Transactions {
         self.add_group(identity, &mark.group)?;
         self.produce(identity, stream, chunks)?;
         self.mark(identity, mark)?;
-        self.end(identity)?;
+        self.end(identity, true)?;
         self.identity = Some(identity);
         Ok(())
     }
@@ -274,13 +258,13 @@ impl Transactions {
         })
     }
 
-    fn end(&self, (producer_id, epoch): (i64, i16)) -> Result<(), AdminError> {
+    fn end(&self, (producer_id, epoch): (i64, i16), committed: bool) -> Result<(), AdminError> {
         let request = EndTxnRequestData::default()
             .with_transactional_id(text(&self.id))
             .with_producer_id(producer_id)
             .with_producer_epoch(epoch)
-            .with_committed(true);
-        // Asked again, a transaction that has been committed is committed.
+            .with_committed(committed);
+        // Asked again, a transaction that has ended in this way has.
         self.again(|| {
             let answer = call(&self.admin.transaction_coordinator(&self.id)?, &request)?;
             Refusal::check(answer.error_code, None).map_err(about(self.what()))

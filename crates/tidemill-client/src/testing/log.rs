@@ -53,6 +53,10 @@ pub(crate) struct FakeState {
     pub(crate) committed: BTreeMap<(String, String, i32), i64>,
     /// Transactions by their id.
     pub(super) transactions: BTreeMap<String, super::transactions::FakeTransaction>,
+    /// What the coordinator says of the last transaction of any id.
+    pub(crate) decided: &'static str,
+    /// How transactions have ended, with the streamlets and the group that were added.
+    pub(crate) ended: Vec<(bool, Vec<(String, i32)>, Option<String>)>,
 }
 
 /// See the module.
@@ -73,6 +77,8 @@ impl FakeLog {
             fault: Box::new(|_| Fault::None),
             committed: BTreeMap::new(),
             transactions: BTreeMap::new(),
+            decided: "Empty",
+            ended: Vec::new(),
         }));
         let served = Arc::clone(&state);
         let node =
@@ -219,7 +225,7 @@ impl FakeState {
             }
             ApiKey::OffsetFetch => {
                 let asked = OffsetFetchRequestData::read(&mut content, version).unwrap();
-                self.fetch_offsets(head, &asked)
+                self.fetch_offsets(head, &asked, fault)
             }
             key => match self.transact(head, key, &mut content, fault) {
                 Some(reply) => reply,
@@ -413,16 +419,23 @@ impl FakeState {
         Reply::message(head, &OffsetCommitResponseData::default().with_topics(topics))
     }
 
-    fn fetch_offsets(&self, head: &RequestHead, asked: &OffsetFetchRequestData) -> Reply {
+    fn fetch_offsets(
+        &self,
+        head: &RequestHead,
+        asked: &OffsetFetchRequestData,
+        fault: Fault,
+    ) -> Reply {
         use offset_fetch_response::{
             OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
         };
+        let told = if let Fault::Code(code) = fault { code.code() } else { 0 };
         let groups = asked.groups.iter().map(|group| {
             let of_group =
                 self.committed.iter().filter(|((it, ..), _)| *it == group.group_id.to_string());
             let topics = of_group.map(|((_, stream, index), offset)| {
                 let row = OffsetFetchResponsePartitions::default()
                     .with_partition_index(*index)
+                    .with_error_code(told)
                     .with_committed_offset(*offset);
                 OffsetFetchResponseTopics::default()
                     .with_name(text(stream))

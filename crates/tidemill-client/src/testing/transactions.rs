@@ -108,11 +108,24 @@ impl FakeState {
                     false => told,
                 };
                 if code == 0 {
-                    for (group, stream, index, offset) in std::mem::replace(open, fresh).offsets {
-                        self.committed.insert((group, stream, index), offset);
+                    let FakeTransaction { streamlets, group, offsets, .. } =
+                        std::mem::replace(open, fresh);
+                    self.ended.push((asked.committed, streamlets, group));
+                    for (group, stream, index, offset) in offsets {
+                        if asked.committed {
+                            self.committed.insert((group, stream, index), offset);
+                        }
                     }
                 }
                 Reply::message(head, &EndTxnResponseData::default().with_error_code(code))
+            }
+            ApiKey::DescribeTransactions => {
+                use describe_transactions_response::TransactionState;
+                let row = TransactionState::default()
+                    .with_error_code(told)
+                    .with_transaction_state(tidemill_wire::kafka::text(self.decided));
+                let answer = DescribeTransactionsResponseData::default();
+                Reply::message(head, &answer.with_transaction_states(vec![row]))
             }
             _ => return None,
         })

@@ -3,6 +3,7 @@
 use super::*;
 use crate::{
     ClientOptions,
+    admin::GroupOffset,
     testing::log::{FakeLog, Fault},
 };
 use std::sync::{Arc, Mutex};
@@ -40,6 +41,10 @@ fn mark(offset: i64) -> OffsetMark {
 
 fn held(client: &Client) -> Option<i64> {
     let offsets = client.admin().group_offsets("g").unwrap();
+    offset_in(&offsets)
+}
+
+fn offset_in(offsets: &BTreeMap<String, BTreeMap<i32, GroupOffset>>) -> Option<i64> {
     offsets.get("events").and_then(|it| it.get(&0)).map(|it| it.offset)
 }
 
@@ -62,7 +67,7 @@ fn chunks_and_offset_are_sent_before_the_end_and_count_with_it() {
     let mut transactions = client.transactions("t", Duration::from_secs(60));
     assert!(!transactions.is_ready());
     assert!(transactions.commit("events", BTreeMap::new(), &mark(1)).is_err(), "not taken over");
-    transactions.take_over().unwrap();
+    transactions.take_over("events", "g").unwrap();
     let chunks =
         BTreeMap::from([(0, vec![chunk(&["a", "b"]), chunk(&["c"])]), (1, vec![chunk(&["d"])])]);
     transactions.commit("events", chunks, &mark(7)).unwrap();
@@ -96,7 +101,7 @@ fn after_any_failure_the_offset_says_whether_it_counts() {
     let log = FakeLog::start(&[("events", 2)]);
     let mut random = Random::new(7);
     log.on_request(move |key| match (key, random.below(12)) {
-        (ApiKey::Metadata | ApiKey::OffsetFetch, _) => Fault::None,
+        (ApiKey::Metadata, _) => Fault::None,
         (_, 0) => Fault::CloseBefore,
         (_, 1) => Fault::CloseAfter,
         (ApiKey::Produce, 2) => Fault::Code(ErrorCode::NotLeaderOrFollower),
@@ -110,9 +115,15 @@ fn after_any_failure_the_offset_says_whether_it_counts() {
     for offset in 1..=60 {
         loop {
             if !transactions.is_ready() {
-                match transactions.take_over() {
-                    Ok(()) if held(&client) == Some(offset) => break,
-                    Ok(()) => assert_eq!(held(&client), (offset > 1).then_some(offset - 1)),
+                match transactions.take_over("events", "g") {
+                    Ok(found) => {
+                        let found = offset_in(&found);
+                        assert_eq!(found, held(&client));
+                        if found == Some(offset) {
+                            break;
+                        }
+                        assert_eq!(found, (offset > 1).then_some(offset - 1));
+                    }
                     Err(error) => {
                         assert!(is_passing(&error), "{error}");
                         continue;
@@ -137,13 +148,75 @@ fn after_any_failure_the_offset_says_whether_it_counts() {
 }
 
 #[test]
+fn nothing_is_sent_while_it_is_not_known_what_counts() {
+    let log = FakeLog::start(&[("events", 1)]);
+    let client = client(log.address());
+    let mut transactions = client.transactions("t", Duration::from_secs(60));
+    transactions.take_over("events", "g").unwrap();
+    transactions.commit("events", BTreeMap::new(), &mark(1)).unwrap();
+    // The id is taken over, but the offsets cannot be read.
+    log.on_request(|key| match key {
+        ApiKey::OffsetFetch => Fault::Code(ErrorCode::GroupAuthorizationFailed),
+        _ => Fault::None,
+    });
+    transactions.take_over("events", "g").unwrap_err();
+    assert!(!transactions.is_ready());
+    let chunks = BTreeMap::from([(0, vec![chunk(&["a"])])]);
+    transactions.commit("events", chunks, &mark(1)).unwrap_err();
+    assert!(log.values("events", 0).is_empty());
+}
+
+#[test]
+fn an_end_that_the_cluster_has_lost_is_made_up_for_as_it_was_decided() {
+    let decisions = [("CompleteCommit", true), ("PrepareCommit", true), ("CompleteAbort", false)];
+    for (decided, committed) in decisions {
+        let log = FakeLog::start(&[("events", 2)]);
+        let client = client(log.address());
+        let mut transactions = client.transactions("t", Duration::from_secs(60));
+        transactions.take_over("events", "g").unwrap();
+        transactions.commit("events", BTreeMap::new(), &mark(1)).unwrap();
+        let mut undecided = true;
+        log.state.lock().unwrap().decided = decided;
+        log.on_request(move |key| match key {
+            ApiKey::EndTxn => {
+                undecided = false;
+                Fault::None
+            }
+            ApiKey::OffsetFetch if undecided => Fault::Code(ErrorCode::UnstableOffsetCommit),
+            _ => Fault::None,
+        });
+        transactions.take_over("events", "g").unwrap();
+        let all = vec![("events".to_owned(), 0), ("events".to_owned(), 1)];
+        let ended = log.state.lock().unwrap().ended.pop();
+        assert_eq!(ended, Some((committed, all, Some("g".to_owned()))), "{decided}");
+        let chunks = BTreeMap::from([(0, vec![chunk(&["a"])])]);
+        transactions.commit("events", chunks, &mark(2)).unwrap();
+        assert_eq!(held(&client), Some(2));
+    }
+    // What nobody has decided is not guessed, even if it was known how the one before ended.
+    let log = FakeLog::start(&[("events", 2)]);
+    let mut transactions = client(log.address()).transactions("t", Duration::from_secs(60));
+    log.state.lock().unwrap().decided = "CompleteCommit";
+    transactions.take_over("events", "g").unwrap();
+    transactions.commit("events", BTreeMap::new(), &mark(1)).unwrap();
+    log.state.lock().unwrap().decided = "Empty";
+    log.on_request(|key| match key {
+        ApiKey::OffsetFetch => Fault::Code(ErrorCode::UnstableOffsetCommit),
+        _ => Fault::None,
+    });
+    let error = transactions.take_over("events", "g").unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::UnstableOffsetCommit));
+    assert!(!transactions.is_ready() && is_passing(&error));
+}
+
+#[test]
 fn what_will_not_pass_is_told_as_such() {
     let log = FakeLog::start(&[("events", 1)]);
     let client = client(log.address());
     for code in [ErrorCode::TransactionalIdAuthorizationFailed, ErrorCode::MessageTooLarge] {
         let mut transactions = client.transactions("t", Duration::from_secs(60));
         log.on_request(|_| Fault::None);
-        transactions.take_over().unwrap();
+        transactions.take_over("events", "g").unwrap();
         log.on_request(move |key| match key {
             ApiKey::Produce => Fault::Code(code),
             _ => Fault::None,

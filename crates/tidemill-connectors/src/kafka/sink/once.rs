@@ -146,9 +146,10 @@ impl Once {
             noted => {
                 // What an earlier run left open would hold up readers until it times out.
                 if let Ok(Some(run)) = noted {
-                    let mut earlier = self.client.transactions(&self.id(run.run), TIMEOUT);
-                    if earlier.take_over().is_ok() {
-                        drop(self.admin.delete_group(&self.id(run.run)));
+                    let id = self.id(run.run);
+                    let mut earlier = self.client.transactions(&id, TIMEOUT);
+                    if earlier.take_over(&self.topic, &id).is_ok() {
+                        drop(self.admin.delete_group(&id));
                     }
                 }
                 let now = self.world.clock.wall_micros().unsigned_abs();
@@ -203,10 +204,10 @@ impl Once {
         }
     }
 
-    /// Takes the id over and learns what is held.
+    /// Takes the id over and learns what is held; if either fails, the id is not this one's.
     fn take_over(&mut self) -> Result<Option<(Cycle, String)>, Trouble> {
-        self.transactions.take_over()?;
-        let offsets = self.admin.group_offsets(&self.id(self.run.run))?;
+        let group = self.id(self.run.run);
+        let offsets = self.transactions.take_over(&self.topic, &group)?;
         let mark = offsets.get(&self.topic).and_then(|it| it.get(&0));
         Ok(mark.map(|it| (Cycle(it.offset.unsigned_abs()), it.metadata.clone())))
     }

@@ -1,0 +1,117 @@
+//! Taking an id over, and what is held since.
+//!
+//! ```text
+//! how was the last one decided? ─▶ InitProducerId ─▶ the group's offsets, stable ─▶ ready
+//!             │                                           │ they stay undecided
+//!             └──▶ all streamlets and the group, ended alike ◀┘
+//! ```
+//!
+//! A coordinator answers `InitProducerId` when it takes every earlier transaction of the id for
+//! ended, so offsets that are undecided after that have lost their end. Kafka 4.3 loses it: a
+//! coordinator that was loaded while a partition had no leader takes that partition for deleted and
+//! does not write to it how a transaction ended that was being ended when its broker was killed.
+//! Then neither the rows nor the offset ever count, and readers of the partition wait for ever. What
+//! the coordinator had decided it says itself, until the id is taken over; so it is asked before, and
+//! a transaction that touches everything is ended in the same way.
+
+use super::{Transactions, call};
+use crate::{
+    AdminError, Refusal,
+    admin::{GroupOffset, about},
+    connection::Connection,
+};
+use std::{collections::BTreeMap, time::Duration};
+use tidemill_wire::kafka::{
+    ApiKey, ErrorCode,
+    message::{DescribeTransactionsRequestData, InitProducerIdRequestData},
+    text,
+};
+
+impl Transactions {
+    /// Makes the id this one's: whoever had it before can do nothing under it any more, and what was
+    /// open has ended, one way or the other, when this returns. Gives back the offsets that `group`
+    /// holds since, by stream and streamlet. `stream` is the one that is written to.
+    ///
+    /// # Errors
+    /// No node answers, or a coordinator refuses: then nothing can be committed.
+    pub fn take_over(
+        &mut self,
+        stream: &str,
+        group: &str,
+    ) -> Result<BTreeMap<String, BTreeMap<i32, GroupOffset>>, AdminError> {
+        self.identity = None;
+        self.sequences.clear();
+        if let Some(committed) = self.decided()? {
+            self.last_committed = Some(committed);
+        }
+        let request = InitProducerIdRequestData::default()
+            .with_transactional_id(Some(text(&self.id)))
+            .with_transaction_timeout_ms(i32::try_from(self.timeout.as_millis()).unwrap_or(60_000))
+            .with_producer_id(-1)
+            .with_producer_epoch(-1);
+        let identity = self.again(|| {
+            let connection = self.admin.transaction_coordinator(&self.id)?;
+            let answer = call(&connection, &request)?;
+            Refusal::check(answer.error_code, None).map_err(about(self.what()))?;
+            Ok((answer.producer_id, answer.producer_epoch))
+        })?;
+        let offsets = match (self.admin.group_offsets(group), self.last_committed) {
+            (Err(error), Some(committed))
+                if error.code() == Some(ErrorCode::UnstableOffsetCommit) =>
+            {
+                tracing::warn!(
+                    transactional_id = %self.id, committed,
+                    "the cluster has lost how a transaction ended; it is ended again"
+                );
+                self.end_again(identity, (stream, group), committed)?;
+                self.admin.group_offsets(group)?
+            }
+            (offsets, _) => offsets?,
+        };
+        self.last_committed = None;
+        self.identity = Some(identity);
+        Ok(offsets)
+    }
+
+    /// Whether the last transaction was committed, as the coordinator has decided it; none if there
+    /// is none that it has decided, or if it cannot say.
+    fn decided(&self) -> Result<Option<bool>, AdminError> {
+        let request =
+            DescribeTransactionsRequestData::default().with_transactional_ids(vec![text(&self.id)]);
+        let knows = |it: &Connection| it.version(ApiKey::DescribeTransactions).is_ok();
+        self.again(|| {
+            let connection = self.admin.transaction_coordinator(&self.id)?;
+            if !knows(&connection) {
+                return Ok(None);
+            }
+            let answer = connection.call(&request, Duration::ZERO)?;
+            let Some(row) = answer.transaction_states.first() else { return Ok(None) };
+            match ErrorCode::from(row.error_code) {
+                // It may not ask, or nothing was begun yet.
+                ErrorCode::TransactionalIdNotFound
+                | ErrorCode::TransactionalIdAuthorizationFailed => return Ok(None),
+                _ => Refusal::check(row.error_code, None).map_err(about(self.what()))?,
+            }
+            Ok(match row.transaction_state.as_str() {
+                "PrepareCommit" | "CompleteCommit" => Some(true),
+                "PrepareAbort" | "CompleteAbort" | "PrepareEpochFence" => Some(false),
+                _ => None,
+            })
+        })
+    }
+
+    /// Ends a transaction that touches all streamlets and the group.
+    fn end_again(
+        &self,
+        identity: (i64, i16),
+        (stream, group): (&str, &str),
+        committed: bool,
+    ) -> Result<(), AdminError> {
+        let metadata = self.admin.metadata(Some(&[stream]))?;
+        let streamlets = metadata.streams.get(stream).map(|it| it.streamlets.keys().copied());
+        let indexes: Vec<i32> = streamlets.into_iter().flatten().collect();
+        self.add_streamlets(identity, stream, &indexes)?;
+        self.add_group(identity, group)?;
+        self.end(identity, committed)
+    }
+}
