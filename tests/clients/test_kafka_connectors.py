@@ -347,7 +347,9 @@ def test_a_broker_that_is_killed_under_a_sink_is_waited_for(own_kafka, job, name
     for out, it in zip(outs, running):
         wait(lambda: sum(ends(kafka, out, 2)) > 0 and len(set(numbers(kafka, out, 2))) == sent, 90, "all rows are there")
         it.check()
-    assert Counter(numbers(kafka, outs[0], 2)) == Counter(range(sent))
+    once = Counter(range(sent))
+    assert Counter(numbers(kafka, topic, 2)) == once, "the cluster has each record once"
+    assert Counter(numbers(kafka, outs[0], 2)) == once
 
 
 @KEPT

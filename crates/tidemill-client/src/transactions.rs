@@ -71,6 +71,8 @@ pub struct Transactions {
     id: String,
     timeout: Duration,
     identity: Option<(i64, i16)>,
+    /// Over which the id was taken over.
+    coordinator: Option<Connection>,
     /// How the coordinator had decided the last transaction that has not been seen to have ended.
     last_committed: Option<bool>,
     /// The next sequence number, by streamlet.
@@ -97,8 +99,15 @@ impl Client {
     #[must_use]
     pub fn transactions(&self, id: &str, timeout: Duration) -> Transactions {
         let (admin, sequences) = (self.admin(), BTreeMap::new());
-        let id = id.to_owned();
-        Transactions { admin, id, timeout, identity: None, last_committed: None, sequences }
+        Transactions {
+            admin,
+            id: id.to_owned(),
+            timeout,
+            identity: None,
+            coordinator: None,
+            last_committed: None,
+            sequences,
+        }
     }
 }
 
@@ -150,6 +159,10 @@ impl Transactions {
         let Some(identity) = self.identity.take() else {
             return Err(CallError::BadRequest("the id was not taken over".to_owned()).into());
         };
+        // A coordinator that was away may have lost how the last transaction ended.
+        if let Some(error) = self.coordinator.as_ref().and_then(Connection::ended) {
+            return Err(error.into());
+        }
         let indexes: Vec<i32> = chunks.keys().copied().collect();
         if !indexes.is_empty() {
             self.add_streamlets(identity, stream, &indexes)?;

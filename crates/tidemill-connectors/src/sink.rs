@@ -16,8 +16,8 @@ pub use file::FileSink;
 pub use writer::{StdoutSink, WriterSink};
 
 use crate::error::ConnectorError;
-use arrow_array::RecordBatch;
-use arrow_schema::{Schema, SchemaRef};
+use arrow_array::{RecordBatch, RecordBatchOptions, new_null_array};
+use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
 use std::path::Path;
 use std::sync::Arc;
 use tidemill_flow::{Block, Payload, SinkError, TIME_COLUMN};
@@ -34,6 +34,15 @@ fn shown_schema(schema: &Schema) -> SchemaRef {
     let fields: Vec<_> =
         shown(schema).into_iter().map(|index| Arc::clone(&schema.fields()[index])).collect();
     Arc::new(Schema::new(fields))
+}
+
+/// A row without values: writing it tells, before a job runs, whether a format can hold its columns.
+fn row_without_values(schema: &Schema) -> Result<RecordBatch, ArrowError> {
+    let fields: Vec<Field> =
+        schema.fields().iter().map(|it| it.as_ref().clone().with_nullable(true)).collect();
+    let columns = fields.iter().map(|it| new_null_array(it.data_type(), 1)).collect();
+    let row = RecordBatchOptions::new().with_row_count(Some(1));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &row)
 }
 
 /// Encoded rows that wait for their cycle's commit.

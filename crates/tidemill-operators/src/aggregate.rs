@@ -249,6 +249,13 @@ impl Aggregates {
             self.result(name, (DataType::Int64, false), accumulator, Reading::Count);
             return Ok(());
         }
+        // Of what cannot be kept, whether it is there is all that is counted.
+        if function == "count"
+            && !call.distinct
+            && numbers::held(Expr::compile(&sql, input)?.data_type()).is_none()
+        {
+            sql = format!("case when ({sql}) is not null then 1 end");
+        }
         let (argument, held, data_type) = self.argument(input, &sql)?;
         let quantile = if has_quantile { Some(call.arguments[1].as_str()) } else { None };
         self.add_over(name, (function, call.distinct, quantile), (argument, held, data_type))

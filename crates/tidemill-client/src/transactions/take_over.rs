@@ -12,7 +12,8 @@
 //! does not write to it how a transaction ended that was being ended when its broker was killed.
 //! Then neither the rows nor the offset ever count, and readers of the partition wait for ever. What
 //! the coordinator had decided it says itself, until the id is taken over; so it is asked before, and
-//! a transaction that touches everything is ended in the same way.
+//! a transaction that touches everything is ended in the same way. For the same reason an id is taken
+//! over anew when the connection to its coordinator was lost, even if no transaction was open.
 
 use super::{Transactions, call};
 use crate::{
@@ -49,11 +50,11 @@ impl Transactions {
             .with_transaction_timeout_ms(i32::try_from(self.timeout.as_millis()).unwrap_or(60_000))
             .with_producer_id(-1)
             .with_producer_epoch(-1);
-        let identity = self.again(|| {
+        let (identity, coordinator) = self.again(|| {
             let connection = self.admin.transaction_coordinator(&self.id)?;
             let answer = call(&connection, &request)?;
             Refusal::check(answer.error_code, None).map_err(about(self.what()))?;
-            Ok((answer.producer_id, answer.producer_epoch))
+            Ok(((answer.producer_id, answer.producer_epoch), connection))
         })?;
         let offsets = match (self.admin.group_offsets(group), self.last_committed) {
             (Err(error), Some(committed))
@@ -69,7 +70,7 @@ impl Transactions {
             (offsets, _) => offsets?,
         };
         self.last_committed = None;
-        self.identity = Some(identity);
+        (self.identity, self.coordinator) = (Some(identity), Some(coordinator));
         Ok(offsets)
     }
 

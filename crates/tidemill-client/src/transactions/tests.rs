@@ -167,6 +167,26 @@ fn nothing_is_sent_while_it_is_not_known_what_counts() {
 }
 
 #[test]
+fn after_its_coordinator_was_away_an_id_is_taken_over_anew() {
+    let log = FakeLog::start(&[("events", 1)]);
+    let client = client(log.address());
+    let mut transactions = client.transactions("t", Duration::from_secs(60));
+    transactions.take_over("events", "g").unwrap();
+    transactions.commit("events", BTreeMap::new(), &mark(1)).unwrap();
+    log.hang_up();
+    let ended = || transactions.coordinator.as_ref().unwrap().ended();
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while ended().is_none() && std::time::Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    let error = transactions.commit("events", BTreeMap::new(), &mark(2)).unwrap_err();
+    assert!(is_passing(&error) && !transactions.is_ready(), "{error}");
+    assert_eq!(offset_in(&transactions.take_over("events", "g").unwrap()), Some(1));
+    transactions.commit("events", BTreeMap::new(), &mark(2)).unwrap();
+    assert_eq!(held(&client), Some(2));
+}
+
+#[test]
 fn an_end_that_the_cluster_has_lost_is_made_up_for_as_it_was_decided() {
     let decisions = [("CompleteCommit", true), ("PrepareCommit", true), ("CompleteAbort", false)];
     for (decided, committed) in decisions {

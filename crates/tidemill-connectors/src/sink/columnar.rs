@@ -4,7 +4,7 @@
 //! started again begins such a file anew: it holds no cycle until it is whole.
 
 use super::marks::{folder, with_suffix};
-use super::{shown, shown_schema, sink_error};
+use super::{row_without_values, shown, shown_schema, sink_error};
 use crate::error::ConnectorError;
 use arrow_array::RecordBatch;
 use arrow_ipc::writer::FileWriter;
@@ -107,7 +107,12 @@ impl ColumnarSink {
             return Err(ConnectorError::unwritable(path, message));
         }
         // Tried now, so that a column that the format cannot hold is refused before the job runs.
-        Writer::new(format, io::sink(), &schema)
+        row_without_values(&schema)
+            .and_then(|row| {
+                let mut writer = Writer::new(format, io::sink(), &row.schema())?;
+                writer.write(&row)?;
+                writer.finish()
+            })
             .map_err(|error| ConnectorError::unwritable(path, error))?;
         Ok(Self {
             world: world.clone(),

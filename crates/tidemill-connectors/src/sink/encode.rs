@@ -7,7 +7,7 @@
 //!   (a tab in the only column stays).
 
 use super::cell::{Cell, Moments};
-use super::shown;
+use super::{row_without_values, shown};
 use crate::error::ConnectorError;
 use arrow_array::{Array, RecordBatch, cast::AsArray};
 use arrow_cast::display::FormatOptions;
@@ -50,7 +50,12 @@ impl RowEncoder {
                 return Err(ConnectorError::unwritable(place, message));
             }
         };
-        Ok(Self { format, schema })
+        let encoder = Self { format, schema };
+        // Tried now, so that a column that the format cannot hold is refused before the job runs.
+        row_without_values(&encoder.schema)
+            .and_then(|row| encoder.batch(&row, &mut Vec::new()))
+            .map_err(|error| ConnectorError::unwritable(place, error))?;
+        Ok(encoder)
     }
 
     /// Appends what stands before the first row.
@@ -79,15 +84,18 @@ impl RowEncoder {
                 });
                 continue;
             }
-            let batch = block.batch();
-            let batch = batch.project(&shown(batch.schema_ref()))?;
-            match self.format {
-                RowFormat::Json => json(&batch, out)?,
-                RowFormat::Csv => csv(&batch, out)?,
-                RowFormat::Text => text(&batch, out)?,
-            }
+            self.batch(&block.batch(), out)?;
         }
         Ok(())
+    }
+
+    fn batch(&self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
+        let batch = batch.project(&shown(batch.schema_ref()))?;
+        match self.format {
+            RowFormat::Json => json(&batch, out),
+            RowFormat::Csv => csv(&batch, out),
+            RowFormat::Text => text(&batch, out),
+        }
     }
 }
 

@@ -192,6 +192,15 @@ fn what_cannot_be_written_is_refused_before_anything_starts() {
         let odd = Arc::new(Schema::new(vec![Field::new("odd", odd, true)]));
         assert!(refused("f", Format::Parquet, odd).starts_with("`f` cannot be written: "));
     }
+    // What only shows when a row is written.
+    let either = [Field::new("a", DataType::Int64, true), Field::new("b", DataType::Utf8, true)];
+    let either = arrow_schema::UnionFields::try_new([0, 1], either).unwrap();
+    let either = DataType::Union(either, arrow_schema::UnionMode::Sparse);
+    let span = DataType::Interval(arrow_schema::IntervalUnit::MonthDayNano);
+    for (format, odd) in [(Format::Json, either), (Format::Parquet, span)] {
+        let odd = Arc::new(Schema::new(vec![Field::new("odd", odd, false)]));
+        assert!(refused("f", format, odd).starts_with("`f` cannot be written: "), "{format:?}");
+    }
 }
 
 #[test]

@@ -8,13 +8,15 @@ use serde::{
     Deserialize, Deserializer,
     de::{self, MapAccess, SeqAccess},
 };
-use serde_saphyr::{DuplicateKeyPolicy, Location, Spanned};
+use serde_saphyr::{DuplicateKeyPolicy, Location, Spanned, budget::BudgetBreach};
 use std::fmt;
 
 /// Deepest nesting of a job.
 const DEPTH_MAX: usize = 32;
 /// Most values in a job.
 const NODES_MAX: usize = 100_000;
+/// Most uses of aliases in a job.
+const ALIASES_MAX: usize = 1_000;
 
 /// A value and its place.
 #[derive(Clone, Debug)]
@@ -53,7 +55,7 @@ impl Node {
             budget: serde_saphyr::budget! {
                 max_depth: DEPTH_MAX,
                 max_nodes: NODES_MAX,
-                max_aliases: 1_000,
+                max_aliases: ALIASES_MAX,
                 max_documents: 1,
             },
             strict_booleans: true,
@@ -63,7 +65,7 @@ impl Node {
         let raw: Spanned<Raw> =
             serde_saphyr::from_str_with_options(text, options).map_err(|error| {
                 let place = error.location().and_then(place);
-                Box::new((place, Problem::new::<String>([], message(&error.to_string()))))
+                Box::new((place, Problem::new::<String>([], message(&error))))
             })?;
         Ok(node(raw, text))
     }
@@ -125,8 +127,25 @@ fn place(location: Location) -> Option<Place> {
 }
 
 /// The reader's message without its own note of the place.
-fn message(text: &str) -> String {
-    let text = text.split(" at line ").next().unwrap_or(text);
+fn message(error: &serde_saphyr::Error) -> String {
+    let mut inner = error;
+    while let serde_saphyr::Error::AliasError { error, .. } = inner {
+        inner = error;
+    }
+    if let serde_saphyr::Error::Budget { breach, .. } = inner {
+        return match breach {
+            BudgetBreach::Depth { .. } => {
+                format!("lists and tables are nested more than {DEPTH_MAX} deep")
+            }
+            BudgetBreach::Documents { .. } => "a job is one YAML document".to_owned(),
+            _ => format!(
+                "the job is too large: at most {NODES_MAX} values and {ALIASES_MAX} aliases, what an \
+                 alias repeats counted"
+            ),
+        };
+    }
+    let text = error.to_string();
+    let text = text.split(" at line ").next().unwrap_or(&text);
     text.lines().next().unwrap_or(text).trim_start_matches("error: ").trim().to_owned()
 }
 

@@ -423,6 +423,24 @@ fn an_aggregate_over_nothing_is_one_row_without_a_key_and_none_with() {
 }
 
 #[test]
+fn what_cannot_be_kept_can_be_counted() {
+    let count = |call: &str| {
+        let calls: Named<String> = [("n".to_owned(), call.to_owned())].into();
+        let factory = windowed(&schema(), &[], None, &calls)?;
+        let mut trial = Trial::new(factory, vec![Partition::One], 1, 1);
+        let records = [(1, Some(1.0), 0), (2, None, 0), (3, Some(3.0), 0)];
+        let rows = trial.cycle(vec![vec![batch(&records)]], Micros::MAX, true).expect("it runs");
+        let counts = rows[0].1.column(0).as_primitive::<arrow_array::types::Int64Type>();
+        Ok::<_, AggregateError>(counts.value(0))
+    };
+    let list = "case when value is not null then make_array(key) end";
+    assert_eq!(count(&format!("count({list})")).expect("right"), 2);
+    assert_eq!(count(&format!("count({list}) filter (where key > 1)")).expect("right"), 1);
+    let error = count(&format!("max({list})")).expect_err("it cannot be kept");
+    assert!(error.error.to_string().contains("cannot be aggregated"), "{}", error.error);
+}
+
+#[test]
 fn a_quantile_is_near() {
     let records: Vec<Record> = (0..1_000).map(|it| (1, Some(f64::from(it)), 0)).collect();
     let calls: Named<String> = [("q".to_owned(), "quantile(value, 0.9)".to_owned())].into();
