@@ -55,9 +55,12 @@ pub(crate) struct FakeState {
     pub(super) transactions: BTreeMap<String, super::transactions::FakeTransaction>,
     /// What the coordinator says of the last transaction of any id.
     pub(crate) decided: &'static str,
-    /// How transactions have ended, with the streamlets and the group that were added.
-    pub(crate) ended: Vec<(bool, Vec<(String, i32)>, Option<String>)>,
+    /// How transactions have ended.
+    pub(crate) ended: Vec<Ended>,
 }
+
+/// Whether a transaction was committed, and the streamlets and the group that were added to it.
+pub(crate) type Ended = (bool, Vec<(String, i32)>, Option<String>);
 
 /// See the module.
 pub(crate) struct FakeLog {
