@@ -273,6 +273,17 @@ pub(super) const PLANTS: &[Plant] = &[
         caught_by: &["a_mark_says_whether_a_lost_commit_came_through"],
     },
     Plant {
+        name: "offset-not-asked",
+        what: "Rows go to another cluster as soon as the id is taken over, whether or not it could be read what counts.",
+        package: "tidemill-client",
+        file: "crates/tidemill-client/src/transactions/take_over.rs",
+        changes: &[(
+            "        let offsets = match (",
+            "        self.identity = Some(identity);\n        let offsets = match (",
+        )],
+        caught_by: &["nothing_is_sent_while_it_is_not_known_what_counts"],
+    },
+    Plant {
         name: "source-at-its-start",
         what: "A job that goes on from a checkpoint reads its input from the start.",
         package: "tidemill-flow",
