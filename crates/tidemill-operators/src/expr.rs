@@ -22,6 +22,7 @@ use datafusion_sql::{
 use std::sync::Arc;
 use tidemill_flow::OperatorError;
 
+mod bounded;
 mod call;
 pub(crate) mod checked;
 mod depth;

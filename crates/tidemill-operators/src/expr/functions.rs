@@ -37,7 +37,8 @@ impl Functions {
         let mut scalar = BTreeMap::new();
         let all = datafusion_functions::all_default_functions()
             .into_iter()
-            .chain(datafusion_functions_nested::all_default_nested_functions());
+            .chain(datafusion_functions_nested::all_default_nested_functions())
+            .map(super::bounded::bounded);
         for function in all {
             for name in function.aliases() {
                 scalar.insert(name.clone(), Arc::clone(&function));

@@ -153,3 +153,41 @@ fn aggregate_calls_are_taken_apart() {
     assert!(parse_call("delay + 1").is_err());
     assert!(parse_call("sum(x) over ()").is_err());
 }
+
+#[test]
+fn a_result_that_would_be_too_large_is_none() {
+    let large = [
+        "repeat(Carrier, dep_delay * 1000000)",
+        "repeat('x', dep_delay * 1000000)",
+        "lpad(Carrier, dep_delay * 1000000)",
+        "rpad(Carrier, dep_delay * 1000000, 'xy')",
+        "array_repeat(air_time, dep_delay * 1000000)",
+        "list_repeat(make_array(1, 2), dep_delay * 10000)",
+        "array_resize(make_array(dep_delay), dep_delay * 1000000, 0)",
+        "range(dep_delay * 1000000)",
+        "range(0, dep_delay * 9000000000000000, 1)",
+        "generate_series(dep_delay * 1000000, 0, -2)",
+        "range(timestamp '2020-01-01', to_timestamp_seconds(dep_delay), interval '1 second')",
+        "generate_series(to_timestamp_nanos(dep_delay), timestamp '2020-01-01', interval '1 nanosecond')",
+        "replace(repeat(Carrier, dep_delay * 1000), 'A', repeat('x', 1000))",
+        "replace(repeat(Carrier, dep_delay * 1000), '', repeat('x', 1000))",
+    ];
+    for sql in large {
+        let expr = Expr::compile(sql, &schema()).expect(sql);
+        assert!(expr.can_fail(), "{sql}");
+        let error = expr.evaluate(&batch()).expect_err(sql).message;
+        assert!(error.contains("at most 1048576 are made for a row"), "{sql}: {error}");
+        // The others have theirs.
+        let others = expr.evaluate(&batch().slice(1, 1)).expect(sql);
+        assert_eq!(others.len(), 1, "{sql}");
+    }
+    assert_eq!(numbers("length(repeat(Carrier, dep_delay))"), [Some(40), None, Some(0)]);
+    assert_eq!(numbers("length(repeat(Carrier, 500000))"), [Some(1_000_000); 3]);
+    assert_eq!(numbers("length(lpad(Carrier, 1000000))"), [Some(1_000_000); 3]);
+    assert_eq!(numbers("array_length(range(0, 100000, 2))"), [Some(50_000); 3]);
+    assert_eq!(numbers("array_length(range(dep_delay))"), [Some(20), None, None]);
+    let hours = "range(date '2020-01-01', date '2020-02-01', interval '1 day')";
+    assert_eq!(numbers(&format!("array_length({hours})")), [Some(31); 3]);
+    let replaced = "replace(repeat(Carrier, 1000), 'A', repeat('x', 400))";
+    assert_eq!(numbers(&format!("length({replaced})")), [Some(800_000), Some(401_000), Some(2_000)]);
+}

@@ -1,0 +1,249 @@
+//! Functions whose results may be far larger than their arguments, such as `repeat(name, n)`.
+//!
+//! They make a whole result before anybody can look at it, and what they are given may come from a
+//! record. So how large it would become is reckoned before: a row whose result would have more than
+//! [`ROW_BYTES_MAX`] has no value, and becomes a dead letter as one that divides by zero does.
+//!
+//! `regexp_replace`, `concat_ws` and `array_to_string` are not among them: their results are bounded
+//! by the product of what a record and the job say.
+
+use arrow_array::{
+    Array, ArrayRef, Int64Array,
+    cast::AsArray,
+    types::{
+        Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimestampMicrosecondType,
+    },
+};
+use arrow_cast::cast;
+use arrow_schema::{DataType, FieldRef, IntervalUnit, TimeUnit};
+use datafusion_common::{Result, exec_err};
+use datafusion_expr::{
+    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature,
+    simplify::{ExprSimplifyResult, SimplifyContext},
+};
+use std::sync::Arc;
+
+/// Largest result of a row.
+pub(super) const ROW_BYTES_MAX: u64 = 1 << 20;
+/// Largest result of all rows that are evaluated at once.
+const ROWS_BYTES_MAX: u64 = 1 << 30;
+/// Bytes of an element of a list that is no text, about.
+const ELEMENT_BYTES: u64 = 16;
+/// In microseconds.
+const DAY_US: i64 = 86_400_000_000;
+
+/// A function, which is asked only for what is not too large.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Bounded {
+    function: Arc<ScalarUDF>,
+    growth: Growth,
+}
+
+/// What makes a result large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Growth {
+    /// The first argument, a text, as often as the second says.
+    Repeated,
+    /// A list of the first argument as often as the second says.
+    Listed,
+    /// As many letters as the second argument says.
+    Padded,
+    /// As many elements as the second argument says, with the third in the new ones.
+    Resized,
+    /// From the first argument to the second in steps of the third; or from 0 to the first.
+    Counted,
+    /// The third argument in all places of the second within the first.
+    Replaced,
+}
+
+/// The function itself, or one that refuses to make too large a result.
+pub(super) fn bounded(function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
+    let growth = match function.name() {
+        "repeat" => Growth::Repeated,
+        "array_repeat" => Growth::Listed,
+        "lpad" | "rpad" => Growth::Padded,
+        "array_resize" => Growth::Resized,
+        "range" | "generate_series" => Growth::Counted,
+        "replace" => Growth::Replaced,
+        _ => return function,
+    };
+    Arc::new(ScalarUDF::new_from_impl(Bounded { function, growth }))
+}
+
+impl ScalarUDFImpl for Bounded {
+    fn name(&self) -> &str {
+        self.function.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.function.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.function.signature()
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        self.function.return_type(arguments)
+    }
+
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        self.function.return_field_from_args(arguments)
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        self.function.coerce_types(arguments)
+    }
+
+    fn simplify(
+        &self,
+        arguments: Vec<Expr>,
+        context: &SimplifyContext,
+    ) -> Result<ExprSimplifyResult> {
+        self.function.simplify(arguments, context)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.function.documentation()
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let columns = arguments.args.iter().map(Column::new).collect::<Result<Vec<_>>>()?;
+        let rows = match columns.iter().all(|it| it.is_constant) {
+            true => 1,
+            false => arguments.number_rows,
+        };
+        let mut all = 0_u64;
+        for row in 0..rows {
+            let bytes = self.growth.bytes(&columns, row);
+            all = all.saturating_add(bytes);
+            if bytes > ROW_BYTES_MAX || all > ROWS_BYTES_MAX {
+                let (name, most) = (self.name(), ROW_BYTES_MAX);
+                return exec_err!(
+                    "a result of `{name}` would have {} bytes, and at most {most} are made for a \
+                     row",
+                    bytes.max(all)
+                );
+            }
+        }
+        self.function.invoke_with_args(arguments)
+    }
+}
+
+impl Growth {
+    /// Bytes of the result of a row, about; 0 where the function has its own answer.
+    fn bytes(self, columns: &[Column], row: usize) -> u64 {
+        let number = |nth: usize| columns.get(nth).and_then(|it| it.number(row));
+        let count = |nth: usize| number(nth).map_or(0, |it| u64::try_from(it).unwrap_or(0));
+        let element =
+            |nth: usize| columns.get(nth).map_or(ELEMENT_BYTES, |it| it.element_bytes(row));
+        let text = |nth: usize| columns.get(nth).and_then(|it| it.text(row)).unwrap_or_default();
+        match self {
+            Self::Repeated => (text(0).len() as u64).saturating_mul(count(1)),
+            Self::Listed => element(0).saturating_mul(count(1)),
+            Self::Padded => count(1),
+            Self::Resized => element(2).saturating_mul(count(1)),
+            Self::Counted => {
+                let (from, to) = match columns.len() {
+                    0 | 1 => (Some(0), number(0)),
+                    _ => (number(0), number(1)),
+                };
+                let step = if columns.len() > 2 { number(2) } else { Some(1) };
+                let (Some(from), Some(to), Some(step)) = (from, to, step) else { return 0 };
+                from.abs_diff(to)
+                    .checked_div(step.unsigned_abs())
+                    .map_or(0, |it| it.saturating_mul(8))
+            }
+            Self::Replaced => {
+                let (within, old, new) = (text(0), text(1), text(2));
+                let places = match old {
+                    "" => within.chars().count() + 1,
+                    old => within.matches(old).count(),
+                };
+                (within.len() as u64).saturating_add(places as u64 * new.len() as u64)
+            }
+        }
+    }
+}
+
+/// An argument: a value for each row, or one for all.
+struct Column {
+    array: ArrayRef,
+    /// The same as numbers: times and steps of time in microseconds, what has no 64 bits as the
+    /// largest. None if it is something else.
+    numbers: Option<Int64Array>,
+    is_constant: bool,
+}
+
+impl Column {
+    fn new(argument: &ColumnarValue) -> Result<Self> {
+        let (array, is_constant) = match argument {
+            ColumnarValue::Array(array) => (Arc::clone(array), false),
+            ColumnarValue::Scalar(value) => (value.to_array()?, true),
+        };
+        let numbers = match array.data_type() {
+            it if it.is_integer() => Some(whole(&array, &DataType::Int64)?),
+            DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, _) => {
+                Some(whole(&array, &DataType::Timestamp(TimeUnit::Microsecond, None))?)
+            }
+            DataType::Interval(IntervalUnit::MonthDayNano) => {
+                let steps = array.as_primitive::<IntervalMonthDayNanoType>().iter();
+                Some(steps.map(|it| it.map(step_us)).collect())
+            }
+            _ => None,
+        };
+        Ok(Self { array, numbers, is_constant })
+    }
+
+    fn row(&self, row: usize) -> usize {
+        if self.is_constant { 0 } else { row }
+    }
+
+    fn number(&self, row: usize) -> Option<i64> {
+        let (numbers, row) = (self.numbers.as_ref()?, self.row(row));
+        match (numbers.is_valid(row), self.array.is_valid(row)) {
+            (true, _) => Some(numbers.value(row)),
+            (false, true) => Some(i64::MAX),
+            (false, false) => None,
+        }
+    }
+
+    fn text(&self, row: usize) -> Option<&str> {
+        let row = self.row(row);
+        self.array.is_valid(row).then(|| match self.array.data_type() {
+            DataType::Utf8 => Some(self.array.as_string::<i32>().value(row)),
+            DataType::LargeUtf8 => Some(self.array.as_string::<i64>().value(row)),
+            DataType::Utf8View => Some(self.array.as_string_view().value(row)),
+            _ => None,
+        })?
+    }
+
+    /// Bytes of a value in a list, about.
+    fn element_bytes(&self, row: usize) -> u64 {
+        let within = match self.array.data_type() {
+            DataType::List(_) => {
+                let length = self.array.as_list::<i32>().value_length(self.row(row));
+                u64::try_from(length).unwrap_or(0) * ELEMENT_BYTES
+            }
+            _ => self.text(row).map_or(0, |it| it.len() as u64),
+        };
+        within + ELEMENT_BYTES
+    }
+}
+
+/// Values as numbers of 64 bits; null where they do not fit.
+fn whole(array: &ArrayRef, data_type: &DataType) -> Result<Int64Array> {
+    let numbers = cast(array, data_type)?;
+    Ok(match data_type {
+        DataType::Int64 => numbers.as_primitive::<Int64Type>().clone(),
+        _ => numbers.as_primitive::<TimestampMicrosecondType>().reinterpret_cast(),
+    })
+}
+
+/// The least that a step of time can be, in microseconds; 0 if it is none.
+fn step_us(step: IntervalMonthDayNano) -> i64 {
+    let days = i64::from(step.months) * 28 + i64::from(step.days);
+    let whole = days.saturating_mul(DAY_US).saturating_add(step.nanoseconds / 1_000);
+    if whole == 0 { step.nanoseconds.signum() } else { whole }
+}
