@@ -10,9 +10,7 @@
 use arrow_array::{
     Array, ArrayRef, Int64Array,
     cast::AsArray,
-    types::{
-        Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimestampMicrosecondType,
-    },
+    types::{Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimestampMicrosecondType},
 };
 use arrow_cast::cast;
 use arrow_schema::{DataType, FieldRef, IntervalUnit, TimeUnit};
