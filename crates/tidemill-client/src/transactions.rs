@@ -138,10 +138,17 @@ pub fn is_passing(error: &AdminError) -> bool {
 }
 
 impl Transactions {
-    /// Whether a transaction can be committed: the id was taken over, and nothing has failed since.
+    /// Whether a transaction can be committed: the id was taken over, nothing has failed since, and its
+    /// coordinator was not away.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.identity.is_some()
+        self.identity.is_some() && self.lost().is_none()
+    }
+
+    /// Why the connection is lost over which the id was taken over, if it is. A coordinator that was
+    /// away may have lost how the last transaction ended.
+    fn lost(&self) -> Option<CallError> {
+        self.coordinator.as_ref().and_then(Connection::ended)
     }
 
     /// Writes chunks, each to its streamlet in their order, and the offset, in one transaction. The
@@ -159,8 +166,7 @@ impl Transactions {
         let Some(identity) = self.identity.take() else {
             return Err(CallError::BadRequest("the id was not taken over".to_owned()).into());
         };
-        // A coordinator that was away may have lost how the last transaction ended.
-        if let Some(error) = self.coordinator.as_ref().and_then(Connection::ended) {
+        if let Some(error) = self.lost() {
             return Err(error.into());
         }
         let indexes: Vec<i32> = chunks.keys().copied().collect();

@@ -17,7 +17,7 @@ pub use writer::{StdoutSink, WriterSink};
 
 use crate::error::ConnectorError;
 use arrow_array::{RecordBatch, RecordBatchOptions, new_null_array};
-use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use std::path::Path;
 use std::sync::Arc;
 use tidemill_flow::{Block, Payload, SinkError, TIME_COLUMN};
@@ -36,8 +36,49 @@ fn shown_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
+/// Most bytes of a value whose type says how many it has.
+const FIXED_BYTES_MAX: u64 = 16 << 20;
+
+/// Bytes of a value that has them whatever is in it, and some for any other; none of a type that has
+/// no values at all.
+fn fixed_bytes(data_type: &DataType) -> Option<u64> {
+    match data_type {
+        DataType::FixedSizeBinary(bytes) => Some(u64::try_from(*bytes).unwrap_or(0)),
+        DataType::FixedSizeList(field, length) => {
+            let each = fixed_bytes(field.data_type())?;
+            Some(u64::try_from(*length).unwrap_or(0).saturating_mul(each))
+        }
+        DataType::Struct(fields) => all_bytes(fields.iter()),
+        DataType::Union(fields, _) if fields.is_empty() => None,
+        DataType::Union(fields, _) => all_bytes(fields.iter().map(|(_, it)| it)),
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::ListView(field)
+        | DataType::LargeListView(field)
+        | DataType::Map(field, _)
+        | DataType::RunEndEncoded(_, field) => fixed_bytes(field.data_type()),
+        DataType::Dictionary(_, values) => fixed_bytes(values),
+        _ => Some(16),
+    }
+}
+
+fn all_bytes<'a>(mut fields: impl Iterator<Item = &'a FieldRef>) -> Option<u64> {
+    fields.try_fold(0, |sum: u64, it| Some(sum.saturating_add(fixed_bytes(it.data_type())?)))
+}
+
 /// A row without values: writing it tells, before a job runs, whether a format can hold its columns.
+///
+/// # Errors
+/// A type has no values, or so large ones that none should be made.
 fn row_without_values(schema: &Schema) -> Result<RecordBatch, ArrowError> {
+    for field in schema.fields() {
+        let problem = match fixed_bytes(field.data_type()) {
+            None => "has a type without values",
+            Some(bytes) if bytes > FIXED_BYTES_MAX => "has values of too many bytes",
+            Some(_) => continue,
+        };
+        return Err(ArrowError::SchemaError(format!("column `{}` {problem}", field.name())));
+    }
     let fields: Vec<Field> =
         schema.fields().iter().map(|it| it.as_ref().clone().with_nullable(true)).collect();
     let columns = fields.iter().map(|it| new_null_array(it.data_type(), 1)).collect();

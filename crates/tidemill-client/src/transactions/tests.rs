@@ -48,6 +48,14 @@ fn offset_in(offsets: &BTreeMap<String, BTreeMap<i32, GroupOffset>>) -> Option<i
     offsets.get("events").and_then(|it| it.get(&0)).map(|it| it.offset)
 }
 
+/// Transactions of which the first, with the offset 1, has come through.
+fn first_committed(client: &Client) -> Transactions {
+    let mut transactions = client.transactions("t", Duration::from_secs(60));
+    transactions.take_over("events", "g").unwrap();
+    transactions.commit("events", BTreeMap::new(), &mark(1)).unwrap();
+    transactions
+}
+
 #[test]
 fn chunks_and_offset_are_sent_before_the_end_and_count_with_it() {
     let log = FakeLog::start(&[("events", 2)]);
@@ -151,9 +159,7 @@ fn after_any_failure_the_offset_says_whether_it_counts() {
 fn nothing_is_sent_while_it_is_not_known_what_counts() {
     let log = FakeLog::start(&[("events", 1)]);
     let client = client(log.address());
-    let mut transactions = client.transactions("t", Duration::from_secs(60));
-    transactions.take_over("events", "g").unwrap();
-    transactions.commit("events", BTreeMap::new(), &mark(1)).unwrap();
+    let mut transactions = first_committed(&client);
     // The id is taken over, but the offsets cannot be read.
     log.on_request(|key| match key {
         ApiKey::OffsetFetch => Fault::Code(ErrorCode::GroupAuthorizationFailed),
@@ -170,13 +176,10 @@ fn nothing_is_sent_while_it_is_not_known_what_counts() {
 fn after_its_coordinator_was_away_an_id_is_taken_over_anew() {
     let log = FakeLog::start(&[("events", 1)]);
     let client = client(log.address());
-    let mut transactions = client.transactions("t", Duration::from_secs(60));
-    transactions.take_over("events", "g").unwrap();
-    transactions.commit("events", BTreeMap::new(), &mark(1)).unwrap();
+    let mut transactions = first_committed(&client);
     log.hang_up();
-    let ended = || transactions.coordinator.as_ref().unwrap().ended();
     for _ in 0..10_000 {
-        if ended().is_some() {
+        if !transactions.is_ready() {
             break;
         }
         transactions.admin.rest(1_000);
@@ -194,9 +197,7 @@ fn an_end_that_the_cluster_has_lost_is_made_up_for_as_it_was_decided() {
     for (decided, committed) in decisions {
         let log = FakeLog::start(&[("events", 2)]);
         let client = client(log.address());
-        let mut transactions = client.transactions("t", Duration::from_secs(60));
-        transactions.take_over("events", "g").unwrap();
-        transactions.commit("events", BTreeMap::new(), &mark(1)).unwrap();
+        let mut transactions = first_committed(&client);
         let mut undecided = true;
         log.state.lock().unwrap().decided = decided;
         log.on_request(move |key| match key {
@@ -217,10 +218,8 @@ fn an_end_that_the_cluster_has_lost_is_made_up_for_as_it_was_decided() {
     }
     // What nobody has decided is not guessed, even if it was known how the one before ended.
     let log = FakeLog::start(&[("events", 2)]);
-    let mut transactions = client(log.address()).transactions("t", Duration::from_secs(60));
     log.state.lock().unwrap().decided = "CompleteCommit";
-    transactions.take_over("events", "g").unwrap();
-    transactions.commit("events", BTreeMap::new(), &mark(1)).unwrap();
+    let mut transactions = first_committed(&client(log.address()));
     log.state.lock().unwrap().decided = "Empty";
     log.on_request(|key| match key {
         ApiKey::OffsetFetch => Fault::Code(ErrorCode::UnstableOffsetCommit),

@@ -197,7 +197,19 @@ fn what_cannot_be_written_is_refused_before_anything_starts() {
     let either = arrow_schema::UnionFields::try_new([0, 1], either).unwrap();
     let either = DataType::Union(either, arrow_schema::UnionMode::Sparse);
     let span = DataType::Interval(arrow_schema::IntervalUnit::MonthDayNano);
-    for (format, odd) in [(Format::Json, either), (Format::Parquet, span)] {
+    let nothing =
+        DataType::Union(arrow_schema::UnionFields::empty(), arrow_schema::UnionMode::Sparse);
+    let large = Arc::new(Field::new("x", DataType::FixedSizeBinary(i32::MAX), true));
+    let large = DataType::FixedSizeList(large, i32::MAX);
+    let odd = [
+        (Format::Json, either),
+        (Format::Parquet, span),
+        (Format::Json, nothing),
+        (Format::Json, large.clone()),
+        (Format::Parquet, large.clone()),
+        (Format::Csv, large),
+    ];
+    for (format, odd) in odd {
         let odd = Arc::new(Schema::new(vec![Field::new("odd", odd, false)]));
         assert!(refused("f", format, odd).starts_with("`f` cannot be written: "), "{format:?}");
     }

@@ -2,7 +2,8 @@
 //!
 //! They make a whole result before anybody can look at it, and what they are given may come from a
 //! record. So how large it would become is reckoned before: a row whose result would have more than
-//! [`ROW_BYTES_MAX`] has no value, and becomes a dead letter as one that divides by zero does.
+//! [`ROW_BYTES_MAX`] has no value, and becomes a dead letter as one that divides by zero does. Rows
+//! whose results would together have more than [`ROWS_BYTES_MAX`] fail the job: none is to blame.
 //!
 //! `regexp_replace`, `concat_ws` and `array_to_string` are not among them: their results are bounded
 //! by the product of what a record and the job say.
@@ -23,7 +24,7 @@ use datafusion_expr::{
 use std::sync::Arc;
 
 /// Largest result of a row.
-pub(super) const ROW_BYTES_MAX: u64 = 1 << 20;
+const ROW_BYTES_MAX: u64 = 1 << 20;
 /// Largest result of all rows that are evaluated at once.
 const ROWS_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of an element of a list that is no text, about.
@@ -112,16 +113,20 @@ impl ScalarUDFImpl for Bounded {
             true => 1,
             false => arguments.number_rows,
         };
-        let mut all = 0_u64;
+        let (name, mut all) = (self.name(), 0_u64);
         for row in 0..rows {
             let bytes = self.growth.bytes(&columns, row);
-            all = all.saturating_add(bytes);
-            if bytes > ROW_BYTES_MAX || all > ROWS_BYTES_MAX {
-                let (name, most) = (self.name(), ROW_BYTES_MAX);
+            if bytes > ROW_BYTES_MAX {
                 return exec_err!(
-                    "a result of `{name}` would have {} bytes, and at most {most} are made for a \
-                     row",
-                    bytes.max(all)
+                    "a result of `{name}` would have {bytes} bytes, and at most {ROW_BYTES_MAX} are \
+                     made for a row"
+                );
+            }
+            all = all.saturating_add(bytes);
+            if all > ROWS_BYTES_MAX {
+                return exec_err!(
+                    "results of `{name}` would have more than {ROWS_BYTES_MAX} bytes together; let \
+                     cycles end sooner, with `cycle: {{records: N}}`"
                 );
             }
         }
@@ -137,6 +142,10 @@ impl Growth {
         let element =
             |nth: usize| columns.get(nth).map_or(ELEMENT_BYTES, |it| it.element_bytes(row));
         let text = |nth: usize| columns.get(nth).and_then(|it| it.text(row)).unwrap_or_default();
+        // Of nothing a list can be made; all else of nothing is nothing.
+        if self != Self::Listed && columns.first().is_some_and(|it| it.is_null(row)) {
+            return 0;
+        }
         match self {
             Self::Repeated => (text(0).len() as u64).saturating_mul(count(1)),
             Self::Listed => element(0).saturating_mul(count(1)),
@@ -149,13 +158,18 @@ impl Growth {
                 };
                 let step = if columns.len() > 2 { number(2) } else { Some(1) };
                 let (Some(from), Some(to), Some(step)) = (from, to, step) else { return 0 };
-                from.abs_diff(to)
-                    .checked_div(step.unsigned_abs())
-                    .map_or(0, |it| it.saturating_mul(8))
+                // Steps that lead away from the end are none.
+                if (to > from) != (step > 0) {
+                    return 0;
+                }
+                let steps = from.abs_diff(to).checked_div(step.unsigned_abs());
+                steps.map_or(0, |it| it.saturating_mul(8))
             }
             Self::Replaced => {
                 let (within, old, new) = (text(0), text(1), text(2));
                 let places = match old {
+                    // What is put in is no longer than what it replaces.
+                    _ if new.len() <= old.len() => 0,
                     "" => within.chars().count() + 1,
                     old => within.matches(old).count(),
                 };
@@ -196,6 +210,10 @@ impl Column {
 
     fn row(&self, row: usize) -> usize {
         if self.is_constant { 0 } else { row }
+    }
+
+    fn is_null(&self, row: usize) -> bool {
+        self.array.is_null(self.row(row))
     }
 
     fn number(&self, row: usize) -> Option<i64> {

@@ -167,7 +167,7 @@ fn a_result_that_would_be_too_large_is_none() {
         "range(dep_delay * 1000000)",
         "range(0, dep_delay * 9000000000000000, 1)",
         "generate_series(dep_delay * 1000000, 0, -2)",
-        "range(timestamp '2020-01-01', to_timestamp_seconds(dep_delay), interval '1 second')",
+        "range(timestamp '2020-01-01', to_timestamp_seconds(dep_delay), interval '-1 second')",
         "generate_series(to_timestamp_nanos(dep_delay), timestamp '2020-01-01', interval '1 nanosecond')",
         "replace(repeat(Carrier, dep_delay * 1000), 'A', repeat('x', 1000))",
         "replace(repeat(Carrier, dep_delay * 1000), '', repeat('x', 1000))",
@@ -186,8 +186,20 @@ fn a_result_that_would_be_too_large_is_none() {
     assert_eq!(numbers("length(lpad(Carrier, 1000000))"), [Some(1_000_000); 3]);
     assert_eq!(numbers("array_length(range(0, 100000, 2))"), [Some(50_000); 3]);
     assert_eq!(numbers("array_length(range(dep_delay))"), [Some(20), None, Some(0)]);
+    // What is empty or null is that, however far the numbers are apart.
+    assert_eq!(
+        numbers("array_length(range(dep_delay * 1000000, -9000000))"),
+        [Some(0), None, Some(0)]
+    );
+    assert_eq!(numbers("length(lpad(nullif(Carrier, Carrier), 2000000000))"), [None; 3]);
+    assert_eq!(numbers("length(replace(repeat(Carrier, 500000), 'A', 'x'))"), [Some(1_000_000); 3]);
     let hours = "range(date '2020-01-01', date '2020-02-01', interval '1 day')";
     assert_eq!(numbers(&format!("array_length({hours})")), [Some(31); 3]);
+    // Rows that are small enough each may be too many.
+    let batch = arrow_select::concat::concat_batches(&schema(), &vec![batch(); 400]).expect("one");
+    let expr = Expr::compile("repeat(Carrier, 500000)", &schema()).expect("right");
+    let error = expr.evaluate(&batch).expect_err("1.2 GB").message;
+    assert!(error.contains("more than 1073741824 bytes together"), "{error}");
     let replaced = "replace(repeat(Carrier, 1000), 'A', repeat('x', 400))";
     assert_eq!(
         numbers(&format!("length({replaced})")),
