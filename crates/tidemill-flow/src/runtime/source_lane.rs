@@ -13,6 +13,7 @@ use super::job::Job;
 use super::lane::{After, Lane};
 use super::pacer::Permit;
 use super::send::{Sender, Writer};
+use super::shed::{Kept, Shed, Stand};
 use super::small::Small;
 use crate::error::JobError;
 use crate::operator::DeadLetter;
@@ -39,7 +40,7 @@ pub(crate) struct SourceLane {
     open: Option<OpenCycle>,
     sender: Sender,
     letters: Vec<DeadLetter>,
-    shed: super::shed::Shed,
+    shed: Shed,
     /// Of the cycle that is open.
     small: Small,
     last_row_us: u64,
@@ -82,7 +83,7 @@ impl SourceLane {
             open: None,
             sender: Sender::default(),
             letters: Vec::new(),
-            shed: super::shed::Shed::default(),
+            shed: Shed::default(),
             small: Small::default(),
             last_row_us: 0,
             last_cut_us: 0,
@@ -163,10 +164,13 @@ impl SourceLane {
             return Ok(Some(After::Wait));
         }
         let request = self.request(job, cycle, None);
-        let read = self.source.read(&request, &mut self.letters);
+        let before = self.source_stand();
+        let mut letters = Vec::new();
+        let read = self.source.read(&request, &mut letters);
         match read.map_err(|error| job.error_at(lane.node, cycle, error.message))? {
             Read::Rows { payload, bytes } => {
-                let dropped = self.shed.keep(payload, bytes, job.plan.buffer.high_watermark.0);
+                let kept = Kept { before, payload, bytes, letters };
+                let dropped = self.shed.keep(kept, job.plan.buffer.high_watermark.0);
                 job.shed.fetch_add(dropped, Ordering::Relaxed);
             }
             Read::Idle { .. } => {}
@@ -209,6 +213,43 @@ impl SourceLane {
         }
     }
 
+    /// Where the source stands.
+    fn source_stand(&self) -> Stand {
+        (self.source.position(), self.source.watermark())
+    }
+
+    /// Where the source stood before what was read and is in no cycle yet: a cycle ends there.
+    fn stand(&self) -> Stand {
+        self.shed.stand().unwrap_or_else(|| self.source_stand())
+    }
+
+    /// Reads for a cycle, what was kept first.
+    fn read(
+        &mut self,
+        job: &Job,
+        lane: &Lane,
+        cycle: Cycle,
+        until: Option<Position>,
+    ) -> Result<Read, JobError> {
+        let read = match self.shed.next() {
+            Some(Kept { payload, bytes, letters, .. }) => {
+                self.letters = letters;
+                Read::Rows { payload, bytes }
+            }
+            None if self.shed.ended => Read::End,
+            None => {
+                let request = self.request(job, cycle, until);
+                let read = self.source.read(&request, &mut self.letters);
+                read.map_err(|error| job.error_at(lane.node, cycle, error.message))?
+            }
+        };
+        for letter in &mut self.letters {
+            (letter.cycle, letter.slice) = (cycle, SliceId(lane.slices.start));
+        }
+        job.add_letters(lane.node, &mut self.letters);
+        Ok(read)
+    }
+
     fn step(&mut self, job: &Arc<Job>, lane: &Arc<Lane>, cycle: Cycle) -> Result<Step, JobError> {
         let recorded = self.replay.front().filter(|(it, _)| *it == cycle).map(|(_, cut)| *cut);
         // What was read and is kept belongs before the cut, though the source is there already.
@@ -220,23 +261,17 @@ impl SourceLane {
             return Ok(Step::Cut { ended: cut.ended });
         }
         let until = recorded.map(|cut| Position(cut.position));
-        let read = match self.shed.next() {
-            Some(kept) => kept,
-            None => {
-                let request = self.request(job, cycle, until);
-                let read = self.source.read(&request, &mut self.letters);
-                read.map_err(|error| job.error_at(lane.node, cycle, error.message))?
-            }
-        };
-        self.letters.iter_mut().for_each(|letter| letter.slice = SliceId(lane.slices.start));
-        job.add_letters(lane.node, &mut self.letters);
+        let before = self.stand();
+        let read = self.read(job, lane, cycle, until)?;
         let now_us = job.now_us();
         match read {
             Read::Rows { payload, bytes } => {
                 let mut open = match self.begin(job, lane, cycle) {
                     Ok(open) => open,
                     Err(after) => {
-                        self.shed.keep(payload, bytes, u64::MAX);
+                        // Its bad records were told, as those of this cycle.
+                        let letters = Vec::new();
+                        self.shed.put_back(Kept { before, payload, bytes, letters });
                         return Ok(Step::Leave(after));
                     }
                 };
@@ -346,7 +381,7 @@ impl SourceLane {
         if self.replay.front().is_some_and(|(it, _)| *it == cycle) {
             self.replay.pop_front();
         }
-        let position = self.source.position();
+        let (position, watermark) = self.stand();
         let count = &job.plan.nodes[lane.node].count;
         count.position.store(position.0, Ordering::Relaxed);
         count.cycle.fetch_max(cycle.0, Ordering::Relaxed);
@@ -358,13 +393,13 @@ impl SourceLane {
             ended,
             idle: self.idle,
         };
-        job.committer.cut((cycle, time), cut, self.source.watermark());
+        job.committer.cut((cycle, time), cut, watermark);
         if ended || job.checkpointer.is_at(cycle) {
             let saved = SavedSource {
                 name: job.plan.nodes[lane.node].name.clone(),
                 slice: lane.slices.start,
                 position: position.0,
-                watermark: self.source.watermark(),
+                watermark,
                 ended,
                 idle: self.idle,
             };
@@ -372,7 +407,7 @@ impl SourceLane {
         }
         let watermark = match (ended, self.idle) {
             (true, _) | (false, true) => Micros::MAX,
-            (false, false) => self.source.watermark(),
+            (false, false) => watermark,
         };
         let layout = job.layout(lane.layout);
         let writer = || Writer { job, layout: &layout, lane, seed: job.seed_of(cycle) };
