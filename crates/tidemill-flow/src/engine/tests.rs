@@ -20,6 +20,7 @@ use tidemill_state::Map;
 use tidemill_types::{Micros, SliceId, Span};
 use tidemill_wire::{journal, ledger::LedgerEntry};
 
+mod ahead;
 mod alone;
 mod budget;
 mod checkpoints;

@@ -13,6 +13,7 @@ use tidemill_types::job::{Delivery, Every};
 pub(super) struct Stream {
     numbers: Arc<Mutex<Vec<i64>>>,
     is_closed: Arc<AtomicBool>,
+    was_read: Arc<AtomicBool>,
 }
 
 struct StreamSlice {
@@ -32,6 +33,10 @@ impl Stream {
     }
     pub(super) fn numbers(&self) -> Vec<i64> {
         self.numbers.lock().expect("held briefly").clone()
+    }
+    /// Whether a source has come to its end since it was asked last.
+    pub(super) fn was_read(&self) -> bool {
+        self.was_read.swap(false, Ordering::SeqCst)
     }
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
@@ -63,6 +68,7 @@ impl Source for StreamSlice {
         let end = numbers.len().min(self.next + request.records.min(100)).min(until);
         let numbers = numbers[self.next..end].to_vec();
         if numbers.is_empty() {
+            self.stream.was_read.store(true, Ordering::SeqCst);
             return Ok(if is_closed { Read::End } else { Read::Idle { until: None } });
         }
         self.next = end;
@@ -143,7 +149,7 @@ impl Operator for Seen {
 }
 
 /// Sums of windows of ten, by the watermark.
-struct Tens;
+pub(super) struct Tens;
 
 impl OperatorFactory for Tens {
     fn outputs(&self) -> Vec<SchemaRef> {
