@@ -7,18 +7,20 @@ from pathlib import Path
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
 OURS = "tidemill"
-ENGINES = (OURS, "flink", "storm", "hazelcast", "timely")
+# No engine: the least that messages between two processes over TCP can cost.
+SOCKETS = "sockets"
+ENGINES = (OURS, "flink", "storm", "hazelcast", "timely", SOCKETS)
 WORKLOADS = ("relay", "relay-tcp", "rate", "wordcount", "window")
 # The folder of Tidemill's ledger, empty before each run.
 LEDGER = ROOT / "target/bench-ledger"
 # Messages a second of the workload `rate`.
 RATE = 20_000
 # Seconds before measuring: time for a JVM to compile what is hot; Timely needs none.
-WARMUP = {"flink": 4, "storm": 4, "hazelcast": 3, "timely": 1}
+WARMUP = {"flink": 4, "storm": 4, "hazelcast": 3, "timely": 1, SOCKETS: 1}
 WARMUP_WINDOW = {"flink": 8, "storm": 8, "hazelcast": 8, "timely": 3}
 REPEATS = {OURS: 4, "flink": 4, "storm": 2, "hazelcast": 3, "timely": 4}
 # How an engine's stages are put into several processes, or talk as if they were.
-TCP = {"flink": ["exchange=net"], "storm": ["workers=3"], "hazelcast": ["exchange=net"], "timely": ["exchange=tcp"]}
+TCP = {"flink": ["exchange=net"], "storm": ["workers=3"], "hazelcast": ["exchange=net"], "timely": ["exchange=tcp"], SOCKETS: []}
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,10 @@ def cases(workloads, sizes):
             yield from (Case(workload, size) for size in sizes)
         else:
             yield Case(workload, 100 if workload == "rate" else None)
+
+
+def measures(engine, case):
+    return engine != SOCKETS or case.workload == "relay-tcp"
 
 
 def text_path():

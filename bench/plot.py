@@ -12,7 +12,7 @@ matplotlib.rcParams["svg.hashsalt"] = "tidemill"
 import matplotlib.pyplot as plt  # noqa: E402
 
 PANELS = (("cpu_us_per_item", "CPU µs per item (less is better)"), ("throughput_per_s", "items per second (more is better)"))
-COLOURS = {"tidemill": "#0b6e99", "flink": "#e6526f", "storm": "#8a8f98", "hazelcast": "#f2a33a", "timely": "#6b9e3c"}
+COLOURS = {"tidemill": "#0b6e99", "flink": "#e6526f", "storm": "#8a8f98", "hazelcast": "#f2a33a", "timely": "#6b9e3c", "sockets": "#c9c9c9"}
 
 
 def main():

@@ -22,7 +22,7 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
-from cases import BENCH, ENGINES, LEDGER, OURS, ROOT, WORKLOADS, cases, command, text_path
+from cases import BENCH, ENGINES, LEDGER, OURS, ROOT, WORKLOADS, cases, command, measures, text_path
 from table import markdown, summarise
 
 RESULTS = BENCH / "results"
@@ -76,9 +76,10 @@ def ensure_text():
 def warm_up(engines, todo):
     """Builds the peers, so that no measured run begins with a build."""
     for engine in engines:
-        if engine != OURS:
+        case = next((it for it in todo if measures(engine, it)), None)
+        if engine != OURS and case:
             print(f"{engine}: building, if needed", file=sys.stderr)
-            result = run_once(command(engine, todo[0], 1), PATIENCE_BUILD)
+            result = run_once(command(engine, case, 1), PATIENCE_BUILD)
             if "failed" in result:
                 print(f"{engine}: {result['failed']}", file=sys.stderr)
 
@@ -188,7 +189,7 @@ def main():
     if asked.list:
         print(f"# {asked.rounds} rounds of:")
         for case in todo:
-            for engine in asked.engines:
+            for engine in (it for it in asked.engines if measures(it, case)):
                 print(shlex.join(command(engine, case, asked.seconds)))
         return
     if asked.table:
@@ -203,7 +204,7 @@ def main():
     session = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     for number in range(1, asked.rounds + 1):
         for case in todo:
-            for engine in asked.engines:
+            for engine in (it for it in asked.engines if measures(it, case)):
                 measure(session, number, case, engine, asked.seconds)
     write_results(session)
 
