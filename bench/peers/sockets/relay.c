@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 static size_t size, buffer_bytes = 256 << 10;
+static int socket_bytes, low_water;
 static int is_relay;
 static atomic_ullong received;
 // Whoever reads adds up what it looks at, so that the look is not left out.
@@ -106,7 +107,12 @@ static void connection(int ends[2]) {
   if (bind(listener, (void *)&at, length) || listen(listener, 1) || getsockname(listener, (void *)&at, &length)) die("listen");
   ends[0] = socket(AF_INET, SOCK_STREAM, 0);
   if (connect(ends[0], (void *)&at, length) || (ends[1] = accept(listener, NULL, NULL)) < 0) die("connect");
-  for (int i = 0; i < 2; i++) setsockopt(ends[i], IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  for (int i = 0; i < 2; i++) {
+    setsockopt(ends[i], IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    if (socket_bytes) setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &socket_bytes, sizeof socket_bytes);
+    if (socket_bytes) setsockopt(ends[i], SOL_SOCKET, SO_RCVBUF, &socket_bytes, sizeof socket_bytes);
+    if (low_water) setsockopt(ends[i], SOL_SOCKET, SO_RCVLOWAT, &low_water, sizeof low_water);
+  }
   close(listener);
 }
 
@@ -142,6 +148,8 @@ int main(int count, char **words) {
   for (int i = 3; i < count; i++) {
     if (!strncmp(words[i], "warmup=", 7)) warmup = atof(words[i] + 7);
     else if (!strncmp(words[i], "buffer=", 7)) buffer_bytes = strtoul(words[i] + 7, NULL, 10);
+    else if (!strncmp(words[i], "socket=", 7)) socket_bytes = atoi(words[i] + 7);
+    else if (!strncmp(words[i], "low=", 4)) low_water = atoi(words[i] + 4);
     else return fprintf(stderr, "unknown: %s\n", words[i]), 2;
   }
   int there[2], back[2];
