@@ -60,7 +60,7 @@ lint:
 	$(call step,lints,cargo clippy --workspace --all-targets --locked -- -D warnings)
 
 unit:
-	$(call step,tests,cargo test --workspace --locked)
+	$(call step,tests,cargo test --workspace --locked --no-fail-fast)
 
 docs:
 	$(call step,documentation,RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked)
