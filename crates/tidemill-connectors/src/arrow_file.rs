@@ -158,8 +158,16 @@ impl ArrowBatches {
     }
 
     fn decode(&mut self, head: Head) -> Result<Option<RecordBatch>, String> {
+        let is_batch = head.records.is_some();
         let mut message = self.message(head)?;
-        self.decoder.decode(&mut message).map_err(|error| error.to_string())
+        let mut decode = |bytes: &mut Buffer| self.decoder.decode(bytes);
+        let batch = match decode(&mut message) {
+            // A batch without body, such as an empty one, is looked at when the next bytes come; of
+            // those nothing is taken then.
+            Ok(None) if is_batch => decode(&mut Buffer::from(END.as_slice())),
+            batch => batch,
+        };
+        batch.map_err(|error| error.to_string())
     }
 
     fn skip_messages(&mut self, records: u64) -> Result<u64, String> {

@@ -268,6 +268,27 @@ impl Groups {
         }
     }
 
+    /// The group of one row, if there is one.
+    pub(crate) fn find(&self, keys: &BlockKeys, hashes: &[u64], row: usize) -> Option<u32> {
+        match keys {
+            BlockKeys::Unit => (self.count > 0).then_some(0),
+            BlockKeys::Int(ints) if ints.is_null(row) => self.null,
+            BlockKeys::Int(ints) => self.ints.get(ints.value(row), hashes[row]),
+            BlockKeys::Text(text) if text.is_null(row) => self.null,
+            BlockKeys::Text(text) => self.find_bytes(text.value(row), hashes[row]),
+            BlockKeys::Rows(rows) => self.find_bytes(rows.row(row).data(), hashes[row]),
+        }
+    }
+
+    fn find_bytes(&self, key: &[u8], hash: u64) -> Option<u32> {
+        let turned_hash = turned(hash);
+        let is_same = |(held, group): &(u64, u32)| {
+            *held == turned_hash
+                && key_at(&self.byte_keys, &self.byte_ends, *group as usize) == key
+        };
+        self.bytes.find(turned_hash, is_same).map(|(_, group)| *group)
+    }
+
     /// The groups of rows, in order.
     pub(crate) fn resolve(
         &mut self,
@@ -299,6 +320,18 @@ impl Groups {
             Form::Unit => 0,
             Form::Int => self.int_keys.get(group).map_or(0, |key| *key as u64),
             Form::Text | Form::Rows => self.byte_hashes.get(group).copied().unwrap_or(0),
+        }
+    }
+
+    /// The group with the key of group `group` of `other`, which takes the place of this: rows are
+    /// looked up by the hashes that they were in `other`.
+    pub(crate) fn moved(&mut self, other: &Self, group: usize) -> u32 {
+        match self.form {
+            Form::Text | Form::Rows if other.null != Some(group as u32) => {
+                let key = key_at(&other.byte_keys, &other.byte_ends, group);
+                self.byte_group(key, other.byte_hashes[group])
+            }
+            _ => self.group_of(other, group),
         }
     }
 

@@ -84,6 +84,22 @@ impl IntTable {
         }
     }
 
+    /// The group of a key that is held.
+    pub(super) fn get(&self, key: i64, hash: u64) -> Option<u32> {
+        let mask = self.slots.len().checked_sub(1)?;
+        let mut at = hash as usize & mask;
+        loop {
+            let slot = &self.slots[at];
+            if slot.round != self.round {
+                return None;
+            }
+            if slot.key == key {
+                return Some(slot.group);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
     /// Makes room for so many keys in all.
     pub(super) fn reserve(&mut self, keys: usize, hash_of: impl Fn(i64) -> u64) {
         // As many as growing step by step would have come to.

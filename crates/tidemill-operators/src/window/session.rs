@@ -1,12 +1,21 @@
 //! Session windows: a key's records that lie closer together than the gap are one window.
 //!
 //! A record opens a window from its time to its time and the gap; windows of a key that touch are
-//! one. It runs from the first record to the last and the gap.
+//! one. It runs from the first record to the last and the gap. A record is late if its own window
+//! has closed and it touches none that is open.
+//!
+//! ```text
+//! key ─▶ its sessions, and when it is due: no later than any of them ends
+//! heap of (due, key) ─ time goes on ─▶ keys that are due are looked at, and no others
+//! ```
+//!
+//! Keys without a session are forgotten when they are half of all: what a slice holds follows what
+//! is open, and not what came ever.
 
 use super::{Emitter, Late, Prepared, Windowed, shown};
 use crate::aggregate::Cells;
-use crate::groups::Groups;
-use std::sync::Arc;
+use crate::groups::{BlockKeys, Groups, KeyPlan};
+use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
     StateAt, StateTable, TakeRows,
@@ -15,6 +24,12 @@ use tidemill_state::{
     Delta, Noted, Reader, SavedError, State, Structure, row_of, structure::sampled,
 };
 use tidemill_types::{SliceId, Span};
+
+#[cfg(test)]
+mod tests;
+
+/// Keys without a session are kept while there are no more keys than this.
+const KEYS_KEPT: usize = 1_024;
 
 /// An open session of a key.
 #[derive(Clone, Copy, Debug)]
@@ -27,16 +42,26 @@ struct Session {
     number: u64,
 }
 
+/// A key's sessions.
+#[derive(Debug)]
+struct Open {
+    sessions: Vec<Session>,
+    /// None of them ends before this; the heap has it.
+    due: i64,
+}
+
 /// Sessions of one slice.
 struct Sessions {
     keys: Groups,
     /// By key.
-    open: Vec<Vec<Session>>,
+    open: Vec<Open>,
     cells: Cells,
     free: Vec<u32>,
     opened: u64,
-    /// No session ends before this.
-    earliest_end: i64,
+    /// Keys with a session.
+    live: usize,
+    /// When keys are due; what is not as their key says is of the past.
+    due: BinaryHeap<Reverse<(i64, u32)>>,
     noted: Noted,
 }
 
@@ -83,7 +108,8 @@ impl OperatorFactory for Factory {
             cells: Cells::new(&self.plan.aggregates),
             free: Vec::new(),
             opened: 0,
-            earliest_end: i64::MAX,
+            live: 0,
+            due: BinaryHeap::new(),
             noted: Noted::default(),
         })
     }
@@ -108,8 +134,8 @@ impl OperatorFactory for Factory {
     ) -> Result<(), OperatorError> {
         let state: &Sessions = at.of();
         let mut showing = shown::Showing::new(&self.plan, take);
-        for (key, sessions) in state.open.iter().enumerate() {
-            for it in sessions {
+        for (key, open) in state.open.iter().enumerate() {
+            for it in &open.sessions {
                 let bounds = (it.first, it.last.saturating_add(self.gap));
                 let row = showing.row((&state.keys, key), &state.cells, &[it.cell], bounds)?;
                 if row.is_break() {
@@ -129,22 +155,38 @@ impl Sessions {
         noted.change(key, |out| write_key((keys, open, cells), key, out));
     }
 
-    /// All keys are about to be forgotten.
-    fn forget(&mut self) {
-        let Self { keys, open, cells, noted, .. } = self;
+    /// Forgets keys without a session, if they are many. The others have new numbers then, in the
+    /// same order; results go by the numbers of sessions.
+    fn forget(&mut self, plan: &KeyPlan) {
+        if self.live > 0 && self.open.len() <= KEYS_KEPT.max(self.live * 2) {
+            return;
+        }
+        let Self { keys, open, cells, noted, .. } = &mut *self;
         noted.clear(&mut |key, out| write_key((keys, open, cells), key, out));
-        self.keys.reset();
-        self.open.clear();
+        let before = std::mem::replace(&mut self.keys, Groups::new(plan));
+        let open = std::mem::take(&mut self.open).into_iter().enumerate();
+        for (key, open) in open.filter(|(_, it)| !it.sessions.is_empty()) {
+            self.keys.moved(&before, key);
+            self.noted.change(self.open.len(), |_| false);
+            self.open.push(open);
+        }
+        let due = self.open.iter().zip(0..).map(|(it, key)| Reverse((it.due, key)));
+        self.due = due.collect();
+    }
+
+    /// Whether a record belongs to a session that is open.
+    fn joins(&self, keys: &BlockKeys, hashes: &[u64], row: usize, (time, gap): (i64, i64)) -> bool {
+        let open = self.keys.find(keys, hashes, row).and_then(|key| self.open.get(key as usize));
+        open.is_some_and(|open| open.sessions.iter().any(|it| it.touches(time, gap)))
     }
 
     /// The accumulators of the session of a record; sessions that it joins go to `merges`.
     fn cell(&mut self, key: usize, time: i64, gap: i64, merges: &mut Vec<(u32, u32)>) -> u32 {
         if self.open.len() <= key {
-            self.open.resize_with(key + 1, Vec::new);
+            self.open.resize_with(key + 1, || Open { sessions: Vec::new(), due: i64::MAX });
         }
-        let sessions = &mut self.open[key];
-        let touches = |it: &Session| time - it.last < gap && it.first - time < gap;
-        let cell = match sessions.iter().position(touches) {
+        let Open { sessions, due } = &mut self.open[key];
+        match sessions.iter().position(|it| it.touches(time, gap)) {
             Some(index) => {
                 sessions[index].first = sessions[index].first.min(time);
                 sessions[index].last = sessions[index].last.max(time);
@@ -169,23 +211,62 @@ impl Sessions {
                     self.cells.groups() as u32 - 1
                 });
                 self.opened += 1;
+                self.live += usize::from(sessions.is_empty());
                 sessions.push(Session { first: time, last: time, cell, number: self.opened });
+                let end = time.saturating_add(gap);
+                if end < *due {
+                    *due = end;
+                    self.due.push(Reverse((end, key as u32)));
+                }
                 cell
             }
-        };
-        self.earliest_end = self.earliest_end.min(time.saturating_add(gap));
-        cell
+        }
+    }
+
+    /// Takes the sessions that have ended by `now` out, by their end and number.
+    fn ended(&mut self, now: i64, gap: i64) -> Vec<(i64, usize, Session)> {
+        let end_of = |it: &Session| it.last.saturating_add(gap);
+        let mut ended: Vec<(i64, usize, Session)> = Vec::new();
+        while let Some(Reverse((due, key))) = self.due.peek().copied()
+            && due <= now
+        {
+            self.due.pop();
+            let key = key as usize;
+            if self.open[key].due != due {
+                continue;
+            }
+            if self.open[key].sessions.iter().any(|it| end_of(it) <= now) {
+                self.change(key);
+            }
+            let open = &mut self.open[key];
+            let out = open.sessions.extract_if(.., |it| end_of(it) <= now);
+            ended.extend(out.map(|it| (end_of(&it), key, it)));
+            open.due = open.sessions.iter().map(end_of).min().unwrap_or(i64::MAX);
+            match open.sessions.is_empty() {
+                true => self.live -= 1,
+                false => self.due.push(Reverse((open.due, key as u32))),
+            }
+        }
+        ended.sort_unstable_by_key(|(end, _, it)| (*end, it.number));
+        ended
+    }
+}
+
+impl Session {
+    /// Whether a record of this time belongs to it.
+    fn touches(&self, time: i64, gap: i64) -> bool {
+        time - self.last < gap && self.first - time < gap
     }
 }
 
 /// Writes a key with its sessions and their accumulators.
 fn write_key(
-    (keys, open, cells): (&Groups, &[Vec<Session>], &Cells),
+    (keys, open, cells): (&Groups, &[Open], &Cells),
     key: usize,
     out: &mut Vec<u8>,
 ) -> bool {
     // A key that has just come has no sessions yet, nor had it any.
-    let Some(sessions) = open.get(key) else { return false };
+    let Some(Open { sessions, .. }) = open.get(key) else { return false };
     keys.save(key, out);
     out.extend_from_slice(&(sessions.len() as u32).to_le_bytes());
     for it in sessions {
@@ -205,12 +286,13 @@ impl State for Sessions {
 
 impl Structure for Sessions {
     fn memory(&self) -> usize {
-        let of = |key: usize| self.open[key].capacity() * size_of::<Session>();
+        let of = |key: usize| self.open[key].sessions.capacity() * size_of::<Session>();
         self.keys.memory()
-            + self.open.capacity() * size_of::<Vec<Session>>()
+            + self.open.capacity() * size_of::<Open>()
             + sampled(self.open.len(), of)
             + self.cells.memory()
             + self.free.capacity() * size_of::<u32>()
+            + self.due.capacity() * size_of::<(i64, u32)>()
             + self.noted.memory()
     }
 
@@ -230,7 +312,7 @@ impl Structure for Sessions {
     fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
         let (key, mut from) = (row_of(key)?, Reader::new(value));
         self.keys.restore(key, &mut from)?;
-        let mut sessions = Vec::new();
+        let (mut sessions, mut due) = (Vec::new(), i64::MAX);
         for _ in 0..from.u32()? {
             let (first, last, number) = (from.i64()?, from.i64()?, from.u64()?);
             let cell = self.cells.groups();
@@ -239,9 +321,13 @@ impl Structure for Sessions {
             sessions.push(Session { first, last, cell: cell as u32, number });
             self.opened = self.opened.max(number);
             // It is looked at when the first of them may have ended.
-            self.earliest_end = self.earliest_end.min(last);
+            due = due.min(last);
         }
-        self.open.push(sessions);
+        if !sessions.is_empty() {
+            self.live += 1;
+            self.due.push(Reverse((due, key as u32)));
+        }
+        self.open.push(Open { sessions, due });
         from.end()
     }
 
@@ -263,7 +349,8 @@ impl Lane {
         let mut outcome = Ok(());
         block.rows_of(slice).for_each(|row| {
             let time = prepared.time(row);
-            if time.saturating_add(gap) <= before {
+            let is_late = time.saturating_add(gap) <= before;
+            if is_late && !state.joins(&prepared.keys, hashes, row, (time, gap)) {
                 self.late.push(row as u32);
                 return;
             }
@@ -301,36 +388,19 @@ impl Lane {
         output: &mut Output,
     ) -> Result<(), OperatorError> {
         let (gap, plan) = (self.factory.gap, Arc::clone(&self.factory.plan));
-        let mut closed: Vec<(i64, u64, usize, Session)> = Vec::new();
-        state.earliest_end = i64::MAX;
-        for key in 0..state.open.len() {
-            if state.open[key].iter().any(|it| it.last.saturating_add(gap) <= now) {
-                state.change(key);
-            }
-            state.open[key].retain(|it| {
-                let end = it.last.saturating_add(gap);
-                if end <= now {
-                    closed.push((end, it.number, key, *it));
-                } else {
-                    state.earliest_end = state.earliest_end.min(end);
-                }
-                end > now
-            });
-        }
-        closed.sort_by_key(|(end, number, _, _)| (*end, *number));
-        for (end, _, key, session) in closed {
+        let ended = state.ended(now, gap);
+        for (end, key, session) in &ended {
             let cell = session.cell as usize;
-            state.keys.write(std::iter::once(key), &mut self.emitter.keys);
+            state.keys.write(std::iter::once(*key), &mut self.emitter.keys);
             let results = &mut self.emitter.results;
             state.cells.read(&plan.aggregates, std::iter::once(cell), results);
-            self.emitter.bounds(1, (session.first, end), end - 1);
+            self.emitter.bounds(1, (session.first, *end), end - 1);
             state.cells.clear(cell);
             state.free.push(session.cell);
             self.emitter.flush_if_full(&plan, output)?;
         }
-        if state.earliest_end == i64::MAX {
-            // Nothing is open: keys that may never come again are forgotten.
-            state.forget();
+        if !ended.is_empty() {
+            state.forget(&plan.keys);
         }
         Ok(())
     }
@@ -353,9 +423,7 @@ impl Operator for Lane {
                 self.take_slice(state, slice, (block, prepared), before)?;
                 late.add(nth, &mut self.late);
             }
-            if state.earliest_end <= now {
-                self.close(state, now, output)?;
-            }
+            self.close(state, now, output)?;
         }
         self.emitter.flush(&self.factory.plan, output)?;
         late.put_out(&prepared, 1, output)
