@@ -10,6 +10,7 @@
 //! - Text given to a column is UTF-8 only as far as its source says; [`Columns::finish`] checks.
 
 mod column;
+mod nested;
 
 pub(crate) use column::{Value, micros_of_millis, parse_bool};
 

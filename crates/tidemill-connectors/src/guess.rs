@@ -19,10 +19,13 @@ pub(crate) enum Guess {
     Moment,
     List(Box<Guess>),
     Object(Guesses),
+    /// A list or an object beside something else: only JSON holds both.
+    Mixed,
 }
 
 impl Guess {
-    /// What fits both. Integers that meet floats are floats; else, what differs is text.
+    /// What fits both. Integers that meet floats are floats; else, what differs is text, if its parts
+    /// have no parts.
     pub(crate) fn merge(self, other: Self) -> Self {
         match (self, other) {
             (Self::Nothing, it) | (it, Self::Nothing) => it,
@@ -35,13 +38,30 @@ impl Guess {
                 b.names.into_iter().zip(b.guesses).for_each(|(name, it)| a.add(&name, it));
                 Self::Object(a)
             }
+            (Self::Mixed | Self::List(_) | Self::Object(_), _)
+            | (_, Self::Mixed | Self::List(_) | Self::Object(_)) => Self::Mixed,
             _ => Self::Text,
         }
     }
 
+    /// Whether some of it is what no type but the JSON of the whole can hold.
+    fn has_mixed(&self) -> bool {
+        match self {
+            Self::Mixed => true,
+            Self::List(element) => element.has_mixed(),
+            Self::Object(fields) => fields.guesses.iter().any(Self::has_mixed),
+            _ => false,
+        }
+    }
+
+    /// The type of a column.
+    fn column_type(&self) -> DataType {
+        if self.has_mixed() { DataType::Utf8 } else { self.data_type() }
+    }
+
     fn data_type(&self) -> DataType {
         match self {
-            Self::Nothing | Self::Text => DataType::Utf8,
+            Self::Nothing | Self::Text | Self::Mixed => DataType::Utf8,
             Self::Bool => DataType::Boolean,
             Self::Int(min, max) => {
                 if *min >= i128::from(i64::MIN) && *max <= i128::from(i64::MAX) {
@@ -57,7 +77,9 @@ impl Guess {
             Self::List(element) => {
                 DataType::List(Arc::new(Field::new("item", element.data_type(), true)))
             }
-            Self::Object(fields) => DataType::Struct(Fields::from(fields.fields())),
+            Self::Object(fields) => {
+                DataType::Struct(Fields::from(fields.fields(Self::data_type)))
+            }
         }
     }
 }
@@ -89,13 +111,13 @@ impl Guesses {
         self.names.len() > COLUMNS_MAX
     }
 
-    fn fields(&self) -> Vec<Field> {
-        let field = |(name, guess): (&String, &Guess)| Field::new(name, guess.data_type(), true);
+    fn fields(&self, type_of: impl Fn(&Guess) -> DataType) -> Vec<Field> {
+        let field = |(name, guess): (&String, &Guess)| Field::new(name, type_of(guess), true);
         self.names.iter().zip(&self.guesses).map(field).collect()
     }
 
     /// The columns as guessed; event time is not known here.
     pub(crate) fn shape(&self) -> Shape {
-        Shape { fields: self.fields(), time: None }
+        Shape { fields: self.fields(Guess::column_type), time: None }
     }
 }

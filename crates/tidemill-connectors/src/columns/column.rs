@@ -1,15 +1,15 @@
 //! One column under way: values, and which of them are null.
 
+use super::nested::decode_nested;
 use crate::{moment, number};
 use arrow_array::{
     ArrayRef, BooleanArray, Date32Array, Float32Array, Float64Array, Int8Array, Int16Array,
     Int32Array, Int64Array, StringArray, TimestampMicrosecondArray, UInt8Array, UInt16Array,
-    UInt32Array, UInt64Array, new_empty_array,
+    UInt32Array, UInt64Array,
 };
 use arrow_buffer::{
     BooleanBufferBuilder, Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer,
 };
-use arrow_json::ReaderBuilder;
 use arrow_schema::{ArrowError, DataType, Field};
 use std::sync::Arc;
 use tidemill_types::Micros;
@@ -29,7 +29,7 @@ pub(crate) enum Value<'a> {
 }
 
 /// Rows that turned out bad, and why.
-type Misfits = Vec<(usize, String)>;
+pub(super) type Misfits = Vec<(usize, String)>;
 
 pub(super) struct Column {
     values: Values,
@@ -351,47 +351,4 @@ fn floats(data_type: &DataType, values: Vec<f64>, nulls: Option<NullBuffer>) -> 
         }
         _ => Arc::new(Float64Array::new(values.into(), nulls)),
     }
-}
-
-fn decode_lines(field: &Field, json: &[u8], rows: usize) -> Result<ArrayRef, ArrowError> {
-    let mut decoder =
-        ReaderBuilder::new_with_field(Field::new("", field.data_type().clone(), true))
-            .with_batch_size(rows)
-            .with_coerce_primitive(true)
-            .build_decoder()?;
-    let read = decoder.decode(json)?;
-    match decoder.flush()? {
-        Some(batch) if read == json.len() && batch.num_rows() == rows => {
-            Ok(Arc::clone(batch.column(0)))
-        }
-        _ => Err(ArrowError::JsonError("the values are not one a line".to_owned())),
-    }
-}
-
-/// Lists and objects. If some do not fit, each row is tried on its own: the bad ones become null.
-fn decode_nested(
-    field: &Field,
-    json: &[u8],
-    ends: &[usize],
-) -> Result<(ArrayRef, Misfits), ArrowError> {
-    if ends.is_empty() {
-        return Ok((new_empty_array(field.data_type()), Vec::new()));
-    }
-    if let Ok(array) = decode_lines(field, json, ends.len()) {
-        return Ok((array, Vec::new()));
-    }
-    let mut fitting = Vec::with_capacity(json.len());
-    let mut misfits = Vec::new();
-    let mut start = 0;
-    for (row, end) in ends.iter().enumerate() {
-        match decode_lines(field, &json[start..*end], 1) {
-            Ok(_) => fitting.extend_from_slice(&json[start..*end]),
-            Err(error) => {
-                misfits.push((row, error.to_string()));
-                fitting.extend_from_slice(b"null\n");
-            }
-        }
-        start = *end;
-    }
-    Ok((decode_lines(field, &fitting, ends.len())?, misfits))
 }

@@ -129,3 +129,30 @@ fn a_list_that_does_not_fit_is_found_at_the_end() {
     assert!(bad[0].1.starts_with("field `l` is not a list"), "{}", bad[0].1);
     assert_eq!(batch.column(0).as_primitive::<Int64Type>().values(), &[0, 2]);
 }
+
+#[test]
+fn nothing_in_a_list_or_an_object_is_cut_to_a_whole_number() {
+    let list = DataType::List(Arc::new(Field::new("item", DataType::Int64, true)));
+    let inner = vec![Field::new("n", list, true), Field::new("x", DataType::Float64, true)];
+    let object = DataType::Struct(inner.into());
+    let mut columns = Columns::new(&shape(&[("o", object)], None));
+    let (good, bad) = (
+        [
+            r#"{"n":[1,2.0,1e3],"x":1.5}"#,
+            r#"{"x":2.5,"more":1.5}"#,
+            r#"{"n":[9007199254740991.0]}"#,
+            r#"{"n":[9223372036854775807],"x":1e-3}"#,
+        ],
+        [r#"{"n":[1,1.9]}"#, r#"{"n":[1e-1]}"#, r#"{"n":[9007199254740993.0]}"#],
+    );
+    for text in good.iter().chain(&bad) {
+        columns.put(0, Value::Nested(text.as_bytes())).unwrap();
+        columns.end_row().unwrap();
+    }
+    let (batch, misfits) = columns.finish().unwrap();
+    assert_eq!(misfits.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [4, 5, 6]);
+    assert!(misfits[0].1.ends_with(": 1.9 is not a whole number"), "{}", misfits[0].1);
+    let numbers = batch.column(0).as_struct().column(0).as_list::<i32>();
+    assert_eq!(numbers.value(0).as_primitive::<Int64Type>().values(), &[1, 2, 1_000]);
+    assert_eq!(numbers.value(3).as_primitive::<Int64Type>().values(), &[i64::MAX]);
+}

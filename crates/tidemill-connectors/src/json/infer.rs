@@ -5,7 +5,7 @@ use crate::guess::{Guess, Guesses};
 use crate::number;
 use serde_json::Value;
 
-/// Deepest nesting that becomes a type; what is deeper is text.
+/// Deepest nesting that becomes a type; a column with deeper values is JSON text.
 const TYPE_DEPTH_MAX: usize = 16;
 
 /// Adds what one record shows. A bad record shows nothing.
@@ -31,7 +31,7 @@ fn fields(line: &[u8], seen: &mut Vec<(String, Guess)>) -> Result<(), String> {
             }
             Token::Text(_) => Guess::Text,
             Token::Nested(json) => {
-                serde_json::from_slice(json).map_or(Guess::Text, |value| nested(&value, 0))
+                serde_json::from_slice(json).map_or(Guess::Mixed, |value| nested(&value, 0))
             }
         };
         seen.push((name, guess));
@@ -50,7 +50,7 @@ fn nested(value: &Value, depth: usize) -> Guess {
             _ => Guess::Float,
         },
         Value::String(_) => Guess::Text,
-        _ if depth == TYPE_DEPTH_MAX => Guess::Text,
+        _ if depth == TYPE_DEPTH_MAX => Guess::Mixed,
         Value::Array(items) => {
             let items = items.iter().map(|it| nested(it, depth + 1));
             Guess::List(Box::new(items.fold(Guess::Nothing, Guess::merge)))

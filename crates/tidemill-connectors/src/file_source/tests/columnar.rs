@@ -64,6 +64,43 @@ fn columnar_files_are_read_by_record_number() {
     }
 }
 
+/// An empty batch of numbers has no bytes behind its head, and so has one of nothing but nulls.
+#[test]
+fn a_batch_without_bytes_costs_no_records() {
+    let numbers = |range: std::ops::Range<i32>| {
+        let column: ArrayRef = Arc::new(Int32Array::from_iter_values(range));
+        RecordBatch::try_from_iter_with_nullable([("n", column, true)]).unwrap()
+    };
+    let nulls = |count| {
+        let column: ArrayRef = Arc::new(arrow_array::NullArray::new(count));
+        RecordBatch::try_from_iter_with_nullable([("n", column, true)]).unwrap()
+    };
+    let numbered = [numbers(0..10), numbers(0..0), numbers(10..20), numbers(0..0)];
+    for (batches, rows) in [(&numbered[..], 20), (&[nulls(3), nulls(4)][..], 7)] {
+        let schema = batches[0].schema();
+        let mut file = arrow_ipc::writer::FileWriter::try_new(Vec::new(), &schema).unwrap();
+        let mut stream = arrow_ipc::writer::StreamWriter::try_new(Vec::new(), &schema).unwrap();
+        for batch in batches {
+            file.write(batch).unwrap();
+            stream.write(batch).unwrap();
+        }
+        for bytes in [file.into_inner().unwrap(), stream.into_inner().unwrap()] {
+            let factory = source(&bytes, &spec(Format::Arrow), None).unwrap();
+            let (batch, letters) = whole(&*factory);
+            assert_eq!((batch.num_rows(), letters.len()), (rows, 0));
+            let mut late = factory.open(0).unwrap();
+            late.seek(Position(rows as u64 - 5), Micros::MIN).unwrap();
+            let Read::Rows { payload, .. } =
+                late.read(&request(1 << 20, 100), &mut Vec::new()).unwrap()
+            else {
+                panic!("there are rows")
+            };
+            let Payload::Arrow(rest) = payload else { panic!("in columns") };
+            assert!(rest.num_rows() > 0 && rest.num_rows() <= 5);
+        }
+    }
+}
+
 #[test]
 fn a_damaged_columnar_file_is_an_error_and_never_a_panic() {
     for (format, bytes) in columnar() {

@@ -42,6 +42,31 @@ fn json_columns_are_guessed_in_order_of_appearance() {
     assert_eq!((lists.value(0).len(), lists.value(1).len(), lists.is_null(2)), (2, 0, true));
 }
 
+/// A part of a value that is a list or an object in one record and something else in another has no
+/// type: the whole is its JSON, and no record that showed that is bad.
+#[test]
+fn json_of_several_kinds_within_a_value_is_text() {
+    let deep = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+    let lines = [
+        r#"{"a":{"x":1},"tags":["a",{"name":"b"}],"kept":{"x":1}}"#.to_owned(),
+        r#"{"a":{"x":{"y":2}},"tags":[],"kept":{"x":"one"}}"#.to_owned(),
+        format!(r#"{{"deep":{},"a":null}}"#, deep(20)),
+    ];
+    let factory = source(lines.join("\n").as_bytes(), &spec(Format::Json), None).unwrap();
+    let kept = DataType::Struct(vec![Field::new("x", DataType::Utf8, true)].into());
+    let text = DataType::Utf8;
+    assert_eq!(
+        types(&*factory),
+        named(&[("a", text.clone()), ("tags", text.clone()), ("kept", kept), ("deep", text)])
+    );
+    let (batch, letters) = whole(&*factory);
+    assert_eq!((batch.num_rows(), letters.len()), (3, 0));
+    let some = |it: &str| Some(it.to_owned());
+    assert_eq!(texts(&batch, "a"), [some(r#"{"x":1}"#), some(r#"{"x":{"y":2}}"#), None]);
+    assert_eq!(texts(&batch, "tags")[0], some(r#"["a",{"name":"b"}]"#));
+    assert_eq!(texts(&batch, "deep")[2], some(&deep(20)));
+}
+
 #[test]
 fn json_lines_that_are_not_one_object_are_bad() {
     let good = r#"{"a": 1 , "x":[{"y":[]},{}], "z":-0.5e+3}"#;
