@@ -12,6 +12,9 @@ use tidemill_types::limits::RECORD_BYTES_MAX;
 pub(crate) const OPEN_QUOTE: &str =
     "its quotes do not match: a quoted field ends with a quote before a comma or the record's end";
 
+/// Why bytes are no single record.
+const SEVERAL_LINES: &str = "it has more than one line, and is read as one record";
+
 /// How records follow each other in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
@@ -69,6 +72,19 @@ impl Framing {
             return quoted(view, line, fields, last);
         }
         Some(self.line(line))
+    }
+
+    /// The record that bytes are which hold one and no other: without the end of its line.
+    ///
+    /// # Errors
+    /// They are more than one, or none.
+    pub(crate) fn only(self, bytes: &[u8]) -> Result<&[u8], &'static str> {
+        let frame = self.frame(bytes, true).ok_or(OPEN_QUOTE)?;
+        match frame.is {
+            Framed::Bad(reason) => Err(reason),
+            Framed::Record | Framed::Skip if frame.len < bytes.len() => Err(SEVERAL_LINES),
+            Framed::Record | Framed::Skip => Ok(&bytes[..frame.body]),
+        }
     }
 
     fn line(self, line: &[u8]) -> Frame {

@@ -13,6 +13,7 @@ use super::source::StreamSourceSpec;
 use super::values::Values;
 use crate::columns::{OUT_OF_RANGE, largest_time};
 use crate::found::decoder;
+use crate::frame::Framing;
 use crate::line_source::{BadRecords, Decode, add_late, letter};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
@@ -20,7 +21,10 @@ use std::sync::Arc;
 use tidemill_flow::{
     DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceError, SourceWaker, TIME_COLUMN,
 };
-use tidemill_types::{Micros, Span, job::MetaSpec};
+use tidemill_types::{
+    Micros, Span,
+    job::{Format, MetaSpec},
+};
 use tidemill_wire::records::Record;
 
 /// Records of a streamlet, in order.
@@ -72,6 +76,8 @@ pub(crate) struct Slice<F> {
     /// Its name and number, as dead letters say where they are from.
     subject: String,
     feed: F,
+    /// How one record is told from several, in formats of lines.
+    framing: Option<Framing>,
     decoder: Box<dyn Decode>,
     meta: MetaColumns,
     meta_spec: MetaSpec,
@@ -98,6 +104,11 @@ impl<F: Feed> Slice<F> {
             kind,
             subject,
             feed,
+            framing: match spec.format {
+                Format::Csv => Some(Framing::Csv { fields: values.shape.fields.len() }),
+                Format::Influx => Some(Framing::Influx),
+                _ => None,
+            },
             decoder: decoder(spec.format, &values.shape),
             meta: MetaColumns::default(),
             meta_spec: spec.meta.clone(),
@@ -158,7 +169,7 @@ impl<F: Feed> Source for Slice<F> {
             }
             let room = request.records - records;
             let (decoder, columns, subject) = (&mut self.decoder, &mut self.meta, &self.subject);
-            let (meta_spec, kept) = (&self.meta_spec, &mut self.kept);
+            let (meta_spec, kept, framing) = (&self.meta_spec, &mut self.kept, self.framing);
             let is_time = self.time_is_timestamp;
             let outcome = self.feed.each(room, below, &mut |offset, record| {
                 let value = record.value.unwrap_or_default();
@@ -166,7 +177,7 @@ impl<F: Feed> Source for Slice<F> {
                 if let Some(kept) = kept {
                     kept.push(offset, value);
                 }
-                match take(&mut **decoder, (meta_spec, is_time), offset, record) {
+                match take((&mut **decoder, framing), (meta_spec, is_time), offset, record) {
                     Ok(meta) => columns.push(meta),
                     Err(reason) => {
                         let position = format!("{subject}, offset {offset}");
@@ -230,7 +241,7 @@ const NO_TIMESTAMP: i64 = -1;
 
 /// Takes a record's value, and says what it has beside it. Its timestamp may be its event time.
 fn take(
-    decoder: &mut dyn Decode,
+    (decoder, framing): (&mut dyn Decode, Option<Framing>),
     (spec, is_time): (&MetaSpec, bool),
     offset: i64,
     record: &Record<'_>,
@@ -252,6 +263,6 @@ fn take(
     if is_time && !Micros(timestamp_us).is_event_time() {
         return Err(format!("event time, which is its timestamp, {OUT_OF_RANGE}"));
     }
-    decoder.record(value)?;
+    decoder.record(framing.map_or(Ok(value), |it| it.only(value))?)?;
     Ok(Meta { key, timestamp_us, offset })
 }

@@ -99,6 +99,41 @@ fn values_are_rows_and_what_is_none_is_a_letter() {
     }
 }
 
+/// A value is one record, as it is of a file: producers may leave the end of its line there.
+#[test]
+fn a_value_of_lines_is_one_line() {
+    let sim = World::simulated(1);
+    let log = log(&sim);
+    let streamlet = log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
+    let good = ["1,abc\n", "2,\"a\nb\"\r\n", "3,\"\"\"\""];
+    let bad = ["4,\"a\"b", "5,\"abc", "6,a\n7,b", "\"8\",a,\"b\""];
+    put(&streamlet, Compression::NONE, &good);
+    put(&streamlet, Compression::NONE, &bad);
+    let csv = StreamSourceSpec {
+        schema: [("n", "bigint"), ("s", "text")].map(|(a, b)| (a.to_owned(), b.to_owned())).into(),
+        ..spec(Format::Csv)
+    };
+    let source = StreamSource::new(&sim.world, &log, None, "s", csv).unwrap();
+    let (batches, letters) = read_all(&mut *source.open(0).unwrap(), 100);
+    assert_eq!(numbers(&batches), [1, 2, 3]);
+    let texts = |it: &RecordBatch| {
+        it["s"].as_string::<i32>().iter().flatten().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(batches.iter().flat_map(texts).collect::<Vec<_>>(), ["abc", "a\nb", "\""]);
+    let reasons: Vec<_> = letters.iter().map(|it| it.reason.as_str()).collect();
+    let quotes = crate::frame::OPEN_QUOTE;
+    let lines = "it has more than one line, and is read as one record";
+    assert_eq!(reasons[..3], [quotes, quotes, lines]);
+    assert_eq!(letters.len(), bad.len(), "{reasons:?}");
+
+    let streamlet = log.create("t", StreamSpec::default()).unwrap().streamlet(0).unwrap();
+    put(&streamlet, Compression::NONE, &["a n=1i\n", "a n=2i 7\n", "a n=3i\na n=4i\n"]);
+    let source = StreamSource::new(&sim.world, &log, None, "t", spec(Format::Influx)).unwrap();
+    let (batches, letters) = read_all(&mut *source.open(0).unwrap(), 100);
+    assert_eq!(numbers(&batches), [1, 2]);
+    assert_eq!((letters.len(), letters[0].reason.as_str()), (1, lines));
+}
+
 #[test]
 fn a_replay_cuts_where_the_ledger_says() {
     let sim = World::simulated(1);
