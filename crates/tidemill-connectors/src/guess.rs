@@ -77,9 +77,7 @@ impl Guess {
             Self::List(element) => {
                 DataType::List(Arc::new(Field::new("item", element.data_type(), true)))
             }
-            Self::Object(fields) => {
-                DataType::Struct(Fields::from(fields.fields(Self::data_type)))
-            }
+            Self::Object(fields) => DataType::Struct(Fields::from(fields.fields(Self::data_type))),
         }
     }
 }

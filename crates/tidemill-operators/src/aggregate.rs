@@ -16,6 +16,7 @@
 //! that a replay gives the same bytes.
 
 use crate::expr::{AggregateCall, Expr, ExprError, nearest, parse_call};
+use crate::transform::not_reserved;
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, SchemaRef};
 use tidemill_types::job::Named;
 
@@ -166,6 +167,7 @@ impl Aggregates {
         for calls in stages {
             for (name, sql) in calls {
                 let part = |error| AggregateError { part: format!("aggregate.{name}"), error };
+                not_reserved(name).map_err(part)?;
                 let call = parse_call(sql).map_err(part)?;
                 all.add(input, name, &call).map_err(part)?;
             }

@@ -283,8 +283,7 @@ impl Groups {
     fn find_bytes(&self, key: &[u8], hash: u64) -> Option<u32> {
         let turned_hash = turned(hash);
         let is_same = |(held, group): &(u64, u32)| {
-            *held == turned_hash
-                && key_at(&self.byte_keys, &self.byte_ends, *group as usize) == key
+            *held == turned_hash && key_at(&self.byte_keys, &self.byte_ends, *group as usize) == key
         };
         self.bytes.find(turned_hash, is_same).map(|(_, group)| *group)
     }

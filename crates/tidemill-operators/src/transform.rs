@@ -74,8 +74,8 @@ pub fn transform(
             let mut exprs = Vec::with_capacity(select.len());
             let mut fields: Vec<FieldRef> = Vec::with_capacity(select.len() + 1);
             for (name, sql) in select {
-                let expr = Expr::compile(sql, &inner)
-                    .map_err(|error| part(&format!("select.{name}"), error))?;
+                let expr = not_reserved(name).and_then(|()| Expr::compile(sql, &inner));
+                let expr = expr.map_err(|error| part(&format!("select.{name}"), error))?;
                 let field = Field::new(name, expr.data_type().clone(), expr.nullable());
                 fields.push(Arc::new(field));
                 exprs.push(expr);
@@ -85,6 +85,16 @@ pub fn transform(
         }
     };
     Ok(Arc::new(Transform { unnest, filter, select, time, output }))
+}
+
+/// Event time is a column that no other may be called as.
+pub(crate) fn not_reserved(name: &str) -> Result<(), ExprError> {
+    if name != TIME_COLUMN {
+        return Ok(());
+    }
+    let mut error = ExprError::new(format!("`{TIME_COLUMN}` is a name that is reserved"));
+    error.expected = Some("another name".to_owned());
+    Err(error)
 }
 
 fn compile_filter(sql: &str, input: &SchemaRef) -> Result<Expr, ExprError> {
@@ -100,6 +110,8 @@ fn compile_filter(sql: &str, input: &SchemaRef) -> Result<Expr, ExprError> {
 
 impl Unnest {
     fn new(input: &SchemaRef, spec: &FlatMapSpec) -> Result<Self, TransformError> {
+        not_reserved(&spec.name)
+            .map_err(|error| TransformError { part: "flat_map.as".to_owned(), error })?;
         let part = "flat_map.unnest".to_owned();
         let list = match Expr::compile(&spec.unnest, input) {
             Ok(list) => list,

@@ -131,6 +131,7 @@ fn compile(
             return Err(wrong("window", error));
         }
         let output = output_schema(&keys, &aggregates, timed, time.is_some());
+        each_name_once(&output, key)?;
         let (input, keys) = (Arc::clone(input), Arc::clone(&keys));
         Ok(Arc::new(Windowed { input, output, keys, aggregates, time, bounds: timed }))
     };
@@ -166,6 +167,26 @@ fn output_schema(keys: &KeyPlan, aggregates: &Aggregates, bounds: bool, timed: b
         fields.push(time(TIME_COLUMN));
     }
     Arc::new(Schema::new(fields))
+}
+
+/// Each column of the results has a name of its own: what reads them could not tell them apart.
+fn each_name_once(output: &SchemaRef, key: &[String]) -> Result<(), AggregateError> {
+    let names: Vec<&str> = output.fields().iter().map(|it| it.name().as_str()).collect();
+    // The bounds of windows have no part of the job that names them, nor has event time.
+    let part = |nth: usize| match names[nth] {
+        _ if nth < key.len() => Some(format!("key[{nth}]")),
+        "window_start" | "window_end" if nth < key.len() + 2 => None,
+        TIME_COLUMN if nth + 1 == names.len() => None,
+        name => Some(format!("aggregate.{name}")),
+    };
+    for nth in 0..names.len() {
+        let Some(first) = names[..nth].iter().position(|it| *it == names[nth]) else { continue };
+        let mut error = ExprError::new(format!("the rows would have two columns `{}`", names[nth]));
+        error.expected =
+            Some("another name, which a `select` or the aggregate can give".to_owned());
+        return Err(wrong(part(nth).or_else(|| part(first)).unwrap_or_default(), error));
+    }
+    Ok(())
 }
 
 /// One block with all that the aggregates look at.

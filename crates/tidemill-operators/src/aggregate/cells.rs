@@ -380,14 +380,19 @@ fn add_float(words: &mut [u64], count: u64, value: f64) {
     words[1] = (f64::from_bits(words[1]) + value).to_bits();
 }
 
-/// One step of Welford's method.
+/// One step of Welford's method. Where the distance to the mean is none that is finite, the mean is
+/// computed from its parts, as infinities may come before or after all else.
 #[inline]
 fn add_moment(words: &mut [u64], value: f64) {
     let words = &mut words[..3];
     words[0] += 1;
     let mean = f64::from_bits(words[1]);
     let distance = value - mean;
-    let new_mean = mean + distance / words[0] as f64;
+    let n = words[0] as f64;
+    let new_mean = match distance.is_finite() {
+        true => mean + distance / n,
+        false => mean * ((n - 1.0) / n) + value / n,
+    };
     words[1] = new_mean.to_bits();
     words[2] = (f64::from_bits(words[2]) + distance * (value - new_mean)).to_bits();
 }
@@ -469,14 +474,23 @@ fn merge_words(kept: Kept, to: &mut [u64], from: &[u64]) -> Result<(), OperatorE
     Ok(())
 }
 
-/// Moments of two parts together (Chan, Golub and LeVeque).
+/// Moments of two parts together (Chan, Golub and LeVeque). Of nothing and a part they are those of the
+/// part, to the last digit.
 fn merge_moments(to: &mut [u64], from: &[u64]) {
+    if to[0] == 0 {
+        to[..3].copy_from_slice(&from[..3]);
+        return;
+    }
     let (a, b) = (to[0] as f64, from[0] as f64);
     let n = a + b;
     let (mean_a, mean_b) = (f64::from_bits(to[1]), f64::from_bits(from[1]));
     let distance = mean_b - mean_a;
     to[0] += from[0];
-    to[1] = (mean_a + distance * b / n).to_bits();
+    let mean = match distance.is_finite() {
+        true => mean_a + distance * b / n,
+        false => mean_a * (a / n) + mean_b * (b / n),
+    };
+    to[1] = mean.to_bits();
     let m2 = f64::from_bits(to[2]) + f64::from_bits(from[2]) + distance * distance * a * b / n;
     to[2] = m2.to_bits();
 }

@@ -94,6 +94,7 @@ fn a_wrong_part_is_named() {
     assert_eq!(refused(None, Some("m > 1"), None), "where");
     assert_eq!(refused(None, Some("n + 1"), None), "where");
     assert_eq!(refused(None, None, Some(&[("x", "m")])), "select.x");
+    assert_eq!(refused(None, None, Some(&[(TIME_COLUMN, "n")])), "select.__time");
     let unnest = |sql: &str| Some(FlatMapSpec { unnest: sql.to_owned(), name: "x".to_owned() });
     assert_eq!(refused(unnest("text"), None, None), "flat_map.unnest");
     assert_eq!(refused(unnest("txt"), None, None), "flat_map.unnest");

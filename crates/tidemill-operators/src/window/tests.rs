@@ -440,6 +440,37 @@ fn what_cannot_be_kept_can_be_counted() {
     assert!(error.error.to_string().contains("cannot be aggregated"), "{}", error.error);
 }
 
+/// A mean is the sum divided by the count, wherever infinities stand, and of however many panes a
+/// window is made.
+#[test]
+fn a_mean_does_not_show_how_it_was_computed() {
+    let mean = |values: &[f64], window: &WindowSpec| {
+        let calls: Named<String> = [("mean".to_owned(), "avg(value)".to_owned())].into();
+        let factory = windowed(&schema(), &[], Some(window), &calls).expect("right");
+        let mut trial = Trial::new(factory, vec![Partition::One], 1, 1);
+        let records: Vec<Record> = values.iter().map(|it| (1, Some(*it), 95)).collect();
+        let rows = trial.cycle(vec![vec![batch(&records)]], Micros::MAX, true).expect("it runs");
+        let means = rows[0].1.column_by_name("mean").expect("it is there");
+        means.as_primitive::<arrow_array::types::Float64Type>().value(0)
+    };
+    let inf = f64::INFINITY;
+    let sliding = SlidingWindow { size: Span(100), every: Span(10) };
+    let windows = [
+        WindowSpec::Tumbling(Span(100)),
+        WindowSpec::Sliding(sliding),
+        WindowSpec::Global(EmptySpec {}),
+    ];
+    for window in &windows {
+        for values in [&[1.0, inf, 2.0][..], &[inf, 1.0], &[inf, inf], &[1.0, 2.0, inf]] {
+            assert_eq!(mean(values, window), inf, "{values:?}");
+        }
+        assert_eq!(mean(&[1.0, -inf], window), -inf);
+        assert!(mean(&[inf, 1.0, -inf], window).is_nan());
+        assert_eq!(mean(&[1e308, -1e308], window), 0.0);
+        assert_eq!(mean(&[0.1; 3], window).to_bits(), mean(&[0.1; 3], &windows[0]).to_bits());
+    }
+}
+
 #[test]
 fn a_quantile_is_near() {
     let records: Vec<Record> = (0..1_000).map(|it| (1, Some(f64::from(it)), 0)).collect();
@@ -476,6 +507,24 @@ fn what_does_not_fit_is_refused_by_part() {
     refused("key", day(), "sum(name)", "aggregate.x", None);
     refused("key", day(), "quantile(value, 2)", "aggregate.x", None);
     refused("key", WindowSpec::Tumbling(Span(0)), "count(*)", "window", None);
+    let twice = |key: &[&str], window: WindowSpec, result: &str| {
+        let calls: Named<String> = [(result.to_owned(), "count(*)".to_owned())].into();
+        let key: Vec<String> = key.iter().map(|it| (*it).to_owned()).collect();
+        let error = windowed(&schema(), &key, Some(&window), &calls).err().expect("refused");
+        (error.part, error.error.message)
+    };
+    let two = |part: &str, name: &str| {
+        (part.to_owned(), format!("the rows would have two columns `{name}`"))
+    };
+    let count = || WindowSpec::Count(CountWindow { size: 2, every: 1 });
+    assert_eq!(twice(&["key"], day(), "key"), two("aggregate.key", "key"));
+    assert_eq!(twice(&["name", "key"], count(), "key"), two("aggregate.key", "key"));
+    assert_eq!(twice(&["key", "name", "key"], day(), "n"), two("key[2]", "key"));
+    assert_eq!(twice(&["key"], day(), "window_end"), two("aggregate.window_end", "window_end"));
+    let reserved =
+        ("aggregate.__time".to_owned(), "`__time` is a name that is reserved".to_owned());
+    assert_eq!(twice(&["key"], day(), TIME_COLUMN), reserved);
+    assert_eq!(twice(&["key"], count(), TIME_COLUMN), reserved);
     let gap = SlidingWindow { size: Span(1), every: Span(2) };
     refused("key", WindowSpec::Sliding(gap), "count(*)", "window", None);
 }
