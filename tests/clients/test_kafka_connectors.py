@@ -451,3 +451,114 @@ def test_a_job_whose_sinks_cluster_is_away_can_be_stopped_and_goes_on(kafka, own
     wait(lambda: len(set(numbers(away, out, 1))) == 200, 60, "it goes on")
     if delivery == "exactly-once":
         assert numbers(away, out, 1) == list(range(200))
+
+
+def log_ends(kafka, topic, partitions):
+    """Where the logs end, records of open transactions counted."""
+    consumer = Consumer({"bootstrap.servers": kafka.address, "group.id": "log-ends", "isolation.level": "read_uncommitted"})
+    try:
+        return [consumer.get_watermark_offsets(TopicPartition(topic, it), 30)[1] for it in range(partitions)]
+    finally:
+        consumer.close()
+
+
+def killed_in_a_transaction(kafka, topic, out, running, sent):
+    """Kills a job until it leaves a transaction open; gives how many records were sent."""
+    for _ in range(100):
+        produce(kafka, topic, range(sent, sent + 2000), 2)
+        sent += 2000
+        wait(lambda: log_ends(kafka, out, 2) > ends(kafka, out, 2) or sum(ends(kafka, out, 2)) > sent, 60, "rows are written")
+        running.check()
+        running.kill()
+        if log_ends(kafka, out, 2) != ends(kafka, out, 2):
+            return sent
+        running.start("--resume")
+    raise AssertionError("no kill left a transaction open")
+
+
+def test_f1_a_job_that_was_down_for_longer_than_its_transactions_may_last(kafka, job, name):
+    topic, out = make_topic(kafka, name("in"), 2), make_topic(kafka, name("out"), 2)
+    produce(kafka, topic, range(100), 2)
+    running = job(to_topic(kafka, topic, out, sink={"transaction_timeout": "1s"})).start()
+    sent = killed_in_a_transaction(kafka, topic, out, running, 100)
+    # Nobody ends it but the cluster, when its time is up.
+    wait(lambda: log_ends(kafka, out, 2) == ends(kafka, out, 2), 60, "the cluster has aborted it")
+    time.sleep(2)
+    running.start("--resume")
+    wait(lambda: len(numbers(kafka, out, 2)) >= sent, 60, "all rows are there")
+    running.check()
+    assert Counter(numbers(kafka, out, 2)) == Counter(range(sent))
+
+
+def test_f2_transactions_of_killed_lives_hold_no_reader_back_and_ids_are_used_again(kafka, job, name):
+    topic, out = make_topic(kafka, name("in"), 2), make_topic(kafka, name("out"), 2)
+    produce(kafka, topic, range(100), 2)
+    spec = to_topic(kafka, topic, out, sink={"transaction_timeout": "15m"})
+    spec["name"] = name("often")
+    running, sent = job(spec).start(), 100
+    draw = random.Random(len(spec["name"]))
+    for _ in range(20):
+        produce(kafka, topic, range(sent, sent + 200), 2)
+        sent += 200
+        time.sleep(draw.random() / 2)
+        running.check()
+        running.kill()
+        running.start("--resume")
+    # None is waited for until it times out, in a quarter of an hour.
+    wait(lambda: len(numbers(kafka, out, 2)) >= sent, 60, "all rows are there")
+    assert Counter(numbers(kafka, out, 2)) == Counter(range(sent))
+    running.stop()
+    assert log_ends(kafka, out, 2) == ends(kafka, out, 2), "a transaction is open"
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    # It asks the brokers that it knows.
+    admin.list_topics(timeout=30)
+    groups = [it.group_id for it in admin.list_consumer_groups().result(30).valid]
+    mine = [it for it in groups if it.startswith(f"tidemill-{spec['name']}-")]
+    assert len(mine) == 1, f"one id, and a group of its name, for all lives: {groups}"
+
+
+def test_f3_nothing_counts_before_a_slow_broker_has_it(own_kafka, job, name):
+    kafka = own_kafka()
+    topic, out = make_topic(kafka, name("in"), 2), make_topic(kafka, name("out"), 2)
+    produce(kafka, topic, range(500), 2)
+    spec = {**to_topic(kafka, topic, out), "checkpoint": {"every": "100ms"}}
+    running, sent = job(spec).start(), 500
+    wait(lambda: len(numbers(kafka, out, 2)) == sent, 60, "the first rows are there")
+    for turn in range(3):
+        produce(kafka, topic, range(sent, sent + 3000), 2)
+        sent += 3000
+        # While it is sent: nobody answers for two seconds, and the job dies meanwhile.
+        kafka.pause()
+        time.sleep(2)
+        running.check()
+        running.kill()
+        kafka.go_on()
+        running.start("--resume")
+    wait(lambda: len(numbers(kafka, out, 2)) >= sent, 90, "all rows are there")
+    running.check()
+    assert Counter(numbers(kafka, out, 2)) == Counter(range(sent))
+
+
+def test_f4_cycles_without_rows_are_committed_as_others_are(kafka, job, name):
+    topic, out = make_topic(kafka, name("in")), make_topic(kafka, name("out"))
+    produce(kafka, topic, range(1, 2), 1)
+    spec = {**to_topic(kafka, topic, out), "checkpoint": {"every": "50ms"}}
+    spec["stages"] = {"tens": {"from": "x", "where": "n % 10 = 0"}}
+    spec["sinks"]["y"]["from"] = "tens"
+    running = job(spec).start()
+    for n in range(2, 7):
+        before = committed_cycle(running)
+        produce(kafka, topic, [n], 1)
+        wait(lambda: committed_cycle(running) > before, 30, "a cycle without rows is committed")
+    running.kill()
+    running.start("--resume")
+    produce(kafka, topic, range(10, 31), 1)
+    wait(lambda: len(numbers(kafka, out, 1)) >= 3, 60, "rows come in later cycles")
+    running.check()
+    assert numbers(kafka, out, 1) == [10, 20, 30]
+
+
+def committed_cycle(running):
+    lines = running.text().splitlines()
+    told = [json.loads(line) for line in lines if line.startswith('{"type":"progress"') and line.endswith("}")]
+    return max((it["job"]["cycle_committed"] for it in told), default=0)

@@ -13,12 +13,15 @@ pub(crate) use stage::EXPIRES;
 
 use crate::diagnostic::Problem;
 use crate::registry::Registry;
-use tidemill_types::ByteSize;
 use tidemill_types::job::{
     CompressionSpec, DEAD_LETTER, Delivery, Every, JobSpec, SinkSpec, SourceSpec, StartSpec,
 };
 use tidemill_types::limits::{SLICES_MAX, STAGES_MAX, WORKERS_MAX};
+use tidemill_types::{ByteSize, Span};
 
+/// How long a transaction in another cluster may be open; the protocol has 31 bits for milliseconds.
+const TRANSACTION_TIMEOUT: std::ops::RangeInclusive<Span> =
+    Span(1_000_000)..=Span(20 * 86_400_000_000);
 /// Longest name of a job, source, stage or sink, in bytes.
 const NAME_BYTES_MAX: usize = 128;
 
@@ -280,6 +283,13 @@ fn sinks(spec: &JobSpec, registry: &Registry, problems: &mut Vec<Problem>) {
                 problems.push(Problem::new([path[0], path[1], "file", "path"], message));
             }
             paths.push((&file.path, format!("sink `{name}`")));
+        }
+        if let Some(kafka) = &sink.kafka
+            && !TRANSACTION_TIMEOUT.contains(&kafka.transaction_timeout)
+        {
+            let message = format!("{} is no time for a transaction", kafka.transaction_timeout);
+            let path = [path[0], path[1], "kafka", "transaction_timeout"];
+            problems.push(Problem::new(path, message).expected("from 1s to 20d"));
         }
     }
     let takes_letters = |sink: &&SinkSpec| sink.from.iter().any(|from| from == DEAD_LETTER);

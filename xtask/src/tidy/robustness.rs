@@ -10,8 +10,10 @@ const IDS: &[&str] = &[
     "K3", "K4", "K5", "K7", "K8", "E1",
 ];
 /// Those that may have one.
-const MORE: &[&str] =
-    &["row 2", "row 6", "row 13", "row 24", "row 25", "row 44", "R3", "R4", "F4", "F5"];
+const MORE: &[&str] = &[
+    "row 2", "row 6", "row 13", "row 24", "row 25", "row 44", "R3", "R4", "F1", "F2", "F3", "F4",
+    "F5",
+];
 
 /// The names of all functions in these sources and scripts.
 pub(super) fn functions<'a>(

@@ -166,6 +166,17 @@ fn refuses_a_group_in_another_cluster() {
 }
 
 #[test]
+fn refuses_a_time_that_no_transaction_can_have() {
+    let kafka = "{brokers: b, topic: t, transaction_timeout: 10ms}";
+    refuses(
+        &format!(
+            "name: j\nsources:\n  a: {{file: {{path: a.csv, format: csv}}}}\nsinks:\n  out: {{from: a, kafka: {kafka}}}\n"
+        ),
+        &["j:5:71: error: 10ms is no time for a transaction, expected from 1s to 20d"],
+    );
+}
+
+#[test]
 fn order_puts_readers_after_what_they_read() {
     let text = job(
         "  z: {from: y, where: x}\n  y: {from: late, where: x}\n  w: {from: a, window: {tumbling: 1h}, aggregate: {n: count(*)}, late: late}",

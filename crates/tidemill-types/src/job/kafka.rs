@@ -1,6 +1,7 @@
 //! Topics of other clusters, as sources and sinks.
 
 use super::{Format, Isolation, MetaSpec, Named, StartSpec, UntilSpec};
+use crate::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,15 @@ pub struct KafkaSinkSpec {
     /// Partitions, if it is made (default: the cluster's own).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partitions: Option<u32>,
+    /// The cluster aborts a transaction that is open for longer (default 60s, from 1s on, and no more
+    /// than its `transaction.max.timeout.ms`): so long an open one may hold readers back when the
+    /// job has died. One is open for as long as it takes to send the rows of a commit.
+    #[serde(default = "a_minute")]
+    pub transaction_timeout: Span,
+}
+
+fn a_minute() -> Span {
+    Span(60_000_000)
 }
 
 fn json() -> Format {

@@ -49,10 +49,6 @@ use tidemill_flow::StopAsked;
 use tidemill_types::{Cycle, job::KafkaSinkSpec};
 use tidemill_wire::records::{ChunkBuilder, Compression};
 
-/// The cluster aborts a transaction that is open for longer: one lasts as long as it takes to send
-/// the rows of a commit.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
 /// What is noted of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Run {
@@ -76,6 +72,8 @@ pub(super) struct Once {
     notes: Notes<Run>,
     run: Run,
     life: u64,
+    /// The cluster aborts a transaction that is open for longer.
+    timeout: Duration,
     transactions: Transactions,
     held: Cycle,
     stop: Stop,
@@ -111,6 +109,7 @@ impl Once {
     ) -> Self {
         let now = world.clock.wall_micros().unsigned_abs();
         let life = world.random(now ^ u64::from(u32::MAX)).next();
+        let timeout = spec.transaction_timeout.duration();
         Self {
             world: world.clone(),
             client: client.clone(),
@@ -120,7 +119,8 @@ impl Once {
             notes: Notes::new(world, notes),
             run: Run { run: 0, topic: String::new(), begun: false, ended: None },
             life,
-            transactions: client.transactions("", TIMEOUT),
+            timeout,
+            transactions: client.transactions("", timeout),
             held: Cycle::NONE,
             stop: Stop::new(world),
         }
@@ -147,7 +147,7 @@ impl Once {
                 // What an earlier run left open would hold up readers until it times out.
                 if let Ok(Some(run)) = noted {
                     let id = self.id(run.run);
-                    let mut earlier = self.client.transactions(&id, TIMEOUT);
+                    let mut earlier = self.client.transactions(&id, self.timeout);
                     if earlier.take_over(&self.topic, &id).is_ok() {
                         drop(self.admin.delete_group(&id));
                     }
@@ -158,7 +158,7 @@ impl Once {
                 self.note()?;
             }
         }
-        self.transactions = self.client.transactions(&self.id(self.run.run), TIMEOUT);
+        self.transactions = self.client.transactions(&self.id(self.run.run), self.timeout);
         self.persist(|it| it.begin())?;
         self.run = Run { begun: true, ended: None, ..self.run.clone() };
         self.note()?;

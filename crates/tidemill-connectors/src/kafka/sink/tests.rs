@@ -5,7 +5,7 @@ use crate::stream::rows::Pending;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use std::collections::BTreeMap;
 use tidemill_flow::Payload;
-use tidemill_types::{SliceId, job::Format};
+use tidemill_types::{SliceId, Span, job::Format};
 use tidemill_wire::{chunk::ChunkHead, partitioner::streamlet_of, records::Records};
 
 fn batch(numbers: std::ops::Range<i64>) -> RecordBatch {
@@ -21,6 +21,7 @@ fn spec() -> KafkaSinkSpec {
         key: Vec::new(),
         create: false,
         partitions: None,
+        transaction_timeout: Span(60_000_000),
     }
 }
 
