@@ -320,7 +320,9 @@ fn the_guide_names_every_example_and_nothing_else() {
         wanted.map(|it| it.file_stem().expect("a name").to_string_lossy().into_owned()).collect()
     };
     for name in names(examples(), "yaml") {
-        assert!(guide.contains(&format!("tidemill run examples/{name}.yaml")), "{name} is missing");
+        let says = |how: &str| guide.contains(&format!("tidemill {how} examples/{name}.yaml"));
+        assert!(says("run") || says("job submit"), "{name} is missing");
+        assert!(guide.contains(&format!("({name}.yaml)")), "{name} is not in the table");
     }
     let code = names(examples().join("../crates/tidemill/examples"), "rs");
     let said = guide.split("--example ").skip(1).map(|rest| {

@@ -236,3 +236,36 @@ fn every_example_job_can_be_read() {
     }
     assert!(count > 0);
 }
+
+#[test]
+fn the_example_of_a_node_can_be_validated_without_one() {
+    let house = House::new();
+    let job = examples().join("spending.yaml").display().to_string();
+    let stdout = house.run(&["validate", &job]).ends_with(0).stdout();
+    assert!(stdout.contains("job `spending` can run"), "{stdout}");
+    assert!(stdout.contains("not checked, for want of a node"), "{stdout}");
+}
+
+#[test]
+fn the_example_with_checkpoints_runs_and_resumes() {
+    let house = House::new();
+    let job = examples().join("checkpoints.yaml");
+    house.write("checkpoints.yaml", &std::fs::read_to_string(job).expect("a job file"));
+    let flight = |n: usize| {
+        let (ts, delay) = (1_357_035_300_000 + n * 600_000, n % 50);
+        format!("{{\"ts\":{ts},\"carrier\":\"UA\",\"dep_delay\":{delay}}}\n")
+    };
+    house.write("flights.ndjson", &(0..1_000).map(flight).collect::<String>());
+    let here = ["--set", "sources.flights.file.path=flights.ndjson", "--set"];
+    let here = [&here[..], &["sinks.out.file.path=out.ndjson"]].concat();
+    let said = house.run(&[&["validate", "checkpoints.yaml"], &here[..]].concat());
+    assert!(said.ends_with(0).stdout().contains("worst_tenth Float64"));
+    let run = [&["run", "checkpoints.yaml", "--data", "data"], &here[..]].concat();
+    house.run(&run).ends_with(0);
+    let out = house.read("out.ndjson");
+    // A day of a flight every ten minutes.
+    let whole = r#""window_end":"2013-01-03T00:00:00Z","flights":144,"late":"#;
+    assert!(out.contains(whole), "{out}");
+    house.run(&[&run[..], &["--resume"]].concat()).ends_with(0);
+    assert_eq!(house.read("out.ndjson"), out);
+}
