@@ -236,7 +236,8 @@ fn show(arguments: &RunArguments, job: &Descriptor, outcome: &Outcome<'_>, to_st
     let is_read = outcome.end != End::Unread;
     if is_read && !arguments.json && !arguments.quiet && arguments.preview > 0 {
         show_tables(outcome, to_stderr);
-        eprint!("{}", what_next(&job.file));
+        let program = std::env::args_os().next().unwrap_or_else(|| "tidemill".into());
+        eprint!("{}", what_next(&program.to_string_lossy(), &job.file));
     }
     match outcome.end {
         End::Stopped => STOPPED,
@@ -257,15 +258,29 @@ fn show_tables(outcome: &Outcome<'_>, to_stderr: bool) {
     }
 }
 
-fn what_next(file: &str) -> String {
-    let run = format!("tidemill run {file}");
+/// Commands to go on with. They name the program as it was called: it need not be on the PATH.
+fn what_next(program: &str, file: &str) -> String {
+    let (program, file) = (shell_word(program), shell_word(file));
+    let run = format!("{program} run {file}");
     let commands = [
         (format!("{run} --threads 1"), "the same bytes, whatever the number of threads"),
         (format!("{run} --set KEY=VALUE"), "with another value, such as parallelism=1"),
-        (format!("tidemill validate {file}"), "how the job runs: nodes, slices, columns"),
-        ("tidemill job schema".to_owned(), "everything that a job file may say"),
+        (format!("{program} validate {file}"), "how the job runs: nodes, slices, columns"),
+        (format!("{program} job schema"), "everything that a job file may say"),
     ];
     let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
     let lines = commands.map(|(command, what)| format!("  {command:width$}  {what}\n"));
     format!("\nnext:\n{}", lines.concat())
 }
+
+/// A text as a shell takes it for one word.
+fn shell_word(text: &str) -> String {
+    let is_plain = |it: char| it.is_alphanumeric() || "/._-+@:,=".contains(it);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests;
