@@ -18,8 +18,10 @@ const SYNCHRONOUS: &[&str] = &[
     "tidemill-env",
     "tidemill-log",
     "tidemill-state",
+    "tidemill-client",
     "tidemill-flow",
     "tidemill-operators",
+    "tidemill-sim",
     "tidemill-connectors",
 ];
 
