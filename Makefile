@@ -8,11 +8,12 @@
 # make plants        puts known bugs into a copy of the code: the tests must fail
 # make bench         ours and its peers in turn; writes a table and a plot
 # make bench-broker  our broker and Apache Kafka in turn, the same way
+# make bench-state   much state, saves and many windows beside Flink; DATA=FOLDER, on the disk to measure
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run data test binary first-row second-row bench bench-broker fmt lint unit docs oracle serve backends hbase postgres clients plants
+.PHONY: help run data test binary first-row second-row bench bench-broker bench-state fmt lint unit docs oracle serve backends hbase postgres clients plants
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # step NAME,COMMAND: runs it and says how long it took. Nothing in it is part of this make's jobs.
@@ -97,3 +98,9 @@ bench:
 
 bench-broker:
 	bench/broker/run.py
+
+# Each in a folder of its own, which it makes and removes.
+bench-state:
+	@[ -n "$(DATA)" ] || { echo 'make bench-state DATA=FOLDER: say which folder, on the disk that is to be measured' >&2; exit 1; }
+	bench/state.py --data "$(DATA)/state"
+	bench/beside_flink.py --data "$(DATA)/beside-flink"

@@ -52,7 +52,7 @@ pub(crate) enum Bench {
     State(state::StateArgs),
     /// A job with much state, without checkpoints and with them.
     Checkpoint(checkpoint::CheckpointArgs),
-    /// A job with much state that is killed, and goes on in each way to recover.
+    /// A job with much state that is stopped, and goes on in each way to recover.
     Recovery(recovery::RecoveryArgs),
 }
 

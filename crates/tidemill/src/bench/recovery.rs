@@ -1,10 +1,10 @@
-//! `bench recovery`: a job with much state is killed, and goes on from its checkpoint: how long it takes
+//! `bench recovery`: a job with much state is stopped, and goes on from its checkpoint: how long it takes
 //! to the first output and until all of the state was read back, in each way to recover.
 //!
 //! ```text
-//! all keys once ─▶ a checkpoint that is kept ─▶ killed ─┬─▶ eager     each from the same checkpoint,
-//!                                                       ├─▶ prefetch  with none of its files in the
-//!                                                       └─▶ lazy      system's memory
+//! all keys once ─▶ a checkpoint that is kept ─▶ stopped ─┬─▶ eager     each from the same checkpoint,
+//!                                                        ├─▶ prefetch  with none of its files in the
+//!                                                        └─▶ lazy      system's memory
 //! ```
 
 use super::keyed::{Keyed, Pace};

@@ -39,7 +39,8 @@ pub(super) struct RunArguments {
     /// Worker threads, in place of the job's `parallelism`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// How many rows of each file are shown as a table at the end.
+    /// How many rows of each sink are shown as a table at the end, but for dead letters and for
+    /// standard output, which has them already; 0: none.
     #[arg(long, value_name = "ROWS", default_value_t = 10)]
     preview: usize,
     /// Says nothing but errors.
