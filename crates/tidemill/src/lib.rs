@@ -1,7 +1,8 @@
 //! Tidemill as a library: jobs in code, run on a node inside the program.
 //!
 //! Modules: [`builder`] (read this first), [`custom`] (operators of the program), [`arrow`],
-//! [`flow`] (sources and sinks of the program), [`table`], [`alloc`]. Examples are in `examples/`.
+//! [`flow`] (sources and sinks of the program), [`table`], [`alloc`]. Examples are in `examples/`, and
+//! `docs/library.md` goes through all of it.
 
 pub mod alloc;
 pub mod builder;
@@ -12,12 +13,13 @@ pub use builder::{
     collected, from, join, join_table, query_state,
 };
 pub use tidemill_flow::{self as flow, JobHandle, OperatorError, Progress};
+pub use tidemill_node::look::{Answer, StateError};
 pub use tidemill_operators::custom;
 pub use tidemill_types::job::{
     BackendSpec, CheckpointSpec, Delivery, EmptySpec, Every, Format, HbaseSpec, JoinKind,
     ObjectStoreSpec, PartitionSpec, Recovery, RedisSpec,
 };
-pub use tidemill_types::{Micros, Span};
+pub use tidemill_types::{Cycle, Micros, SliceId, Span};
 
 /// Apache Arrow, in the version that batches and schemas of operators and sources are made of.
 pub mod arrow {

@@ -2,6 +2,7 @@
 
 mod examples;
 mod house;
+mod library;
 mod refused;
 mod run;
 mod signal;
