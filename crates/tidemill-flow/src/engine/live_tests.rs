@@ -351,6 +351,31 @@ fn a_silence_makes_nothing_late() {
     handle.wait().expect("it stops well");
 }
 
+/// A source that has nothing at once, in a process that is older than a second: it is not idle, and
+/// what it brings then is not late.
+#[test]
+fn a_slice_that_was_just_asked_is_not_idle() {
+    let sim = World::simulated(1);
+    sim.clock.advance(10_000_000);
+    let (senders, source) = fed(2);
+    let (to, from) = mpsc::channel();
+    let mut graph = graph(source, Partition::One, Tell { to, gate: None });
+    graph.nodes[1].kind = NodeKind::Stage { factory: Arc::new(Before), slices: 2 };
+    senders[0].send(0).expect("the job reads");
+    let handle = start(graph, &sim.world, &RunOptions::default()).expect("it starts");
+    let before = || {
+        let row = from.recv_timeout(std::time::Duration::from_secs(60)).expect("it comes out");
+        i64::from_be_bytes(row.try_into().expect("a watermark"))
+    };
+    assert_eq!(before(), i64::MIN);
+    senders[1].send(0).expect("the job reads");
+    // The time of a cycle, and by far not a second.
+    sim.clock.advance(100_000);
+    assert_eq!(before(), 0, "as far as it was itself; the other slice is at 1");
+    handle.stop();
+    handle.wait().expect("it stops well");
+}
+
 /// A source that never has anything, and says so for ever.
 struct Silent;
 

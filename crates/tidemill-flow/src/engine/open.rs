@@ -326,6 +326,7 @@ pub(super) fn build(
         letters: Mutex::new(Vec::new()),
         dead_letters: AtomicU64::new(0),
         letters_last: AtomicU64::new(before.letters.0),
+        letters_durable: AtomicU64::new(before.letters.0),
         shed: AtomicU64::new(0),
         handed_over: Mutex::new(Vec::new()),
         failure: Mutex::new(None),

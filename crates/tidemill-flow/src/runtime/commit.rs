@@ -282,6 +282,9 @@ fn make_durable(job: &Job, thread: &mut CommitThread, upto: Cycle) -> Result<(),
     {
         return Ok(());
     }
+    // Letters are written by this thread alone: these are those that were just synced.
+    let letters = job.letters_last.load(Ordering::Acquire);
+    job.letters_durable.store(letters, Ordering::Release);
     job.committer.durable.store(upto.0, Ordering::Release);
     job.checkpointer.wake();
     Ok(())
@@ -308,6 +311,10 @@ fn write_letters(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError>
             }
             !is_due
         });
+    }
+    if !due.is_empty() {
+        // There is room for more of them.
+        job.wake_waiters();
     }
     due.sort_by_key(|(node, letter)| (letter.cycle, *node, letter.slice));
     let Some(sink) = &mut thread.dead_letter else { return Ok(false) };

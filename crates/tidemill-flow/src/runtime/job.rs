@@ -26,6 +26,8 @@ use tidemill_types::{Cycle, Micros};
 pub(crate) const CYCLES_IN_FLIGHT_MAX: u64 = 64;
 /// Dead letters that may wait for their sink; sources wait beyond that.
 const DEAD_LETTERS_HELD_MAX: usize = 100_000;
+/// The same of simulated jobs, which are small.
+const DEAD_LETTERS_HELD_MAX_SIMULATED: usize = 5;
 
 /// What all parts of a running job share.
 pub(crate) struct Job {
@@ -48,6 +50,8 @@ pub(crate) struct Job {
     pub(crate) dead_letters: AtomicU64,
     /// The last cycle of which letters were handed to their sink.
     pub(crate) letters_last: AtomicU64,
+    /// The last of which they are durable there, as far as a checkpoint has asked.
+    pub(crate) letters_durable: AtomicU64,
     pub(crate) shed: AtomicU64,
     /// Lanes handed over, by node, on the way to the next layout.
     pub(crate) handed_over: Mutex<Vec<HandOver>>,
@@ -200,15 +204,20 @@ impl Job {
         }
     }
 
-    /// Whether `cycle` may begin, as far as the cycles under way go; if not, `lane` is poked when
-    /// the sinks have caught up.
+    /// Whether `cycle` may begin, as far as the cycles under way go, and dead letters; if not, `lane`
+    /// is poked when the sinks have caught up.
+    ///
+    /// A cycle that another slice has begun may always begin, however many letters wait: they go
+    /// when their cycle is committed, and that is when every slice has cut it.
     pub(crate) fn may_begin(&self, cycle: Cycle, lane: &Arc<Lane>) -> bool {
+        let is_begun = || cycle <= self.pacer.lock().expect("no panic while held").begun();
         let within = || cycle.0 <= self.committed.load(Ordering::Acquire) + CYCLES_IN_FLIGHT_MAX;
-        if within() && self.letters_fit() {
+        let may = || within() && (self.letters_fit() || is_begun());
+        if may() {
             return true;
         }
         let mut waiters = self.commit_waiters.lock().expect("no panic while held");
-        if within() && self.letters_fit() {
+        if may() {
             return true;
         }
         if !waiters.contains(lane) {
@@ -218,8 +227,20 @@ impl Job {
     }
 
     fn letters_fit(&self) -> bool {
+        let most = match tidemill_env::is_simulated() {
+            true => DEAD_LETTERS_HELD_MAX_SIMULATED,
+            false => DEAD_LETTERS_HELD_MAX,
+        };
         self.dead_letters.load(Ordering::Relaxed) == 0
-            || self.letters.lock().expect("no panic while held").len() < DEAD_LETTERS_HELD_MAX
+            || self.letters.lock().expect("no panic while held").len() < most
+    }
+
+    /// Pokes the lanes that wait for the sinks to catch up, or for room for dead letters.
+    pub(crate) fn wake_waiters(&self) {
+        let mut waiters = self.commit_waiters.lock().expect("no panic while held");
+        let woken = std::mem::take(&mut *waiters);
+        drop(waiters);
+        woken.iter().for_each(|lane| self.poke(lane));
     }
 
     /// Every sink has committed up to `cycle`.
@@ -227,10 +248,7 @@ impl Job {
         let before = self.committed.fetch_max(cycle.0, Ordering::SeqCst);
         if before < cycle.0 {
             self.pacer.lock().expect("no panic while held").forget(cycle);
-            let mut waiters = self.commit_waiters.lock().expect("no panic while held");
-            let woken = std::mem::take(&mut *waiters);
-            drop(waiters);
-            woken.iter().for_each(|lane| self.poke(lane));
+            self.wake_waiters();
             self.checkpointer.committed(cycle);
         }
     }

@@ -27,6 +27,9 @@ use tidemill_env::sync::{
 };
 use tidemill_types::{Cycle, job::CompressionSpec};
 
+/// Cycles that a peer may be ahead of a lane here. An inbox has a place for each of them.
+const CYCLES_AHEAD_MAX: u64 = 1 << 16;
+
 /// What waits to be sent.
 pub(crate) enum Outgoing {
     /// Rows for a lane.
@@ -224,6 +227,8 @@ fn receive(
 ) -> Result<(), String> {
     match frame {
         Incoming::Block { address, block, share } => {
+            // Blocks of a lane that is not here would wait for an end that nobody takes.
+            find_lane(job, address)?;
             let Block { payload, routing, slice } = block;
             let block = job.blocks.take(payload, routing, slice);
             parcels_of(waiting, address).push((block, share));
@@ -231,6 +236,10 @@ fn receive(
         }
         Incoming::End { address, end } => {
             let (lane, link) = find_lane(job, address)?;
+            let next = lane.state.lock().expect("no panic while held").inbox.next();
+            if end.cycle.0.saturating_sub(next.0) > CYCLES_AHEAD_MAX {
+                return Err(format!("cycle {} is too far ahead: the next is {next}", end.cycle));
+            }
             let parcels = parcels_of(waiting, address);
             job.deliver(link, &lane, address.input as usize, end, parcels)
         }

@@ -130,11 +130,13 @@ impl SourceLane {
                 return Ok(After::HandOver);
             }
             let permit = job.pacer.lock().expect("no panic while held").permit(cycle, self.preload);
+            let is_recorded = self.replay.front().is_some_and(|(it, _)| *it == cycle);
             match permit {
                 Permit::Stop => return Ok(After::Done),
                 Permit::Hold => return Ok(After::Wait),
-                Permit::Empty => return self.cut(job, lane, cycle, false),
-                Permit::Read => {}
+                // A recorded cycle ends where it ended, whoever would have it end at once now.
+                Permit::Empty if !is_recorded => return self.cut(job, lane, cycle, false),
+                Permit::Empty | Permit::Read => {}
             }
             if let Some(after) = self.wait_for_room(job, lane, cycle)? {
                 return Ok(after);
@@ -262,6 +264,10 @@ impl SourceLane {
         }
         let until = recorded.map(|cut| Position(cut.position));
         let before = self.stand();
+        if self.last_row_us == 0 {
+            // From when it is asked first: a source that has yet to ask others is not idle.
+            self.last_row_us = job.now_us().max(1);
+        }
         let read = self.read(job, lane, cycle, until)?;
         let now_us = job.now_us();
         match read {
@@ -342,8 +348,9 @@ impl SourceLane {
             Some(_) if behind || now_us >= cut_us => Step::Cut { ended: false },
             Some(_) => Step::Leave(After::At(cut_us)),
             None if behind || (idle && !self.idle) => {
-                // The heartbeat: once idle, say so, so that nobody waits for this source's time.
-                self.idle = idle;
+                // The heartbeat: once idle, say so, so that nobody waits for this source's time. It is
+                // until rows come, also where an earlier life had said so.
+                self.idle |= idle;
                 Step::Cut { ended: false }
             }
             None => {

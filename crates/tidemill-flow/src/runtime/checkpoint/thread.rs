@@ -300,7 +300,7 @@ fn manifest(job: &Job, checkpoints: &Checkpoints, (number, at): (u64, Cycle)) ->
         sources: ended.chain(arrived.sources.values()).cloned().collect(),
         stages: job.plan.nodes.iter().enumerate().filter_map(stage).collect(),
         sinks: job.plan.nodes.iter().enumerate().filter_map(sink).collect(),
-        letters: Cycle(job.letters_last.load(Ordering::Acquire)).min(at),
+        letters: Cycle(job.letters_durable.load(Ordering::Acquire)).min(at),
         coordinated: job.checkpointer.is_whole(),
     }
 }
