@@ -94,6 +94,14 @@ pub use tidemill_wire::chunk::{
     CHUNK_HEAD_BYTES, ChunkError, ChunkHead, Codec, crc32c, stamp, stamp_append_time,
 };
 
+/// What stands in chunks, for those who write and read records here.
+pub mod records {
+    pub use tidemill_wire::records::{
+        ChunkBuilder, Compression, Header, Headers, Record, RecordRefused, Records, RecordsError,
+        inflate,
+    };
+}
+
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

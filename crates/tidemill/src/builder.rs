@@ -26,7 +26,7 @@ mod tests;
 
 pub use collect::{Collected, collected};
 pub use generated::Generated;
-pub use source::{File, SourceOf};
+pub use source::{File, Kafka, SourceOf};
 pub use stage::{Names, SinkOf, Stage, from, join, join_table};
 pub use state::{StateFailure, query_state};
 

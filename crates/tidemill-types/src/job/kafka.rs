@@ -66,8 +66,13 @@ pub struct KafkaSinkSpec {
     pub transaction_timeout: Span,
 }
 
+impl KafkaSinkSpec {
+    /// For how long a transaction may be open, if the job does not say.
+    pub const TRANSACTION_TIMEOUT: Span = Span(60_000_000);
+}
+
 fn a_minute() -> Span {
-    Span(60_000_000)
+    KafkaSinkSpec::TRANSACTION_TIMEOUT
 }
 
 fn json() -> Format {

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use tidemill_flow::SourceFactory;
 use tidemill_node::Problem;
-use tidemill_types::job::{FileSourceSpec, Format, Named, SourceSpec, TimeSpec};
+use tidemill_types::job::{
+    FileSourceSpec, Format, Isolation, KafkaSourceSpec, MetaSpec, Named, SourceSpec, StartSpec,
+    TimeSpec, UntilSpec,
+};
 
-/// What a source of a job reads: made from a [`File`], from [`Generated`](super::Generated)
-/// records, or from a `SourceFactory` in an `Arc`.
+/// What a source of a job reads: made from a [`File`], a topic of [`Kafka`], from
+/// [`Generated`](super::Generated) records, or from a `SourceFactory` in an `Arc`.
 #[must_use]
 pub struct SourceOf {
     pub(super) spec: SourceSpec,
@@ -54,12 +57,7 @@ impl File {
     /// Event time: the field that holds it, and how far the watermark trails the largest time
     /// seen, such as `1h` or `0s`.
     pub fn event_time(mut self, field: impl Into<String>, lateness: &str) -> Self {
-        match lateness.parse() {
-            Ok(lateness) => self.time = Some(TimeSpec { field: field.into(), lateness }),
-            Err(error) => {
-                self.problems.push(Problem::new(["time", "lateness"], format!("{error}")));
-            }
-        }
+        self.time = time(field.into(), lateness, &mut self.problems);
         self
     }
 
@@ -67,6 +65,93 @@ impl File {
     pub fn column(mut self, name: impl Into<String>, kind: impl Into<String>) -> Self {
         self.file.schema.insert(name.into(), kind.into());
         self
+    }
+}
+
+fn time(field: String, lateness: &str, problems: &mut Vec<Problem>) -> Option<TimeSpec> {
+    match lateness.parse() {
+        Ok(lateness) => Some(TimeSpec { field, lateness }),
+        Err(error) => {
+            problems.push(Problem::new(["time", "lateness"], format!("{error}")));
+            None
+        }
+    }
+}
+
+/// Records of a topic of an Apache Kafka cluster, or of a stream of a Tidemill node, which speaks the
+/// same protocol. It is read from its first record on, and without an end, unless said otherwise.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Kafka {
+    kafka: KafkaSourceSpec,
+    time: Option<TimeSpec>,
+    problems: Vec<Problem>,
+}
+
+impl Kafka {
+    /// A topic whose values are of this format. `brokers` are addresses of some brokers, `HOST:PORT`,
+    /// with commas between them.
+    pub fn new(brokers: impl Into<String>, topic: impl Into<String>, format: Format) -> Self {
+        let kafka = KafkaSourceSpec {
+            brokers: brokers.into(),
+            topic: topic.into(),
+            format,
+            schema: Named::new(),
+            sample: None,
+            start: None,
+            until: None,
+            isolation: None,
+            meta: None,
+        };
+        Self { kafka, time: None, problems: Vec::new() }
+    }
+
+    /// Event time: the field that holds it, or the column that [`Self::meta`] names for timestamps,
+    /// and how far the watermark trails the largest time seen, such as `1h` or `0s`.
+    pub fn event_time(mut self, field: impl Into<String>, lateness: &str) -> Self {
+        self.time = time(field.into(), lateness, &mut self.problems);
+        self
+    }
+
+    /// The type of a column, such as `int64`; other columns are found from the first records.
+    pub fn column(mut self, name: impl Into<String>, kind: impl Into<String>) -> Self {
+        self.kafka.schema.insert(name.into(), kind.into());
+        self
+    }
+
+    /// Where reading begins: a consumer group is none of the places.
+    pub fn start(mut self, start: StartSpec) -> Self {
+        self.kafka.start = Some(start);
+        self
+    }
+
+    /// Reading ends at the end that the topic has when the job starts, and so may the job.
+    pub fn until_latest(mut self) -> Self {
+        self.kafka.until = Some(UntilSpec::Latest);
+        self
+    }
+
+    /// All records are read, also those of open and aborted transactions.
+    pub fn uncommitted(mut self) -> Self {
+        self.kafka.isolation = Some(Isolation::Uncommitted);
+        self
+    }
+
+    /// Columns for what records have beside their value.
+    pub fn meta(mut self, meta: MetaSpec) -> Self {
+        self.kafka.meta = Some(meta);
+        self
+    }
+}
+
+impl From<Kafka> for SourceOf {
+    fn from(kafka: Kafka) -> Self {
+        let Kafka { kafka, time, problems } = kafka;
+        Self {
+            spec: SourceSpec { kafka: Some(kafka), time, ..SourceSpec::default() },
+            factory: None,
+            problems,
+        }
     }
 }
 

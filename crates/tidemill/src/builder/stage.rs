@@ -8,8 +8,8 @@ use tidemill_node::registry::MakeSink;
 use tidemill_types::Span;
 use tidemill_types::job::{
     CountWindow, DatabaseUrl, DedupSpec, EmptySpec, FileSinkSpec, FlatMapSpec, Format, JoinKind,
-    JoinSpec, PartitionSpec, PostgresSinkSpec, SinkSpec, SlidingWindow, StageSpec, StdoutSpec,
-    TopSpec, WindowSpec,
+    JoinSpec, KafkaSinkSpec, PartitionSpec, PostgresSinkSpec, SinkSpec, SlidingWindow, StageSpec,
+    StdoutSpec, TopSpec, WindowSpec,
 };
 
 /// A stage being built. Its parts apply in the order of a job file, whatever the order of calls.
@@ -280,6 +280,29 @@ impl Stage {
             password_env: None,
         };
         self.sink(None, |spec| spec.postgres = Some(postgres))
+    }
+
+    /// A sink that writes a topic of an Apache Kafka cluster, or a stream of a Tidemill node, as JSON;
+    /// it is made if it is not there. `brokers` are addresses of some brokers, `HOST:PORT`, with commas
+    /// between them. The columns of `key` are the records' keys and choose their partitions.
+    ///
+    /// Under `exactly-once`, in a job with a data folder, each commit is a transaction.
+    pub fn to_kafka<'k>(
+        self,
+        brokers: impl Into<String>,
+        topic: impl Into<String>,
+        key: impl IntoIterator<Item = &'k str>,
+    ) -> SinkOf {
+        let kafka = KafkaSinkSpec {
+            brokers: brokers.into(),
+            topic: topic.into(),
+            format: Format::Json,
+            key: key.into_iter().map(str::to_owned).collect(),
+            create: true,
+            partitions: None,
+            transaction_timeout: KafkaSinkSpec::TRANSACTION_TIMEOUT,
+        };
+        self.sink(None, |spec| spec.kafka = Some(kafka))
     }
 
     /// A sink that counts rows and drops them.

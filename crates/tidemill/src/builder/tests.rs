@@ -5,7 +5,7 @@ mod state;
 
 use super::*;
 use arrow_array::{cast::AsArray, types::Int64Type};
-use tidemill_types::job::{Format, JoinKind, PartitionSpec};
+use tidemill_types::job::{Format, JoinKind, MetaSpec, PartitionSpec, StartSpec};
 
 #[test]
 fn code_and_yaml_say_the_same() {
@@ -20,6 +20,17 @@ sources:
     time: {field: time_hour, lateness: 1h}
   airports:
     file: {path: airports.csv, format: csv}
+  weather:
+    kafka:
+      brokers: k:9092,l:9092
+      topic: weather
+      format: json
+      schema: {wind: double}
+      start: latest
+      until: latest
+      isolation: uncommitted
+      meta: {timestamp: at}
+    time: {field: at, lateness: 10s}
 stages:
   late:
     from: flights
@@ -51,6 +62,7 @@ sinks:
   out: {from: [top], file: {path: out.ndjson, format: json}}
   all: {from: [once], stdout: {format: csv}}
   none: {from: [too_late], blackhole: {}}
+  topic: {from: [late], kafka: {brokers: 'k:9092', topic: late, key: [carrier], create: true}}
 ";
     let job = Job::new("delays")
         .cycle("5ms")
@@ -61,6 +73,16 @@ sinks:
             File::csv("flights.csv").column("dep_delay", "int64").event_time("time_hour", "1h"),
         )
         .source("airports", File::csv("airports.csv"))
+        .source(
+            "weather",
+            Kafka::new("k:9092,l:9092", "weather", Format::Json)
+                .column("wind", "double")
+                .start(StartSpec::Latest)
+                .until_latest()
+                .uncommitted()
+                .meta(MetaSpec { timestamp: Some("at".to_owned()), ..MetaSpec::default() })
+                .event_time("at", "10s"),
+        )
         .stage(
             "late",
             from("flights")
@@ -91,7 +113,8 @@ sinks:
         )
         .sink("out", from("top").to_file("out.ndjson", Format::Json))
         .sink("all", from("once").to_stdout(Format::Csv))
-        .sink("none", from("too_late").to_blackhole());
+        .sink("none", from("too_late").to_blackhole())
+        .sink("topic", from(["late"]).to_kafka("k:9092", "late", ["carrier"]));
     let parsed = tidemill_node::descriptor::parse(yaml, "job.yaml").expect("a good job").spec;
     assert_eq!(*job.spec(), parsed);
 }

@@ -10,6 +10,9 @@ mod demo;
 #[path = "../../examples/equipment_monitor/main.rs"]
 #[allow(dead_code, reason = "its `main` is not called here")]
 mod equipment_monitor;
+#[path = "../../examples/shared_stream.rs"]
+#[allow(dead_code, reason = "its `main` is not called here")]
+mod shared_stream;
 #[path = "../../examples/similar_tweets.rs"]
 #[allow(dead_code, reason = "its `main` is not called here")]
 mod similar_tweets;
@@ -329,4 +332,20 @@ fn the_guide_names_every_example_and_nothing_else() {
         rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default().to_owned()
     });
     assert_eq!(said.collect::<BTreeSet<_>>(), code);
+}
+
+#[test]
+fn consumers_share_a_stream_and_go_on_where_they_were() {
+    let house = House::new();
+    let folder = path(&house, "shared");
+    let mut before = 0_u64;
+    for (records, consumers) in [("25000", "3"), ("10", "1"), ("12345", "4")] {
+        let arguments = [&folder[..], "--records", records, "--consumers", consumers];
+        let seen = shared_stream::run(&options(&arguments)).expect("runs");
+        let count: u64 = records.parse().expect("a number");
+        assert_eq!(seen.records.into_inner(), count, "what is new, and each record once");
+        let sum: u64 = (before..before + count).sum();
+        assert_eq!(seen.sum.into_inner(), sum);
+        before += count;
+    }
 }
