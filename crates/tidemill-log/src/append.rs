@@ -330,8 +330,9 @@ impl Streamlet {
         how: AppendHow,
     ) -> io::Result<bool> {
         let Room { segment, position, .. } = room;
-        let mut reference = ChunkRef::of(head, self.shared.now_s(), room.durable, self.floor());
-        reference.place(base, how.leader_epoch);
+        let stamped = (base, how.leader_epoch);
+        let now_s = self.shared.now_s();
+        let reference = ChunkRef::of(head, stamped, now_s, room.durable, self.floor());
         let bytes = reference.entry_bytes();
         let kept = self.write_entry(room, &reference, chunk)?;
         let fsync = self.fsync();

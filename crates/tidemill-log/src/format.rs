@@ -227,26 +227,26 @@ pub(crate) struct ChunkRef {
 }
 
 impl ChunkRef {
-    /// The reference of a checked chunk, with the offset and epoch that its head has.
-    pub(crate) fn of(head: &ChunkHead, appended_s: u32, durable: u64, floor: i64) -> Self {
+    /// The reference of a checked chunk, with the log's own base offset and leader epoch: those in
+    /// its head are whatever the producer put there.
+    pub(crate) fn of(
+        head: &ChunkHead,
+        (base, leader_epoch): (i64, i32),
+        appended_s: u32,
+        durable: u64,
+        floor: i64,
+    ) -> Self {
         Self {
             bytes: head.bytes as u32,
             crc: head.crc,
-            leader_epoch: head.leader_epoch,
-            base: head.base_offset,
-            last: head.last_offset(),
+            leader_epoch,
+            base,
+            last: base + i64::from(head.last_offset_delta),
             max_timestamp_ms: head.max_timestamp_ms,
             appended_s,
             durable,
             floor,
         }
-    }
-
-    /// The log's own base offset and leader epoch.
-    pub(crate) fn place(&mut self, base: i64, leader_epoch: i32) {
-        self.last = base + (self.last - self.base);
-        self.base = base;
-        self.leader_epoch = leader_epoch;
     }
 
     pub(crate) fn encode(&self, key: &SegmentKey, position: u64) -> [u8; REF_BYTES] {

@@ -186,6 +186,32 @@ fn several_groups_are_one_run_of_offsets_whatever_their_number() {
 }
 
 #[test]
+fn row_33_a_producers_own_base_offset_never_matters() {
+    for own in [i64::MAX, i64::MAX - 2, i64::MIN, -1] {
+        let sim = World::simulated(1);
+        let (log, streamlet) = started(&sim, spec());
+        let mut first = Batch { value: b"first".to_vec(), ..Batch::of(5) }.bytes();
+        first[..8].copy_from_slice(&own.to_be_bytes());
+        let append = streamlet.append(&first, AppendHow::default()).unwrap();
+        assert_eq!((append.base_offset, append.last_offset), (0, 4));
+        append.on_durable(Box::new(|it| it.unwrap()));
+        put(&streamlet, b"healthy").unwrap().on_durable(Box::new(|it| it.unwrap()));
+        log.sync();
+        let all = read_all(&streamlet, 0, 1 << 20).unwrap();
+        sim.disk.kill();
+        // Without its marks, so that all chunks are scanned.
+        let path = segment_files(&sim)[0].clone();
+        for at in (512..1536).step_by(4) {
+            sim.disk.flip(&path, at, 0xff).unwrap();
+        }
+        let (log, streamlet) = reopened(&sim);
+        assert!(log.findings().is_empty(), "{own}: {:?}", log.findings());
+        assert_eq!(streamlet.high_watermark(), 6, "{own}");
+        assert_eq!(read_all(&streamlet, 0, 1 << 20).unwrap(), all);
+    }
+}
+
+#[test]
 fn threads_append_and_wait_and_readers_are_woken() {
     appended_by_threads(Journal::Write, 100_000);
 }

@@ -9,7 +9,7 @@ fn key() -> SegmentKey {
 
 fn reference() -> ChunkRef {
     let head = ChunkHead::check(&batch(4)).unwrap();
-    ChunkRef::of(&head, 1_700_000_000, 4096, 12)
+    ChunkRef::of(&head, (head.base_offset, head.leader_epoch), 1_700_000_000, 4096, 12)
 }
 
 #[test]
