@@ -281,12 +281,19 @@ impl Streamlet {
         self.floor.load(Ordering::SeqCst)
     }
 
-    /// Works out the floor anew: the first offset that is not durable, or may not be.
+    /// Works out the floor anew: the first offset that is not durable, or may not be. Of a
+    /// streamlet that failed it stays where it is: what was in flight then never came to be.
     pub(crate) fn update_floor(&self) {
         let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
         // In flight is more than what is written: whoever took an offset after this look has one
         // that is not below `next`.
-        let mut floor = self.progress().first_in_flight();
+        let mut floor = {
+            let progress = self.progress();
+            if progress.failed().is_some() {
+                return;
+            }
+            progress.first_in_flight()
+        };
         unsynced.retain(|segment| {
             let state = segment.state();
             floor = floor.min(state.unsynced.unwrap_or(i64::MAX));

@@ -242,6 +242,33 @@ fn row_15_a_failed_sync_is_an_error_for_producers_and_the_file_is_never_called_g
     assert_eq!(values(&streamlet)[..found.len()], found[..]);
 }
 
+/// One group's sync ends after a write of the other failed.
+#[test]
+fn row_15_a_write_that_failed_while_another_group_was_synced_leaves_no_hole() {
+    let sim = World::simulated(1);
+    let (log, streamlet) = started(&sim, StreamSpec { active_groups: 2, ..spec() });
+    let append = |lane: u64, text: &[u8]| {
+        streamlet.append(&batch_with(text), AppendHow { lane, leader_epoch: 0 })
+    };
+    append(0, b"a").unwrap().on_durable(Box::new(|it| it.unwrap()));
+    append(1, b"b").unwrap().on_durable(Box::new(|it| it.unwrap()));
+    log.sync();
+    let (disk, other) = (Arc::clone(&sim.disk), Arc::clone(&streamlet));
+    append(1, b"c").unwrap().on_durable(Box::new(move |it| {
+        it.unwrap();
+        disk.fail_after(0);
+        assert!(matches!(put(&other, b"d"), Err(AppendError::Failed(_))));
+    }));
+    log.sync();
+    assert_eq!((streamlet.high_watermark(), streamlet.floor()), (3, 2), "3 never came to be");
+    drop(log);
+    sim.disk.kill();
+    let (log, streamlet) = reopened(&sim);
+    assert_eq!(put(&streamlet, b"e").unwrap().base_offset, 3);
+    log.sync();
+    assert_eq!(values(&streamlet), [b"a", b"b", b"c", b"e"]);
+}
+
 #[test]
 fn row_15_a_failed_sync_of_many_files_fails_all_that_waited_and_asks_the_others_one_by_one() {
     let mut fine = 0;
