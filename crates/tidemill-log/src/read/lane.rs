@@ -193,8 +193,18 @@ impl Lane {
                 }
                 Some(Head::Bad(None)) => return Ok(self.segment.range().1 > next),
                 Some(_) => return Ok(true),
-                None => return Ok(!self.segment.state().sealed),
+                None => return Ok(!self.has_ended()),
             }
         }
     }
+
+    /// Whether nothing will ever stand here. Seen at one moment: a chunk may have come, and the seal
+    /// after it, since somebody looked here and found nothing.
+    fn has_ended(&self) -> bool {
+        let state = self.segment.state();
+        state.sealed && self.position >= state.written
+    }
 }
+
+#[cfg(test)]
+mod tests;
