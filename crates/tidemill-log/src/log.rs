@@ -174,9 +174,12 @@ impl Log {
         let disk = &*self.0.shared.world.disk;
         let stream = self.new_stream(name, &spec);
         let folder = &stream.core.folder;
-        disk.create_dir_all(folder).map_err(at(folder))?;
-        disk.sync_dir(&self.0.streams_folder).map_err(at(folder))?;
-        stream.apply(spec)?;
+        let made = disk.create_dir_all(folder);
+        let made = made.and_then(|()| disk.sync_dir(&self.0.streams_folder)).map_err(at(folder));
+        if let Err(error) = made.and_then(|()| stream.apply(spec)) {
+            self.give_up(&stream);
+            return Err(error);
+        }
         Ok(self.add(stream))
     }
 
@@ -267,8 +270,9 @@ impl Log {
     /// crash in the middle is taken up when the log is opened.
     ///
     /// # Errors
-    /// There is no such stream, or the disk failed: if its metadata could not be written, nothing
-    /// changed; else the rest is removed when the log is opened.
+    /// There is no such stream, or the disk failed. If its metadata could not be written, nothing
+    /// changed; but if that cannot be made sure of either, the stream takes no more appends, and
+    /// is there or not when the log is opened. Later failures: the rest is removed then.
     pub fn delete(&self, name: &str) -> Result<(), LogError> {
         let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
         if self.0.shared.is_closed() {
@@ -279,7 +283,15 @@ impl Log {
         let folder = &stream.core.folder;
         {
             let starts = stream.core.starts.lock().unwrap_or_else(PoisonError::into_inner);
-            meta::write(disk, folder, &stream.core.meta(&starts, true))?;
+            if let Err(error) = meta::write(disk, folder, &stream.core.meta(&starts, true)) {
+                let back = meta::undelete(disk, folder, &stream.core.meta(&starts, false));
+                drop(starts);
+                if back.is_err() {
+                    let why = format!("it may be deleted, as was asked: {error}");
+                    stream.streamlets().iter().for_each(|it| it.fail(&why));
+                }
+                return Err(error);
+            }
             stream.core.deleted.store(true, Ordering::SeqCst);
         }
         let mut streams = self.0.streams.write().unwrap_or_else(PoisonError::into_inner);

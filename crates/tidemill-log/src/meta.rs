@@ -141,6 +141,14 @@ pub(crate) fn read<T: Serialize + DeserializeOwned>(
     Ok(None)
 }
 
+/// After a [`write`] that failed and would have said that the stream is deleted: it is not, durably.
+pub(crate) fn undelete(disk: &dyn Disk, folder: &Path, meta: &StreamMeta) -> Result<(), LogError> {
+    // If the write did not come as far as the names, what was in force still is. On a full disk
+    // that is all there is.
+    let in_force = disk.read(&folder.join(META)).ok().and_then(|it| parse::<StreamMeta>(&it).ok());
+    if in_force.is_some_and(|it| !it.deleted) { Ok(()) } else { write(disk, folder, meta) }
+}
+
 /// Removes the metadata of a folder.
 pub(crate) fn remove(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
     let path = folder.join(META);

@@ -102,7 +102,7 @@ impl Log {
 
     /// What was written of a stream goes again. What cannot be removed is a stream when the log
     /// is opened, or is told of then.
-    fn give_up(&self, stream: &Stream) {
+    pub(super) fn give_up(&self, stream: &Stream) {
         let disk = &*self.0.shared.world.disk;
         let folder = &stream.core.folder;
         let _left = meta::remove(disk, folder).and_then(|()| disk.remove_dir(folder));

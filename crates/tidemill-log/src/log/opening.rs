@@ -13,7 +13,8 @@ use crate::{
     streamlet::{StreamCore, Streamlet},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
+    io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicBool},
 };
@@ -37,6 +38,11 @@ pub(super) fn next_life(
     let life = before.saturating_add(1);
     meta::write(disk, folder, &LogMeta { life })?;
     Ok(life)
+}
+
+/// Whether anything was ever appended to a stream.
+fn had_data(stream: &Stream) -> bool {
+    stream.streamlets().iter().any(|it| it.end_offset() > 0)
 }
 
 /// What opening needs.
@@ -63,11 +69,18 @@ impl Opening<'_> {
                 Err(error) => return Err(error),
             };
             let Some(stream) = stream else { continue };
-            let twin = streams.insert(stream.name().to_owned(), Arc::new(stream));
-            if let Some(twin) = twin {
-                let why = format!("another stream is called {} too", twin.name());
-                findings.push(Finding::SetAside { path: twin.core.folder.clone(), why });
-            }
+            // One that could not be made, and not be taken back, may have the name of one that was
+            // made after it. It never had data.
+            let twin = match streams.entry(stream.name().to_owned()) {
+                Entry::Vacant(place) => {
+                    place.insert(Arc::new(stream));
+                    continue;
+                }
+                Entry::Occupied(place) if had_data(place.get()) => Arc::new(stream),
+                Entry::Occupied(mut place) => place.insert(Arc::new(stream)),
+            };
+            let why = format!("another stream is called {} too", twin.name());
+            findings.push(Finding::SetAside { path: twin.core.folder.clone(), why });
         }
         Ok(streams)
     }
@@ -80,7 +93,12 @@ impl Opening<'_> {
     ) -> Result<Option<Stream>, LogError> {
         let disk = &*self.shared.world.disk;
         let damaged = |why: &str| LogError::Damaged { path: folder.to_owned(), why: why.into() };
-        let files = disk.list(folder).map_err(|_| damaged("it is not the folder of a stream"))?;
+        let files = disk.list(folder).map_err(|error| match error.kind() {
+            io::ErrorKind::NotADirectory | io::ErrorKind::NotFound => {
+                damaged("it is not the folder of a stream")
+            }
+            _ => at(folder)(error),
+        })?;
         let Some(meta) = meta::read::<StreamMeta>(disk, folder)? else {
             if files.is_empty() {
                 // Making it was cut short.

@@ -164,6 +164,56 @@ fn row_38_a_stop_at_any_step_of_a_deletion_removes_all_or_nothing() {
 }
 
 #[test]
+fn row_38_a_deletion_that_failed_takes_nothing_with_it_that_is_acknowledged_later() {
+    let (mut went_on, mut refused) = (0, 0);
+    for (step, full, cut) in
+        (0..10).flat_map(|step| (0..4).map(move |it| (step, it % 2 == 0, it < 2)))
+    {
+        let sim = World::simulated(step);
+        let (log, streamlet) = started(&sim, spec());
+        fill(&log, &streamlet, 3);
+        if full {
+            // There is room to say that it is deleted, and then none to say that it is not.
+            let meta = segment_files(&sim)[0].with_file_name("meta");
+            let bytes = sim.disk.read(&meta).unwrap().len() as u64;
+            sim.disk.set_capacity(sim.disk.used() + bytes - 1);
+        }
+        sim.disk.fail_after(step);
+        let outcome = log.delete("s");
+        sim.disk.set_capacity(u64::MAX);
+        sim.disk.fail_after(u64::MAX);
+        let Some(stream) = log.get("s") else { continue };
+        assert!(outcome.is_err());
+        assert_eq!(values(&streamlet).len(), 3, "it is served");
+        let acknowledged = Arc::new(Mutex::new(false));
+        let tell = Arc::clone(&acknowledged);
+        match put(&streamlet, b"later") {
+            Ok(append) => {
+                went_on += 1;
+                append.on_durable(Box::new(move |it| *tell.lock().unwrap() = it.is_ok()));
+            }
+            Err(error) => {
+                refused += 1;
+                assert!(full && matches!(error, AppendError::Failed(_)), "step {step}: {error}");
+            }
+        }
+        log.sync();
+        drop((stream, log));
+        if cut {
+            sim.disk.power_cut()
+        } else {
+            sim.disk.kill()
+        }
+        let there = open(&sim).get("s").map(|it| values(&it.streamlet(0).unwrap()).len());
+        let acknowledged = *acknowledged.lock().unwrap();
+        assert!(!acknowledged || there == Some(4), "step {step}: {there:?}");
+        assert!(there.is_none_or(|it| it >= 3));
+        assert!(there.is_some() || full, "step {step}: it was taken back");
+    }
+    assert!(went_on > 10 && refused > 1, "{went_on} {refused}");
+}
+
+#[test]
 fn space_that_a_dead_process_had_reserved_is_given_back() {
     let sim = World::simulated(1);
     let (log, streamlet) = started(&sim, spec());

@@ -1,9 +1,9 @@
 //! Many streams are made as one is, and all of them or none are there after a crash.
 
 use super::*;
-use crate::{AppendHow, LogOptions, testing::batch};
+use crate::{AppendHow, Finding, LogOptions, testing::batch};
 use std::path::Path;
-use tidemill_env::{SimWorld, World};
+use tidemill_env::{Disk, SimWorld, World};
 
 const FOLDER: &str = "/log";
 
@@ -82,4 +82,70 @@ fn at_every_operation_the_disk_may_fail_or_lose_power() {
             assert!(said.iter().all(|it| there.contains(it)), "{at}: {said:?}, {there:?}");
         }
     }
+}
+
+/// As above, of one; and then it is made in a second attempt, which has data.
+#[test]
+fn one_that_could_not_be_made_is_not_in_the_way_of_the_next_of_its_name() {
+    for at in 0..12 {
+        for cut in [false, true] {
+            let sim = World::simulated(at);
+            let log = open(&sim);
+            sim.disk.fail_after(at);
+            let failed = log.create("s", of(1)).is_err();
+            sim.disk.fail_after(u64::MAX);
+            if failed {
+                let folders = sim.disk.list(&Path::new(FOLDER).join("streams")).unwrap();
+                assert!(folders.is_empty(), "{at}: {folders:?}");
+                log.create("s", of(1)).unwrap();
+            }
+            let streamlet = log.get("s").unwrap().streamlet(0).unwrap();
+            let append = streamlet.append(&batch(1), AppendHow::default()).unwrap();
+            append.on_durable(Box::new(|it| it.unwrap()));
+            log.sync();
+            drop((streamlet, log));
+            if cut {
+                sim.disk.power_cut()
+            } else {
+                sim.disk.kill()
+            }
+            let streamlet = open(&sim).get("s").unwrap().streamlet(0).unwrap();
+            assert_eq!(streamlet.high_watermark(), 1, "{at}");
+        }
+    }
+}
+
+#[test]
+fn of_two_with_one_name_the_one_that_has_data_is_served() {
+    for seed in 0..16 {
+        let sim = World::simulated(seed);
+        let log = open(&sim);
+        let folder = log.create("s", of(1)).unwrap().core.folder.clone();
+        let meta = sim.disk.read(&folder.join("meta")).unwrap();
+        log.delete("s").unwrap();
+        let made = log.create("s", of(1)).unwrap();
+        let append = made.streamlet(0).unwrap().append(&batch(1), AppendHow::default()).unwrap();
+        append.on_durable(Box::new(|it| it.unwrap()));
+        log.close();
+        // As if the first had failed, and could not be removed.
+        sim.disk.create_dir_all(&folder).unwrap();
+        sim.disk.put(folder.join("meta"), &meta);
+        let log = open(&sim);
+        assert_eq!(log.get("s").unwrap().id(), made.id(), "whatever the order of their ids");
+        let [Finding::SetAside { path, .. }] = log.findings() else { panic!("it is told") };
+        assert_eq!(*path, folder);
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_listed_is_an_error_and_not_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::real();
+    let open = || Log::open(&world, folder.path(), LogOptions::default());
+    open().unwrap().close();
+    let around = folder.path().join("streams/around");
+    std::os::unix::fs::symlink(&around, &around).unwrap();
+    assert!(matches!(open(), Err(LogError::Disk { path, .. }) if path == around));
+    std::fs::remove_file(&around).unwrap();
+    open().unwrap().close();
 }
