@@ -310,12 +310,30 @@ impl Streamlet {
             let due_us = self.shared.world.clock.monotonic_micros() + POSTPONED_US;
             let work = (Arc::clone(self), Arc::clone(segment));
             self.shared.committer.postpone(due_us, bytes, work);
+            self.queued_as(Fsync::Os);
         }
     }
 
-    fn sync_soon(self: &Arc<Self>, segment: &Arc<Segment>) {
+    pub(crate) fn sync_soon(self: &Arc<Self>, segment: &Arc<Segment>) {
         if segment.enqueue() {
             self.shared.committer.push((Arc::clone(self), Arc::clone(segment)));
+        }
+    }
+
+    /// Puts a segment into the queue of syncs, when it is its turn to go there.
+    pub(crate) fn queue(self: &Arc<Self>, segment: &Arc<Segment>, fsync: Fsync) {
+        let work = (Arc::clone(self), Arc::clone(segment));
+        match fsync {
+            Fsync::Every(span) => self.shared.sync_after(span, work),
+            Fsync::Always | Fsync::Os => self.shared.committer.push(work),
+        }
+        self.queued_as(fsync);
+    }
+
+    /// Whoever changed the setting meanwhile may not have found in the queue what was put there.
+    fn queued_as(self: &Arc<Self>, fsync: Fsync) {
+        if self.fsync() != fsync {
+            self.shared.committer.hurry(self);
         }
     }
 
@@ -346,11 +364,7 @@ impl Streamlet {
             self.shared.memory.keep(segment, bytes);
         }
         if queue {
-            let work = (Arc::clone(self), Arc::clone(segment));
-            match fsync {
-                Fsync::Every(span) => self.shared.sync_after(span, work),
-                Fsync::Always | Fsync::Os => self.shared.committer.push(work),
-            }
+            self.queue(segment, fsync);
         }
         Ok(!waits)
     }

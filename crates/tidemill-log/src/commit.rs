@@ -13,7 +13,6 @@
 //! Invariant: a file whose sync failed is not synced again.
 
 use crate::{
-    options::Fsync,
     segment::{Segment, SyncJob},
     shared::Shared,
     streamlet::Streamlet,
@@ -107,6 +106,23 @@ impl Committer {
         if queue.postponed.len() == 1 {
             self.wake.notify_one();
         }
+    }
+
+    /// Syncs soon what was to be synced later of this streamlet.
+    pub(crate) fn hurry(&self, streamlet: &Arc<Streamlet>) {
+        let mut queue = self.queue();
+        let mine = |work: &Work| Arc::ptr_eq(&work.0, streamlet);
+        let (ready, later): (VecDeque<_>, _) =
+            std::mem::take(&mut queue.later).into_iter().partition(|(_, work)| mine(work));
+        queue.later = later;
+        queue.now.extend(ready.into_iter().map(|(_, work)| work));
+        let (ready, postponed): (VecDeque<_>, _) =
+            std::mem::take(&mut queue.postponed).into_iter().partition(|(.., work)| mine(work));
+        queue.postponed = postponed;
+        queue.postponed_bytes -= ready.iter().map(|(_, bytes, _)| bytes).sum::<u64>();
+        queue.now.extend(ready.into_iter().map(|(.., work)| work));
+        drop(queue);
+        self.wake.notify_all();
     }
 
     /// Marks this segment when the clock says `due_us`.
@@ -284,12 +300,7 @@ fn land(shared: &Shared, streamlet: Arc<Streamlet>, segment: Arc<Segment>, job: 
     streamlet.land(synced.landed);
     streamlet.update_floor();
     if synced.again {
-        let fsync = streamlet.fsync();
-        let work = (streamlet, segment);
-        match fsync {
-            Fsync::Every(span) => shared.sync_after(span, work),
-            Fsync::Always | Fsync::Os => shared.committer.push(work),
-        }
+        streamlet.queue(&segment, streamlet.fsync());
         return;
     }
     if synced.is_complete || shared.options.sync_threads == 0 {

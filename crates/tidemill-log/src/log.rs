@@ -254,7 +254,9 @@ impl Log {
         Ok(())
     }
 
-    /// Changes a stream's settings, and adds streamlets if there are more. Nothing waits for it.
+    /// Changes a stream's settings, and adds streamlets if there are more. Appends do not wait for
+    /// it. When it returns, what it says of durability holds: with [`crate::Fsync::Always`] all that
+    /// was acknowledged before is on the disk, unless that failed or there are no sync threads.
     ///
     /// # Errors
     /// There is no such stream, a setting is impossible, or the disk failed: then nothing changed.

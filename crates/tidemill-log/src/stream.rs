@@ -4,7 +4,7 @@ use crate::{
     error::LogError,
     ids::StreamId,
     meta,
-    options::StreamSpec,
+    options::{Fsync, StreamSpec},
     recover::Recovered,
     shared::Shared,
     streamlet::{StreamCore, Streamlet},
@@ -56,9 +56,12 @@ impl Stream {
         self.streamlets.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Writes these settings down, then uses them.
+    /// Writes these settings down, then uses them. What was written before is as safe as they say
+    /// when this returns.
     pub(crate) fn apply(&self, spec: StreamSpec) -> Result<(), LogError> {
         let disk = &*self.shared.world.disk;
+        let fsync = |spec: &StreamSpec| spec.fsync.unwrap_or(self.shared.options.fsync);
+        let before = fsync(&self.core.spec());
         {
             let starts = self.core.starts.lock().unwrap_or_else(PoisonError::into_inner);
             let mut meta = self.core.meta(&starts, false);
@@ -67,7 +70,19 @@ impl Stream {
             self.core.set_spec(spec.clone());
         }
         self.open_streamlets(&spec);
+        let now = fsync(&spec);
+        if now != before && now != Fsync::Os {
+            self.hurry(now);
+        }
         Ok(())
+    }
+
+    /// What is acknowledged from now on is cut after a power cut if something before it is lost.
+    fn hurry(&self, fsync: Fsync) {
+        let all: Vec<_> = self.streamlets().into_iter().map(|it| (it.hurry(), it)).collect();
+        if fsync == Fsync::Always && self.shared.options.sync_threads > 0 {
+            all.iter().for_each(|(behind, streamlet)| streamlet.wait_synced(behind));
+        }
     }
 
     /// Makes the streamlets that are not there yet, and has all go by these settings.

@@ -24,7 +24,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
 };
@@ -79,6 +79,8 @@ pub struct Streamlet {
     segments: RwLock<Segments>,
     /// Segments that are not durable to their end.
     unsynced: Mutex<Vec<Arc<Segment>>>,
+    /// Something became durable, or never will.
+    synced: Condvar,
     progress: Mutex<Progress>,
     /// Everything below is durable: what chunk references tell a recovery.
     floor: AtomicI64,
@@ -129,6 +131,7 @@ impl Streamlet {
             next_group: AtomicU64::new(recovered.next_group),
             segments: RwLock::new(recovered.segments.into_iter().map(place).collect()),
             unsynced: Mutex::new(unsynced.clone()),
+            synced: Condvar::new(),
             progress: Mutex::new(Progress::new(recovered.start, recovered.next)),
             floor: AtomicI64::new(durable),
             failed: AtomicBool::new(false),
@@ -273,7 +276,11 @@ impl Streamlet {
 
     fn end(&self, error: AppendError) -> Notices {
         self.failed.store(true, Ordering::SeqCst);
-        self.progress().fail(error)
+        let notices = self.progress().fail(error);
+        // Who waits has looked at `failed` before this, or waits when it is given.
+        drop(self.unsynced());
+        self.synced.notify_all();
+        notices
     }
 
     /// What chunk references may say is durable, of the whole streamlet.
@@ -284,7 +291,8 @@ impl Streamlet {
     /// Works out the floor anew: the first offset that is not durable, or may not be. Of a
     /// streamlet that failed it stays where it is: what was in flight then never came to be.
     pub(crate) fn update_floor(&self) {
-        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unsynced = self.unsynced();
+        self.synced.notify_all();
         // In flight is more than what is written: whoever took an offset after this look has one
         // that is not below `next`.
         let mut floor = {
@@ -308,8 +316,42 @@ impl Streamlet {
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         segments.insert(place, Arc::clone(segment));
         drop(segments);
-        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
-        unsynced.push(Arc::clone(segment));
+        self.unsynced().push(Arc::clone(segment));
+    }
+
+    fn unsynced(&self) -> MutexGuard<'_, Vec<Arc<Segment>>> {
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has all that was written by the settings before synced soon, whatever it was to wait for:
+    /// the segments that are not durable to their end, and where that is.
+    pub(crate) fn hurry(self: &Arc<Self>) -> Vec<(Arc<Segment>, u64)> {
+        // An append may have looked at the settings before they changed. It has its slot to its end.
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner).clone();
+        slots.iter().for_each(|slot| drop(slot.lock().unwrap_or_else(PoisonError::into_inner)));
+        self.shared.committer.hurry(self);
+        let segments = self.unsynced().clone();
+        let mut behind = Vec::new();
+        for segment in segments {
+            let written = {
+                let state = segment.state();
+                state.unsynced.map(|_| state.written)
+            };
+            if let Some(written) = written {
+                self.sync_soon(&segment);
+                behind.push((segment, written));
+            }
+        }
+        behind
+    }
+
+    /// Waits until these segments are durable up to these places, or the streamlet has failed.
+    pub(crate) fn wait_synced(&self, to: &[(Arc<Segment>, u64)]) {
+        let mut unsynced = self.unsynced();
+        let behind = |(segment, written): &(Arc<Segment>, u64)| segment.state().durable < *written;
+        while !self.is_failed() && to.iter().any(behind) {
+            unsynced = self.synced.wait(unsynced).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     pub(crate) fn remove_segments(&self, places: &[(i64, u64)]) {

@@ -461,3 +461,50 @@ fn marks_come_now_and_then_and_a_kill_before_them_costs_nothing() {
     assert_eq!(texts, (0..30).map(|it| it.to_string()).collect::<Vec<_>>());
     log.close();
 }
+
+/// What was written by a weaker setting, and is before what is acknowledged by a stronger one, would
+/// take that with it.
+#[test]
+fn row_18_a_stronger_fsync_holds_for_what_is_there_already() {
+    let hour = Fsync::Every(Span(3_600_000_000));
+    for (seed, weaker, threads) in
+        (0..48).map(|it| (it, [Fsync::Os, hour][it as usize % 2], it as usize / 2 % 2))
+    {
+        let sim = World::simulated(seed);
+        let options = LogOptions { sync_threads: threads, ..by_hand() };
+        let log = Log::open(&sim.process(), Path::new(FOLDER), options).unwrap();
+        let of = |fsync| StreamSpec { active_groups: 3, fsync: Some(fsync), ..spec() };
+        let streamlet = log.create("s", of(weaker)).unwrap().streamlet(0).unwrap();
+        let append = |lane: u64, bytes: usize| {
+            let told = Arc::new(Mutex::new(None));
+            let tell = Arc::clone(&told);
+            let how = AppendHow { lane, leader_epoch: 0 };
+            let append = streamlet.append(&batch_with(&vec![7; bytes]), how).unwrap();
+            append.on_durable(Box::new(move |it| *tell.lock().unwrap() = Some(it.is_ok())));
+            told
+        };
+        for lane in 0..3 {
+            // The first segment of one group is full.
+            for _ in 0..if lane == 0 { 4 } else { 1 } {
+                assert_eq!(*append(lane, 20_000).lock().unwrap(), Some(true));
+            }
+        }
+        log.alter("s", of(Fsync::Always)).unwrap();
+        let told = append(1, 10);
+        let told = if threads == 0 {
+            log.sync();
+            *told.lock().unwrap()
+        } else {
+            // The clock stands still: nothing that is due later comes.
+            (0..5_000).find_map(|_| {
+                World::real().clock.sleep_micros(1_000);
+                *told.lock().unwrap()
+            })
+        };
+        assert_eq!(told, Some(true), "seed {seed}: it does not wait for the span before");
+        sim.disk.power_cut();
+        let (_, again) = reopened(&sim);
+        assert_eq!(values(&again).len(), 7, "seed {seed}, {weaker:?}");
+        log.close();
+    }
+}
