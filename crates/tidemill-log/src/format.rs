@@ -144,6 +144,9 @@ pub(crate) struct Mark {
     pub(crate) floor: i64,
     /// Nothing follows `position`, ever.
     pub(crate) sealed: bool,
+    /// It was sealed there because chunks behind it never counted. They may be there still: then this
+    /// mark may not be durable yet.
+    pub(crate) cut: bool,
 }
 
 impl Mark {
@@ -151,7 +154,8 @@ impl Mark {
     pub(crate) fn encode(&self, key: &SegmentKey) -> (u64, [u8; MARK_BYTES]) {
         let mut out = [0; MARK_BYTES];
         out[..4].copy_from_slice(&MARK_MAGIC.to_le_bytes());
-        out[4..8].copy_from_slice(&u32::from(self.sealed).to_le_bytes());
+        let ends = u32::from(self.sealed) | u32::from(self.cut) << 1;
+        out[4..8].copy_from_slice(&ends.to_le_bytes());
         out[8..16].copy_from_slice(&self.sequence.to_le_bytes());
         out[16..24].copy_from_slice(&self.position.to_le_bytes());
         out[24..32].copy_from_slice(&self.first.to_le_bytes());
@@ -179,6 +183,7 @@ impl Mark {
         }
         Some(Self {
             sealed: u32_at(bytes, 4) != 0,
+            cut: u32_at(bytes, 4) & 2 != 0,
             sequence: u64_at(bytes, 8),
             position: u64_at(bytes, 16),
             first: i64_at(bytes, 24),
@@ -202,6 +207,7 @@ impl Mark {
             appended_s: 0,
             floor: i64::MIN,
             sealed: false,
+            cut: false,
         }
     }
 }

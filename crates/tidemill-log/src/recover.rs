@@ -12,12 +12,13 @@
 //! acknowledged, so what is left is a prefix of what was appended. A gap below the floor, which
 //! references carry, is damage instead: nothing is cut.
 //!
-//! Invariants: nothing acknowledged is cut; what is cut and was good is copied aside first; each
-//! segment found here is sealed: a new life appends to new files only.
+//! Invariants: nothing acknowledged is cut; what is cut and was good is copied aside first; a segment
+//! is sealed where it is cut, durably, before anything else happens to it, so a recovery that was cut
+//! short is done by the next; each segment found here is sealed: a new life appends to new files only.
 
 use crate::{
     error::LogError,
-    format::{ChunkRef, DATA_START, Mark, REF_BYTES, SegmentHead},
+    format::{ChunkRef, DATA_START, Mark, SegmentHead},
     ids::SegmentKey,
     report::Finding,
     segment::Segment,
@@ -78,8 +79,6 @@ struct Scanned {
     damaged: bool,
     /// Something stands behind the last good chunk.
     torn: bool,
-    /// Good chunks were cut off.
-    cut: bool,
 }
 
 /// Looks at a file in a stream's folder. An error of the disk is one; anything else that is wrong
@@ -124,7 +123,7 @@ pub(crate) fn streamlet(
     let floor = scanned.iter().map(|it| it.floor).fold(start, i64::max);
     if let Some(gap) = gap::find(shared, &scanned, floor)? {
         for segment in &mut scanned {
-            gap::cut(shared, aside, segment, gap, findings)?;
+            gap::cut(shared, aside, segment, (gap, floor), findings)?;
         }
     }
     // Never below the floor: if the newest segment is lost as a whole, offsets that others say are
@@ -145,7 +144,7 @@ fn scan(shared: &Shared, file: SegmentFile, findings: &mut Vec<Finding>) -> io::
     let now = file.mark.clone();
     let floor = now.floor;
     let tail = Vec::new();
-    let mut it = Scanned { file, now, tail, floor, damaged: false, torn: false, cut: false };
+    let mut it = Scanned { file, now, tail, floor, damaged: false, torn: false };
     let path = it.file.path.clone();
     let reader = shared.world.disk.open_read(&path)?;
     let mut walker = Walker::new(reader, it.file.key, SCAN_BYTES)?;
@@ -154,6 +153,9 @@ fn scan(shared: &Shared, file: SegmentFile, findings: &mut Vec<Finding>) -> io::
         findings.push(Finding::Damaged { path: path.clone(), position: walker.length() });
         it.damaged = true;
         it.now.sealed = true;
+    }
+    if it.now.cut && it.now.position < walker.length() {
+        gap::seal(shared, &mut it)?;
     }
     if it.now.sealed {
         return Ok(it);
@@ -218,8 +220,8 @@ impl Scanned {
     }
 }
 
-/// Makes a segment part of the streamlet, sealed. With `always`, or if good chunks were cut off, it
-/// must be synced before it is served; else the sync threads see to that.
+/// Makes a segment part of the streamlet, sealed. With `always` it must be synced before it is
+/// served; else the sync threads see to that.
 fn settle(
     shared: &Shared,
     segment: Scanned,
@@ -227,7 +229,7 @@ fn settle(
     recovered: &mut Recovered,
     left: &mut Unfinished,
 ) -> io::Result<()> {
-    let Scanned { file, now, damaged, torn, cut, .. } = segment;
+    let Scanned { file, now, damaged, torn, .. } = segment;
     if now.position == DATA_START && !damaged {
         // No chunk of this life ever became durable in it.
         let folder = file.path.parent().unwrap_or(Path::new(""));
@@ -241,12 +243,12 @@ fn settle(
     settled.seal();
     let placed = settled.file(shared)?;
     // Space that was merely reserved can wait: to give it back takes longer than all the rest.
-    let spare = !damaged && !torn && !cut;
+    let spare = !damaged && !torn;
     if !damaged && !spare {
         placed.set_length(now.position)?;
     }
     let grown = now.position > file.mark.position;
-    let later = grown && !always && !cut;
+    let later = grown && !always;
     {
         let mut state = settled.state();
         state.durable = file.mark.position.min(now.position);
@@ -267,18 +269,9 @@ fn settle(
         recovered.unsynced.push(settled);
         return Ok(());
     }
-    if grown || cut {
+    if grown {
         left.pending.push(Arc::clone(&settled));
-    }
-    if cut {
-        left.cut.push(Arc::clone(&settled));
     }
     left.touched.push(settled);
     Ok(())
-}
-
-/// Wipes out the reference at `position`, so that a scan ends there for ever.
-fn wipe(shared: &Shared, path: &Path, position: u64) -> io::Result<()> {
-    let file = shared.world.disk.open_placed(path)?;
-    file.write_at(position, &[0; REF_BYTES])
 }

@@ -373,6 +373,7 @@ impl Segment {
             appended_s: state.appended_s,
             floor,
             sealed: complete,
+            cut: false,
         };
         let (at, bytes) = mark.encode(&self.key);
         state.seal_marked = complete;

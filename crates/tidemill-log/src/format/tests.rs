@@ -42,6 +42,7 @@ fn the_later_mark_counts_and_a_torn_one_does_not() {
         floor: 5,
         offsets: 1,
         sealed: sequence == 8,
+        cut: sequence == 8,
     };
     for sequence in [7, 8] {
         let (at, bytes) = mark(sequence).encode(&key());

@@ -20,8 +20,6 @@ pub(crate) struct Unfinished {
     pub(super) touched: Vec<Arc<Segment>>,
     /// Those that must be durable before that.
     pub(super) pending: Vec<Arc<Segment>>,
-    /// Those whose mark must be durable too.
-    pub(super) cut: Vec<Arc<Segment>>,
     /// What marks may say of the whole streamlet then.
     pub(super) floor: i64,
 }
@@ -56,10 +54,6 @@ impl Finish {
         for one in &waiting {
             for segment in &one.touched {
                 segment.mark(one.floor).map_err(at(&segment.path))?;
-            }
-            for segment in &one.cut {
-                let file = segment.file(shared).map_err(at(&segment.path))?;
-                file.sync().map_err(at(&segment.path))?;
             }
             one.touched.iter().for_each(|segment| segment.state().file = None);
         }

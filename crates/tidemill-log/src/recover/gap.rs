@@ -1,6 +1,6 @@
 //! Gaps of offsets between the segments of a streamlet, and what stands behind one.
 
-use super::{Place, Scanned, wipe};
+use super::{Place, Scanned, SegmentFile};
 use crate::{
     error::LogError,
     format::DATA_START,
@@ -8,7 +8,10 @@ use crate::{
     shared::{Shared, at},
     walk::Walker,
 };
-use std::{io, path::Path};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 /// The first offset from `floor` on that no segment has, though one has a later offset. None if
 /// there is none, or if there is damage that explains it.
@@ -69,7 +72,7 @@ pub(super) fn cut(
     shared: &Shared,
     aside: &Path,
     segment: &mut Scanned,
-    gap: i64,
+    (gap, floor): (i64, i64),
     findings: &mut Vec<Finding>,
 ) -> Result<(), LogError> {
     if segment.now.end <= gap {
@@ -79,28 +82,64 @@ pub(super) fn cut(
     let places = chunks(shared, segment, i64::MIN).map_err(at(&path))?;
     let Some(index) = places.iter().position(|it| it.base >= gap) else { return Ok(()) };
     let position = places[index].position;
-    let bytes = shared.world.disk.read(&path).map_err(at(&path))?;
+    let copy = copy_aside(shared, aside, segment, position)?;
+    let now = &mut segment.now;
+    now.position = position;
+    now.first = now.first.min(gap);
+    now.end = index.checked_sub(1).map_or(now.first, |it| places[it].last + 1);
+    now.offsets = places[..index].iter().map(|it| it.last + 1 - it.base).sum();
+    now.floor = floor;
+    seal(shared, segment).map_err(at(&path))?;
+    findings.push(Finding::BehindGap { path, position, copy });
+    Ok(())
+}
+
+/// Keeps what a segment has from `position` on: in which file.
+fn copy_aside(
+    shared: &Shared,
+    aside: &Path,
+    segment: &Scanned,
+    position: u64,
+) -> Result<PathBuf, LogError> {
+    let path = &segment.file.path;
+    let disk = &*shared.world.disk;
+    let bytes = disk.read(path).map_err(at(path))?;
     let end = (segment.now.position as usize).min(bytes.len());
     let name = path.file_name().map_or_else(String::new, |it| it.to_string_lossy().into_owned());
     let copy = aside.join(format!("{}-{name}-{position}", segment.file.key.stream));
-    let disk = &*shared.world.disk;
     disk.create_dir_all(aside).map_err(at(aside))?;
     let mut file = disk.create(&copy).map_err(at(&copy))?;
     file.append(&bytes[(position as usize).min(end)..end]).map_err(at(&copy))?;
     file.sync().map_err(at(&copy))?;
     disk.sync_dir(aside).map_err(at(aside))?;
-    wipe(shared, &path, position).map_err(at(&path))?;
-    let now = &mut segment.now;
-    now.position = position;
-    now.first = now.first.min(gap);
-    now.end = index.checked_sub(1).map_or(now.first, |it| places[it].last + 1);
-    now.sealed = false;
-    segment.cut = true;
-    let kept = places[..index].iter();
-    segment.now.offsets = kept.map(|it| it.last + 1 - it.base).sum();
-    segment.tail.retain(|it| it.base < gap);
-    findings.push(Finding::BehindGap { path, position, copy });
-    Ok(())
+    let above = aside.parent().unwrap_or(Path::new(""));
+    disk.sync_dir(above).map_err(at(above))?;
+    Ok(copy)
+}
+
+/// Seals a segment where it ends now, durably: whatever stands behind is nothing from then on, and
+/// comes back in no later life. The mark has the floor too, which references that are cut off may be
+/// the only ones to know. A file that is as short as its mark says was sealed durably; of a longer
+/// one, whose recovery was cut short, that is not known, and it is sealed again.
+pub(super) fn seal(shared: &Shared, segment: &mut Scanned) -> io::Result<()> {
+    let Scanned { file: SegmentFile { path, key, mark }, now, .. } = segment;
+    let file = shared.world.disk.open_placed(path)?;
+    // It may still have to tell of a sync that failed in an earlier life. What that was about, if it
+    // stays, is written again.
+    let _of_an_earlier_life = file.sync();
+    if now.position > mark.position {
+        file.write_again(0, DATA_START)?;
+        file.write_again(mark.position, now.position)?;
+        file.sync()?;
+    }
+    shared.world.disk.sync_dir(path.parent().unwrap_or(Path::new("")))?;
+    now.sequence = mark.sequence + 1;
+    (now.sealed, now.cut) = (true, true);
+    let (place, bytes) = now.encode(key);
+    file.write_at(place, &bytes)?;
+    file.sync()?;
+    *mark = now.clone();
+    file.set_length(now.position)
 }
 
 #[cfg(test)]

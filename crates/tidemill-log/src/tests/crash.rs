@@ -508,3 +508,64 @@ fn row_18_a_stronger_fsync_holds_for_what_is_there_already() {
         log.close();
     }
 }
+
+/// Two groups, of which a power cut may leave chunks of one behind a gap in the other: marks say that
+/// they were durable, too.
+fn with_a_gap(seed: u64) -> SimWorld {
+    let sim = World::simulated(seed);
+    let of = |fsync| StreamSpec { active_groups: 2, fsync: Some(fsync), ..spec() };
+    let (log, streamlet) = started(&sim, of(Fsync::Always));
+    let append = |lane: u64, bytes: usize| {
+        let how = AppendHow { lane, leader_epoch: 0 };
+        streamlet.append(&batch_with(&vec![lane as u8; bytes]), how).unwrap()
+    };
+    drop((append(0, 10), append(1, 10)));
+    log.sync();
+    log.alter("s", of(Fsync::Os)).unwrap();
+    drop(append(0, 3000));
+    // A full segment is synced, and the open ones are not.
+    (0..9).for_each(|_| drop(append(1, 10_000)));
+    log.sync();
+    sim.disk.power_cut();
+    sim
+}
+
+#[test]
+fn row_19_cutting_behind_a_gap_can_stop_anywhere_and_is_done_by_the_next_recovery() {
+    let behind_gap = |it: &Finding| matches!(it, Finding::BehindGap { .. });
+    let mut gaps = 0;
+    for seed in 0..16 {
+        let sim = with_a_gap(seed);
+        let operations = sim.disk.operations();
+        let (log, streamlet) = reopened(&sim);
+        if !log.findings().iter().any(behind_gap) {
+            continue;
+        }
+        gaps += 1;
+        let operations = sim.disk.operations() - operations;
+        let all = values(&streamlet);
+        assert_eq!(all.len(), 2, "seed {seed}");
+        for (step, cut) in (0..=operations).flat_map(|it| [(it, false), (it, true)]) {
+            let sim = with_a_gap(seed);
+            sim.disk.fail_after(step);
+            drop(Log::open(&sim.world, Path::new(FOLDER), by_hand()));
+            if cut {
+                sim.disk.power_cut()
+            } else {
+                sim.disk.kill()
+            }
+            let (log, streamlet) = reopened(&sim);
+            let at = format!("seed {seed}, step {step} of {operations}, {cut}");
+            let told = |it: &Finding| behind_gap(it) || matches!(it, Finding::Torn { .. });
+            assert!(log.findings().iter().all(told), "{at}: {:?}", log.findings());
+            assert_eq!(values(&streamlet), all, "{at}");
+            assert_eq!(put(&streamlet, b"next").unwrap().base_offset, 2, "{at}");
+            log.close();
+            sim.disk.power_cut();
+            let (log, streamlet) = reopened(&sim);
+            assert!(log.findings().is_empty(), "{at}: {:?}", log.findings());
+            assert_eq!(values(&streamlet).len(), 3, "{at}");
+        }
+    }
+    assert!(gaps > 5, "{gaps}");
+}
