@@ -19,7 +19,7 @@ use crate::{
     options::{Limits, LogOptions, StreamSpec},
     recover::Finish,
     report::Finding,
-    retention::{Trusted, trusted},
+    retention::Trusted,
     segment::Segment,
     shared::{Shared, at},
     stream::Stream,
@@ -95,6 +95,7 @@ impl Log {
         let mut findings = Vec::new();
         let life = next_life(world, folder, &mut findings)?;
         let threads = options.sync_threads;
+        let trusted = Trusted::new(world.clock.wall_micros(), world.clock.monotonic_micros());
         let shared = Arc::new(Shared::new(world.clone(), options, pool, life)?);
         let aside = folder.join("aside");
         let mut opening = Opening { shared: &shared, aside, finish: Finish::default() };
@@ -114,7 +115,7 @@ impl Log {
             streams: RwLock::new(streams),
             change: Mutex::new(()),
             findings,
-            trusted: Mutex::default(),
+            trusted: Mutex::new(trusted),
             threads: Mutex::new(threads),
         })))
     }
@@ -309,19 +310,20 @@ impl Log {
     }
 
     /// One round of retention by the machine's clock, `now`; call it every few seconds to minutes.
-    /// Says how many segments went. A clock that jumps forward is followed slowly.
+    /// Says how many segments went. A clock that jumps forward is followed slowly, and how old data
+    /// of earlier lives are is known when it has kept the pace of the monotonic one for ten minutes.
     ///
     /// # Errors
     /// The first that a stream met; the others had their turn.
     pub fn maintain(&self, now: Micros) -> Result<usize, LogError> {
         let monotonic_us = self.0.shared.world.clock.monotonic_micros();
-        let now_us = {
-            let mut state = self.0.trusted.lock().unwrap_or_else(PoisonError::into_inner);
-            trusted(&mut state, now, monotonic_us)
+        let now = {
+            let mut trusted = self.0.trusted.lock().unwrap_or_else(PoisonError::into_inner);
+            trusted.now(now.0, monotonic_us)
         };
         self.0.shared.blocks.trim();
         let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
-        let outcomes: Vec<_> = self.list().iter().map(|it| it.maintain(now_us)).collect();
+        let outcomes: Vec<_> = self.list().iter().map(|it| it.maintain(now)).collect();
         outcomes.into_iter().sum()
     }
 

@@ -2,7 +2,8 @@
 //! sealed segments below it give their files away.
 //!
 //! Invariants: only sealed segments below the watermark go; the new start is on the disk before a
-//! file goes; a clock that jumps forward alone deletes nothing.
+//! file goes; a clock that jumps forward alone deletes nothing, and neither does one that is wrong
+//! when the log is opened and is set right soon after.
 
 use crate::{
     error::LogError,
@@ -16,7 +17,6 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, PoisonError, atomic::Ordering},
 };
-use tidemill_types::Micros;
 
 /// Rounds of maintenance without an append after which an open file is closed.
 const IDLE_ROUNDS: u32 = 2;
@@ -24,26 +24,50 @@ const IDLE_ROUNDS: u32 = 2;
 /// Files of a streamlet that are cut to their length in a round, at the most.
 const TRIMS_MAX: usize = 16;
 
-/// The time of day, as far as it can be believed: it does not run ahead of the monotonic clock by
-/// more than an eighth.
-#[derive(Clone, Copy, Debug, Default)]
+/// So long the two clocks must agree before the time of day says how old data of earlier lives are.
+const AGREE_US: u64 = 600_000_000;
+
+/// Clocks that differ by less between two rounds agree.
+const SLACK_US: u64 = 1_000_000;
+
+/// The time of day, as far as it can be believed: since the log was opened it does not run ahead of
+/// the monotonic clock by more than an eighth. What it was then is another matter: a machine may come
+/// up with any, and be told the right one some minutes later.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Trusted {
-    last: Option<(i64, u64)>,
+    us: i64,
+    wall_us: i64,
+    monotonic_us: u64,
+    /// Since then the clocks agree.
+    agree_since_us: u64,
+}
+
+/// The time to act upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Now {
+    pub(crate) us: i64,
+    /// It is that of earlier lives too.
+    pub(crate) is_sure: bool,
 }
 
 impl Trusted {
+    /// The log is opened when the clocks say this.
+    pub(crate) fn new(wall_us: i64, monotonic_us: u64) -> Self {
+        Self { us: wall_us, wall_us, monotonic_us, agree_since_us: monotonic_us }
+    }
+
     /// The time to act upon, when the clocks say this.
-    pub(crate) fn now(&mut self, wall_us: i64, monotonic_us: u64) -> i64 {
-        let trusted = match self.last {
-            None => wall_us,
-            Some((last, then)) => {
-                let passed = monotonic_us.saturating_sub(then);
-                let most = i64::try_from(passed + passed / 8).unwrap_or(i64::MAX);
-                wall_us.min(last.saturating_add(most))
-            }
-        };
-        self.last = Some((trusted, monotonic_us));
-        trusted
+    pub(crate) fn now(&mut self, wall_us: i64, monotonic_us: u64) -> Now {
+        let passed_us = monotonic_us.saturating_sub(self.monotonic_us);
+        let most = i64::try_from(passed_us + passed_us / 8).unwrap_or(i64::MAX);
+        let moved_us = wall_us.saturating_sub(self.wall_us);
+        let apart_us = moved_us.saturating_sub_unsigned(passed_us).unsigned_abs();
+        if apart_us > passed_us / 8 + SLACK_US {
+            self.agree_since_us = monotonic_us;
+        }
+        self.us = wall_us.min(self.us.saturating_add(most));
+        (self.wall_us, self.monotonic_us) = (wall_us, monotonic_us);
+        Now { us: self.us, is_sure: monotonic_us - self.agree_since_us >= AGREE_US }
     }
 }
 
@@ -52,7 +76,8 @@ impl Trusted {
 struct Aged {
     end: i64,
     bytes: u64,
-    appended_s: u32,
+    /// When the last chunk came; none if that cannot be compared with the time there is.
+    appended_s: Option<u32>,
     /// Sealed, durable and below the watermark.
     may_go: bool,
 }
@@ -68,7 +93,7 @@ fn new_start(
     let mut bytes: u64 = segments.iter().map(|it| it.bytes).sum();
     let mut start = None;
     for segment in segments {
-        let old = cutoff_s.is_some_and(|it| i64::from(segment.appended_s) < it);
+        let old = cutoff_s.zip(segment.appended_s).is_some_and(|(it, at)| i64::from(at) < it);
         let much = bytes_max.is_some_and(|it| bytes - segment.bytes >= it);
         let read = segment.end <= read_below;
         if !segment.may_go || !(old || much || read) {
@@ -81,14 +106,16 @@ fn new_start(
 }
 
 impl Streamlet {
-    fn aged(&self) -> Vec<Aged> {
+    /// Its segments, when the time is that of earlier lives too, or is not.
+    fn aged(&self, is_sure: bool) -> Vec<Aged> {
         let watermark = self.progress().watermark();
         let see = |segment: &Arc<Segment>| {
+            let has_age = is_sure || self.shared.is_of_this_life(&segment.key);
             let state = segment.state();
             Aged {
                 end: state.end,
                 bytes: state.written,
-                appended_s: state.appended_s,
+                appended_s: has_age.then_some(state.appended_s),
                 may_go: state.sealed && state.unsynced.is_none() && state.end <= watermark,
             }
         };
@@ -135,18 +162,18 @@ impl Streamlet {
 
 impl Stream {
     /// One round of retention: how many segments went.
-    pub(crate) fn maintain(&self, now_us: i64) -> Result<usize, LogError> {
+    pub(crate) fn maintain(&self, now: Now) -> Result<usize, LogError> {
         let spec = self.spec();
         let keeps = spec.compacted;
         let time = spec.retention.time.filter(|_| !keeps);
-        let cutoff_s = time.map(|it| now_us.saturating_sub(it.0) / 1_000_000);
+        let cutoff_s = time.map(|it| now.us.saturating_sub(it.0) / 1_000_000);
         let bytes_max = spec.retention.bytes.filter(|_| !keeps).map(|it| it.0);
         let mut starts = BTreeMap::new();
         for streamlet in self.streamlets() {
             streamlet.tend(cutoff_s);
             streamlet.trim();
             let read_below = if keeps { 0 } else { streamlet.progress_floor() };
-            let start = new_start(&streamlet.aged(), cutoff_s, bytes_max, read_below);
+            let start = new_start(&streamlet.aged(now.is_sure), cutoff_s, bytes_max, read_below);
             if let Some(start) = start {
                 starts.insert(streamlet.index(), start);
             }
@@ -230,11 +257,6 @@ impl Streamlet {
         self.remove_segments(&places);
         segments.into_iter().map(|(_, segment)| segment).collect()
     }
-}
-
-/// The time to act upon, when the caller says it is `now`.
-pub(crate) fn trusted(trusted: &mut Trusted, now: Micros, monotonic_us: u64) -> i64 {
-    trusted.now(now.0, monotonic_us)
 }
 
 #[cfg(test)]

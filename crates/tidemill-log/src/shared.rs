@@ -19,7 +19,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
 use tidemill_env::{DiskLock, PlacedFile, World};
@@ -42,8 +42,12 @@ pub(crate) struct Shared {
     pub(crate) syncs: SyncCounter,
     pool_folder: PathBuf,
     pool: Mutex<Pool>,
+    /// How often the log was opened.
+    pub(crate) life: u32,
     /// The next segment's epoch. Its upper half is the log's life, so it never repeats.
     epoch: AtomicU64,
+    /// The latest moment at which a chunk came, as the log has it, in seconds since 1970.
+    newest_s: AtomicU32,
     closed: AtomicBool,
     /// Held as long as anything of this log can write: threads and streamlets hold this.
     lock: Mutex<Option<Box<dyn DiskLock>>>,
@@ -83,7 +87,9 @@ impl Shared {
             syncs: SyncCounter::default(),
             pool_folder,
             pool: Mutex::default(),
+            life,
             epoch: AtomicU64::new(u64::from(life) << 32),
+            newest_s: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             lock: Mutex::default(),
         };
@@ -124,9 +130,21 @@ impl Shared {
         self.epoch.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Now, in seconds since 1970.
+    pub(crate) fn is_of_this_life(&self, key: &SegmentKey) -> bool {
+        key.epoch >> 32 == u64::from(self.life)
+    }
+
+    /// When a chunk comes that comes now, in seconds since 1970: never before another that is there.
+    /// A clock that is behind for a while would make it old once it is right again.
     pub(crate) fn now_s(&self) -> u32 {
-        u32::try_from(self.world.clock.wall_micros() / 1_000_000).unwrap_or(0)
+        let now = u32::try_from(self.world.clock.wall_micros() / 1_000_000).unwrap_or(0);
+        let newest = self.newest_s.load(Ordering::Relaxed);
+        if now > newest { self.came_s(now) } else { newest }
+    }
+
+    /// A chunk came then: when the newest one did.
+    pub(crate) fn came_s(&self, appended_s: u32) -> u32 {
+        self.newest_s.fetch_max(appended_s, Ordering::Relaxed).max(appended_s)
     }
 
     fn put_into_pool(&self, path: PathBuf, length: u64) {

@@ -121,6 +121,9 @@ impl Streamlet {
         recovered: crate::recover::Recovered,
     ) -> Arc<Self> {
         let place = |segment: Arc<Segment>| ((segment.range().0, segment.key.epoch), segment);
+        for segment in &recovered.segments {
+            shared.came_s(segment.state().appended_s);
+        }
         let unsynced = recovered.unsynced;
         let durable = unsynced.iter().map(|it| it.range().0).fold(recovered.next, i64::min);
         let streamlet = Self {

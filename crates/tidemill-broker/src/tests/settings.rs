@@ -1,6 +1,7 @@
 //! Settings of topics that change what the broker does with their records.
 
 use super::{client::*, node::Node};
+use tidemill_env::World;
 use tidemill_types::Micros;
 use tidemill_wire::{
     kafka::{
@@ -34,11 +35,11 @@ async fn set_policy(client: &mut Client, policy: &str) {
 
 #[tokio::test]
 async fn a_compacted_topic_wants_keys_and_keeps_all() {
-    let node = Node::start().await;
+    let sim = World::simulated(1);
+    let node = Node::start_with(|how| how.world = Some(sim.process())).await;
     let mut client = node.client().await;
     let day_ms = "86400000";
     client.create_with("t", 1, &[("retention.ms", day_ms), ("segment.bytes", "65536")]).await;
-    let later = || Micros(tidemill_env::World::real().clock.wall_micros() + 3 * 86_400_000_000);
     let old = vec!["x".repeat(1_000); 60];
     let old: Vec<&str> = old.iter().map(String::as_str).collect();
     let no_key = code(ErrorCode::InvalidRecord);
@@ -51,7 +52,8 @@ async fn a_compacted_topic_wants_keys_and_keeps_all() {
         for _ in 0..3 {
             assert_eq!(client.produce("t", 0, chunk(&old)).await.error_code, 0, "{policy}");
         }
-        let gone = node.log.maintain(later()).unwrap();
+        sim.clock.advance(3 * 86_400_000_000);
+        let gone = node.log.maintain(Micros(sim.world.clock.wall_micros())).unwrap();
         assert_eq!(gone > 0, goes, "{policy}");
     }
     node.stop().await;
@@ -70,7 +72,7 @@ async fn what_all_named_groups_have_read_goes() {
         assert_eq!(answer.error_code, 0);
     }
     let streamlet = node.log.get("t").unwrap().streamlet(0).unwrap();
-    let now = || Micros(tidemill_env::World::real().clock.wall_micros());
+    let now = || Micros(World::real().clock.wall_micros());
     let round = || {
         crate::tending::progress(&node.broker);
         node.log.maintain(now()).unwrap();

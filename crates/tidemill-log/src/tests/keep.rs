@@ -58,6 +58,46 @@ fn row_13_a_clock_that_jumps_forward_deletes_nothing() {
 }
 
 #[test]
+fn row_13_a_clock_that_is_ahead_when_the_log_is_opened_deletes_nothing() {
+    let sim = World::simulated(1);
+    let (log, streamlet) = started(&sim, spec());
+    fill(&log, &streamlet, 40);
+    log.close();
+    sim.clock.jump_wall(30 * DAY);
+    let (log, streamlet) = reopened(&sim);
+    assert_eq!(log.maintain(now(&sim)).unwrap(), 0);
+    sim.clock.advance(300_000_000);
+    assert_eq!(log.maintain(now(&sim)).unwrap(), 0);
+    sim.clock.jump_wall(-30 * DAY);
+    for _ in 0..3 {
+        sim.clock.advance(660_000_000);
+        assert_eq!(log.maintain(now(&sim)).unwrap(), 0);
+    }
+    assert_eq!((streamlet.start_offset(), values(&streamlet).len()), (0, 40));
+    sim.clock.advance((8 * DAY) as u64);
+    assert!(log.maintain(now(&sim)).unwrap() > 0, "they are old now");
+    assert_eq!(streamlet.start_offset(), 40);
+}
+
+#[test]
+fn row_13_what_came_while_the_clock_was_behind_is_not_old_when_it_is_right_again() {
+    let sim = World::simulated(1);
+    let (log, streamlet) = started(&sim, spec());
+    fill(&log, &streamlet, 1);
+    log.close();
+    sim.clock.jump_wall(-30 * DAY);
+    let log = open(&sim);
+    let other = log.create("other", spec()).unwrap().streamlet(0).unwrap();
+    fill(&log, &other, 40);
+    log.close();
+    sim.clock.jump_wall(30 * DAY);
+    let log = open(&sim);
+    sim.clock.advance(DAY as u64);
+    assert_eq!(log.maintain(now(&sim)).unwrap(), 0);
+    assert_eq!(log.get("other").unwrap().streamlet(0).unwrap().start_offset(), 0);
+}
+
+#[test]
 fn the_largest_size_is_kept_and_emptied_files_are_used_again() {
     let sim = World::simulated(1);
     let bytes = Some(ByteSize(200_000));
