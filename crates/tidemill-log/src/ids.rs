@@ -27,6 +27,19 @@ impl StreamId {
     }
 }
 
+/// Groups that a streamlet can make in one life of its log.
+const GROUPS_OF_A_LIFE: u64 = 1 << 28;
+
+/// All groups of all lives are below.
+const GROUPS_END: u64 = (u32::MAX as u64 + 1) * GROUPS_OF_A_LIFE;
+
+/// The first group of a streamlet that is opened in this life. Whoever remembers what was read of
+/// groups remembers numbers; so none is given twice, though nothing of a group may be left on the
+/// disk.
+pub(crate) fn first_group(life: u32) -> u64 {
+    u64::from(life) * GROUPS_OF_A_LIFE
+}
+
 /// Which segment of which streamlet. Two files never have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentKey {
@@ -34,7 +47,8 @@ pub struct SegmentKey {
     pub stream: StreamId,
     /// The streamlet's number, from 0.
     pub streamlet: u32,
-    /// The group's number in the streamlet, from 0.
+    /// The group's number in the streamlet, from 0; it grows, with gaps where the log was opened
+    /// again.
     pub group: u64,
     /// The segment's number in the group, from 0.
     pub index: u32,
@@ -54,13 +68,13 @@ impl SegmentKey {
         PathBuf::from(format!("{:08x}-{:012x}-{:04x}.seg", self.streamlet, self.group, self.index))
     }
 
-    /// Streamlet, group and index from a file's name.
+    /// Streamlet, group and index from a file's name, if there can be such a segment.
     pub(crate) fn parse_file_name(name: &str) -> Option<(u32, u64, u32)> {
         let mut parts = name.strip_suffix(".seg")?.split('-');
         let streamlet = u32::from_str_radix(parts.next()?, 16).ok()?;
         let group = u64::from_str_radix(parts.next()?, 16).ok()?;
         let index = u32::from_str_radix(parts.next()?, 16).ok()?;
-        parts.next().is_none().then_some((streamlet, group, index))
+        (parts.next().is_none() && group < GROUPS_END).then_some((streamlet, group, index))
     }
 }
 

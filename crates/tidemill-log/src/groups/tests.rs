@@ -182,6 +182,42 @@ fn only_what_is_durable_is_read_and_a_group_grows_while_it_is_held() {
 }
 
 #[test]
+fn no_group_has_the_number_of_one_that_is_gone_from_the_disk() {
+    let sim = World::simulated(1);
+    let mut log = open(&sim);
+    let mut streamlet = log.create("s", spec(2)).unwrap().streamlet(0).unwrap();
+    let (mut progress, mut numbers) = (GroupProgress::default(), BTreeSet::new());
+    for life in 0..4 {
+        for number in 0..20 {
+            put(&streamlet, number % 2, life, 5000).on_durable(Box::new(|it| it.unwrap()));
+        }
+        // All groups end here.
+        log.close();
+        log = open(&sim);
+        let stream = log.get("s").unwrap();
+        streamlet = stream.streamlet(0).unwrap();
+        streamlet.restore_groups("app", progress).unwrap();
+        let mut read = Vec::new();
+        for mut cursor in streamlet.next_groups("app", 99).unwrap() {
+            assert!(numbers.insert(cursor.group()), "{}", cursor.group());
+            assert!(drain(&mut cursor, 1 << 20, &mut read) && cursor.acknowledge());
+        }
+        assert_eq!(read.len(), 20, "life {life}: nothing is taken for read that is new");
+        assert!(streamlet.next_groups("app", 99).unwrap().is_empty());
+        progress = streamlet.group_progress("app").unwrap();
+        stream.delete_records(&streamlet, streamlet.high_watermark()).unwrap();
+        assert_eq!(streamlet.segment_count(), 0);
+        if life % 2 == 0 {
+            // Nothing tells the next life how many groups there were.
+            drop(log);
+            sim.disk.kill();
+            log = open(&sim);
+            streamlet = log.get("s").unwrap().streamlet(0).unwrap();
+        }
+    }
+}
+
+#[test]
 fn damage_and_missing_segments_are_told_and_can_be_passed() {
     for how in 0..2 {
         let sim = World::simulated(1);

@@ -22,6 +22,10 @@ fn ids_and_file_names_read_as_they_are_written() {
     let name = key.file_name();
     let parsed = SegmentKey::parse_file_name(name.to_str().unwrap());
     assert_eq!(parsed, Some((70_000, 1 << 40, 70_000)));
+    let last = SegmentKey { group: first_group(u32::MAX) + 9, ..key };
+    let parsed = SegmentKey::parse_file_name(last.file_name().to_str().unwrap());
+    assert_eq!(parsed, Some((70_000, last.group, 70_000)), "in any life");
+    assert_eq!(SegmentKey::parse_file_name("0-ffffffffffffffff-0.seg"), None);
     assert_eq!(SegmentKey::parse_file_name("x.seg"), None);
     assert_eq!(SegmentKey::parse_file_name("1-2-3-4.seg"), None);
 }

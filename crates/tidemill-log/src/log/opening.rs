@@ -3,7 +3,7 @@
 use super::{Streams, remove_folder};
 use crate::{
     error::LogError,
-    ids::{SegmentKey, is_stream_name},
+    ids::{SegmentKey, first_group, is_stream_name},
     meta::{self, LogMeta, StreamMeta},
     options::{Fsync, Limits},
     recover::{self, Finish, SegmentFile},
@@ -159,7 +159,7 @@ impl Opening<'_> {
                 continue;
             };
             let (next_group, files) = found.entry(parts.0).or_default();
-            *next_group = (*next_group).max(parts.1.saturating_add(1));
+            *next_group = (*next_group).max(parts.1 + 1);
             match recover::inspect(self.shared, core, path, parts)? {
                 Ok(file) => files.push(file),
                 Err(why) => findings.push(Finding::SetAside { path: path.clone(), why }),
@@ -171,6 +171,7 @@ impl Opening<'_> {
         let always = fsync == Fsync::Always;
         let open = |index: u32| {
             let (next_group, files) = found.remove(&index).unwrap_or_default();
+            let next_group = next_group.max(first_group(self.shared.life));
             let start = meta.starts.get(&index).copied().unwrap_or(0);
             let (shared, aside) = (self.shared, &self.aside);
             let (recovered, left) =
