@@ -67,6 +67,8 @@ const POSTPONED_TICK: Duration = Duration::from_millis(100);
 const POSTPONED_BYTES_MAX: u64 = 512 << 20;
 /// Segments that are put off at most: their files are open.
 const POSTPONED_SEGMENTS_MAX: usize = 512;
+/// Segments that are synced together at most: their files are open.
+const TOGETHER_MAX: usize = 500;
 /// A mark is written so long after a sync that wants one, in microseconds, or when the syncs that
 /// wait then are done.
 const MARK_US: u64 = 20_000;
@@ -154,9 +156,13 @@ impl Committer {
     fn next(&self, shared: &Shared) -> Option<Task> {
         let mut queue = self.queue();
         loop {
-            let count = queue.now.len();
+            let count = queue.now.len().min(TOGETHER_MAX);
             if count > 1 && shared.together.is_better_for(count) {
-                return Some(Task::Sync(queue.now.drain(..).collect()));
+                let round = queue.now.drain(..count).collect();
+                if !queue.now.is_empty() {
+                    self.wake.notify_one();
+                }
+                return Some(Task::Sync(round));
             }
             if let Some(work) = queue.now.pop_front() {
                 return Some(Task::Sync(vec![work]));
@@ -217,14 +223,18 @@ pub(crate) fn run(shared: &Shared) {
 
 /// Syncs all these segments, together if that is better.
 pub(crate) fn sync(shared: &Shared, round: Vec<Work>) {
-    let round: Vec<Work> = round
+    let mut left: VecDeque<Work> = round
         .into_iter()
         .filter(|(streamlet, segment)| !streamlet.is_failed() && !segment.is_retired())
         .collect();
-    if round.len() > 1 && shared.together.is_better_for(round.len()) {
-        sync_together(shared, round);
-    } else {
-        round.into_iter().for_each(|work| sync_one(shared, work));
+    while !left.is_empty() {
+        let count = left.len().min(TOGETHER_MAX);
+        let some: Vec<Work> = left.drain(..count).collect();
+        if count > 1 && shared.together.is_better_for(count) {
+            sync_together(shared, some);
+        } else {
+            some.into_iter().for_each(|work| sync_one(shared, work));
+        }
     }
 }
 
@@ -317,3 +327,6 @@ fn mark(streamlet: &Streamlet, segment: &Segment) {
     let _unmarked = segment.mark(streamlet.floor());
     segment.close_if_done();
 }
+
+#[cfg(test)]
+mod tests;

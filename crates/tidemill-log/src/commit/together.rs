@@ -9,7 +9,10 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use tidemill_env::FileSystem;
 
@@ -44,6 +47,8 @@ impl Costs {
 pub(crate) struct Together {
     /// None: it cannot be synced as a whole, or must not be.
     file_system: Mutex<Option<Arc<dyn FileSystem>>>,
+    /// It is not none, as far as is known. Whoever asks must not wait for a sync.
+    is_possible: AtomicBool,
     costs: Mutex<Costs>,
     /// From so many files on.
     min: usize,
@@ -56,8 +61,14 @@ impl Together {
         min: usize,
         threads: usize,
     ) -> Self {
-        let file_system = Mutex::new(file_system.filter(|_| min > 0));
-        Self { file_system, costs: Mutex::default(), min: min.max(1), threads }
+        let file_system = file_system.filter(|_| min > 0);
+        Self {
+            is_possible: AtomicBool::new(file_system.is_some()),
+            file_system: Mutex::new(file_system),
+            costs: Mutex::default(),
+            min: min.max(1),
+            threads,
+        }
     }
 
     fn costs(&self) -> MutexGuard<'_, Costs> {
@@ -66,7 +77,8 @@ impl Together {
 
     /// Whether so many files, which wait now, are synced together. An answer, not a promise.
     pub(crate) fn is_better_for(&self, files: usize) -> bool {
-        files >= self.min && self.costs().choose(files, self.threads)
+        let possible = self.is_possible.load(Ordering::Relaxed);
+        possible && files >= self.min && self.costs().choose(files, self.threads)
     }
 
     /// A file was synced by itself.
@@ -85,6 +97,7 @@ impl Together {
         let outcome = file_system.as_ref()?.sync();
         if outcome.is_err() {
             *file_system = None;
+            self.is_possible.store(false, Ordering::Relaxed);
         }
         Some(outcome)
     }

@@ -34,7 +34,9 @@ fn a_file_system_that_failed_is_not_asked_again() {
     assert!(!together.is_better_for(3) && together.is_better_for(4));
     assert!(together.sync().is_some_and(|it| it.is_err()));
     assert!(together.sync().is_none());
+    assert!(!together.is_better_for(99), "the files are for all threads");
     assert_eq!(*asked.0.lock().unwrap(), 1);
-    let never = Together::new(Some(asked), 0, 2);
-    assert!(never.sync().is_none());
+    for never in [Together::new(Some(asked), 0, 2), Together::new(None, 4, 2)] {
+        assert!(!never.is_better_for(99) && never.sync().is_none());
+    }
 }
