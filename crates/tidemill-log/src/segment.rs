@@ -195,6 +195,7 @@ impl Segment {
         if let Some(file) = &state.file {
             return Ok(Arc::clone(file));
         }
+        self.still_ours()?;
         if !shared.world.disk.exists(&self.path)? {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -318,6 +319,8 @@ impl Segment {
     pub(crate) fn begin_sync_of_all(&self, shared: &Shared) -> io::Result<SyncJob> {
         let file = self.file(shared)?;
         let mut state = self.state();
+        // Whoever gives the file away waits for this lock first.
+        self.still_ours()?;
         state.commit = Commit::Syncing;
         if state.doubtful {
             file.write_again(0, DATA_START)?;
@@ -429,9 +432,17 @@ impl Segment {
         self.retired.load(Ordering::SeqCst)
     }
 
+    /// For those who have the state locked: an error if the file was given away.
+    fn still_ours(&self) -> io::Result<()> {
+        if self.is_retired() { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
+    }
+
     /// First offset and the one after the last.
     pub(crate) fn range(&self) -> (i64, i64) {
         let state = self.state();
         (state.first, state.end)
     }
 }
+
+#[cfg(test)]
+mod tests;
