@@ -273,6 +273,42 @@ fn damage_and_missing_segments_are_told_and_can_be_passed() {
     }
 }
 
+#[test]
+fn what_comes_behind_damage_in_an_open_segment_is_read() {
+    for reads_in_between in [true, false] {
+        let sim = World::simulated(1);
+        let log = open(&sim);
+        let streamlet = log.create("s", spec(1)).unwrap().streamlet(0).unwrap();
+        let append = |number: u32| {
+            let append = put(&streamlet, 0, number, 100);
+            let position = append.position;
+            append.on_durable(Box::new(|it| it.unwrap()));
+            log.sync();
+            position
+        };
+        let positions: Vec<u64> = (0..4).map(append).collect();
+        let segment = Arc::clone(streamlet.segments().values().next().unwrap());
+        sim.disk.flip(&segment.path, positions[3] + 100, 1).unwrap();
+        while segment.forget_one() {}
+        let mut cursor = streamlet.next_groups("app", 1).unwrap().pop().unwrap();
+        let read = |cursor: &mut GroupCursor| {
+            let found = cursor.read(ReadLimit::default())?;
+            assert!(!found.ended);
+            Ok::<_, ReadError>(found.chunks.iter().map(|it| parse(it).1).collect::<Vec<_>>())
+        };
+        assert_eq!(read(&mut cursor).unwrap(), [0, 1, 2]);
+        let refused = read(&mut cursor);
+        assert!(matches!(refused, Err(ReadError::Corrupt { offset: 3, next: Some(4), .. })));
+        cursor.skip_to(4);
+        if reads_in_between {
+            assert!(read(&mut cursor).unwrap().is_empty(), "it may get more");
+        }
+        append(4);
+        append(5);
+        assert_eq!(read(&mut cursor).unwrap(), [4, 5], "{reads_in_between}");
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Append { lane: u64, bytes: usize },

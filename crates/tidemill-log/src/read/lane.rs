@@ -30,6 +30,8 @@ pub(crate) struct Lane {
     pub(crate) segment: Arc<Segment>,
     pub(crate) position: u64,
     pub(crate) head: Option<Head>,
+    /// Chunks that came behind a bad head since it was looked at stand from here on.
+    sought: u64,
     /// For what is no longer in memory.
     pub(crate) walker: Option<Walker>,
     /// For those who send, and read later.
@@ -53,7 +55,7 @@ impl Default for How {
 
 impl Lane {
     pub(crate) fn new(segment: Arc<Segment>) -> Self {
-        Self { segment, position: DATA_START, head: None, walker: None, file: None }
+        Self { segment, position: DATA_START, head: None, sought: 0, walker: None, file: None }
     }
 
     fn walker(&mut self, streamlet: &Streamlet, ahead: u64) -> io::Result<&mut Walker> {
@@ -112,6 +114,7 @@ impl Lane {
             }
         }
         let ahead = streamlet.shared.options.read_ahead_bytes.0.min(how.ahead_max);
+        self.sought = written;
         let walker = self.walker(streamlet, ahead)?;
         walker.ahead(ahead);
         walker.bound(written);
@@ -191,7 +194,25 @@ impl Lane {
                 Some(Head::Bad(Some((place, reference)))) if reference.base <= next => {
                     self.go(*place);
                 }
-                Some(Head::Bad(None)) => return Ok(self.segment.range().1 > next),
+                Some(Head::Bad(None)) => {
+                    let (sealed, written, end) = {
+                        let state = self.segment.state();
+                        (state.sealed, state.written, state.end)
+                    };
+                    if end <= next {
+                        // All that is damaged is behind, and so is the segment if it is full.
+                        if sealed {
+                            return Ok(false);
+                        }
+                        self.go(written);
+                    } else if written > self.sought {
+                        self.head = None;
+                    } else {
+                        return Ok(true);
+                    }
+                    // It knows the file as it was.
+                    self.walker = None;
+                }
                 Some(_) => return Ok(true),
                 None => return Ok(!self.has_ended()),
             }

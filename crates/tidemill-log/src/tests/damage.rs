@@ -105,6 +105,37 @@ fn row_20_damage_in_an_open_segment_is_not_a_torn_tail() {
     assert_eq!((count, errors.len()), (7, 1));
 }
 
+/// Offsets 0, 1 and 3 are in one group and 2 in another; 1 is damaged when nothing is behind it.
+#[test]
+fn row_20_a_reader_that_is_past_damage_finds_what_comes_behind_it() {
+    let sim = World::simulated(1);
+    let (log, streamlet) = started(&sim, StreamSpec { active_groups: 2, ..spec() });
+    let append = |lane: u64, text: &[u8]| {
+        let how = AppendHow { lane, leader_epoch: 0 };
+        let append = streamlet.append(&batch_with(text), how).unwrap();
+        let position = append.position;
+        append.on_durable(Box::new(|it| it.unwrap()));
+        log.sync();
+        position
+    };
+    append(0, b"0");
+    let damaged = append(0, b"1");
+    append(1, b"2");
+    let segment = Arc::clone(streamlet.segments().values().next().unwrap());
+    sim.disk.flip(&segment.path, damaged + 20, 1).unwrap();
+    while segment.forget_one() {}
+    let mut cursor = ReadCursor::default();
+    let refused = streamlet.read(&mut cursor, 1, ReadLimit::default());
+    assert!(matches!(refused, Err(ReadError::Corrupt { offset: 1, next: Some(2), .. })));
+    for (offset, text) in [(2, b"2"), (3, b"3")] {
+        if offset == 3 {
+            append(0, text);
+        }
+        let found = streamlet.read(&mut cursor, offset, ReadLimit::default()).unwrap();
+        assert_eq!((found.chunks.len(), value(&found.chunks[0])), (1, &text[..]));
+    }
+}
+
 #[test]
 fn n3_a_truncated_segment_keeps_its_offsets_taken() {
     for (index, keep) in [(0, 30_000), (1, 4096), (1, 5000)] {
