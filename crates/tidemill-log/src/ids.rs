@@ -2,6 +2,7 @@
 //!
 //! Invariant: a name from outside never becomes a path; folders are named by the stream's id.
 
+use crate::options::STREAMLETS_MAX;
 use std::{fmt, path::PathBuf};
 
 /// A stream's id: 128 random bits, made when the stream is, never used again. Written as 32
@@ -74,7 +75,8 @@ impl SegmentKey {
         let streamlet = u32::from_str_radix(parts.next()?, 16).ok()?;
         let group = u64::from_str_radix(parts.next()?, 16).ok()?;
         let index = u32::from_str_radix(parts.next()?, 16).ok()?;
-        (parts.next().is_none() && group < GROUPS_END).then_some((streamlet, group, index))
+        let possible = streamlet < STREAMLETS_MAX && group < GROUPS_END;
+        (parts.next().is_none() && possible).then_some((streamlet, group, index))
     }
 }
 

@@ -7,6 +7,9 @@ use std::{
 };
 use tidemill_types::{ByteSize, Span};
 
+/// Streamlets of a stream, at the most.
+pub(crate) const STREAMLETS_MAX: u32 = 100_000;
+
 /// When an append counts: is acknowledged and is visible to readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -143,7 +146,7 @@ impl StreamSpec {
             let outside = value < low || value > high;
             outside.then(|| format!("{what} is {value}: from {low} to {high} is possible"))
         };
-        within("streamlets", u64::from(self.streamlets), 1, 100_000)
+        within("streamlets", u64::from(self.streamlets), 1, u64::from(STREAMLETS_MAX))
             .or_else(|| within("active_groups", u64::from(self.active_groups), 1, 64))
             .or_else(|| within("segment_bytes", self.segment_bytes.0, 64 << 10, 1 << 30))
             .or_else(|| within("max_chunk_bytes", self.max_chunk_bytes.0, 1 << 10, 1 << 30))

@@ -26,6 +26,7 @@ fn ids_and_file_names_read_as_they_are_written() {
     let parsed = SegmentKey::parse_file_name(last.file_name().to_str().unwrap());
     assert_eq!(parsed, Some((70_000, last.group, 70_000)), "in any life");
     assert_eq!(SegmentKey::parse_file_name("0-ffffffffffffffff-0.seg"), None);
+    assert_eq!(SegmentKey::parse_file_name("186a0-0-0.seg"), None, "no stream has so many");
     assert_eq!(SegmentKey::parse_file_name("x.seg"), None);
     assert_eq!(SegmentKey::parse_file_name("1-2-3-4.seg"), None);
 }

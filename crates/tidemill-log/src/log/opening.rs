@@ -165,7 +165,9 @@ impl Opening<'_> {
                 Err(why) => findings.push(Finding::SetAside { path: path.clone(), why }),
             }
         }
-        let count = meta.spec.streamlets.max(found.keys().next_back().map_or(0, |it| it + 1));
+        // A name alone makes no streamlet.
+        let good = found.iter().rev().find(|(_, (_, files))| !files.is_empty());
+        let count = meta.spec.streamlets.max(good.map_or(0, |(index, _)| index + 1));
         core.spec.write().unwrap_or_else(PoisonError::into_inner).streamlets = count;
         let fsync = meta.spec.fsync.unwrap_or(self.shared.options.fsync);
         let always = fsync == Fsync::Always;

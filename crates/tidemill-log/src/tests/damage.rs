@@ -275,3 +275,28 @@ fn files_nobody_knows_stay() {
     assert_eq!(values(&streamlet), all);
     assert!(strange.iter().chain([&stray]).all(|path| sim.disk.exists(path).unwrap()));
 }
+
+#[test]
+fn n4_a_name_alone_makes_no_streamlet() {
+    let (sim, all) = full(1, true);
+    let good = segment_files(&sim)[0].clone();
+    let bytes = sim.disk.read(&good).unwrap();
+    let names = [
+        "ffffffff-000000000000-0000.seg",
+        "fffffffe-0-0.seg",
+        "0001869f-000000000000-0000.seg",
+        "00000001-000000000000-0000.seg",
+        "00000000-ffffffffffffffff-0000.seg",
+    ];
+    for (index, name) in names.iter().enumerate() {
+        let stray: &[u8] = if index % 2 == 0 { &bytes } else { b"mine" };
+        sim.disk.put(good.with_file_name(name), stray);
+    }
+    let (log, streamlet) = reopened(&sim);
+    assert_eq!(log.findings().len(), names.len(), "{:?}", log.findings());
+    assert_eq!(log.get("s").unwrap().streamlets().len(), 1);
+    assert_eq!(values(&streamlet), all);
+    for name in names {
+        assert!(sim.disk.exists(&good.with_file_name(name)).unwrap());
+    }
+}
