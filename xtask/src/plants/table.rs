@@ -1,4 +1,6 @@
-//! The planted bugs.
+//! The planted bugs: those below, then those of the log alone.
+
+mod log;
 
 /// A bug, where it is put, and who must notice.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +17,12 @@ pub(super) struct Plant {
     pub(super) caught_by: &'static [&'static str],
 }
 
-pub(super) const PLANTS: &[Plant] = &[
+/// All of them.
+pub(super) fn plants() -> impl Iterator<Item = &'static Plant> {
+    PLANTS.iter().chain(log::PLANTS)
+}
+
+const PLANTS: &[Plant] = &[
     Plant {
         name: "acknowledged-before-synced",
         what: "A chunk counts when it is written, whatever `fsync` says.",

@@ -1,0 +1,81 @@
+//! Planted bugs of the log: what was wrong in it once, and could be again.
+
+use super::Plant;
+
+pub(super) const PLANTS: &[Plant] = &[
+    Plant {
+        name: "own-offset-believed",
+        what: "The base offset that a producer put into its chunk counts in the chunk's reference.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/format.rs",
+        changes: &[(
+            "base + i64::from(head.last_offset_delta)",
+            "base + (head.last_offset() - head.base_offset)",
+        )],
+        caught_by: &["row_33_a_producers_own_base_offset_never_matters"],
+    },
+    Plant {
+        name: "floor-after-failure",
+        what: "What was in flight when a write failed is said to be durable by the next sync.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/streamlet.rs",
+        changes: &[("if progress.failed().is_some() {", "if false {")],
+        caught_by: &["row_15_a_write_that_failed_while_another_group_was_synced_leaves_no_hole"],
+    },
+    Plant {
+        name: "deletion-left-half-way",
+        what: "A deletion that failed half way is carried out when the log is opened again.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/meta.rs",
+        changes: &[("if in_force.is_some_and(|it| !it.deleted) {", "if in_force.is_some() {")],
+        caught_by: &[
+            "row_38_a_deletion_that_failed_takes_nothing_with_it_that_is_acknowledged_later",
+        ],
+    },
+    Plant {
+        name: "weaker-part-unsynced",
+        what: "A stream that becomes `always` leaves what was written before unsynced.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/stream.rs",
+        changes: &[(
+            "if now != before && now != Fsync::Os {",
+            "if now != before && now == Fsync::Os {",
+        )],
+        caught_by: &["row_18_a_stronger_fsync_holds_for_what_is_there_already"],
+    },
+    Plant {
+        name: "cut-not-sealed-again",
+        what: "A cut behind a gap that was cut short is believed, though its mark may not be durable.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/recover/gap.rs",
+        changes: &[(
+            "(now.sealed, now.cut) = (true, true);",
+            "(now.sealed, now.cut) = (true, false);",
+        )],
+        caught_by: &[
+            "row_19_cutting_behind_a_gap_can_stop_anywhere_and_is_done_by_the_next_recovery",
+        ],
+    },
+    Plant {
+        name: "opened-clock-believed",
+        what: "Retention believes what the clock says when the log is opened.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/retention.rs",
+        changes: &[(
+            "let has_age = is_sure ||",
+            "let has_age = self.index < u32::MAX || is_sure ||",
+        )],
+        caught_by: &["row_13_a_clock_that_is_ahead_when_the_log_is_opened_deletes_nothing"],
+    },
+    Plant {
+        name: "group-numbers-again",
+        what: "Groups of a streamlet that was emptied count from 0 again after a restart.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/log/opening.rs",
+        changes: &[(
+            "next_group.max(first_group(self.shared.life))",
+            "next_group.max(first_group(0))",
+        )],
+        caught_by: &["no_group_has_the_number_of_one_that_is_gone_from_the_disk"],
+    },
+];
