@@ -1,6 +1,7 @@
-//! The planted bugs: those below, then those of the log alone.
+//! The planted bugs: those below, those of what a job reads and computes, and those of the log alone.
 
 mod log;
+mod results;
 
 /// A bug, where it is put, and who must notice.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +20,7 @@ pub(super) struct Plant {
 
 /// All of them.
 pub(super) fn plants() -> impl Iterator<Item = &'static Plant> {
-    PLANTS.iter().chain(log::PLANTS)
+    PLANTS.iter().chain(results::PLANTS).chain(log::PLANTS)
 }
 
 const PLANTS: &[Plant] = &[
@@ -152,14 +153,6 @@ const PLANTS: &[Plant] = &[
         caught_by: &["a_replay_whose_threads_change_puts_each_record_into_its_cycle"],
     },
     Plant {
-        name: "failed-commit-noted",
-        what: "A stream sink whose last commit failed notes that it is done.",
-        package: "tidemill-connectors",
-        file: "crates/tidemill-connectors/src/stream/sink.rs",
-        changes: &[("= !self.is_unsure && self.there", "= self.there")],
-        caught_by: &["a_sink_that_is_closed_after_a_failed_commit_writes_each_row_once"],
-    },
-    Plant {
         name: "checkpoint-not-synced",
         what: "A batch of a checkpoint is acknowledged before it is durable.",
         package: "tidemill-state",
@@ -269,17 +262,6 @@ const PLANTS: &[Plant] = &[
         caught_by: &["nothing_is_deleted_before_all_that_a_batch_puts_is_there"],
     },
     Plant {
-        name: "lost-commit-believed",
-        what: "A commit to a table whose connection broke is taken for done, whatever its mark says.",
-        package: "tidemill-connectors",
-        file: "crates/tidemill-connectors/src/postgres/once.rs",
-        changes: &[(
-            "it if it == self.held => Decision::Send",
-            "it if it == self.held => Decision::IsThere",
-        )],
-        caught_by: &["a_mark_says_whether_a_lost_commit_came_through"],
-    },
-    Plant {
         name: "offset-not-asked",
         what: "Rows go to another cluster as soon as the id is taken over, whether or not it could be read what counts.",
         package: "tidemill-client",
@@ -335,17 +317,6 @@ const PLANTS: &[Plant] = &[
         caught_by: &["row_15_a_batch_that_a_failed_sync_gave_up_is_lost_with_nothing_behind_it"],
     },
     Plant {
-        name: "unsynced-rows-believed",
-        what: "Rows of a file that can be read are marked as synced, though a sync of them may have failed.",
-        package: "tidemill-connectors",
-        file: "crates/tidemill-connectors/src/sink/file.rs",
-        changes: &[(
-            "            disk.open_placed(&self.path)?.write_again(synced, length)?;\n",
-            "            let _unused = synced;\n",
-        )],
-        caught_by: &["every_row_is_there_once_after_any_ends"],
-    },
-    Plant {
         name: "ledger-cut-early",
         what: "The ledger is cut behind the newest checkpoint, though one that is kept is older.",
         package: "tidemill-state",
@@ -355,36 +326,6 @@ const PLANTS: &[Plant] = &[
             ".map(|(_, manifest)| manifest.cycle).max()",
         )],
         caught_by: &["a_life_that_begins_with_a_checkpoint_knows_those_of_the_life_before"],
-    },
-    Plant {
-        name: "late-by-block",
-        what: "Late rows of a window leave block by block, not slice by slice.",
-        package: "tidemill-operators",
-        file: "crates/tidemill-operators/src/window.rs",
-        changes: &[(
-            "        for (block, rows) in self.0 {\n",
-            "        let mut all = self.0;\n        all.sort_by_key(|(block, _)| *block);\n        for (block, rows) in all {\n",
-        )],
-        caught_by: &["lanes_do_not_show_in_late_rows"],
-    },
-    Plant {
-        name: "late-for-all",
-        what: "A row that is late for one of the stages that share panes is left out of all of them.",
-        package: "tidemill-operators",
-        file: "crates/tidemill-operators/src/window/panes.rs",
-        changes: &[(
-            "        (is_late, is_taken)\n",
-            "        is_taken &= !is_late;\n        (is_late, is_taken)\n",
-        )],
-        caught_by: &["a_row_that_is_late_for_one_stage_is_counted_by_another"],
-    },
-    Plant {
-        name: "shortest-window-lets-go",
-        what: "A pane goes when the windows of one stage are done with it, though others are not.",
-        package: "tidemill-operators",
-        file: "crates/tidemill-operators/src/window/panes.rs",
-        changes: &[("all_spans().all(|it|", "all_spans().any(|it|")],
-        caught_by: &["what_shares_panes_writes_what_it_writes_alone"],
     },
     Plant {
         name: "windows-again",
@@ -411,17 +352,6 @@ const PLANTS: &[Plant] = &[
         caught_by: &["event_time_of_a_resumed_job_does_not_go_back"],
     },
     Plant {
-        name: "refused-row-kept",
-        what: "A row that an argument has no value for is counted, with the values of another.",
-        package: "tidemill-operators",
-        file: "crates/tidemill-operators/src/refused.rs",
-        changes: &[(
-            "order.extend(rows.iter().copied().filter(|row| !is_refused(row)));",
-            "order.extend(rows);",
-        )],
-        caught_by: &["refused_rows_are_dead_letters_and_the_others_go_on"],
-    },
-    Plant {
         name: "idle-at-once",
         what: "A source that has nothing when it is asked first is idle at once, and what it brings then is late.",
         package: "tidemill-flow",
@@ -439,44 +369,6 @@ const PLANTS: &[Plant] = &[
             "(self.letters_fit() || (is_begun() && false))",
         )],
         caught_by: &["a_job_with_nothing_but_bad_records_comes_to_its_end"],
-    },
-    Plant {
-        name: "batch-without-bytes",
-        what: "What stands behind a batch without a body in an Arrow file is passed over.",
-        package: "tidemill-connectors",
-        file: "crates/tidemill-connectors/src/arrow_file.rs",
-        changes: &[("Ok(None) if is_batch =>", "Ok(None) if is_batch && false =>")],
-        caught_by: &["a_batch_without_bytes_costs_no_records"],
-    },
-    Plant {
-        name: "keys-for-ever",
-        what: "Session windows keep all keys that ever came while any session is open.",
-        package: "tidemill-operators",
-        file: "crates/tidemill-operators/src/window/session.rs",
-        changes: &[("self.open.len() <= KEYS_KEPT.max(self.live * 2)", "!self.open.is_empty()")],
-        caught_by: &["keys_that_do_not_come_again_are_forgotten"],
-    },
-    Plant {
-        name: "late-though-open",
-        what: "A record of a session that is open is late by its own time.",
-        package: "tidemill-operators",
-        file: "crates/tidemill-operators/src/window/session.rs",
-        changes: &[(
-            "if is_late && !state.joins(&prepared.keys, hashes, row, (time, gap)) {",
-            "let _ = (&prepared.keys, hashes);\n            if is_late {",
-        )],
-        caught_by: &["a_record_that_touches_an_open_session_is_not_late"],
-    },
-    Plant {
-        name: "fractions-cut",
-        what: "A number within a list is cut to a whole one.",
-        package: "tidemill-connectors",
-        file: "crates/tidemill-connectors/src/columns/nested.rs",
-        changes: &[(
-            "let has_whole = has_whole(field.data_type());",
-            "let has_whole = has_whole(field.data_type()) && json.is_empty();",
-        )],
-        caught_by: &["nothing_in_a_list_or_an_object_is_cut_to_a_whole_number"],
     },
     Plant {
         name: "stopped-unsaved",
