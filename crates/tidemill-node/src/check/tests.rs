@@ -172,7 +172,7 @@ fn refuses_a_time_that_no_transaction_can_have() {
         &format!(
             "name: j\nsources:\n  a: {{file: {{path: a.csv, format: csv}}}}\nsinks:\n  out: {{from: a, kafka: {kafka}}}\n"
         ),
-        &["j:5:71: error: 10ms is no time for a transaction, expected from 1s to 20d"],
+        &["j:5:69: error: 10ms is no time for a transaction, expected from 1s to 20d"],
     );
 }
 
