@@ -4,8 +4,10 @@
 //! Invariant: who reads through [`Committed`] sees what a Kafka consumer with `read_committed` sees.
 
 mod group;
+mod lag;
 
 pub use group::GroupError;
+pub use lag::{GroupLag, GroupLags};
 
 use crate::{
     Broker,
@@ -24,12 +26,16 @@ pub struct Figures {
     pub connections_refused: u64,
     /// Connections that were closed for what they sent, or for not taking their answers.
     pub connections_hostile: u64,
+    /// Requests.
+    pub requests: u64,
     /// Bytes of chunks that producers sent.
     pub produced_bytes: u64,
     /// Records in them.
     pub produced_records: u64,
     /// Bytes of chunks that consumers were sent.
     pub fetched_bytes: u64,
+    /// Records in them, from the offsets on that were asked for.
+    pub fetched_records: u64,
 }
 
 /// A streamlet as readers of committed records see it.
@@ -49,9 +55,11 @@ impl Broker {
             connections: of(&counts.connections),
             connections_refused: of(&counts.connections_refused),
             connections_hostile: of(&counts.connections_hostile),
+            requests: of(&counts.requests),
             produced_bytes: of(&counts.produced_bytes),
             produced_records: of(&counts.produced_records),
             fetched_bytes: of(&counts.fetched_bytes),
+            fetched_records: of(&counts.fetched_records),
         }
     }
 

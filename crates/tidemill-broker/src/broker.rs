@@ -58,9 +58,11 @@ pub(crate) struct Counts {
     pub(crate) connections: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
     pub(crate) connections_hostile: AtomicU64,
+    pub(crate) requests: AtomicU64,
     pub(crate) produced_bytes: AtomicU64,
     pub(crate) produced_records: AtomicU64,
     pub(crate) fetched_bytes: AtomicU64,
+    pub(crate) fetched_records: AtomicU64,
 }
 
 /// Why a broker does not start.

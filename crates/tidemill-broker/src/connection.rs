@@ -175,6 +175,7 @@ impl Connection {
             },
         };
         let head = RequestHead::read(&mut body).map_err(End::Head)?;
+        self.broker.counts.requests.fetch_add(1, Ordering::Relaxed);
         let begun = {
             let begin = api::begin(&self.broker, &self.caller, &mut self.fetching, &head, body);
             let mut begin = pin!(begin);

@@ -9,6 +9,7 @@
 
 use crate::answer::Answer;
 use bytes::{BufMut, Bytes, BytesMut};
+use std::ops::Range;
 use tidemill_log::Served;
 use tidemill_wire::kafka::{ErrorCode, KafkaString, KafkaUuid, RequestHead, end_frame};
 
@@ -36,6 +37,8 @@ pub(crate) struct PartitionAnswer {
     /// None for readers of uncommitted records.
     pub(crate) aborted: Option<Vec<Aborted>>,
     pub(crate) chunks: Vec<Served>,
+    /// Offsets of the records in them, from the one on that was asked for.
+    pub(crate) offsets: Range<i64>,
 }
 
 impl PartitionAnswer {
@@ -48,7 +51,13 @@ impl PartitionAnswer {
             log_start_offset: -1,
             aborted: None,
             chunks: Vec::new(),
+            offsets: 0..0,
         }
+    }
+
+    /// Records that were asked for. Offsets have no gaps.
+    pub(crate) fn records(&self) -> u64 {
+        u64::try_from(self.offsets.end - self.offsets.start).unwrap_or(0)
     }
 
     /// Bytes of records.

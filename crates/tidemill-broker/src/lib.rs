@@ -48,7 +48,7 @@ mod topic_settings;
 mod transaction;
 mod unwired;
 
-pub use beside::{Committed, Figures, GroupError, Waiting};
+pub use beside::{Committed, Figures, GroupError, GroupLag, GroupLags, Waiting};
 pub use broker::{Broker, BrokerError, STORE_FILE};
 pub use server::{Server, listen_at};
 pub use settings::{BrokerSettings, GroupSettings, Limits, ProducerLimits, TransactionLimits};

@@ -365,6 +365,7 @@ impl Slot {
                     log_start_offset: partition.streamlet.start_offset(),
                     aborted: committed.then(Vec::new),
                     chunks: Vec::new(),
+                    offsets: 0..0,
                 }
             }
         }
@@ -402,6 +403,7 @@ impl Slot {
                     answer.aborted = Some(aborted);
                 }
                 answer.chunks = read.chunks;
+                answer.offsets = self.asked.offset..read.next_offset;
                 self.next = read.next_offset;
                 (answer, self.next < read.high_watermark.min(below))
             }

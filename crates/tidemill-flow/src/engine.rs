@@ -290,6 +290,7 @@ impl JobHandle {
             shed: job.shed.load(Ordering::Relaxed),
             checkpoints: CheckpointProgress {
                 slices_left: job.checkpointer.slices_left.load(Ordering::Relaxed),
+                made_us: job.checkpointer.newest_us(),
                 ..job.checkpoints.lock().expect("no panic while held").clone()
             },
             finished: job.finished.load(Ordering::Acquire),

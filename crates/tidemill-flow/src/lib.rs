@@ -39,7 +39,7 @@ pub use operator::{
     Output, SliceState, columns_in_words,
 };
 pub use partition::Partition;
-pub use progress::{Progress, SinkProgress, SourceProgress, StageProgress};
+pub use progress::{CheckpointProgress, Progress, SinkProgress, SourceProgress, StageProgress};
 pub use rows::{Rows, RowsPool};
 pub use runtime::ledger::has_ledger;
 pub use sink::{Sink, SinkError, StopAsked};

@@ -33,6 +33,10 @@ pub struct Progress {
 pub struct CheckpointProgress {
     /// How many were completed.
     pub completed: u64,
+    /// How often something of one could not be written, and was tried again later.
+    pub failures: u64,
+    /// When the newest was made, in microseconds since 1970, in this run or before.
+    pub made_us: Option<i64>,
     /// The cycle of the newest, or the one that the run began with.
     pub cycle: Cycle,
     /// Bytes of changes in the newest.

@@ -59,6 +59,22 @@ pub enum Status {
     Failed(String),
 }
 
+impl Status {
+    /// All that there are.
+    pub const NAMES: [&str; 4] = ["running", "finished", "cancelled", "failed"];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Finished => "finished",
+            Self::Cancelled => "cancelled",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
 /// A job as others see it.
 #[derive(Clone, Debug, Serialize)]
 pub struct JobView {

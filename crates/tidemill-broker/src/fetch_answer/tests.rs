@@ -26,6 +26,7 @@ fn partition() -> impl Strategy<Value = PartitionAnswer> {
             list.into_iter().map(one).collect()
         }),
         chunks: sizes.into_iter().map(|it| Served::Memory(vec![it as u8; it].into())).collect(),
+        offsets: 0..0,
     })
 }
 

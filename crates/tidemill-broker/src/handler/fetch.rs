@@ -9,7 +9,10 @@ use crate::{
     topic::Topic,
 };
 use bytes::Bytes;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 use tidemill_log::Served;
 use tidemill_wire::{
     chunk::{ChunkHead, Codec},
@@ -89,9 +92,11 @@ pub(crate) async fn begin(
         },
     };
     let topics = if context.version() < ZSTD_FROM_VERSION { without_zstd(topics) } else { topics };
-    let bytes: usize = topics.iter().flat_map(|it| &it.partitions).map(|it| it.bytes()).sum();
+    let partitions = || topics.iter().flat_map(|it| &it.partitions);
+    let bytes: usize = partitions().map(|it| it.bytes()).sum();
     let counts = &broker.counts;
-    counts.fetched_bytes.fetch_add(bytes as u64, std::sync::atomic::Ordering::Relaxed);
+    counts.fetched_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    counts.fetched_records.fetch_add(partitions().map(|it| it.records()).sum(), Ordering::Relaxed);
     let answer = answer(context.head, error, session_id, topics);
     let charge = Some(how.charge);
     Ok(Begun::Now(Answer { charge, ..answer.unwrap_or_default() }))
@@ -165,19 +170,22 @@ fn ask(context: &Context<'_>, session: &mut Session, request: &FetchRequestData)
 /// Cuts answers before the first chunk that a client of an old version could not read. If nothing
 /// is left, that is its error.
 fn without_zstd(mut topics: Vec<TopicAnswer>) -> Vec<TopicAnswer> {
-    let is_zstd = |it: &Served| {
+    // The first offset of a chunk that is; what cannot be read is not known to be anything else.
+    let zstd = |it: &Served| {
         let bytes = match it {
             Served::Memory(bytes) => Ok(bytes.clone()),
             Served::File(chunk) => chunk.read(),
         };
-        // What cannot be read is not known to be anything else.
-        bytes.map_or(true, |it| {
-            ChunkHead::read_head(&it).is_ok_and(|it| it.codec() == Ok(Codec::Zstd))
-        })
+        let Ok(bytes) = bytes else { return Some(i64::MIN) };
+        let head = ChunkHead::read_head(&bytes).ok()?;
+        (head.codec() == Ok(Codec::Zstd)).then_some(head.base_offset)
     };
     for partition in topics.iter_mut().flat_map(|it| &mut it.partitions) {
-        let Some(first) = partition.chunks.iter().position(is_zstd) else { continue };
+        let mut chunks = partition.chunks.iter().enumerate();
+        let found = chunks.find_map(|(number, it)| Some((number, zstd(it)?)));
+        let Some((first, offset)) = found else { continue };
         partition.chunks.truncate(first);
+        partition.offsets.end = offset.max(partition.offsets.start);
         if first == 0 {
             partition.error = ErrorCode::UnsupportedCompressionType;
         }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use tidemill_log::Fsync;
 use tidemill_types::ByteSize;
 use tidemill_wire::{
+    chunk::Codec,
     kafka::{ErrorCode, message::*},
     records::Compression,
 };
@@ -277,4 +278,29 @@ async fn long_chunks_that_are_not_in_memory_are_sent_out_of_their_files() {
         }
     }
     node.stop().await;
+}
+
+#[tokio::test]
+async fn requests_and_what_was_fetched_are_counted() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    client.produce("t", 0, chunk(&["a", "b", "c"])).await;
+    let zstd = chunk_at(&[1, 1], &[0; 999], Compression::of(Codec::Zstd));
+    client.produce("t", 0, zstd).await;
+    let before = node.broker.figures();
+    assert_eq!((before.produced_records, before.fetched_records), (5, 0));
+    // From within a chunk: what came before in it was not asked for.
+    let answer = client.fetch("t", 0, 1, 0).await;
+    let records = answer.records.unwrap();
+    let after = node.broker.figures();
+    assert_eq!(after.fetched_records, 4);
+    assert_eq!(after.fetched_bytes, records.len() as u64);
+    assert_eq!(after.requests, before.requests + 1);
+    // A client that cannot read the second chunk gets the first alone.
+    client.ask(&fetch("t", 0, 0, 0), 9).await;
+    assert_eq!(node.broker.figures().fetched_records, 4 + 3);
+    client.ask(&fetch("t", 0, 4, 0), 9).await;
+    client.fetch("t", 0, 5, 0).await;
+    assert_eq!(node.broker.figures().fetched_records, 4 + 3, "nothing was sent");
 }

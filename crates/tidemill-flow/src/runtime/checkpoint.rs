@@ -263,6 +263,12 @@ impl Checkpointer {
         self.looker.get_or_init(|| checkpoints.looker());
     }
 
+    /// When the newest complete checkpoint was made, in microseconds since 1970.
+    pub(crate) fn newest_us(&self) -> Option<i64> {
+        let complete = self.complete.lock().unwrap_or_else(PoisonError::into_inner);
+        complete.last().map(|(info, _)| info.made_us)
+    }
+
     fn show(&self, checkpoints: &Checkpoints) {
         if self.has_floor {
             self.floor.store(checkpoints.floor().0, Ordering::Release);

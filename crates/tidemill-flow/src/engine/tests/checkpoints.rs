@@ -3,7 +3,7 @@
 use super::*;
 use crate::graph::NodeId;
 use tidemill_env::SimWorld;
-use tidemill_state::{IndexedBackend, IndexedOptions};
+use tidemill_state::{Backend, Batch, IndexedBackend, IndexedOptions, StateError};
 use tidemill_types::job::Recovery;
 
 /// Checkpoints as often as can be, in a folder.
@@ -432,4 +432,50 @@ fn a_stage_that_is_new_begins_empty_and_must_stay_then() {
     let refused = start(graph(&setup, &sink), &World::real(), &options);
     let error = refused.err().expect("it has a state").to_string();
     assert!(error.contains("no stage `third` any more"), "{error}");
+}
+
+/// Cannot be reached for the first commits.
+struct Away {
+    inner: Arc<dyn Backend>,
+    commits: AtomicU64,
+}
+
+impl Backend for Away {
+    fn commit(&self, batch: &mut Batch) -> Result<(), StateError> {
+        if self.commits.fetch_add(1, Ordering::SeqCst) < 2 {
+            let (place, why) = ("there".to_owned(), "nobody answers".to_owned());
+            return Err(StateError::Unreachable { place, why });
+        }
+        self.inner.commit(batch)
+    }
+    fn get(&self, key: &[u8]) -> Result<Option<bytes::Bytes>, StateError> {
+        self.inner.get(key)
+    }
+    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
+        self.inner.keys(prefix)
+    }
+}
+
+#[test]
+fn what_could_not_be_written_is_counted_and_the_newest_has_its_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::real();
+    let before_us = world.clock.wall_micros();
+    let mut options = options(&world, folder.path(), Span(1_000));
+    let to = options.checkpoint.as_mut().expect("it makes some");
+    to.backend = Arc::new(Away { inner: Arc::clone(&to.backend), commits: AtomicU64::new(0) });
+    let setup = Setup { count: i64::MAX, live: true, ..SETUP };
+    let sink = Collect::default();
+    let handle = start(graph(&setup, &sink), &world, &options).expect("it starts");
+    assert_eq!(handle.progress().checkpoints.made_us, None);
+    wait_for_checkpoints(&handle, 1);
+    kill(&handle);
+    let made = handle.progress().checkpoints;
+    assert_eq!((made.failures, made.failure), (2, None));
+    let made_us = made.made_us.expect("one was made");
+    assert!((before_us..=world.clock.wall_micros()).contains(&made_us));
+    // Another run knows when that was.
+    let handle = start(graph(&setup, &sink), &world, &options).expect("it starts");
+    assert!(handle.progress().checkpoints.made_us >= Some(made_us));
+    kill(&handle);
 }

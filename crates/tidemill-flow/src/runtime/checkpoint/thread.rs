@@ -269,6 +269,7 @@ fn note<T>(job: &Job, outcome: Result<T, CheckpointError>) -> Option<T> {
     if progress.failure.is_none() {
         tracing::warn!(job = job.plan.name, %error, "a checkpoint cannot be written; trying again");
     }
+    progress.failures += 1;
     progress.failure = Some(error.to_string());
     None
 }

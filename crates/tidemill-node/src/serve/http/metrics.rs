@@ -3,7 +3,7 @@
 //! Figures are taken when they are asked for: nothing here counts on the way of a record, but for
 //! what [`HttpCounts`] has.
 
-use super::{append::blocking, problem::Problem, state::State};
+use super::{append::blocking, problem::Problem, state::State, states};
 use crate::serve::open_files;
 use axum::{
     extract::State as Shared,
@@ -15,6 +15,7 @@ use prometheus_client::{
     metrics::{MetricType, counter::Counter, gauge::Gauge, info::Info},
     registry::Registry,
 };
+use series::SERIES_MAX;
 use std::{
     fmt,
     path::Path,
@@ -25,6 +26,9 @@ use std::{
 };
 use tidemill_log::SyncFigures;
 
+mod jobs;
+mod series;
+mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -69,10 +73,19 @@ impl Drop for Lasting {
     }
 }
 
+/// A page that is longer is charged as other answers are. One of this length is given also when the
+/// node has no memory left for answers.
+const SMALL_BYTES: usize = 256 << 10;
+
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 pub(super) async fn metrics(Shared(state): Shared<Arc<State>>) -> Result<Response, Problem> {
-    let text = blocking(move || text(&state)).await?;
+    let turn = state.turn_to_show().await?;
+    let of = Arc::clone(&state);
+    let (text, turn) = blocking(move || (text(&of), turn)).await?;
+    if text.len() > SMALL_BYTES {
+        return states::sent(&state, OPEN_METRICS, (text.into_bytes(), turn)).await;
+    }
     Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response())
 }
 
@@ -117,6 +130,8 @@ fn text(state: &State) -> String {
     kafka(state, &mut page);
     http(&state.counts, &mut page);
     log(state, &mut page);
+    streams::streams(&mut page, &state.log.list());
+    jobs::jobs(&mut page, &state.jobs.list(), state.world.clock.wall_micros());
     process(state, &mut page);
     let mut text = String::new();
     match encode(&mut text, &page.0) {
@@ -139,9 +154,12 @@ fn kafka(state: &State, page: &mut Page) {
         "Kafka connections that were closed for what they sent or did not take",
         it.connections_hostile,
     );
+    page.counter("kafka_requests", "Requests of Kafka clients", it.requests);
     page.counter("kafka_produced_bytes", "Bytes of chunks from Kafka producers", it.produced_bytes);
     page.counter("kafka_produced_records", "Records from Kafka producers", it.produced_records);
     page.counter("kafka_fetched_bytes", "Bytes of chunks to Kafka consumers", it.fetched_bytes);
+    page.counter("kafka_fetched_records", "Records to Kafka consumers", it.fetched_records);
+    streams::groups(page, state.broker.group_lags(SERIES_MAX));
 }
 
 fn http(counts: &HttpCounts, page: &mut Page) {

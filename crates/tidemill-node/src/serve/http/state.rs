@@ -22,7 +22,7 @@ use tokio::{
 const UNIT_BYTES: usize = 1024;
 /// How long a request waits for memory before it is told to come again.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a request waits for its turn to look at a state.
+/// How long a request waits for its turn to look at a state, or at the figures.
 const LOOK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What all requests share.
@@ -38,6 +38,7 @@ pub(super) struct State {
     memory: Arc<Semaphore>,
     memory_units: usize,
     looks: Arc<Semaphore>,
+    pages: Arc<Semaphore>,
     next_request: AtomicU64,
 }
 
@@ -71,6 +72,7 @@ impl State {
             memory: Arc::new(Semaphore::new(memory_units)),
             memory_units,
             looks: Arc::new(Semaphore::new(1)),
+            pages: Arc::new(Semaphore::new(1)),
             next_request: AtomicU64::new(FIRST_REQUEST),
         }
     }
@@ -80,6 +82,14 @@ impl State {
         match timeout(LOOK_PATIENCE, Arc::clone(&self.looks).acquire_owned()).await {
             Ok(Ok(turn)) => Ok(turn),
             _ => Err(Problem::busy("another request looks at a state: come again in a second")),
+        }
+    }
+
+    /// The turn of a request that makes a page of figures; waits a little for those before it.
+    pub(super) async fn turn_to_show(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        match timeout(LOOK_PATIENCE, Arc::clone(&self.pages).acquire_owned()).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => Err(Problem::busy("other requests ask for the figures: come again in a second")),
         }
     }
 

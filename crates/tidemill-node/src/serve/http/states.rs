@@ -95,7 +95,7 @@ impl AsRef<[u8]> for Charged {
 }
 
 /// Sends what a look has found. It is the next one's turn once the bytes are charged.
-async fn sent(
+pub(super) async fn sent(
     state: &State,
     kind: &'static str,
     (bytes, turn): (Vec<u8>, OwnedSemaphorePermit),

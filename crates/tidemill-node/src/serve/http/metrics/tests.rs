@@ -1,6 +1,57 @@
 //! Pages have help and a type for every figure, and an end.
 
 use super::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The samples of a page by name and labels, read as strictly as Prometheus does.
+pub(super) fn samples(page: &Page) -> BTreeMap<String, f64> {
+    let mut text = String::new();
+    encode(&mut text, &page.0).unwrap();
+    let (mut samples, mut seen, mut of) = (BTreeMap::new(), BTreeSet::new(), (String::new(), ""));
+    let lines = text.strip_suffix("# EOF\n").expect("a page has its end").lines();
+    for line in lines.filter(|it| !it.starts_with("# HELP ")) {
+        if let Some(line) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = line.split_once(' ').unwrap();
+            assert!(seen.insert(name), "{name} is there once");
+            of = (name.to_owned(), kind);
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        let name = series.split('{').next().unwrap();
+        let expected = if of.1 == "counter" { format!("{}_total", of.0) } else { of.0.clone() };
+        assert_eq!(name, expected, "{line}");
+        let rest = &series[name.len()..];
+        if !rest.is_empty() {
+            labels(rest.strip_prefix('{').unwrap().strip_suffix('}').unwrap());
+        }
+        let before = samples.insert(series.to_owned(), value.parse().unwrap());
+        assert!(before.is_none(), "{series} is there once");
+    }
+    samples
+}
+
+/// `name="value",name="value"`, with what must be escaped escaped.
+fn labels(mut text: &str) {
+    while !text.is_empty() {
+        let (name, rest) = text.split_once("=\"").unwrap();
+        assert!(name.bytes().all(|it| it.is_ascii_lowercase()), "{name}");
+        let mut end = None;
+        let mut bytes = rest.bytes().enumerate();
+        while let Some((at, byte)) = bytes.next() {
+            match byte {
+                b'"' => {
+                    end = Some(at);
+                    break;
+                }
+                b'\\' => assert!(matches!(bytes.next(), Some((_, b'\\' | b'"' | b'n')))),
+                _ => {}
+            }
+        }
+        text = &rest[end.expect("a value ends") + 1..];
+        assert!(text.is_empty() || text.starts_with(','), "{text}");
+        text = text.strip_prefix(',').unwrap_or(text);
+    }
+}
 
 #[test]
 fn every_figure_has_help() {
