@@ -155,7 +155,7 @@ def test_checkpoints_of_a_job_in_a_folder(mill):
     def written():
         return {name: (mill.folder / f"{name}.ndjson").read_bytes() for name in SINKS.split()}
 
-    assert "no job ran there" in mill.say("checkpoint", "list", *of, code=2)
+    assert "no job with a ledger or checkpoints ran there" in mill.say("checkpoint", "list", *of, code=2)
     mill.run("--data", "undisturbed")
     undisturbed = written()
     log = mill.folder / "job" / "checkpoints" / "0000000000000001.data"

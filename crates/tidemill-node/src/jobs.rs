@@ -292,7 +292,7 @@ impl Jobs {
         if let Some((name, _)) = writes_here {
             let message = "a node has no standard output that anybody reads";
             let problem = Problem::new(["sinks", name.as_str(), "stdout"], message);
-            let problem = problem.expected("`file`, `stream` or `blackhole`");
+            let problem = problem.expected("`file`, `stream`, `kafka`, `postgres` or `blackhole`");
             return Err(JobsError::Refused(Refused(vec![descriptor.locate(problem)])));
         }
         let planned = plan(&descriptor, &options, &self.world, &Registry::default());

@@ -116,6 +116,10 @@ fn what_is_refused_leaves_nothing_behind() {
             "name: ../up\nsources: {a: {stream: s, format: text}}\nsinks: {b: {from: a, blackhole: {}}}\n",
             "name",
         ),
+        (
+            "name: x\nsources: {a: {file: {path: in.ndjson, format: text}}}\nsinks: {b: {from: a, stdout: {}}}\n",
+            "`file`, `stream`, `kafka`, `postgres` or `blackhole`",
+        ),
     ] {
         let error = node.jobs.submit(submission(&folder, text)).expect_err("it is wrong");
         assert!(error.to_string().contains(expected), "{error}");

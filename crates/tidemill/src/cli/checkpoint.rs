@@ -45,7 +45,7 @@ impl OfArguments {
         // Nothing is made in a folder that is not one of a job.
         if !tidemill_flow::has_ledger(&*World::real().disk, data) {
             let data = data.display();
-            eprintln!("error: {data}: no job ran there with the delivery `exactly-once`");
+            eprintln!("error: {data}: no job with a ledger or checkpoints ran there");
             return Err(REFUSED);
         }
         Ok(descriptor)
