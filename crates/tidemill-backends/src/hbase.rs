@@ -149,6 +149,17 @@ impl Store for HbaseTable {
         self.runtime.run(self.gateway.put_checked(&row, cells))
     }
 
+    fn free(&self, owner: &Owner<'_>) -> Result<(), StateError> {
+        let row = self.owner_row();
+        self.runtime.run(async {
+            owner(self.gateway.get(&row).await?.as_deref())?;
+            self.gateway.delete(&row).await?;
+            // What is put next is not hidden by it.
+            tokio::time::sleep(AFTER_DELETING).await;
+            Ok(())
+        })
+    }
+
     fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), StateError> {
         self.runtime.run(async {
             owner(self.gateway.get(&self.owner_row()).await?.as_deref())?;

@@ -210,6 +210,14 @@ impl Store for ObjectPlace {
         self.runtime.run(self.ask(Asked::Create, put)).map(drop)
     }
 
+    fn free(&self, owner: &Owner<'_>) -> Result<(), StateError> {
+        let path = self.owner_path();
+        self.runtime.run(async {
+            owner(self.read(&path).await?.as_deref())?;
+            self.ask(Asked::Delete, self.store.delete(&path)).await.map(drop)
+        })
+    }
+
     fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), StateError> {
         self.runtime.run(async {
             owner(self.read(&self.owner_path()).await?.as_deref())?;

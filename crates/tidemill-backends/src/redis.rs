@@ -153,6 +153,23 @@ impl Store for RedisStore {
         state.link.sync()
     }
 
+    fn free(&self, owner: &Owner<'_>) -> Result<(), StateError> {
+        let (names, mut state) = (&self.names, self.state());
+        let mut look = redis::pipe();
+        look.cmd("WATCH").arg(&names.owner).ignore().cmd("GET").arg(&names.owner);
+        let (found,): (Option<Vec<u8>>,) = state.link.ask(&look)?;
+        owner(found.as_deref())?;
+        let mut free = redis::pipe();
+        free.cmd("DEL").arg(&names.mark).arg(&names.keys).arg(&names.owner).ignore();
+        // On the connection that watches, or not at all.
+        let done: Option<()> = state.link.ask_once(free.atomic())?;
+        if done.is_none() {
+            let why = "another wrote to it at the same time".to_owned();
+            return Err(StateError::Refused { place: self.place.clone(), why });
+        }
+        state.link.sync()
+    }
+
     fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), StateError> {
         let mut state = self.state();
         let mut transaction = Transaction::new();

@@ -27,6 +27,8 @@ const KEY_BYTES_MAX: usize = 120;
 /// How long a server that cannot be reached is asked again while a backend is opened: it may be
 /// starting too, after a power cut for instance.
 const OPEN_US: u64 = 10_000_000;
+/// Keys that are deleted at once when all are.
+const CLEARED_AT_ONCE: usize = 10_000;
 /// The time from one try to the next.
 const OPEN_AGAIN_US: u64 = 500_000;
 
@@ -160,6 +162,18 @@ impl Backend for RemoteBackend {
         keys.sort_unstable();
         keys.dedup();
         Ok(keys)
+    }
+
+    /// The record of the owner goes last: until then the place is this one's.
+    fn clear(&self) -> Result<(), StateError> {
+        let keys = self.keys(b"")?;
+        let _commit = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
+        let owner = |found: Option<&[u8]>| self.check_owner(found);
+        for some in keys.chunks(CLEARED_AT_ONCE) {
+            let deletes = some.iter().map(Vec::as_slice).collect();
+            self.store.apply(&owner, &Changes { puts: Vec::new(), deletes })?;
+        }
+        self.store.free(&owner)
     }
 }
 

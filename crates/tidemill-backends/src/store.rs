@@ -17,6 +17,8 @@ pub(crate) trait Store: Send + Sync {
     fn owner(&self) -> Result<Option<Bytes>, StateError>;
     /// Writes the record of the owner, unless there is one.
     fn claim(&self, record: &[u8]) -> Result<(), StateError>;
+    /// Deletes the record of the owner, if it is this one, and whatever else is no value.
+    fn free(&self, owner: &Owner<'_>) -> Result<(), StateError>;
     /// Puts and deletes, if the owner is this one; durable when it returns. If it does not, any
     /// part may be done, but nothing is deleted before all is put, durably.
     fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), StateError>;

@@ -44,6 +44,16 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// The disk's or the server's.
     fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError>;
+    /// Deletes all that there is; a place on a server is nobody's then. Nothing is to be asked of
+    /// the backend afterwards. If it does not return, some may be left, and it may be called again.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    fn clear(&self) -> Result<(), StateError> {
+        let mut batch = Batch::default();
+        self.keys(b"")?.iter().for_each(|key| batch.delete(key));
+        self.commit(&mut batch)
+    }
 }
 
 /// Changes that are committed together. Its memory is used again.

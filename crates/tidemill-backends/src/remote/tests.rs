@@ -75,6 +75,12 @@ impl Store for Memory {
         Ok(())
     }
 
+    fn free(&self, owner: &Owner<'_>) -> Result<(), StateError> {
+        owner(self.owner()?.as_deref())?;
+        self.ask()?.owner = None;
+        Ok(())
+    }
+
     fn apply(&self, owner: &Owner<'_>, changes: &Changes<'_>) -> Result<(), StateError> {
         owner(self.owner()?.as_deref())?;
         for (key, value) in self.shuffled(changes.puts.clone()) {
@@ -203,6 +209,36 @@ pub(crate) fn survives_a_kill_at_any_request<S: Mortal>(make: impl Fn(u64) -> S)
 #[test]
 fn e1_row_17_a_checkpoint_is_whole_or_not_there_after_a_kill_at_any_request() {
     survives_a_kill_at_any_request(Memory::new);
+}
+
+#[test]
+fn a_place_that_was_being_cleared_is_cleared_by_the_next_life() {
+    for operations in 0.. {
+        let memory = Memory::new(u64::MAX);
+        let sim = World::simulated(operations);
+        let fill = |world: &World| {
+            let mut checkpoints = Checkpoints::open(open_on(&memory, world).unwrap()).unwrap();
+            (1..4).for_each(|number| checkpoint(&mut checkpoints, Cycle(number)).unwrap());
+        };
+        fill(&sim.world);
+        let backend = open_on(&memory, &sim.world).unwrap();
+        memory.inside().left = operations;
+        let cleared = backend.clear();
+        drop(backend);
+        memory.revive();
+        // What had the place for nothing is done again, and another's place is left alone.
+        if cleared.is_err() {
+            open_on(&memory, &sim.world).unwrap().clear().unwrap();
+        }
+        assert!(memory.inside().owner.is_none() && memory.inside().values.is_empty());
+        let other = World::simulated(operations + 1);
+        fill(&other.world);
+        let refused = open_on(&memory, &sim.world).err().unwrap();
+        assert!(matches!(refused, StateError::Taken { .. }), "{refused}");
+        if cleared.is_ok() {
+            break;
+        }
+    }
 }
 
 #[test]

@@ -35,6 +35,7 @@ macro_rules! contract {
             what_is_too_long_is_refused_and_stays_in_the_batch
             row_28_a_place_has_one_owner
             of_several_that_claim_a_place_at_once_one_has_it
+            a_place_that_was_cleared_is_anybodys
             jobs_do_not_mix
             commits_of_several_threads_do_not_mix
             large_batches_are_taken
@@ -170,6 +171,30 @@ pub(crate) fn of_several_that_claim_a_place_at_once_one_has_it(open: Open<'_>) {
     for error in outcomes.iter().filter_map(|it| it.as_ref().err()) {
         assert!(matches!(error, StateError::Taken { .. }), "{error}");
     }
+}
+
+pub(crate) fn a_place_that_was_cleared_is_anybodys(open: Open<'_>) {
+    let (ours, theirs, neighbour) = (folder(), folder(), folder());
+    let mut batch = Batch::default();
+    let mut put = |backend: &dyn Backend, key: &[u8]| {
+        batch.put(key, b"value");
+        backend.commit(&mut batch).unwrap();
+    };
+    let beside = open("cleared-not", neighbour.path()).unwrap();
+    put(&*beside, b"key");
+    let backend = open("cleared", ours.path()).unwrap();
+    for key in [&b""[..], b"a", b"ab", &[0xff; 3]] {
+        put(&*backend, key);
+    }
+    backend.clear().unwrap();
+    drop(backend);
+    let other = open("cleared", theirs.path()).unwrap();
+    assert_eq!(contents(&*other), Model::new());
+    put(&*other, b"theirs");
+    assert_eq!(contents(&*other).len(), 1);
+    assert_eq!(contents(&*beside).len(), 1, "nothing of another job was touched");
+    let refused = open("cleared", ours.path()).err().unwrap();
+    assert!(matches!(refused, StateError::Taken { .. }), "{refused}");
 }
 
 pub(crate) fn jobs_do_not_mix(open: Open<'_>) {
