@@ -17,8 +17,10 @@ pub struct ConnectorError {
 pub enum ConnectorErrorKind {
     /// There is no such file.
     NotFound,
-    /// Nobody answers where it is.
+    /// Where it is said to be it cannot be.
     Unreachable,
+    /// Nobody answers where it is, or not as it will: it may be there later.
+    Away,
     /// The file cannot be read, or is not of its format.
     Unreadable,
     /// The file cannot be written, or not in that format.

@@ -100,14 +100,15 @@ impl PostgresSink {
             )));
         }
         let (client, found) = look(world, &address, &table).map_err(|trouble| {
-            let (error, more) = match trouble {
-                Trouble::Passing(error) => (error, "; it must be up when the job starts"),
-                Trouble::Lasting(error) => (error, ""),
+            let (kind, error, more) = match trouble {
+                Trouble::Passing(error) => {
+                    (ConnectorErrorKind::Away, error, "; it must be up when the job starts")
+                }
+                Trouble::Lasting(error) => (ConnectorErrorKind::Unreachable, error, ""),
             };
-            unreachable(format!(
-                "the database at `{}` cannot be used: {error}{more}",
-                address.shown
-            ))
+            let shown = &address.shown;
+            let message = format!("the database at `{shown}` cannot be used: {error}{more}");
+            ConnectorError { kind, message }
         })?;
         match found {
             Some(found) => fit::fit(&table, &found, schema, &spec.key, notes.is_some()),

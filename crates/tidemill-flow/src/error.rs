@@ -2,7 +2,7 @@
 
 use crate::graph::GraphError;
 use std::fmt;
-use tidemill_state::CheckpointError;
+use tidemill_state::{CheckpointError, StateError};
 use tidemill_types::{Cycle, SliceId};
 
 /// Why a job did not start. Nothing was read or written.
@@ -26,6 +26,12 @@ pub enum StartError {
         /// What is wrong, and what to do.
         message: String,
     },
+    /// Something that the job needs does not answer now; it may later.
+    #[error("{message}")]
+    Away {
+        /// What, and where.
+        message: String,
+    },
     /// The ledger does not fit this job.
     #[error("ledger {path}: {message}")]
     Ledger {
@@ -34,6 +40,18 @@ pub enum StartError {
         /// What is wrong, and what to do.
         message: String,
     },
+}
+
+impl From<StateError> for StartError {
+    fn from(error: StateError) -> Self {
+        let message = error.to_string();
+        match error {
+            StateError::Unreachable { .. } => {
+                Self::Away { message: format!("checkpoint: {message}") }
+            }
+            _ => Self::Checkpoint { message },
+        }
+    }
 }
 
 /// Why a running job did not do what was asked of its checkpoints.

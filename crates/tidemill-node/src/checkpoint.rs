@@ -32,7 +32,7 @@ pub fn open_checkpoints(
         };
     };
     let backend = open_backend(spec, &checkpoint.backend, data, world);
-    let backend = backend.map_err(|error| refused(error.to_string()))?;
+    let backend = backend.map_err(StartError::from)?;
     let (every, recovery) = (checkpoint.every, checkpoint.recovery);
     Ok(Some(CheckpointTo { every, backend, from, recovery }))
 }
@@ -48,6 +48,29 @@ pub fn stored_checkpoints(
 ) -> Result<Option<Checkpoints>, CheckpointError> {
     let Some(checkpoint) = &spec.checkpoint else { return Ok(None) };
     Checkpoints::open(open_backend(spec, &checkpoint.backend, data, world)?).map(Some)
+}
+
+/// Whether checkpoints are kept on servers.
+pub(crate) fn is_remote(backend: &BackendSpec) -> bool {
+    match backend {
+        BackendSpec::Indexed(_) | BackendSpec::Files(_) => false,
+        BackendSpec::Redis(_) | BackendSpec::ObjectStore(_) | BackendSpec::Hbase(_) => true,
+    }
+}
+
+/// What a job that does not run keeps on a server; none if it keeps nothing there.
+///
+/// # Errors
+/// The backend's; another job has the place.
+pub(crate) fn remote_place(
+    spec: &JobSpec,
+    data: &Path,
+    world: &World,
+) -> Result<Option<Arc<dyn Backend>>, StateError> {
+    match spec.checkpoint.as_ref().filter(|it| is_remote(&it.backend)) {
+        Some(checkpoint) => open_backend(spec, &checkpoint.backend, data, world).map(Some),
+        None => Ok(None),
+    }
 }
 
 fn open_backend(

@@ -42,6 +42,8 @@ pub struct Problem {
     pub expected: Option<String>,
     /// The name that was probably meant.
     pub nearest: Option<String>,
+    /// Nothing may be wrong with the job: what it names is away now, and may be there later.
+    pub is_passing: bool,
 }
 
 impl Problem {
@@ -95,6 +97,14 @@ pub struct Diagnostic {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct Refused(pub Vec<Diagnostic>);
+
+impl Refused {
+    /// Whether the same job may be good later.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        !self.0.is_empty() && self.0.iter().all(|it| it.problem.is_passing)
+    }
+}
 
 /// Longest part of a source line that is shown, in characters.
 const LINE_SHOWN_MAX: usize = 120;

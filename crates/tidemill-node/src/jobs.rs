@@ -1,95 +1,54 @@
 //! Jobs of a node that serves: submitted, watched, cancelled, and started again with the node.
 //!
 //! ```text
-//! submit ─▶ parse, plan ─▶ folder: job.yaml, job.json (wanted: running) ─▶ engine ─▶ a thread waits
-//! node starts ─▶ folders that want to run ─▶ plan ─▶ engine, resuming    its end ─▶ job.json
+//! submit ─▶ parse, plan ─▶ folder: job.json (wanted: running) ─▶ engine ─▶ a thread waits for
+//! node starts ─▶ folders that want to run ─▶ plan ─▶ engine, resuming      its end ─▶ job.json
+//!                   └─ something is away: the thread tries again ─┘
 //! ```
 //!
 //! A job is known by its name, and its folder is `jobs/NAME` in the node's data folder.
 //!
 //! Invariants: a job that was accepted is on the disk before the answer; a job that stops with its
-//! node is wanted still; a folder that cannot be read is reported and left as it is.
+//! node, or that waits for something that is away, is wanted still; a folder that cannot be read is
+//! reported and left as it is.
 
 mod checkpoints;
+mod deletion;
+mod error;
 mod folder;
 mod states;
+mod status;
+mod waiting;
 
+pub use error::JobsError;
 pub(crate) use states::Bounded;
 pub use states::StateOf;
+pub use status::{JobView, Status};
 
 use crate::checkpoint::open_checkpoints;
 use crate::{
     Registry,
     descriptor::{self, Descriptor},
     diagnostic::{Problem, Refused},
-    look::StateError,
     plan::{PlanOptions, Planned, plan},
     streams::Streams,
 };
 use folder::{Folder, Record};
-use serde::Serialize;
 use std::{
     collections::BTreeMap,
-    io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Condvar, Mutex, PoisonError},
 };
 use tidemill_env::{Thread, World};
-use tidemill_flow::{AskError, JobHandle, Progress, RunOptions, engine};
-use tidemill_state::CheckpointError;
+use tidemill_flow::{JobHandle, Progress, RunOptions, StartError, engine};
 use tidemill_types::job::Delivery;
+use waiting::Waiting;
 
 #[cfg(test)]
 mod tests;
 
 /// Most jobs that a node keeps, ended ones counted.
 const JOBS_MAX: usize = 1_000;
-
-/// What is to become of a job, or became of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
-#[serde(tag = "status", content = "message", rename_all = "lowercase")]
-pub enum Status {
-    /// It runs, and runs again when the node starts again.
-    Running,
-    /// All its sources ended, and all output is flushed.
-    Finished,
-    /// It was cancelled.
-    Cancelled,
-    /// It failed, or could not be started again; the message says where and why.
-    Failed(String),
-}
-
-impl Status {
-    /// All that there are.
-    pub const NAMES: [&str; 4] = ["running", "finished", "cancelled", "failed"];
-
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Finished => "finished",
-            Self::Cancelled => "cancelled",
-            Self::Failed(_) => "failed",
-        }
-    }
-}
-
-/// A job as others see it.
-#[derive(Clone, Debug, Serialize)]
-pub struct JobView {
-    /// Its name.
-    pub name: String,
-    /// What became of it.
-    #[serde(flatten)]
-    pub status: Status,
-    /// Its delivery.
-    pub delivery: Delivery,
-    /// When it was submitted, in microseconds since 1970.
-    pub submitted_us: i64,
-    /// How far it is, or was when it ended; none if it ended in an earlier life of the node.
-    pub progress: Option<Progress>,
-}
 
 /// A job to be run.
 #[derive(Clone, Debug, Default)]
@@ -109,75 +68,14 @@ pub struct Submission {
     pub from: Option<u64>,
 }
 
-/// Why something was not done to a job.
-#[derive(Debug, thiserror::Error)]
-pub enum JobsError {
-    /// The job file is refused; the diagnostics say where.
-    #[error("{0}")]
-    Refused(Refused),
-    /// A job of that name runs.
-    #[error("a job `{0}` is running: cancel it first, or give this one another name")]
-    Running(String),
-    /// There is no such job.
-    #[error("there is no job `{0}`")]
-    Unknown(String),
-    /// The job has ended.
-    #[error("the job `{0}` is not running")]
-    Ended(String),
-    /// There are too many.
-    #[error("this node has {JOBS_MAX} jobs: remove the folder of one that has ended")]
-    TooMany,
-    /// It could not be started.
-    #[error("{0}")]
-    Start(String),
-    /// Its threads could not be changed.
-    #[error("{0}")]
-    Rescale(String),
-    /// Nothing was done to its checkpoints.
-    #[error(transparent)]
-    Checkpoint(AskError),
-    /// A state is not shown.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// A job file is that of another job.
-    #[error("the file is that of job `{other}`, and not of `{name}`")]
-    Another {
-        /// The job that was meant.
-        name: String,
-        /// The job that the file is of.
-        other: String,
-    },
-    /// The node's disk failed.
-    #[error("{path}: {error}")]
-    Disk {
-        /// Where.
-        path: PathBuf,
-        /// What it said.
-        error: io::Error,
-    },
-    /// The node is stopping.
-    #[error("the node is stopping")]
-    Stopping,
-}
-
-impl From<AskError> for JobsError {
-    fn from(error: AskError) -> Self {
-        Self::Checkpoint(error)
-    }
-}
-
-impl From<CheckpointError> for JobsError {
-    fn from(error: CheckpointError) -> Self {
-        Self::Checkpoint(error.into())
-    }
-}
-
 struct Entry {
     record: Record,
     handle: Option<Arc<JobHandle>>,
     /// Waits for the job's end.
     watcher: Option<Box<dyn Thread>>,
     cancelled: bool,
+    /// It is to be started, once what is away is there.
+    waiting: Option<Waiting>,
     last: Option<Progress>,
 }
 
@@ -193,6 +91,11 @@ pub struct Jobs {
     streams: Streams,
     folder: PathBuf,
     state: Mutex<State>,
+    /// A job that waits is to wait no more.
+    bell: Condvar,
+    /// Whoever notes what became of a job has this until others see it too, so that what is noted
+    /// last is what was last.
+    notes: Mutex<()>,
     /// By job: the checkpoints of one that does not run are open once, for who has the turn.
     turns: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
 }
@@ -204,8 +107,9 @@ impl std::fmt::Debug for Jobs {
 }
 
 impl Jobs {
-    /// The jobs in a node's data folder; those that are wanted are started. One that cannot be
-    /// is failed, with the reason, and the others run.
+    /// The jobs in a node's data folder; those that are wanted are started. One for which something
+    /// is away waits for that; one that cannot be started for another reason is failed with it. The
+    /// others run. What was being deleted is.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -219,12 +123,14 @@ impl Jobs {
             streams,
             folder: folder.clone(),
             state: Mutex::default(),
+            bell: Condvar::new(),
+            notes: Mutex::default(),
             turns: Mutex::default(),
         });
         for path in found {
             match Folder::at(world, &path).read() {
                 Ok(Some(record)) => jobs.take_up(record),
-                Ok(None) => {}
+                Ok(None) => jobs.go_on_deleting(&path),
                 Err(error) => tracing::error!(%error, "a job's folder cannot be read"),
             }
         }
@@ -242,11 +148,14 @@ impl Jobs {
     /// Takes a job of an earlier life, and starts it if it is wanted.
     fn take_up(self: &Arc<Self>, mut record: Record) {
         let name = record.name.clone();
-        let wanted = record.status == Status::Running;
-        if wanted {
+        if record.status.is_wanted() {
             match self.start(&record, true, None) {
                 Ok(handle) => {
                     self.enter(record, handle);
+                    return;
+                }
+                Err(error) if error.may_pass() => {
+                    self.enter_waiting(record, &error);
                     return;
                 }
                 Err(error) => {
@@ -256,8 +165,7 @@ impl Jobs {
                 }
             }
         }
-        let entry = Entry { record, handle: None, watcher: None, cancelled: false, last: None };
-        self.state().jobs.insert(name, entry);
+        self.state().jobs.insert(name, Entry::new(record));
     }
 
     fn keep(&self, record: &Record) {
@@ -304,7 +212,13 @@ impl Jobs {
             engine::start(graph, &self.world, &run)
         };
         let started = checkpoint.and_then(start);
-        started.map_err(|error| JobsError::Start(format!("{}: {error}", descriptor.file)))
+        started.map_err(|error| {
+            let message = format!("{}: {error}", descriptor.file);
+            match error {
+                StartError::Away { .. } => JobsError::Away(message),
+                _ => JobsError::Start(message),
+            }
+        })
     }
 
     /// Whoever starts a job or reads its checkpoints locks this first.
@@ -320,17 +234,18 @@ impl Jobs {
         let mut state = self.state();
         let watch = Box::new(move || jobs.ended(&of, &waited));
         let watcher = Some(self.world.spawn.spawn("job", watch));
-        let entry = Entry { record, handle: Some(handle), watcher, cancelled: false, last: None };
+        let entry = Entry { handle: Some(handle), watcher, ..Entry::new(record) };
         state.jobs.insert(name, entry);
     }
 
     /// Waits for a job's end and notes it.
     fn ended(&self, name: &str, handle: &Arc<JobHandle>) {
         let outcome = handle.wait();
-        let mut state = self.state();
-        let stopping = state.stopping;
-        let Some(entry) = state.jobs.get_mut(name) else { return };
         let progress = handle.progress();
+        let _noting = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state();
+        let stopping = state.stopping;
+        let Some(entry) = state.jobs.get(name) else { return };
         let status = match outcome {
             // A sink that waited for its cluster has given up because the node stops.
             Err(error) if stopping => {
@@ -347,11 +262,15 @@ impl Jobs {
         if let Status::Failed(message) = &status {
             tracing::error!(job = name, "failed: {message}");
         }
-        (entry.record.status, entry.last, entry.handle) = (status, Some(progress), None);
-        let record = entry.record.clone();
+        let record = Record { status, ..entry.record.clone() };
         drop(state);
         if record.status != Status::Running {
             self.keep(&record);
+        }
+        // Only now another may be started, or its folder deleted.
+        let mut state = self.state();
+        if let Some(entry) = state.jobs.get_mut(name) {
+            (entry.record, entry.last, entry.handle) = (record, Some(progress), None);
         }
     }
 
@@ -398,7 +317,7 @@ impl Jobs {
                 return Err(JobsError::Stopping);
             }
             match state.jobs.get(&record.name) {
-                Some(entry) if entry.handle.is_some() => {
+                Some(entry) if !entry.has_ended() => {
                     return Err(JobsError::Running(record.name));
                 }
                 None if state.jobs.len() >= JOBS_MAX => return Err(JobsError::TooMany),
@@ -407,6 +326,9 @@ impl Jobs {
         }
         let folder = self.folder_of(&record.name);
         let disk = |error| JobsError::Disk { path: folder.path().to_owned(), error };
+        if folder.is_deleted().map_err(disk)? {
+            self.finish_deletion(&record.name)?;
+        }
         let before = folder.read().map_err(disk)?;
         folder.write(&record).map_err(disk)?;
         match self.start(&record, resume, from) {
@@ -451,9 +373,18 @@ impl Jobs {
     /// # Errors
     /// There is no such job, or it has ended.
     pub fn cancel(&self, name: &str) -> Result<JobView, JobsError> {
+        let _noting = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state();
         let unknown = || JobsError::Unknown(name.to_owned());
         let entry = state.jobs.get_mut(name).ok_or_else(unknown)?;
+        if entry.waiting.is_some() {
+            let view = entry.give_up(Status::Cancelled);
+            let record = entry.record.clone();
+            drop(state);
+            self.bell.notify_all();
+            self.keep(&record);
+            return Ok(view);
+        }
         let handle = entry.handle.clone().ok_or_else(|| JobsError::Ended(name.to_owned()))?;
         entry.cancelled = true;
         handle.stop();
@@ -465,6 +396,7 @@ impl Jobs {
     /// # Errors
     /// There is no such job, it has ended, or its threads cannot be changed now.
     pub fn rescale(&self, name: &str, threads: usize) -> Result<JobView, JobsError> {
+        let _noting = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state();
         let unknown = || JobsError::Unknown(name.to_owned());
         let entry = state.jobs.get_mut(name).ok_or_else(unknown)?;
@@ -478,19 +410,33 @@ impl Jobs {
     }
 
     /// Stops all jobs at the end of the cycles that were begun, and waits for them. They are
-    /// started again when the node is.
+    /// started again when the node is. One that is just being tried is not waited for: that takes
+    /// as long as servers do not answer, and what it begins is dropped as by a crash.
     pub fn close(&self) {
         let watchers: Vec<_> = {
             let mut state = self.state();
             state.stopping = true;
             state.jobs.values().filter_map(|it| it.handle.as_ref()).for_each(|it| it.stop());
-            state.jobs.values_mut().filter_map(|it| it.watcher.take()).collect()
+            let tries = |it: &Entry| it.waiting.as_ref().is_some_and(|it| it.is_tried);
+            let rest = state.jobs.values_mut().filter(|it| !tries(it));
+            rest.filter_map(|it| it.watcher.take()).collect()
         };
+        self.bell.notify_all();
         watchers.into_iter().for_each(Thread::join);
     }
 }
 
 impl Entry {
+    /// One that does not run.
+    fn new(record: Record) -> Self {
+        let (handle, watcher, waiting, last) = (None, None, None, None);
+        Self { record, handle, watcher, cancelled: false, waiting, last }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.handle.is_none() && self.waiting.is_none()
+    }
+
     fn view(&self) -> JobView {
         let now = self.handle.as_ref().map(|it| it.progress());
         JobView {
@@ -498,6 +444,7 @@ impl Entry {
             status: self.record.status.clone(),
             delivery: self.record.delivery,
             submitted_us: self.record.submitted_us,
+            next_try_us: self.waiting.as_ref().map(|it| it.next_try_us),
             progress: now.or_else(|| self.last.clone()),
         }
     }

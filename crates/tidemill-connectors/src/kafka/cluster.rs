@@ -36,13 +36,22 @@ pub(super) fn refused(brokers: &str, topic: &str, error: &AdminError) -> Connect
                 "no broker of the cluster of topic `{topic}` answers ({reason}): `brokers` is \
                  `{brokers}`, and one of these must be up when the job starts"
             );
-            (ConnectorErrorKind::Unreachable, message)
+            let kind = match error {
+                CallError::Unreachable { .. }
+                | CallError::Lost { .. }
+                | CallError::TimedOut { .. } => ConnectorErrorKind::Away,
+                _ => ConnectorErrorKind::Unreachable,
+            };
+            (kind, message)
         }
         (_, Some(ErrorCode::UnknownTopicOrPartition)) => {
             let message = format!(
                 "the cluster at `{brokers}` has no topic `{topic}`: create it, or write to it first"
             );
             (ConnectorErrorKind::NotFound, message)
+        }
+        (_, Some(code)) if code.is_retriable() => {
+            (ConnectorErrorKind::Away, format!("topic `{topic}`: {error}"))
         }
         _ => (ConnectorErrorKind::Unreadable, format!("topic `{topic}`: {error}")),
     };

@@ -31,7 +31,7 @@ pub(super) struct Record {
 
 /// A job's folder.
 pub(super) struct Folder {
-    world: World,
+    pub(super) world: World,
     path: PathBuf,
 }
 
@@ -44,10 +44,22 @@ impl Folder {
         &self.path
     }
 
+    pub(super) fn file(&self) -> PathBuf {
+        self.path.join(FILE)
+    }
+
+    /// The file, once its job is being deleted.
+    pub(super) fn mark(&self) -> PathBuf {
+        self.path.join("deleted.json")
+    }
+
     /// What is there; none if there is no such file.
     pub(super) fn read(&self) -> io::Result<Option<Record>> {
-        let path = self.path.join(FILE);
-        let bytes = match self.world.disk.read(&path) {
+        self.read_file(&self.file())
+    }
+
+    pub(super) fn read_file(&self, path: &Path) -> io::Result<Option<Record>> {
+        let bytes = match self.world.disk.read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),

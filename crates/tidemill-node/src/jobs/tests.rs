@@ -5,19 +5,23 @@ use std::{fs, time::Duration};
 use tempfile::TempDir;
 use tidemill_log::{Log, LogOptions};
 
-struct Node {
-    jobs: Arc<Jobs>,
+pub(super) struct Node {
+    pub(super) jobs: Arc<Jobs>,
     streams: Streams,
 }
 
 fn node(folder: &TempDir) -> Node {
-    let world = World::real();
-    let streams = Streams::open(&world, folder.path(), false).unwrap();
-    Node { jobs: Jobs::open(&world, streams.clone(), folder.path()).unwrap(), streams }
+    Node::open(folder)
 }
 
 impl Node {
-    fn stop(self) {
+    pub(super) fn open(folder: &TempDir) -> Self {
+        let world = World::real();
+        let streams = Streams::open(&world, folder.path(), false).unwrap();
+        Self { jobs: Jobs::open(&world, streams.clone(), folder.path()).unwrap(), streams }
+    }
+
+    pub(super) fn stop(self) {
         self.jobs.close();
         self.streams.close();
     }
@@ -150,4 +154,28 @@ fn a_job_that_cannot_start_again_fails_and_the_others_run() {
     assert_eq!(second.jobs.list().len(), 2);
     second.stop();
     assert!(folder.path().join("jobs/odd/job.json").exists(), "nothing is deleted");
+}
+
+#[test]
+fn a_job_that_has_ended_is_deleted_with_its_folder_and_may_come_again() {
+    let folder = TempDir::new().unwrap();
+    let first = node(&folder);
+    fill(&first, &folder, 0, 10);
+    first.jobs.submit(submission(&folder, DOUBLE)).unwrap();
+    let refused = first.jobs.delete("double").expect_err("it runs");
+    assert!(matches!(refused, JobsError::NotEnded(_)), "{refused}");
+    first.jobs.cancel("double").unwrap();
+    first.wait("double", |it| it.status == Status::Cancelled);
+    first.jobs.delete("double").unwrap();
+    assert!(matches!(first.jobs.get("double"), Err(JobsError::Unknown(_))));
+    assert!(!folder.path().join("jobs/double").exists());
+    first.jobs.submit(submission(&folder, DOUBLE)).unwrap();
+    let rows = |it: &JobView| it.progress.as_ref().map_or(0, |it| it.sinks[0].rows);
+    first.wait("double", |it| rows(it) == 10);
+    first.jobs.delete("fill").unwrap();
+    first.stop();
+    let second = node(&folder);
+    let names: Vec<_> = second.jobs.list().into_iter().map(|it| it.name).collect();
+    assert_eq!(names, ["double"]);
+    second.stop();
 }

@@ -139,7 +139,7 @@ pub(super) fn stream_problem(source: &str, error: &ConnectorError) -> Problem {
 /// What is wrong with a topic that is a source.
 pub(super) fn kafka_problem(source: &str, error: &ConnectorError) -> Problem {
     let part = match error.kind {
-        ConnectorErrorKind::Unreachable => "brokers",
+        ConnectorErrorKind::Unreachable | ConnectorErrorKind::Away => "brokers",
         _ => "topic",
     };
     let place = ["sources", source, "kafka"];
@@ -154,7 +154,10 @@ fn column_problem(
     whole: &[&str],
     error: &ConnectorError,
 ) -> Problem {
-    let at = |path: &[&str]| Problem::new(path.iter().copied(), error.message.clone());
+    let at = |path: &[&str]| Problem {
+        is_passing: error.kind == ConnectorErrorKind::Away,
+        ..Problem::new(path.iter().copied(), error.message.clone())
+    };
     let ConnectorErrorKind::Schema { place, field, expected, nearest } = &error.kind else {
         return at(whole);
     };
@@ -179,7 +182,7 @@ pub(super) fn sink_problem(sink: &str, kind: &str, error: &ConnectorError) -> Pr
         ConnectorErrorKind::Schema { expected, nearest, .. } => {
             Problem { expected: Some(expected.clone()), nearest: nearest.clone(), ..problem }
         }
-        _ => problem,
+        kind => Problem { is_passing: *kind == ConnectorErrorKind::Away, ..problem },
     }
 }
 
@@ -187,7 +190,7 @@ pub(super) fn sink_problem(sink: &str, kind: &str, error: &ConnectorError) -> Pr
 pub(super) fn table_problem(sink: &str, error: &ConnectorError) -> Problem {
     let problem = sink_problem(sink, "postgres", error);
     let part = match &error.kind {
-        ConnectorErrorKind::Unreachable => "url",
+        ConnectorErrorKind::Unreachable | ConnectorErrorKind::Away => "url",
         ConnectorErrorKind::NotFound => "table",
         _ => return problem,
     };

@@ -3,6 +3,7 @@
 use super::node::{NodeArguments, answer, ask, job_path, submission, word};
 use super::{JobArguments, REFUSED, load, print_all};
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
 use serde_json::Value;
 use tidemill::table::grid;
 use tidemill_node::schema::job_schema_text;
@@ -40,6 +41,8 @@ pub(super) enum JobCommand {
     Status(NamedArguments),
     /// Stops a job for good, at the end of the cycles that were begun.
     Cancel(NamedArguments),
+    /// Deletes a job that has ended, with its ledger, checkpoints and dead letters.
+    Delete(NamedArguments),
     /// Gives a job another number of worker threads, without stopping it.
     Rescale {
         #[command(flatten)]
@@ -63,6 +66,11 @@ pub(super) fn run(command: &JobCommand) -> u8 {
         JobCommand::Cancel(named) => {
             let asked = ask(&named.node, "DELETE", &job_path(&named.name), None);
             answer(&named.node, asked, |it| format!("cancelling job {}\n", word(&it["name"])))
+        }
+        JobCommand::Delete(named) => {
+            let path = format!("{}/delete", job_path(&named.name));
+            let asked = ask(&named.node, "POST", &path, None);
+            answer(&named.node, asked, |it| format!("job {} is deleted\n", word(&it["name"])))
         }
         JobCommand::Rescale { named, threads } => {
             let path = format!("{}/threads?threads={threads}", job_path(&named.name));
@@ -161,6 +169,13 @@ fn status(job: &Value) -> String {
     let mut out = format!("job {}: {}\n", word(&job["name"]), word(&job["status"]));
     if let Some(message) = job["message"].as_str() {
         out.push_str(&format!("  {message}\n"));
+    }
+    if let Some(next_us) = job["next_try_us"].as_i64() {
+        let next = Timestamp::from_microsecond(next_us)
+            .map_or_else(|_| String::new(), |it| format!(" {it:.0}"));
+        out.push_str(&format!(
+            "  tried again and again, next{next}; `tidemill job cancel` ends that\n"
+        ));
     }
     let progress = &job["progress"];
     if progress.is_null() {

@@ -94,7 +94,7 @@ fn what_cannot_be_written_is_refused_with_what_to_do() {
         KafkaSink::new(&world, &spec, "j-s", &schema, None).err().expect("it is refused")
     };
     let error = refused(spec());
-    assert_eq!(error.kind, ConnectorErrorKind::Unreachable);
+    assert_eq!(error.kind, ConnectorErrorKind::Away);
     assert!(error.message.contains("127.0.0.1:1"), "{error}");
     assert!(
         refused(KafkaSinkSpec { format: Format::Csv, ..spec() }).message.contains("json or text")

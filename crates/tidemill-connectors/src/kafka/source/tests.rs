@@ -31,7 +31,7 @@ fn a_cluster_that_is_not_there_is_refused_with_its_address_and_the_setting() {
     };
     let brokers = format!("127.0.0.1:{port}");
     let error = KafkaSource::new(&world, &brokers, "t", spec(Format::Json)).err().unwrap();
-    assert_eq!(error.kind, ConnectorErrorKind::Unreachable);
+    assert_eq!(error.kind, ConnectorErrorKind::Away);
     assert!(error.message.contains(&brokers), "{error}");
     assert!(error.message.contains("`brokers`"), "{error}");
 }

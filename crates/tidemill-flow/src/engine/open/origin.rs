@@ -61,7 +61,10 @@ pub(super) fn open_checkpoints(
         (true, None) => Origin::Newest,
         (true, Some(number)) => Origin::Number(number),
     };
-    let refused = |error: CheckpointError| checkpoint_error(error.to_string());
+    let refused = |error: CheckpointError| match error {
+        CheckpointError::Backend(error) => error.into(),
+        error => checkpoint_error(error.to_string()),
+    };
     let checkpoints = Checkpoints::open(Arc::clone(&to.backend)).map_err(refused)?;
     for (checkpoint, error) in checkpoints.damaged() {
         tracing::warn!(job = plan.name, checkpoint, %error, "a checkpoint is damaged");

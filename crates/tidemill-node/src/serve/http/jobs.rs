@@ -70,7 +70,9 @@ impl From<JobsError> for Problem {
             other => other,
         };
         let status = match &error {
-            JobsError::Refused(_) | JobsError::Start(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            JobsError::Refused(_) | JobsError::Start(_) | JobsError::Away(_) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
             JobsError::Unknown(_)
             | JobsError::Checkpoint(AskError::Checkpoint(CheckpointError::Unknown(_))) => {
                 StatusCode::NOT_FOUND
@@ -83,6 +85,7 @@ impl From<JobsError> for Problem {
                 CheckpointError::Backend(_) | CheckpointError::Saved { .. },
             )) => StatusCode::INTERNAL_SERVER_ERROR,
             JobsError::Running(_)
+            | JobsError::NotEnded(_)
             | JobsError::Ended(_)
             | JobsError::Rescale(_)
             | JobsError::Checkpoint(_)
@@ -163,6 +166,17 @@ pub(super) async fn cancel(
     Parameters::of(&uri, &[])?;
     let job = with(&state, move |jobs| jobs.cancel(&name)).await?;
     Ok((StatusCode::ACCEPTED, json(&view(&job)?)).into_response())
+}
+
+pub(super) async fn delete(
+    Shared(state): Shared<Arc<State>>,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Parameters::of(&uri, &[])?;
+    let deleted = value_of!({ "name": name });
+    with(&state, move |jobs| jobs.delete(&name)).await?;
+    Ok(json(&deleted).into_response())
 }
 
 pub(super) async fn rescale(

@@ -58,6 +58,7 @@ pub(super) const ROUTES: &[Route] = &[
     route("post", "/jobs", &[], || post(jobs::submit)),
     route("get", "/jobs/{name}", &[], || get(jobs::describe)),
     route("delete", "/jobs/{name}", &[], || delete(jobs::cancel)),
+    route("post", "/jobs/{name}/delete", &[], || post(jobs::delete)),
     route("put", "/jobs/{name}/threads", jobs::RESCALE_PARAMETERS, || put(jobs::rescale)),
     route("get", "/jobs/{name}/checkpoints", &[], || get(jobs::checkpoints)),
     route("post", "/jobs/{name}/checkpoints", jobs::KEEP_PARAMETERS, || {

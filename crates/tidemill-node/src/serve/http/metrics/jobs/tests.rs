@@ -24,6 +24,7 @@ fn job(name: &str, status: Status, stages: usize) -> JobView {
         status,
         delivery: Delivery::default(),
         submitted_us: 0,
+        next_try_us: None,
         progress: Some(progress),
     }
 }

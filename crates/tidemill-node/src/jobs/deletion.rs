@@ -1,0 +1,183 @@
+//! Jobs that are deleted: all that is in their folder, and what they keep on a server.
+//!
+//! ```text
+//! job.json ─ renamed ─▶ deleted.json ─▶ the place on the server ─▶ all other files ─▶ deleted.json
+//! ```
+//!
+//! Invariants: a job that has not ended is not deleted; from the renaming on there is no such job,
+//! whatever becomes of the node, and what is left is deleted when the node starts, when a job of
+//! that name is submitted, or when it is deleted again.
+
+use super::{Folder, Jobs, JobsError, Record};
+use crate::checkpoint::remote_place;
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, PoisonError},
+};
+use tidemill_state::{Backend, CheckpointError, StateError};
+
+#[cfg(test)]
+mod tests;
+
+impl Jobs {
+    /// Deletes a job that has ended, with its folder and what it keeps on a server. What its sinks
+    /// have written elsewhere stays.
+    ///
+    /// # Errors
+    /// There is no such job, or it has not ended; the server is away, and nothing was deleted; or
+    /// the job is deleted and something of it is left, which is deleted later.
+    pub fn delete(&self, name: &str) -> Result<(), JobsError> {
+        let unknown = || JobsError::Unknown(name.to_owned());
+        // Not every text is a folder of this one.
+        if !name.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '-' | '_')) {
+            return Err(unknown());
+        }
+        let turn = self.turn(name);
+        let _mine = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = self.folder_of(name);
+        let disk = |error| JobsError::Disk { path: folder.path().to_owned(), error };
+        let record = {
+            let state = self.state();
+            if state.stopping {
+                return Err(JobsError::Stopping);
+            }
+            match state.jobs.get(name) {
+                Some(entry) if !entry.has_ended() => {
+                    return Err(JobsError::NotEnded(name.to_owned()));
+                }
+                entry => entry.map(|it| it.record.clone()),
+            }
+        };
+        if let Some(record) = record {
+            // A server that is away is told of while all is still there.
+            drop(self.place_of(&record, &folder)?);
+            let _noting = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+            folder.begin_deletion().map_err(disk)?;
+            self.state().jobs.remove(name);
+        } else if !folder.is_deleted().map_err(disk)? {
+            return Err(unknown());
+        }
+        self.finish_deletion(name)
+    }
+
+    /// Deletes what is left of a job that was being deleted. Who calls has the job's turn.
+    pub(super) fn finish_deletion(&self, name: &str) -> Result<(), JobsError> {
+        let folder = self.folder_of(name);
+        let disk = |error| JobsError::Disk { path: folder.path().to_owned(), error };
+        if let Some(record) = folder.read_deleted().map_err(disk)?
+            && let Some(place) = self.place_of(&record, &folder)?
+        {
+            place.clear().map_err(CheckpointError::Backend)?;
+        }
+        folder.delete_all().map_err(disk)?;
+        tracing::info!(job = name, "deleted");
+        Ok(())
+    }
+
+    /// At the start of a node: a folder without a job.
+    pub(super) fn go_on_deleting(self: &Arc<Self>, path: &Path) {
+        let folder = Folder::at(&self.world, path);
+        let record = match folder.read_deleted() {
+            Ok(None) => {
+                // What is left last is an empty folder; one with something in it stays.
+                let _stays = self.world.disk.remove_dir(path);
+                return;
+            }
+            Ok(Some(record)) => record,
+            Err(error) => {
+                tracing::error!(%error, "what is left of a deleted job cannot be read");
+                return;
+            }
+        };
+        let (jobs, name) = (Arc::clone(self), record.name.clone());
+        let finish = move || {
+            let turn = jobs.turn(&name);
+            let _mine = turn.lock().unwrap_or_else(PoisonError::into_inner);
+            // Another who had the turn may have done it.
+            let outcome = match jobs.folder_of(&name).is_deleted() {
+                Ok(true) => jobs.finish_deletion(&name),
+                _ => Ok(()),
+            };
+            if let Err(error) = outcome {
+                tracing::error!(job = name, %error, "something of a deleted job is left");
+            }
+        };
+        let is_remote = Self::parse(&record).is_ok_and(|it| {
+            it.spec.checkpoint.as_ref().is_some_and(|it| crate::checkpoint::is_remote(&it.backend))
+        });
+        if is_remote {
+            // Nobody waits for a server that may be away; whatever is left then is left.
+            drop(self.world.spawn.spawn("deletion", Box::new(finish)));
+        } else {
+            finish();
+        }
+    }
+
+    /// What a job keeps on a server, if there is anything and it is this job's.
+    fn place_of(
+        &self,
+        record: &Record,
+        folder: &Folder,
+    ) -> Result<Option<Arc<dyn Backend>>, JobsError> {
+        let Ok(descriptor) = Self::parse(record) else {
+            tracing::warn!(job = record.name, "its file cannot be read, so its folder alone goes");
+            return Ok(None);
+        };
+        match remote_place(&descriptor.spec, folder.path(), &self.world) {
+            Ok(place) => Ok(place),
+            Err(StateError::Taken { .. }) => Ok(None),
+            Err(error) => Err(CheckpointError::Backend(error).into()),
+        }
+    }
+}
+
+impl Folder {
+    /// From now on there is no job here.
+    fn begin_deletion(&self) -> io::Result<()> {
+        let disk = &*self.world.disk;
+        // It may have been done, and not be durable.
+        if !self.is_deleted()? {
+            disk.rename(&self.file(), &self.mark())?;
+        }
+        disk.sync_dir(self.path())
+    }
+
+    /// Whether a job was being deleted here.
+    pub(super) fn is_deleted(&self) -> io::Result<bool> {
+        self.world.disk.exists(&self.mark())
+    }
+
+    /// The job that was being deleted.
+    fn read_deleted(&self) -> io::Result<Option<Record>> {
+        self.read_file(&self.mark())
+    }
+
+    /// Deletes all files, the mark of the deletion last, and the folder.
+    fn delete_all(&self) -> io::Result<()> {
+        let (disk, mark) = (&*self.world.disk, self.mark());
+        for path in disk.list(self.path())?.iter().filter(|it| **it != mark) {
+            delete_tree(disk, path)?;
+        }
+        disk.sync_dir(self.path())?;
+        disk.remove(&mark)?;
+        disk.sync_dir(self.path())?;
+        disk.remove_dir(self.path())?;
+        self.path().parent().map_or(Ok(()), |above| disk.sync_dir(above))
+    }
+}
+
+/// Deletes a file, or a folder with all in it. A link is deleted, and not what it leads to.
+fn delete_tree(disk: &dyn tidemill_env::Disk, path: &Path) -> io::Result<()> {
+    match disk.remove(path) {
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::IsADirectory | io::ErrorKind::NotFound) =>
+        {
+            for inside in disk.list(path)? {
+                delete_tree(disk, &inside)?;
+            }
+            disk.remove_dir(path)
+        }
+        outcome => outcome,
+    }
+}

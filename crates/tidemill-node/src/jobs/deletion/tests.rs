@@ -1,0 +1,133 @@
+//! What is deleted is gone, whatever becomes of the node meanwhile.
+
+use super::*;
+use crate::{
+    jobs::{Status, Submission},
+    streams::Streams,
+};
+use std::path::PathBuf;
+use tidemill_env::{SimWorld, World};
+use tidemill_types::job::Delivery;
+
+const JOB: &str = "
+name: old
+sources: {lines: {file: {path: /in.ndjson, format: text}}}
+sinks: {out: {from: lines, blackhole: {}}}
+";
+
+fn open(sim: &SimWorld) -> (Arc<Jobs>, Streams) {
+    let world = World { disk: sim.process().disk, ..World::real() };
+    let streams = Streams::open(&world, Path::new("/data"), false).unwrap();
+    (Jobs::open(&world, streams.clone(), Path::new("/data")).unwrap(), streams)
+}
+
+fn record(name: &str, status: Status) -> Record {
+    Record {
+        name: name.to_owned(),
+        status,
+        delivery: Delivery::default(),
+        submitted_us: 1,
+        file: "job.yaml".to_owned(),
+        text: JOB.to_owned(),
+        set: Vec::new(),
+        base_dir: None,
+        threads: None,
+    }
+}
+
+/// A job that has ended, with all that one has.
+fn ended(sim: &SimWorld) {
+    let world = World { disk: sim.process().disk, ..World::real() };
+    let folder = Folder::at(&world, Path::new("/data/jobs/old"));
+    folder.write(&record("old", Status::Finished)).unwrap();
+    let disk = &*world.disk;
+    disk.create_dir_all(Path::new("/data/jobs/old/checkpoints/deep")).unwrap();
+    for name in ["ledger", "dead-letter.ndjson", "checkpoints/a", "checkpoints/deep/b"] {
+        let path = folder.path().join(name);
+        let mut file = disk.create(&path).unwrap();
+        file.append(b"bytes").unwrap();
+        file.sync().unwrap();
+        disk.sync_dir(path.parent().unwrap()).unwrap();
+    }
+}
+
+fn left(sim: &SimWorld) -> Vec<PathBuf> {
+    sim.process().disk.list(Path::new("/data/jobs")).unwrap()
+}
+
+#[test]
+fn a_job_that_was_being_deleted_is_there_or_gone_after_a_power_cut_at_any_operation() {
+    for operations in 0.. {
+        let sim = World::simulated(operations);
+        ended(&sim);
+        let (jobs, streams) = open(&sim);
+        sim.disk.fail_after(operations);
+        let deleted = jobs.delete("old");
+        let was_there = jobs.get("old").is_ok();
+        sim.disk.power_cut();
+        drop((jobs, streams));
+
+        let (jobs, streams) = open(&sim);
+        match jobs.get("old") {
+            // As it was, all of it.
+            Ok(view) => {
+                assert_eq!(view.status, Status::Finished);
+                assert!(deleted.is_err(), "operation {operations}: it came back");
+                let disk = sim.process().disk;
+                assert!(disk.exists(Path::new("/data/jobs/old/checkpoints/deep/b")).unwrap());
+                jobs.delete("old").unwrap();
+            }
+            Err(error) => assert!(matches!(error, JobsError::Unknown(_)), "{error}"),
+        }
+        assert_eq!(left(&sim), Vec::<PathBuf>::new(), "operation {operations}");
+        let again = jobs.delete("old");
+        assert!(matches!(again, Err(JobsError::Unknown(_))), "operation {operations}: {again:?}");
+        jobs.close();
+        streams.close();
+        if deleted.is_ok() {
+            assert!(!was_there && operations > 8, "each operation failed once");
+            break;
+        }
+    }
+}
+
+#[test]
+fn what_is_left_of_a_deletion_is_none_of_a_new_job_of_that_name() {
+    let sim = World::simulated(1);
+    ended(&sim);
+    let (jobs, streams) = open(&sim);
+    sim.disk.put("/in.ndjson", b"a line\n");
+    let world = World { disk: sim.process().disk, ..World::real() };
+    let folder = Folder::at(&world, Path::new("/data/jobs/old"));
+    folder.begin_deletion().unwrap();
+    jobs.state().jobs.remove("old");
+    let text = JOB.to_owned();
+    let submission = Submission { text, file: "job.yaml".into(), ..Default::default() };
+    jobs.submit(submission).unwrap();
+    assert!(!world.disk.exists(Path::new("/data/jobs/old/checkpoints/deep/b")).unwrap());
+    assert!(!folder.is_deleted().unwrap());
+    jobs.close();
+    streams.close();
+}
+
+#[test]
+fn names_that_lead_elsewhere_and_jobs_that_are_wanted_are_refused() {
+    let sim = World::simulated(1);
+    ended(&sim);
+    let (jobs, streams) = open(&sim);
+    sim.disk.put(
+        "/data/old/deleted.json",
+        &serde_json::to_vec(&record("old", Status::Finished)).unwrap(),
+    );
+    for name in ["../old", "/data/old", "", "none", "old/."] {
+        let error = jobs.delete(name).expect_err(name);
+        assert!(matches!(error, JobsError::Unknown(_)), "{name}: {error}");
+    }
+    assert!(sim.process().disk.exists(Path::new("/data/old/deleted.json")).unwrap());
+    let refused = JobsError::Away("nobody answers".to_owned());
+    jobs.enter_waiting(record("waits", Status::Running), &refused);
+    let error = jobs.delete("waits").expect_err("it is wanted");
+    assert!(error.to_string().contains("`tidemill job cancel waits`"), "{error}");
+    jobs.close();
+    streams.close();
+}

@@ -1,0 +1,88 @@
+//! Why something was not done to a job, and whether it is worth trying again.
+
+use super::JOBS_MAX;
+use crate::{diagnostic::Refused, look::StateError};
+use std::{io, path::PathBuf};
+use tidemill_flow::AskError;
+use tidemill_state::CheckpointError;
+
+/// Why something was not done to a job.
+#[derive(Debug, thiserror::Error)]
+pub enum JobsError {
+    /// The job file is refused; the diagnostics say where.
+    #[error("{0}")]
+    Refused(Refused),
+    /// A job of that name runs.
+    #[error("a job `{0}` is running: cancel it first, or give this one another name")]
+    Running(String),
+    /// There is no such job.
+    #[error("there is no job `{0}`")]
+    Unknown(String),
+    /// The job has ended.
+    #[error("the job `{0}` is not running")]
+    Ended(String),
+    /// The job has not ended.
+    #[error("the job `{0}` has not ended: stop it with `tidemill job cancel {0}` first")]
+    NotEnded(String),
+    /// There are too many.
+    #[error("this node has {JOBS_MAX} jobs: delete one that has ended, with `tidemill job delete`")]
+    TooMany,
+    /// It could not be started.
+    #[error("{0}")]
+    Start(String),
+    /// It could not be started, as something that it needs does not answer now.
+    #[error("{0}")]
+    Away(String),
+    /// Its threads could not be changed.
+    #[error("{0}")]
+    Rescale(String),
+    /// Nothing was done to its checkpoints.
+    #[error(transparent)]
+    Checkpoint(AskError),
+    /// A state is not shown.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A job file is that of another job.
+    #[error("the file is that of job `{other}`, and not of `{name}`")]
+    Another {
+        /// The job that was meant.
+        name: String,
+        /// The job that the file is of.
+        other: String,
+    },
+    /// The node's disk failed.
+    #[error("{path}: {error}")]
+    Disk {
+        /// Where.
+        path: PathBuf,
+        /// What it said.
+        error: io::Error,
+    },
+    /// The node is stopping.
+    #[error("the node is stopping")]
+    Stopping,
+}
+
+impl From<AskError> for JobsError {
+    fn from(error: AskError) -> Self {
+        Self::Checkpoint(error)
+    }
+}
+
+impl From<CheckpointError> for JobsError {
+    fn from(error: CheckpointError) -> Self {
+        Self::Checkpoint(error.into())
+    }
+}
+
+impl JobsError {
+    /// Whether the same may be done later, as nothing is wrong but that something outside is away.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Refused(refused) => refused.may_pass(),
+            Self::Away(_) => true,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Jobs that are wanted and cannot be started yet, as something outside is away: a broker, a
+//! database, a server of checkpoints. Each has a thread that tries again, with rests.
+//!
+//! ```text
+//! away ─▶ rest: 1 s, 2 s, … 1 min ─▶ try ─▶ runs: the thread waits for its end
+//!   └────────────────────────────────┤
+//!                                    └─▶ an error that does not pass: failed
+//! ```
+//!
+//! Invariant: what is noted of such a job is that it is to run, so it waits in every life of the
+//! node until it runs, is cancelled or cannot run.
+
+use super::{Entry, JobView, Jobs, JobsError, Record, Status};
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// The first rest, and the longest, in microseconds.
+const REST_US: (u64, u64) = (1_000_000, 60_000_000);
+
+/// A job that is tried again.
+pub(super) struct Waiting {
+    /// When, by the wall clock, in microseconds.
+    pub(super) next_try_us: i64,
+    /// It is being tried now.
+    pub(super) is_tried: bool,
+}
+
+/// How long to rest after so many tries, from 1.
+fn rest_us(tries: u32) -> u64 {
+    let (first, most) = REST_US;
+    1_u64.checked_shl(tries.saturating_sub(1)).map_or(most, |it| it.saturating_mul(first)).min(most)
+}
+
+impl Entry {
+    /// It waits no more.
+    pub(super) fn give_up(&mut self, status: Status) -> JobView {
+        self.record.status = status;
+        self.waiting = None;
+        self.view()
+    }
+}
+
+impl Jobs {
+    /// Puts a job that cannot be started yet among the others, and has it tried again.
+    pub(super) fn enter_waiting(self: &Arc<Self>, mut record: Record, error: &JobsError) {
+        tracing::warn!(job = record.name, %error, "a job waits for what is away");
+        record.status = Status::Waiting(error.to_string());
+        let (jobs, name) = (Arc::clone(self), record.name.clone());
+        let mut entry = Entry::new(record);
+        entry.waiting = Some(self.resting(1));
+        let mut state = self.state();
+        let of = name.clone();
+        let watch = Box::new(move || jobs.start_when_it_can_be(&of));
+        entry.watcher = Some(self.world.spawn.spawn("job", watch));
+        state.jobs.insert(name, entry);
+    }
+
+    fn resting(&self, tries: u32) -> Waiting {
+        let now_us = self.world.clock.wall_micros();
+        Waiting { next_try_us: now_us.saturating_add_unsigned(rest_us(tries)), is_tried: false }
+    }
+
+    fn start_when_it_can_be(self: &Arc<Self>, name: &str) {
+        for tries in 1.. {
+            if !self.rests(name, rest_us(tries)) {
+                return;
+            }
+            // Who looks at its checkpoints has them open.
+            let turn = self.turn(name);
+            let mine = turn.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(record) = self.begins_a_try(name) else { return };
+            let started = self.start(&Record { status: Status::Running, ..record }, true, None);
+            let noting = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state();
+            let stopping = state.stopping;
+            let wanted = state.jobs.get_mut(name).filter(|it| it.waiting.is_some() && !stopping);
+            let Some(entry) = wanted else {
+                drop((state, noting));
+                if let Ok(handle) = started {
+                    handle.stop();
+                    // Another of its name waits for the turn. A node that stops does not.
+                    let _ended = (!stopping).then(|| handle.wait());
+                }
+                return;
+            };
+            match started {
+                Ok(handle) => {
+                    let handle = Arc::new(handle);
+                    tracing::info!(job = name, "what was away is there, and the job goes on");
+                    (entry.record.status, entry.waiting) = (Status::Running, None);
+                    entry.handle = Some(Arc::clone(&handle));
+                    drop((state, noting, mine));
+                    return self.ended(name, &handle);
+                }
+                Err(error) if error.may_pass() => {
+                    entry.record.status = Status::Waiting(error.to_string());
+                    entry.waiting = Some(self.resting(tries + 1));
+                }
+                Err(error) => {
+                    tracing::error!(job = name, %error, "a job could not be started again");
+                    let _view = entry.give_up(Status::Failed(error.to_string()));
+                    let record = entry.record.clone();
+                    drop(state);
+                    return self.keep(&record);
+                }
+            }
+        }
+    }
+
+    /// Waits for the next try; false if there is to be none.
+    fn rests(&self, name: &str, rest_us: u64) -> bool {
+        let clock = &self.world.clock;
+        let until_us = clock.monotonic_micros().saturating_add(rest_us);
+        let mut state = self.state();
+        loop {
+            if state.stopping || state.jobs.get(name).is_none_or(|it| it.waiting.is_none()) {
+                return false;
+            }
+            let left_us = until_us.saturating_sub(clock.monotonic_micros());
+            if left_us == 0 {
+                return true;
+            }
+            let left = Duration::from_micros(left_us);
+            state = self.bell.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// What is to be started now; none if it is not to be.
+    fn begins_a_try(&self, name: &str) -> Option<Record> {
+        let mut state = self.state();
+        if state.stopping {
+            return None;
+        }
+        let entry = state.jobs.get_mut(name)?;
+        entry.waiting.as_mut()?.is_tried = true;
+        Some(entry.record.clone())
+    }
+}

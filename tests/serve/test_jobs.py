@@ -1,0 +1,128 @@
+"""Jobs of a node from the outside: deleted, and waited for while what they need is away."""
+
+import json
+import subprocess
+
+from node import binary, clean_environment
+from waiting import wait
+
+SOURCE = """
+name: far
+sources: {lines: {kafka: {brokers: "127.0.0.1:PORT", topic: lines, format: json}}}
+sinks: {out: {from: lines, file: {path: out.ndjson, format: json}}}
+"""
+
+
+def submit(node, text):
+    return node.post("/jobs", json.dumps({"job": text}))
+
+
+def job(node, name="far"):
+    return node.get(f"/jobs/{name}").json()
+
+
+def tidemill(node, *arguments):
+    done = subprocess.run(
+        [binary(), *arguments, "--http", f"127.0.0.1:{node.http_port}"], capture_output=True, text=True, timeout=60, env=clean_environment())
+    return done.returncode, done.stdout + done.stderr
+
+
+def status(node, name="far"):
+    series = f'tidemill_job_status{{job="{name}",status="'
+    lines = [line for line in node.get("/metrics").body.decode().splitlines() if line.startswith(series)]
+    return [line.removeprefix(series).split('"')[0] for line in lines if line.endswith(" 1.0")]
+
+
+def far_away(own):
+    """A node whose job read two lines of another node, that is stopped; both are."""
+    broker, node = own().start(), own().start()
+    broker.create("lines")
+    broker.append("lines", [{"n": 1}, {"n": 2}])
+    assert submit(node, SOURCE.replace("PORT", str(broker.kafka_port))).status == 201
+    wait(lambda: job(node)["progress"]["sinks"][0]["rows"] == 2, 20, "rows")
+    for it in (node, broker):
+        assert it.stop()[0] == 0
+    return broker, node
+
+
+def test_a_job_goes_on_when_the_broker_it_reads_is_there_again(own):
+    broker, node = far_away(own)
+    node.start()
+    found = job(node)
+    assert found["status"] == "waiting" and f"127.0.0.1:{broker.kafka_port}" in found["message"]
+    assert found["next_try_us"] > found["submitted_us"] and found["progress"] is None
+    assert status(node) == ["waiting"]
+    code, said = tidemill(node, "job", "list")
+    assert code == 0 and "waiting" in said
+    code, said = tidemill(node, "job", "status", "far")
+    assert code == 0 and "again" in said and f"127.0.0.1:{broker.kafka_port}" in said
+    code, said = tidemill(node, "job", "delete", "far")
+    assert code == 2 and "tidemill job cancel far" in said
+    # A life in which nothing came of it changes nothing.
+    node.kill()
+    node.start()
+    assert job(node)["status"] == "waiting"
+    broker.start()
+    broker.append("lines", [{"n": 3}])
+    wait(lambda: job(node)["status"] == "running", 60, "running")
+    wait(lambda: job(node)["progress"]["sinks"][0]["rows"] == 1, 20, "the third line")
+    assert status(node) == ["running"] and "next_try_us" not in job(node)
+    out = node.data / "jobs/far/out.ndjson"
+    assert [json.loads(line)["n"] for line in out.read_text().splitlines()] == [1, 2, 3], "each once"
+    assert node.stop()[0] == 0
+
+
+def test_what_does_not_pass_fails_a_job_that_waits(own):
+    broker, node = far_away(own)
+    broker.start()
+    assert broker.ask("DELETE", "/streams/lines").status == 204
+    broker.stop()
+    node.start()
+    assert job(node)["status"] == "waiting"
+    broker.start()
+    wait(lambda: job(node)["status"] == "failed", 60, "failed")
+    assert "lines" in job(node)["message"]
+    assert submit(node, SOURCE.replace("PORT", str(broker.kafka_port))).status == 422, "a submission is refused at once"
+
+
+def test_a_job_that_waits_is_cancelled_and_its_node_stops_at_once(own):
+    _, node = far_away(own)
+    node.start()
+    assert job(node)["status"] == "waiting"
+    code, seconds = node.stop()
+    assert code == 0 and seconds < 5
+    node.start()
+    code, said = tidemill(node, "job", "cancel", "far")
+    assert code == 0, said
+    assert job(node)["status"] == "cancelled"
+    node.stop()
+    node.start()
+    assert job(node)["status"] == "cancelled"
+
+
+def test_a_job_that_has_ended_is_deleted_with_its_folder(own):
+    node = own().start()
+    node.create("lines")
+    node.append("lines", [{"n": 1}, "no object"])
+    text = SOURCE.replace('kafka: {brokers: "127.0.0.1:PORT", topic: lines, format: json}', "stream: lines, format: json")
+    assert submit(node, text + "checkpoint: {every: 100ms}\n").status == 201
+    wait(lambda: job(node)["progress"]["checkpoints"]["completed"] > 0, 20, "a checkpoint")
+    code, said = tidemill(node, "job", "delete", "far")
+    assert code == 2 and "tidemill job cancel far" in said
+    assert node.post("/jobs/far/delete", "").status == 409
+    folder = node.data / "jobs/far"
+    assert (folder / "dead-letter.ndjson").exists() and (folder / "checkpoints").is_dir()
+    assert tidemill(node, "job", "cancel", "far")[0] == 0
+    wait(lambda: job(node)["status"] == "cancelled", 20, "cancelled")
+    code, said = tidemill(node, "job", "delete", "far")
+    assert code == 0 and said == "job far is deleted\n"
+    assert not folder.exists() and node.get("/jobs/far").status == 404
+    code, said = tidemill(node, "job", "delete", "far")
+    assert code == 2 and "there is no job `far`" in said
+    for name in ("..%2Flog", "%2Ftmp", "."):
+        assert node.post(f"/jobs/{name}/delete", "").status == 404
+    assert submit(node, text).status == 201, "the name is free"
+    wait(lambda: job(node)["progress"]["sinks"][0]["rows"] == 1, 20, "from the beginning")
+    node.stop()
+    node.start()
+    assert [it["name"] for it in node.get("/jobs").json()["jobs"]] == ["far"]
