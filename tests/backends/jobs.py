@@ -140,8 +140,17 @@ class Node:
             capture_output=True, timeout=60)
         assert done.returncode == 0, done.stderr
 
+    def delete(self, name):
+        """The code of `tidemill job delete`, and what it said."""
+        done = subprocess.run(
+            [binary(), "job", "delete", name, "--http", f"127.0.0.1:{self.port}"], text=True, capture_output=True, timeout=60)
+        return done.returncode, done.stdout + done.stderr
+
+    def job(self, name):
+        return json.loads(self.ask("GET", f"/jobs/{name}")[1])
+
     def checkpoints(self, name):
-        progress = json.loads(self.ask("GET", f"/jobs/{name}")[1])["progress"]
+        progress = self.job(name)["progress"]
         assert progress, self.said()
         return progress["checkpoints"]
 

@@ -101,6 +101,52 @@ def test_a_server_that_is_killed_stops_no_job(server, name, node):
         seen[row["user"]] = row["n"]
 
 
+def test_a_node_that_starts_before_its_server_waits_for_it(server, name, node):
+    node.ask("PUT", "/streams/events")
+    node.append([{"id": 1, "user": "u"}])
+    node.submit(NODE_JOB.format(name=name, backend=server.backend()))
+    before = node.wait_for(name, lambda it: it["completed"] > 0 and not it["failure"])
+    node.kill()
+    server.kill()
+    node.start()
+    found = node.job(name)
+    assert found["status"] == "waiting" and "cannot be reached" in found["message"], found
+    assert SECRET not in found["message"]
+    server.start()
+    wait(lambda: node.job(name)["status"] == "running", 90, "running")
+    assert node.checkpoints(name)["cycle"] >= before["cycle"], "it began anew"
+    node.append([{"id": 2, "user": "u"}])
+    wait(lambda: [it["n"] for it in node.records("counted")] == [1, 2], 60, "it goes on counting")
+
+
+def test_a_job_that_is_deleted_leaves_nothing_on_its_server(server, name, node, tmp_path):
+    node.ask("PUT", "/streams/events")
+    node.append([{"id": 1, "user": "u"}])
+    node.submit(NODE_JOB.format(name=name, backend=server.backend()))
+    node.wait_for(name, lambda it: it["completed"] > 0 and not it["failure"])
+    node.ask("DELETE", f"/jobs/{name}")
+    wait(lambda: node.job(name)["status"] == "cancelled", 60, "cancelled")
+    left = lambda: [key for first in (b"r", b"m") for key in server.keys(name, first)]
+    assert left()
+    server.kill()
+    code, said = node.delete(name)
+    assert code == 1 and "cannot be reached" in said and SECRET not in said, said
+    assert node.job(name)["status"] == "cancelled", "nothing was deleted"
+    server.start()
+    code, said = node.delete(name)
+    assert code == 0, said
+    assert not left() and not (node.folder / "node/jobs" / name).exists()
+    # The place is free for whoever comes.
+    other = Node(tmp_path / "other", server.environment()).start()
+    try:
+        other.ask("PUT", "/streams/events")
+        other.append([{"id": 1, "user": "u"}])
+        other.submit(NODE_JOB.format(name=name, backend=server.backend()))
+        other.wait_for(name, lambda it: it["completed"] > 0 and not it["failure"])
+    finally:
+        other.kill()
+
+
 def test_a_server_that_is_not_there_is_told(server, name, events, tmp_path):
     [port] = free_ports(1)
     backend = server.backend().replace(str(server.port), str(port))
