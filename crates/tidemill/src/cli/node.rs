@@ -14,12 +14,18 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// The node that is asked.
 #[derive(Debug, Args)]
 pub(super) struct NodeArguments {
-    /// Where the node's HTTP side listens.
-    #[arg(long, value_name = "ADDR", env = "TIDEMILL_HTTP", default_value = "127.0.0.1:8088")]
+    /// Where the node's HTTP side listens; the variable TIDEMILL_HTTP sets another default.
+    // With `env` clap would take it for given on the command line, where it excludes `--data`.
+    #[arg(long, value_name = "ADDR", default_value_t = default_address())]
     pub(super) http: String,
     /// Prints the node's answer as JSON.
     #[arg(long)]
     pub(super) json: bool,
+}
+
+fn default_address() -> String {
+    let set = std::env::var("TIDEMILL_HTTP").ok().filter(|it| !it.is_empty());
+    set.unwrap_or_else(|| "127.0.0.1:8088".to_owned())
 }
 
 /// A job's path. Names of jobs are letters, digits, `-` and `_`; anything else is escaped.

@@ -110,3 +110,27 @@ fn bad_arguments_are_refused() {
     assert!(stderr(&["run", "binary.yaml"]).contains("binary.yaml:"));
     assert!(!house.path("out.ndjson").exists());
 }
+
+/// A node that the environment names is one to ask if nothing else is said, and no contradiction.
+#[test]
+fn a_folder_is_asked_whatever_node_the_environment_names() {
+    let house = House::new();
+    house.write("flights.csv", &flights(10));
+    house.write("job.yaml", JOB);
+    for line in [
+        &["checkpoint", "list", "job.yaml", "--data", "none"][..],
+        &["state", "query", "job.yaml", "late", "select 1 from state", "--data", "none"],
+    ] {
+        let ran = house.tidemill(line).env("TIDEMILL_HTTP", "127.0.0.1:1").output();
+        let ran = ran.expect("it runs");
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(ran.status.code(), Some(2), "{said}");
+        assert!(said.contains("no job with a ledger or checkpoints ran there"), "{said}");
+        let both = house.tidemill(line).args(["--http", "127.0.0.1:1"]).output().expect("it runs");
+        let said = String::from_utf8_lossy(&both.stderr).into_owned();
+        assert!(both.status.code() == Some(2) && said.contains("cannot be used with"), "{said}");
+    }
+    let ran = house.tidemill(&["job", "list"]).env("TIDEMILL_HTTP", "127.0.0.1:1").output();
+    let said = String::from_utf8_lossy(&ran.expect("it runs").stderr).into_owned();
+    assert!(said.contains("127.0.0.1:1"), "{said}");
+}
