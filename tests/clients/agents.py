@@ -24,16 +24,26 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 HOME = Path(os.environ.get("PEERS_HOME", Path.home() / ".cache/peers")) / "clients"
+
+
+def java(libs):
+    """The Java agent, with the client library in a folder of jars."""
+    return [
+        "java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+        "-cp", f"{HOME}/java/classes:{HOME}/java/{libs}/*", "Agent",
+    ]
+
+
 COMMANDS = {
     "librdkafka": [sys.executable, str(HERE / "python_agent.py"), "librdkafka"],
     "kafka-python": [sys.executable, str(HERE / "python_agent.py"), "kafka-python"],
     "franz-go": [str(HOME / "bin/franz-agent")],
-    "java": [
-        "java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-        "-cp", f"{HOME}/java/classes:{HOME}/java/libs/*", "Agent",
-    ],
+    "java": java("libs"),
 }
 CLIENTS = tuple(COMMANDS)
+# That of 3.7, which knows no admin requests here.
+OLDER_JAVA = "older-java"
+COMMANDS[OLDER_JAVA] = java("libs-older")
 
 
 class Failed(Exception):

@@ -30,8 +30,10 @@ environment "$venv" "$here/requirements.txt"
 (cd "$here/go" && go build -o "$home/bin/franz-agent" .)
 
 if ! cmp -s "$here/java/pom.xml" "$home/java/pom.xml"; then
-  rm -rf "$home/java/libs"
-  mvn -q -B -f "$here/java/pom.xml" dependency:copy-dependencies -DincludeScope=runtime "-DoutputDirectory=$home/java/libs"
+  rm -rf "$home"/java/libs*
+  copy=(mvn -q -B -f "$here/java/pom.xml" dependency:copy-dependencies -DincludeScope=runtime)
+  "${copy[@]}" "-DoutputDirectory=$home/java/libs"
+  "${copy[@]}" -Polder "-DoutputDirectory=$home/java/libs-older"
   cp "$here/java/pom.xml" "$home/java/pom.xml"
 fi
 if [ ! -e "$home/java/classes/Agent.class" ] || [ -n "$(find "$here/java/src" -newer "$home/java/classes/Agent.class")" ]; then

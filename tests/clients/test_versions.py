@@ -4,6 +4,7 @@ import pytest
 from kafka.protocol import admin, consumer, metadata, producer
 
 import wire
+from agents import OLDER_JAVA, record
 from waiting import wait
 
 pytestmark = pytest.mark.records
@@ -86,3 +87,31 @@ def test_every_version_is_answered(asking, broker, topic):
                 raise AssertionError(f"{asking.name} version {version}: {error}") from error
             assert answer.API_VERSION == version
             assert getattr(answer, "error_code", 0) != -1, f"{asking.name} version {version}: {answer}"
+
+
+def features(connection, version):
+    """(level that is in force, levels that are known) of each feature, by name."""
+    answer = connection.call(metadata.ApiVersionsRequest[version](client_software_name="wire", client_software_version="1"))
+    return {it.name: it.max_version_level for it in answer.finalized_features}, {it.name: (it.min_version, it.max_version) for it in answer.supported_features}
+
+
+def test_features_known_from_level_0_are_not_told_to_older_clients(broker):
+    """Java clients before 3.9, which ask in version 3, end the connection at one (KAFKA-17011)."""
+    with wire.Connection(broker.address) as connection:
+        finalized, supported = features(connection, 3)
+        assert finalized["transaction.version"] == 2
+        assert all(first > 0 for first, _ in supported.values()), supported
+        finalized, supported = features(connection, 4)
+        assert finalized["transaction.version"] == 2
+        assert supported["transaction.version"] == (0, 2)
+
+
+def test_an_older_java_client_writes_reads_and_has_transactions(agent, open_clients, topic, name):
+    older = agent(OLDER_JAVA)
+    assert older.ask("versions")["client"].startswith("3.7.")
+    source, target = topic(), topic()
+    open_clients.producer(older, codec="zstd").must_send(source, [record(f"{i}") for i in range(30)])
+    done, transactions = older.ask("transform", source=source, target=target, group=name("g"), transactional_id=name("x"), count=30, abort=[1])
+    assert done == 30 and transactions > 1
+    found = open_clients.consumer(older, assign=[[target, 0]], isolation="read_committed").read(30)
+    assert sorted(int(it.value) for it in found) == list(range(30))

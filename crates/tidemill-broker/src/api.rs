@@ -30,6 +30,9 @@ impl Context<'_> {
 /// The feature by which clients know that each transaction's end makes a new epoch (KIP-890).
 const TRANSACTION_FEATURE: &str = "transaction.version";
 const TRANSACTION_LEVEL: i16 = 2;
+/// The version of ApiVersions from which on a feature may be known from level 0: Java clients that
+/// ask in an older one read no answer in which one is (KAFKA-17011).
+const ZERO_FROM_VERSION: i16 = 4;
 
 /// Requests that are answered: key, oldest and newest version.
 pub(crate) fn supported() -> impl Iterator<Item = (ApiKey, i16, i16)> {
@@ -148,7 +151,10 @@ pub(crate) async fn begin(
         ApiKey::DescribeTopicPartitions => {
             plain(context, body, handler::partitions::describe).await
         }
-        ApiKey::ApiVersions => Ok(Begun::Now(Answer::of(head, &versions(ErrorCode::None))?)),
+        ApiKey::ApiVersions => {
+            let answer = versions(head.version, ErrorCode::None);
+            Ok(Begun::Now(Answer::of(head, &answer)?))
+        }
         _ => unsupported(head),
     }
 }
@@ -168,22 +174,24 @@ where
     Ok(Begun::Now(Answer::of(context.head, &response)?))
 }
 
-fn versions(error: ErrorCode) -> ApiVersionsResponseData {
+/// What is answered, in the words of this version of the question.
+fn versions(asked: i16, error: ErrorCode) -> ApiVersionsResponseData {
     let version = |(key, from, to): (ApiKey, i16, i16)| ApiVersion {
         api_key: key as i16,
         min_version: from,
         max_version: to,
         ..ApiVersion::default()
     };
+    let supported_features = vec![SupportedFeatureKey {
+        name: text(TRANSACTION_FEATURE),
+        min_version: 0,
+        max_version: TRANSACTION_LEVEL,
+        ..SupportedFeatureKey::default()
+    }];
     ApiVersionsResponseData {
         error_code: error.code(),
         api_keys: supported().map(version).collect(),
-        supported_features: vec![SupportedFeatureKey {
-            name: text(TRANSACTION_FEATURE),
-            min_version: 0,
-            max_version: TRANSACTION_LEVEL,
-            ..SupportedFeatureKey::default()
-        }],
+        supported_features: if asked < ZERO_FROM_VERSION { Vec::new() } else { supported_features },
         finalized_features_epoch: 0,
         finalized_features: vec![FinalizedFeatureKey {
             name: text(TRANSACTION_FEATURE),
@@ -201,7 +209,8 @@ fn versions(error: ErrorCode) -> ApiVersionsResponseData {
 fn unsupported(head: &RequestHead) -> Result<Begun, MessageError> {
     if head.key == ApiKey::ApiVersions as i16 {
         let oldest = RequestHead { version: 0, ..head.clone() };
-        return Ok(Begun::Now(Answer::of(&oldest, &versions(ErrorCode::UnsupportedVersion))?));
+        let answer = versions(oldest.version, ErrorCode::UnsupportedVersion);
+        return Ok(Begun::Now(Answer::of(&oldest, &answer)?));
     }
     // Reading a version that is not known says so.
     let never = ApiVersionsResponseData::read(&mut Bytes::new(), i16::MAX);

@@ -61,7 +61,7 @@ public class Agent {
       case "assignment": return pairs(consumer.assignment());
       case "commit": consumer.commitSync(Duration.ofSeconds(15)); return null;
       case "committed": return committed(consumer, ask);
-      case "close_consumer": CONSUMERS.remove(id).close(CloseOptions.timeout(Duration.ofSeconds(10))); return null;
+      case "close_consumer": CONSUMERS.remove(id).close(Duration.ofSeconds(10)); return null;
       case "transform": return transform(ask);
       case "versions": return Map.of("client", org.apache.kafka.common.utils.AppInfoParser.getVersion());
       default: return AdminCalls.handle(ask);
