@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+import wire
 from agents import CLIENTS, Failed, record
 
 pytestmark = pytest.mark.records
@@ -212,6 +213,10 @@ def test_kcat_writes_and_reads(codec, broker, agent, open_clients, topic):
     if codec == "none":
         del line[line.index("-z") : line.index("-z") + 2]
     subprocess.run(line, input=text, text=True, check=True, timeout=30)
+    with wire.Connection(broker.address) as connection:
+        stored = wire.batches(wire.fetch(connection, name, partition=1).records)
+    # Uncompressed is what it falls back to, silently, if it thinks that the broker does not know the codec.
+    assert stored and {attributes & 7 for _, _, attributes, *_ in stored} == {wire.CODEC_BITS[codec]}
     for reader in CLIENTS:
         found = open_clients.consumer(agent(reader), assign=[[name, 1]]).read(500)
         assert [(it.key, it.value, it.headers) for it in found] == [(f"k{i}", f"value {i}", (("h", "1"),)) for i in range(500)], reader

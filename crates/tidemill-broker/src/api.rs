@@ -33,6 +33,9 @@ const TRANSACTION_LEVEL: i16 = 2;
 /// The version of ApiVersions from which on a feature may be known from level 0: Java clients that
 /// ask in an older one read no answer in which one is (KAFKA-17011).
 const ZERO_FROM_VERSION: i16 = 4;
+/// Produce is listed from here on, and its oldest versions are refused all the same, as Kafka does it
+/// (KAFKA-18659): librdkafka before 2.11.0 compresses nothing where version 0 is not listed.
+const PRODUCE_LISTED_FROM: i16 = 0;
 
 /// Requests that are answered: key, oldest and newest version.
 pub(crate) fn supported() -> impl Iterator<Item = (ApiKey, i16, i16)> {
@@ -178,7 +181,7 @@ where
 fn versions(asked: i16, error: ErrorCode) -> ApiVersionsResponseData {
     let version = |(key, from, to): (ApiKey, i16, i16)| ApiVersion {
         api_key: key as i16,
-        min_version: from,
+        min_version: if key == ApiKey::Produce { PRODUCE_LISTED_FROM } else { from },
         max_version: to,
         ..ApiVersion::default()
     };

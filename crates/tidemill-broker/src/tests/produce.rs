@@ -4,7 +4,7 @@ use super::{client::*, node::Node};
 use std::time::Duration;
 use tidemill_wire::{
     chunk::{Codec, crc32c},
-    kafka::{ErrorCode, KafkaUuid, message::*, text},
+    kafka::{ApiKey, ErrorCode, KafkaUuid, message::*, request_frame, text},
     records::{ChunkBuilder, Compression, Origin},
 };
 use tokio::io::AsyncWriteExt;
@@ -45,6 +45,25 @@ async fn what_is_produced_is_fetched_in_every_version() {
         let values = values(&answer.records);
         assert_eq!(values[0], (2, "a".into()), "the whole chunk that has the offset");
         assert_eq!(values.len() as i64, next - 2);
+    }
+    node.stop().await;
+}
+
+/// An older librdkafka compresses nothing where version 0 is not listed.
+#[tokio::test]
+async fn produce_is_listed_from_version_0_and_taken_from_version_3() {
+    let node = Node::start().await;
+    for version in 0..3_i16 {
+        let mut client = node.client().await;
+        let known = client.ask(&ApiVersionsRequestData::default(), 3).await.api_keys;
+        let listed = known.iter().find(|it| it.api_key == ApiKey::Produce as i16).unwrap();
+        assert_eq!((listed.min_version, listed.max_version), (0, 13));
+        // The frame of a later one, which says that it is of this one.
+        let mut frame =
+            request_frame(&produce("t", 0, chunk(&["a"]), -1), 3, 1, &text("test")).unwrap();
+        frame[6..8].copy_from_slice(&version.to_be_bytes());
+        client.socket.write_all(&frame).await.unwrap();
+        assert!(client.is_closed().await, "version {version}");
     }
     node.stop().await;
 }
