@@ -7,7 +7,8 @@
 //! marker ───────────────────────────▶ books: the transaction's end ──────▶ streamlet, taken down
 //! ```
 //!
-//! Read in this order: `stable`, `history` (both plain and synchronous), `books`, `load`, `keep`.
+//! Read in this order: `stable`, `history` (both plain and synchronous), `books`, `readers`, `load`,
+//! `keep`.
 //!
 //! Invariants:
 //!
@@ -17,20 +18,18 @@
 //! - Chunks of no producer take no lock here.
 
 use crate::{
-    api::Context, fetch_answer::Aborted, intake::Checked, producer::state::Sequenced, record_time,
-    refusal::Refusal, settings::ProducerLimits, store::Store, topic::Live,
-    transaction::coordinator::Coordinator, transaction::state::ProducerEpoch,
+    api::Context, intake::Checked, producer::state::Sequenced, record_time, refusal::Refusal,
+    settings::ProducerLimits, store::Store, topic::Live, transaction::coordinator::Coordinator,
+    transaction::state::ProducerEpoch,
 };
-use books::{Books, Opened, Turn};
+use books::{Books, Opened};
 use bytes::Bytes;
 use std::sync::{
-    Arc, Mutex, PoisonError, Weak,
+    Arc, Mutex, Weak,
     atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
 };
 use tidemill_env::World;
-use tidemill_log::{
-    Append, AppendError, AppendHow, Interest, OnData, OnDurable, ReadError, Streamlet,
-};
+use tidemill_log::{Append, AppendError, AppendHow, OnDurable, ReadError, Streamlet};
 use tidemill_wire::{
     chunk::ChunkHead,
     kafka::{ErrorCode, KafkaString},
@@ -42,15 +41,15 @@ mod books;
 pub(crate) mod history;
 mod keep;
 mod load;
+mod readers;
 pub(crate) mod stable;
 
 pub(crate) use keep::Snapshot;
 pub(crate) use load::LoadError;
+pub(crate) use readers::Readable;
 
 /// The first version of produce requests whose partitions are added to the transaction by them.
 pub(crate) const ADDS_FROM_VERSION: i16 = 12;
-/// The offset that nobody waits for: readers there are told when a streamlet ends.
-const NEVER: i64 = i64::MAX - 1;
 /// [`Partition::first_unstable`] before it is known.
 const UNKNOWN: i64 = i64::MIN;
 
@@ -120,22 +119,6 @@ pub(crate) enum Fate {
         /// How.
         commit: bool,
     },
-}
-
-/// A reader that waits; it is forgotten when this is dropped.
-pub(crate) struct Readable {
-    _log: Interest,
-    stable: Option<(Weak<Partition>, Turn)>,
-}
-
-impl Drop for Readable {
-    fn drop(&mut self) {
-        if let Some((partition, turn)) = self.stable.take()
-            && let Some(partition) = partition.upgrade()
-        {
-            partition.hold().books().forget(turn);
-        }
-    }
 }
 
 impl Appended {
@@ -382,60 +365,6 @@ impl Partition {
         opened.history().ended(producer.id, producer.epoch, commit, append.base_offset, now_ms);
         opened.publish();
         Ok(append)
-    }
-
-    /// The offset after the last that readers of committed records may see: that of the first
-    /// record of the oldest open transaction, or the high watermark. (KIP-98.)
-    pub(crate) fn last_stable_offset(&self) -> Result<i64, ErrorCode> {
-        // In this order: whatever is visible at this watermark was unstable before it was visible.
-        let watermark = self.streamlet.high_watermark();
-        let mut first = self.first_unstable.load(Ordering::SeqCst);
-        if first == UNKNOWN {
-            drop(self.open().map_err(|error| self.unknown(&error).code)?);
-            first = self.first_unstable.load(Ordering::SeqCst);
-        }
-        Ok(first.min(watermark))
-    }
-
-    /// As [`Self::last_stable_offset`], for those who do not go by it: the high watermark, as long
-    /// as nobody needed to know better.
-    pub(crate) fn known_stable_offset(&self) -> i64 {
-        let watermark = self.streamlet.high_watermark();
-        match self.first_unstable.load(Ordering::SeqCst) {
-            UNKNOWN => watermark,
-            first => first.min(watermark),
-        }
-    }
-
-    /// Calls back once when there may be something to read at `offset`: an acknowledged record, or
-    /// one below the last stable offset. May call at once. Dropping what is returned forgets it.
-    pub(crate) fn on_readable(&self, offset: i64, committed: bool, notice: OnData) -> Readable {
-        if !committed || self.first_unstable.load(Ordering::SeqCst) > offset {
-            return Readable { _log: self.streamlet.on_data(offset, notice), stable: None };
-        }
-        // Two may call: whoever is first does.
-        let notice = Arc::new(Mutex::new(Some(notice)));
-        let ring = move || {
-            let notice = notice.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(notice) = notice {
-                notice();
-            }
-        };
-        let mut opened = self.hold();
-        // Under the lock it may be another.
-        let waits = self.first_unstable.load(Ordering::SeqCst) <= offset;
-        let turn = waits.then(|| opened.books().wait(offset, Box::new(ring.clone())));
-        drop(opened);
-        let at = if waits { NEVER } else { offset };
-        let stable = turn.map(|turn| (Weak::clone(&self.me), turn));
-        Readable { _log: self.streamlet.on_data(at, Box::new(ring)), stable }
-    }
-
-    /// Aborted transactions with records from `from` up to, not including, `to`.
-    pub(crate) fn aborted(&self, from: i64, to: i64) -> Vec<Aborted> {
-        let mut opened = self.hold();
-        let history = opened.books().history.as_ref();
-        history.map(|it| it.stable().aborted(from, to)).unwrap_or_default()
     }
 
     /// Calls with the producers that are known.

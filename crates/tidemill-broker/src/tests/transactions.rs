@@ -72,6 +72,50 @@ async fn r12_a_marker_takes_one_offset_and_readers_of_all_records_see_what_was_a
     node.stop().await;
 }
 
+/// The offset of the end for readers of committed records.
+async fn committed_end(client: &mut Client) -> i64 {
+    let partition = ListOffsetsPartition::default().with_timestamp(-1);
+    let topic = ListOffsetsTopic::default().with_name(text("t")).with_partitions(vec![partition]);
+    let request =
+        ListOffsetsRequestData::default().with_isolation_level(1).with_topics(vec![topic]);
+    only(only(client.ask(&request, 8).await.topics).partitions).offset
+}
+
+#[tokio::test]
+async fn the_end_of_committed_records_is_not_below_the_start_of_the_log() {
+    let node = Node::start().await;
+    let mut client = started(&node).await;
+    client.produce("t", 0, chunk(&["before"])).await;
+    let mut producer = Producer::transactional(&mut client, "x", 2).await;
+    producer.begin(&mut client, &[(0, "a")]).await;
+    producer.send(&mut client, 0, &["b", "c"]).await;
+    assert_eq!(committed_end(&mut client).await, 1);
+    let partition = DeleteRecordsPartition::default().with_offset(3);
+    let topic = DeleteRecordsTopic::default().with_name(text("t")).with_partitions(vec![partition]);
+    let request = DeleteRecordsRequestData::default().with_topics(vec![topic]);
+    let deleted = only(only(client.ask(&request, 2).await.topics).partitions);
+    assert_eq!((deleted.error_code, deleted.low_watermark), (0, 3));
+    // Who begins at the end gets on from there: nothing yet, and all that is left by and by.
+    assert_eq!(committed_end(&mut client).await, 3);
+    let mut reader = node.client().await;
+    let mut request = fetch("t", 0, 3, 0);
+    for isolation_level in [0, 1] {
+        request.isolation_level = isolation_level;
+        let answer = only(only(client.ask(&request, 12).await.responses).partitions);
+        assert_eq!((answer.error_code, answer.log_start_offset), (0, 3));
+        assert_eq!((answer.high_watermark, answer.last_stable_offset), (4, 3));
+        assert_eq!(answer.records.is_none_or(|it| it.is_empty()), isolation_level == 1);
+    }
+    request.max_wait_ms = 20_000;
+    let id = reader.send(&request, 12).await;
+    assert_eq!(producer.end(&mut client, true).await, 0);
+    let answer = reader.receive::<FetchRequestData>(12, id).await;
+    let answer = only(only(answer.responses).partitions);
+    assert_eq!((answer.error_code, answer.last_stable_offset), (0, 5));
+    assert!(!answer.records.unwrap().is_empty());
+    node.stop().await;
+}
+
 #[tokio::test]
 async fn a_waiting_reader_of_committed_records_is_woken_by_the_end_and_not_before() {
     let node = Node::start().await;
