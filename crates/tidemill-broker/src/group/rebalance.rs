@@ -194,7 +194,10 @@ impl Group {
         let over = self.members.values().filter(|it| it.deadline_ms <= now_ms);
         let over: Vec<String> = over.map(|it| it.id.clone()).collect();
         for id in over {
-            let Some(member) = self.members.get(&id) else { continue };
+            // One that goes may have been the last that was waited for: then the others were just told
+            // the next generation.
+            let still = self.members.get(&id).filter(|it| it.deadline_ms <= now_ms);
+            let Some(member) = still else { continue };
             // Whoever waits for us need not say that it lives. A new one may be gone since long.
             if !member.is_new && (member.join.is_some() || member.sync.is_some()) {
                 self.heard_of(&id, now_ms);

@@ -153,6 +153,22 @@ fn who_is_silent_goes_and_the_others_join_again() {
 }
 
 #[test]
+fn who_is_told_a_generation_as_another_goes_is_in_it() {
+    let (mut stage, gone, waits) = Stage::two();
+    assert!(gone < waits, "sessions end in this order");
+    // Both were heard of last in this moment, so that both sessions end in the same one.
+    assert_eq!(stage.heartbeat(&gone, 2), Ok(()));
+    let changed = Asking { protocols: vec![("range", "other topics")], ..asking(&waits) };
+    let ticket = stage.join(changed);
+    stage.pass(SESSION_MS);
+    let told = stage.answer(ticket);
+    assert_eq!((told.error, told.generation, told.members.len()), (ErrorCode::None, 3, 1));
+    let synced = stage.sync(&waits, 3, &[(&waits, "all")]);
+    stage.store(true);
+    assert_eq!(stage.assignment(synced).assignment, "all");
+}
+
+#[test]
 fn a_commit_says_that_a_member_lives() {
     let (mut stage, id) = Stage::one();
     for _ in 0..5 {
