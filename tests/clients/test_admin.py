@@ -284,3 +284,10 @@ def test_everything_is_there_after_a_restart(own_broker, own_agent, open_clients
         ours = [(it.offset, it.value) for it in found if it.partition == partition]
         first = 50 if partition == 0 else 0
         assert ours == [(i, f"{3 * i + partition}") for i in range(first, 100)] + [(100, "after")]
+
+
+def test_a_topic_that_is_named_twice_is_described_once(broker, topic):
+    made = topic(2)
+    with wire.Connection(broker.address) as connection:
+        (found,) = wire.metadata(connection, [made, made]).topics
+        assert (found.error_code, len(found.partitions)) == (0, 2)

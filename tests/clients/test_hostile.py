@@ -7,7 +7,7 @@ import struct
 import threading
 import time
 import zlib
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import lz4.frame
 import pytest
@@ -451,6 +451,30 @@ def test_too_many_topics_in_one_request(watched):
         answer = connection.call(ProduceRequest[9](
             transactional_id=None, acks=-1, timeout_ms=1000, topic_data=[ProduceRequest.TopicProduceData(name="not-there", partition_data=partitions)]))
         assert len(answer.responses[0].partition_responses) == 10_000
+    assert watched.grown() < 200 * MIB, f"{watched.grown() >> 20} MiB"
+
+
+@pytest.mark.parametrize("kind_of_request, version", [("FindCoordinator", 4), ("DescribeGroups", 5), ("DeleteGroups", 2), ("DescribeTransactions", 0)])
+def test_too_many_names_in_one_request(kind_of_request, version, kind, watched):
+    """A byte each, and hundreds of bytes once they are read and answered."""
+    key = {"FindCoordinator": 10, "DescribeGroups": 15, "DeleteGroups": 42, "DescribeTransactions": 65}[kind_of_request]
+
+    def frame(count):
+        head = HEADER.pack(key, version, 1, 0) + b"\0"
+        names = wire.unsigned(count + 1) + b"\1" * count
+        # The kind of keys stands before them, and whether operations are wanted behind the groups.
+        return head + (b"\0" if key == 10 else b"") + names + (b"\0" if key == 15 else b"") + b"\0"
+
+    with wire.Connection(watched.address, timeout=60) as connection:
+        connection.frame(frame(20_000))
+        # Kafka deletes a group once, however often it is named.
+        assert len(connection.read_frame()) > (20_000 if key != 42 else 0)
+    if kind == "tidemill":
+        for _ in range(4):
+            with wire.Connection(watched.address, timeout=60) as connection:
+                with suppress(ConnectionError):
+                    connection.frame(frame(15 * MIB))
+                assert connection.is_closed(20)
     assert watched.grown() < 200 * MIB, f"{watched.grown() >> 20} MiB"
 
 

@@ -44,4 +44,9 @@ impl Answer {
     pub(crate) fn of_parts(parts: Vec<Served>) -> Self {
         Self { parts, charge: None }
     }
+
+    /// Its bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.parts.iter().map(Served::len).sum()
+    }
 }

@@ -14,7 +14,7 @@ use crate::{
     Broker,
     answer::{Answer, Begun},
     api,
-    frame::{Charge, FrameError, Frames, patience},
+    frame::{Charge, FrameError, Frames, patience, waiting_bytes},
     handler::fetch::Fetching,
     outbox::Outbox,
     server::asked,
@@ -158,7 +158,7 @@ impl Connection {
             flush(&mut self.out, &self.broker).await?;
         }
         let next = self.frames.next();
-        let (mut body, charge) = match self.waiting.front_mut() {
+        let (mut body, mut charge) = match self.waiting.front_mut() {
             Some((answer, _)) => tokio::select! {
                 biased;
                 answer = answer => {
@@ -174,6 +174,7 @@ impl Connection {
                 () = asked(stopped) => return Err(End::Stopped),
             },
         };
+        let length = body.len();
         let head = RequestHead::read(&mut body).map_err(End::Head)?;
         self.broker.counts.requests.fetch_add(1, Ordering::Relaxed);
         let begun = {
@@ -182,6 +183,8 @@ impl Connection {
             match poll_once(&mut begin).await {
                 Poll::Ready(begun) => begun,
                 Poll::Pending => {
+                    // It was read; others need not stand back for it while it waits.
+                    charge.shrink(waiting_bytes(length));
                     flush(&mut self.out, &self.broker).await?;
                     tokio::select! {
                         begun = begin => begun,
@@ -194,7 +197,9 @@ impl Connection {
         match begun {
             Ok(Begun::Silent) => Ok(()),
             Ok(Begun::HangUp) => Err(End::Refused),
-            Ok(Begun::Now(answer)) => {
+            Ok(Begun::Now(mut answer)) => {
+                charge.shrink(answer.len());
+                answer.charge.get_or_insert(charge);
                 while self.answer_next().await? {}
                 self.out.put(answer);
                 Ok(())

@@ -4,6 +4,10 @@
 //! each doubling is charged to a budget that all connections share. A frame that is not much longer
 //! than one that this connection has sent gets its memory at once, and no more than it needs: a
 //! chunk in it can stay there. An idle connection has no buffer at all.
+//!
+//! A frame that becomes much when it is read is given out when there is room for that in the budget.
+//! One at a time needs no room, so that some frame always gets on: all frames together, read or
+//! not, have at most the budget and what one of them becomes.
 
 use crate::Limits;
 use bytes::{Buf, Bytes, BytesMut};
@@ -11,37 +15,41 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
-use tidemill_wire::kafka::{ApiKey, FRAME_HEAD_BYTES};
+use tidemill_wire::kafka::FRAME_HEAD_BYTES;
 use tokio::{
     net::tcp::OwnedReadHalf,
     time::{Instant, timeout, timeout_at},
 };
 
+mod kinds;
+#[cfg(test)]
+mod tests;
+
+use kinds::Kind;
+pub(crate) use kinds::waiting_bytes;
+
 /// A transfer is given a second more for this many bytes.
 const SLOWEST_BYTES: usize = 64 << 10;
-/// The longest request that is not a produce request.
-const PLAIN_BYTES_MAX: usize = 16 << 20;
-/// Requests that are not produce requests and longer than this are charged for what they become
-/// when they are read.
-const PLAIN_BYTES_CHEAP: usize = 256 << 10;
-/// How many times as long they become, at most.
-const READ_FACTOR: usize = 8;
 /// The first buffer of a frame.
 const FIRST_BYTES: usize = 4 << 10;
 /// The memory of a frame that any connection gets at once.
 const TRUSTED_BYTES_MIN: usize = 16 << 10;
 /// And the most, however long the frames were that it has sent.
 const TRUSTED_BYTES_MAX: usize = 2 << 20;
+/// Whether the budget has room is looked at again after this long.
+const ROOM_WAIT: Duration = Duration::from_millis(5);
 
 /// Bytes that all connections of a broker may have buffered together.
 #[derive(Debug)]
 pub(crate) struct Budget {
     used: AtomicUsize,
     max: usize,
+    /// Somebody has more than there was room for.
+    beyond: AtomicBool,
 }
 
 /// Bytes of the budget that somebody has; given back when dropped.
@@ -49,11 +57,13 @@ pub(crate) struct Budget {
 pub(crate) struct Charge {
     budget: Arc<Budget>,
     bytes: usize,
+    /// This is who has more than there was room for.
+    beyond: bool,
 }
 
 impl Budget {
     pub(crate) fn new(max: usize) -> Arc<Self> {
-        Arc::new(Self { used: AtomicUsize::new(0), max })
+        Arc::new(Self { used: AtomicUsize::new(0), max, beyond: AtomicBool::new(false) })
     }
 
     /// Bytes that are charged now.
@@ -65,7 +75,7 @@ impl Budget {
 
 impl Charge {
     pub(crate) fn new(budget: &Arc<Budget>) -> Self {
-        Self { budget: Arc::clone(budget), bytes: 0 }
+        Self { budget: Arc::clone(budget), bytes: 0, beyond: false }
     }
 
     /// Charges so many bytes in place of those before. False: there is no room, nothing changed.
@@ -78,14 +88,34 @@ impl Charge {
                 return false;
             }
         } else {
-            self.budget.used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            let before = self.budget.used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            if self.beyond && (bytes == 0 || before - (self.bytes - bytes) <= self.budget.max) {
+                self.beyond = false;
+                self.budget.beyond.store(false, Ordering::Release);
+            }
         }
         self.bytes = bytes;
         true
     }
-}
 
-impl Charge {
+    /// As [`Self::set`]; one at a time needs no room.
+    fn set_in_turn(&mut self, bytes: usize) -> bool {
+        if self.set(bytes) {
+            return true;
+        }
+        if self.budget.beyond.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        self.force(bytes);
+        self.beyond = true;
+        true
+    }
+
+    /// Gives back what is more than so many bytes.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        self.set(bytes.min(self.bytes));
+    }
+
     /// Charges as many bytes as there is room for, up to `want`, in place of those before. Nothing
     /// changes, and it is 0, if there is not even room for `least`.
     pub(crate) fn set_most(&mut self, want: usize, least: usize) -> usize {
@@ -133,12 +163,14 @@ pub(crate) enum FrameError {
         hint: &'static str,
     },
     /// A length that no request of its kind has.
-    #[error("a request {key} of {length} bytes: {PLAIN_BYTES_MAX} are possible")]
+    #[error("a request {key} of {length} bytes: {max} are possible")]
     TooLong {
         /// Which request.
         key: i16,
         /// Its length.
         length: usize,
+        /// What there may be of its kind.
+        max: usize,
     },
     /// Nothing came.
     #[error("no request for {0} ms")]
@@ -184,21 +216,30 @@ impl Frames {
     /// nothing is lost.
     pub(crate) async fn next(&mut self) -> Result<(Bytes, Charge), FrameError> {
         loop {
-            if let Some(frame) = self.take()? {
-                return Ok(frame);
+            let whole = self.whole()?;
+            if let Some(length) = whole
+                && self.has_room(length)
+            {
+                return Ok(self.take(length));
             }
             if self.buffer.is_empty() {
                 let wait = Duration::from_millis(self.idle_ms);
                 let filled = timeout(wait, self.fill()).await;
                 filled.map_err(|_| FrameError::Idle(self.idle_ms))??;
                 self.began = Some(Instant::now());
-            } else {
-                let length = self.length()?.unwrap_or(0);
-                let patience = patience(self.transfer_ms, length);
-                let end = self.began.unwrap_or_else(Instant::now) + patience;
-                let filled = timeout_at(end, self.fill()).await;
-                filled.map_err(|_| FrameError::Slow(patience.as_millis()))??;
+                continue;
             }
+            let length = self.length()?.unwrap_or(0);
+            let patience = patience(self.transfer_ms, length);
+            let end = self.began.unwrap_or_else(Instant::now) + patience;
+            let more = async {
+                if whole.is_none() {
+                    return self.fill().await;
+                }
+                tokio::time::sleep(ROOM_WAIT).await;
+                Ok(())
+            };
+            timeout_at(end, more).await.map_err(|_| FrameError::Slow(patience.as_millis()))??;
         }
     }
 
@@ -225,23 +266,35 @@ impl Frames {
         }
     }
 
+    /// The kind of the frame in front, if that is there.
+    fn kind(&self) -> Option<Kind> {
+        let key = self.buffer.get(FRAME_HEAD_BYTES..FRAME_HEAD_BYTES + 2)?;
+        Some(Kind(i16::from_be_bytes([key[0], key[1]])))
+    }
+
     /// Only produce requests may be long: others become many small things when they are read.
     fn check_kind(&self, length: usize) -> Result<(), FrameError> {
-        let key = self.buffer.get(FRAME_HEAD_BYTES..FRAME_HEAD_BYTES + 2);
-        match key.map(|it| i16::from_be_bytes([it[0], it[1]])) {
-            Some(key) if key != ApiKey::Produce as i16 && length > PLAIN_BYTES_MAX => {
-                Err(FrameError::TooLong { key, length })
-            }
+        let bounded = self.kind().and_then(|it| Some((it.0, it.bytes_max()?)));
+        match bounded {
+            Some((key, max)) if length > max => Err(FrameError::TooLong { key, length, max }),
             _ => Ok(()),
         }
     }
 
-    fn take(&mut self) -> Result<Option<(Bytes, Charge)>, FrameError> {
-        let Some(length) = self.length()? else { return Ok(None) };
+    /// The length of the frame in front, if all of it is there.
+    fn whole(&self) -> Result<Option<usize>, FrameError> {
+        let length = self.length()?;
+        Ok(length.filter(|it| self.buffer.len() >= FRAME_HEAD_BYTES + it))
+    }
+
+    /// Whether there is room for what the frame in front becomes; then it is charged.
+    fn has_room(&mut self, length: usize) -> bool {
+        let bytes = self.kind().map_or(length, |it| it.reading_bytes(length));
+        bytes <= self.charge.bytes || self.charge.set_in_turn(bytes)
+    }
+
+    fn take(&mut self, length: usize) -> (Bytes, Charge) {
         let whole = FRAME_HEAD_BYTES + length;
-        if self.buffer.len() < whole {
-            return Ok(None);
-        }
         // Whoever has the whole buffer has its memory alone.
         let frame = if self.buffer.len() == whole {
             std::mem::take(&mut self.buffer)
@@ -252,22 +305,16 @@ impl Frames {
         frame.advance(FRAME_HEAD_BYTES);
         let mut charge = Charge::new(&self.charge.budget);
         std::mem::swap(&mut charge, &mut self.charge);
-        if length > PLAIN_BYTES_CHEAP && !frame.starts_with(&(ApiKey::Produce as i16).to_be_bytes())
-        {
-            charge.force(length * READ_FACTOR);
-        }
         self.began = Some(Instant::now());
         self.trusted_bytes = (whole * 2).clamp(self.trusted_bytes, TRUSTED_BYTES_MAX);
-        Ok(Some((frame, charge)))
+        (frame, charge)
     }
 
     /// Whether the next frame is here, or comes without waiting.
     pub(crate) fn is_here(&mut self) -> Result<bool, FrameError> {
         loop {
-            if let Some(length) = self.length()?
-                && self.buffer.len() >= FRAME_HEAD_BYTES + length
-            {
-                return Ok(true);
+            if let Some(length) = self.whole()? {
+                return Ok(self.has_room(length));
             }
             let want = self.want()?;
             if !self.charge.set(self.buffer.len() + want) || !self.read(want)? {
@@ -281,7 +328,7 @@ impl Frames {
         let want = self.want()?;
         while !self.charge.set(self.buffer.len() + want) {
             // Others must be done first; whoever waits too long is closed by its deadline.
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(ROOM_WAIT).await;
         }
         self.read(want)?;
         Ok(())

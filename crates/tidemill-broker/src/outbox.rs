@@ -55,7 +55,7 @@ impl Outbox {
     }
 
     pub(crate) fn put(&mut self, answer: Answer) {
-        self.bytes += answer.parts.iter().map(Served::len).sum::<usize>();
+        self.bytes += answer.len();
         self.parts.extend(answer.parts);
         self.charges.extend(answer.charge);
     }

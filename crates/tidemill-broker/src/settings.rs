@@ -78,9 +78,10 @@ pub struct Limits {
     /// Connections at once; one more is closed at once. Default 16,000. (`max.connections`.)
     pub connections: usize,
     /// A request's bytes. Default 100 MiB. (`socket.request.max.bytes`.) Only produce requests may
-    /// have more than 16 MiB.
+    /// have more than 16 MiB, and lists of names have 1 MiB at most.
     pub request_bytes: ByteSize,
-    /// Bytes of all requests that are being received or answered. Default 256 MiB.
+    /// Bytes of all requests that are being received or answered, and of what they become when they
+    /// are read; one of them may be beyond that. Default 256 MiB.
     /// (`queued.max.request.bytes`.)
     pub requests_bytes: ByteSize,
     /// Bytes of records in answers to fetches that are not sent yet. Default 256 MiB.

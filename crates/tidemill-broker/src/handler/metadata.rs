@@ -9,7 +9,10 @@ use crate::{
     },
     topic::Topic,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 use tidemill_log::LogError;
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString,
@@ -19,6 +22,9 @@ use tidemill_wire::kafka::{
     },
     text,
 };
+
+/// Topics that one request may name: as many as a node can have partitions, and more.
+const TOPICS_MAX: usize = 200_000;
 
 /// What became of topics that were not there and were to be made.
 type Made = BTreeMap<String, Result<Arc<Topic>, LogError>>;
@@ -47,7 +53,24 @@ pub(crate) async fn answer(
             let all = all.iter().filter_map(|it| broker.topic(it.name()));
             all.map(|it| found(broker, &it, of_topic)).collect()
         }
-        Some(asked) => {
+        Some(asked) if asked.len() > TOPICS_MAX => {
+            let error_code = ErrorCode::InvalidRequest.code();
+            let named = asked.into_iter().next().and_then(|it| it.name);
+            // Older versions have no error but that of a topic.
+            let refused = MetadataResponseTopic { error_code, name: named, ..Default::default() };
+            return MetadataResponseData {
+                error_code,
+                topics: vec![refused],
+                ..Default::default()
+            };
+        }
+        Some(mut asked) => {
+            // Each is answered once, with all of its partitions, however often it is named.
+            let mut named = BTreeSet::new();
+            asked.retain(|it| {
+                let name = it.name.as_ref().map(|it| it.as_str().to_owned());
+                named.insert((name, it.topic_id.to_bytes()))
+            });
             let create = request.allow_auto_topic_creation || context.version() < 4;
             let made = if create { make(broker, &asked).await } else { Made::new() };
             asked.into_iter().map(|it| one(broker, it, &made, of_topic)).collect()

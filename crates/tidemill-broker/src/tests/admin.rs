@@ -414,7 +414,7 @@ async fn asking_for_a_topic_makes_it_if_that_is_allowed() {
     let answer = client.ask(&ask(&["a", "a", "b c"], true), 12).await;
     let found: Vec<_> =
         answer.topics.iter().map(|it| (it.error_code, it.partitions.len())).collect();
-    assert_eq!(found, [(0, 3), (0, 3), (code(ErrorCode::InvalidTopicException), 0)]);
+    assert_eq!(found, [(0, 3), (code(ErrorCode::InvalidTopicException), 0)], "each once");
     assert_eq!(node.log.get("a").unwrap().spec().active_groups, 2);
     // Many at once want the same one: it is made once.
     let mut tasks = Vec::new();
@@ -436,4 +436,27 @@ async fn asking_for_a_topic_makes_it_if_that_is_allowed() {
     let answer = client.ask(&ask(&["a"], true), 12).await;
     assert_eq!(only(answer.topics).error_code, unknown);
     assert_eq!(Arc::strong_count(&node.broker) > 0, node.log.list().is_empty());
+}
+
+#[tokio::test]
+async fn metadata_of_a_topic_are_told_once_and_of_too_many_not_at_all() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 3).await;
+    let topic = |name: &str| MetadataRequestTopic::default().with_name(Some(text(name)));
+    let asked = vec![topic("t"), topic("none"), topic("t")];
+    let mut request = MetadataRequestData::default().with_topics(Some(asked));
+    for version in [1, 9, 13] {
+        let topics = client.ask(&request, version).await.topics;
+        let names: Vec<_> = topics.iter().filter_map(|it| it.name.as_ref()).collect();
+        assert_eq!(names, [&text("t"), &text("none")], "version {version}");
+    }
+    request.topics = Some(vec![topic("t"); 200_001]);
+    for version in [9, 13] {
+        let answer = client.ask(&request, version).await;
+        let invalid = code(ErrorCode::InvalidRequest);
+        assert_eq!(answer.error_code, if version == 13 { invalid } else { 0 });
+        assert_eq!(only(answer.topics).error_code, invalid, "version {version}");
+    }
+    node.stop().await;
 }
