@@ -10,7 +10,8 @@
 //!
 //! Invariants: chunks are sent in the order of their serials; what is sent again is under way alone,
 //! so that a log that remembers as many chunks as may be under way knows it if it has it (KIP-98);
-//! with an identity, sequence numbers of what is sent under it have no gap.
+//! with an identity, sequence numbers of what is sent under it have no gap; what may be in the log
+//! keeps its stamp until the log says that it is not there.
 
 use super::{
     Delivered, NewRecord, ProduceError,
@@ -85,7 +86,10 @@ pub(super) struct Queue {
     next_serial: u64,
     identity: Option<Identity>,
     next_sequence: i32,
-    /// Sequence numbers have a gap: go on under another identity once nothing is under way.
+    /// A number was given out that the log may not have: what has none yet gets one of another
+    /// identity, once it is known what became of all that have one.
+    gap: bool,
+    /// The log takes no more under this identity: go on under another once nothing is under way.
     renew: bool,
     failures: u32,
     not_before_us: u64,
@@ -104,6 +108,7 @@ impl Queue {
             next_serial: 0,
             identity: None,
             next_sequence: 0,
+            gap: false,
             renew: false,
             failures: 0,
             not_before_us: 0,
@@ -213,6 +218,7 @@ impl Queue {
     fn must_be_alone(&self) -> bool {
         let again = |it: &Chunk| it.attempts > 0;
         self.renew
+            || self.gap
             || self.closed.front().is_some_and(again)
             || self.in_flight.iter().any(|it| it.attempts > 1)
     }
@@ -268,17 +274,19 @@ impl Queue {
     }
 
     fn take_identity(&mut self, current: Option<Identity>) -> Result<(), NotNow> {
-        if !self.renew && self.identity.is_some() {
+        // To be known by a log that has it, a chunk is sent again as it was.
+        let may_be_there = self.closed.front().is_some_and(|it| it.stamp.is_some());
+        if self.identity.is_some() && !self.renew && (!self.gap || may_be_there) {
             return Ok(());
         }
         if current.is_none() || current == self.identity {
             return Err(NotNow::NeedsIdentity(self.identity));
         }
-        self.renew = false;
+        (self.gap, self.renew) = (false, false);
         self.identity = current;
         self.next_sequence = 0;
         for chunk in &mut self.closed {
-            // To a log, these are other chunks.
+            // To a log, these are other chunks than those that it does not have.
             chunk.stamp = None;
             chunk.attempts = 0;
         }
@@ -312,8 +320,8 @@ impl Queue {
                 Some(Finished { chunk, outcome: Ok(delivered) })
             }
             Verdict::Failed => {
-                // Its numbers are not in the log, and those behind it will not fit.
-                self.renew |= chunk.stamp.is_some();
+                // If its numbers are not in the log, those behind it will not fit.
+                self.gap |= chunk.stamp.is_some();
                 Some(Finished { chunk, outcome: Err(error) })
             }
             Verdict::Again { .. } | Verdict::NewIdentity => {
@@ -351,7 +359,7 @@ impl Queue {
         let mut expired = Vec::new();
         while self.closed.front().is_some_and(|it| it.born_us <= dead_us) {
             let Some(chunk) = self.closed.pop_front() else { break };
-            self.renew |= chunk.stamp.is_some();
+            self.gap |= chunk.stamp.is_some();
             let last = self.last_obstacle.as_deref().unwrap_or("it had no turn");
             let outcome = Err(timed_out(last, now_us.saturating_sub(chunk.born_us)));
             expired.push(Finished { chunk, outcome });

@@ -173,77 +173,156 @@ fn a_chunk_that_is_longer_than_the_room_waits() {
     assert!(queue.next(0, Some(ONE), 100).is_ok());
 }
 
-proptest! {
-    /// A log that takes chunks by Kafka's rules, loses answers and refuses now and then: everything
-    /// is there once, in order, whatever happens.
-    #[test]
-    fn every_chunk_is_there_once_and_in_order(steps in proptest::collection::vec(0u8..10, 1..200)) {
+#[test]
+fn what_may_be_in_the_log_keeps_its_number_when_one_before_it_is_given_up() {
+    for is_there in [true, false] {
         let mut queue = Queue::new(rules());
-        let mut log: Vec<Vec<u8>> = Vec::new();
-        // By producer: the number that must come next, and the last five numbers.
-        let mut known: BTreeMap<i64, (i32, Vec<i32>)> = BTreeMap::new();
-        let mut current = 1i64;
-        let mut under_way: VecDeque<(u64, Bytes)> = VecDeque::new();
-        let mut appended = 0u32;
-        let mut delivered = 0;
-        let mut go = |step: u8, queue: &mut Queue| {
-            match step {
-                0..3 => {
-                    append(queue, &appended.to_be_bytes(), 0);
-                    queue.close();
-                    appended += 1;
-                }
-                3..6 => {
-                    let identity = Identity { producer_id: current, epoch: 0 };
-                    match queue.next(0, Some(identity), usize::MAX) {
-                        Ok(sent) => under_way.push_back(sent),
-                        Err(NotNow::NeedsIdentity(_)) => current += 1,
-                        Err(_) => {}
-                    }
-                }
-                _ => {
-                    let Some((serial, bytes)) = under_way.pop_front() else { return };
-                    let head = head(&bytes);
-                    let number = head.base_sequence;
-                    // 6: it does not come through. 7: it does, and the answer does not.
-                    let code = {
-                        let state = known.entry(head.producer_id).or_default();
-                        if step == 6 {
-                            None
-                        } else if state.1.contains(&number) {
-                            Some(tidemill_wire::kafka::ErrorCode::DuplicateSequenceNumber)
-                        } else if number != state.0 {
-                            Some(tidemill_wire::kafka::ErrorCode::OutOfOrderSequenceNumber)
-                        } else {
-                            log.push(bytes[bytes.len() - 5..bytes.len() - 1].to_vec());
-                            state.0 += 1;
-                            state.1.push(number);
-                            if state.1.len() > 5 {
-                                state.1.remove(0);
-                            }
-                            (step != 7).then_some(tidemill_wire::kafka::ErrorCode::None)
-                        }
-                    };
-                    let facts = queue.facts(serial).unwrap();
-                    let verdict = code.map_or(AGAIN, |it| super::super::verdict::of_code(it, facts));
-                    if answer(queue, serial, verdict).is_some() {
-                        delivered += 1;
-                    }
+        for (value, born_us) in [(b"a", 0), (b"b", 500_000), (b"c", 500_000)] {
+            append(&mut queue, value, born_us);
+            queue.close();
+        }
+        let first = queue.next(500_000, Some(ONE), usize::MAX).unwrap();
+        let second = queue.next(500_000, Some(ONE), usize::MAX).unwrap();
+        // Both are written, or none, and no answer comes.
+        assert!(answer(&mut queue, first.0, AGAIN).is_none());
+        assert!(answer(&mut queue, second.0, AGAIN).is_none());
+        assert_eq!(queue.expire(1_000_000, |_, _| ProduceError::Closed).len(), 1);
+        let again = queue.next(1_000_000, Some(TWO), usize::MAX).unwrap();
+        assert_eq!(again, second, "as it was");
+        assert_eq!(queue.next(1_000_000, Some(TWO), usize::MAX), Err(NotNow::NotReady), "alone");
+        let mut left = vec![];
+        if is_there {
+            assert!(answer(&mut queue, again.0, Verdict::Known).is_some());
+        } else {
+            assert!(queue.facts(again.0).unwrap().first);
+            assert!(answer(&mut queue, again.0, Verdict::NewIdentity).is_none());
+            left.push(b'b');
+        }
+        left.push(b'c');
+        let needs = Err(NotNow::NeedsIdentity(Some(ONE)));
+        assert_eq!(queue.next(1_000_000, Some(ONE), usize::MAX), needs);
+        for (sequence, value) in (0..).zip(left) {
+            let (serial, bytes) = queue.next(1_000_000, Some(TWO), usize::MAX).unwrap();
+            let head = head(&bytes);
+            assert_eq!((head.producer_id, head.base_sequence), (2, sequence));
+            assert_eq!(bytes[bytes.len() - 2], value);
+            assert!(answer(&mut queue, serial, Verdict::Delivered).is_some());
+        }
+    }
+}
+
+/// A queue, and a log that takes chunks by Kafka's rules, loses answers and refuses now and then.
+struct Trial {
+    queue: Queue,
+    log: Vec<u32>,
+    /// By producer: the number that must come next, and the last five numbers.
+    known: BTreeMap<i64, (i32, Vec<i32>)>,
+    current: i64,
+    under_way: VecDeque<(u64, Bytes)>,
+    appended: u32,
+    delivered: Vec<u32>,
+}
+
+impl Trial {
+    fn run(steps: Vec<u8>) -> Self {
+        let mut trial = Self {
+            queue: Queue::new(rules()),
+            log: Vec::new(),
+            known: BTreeMap::new(),
+            current: 1,
+            under_way: VecDeque::new(),
+            appended: 0,
+            delivered: Vec::new(),
+        };
+        steps.into_iter().for_each(|it| trial.go(it));
+        let mut turns = 0;
+        while trial.queue.is_moving() {
+            trial.go(3);
+            trial.go(9);
+            turns += 1;
+            assert!(turns < 10_000, "it comes to an end");
+        }
+        trial
+    }
+
+    fn go(&mut self, step: u8) {
+        match step {
+            0..3 => {
+                append(&mut self.queue, &self.appended.to_be_bytes(), self.appended.into());
+                self.queue.close();
+                self.appended += 1;
+            }
+            3..6 => {
+                let identity = Identity { producer_id: self.current, epoch: 0 };
+                match self.queue.next(0, Some(identity), usize::MAX) {
+                    Ok(sent) => self.under_way.push_back(sent),
+                    Err(NotNow::NeedsIdentity(_)) => self.current += 1,
+                    Err(_) => {}
                 }
             }
-        };
-        for step in steps {
-            go(step, &mut queue);
+            // The oldest that waits is given up.
+            10.. => {
+                let Some(first) = self.queue.closed.front() else { return };
+                let now_us = first.born_us + rules().delivery_timeout_us;
+                self.queue.expire(now_us, |_, _| ProduceError::Closed);
+            }
+            _ => {
+                let Some((serial, bytes)) = self.under_way.pop_front() else { return };
+                let code = self.take(step, &bytes);
+                let facts = self.queue.facts(serial).unwrap();
+                let verdict = code.map_or(AGAIN, |it| super::super::verdict::of_code(it, facts));
+                if answer(&mut self.queue, serial, verdict).is_some() {
+                    self.delivered.push(value(&bytes));
+                }
+            }
         }
-        let mut turns = 0;
-        while queue.is_moving() {
-            go(3, &mut queue);
-            go(9, &mut queue);
-            turns += 1;
-            prop_assert!(turns < 10_000, "it comes to an end");
+    }
+
+    /// What the log says. 6: it does not come through. 7: it does, and the answer does not.
+    fn take(&mut self, step: u8, bytes: &[u8]) -> Option<tidemill_wire::kafka::ErrorCode> {
+        let head = head(bytes);
+        let number = head.base_sequence;
+        let state = self.known.entry(head.producer_id).or_default();
+        if step == 6 {
+            None
+        } else if state.1.contains(&number) {
+            Some(tidemill_wire::kafka::ErrorCode::DuplicateSequenceNumber)
+        } else if number != state.0 {
+            Some(tidemill_wire::kafka::ErrorCode::OutOfOrderSequenceNumber)
+        } else {
+            self.log.push(value(bytes));
+            state.0 += 1;
+            state.1.push(number);
+            if state.1.len() > 5 {
+                state.1.remove(0);
+            }
+            (step != 7).then_some(tidemill_wire::kafka::ErrorCode::None)
         }
-        let expected: Vec<Vec<u8>> = (0..appended).map(|it| it.to_be_bytes().to_vec()).collect();
-        prop_assert_eq!(log, expected);
-        prop_assert_eq!(delivered, appended);
+    }
+}
+
+/// The value of the one record in a chunk.
+fn value(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes(bytes[bytes.len() - 5..bytes.len() - 1].try_into().unwrap())
+}
+
+proptest! {
+    /// Everything is there once, in order, whatever happens.
+    #[test]
+    fn every_chunk_is_there_once_and_in_order(steps in proptest::collection::vec(0u8..10, 1..200)) {
+        let trial = Trial::run(steps);
+        let expected: Vec<u32> = (0..trial.appended).collect();
+        prop_assert_eq!(&trial.log, &expected);
+        prop_assert_eq!(trial.delivered.len(), expected.len());
+    }
+
+    /// What was given up may be there or not; nothing is there twice, and what counts is there.
+    #[test]
+    fn no_chunk_is_there_twice_when_others_are_given_up(
+        steps in proptest::collection::vec(0u8..12, 1..200),
+    ) {
+        let Trial { log, delivered, .. } = Trial::run(steps);
+        prop_assert!(log.is_sorted_by(|a, b| a < b), "{:?}", log);
+        prop_assert!(delivered.iter().all(|it| log.contains(it)), "{:?} of {:?}", delivered, log);
     }
 }
