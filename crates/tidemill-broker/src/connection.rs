@@ -6,9 +6,10 @@
 //!
 //! One task does both sides. A produce request is begun (its chunks are appended) as soon as it is
 //! read, and its answer waits for durability; the next request is read meanwhile, so that several
-//! share one sync. All other requests are answered before the next is begun, as Kafka does it.
-//! Answers that are there together leave together, before anything is waited for. While a client
-//! does not take its answers nothing more is read from it.
+//! share one sync. All other requests are answered before the next is begun, as Kafka does it; while
+//! one of them waits (for records, or for members of a group), answers to produce requests before it
+//! leave as they come. Answers that are there together leave together, before anything is waited for.
+//! While a client does not take its answers nothing more is read from it.
 
 use crate::{
     Broker,
@@ -152,27 +153,18 @@ impl Connection {
 
     /// Reads a request and begins it, or takes the answer that is due.
     async fn step(&mut self, stopped: &mut watch::Receiver<bool>) -> Result<(), End> {
-        self.take_ready()?;
-        let room = self.waiting.len() < self.broker.settings.limits.in_flight;
+        take_ready(&mut self.waiting, &mut self.out)?;
+        let waiting = self.waiting.len();
+        let room = waiting == 0 || waiting < self.broker.settings.limits.in_flight;
         if !self.out.is_empty() && (self.out.is_full() || !room || !self.frames.is_here()?) {
             flush(&mut self.out, &self.broker).await?;
         }
         let next = self.frames.next();
-        let (mut body, mut charge) = match self.waiting.front_mut() {
-            Some((answer, _)) => tokio::select! {
-                biased;
-                answer = answer => {
-                    self.waiting.pop_front();
-                    return self.put(answer);
-                }
-                frame = next, if room => frame?,
-                () = asked(stopped) => return Err(End::Stopped),
-            },
-            None => tokio::select! {
-                biased;
-                frame = next => frame?,
-                () = asked(stopped) => return Err(End::Stopped),
-            },
+        let (mut body, mut charge) = tokio::select! {
+            biased;
+            answer = oldest(&mut self.waiting) => return put(&mut self.out, answer),
+            frame = next, if room => frame?,
+            () = asked(stopped) => return Err(End::Stopped),
         };
         let length = body.len();
         let head = RequestHead::read(&mut body).map_err(End::Head)?;
@@ -185,11 +177,16 @@ impl Connection {
                 Poll::Pending => {
                     // It was read; others need not stand back for it while it waits.
                     charge.shrink(waiting_bytes(length));
-                    flush(&mut self.out, &self.broker).await?;
-                    tokio::select! {
-                        begun = begin => begun,
-                        () = self.frames.gone() => return Err(End::Closed),
-                        () = asked(stopped) => return Err(End::Stopped),
+                    loop {
+                        take_ready(&mut self.waiting, &mut self.out)?;
+                        flush(&mut self.out, &self.broker).await?;
+                        tokio::select! {
+                            biased;
+                            begun = &mut begin => break begun,
+                            answer = oldest(&mut self.waiting) => put(&mut self.out, answer)?,
+                            () = self.frames.gone() => return Err(End::Closed),
+                            () = asked(stopped) => return Err(End::Stopped),
+                        }
                     }
                 }
             }
@@ -219,19 +216,6 @@ impl Connection {
         }
     }
 
-    /// Takes the oldest answers, as far as they are there.
-    fn take_ready(&mut self) -> Result<(), End> {
-        while !self.out.is_full()
-            && let Some((answer, _)) = self.waiting.front_mut()
-        {
-            let mut nobody = Context::from_waker(Waker::noop());
-            let Poll::Ready(answer) = answer.as_mut().poll(&mut nobody) else { break };
-            self.waiting.pop_front();
-            self.put(answer)?;
-        }
-        Ok(())
-    }
-
     /// Waits for the oldest answer and takes it. False: none is waited for.
     async fn answer_next(&mut self) -> Result<bool, End> {
         let Some((mut answer, _charge)) = self.waiting.pop_front() else { return Ok(false) };
@@ -242,16 +226,38 @@ impl Connection {
                 answer.await
             }
         };
-        self.put(answer)?;
+        put(&mut self.out, answer)?;
         Ok(true)
     }
+}
 
-    fn put(&mut self, answer: Result<Option<Answer>, MessageError>) -> Result<(), End> {
-        if let Some(answer) = answer.map_err(End::Answer)? {
-            self.out.put(answer);
-        }
-        Ok(())
+/// Takes the oldest answers, as far as they are there.
+fn take_ready(waiting: &mut VecDeque<(Waiting, Charge)>, out: &mut Outbox) -> Result<(), End> {
+    while !out.is_full()
+        && let Some((answer, _)) = waiting.front_mut()
+    {
+        let mut nobody = Context::from_waker(Waker::noop());
+        let Poll::Ready(answer) = answer.as_mut().poll(&mut nobody) else { break };
+        waiting.pop_front();
+        put(out, answer)?;
     }
+    Ok(())
+}
+
+/// The oldest answer, when it is there; never, if none is waited for. Can be dropped and called
+/// again.
+async fn oldest(waiting: &mut VecDeque<(Waiting, Charge)>) -> Result<Option<Answer>, MessageError> {
+    let Some((answer, _)) = waiting.front_mut() else { return std::future::pending().await };
+    let answer = answer.await;
+    waiting.pop_front();
+    answer
+}
+
+fn put(out: &mut Outbox, answer: Result<Option<Answer>, MessageError>) -> Result<(), End> {
+    if let Some(answer) = answer.map_err(End::Answer)? {
+        out.put(answer);
+    }
+    Ok(())
 }
 
 /// What a future says now; if nothing, it will wake the task.

@@ -1,6 +1,7 @@
 //! Produce: what is taken, what is refused, and in which order answers come.
 
 use super::{client::*, node::Node};
+use bytes::BytesMut;
 use std::time::Duration;
 use tidemill_wire::{
     chunk::{Codec, crc32c},
@@ -115,6 +116,34 @@ async fn pipelined_requests_are_appended_and_answered_in_order() {
     let values = values(&client.fetch("t", 0, 0, 0).await.records);
     let expected: Vec<_> = (0..200).map(|it| (it, it.to_string())).collect();
     assert_eq!(values, expected);
+}
+
+/// The last request waits for as long as nobody writes where it reads: the answers before it do not.
+#[tokio::test]
+async fn answers_do_not_wait_for_a_later_request_that_waits() {
+    let node = Node::start().await;
+    let (mut client, mut other) = (node.client().await, node.client().await);
+    client.create("t", 2).await;
+    for round in 0..20 {
+        // In one write, so that the fetch is there before the records are durable.
+        let mut frames = BytesMut::new();
+        for value in ["a", "b"] {
+            let request = produce("t", 0, chunk(&[value]), -1);
+            frames.extend_from_slice(&request_frame(&request, 9, 1, &text("test")).unwrap());
+        }
+        let waits = fetch("t", 1, round, i32::MAX);
+        frames.extend_from_slice(&request_frame(&waits, 12, 2, &text("test")).unwrap());
+        client.socket.write_all(&frames).await.unwrap();
+        for offset in [round * 2, round * 2 + 1] {
+            let answer = client.receive::<ProduceRequestData>(9, 1).await;
+            let answer = only(only(answer.responses).partition_responses);
+            assert_eq!((answer.error_code, answer.base_offset), (0, offset));
+        }
+        other.produce("t", 1, chunk(&["ends the wait"])).await;
+        let answer = client.receive::<FetchRequestData>(12, 2).await;
+        assert!(only(only(answer.responses).partitions).records.is_some());
+    }
+    node.stop().await;
 }
 
 #[tokio::test]
