@@ -90,20 +90,8 @@ impl Broker {
     /// # Errors
     /// There is none, or the disk failed and it is still there.
     pub fn delete_stream(&self, name: &str) -> Result<(), LogError> {
-        // Who deletes and makes topics at the same time must not lose the new one.
-        let _one = self.topics.change();
-        if self.log.get(name).is_none() {
-            return Err(LogError::Unknown(name.to_owned()));
-        }
-        let outcome = self.log.delete(name);
-        if self.log.get(name).is_some() {
-            return outcome;
-        }
-        self.topics.forget(name);
-        if let Err(error) = outcome {
-            tracing::warn!(stream = name, %error, "files of a deleted stream are left");
-        }
-        Ok(())
+        let topic = self.topic(name).ok_or_else(|| LogError::Unknown(name.to_owned()))?;
+        self.delete_topic(&topic)
     }
 
     /// A streamlet as readers of committed records see it, if it is there.

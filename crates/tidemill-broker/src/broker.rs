@@ -200,4 +200,32 @@ impl Broker {
         }
         self.topic(name).ok_or_else(|| LogError::Unknown(name.to_owned()))
     }
+
+    /// Deletes a topic that was looked at, with all that the broker has of it. Blocks.
+    ///
+    /// # Errors
+    /// It is not there any more, or the disk failed and it still is.
+    pub(crate) fn delete_topic(&self, topic: &Topic) -> Result<(), LogError> {
+        let name = topic.stream.name();
+        // Who deletes and makes topics at the same time must not lose the new one.
+        let _one = self.topics.change();
+        if self.log.get(name).is_none_or(|it| it.id() != topic.stream.id()) {
+            return Err(LogError::Unknown(name.to_owned()));
+        }
+        // Readers who find no data must know why.
+        topic.set_gone(true);
+        let outcome = self.log.delete(name);
+        // It may be gone although the disk failed: then the rest goes when the log is opened again.
+        if self.log.get(name).is_some() {
+            topic.set_gone(false);
+            return outcome;
+        }
+        self.topics.forget(name);
+        self.groups.forget_topic(name);
+        tracing::info!(topic = name, "topic deleted");
+        if let Err(error) = outcome {
+            tracing::warn!(topic = name, %error, "files of a deleted topic are left");
+        }
+        Ok(())
+    }
 }

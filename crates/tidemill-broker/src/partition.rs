@@ -45,7 +45,7 @@ mod readers;
 pub(crate) mod stable;
 
 pub(crate) use keep::Snapshot;
-pub(crate) use load::LoadError;
+pub(crate) use load::{LoadError, forget_stored};
 pub(crate) use readers::Readable;
 
 /// The first version of produce requests whose partitions are added to the transaction by them.

@@ -2,8 +2,7 @@
 
 use crate::{
     group::registry::Groups,
-    partition::{Partition, Shared},
-    store::Batch,
+    partition::{Partition, Shared, forget_stored},
     topic_settings,
 };
 use std::{
@@ -196,11 +195,10 @@ impl Topics {
         let mut ids = self.ids.write().unwrap_or_else(PoisonError::into_inner);
         ids.remove(&gone.stream.id());
         drop(ids);
-        let mut batch = Batch::default();
-        let partitions = gone.partitions.read().unwrap_or_else(PoisonError::into_inner);
-        partitions.iter().for_each(|partition| partition.forget_stored(&mut batch));
-        drop(partitions);
-        let noted = self.shared.store.commit_then(batch, Box::new(|_outcome| {}));
+        let store = &self.shared.store;
+        let noted = forget_stored(store, &gone.stream.id().0).and_then(|batches| {
+            batches.into_iter().try_for_each(|it| store.commit_then(it, Box::new(|_outcome| {})))
+        });
         if let Err(error) = noted {
             tracing::warn!(topic = name, %error, "what was stored of a deleted topic stays");
         }

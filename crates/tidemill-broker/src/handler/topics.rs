@@ -247,7 +247,7 @@ pub(crate) async fn delete(
                 let why = "the request names this topic more than once";
                 return Err(Refusal::with(ErrorCode::InvalidRequest, &why));
             }
-            delete_one(&broker, &topic)?;
+            broker.delete_topic(&topic)?;
             Ok(topic)
         };
         let outcomes = found.into_iter().map(outcome);
@@ -276,30 +276,6 @@ fn found(broker: &Broker, asked: &DeleteTopicState) -> Result<Arc<Topic>, Refusa
             Err(Refusal::with(ErrorCode::InvalidRequest, &why))
         }
     }
-}
-
-fn delete_one(broker: &Broker, topic: &Topic) -> Result<(), Refusal> {
-    let name = topic.stream.name();
-    // Who deletes and makes topics at the same time must not lose the new one.
-    let _one = broker.topics.change();
-    if broker.log.get(name).is_none_or(|it| it.id() != topic.stream.id()) {
-        return Err(Refusal::of(ErrorCode::UnknownTopicOrPartition));
-    }
-    // Readers who find no data must know why.
-    topic.set_gone(true);
-    let outcome = broker.log.delete(name);
-    // It may be gone although the disk failed: then the rest goes when the log is opened again.
-    if broker.log.get(name).is_none() {
-        broker.topics.forget(name);
-        broker.groups.forget_topic(name);
-        tracing::info!(topic = name, "topic deleted");
-        if let Err(error) = outcome {
-            tracing::warn!(topic = name, %error, "files of a deleted topic are left");
-        }
-        return Ok(());
-    }
-    topic.set_gone(false);
-    Ok(outcome?)
 }
 
 fn deleted(asked: DeleteTopicState, outcome: Result<Arc<Topic>, Refusal>) -> DeletableTopicResult {

@@ -108,15 +108,6 @@ impl Partition {
         Some(Snapshot { partition, upto, batch, obsolete })
     }
 
-    /// What goes from the store with a partition that was deleted.
-    pub(crate) fn forget_stored(&self, batch: &mut Batch) {
-        let Ok((found, obsolete)) = self.stored_aborted(Some(i64::MAX)) else { return };
-        for marker in found.into_iter().map(|it| it.marker).chain(obsolete) {
-            batch.delete(Table::Producers, aborted_key(&self.place, marker));
-        }
-        batch.delete(Table::Producers, snapshot_key(&self.place));
-    }
-
     /// Forgets producers that were idle for long, and what was aborted before the first offset.
     pub(crate) fn prune(&self) {
         let since_ms = self.now_ms().saturating_sub(self.shared.limits.producer_idle_ms);

@@ -13,7 +13,7 @@
 //! are open here and that it does not know (only a log that lost acknowledged data can have such).
 
 use super::{Partition, history::History, stable::AbortedRange};
-use crate::store::{StoreError, Table};
+use crate::store::{Batch, Store, StoreError, Table};
 use std::ops::ControlFlow;
 use tidemill_log::{ReadCursor, ReadError, ReadLimit, Streamlet};
 use tidemill_wire::{
@@ -24,6 +24,8 @@ use tidemill_wire::{
 
 /// How much of the log is read at once.
 const READ_BYTES: usize = 1 << 20;
+/// How many entries are deleted in one batch.
+const DELETED_TOGETHER: usize = 100_000;
 
 /// Why the history of a partition is not known.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +41,24 @@ pub(crate) enum LoadError {
 /// The kinds of what is stored of a partition.
 const SNAPSHOT: u8 = 0;
 const ABORTED: u8 = 1;
+
+/// What removes all that is stored of a stream's partitions, also of those that nobody has asked for,
+/// in batches that are short enough.
+pub(crate) fn forget_stored(store: &Store, stream: &[u8; 16]) -> Result<Vec<Batch>, StoreError> {
+    let (mut batches, mut batch, mut count) = (Vec::new(), Batch::default(), 0);
+    // The keys begin with the stream's id.
+    store.scan(Table::Producers, stream, |key, _| {
+        if count == DELETED_TOGETHER {
+            batches.push(std::mem::take(&mut batch));
+            count = 0;
+        }
+        batch.delete(Table::Producers, key);
+        count += 1;
+        ControlFlow::Continue(())
+    })?;
+    batches.push(batch);
+    Ok(batches)
+}
 
 fn key(place: &TransactionPartition, kind: u8) -> Vec<u8> {
     let mut key = Vec::with_capacity(32);
@@ -129,7 +149,7 @@ impl Partition {
 
     /// Aborted transactions in the store that belong to a snapshot of all below `upto`, and the
     /// markers of those that do not, or that ended before the log starts.
-    pub(super) fn stored_aborted(
+    fn stored_aborted(
         &self,
         upto: Option<i64>,
     ) -> Result<(Vec<AbortedRange>, Vec<i64>), LoadError> {

@@ -1,6 +1,7 @@
 //! A topic goes while it is used: everyone is told, and a new one of its name is another.
 
-use super::{client::*, node::Node};
+use super::{client::*, node::Node, snapshots::until};
+use std::sync::Arc;
 use tidemill_wire::kafka::{ErrorCode, message::*, text};
 
 fn delete(name: &str) -> DeleteTopicsRequestData {
@@ -96,4 +97,37 @@ async fn a_new_topic_of_the_name_is_empty() {
     let answer = client.ask(&by_id, 13).await;
     let answer = only(only(answer.responses).partition_responses);
     assert_eq!(answer.error_code, code(ErrorCode::UnknownTopicId));
+}
+
+/// Over HTTP it goes as it does for Kafka's clients.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_deletes_beside_the_protocol_leaves_nothing_either() {
+    let node = Node::start().await;
+    let (mut reader, mut admin) = (node.client().await, node.client().await);
+    admin.create("t", 1).await;
+    admin.create("u", 1).await;
+    for topic in ["t", "u"] {
+        let stream = node.log.get(topic).unwrap();
+        let broker = Arc::clone(&node.broker);
+        let commit = move || broker.commit_group_offsets("g", &stream, &[(0, 0)]).unwrap();
+        tokio::task::spawn_blocking(commit).await.unwrap();
+    }
+    let topics = |node: &Node| {
+        let names = |it: &crate::group::offsets::Offsets| {
+            it.all().map(|(place, _)| place.0.clone()).collect::<Vec<_>>()
+        };
+        node.broker.groups.offsets("g", names).unwrap()
+    };
+    assert_eq!(topics(&node), ["t", "u"]);
+    let id = reader.send(&fetch("t", 0, 0, 60_000), 12).await;
+    let broker = Arc::clone(&node.broker);
+    tokio::task::spawn_blocking(move || broker.delete_stream("t").unwrap()).await.unwrap();
+    let answer = reader.receive::<FetchRequestData>(12, id).await;
+    let answer = only(only(answer.responses).partitions);
+    assert_eq!(answer.error_code, code(ErrorCode::UnknownTopicOrPartition));
+    // Offsets of what is not there are nobody's.
+    until(|| topics(&node) == ["u"]).await;
+    let again = node.broker.delete_stream("t");
+    assert!(matches!(again, Err(tidemill_log::LogError::Unknown(_))), "{again:?}");
+    node.stop().await;
 }

@@ -5,7 +5,11 @@ use super::{
     node::Node,
     producer::{Producer, committed},
 };
-use crate::{partition::Partition, tending};
+use crate::{
+    partition::Partition,
+    store::{Batch, Table},
+    tending,
+};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -13,7 +17,10 @@ use std::sync::{
 use tidemill_env::{SimWorld, World};
 use tidemill_log::Fsync;
 use tidemill_types::Span;
-use tidemill_wire::producers::ProducerRecord;
+use tidemill_wire::{
+    kafka::{message::DeleteTopicsRequestData, text},
+    producers::ProducerRecord,
+};
 
 async fn node(sim: &SimWorld, fsync: Fsync) -> Node {
     Node::start_with(|how| {
@@ -40,7 +47,7 @@ fn known(partition: &Partition) -> (Vec<ProducerRecord>, Vec<(i64, i64)>, Option
 }
 
 /// Waits until something is so.
-async fn until(is_so: impl Fn() -> bool) {
+pub(super) async fn until(is_so: impl Fn() -> bool) {
     for _ in 0..2_000 {
         if is_so() {
             return;
@@ -87,6 +94,47 @@ async fn r1_r4_what_is_known_is_the_same_after_a_restart_with_snapshots_and_with
         }
         before.stop().await;
     }
+}
+
+/// How much is stored of the producers of a stream.
+fn stored(node: &Node, stream: &[u8; 16]) -> usize {
+    let mut count = 0;
+    let visit = |_: &[u8], _: &[u8]| {
+        count += 1;
+        std::ops::ControlFlow::Continue(())
+    };
+    node.broker.store.scan(Table::Producers, stream, visit).unwrap();
+    count
+}
+
+#[tokio::test]
+async fn what_is_stored_of_a_topic_goes_with_it_though_nobody_has_asked_for_its_partitions() {
+    let sim = World::simulated(8);
+    let before = node(&sim, Fsync::Always).await;
+    let mut client = before.client().await;
+    let (gone, stays) = (client.create("t", 3).await, client.create("u", 1).await);
+    let mut producer = Producer::transactional(&mut client, "x", 2).await;
+    for commit in [false, true, false] {
+        producer.begin(&mut client, &[(0, "a"), (1, "b"), (2, "c")]).await;
+        assert_eq!(producer.end(&mut client, commit).await, 0);
+    }
+    let mut batch = Batch::default();
+    batch.put(Table::Producers, stays.to_bytes(), "of another stream");
+    before.broker.store.commit(batch).await.unwrap();
+    before.stop().await;
+
+    let after = node(&sim, Fsync::Always).await;
+    let mut client = after.client().await;
+    assert_eq!(
+        stored(&after, &gone.to_bytes()),
+        3 + 3 * 2,
+        "a snapshot each, and what was aborted"
+    );
+    let request = DeleteTopicsRequestData::default().with_topic_names(vec![text("t")]);
+    assert_eq!(only(client.ask(&request, 5).await.responses).error_code, 0);
+    until(|| stored(&after, &gone.to_bytes()) == 0).await;
+    assert_eq!(stored(&after, &stays.to_bytes()), 1);
+    after.stop().await;
 }
 
 #[tokio::test]
