@@ -394,4 +394,42 @@ const PLANTS: &[Plant] = &[
         changes: &[("chain.into_iter().flatten().rev()", "chain.into_iter().flatten()")],
         caught_by: &["single_rows_are_read_as_they_are_in_the_newest"],
     },
+    Plant {
+        name: "told-and-removed",
+        what: "A member that was told a generation as another's session ended is thrown out of it.",
+        package: "tidemill-broker",
+        file: "crates/tidemill-broker/src/group/rebalance.rs",
+        changes: &[(
+            "let still = self.members.get(&id).filter(|it| it.deadline_ms <= now_ms);",
+            "let still = self.members.get(&id);",
+        )],
+        caught_by: &["who_is_told_a_generation_as_another_goes_is_in_it"],
+    },
+    Plant {
+        name: "end-below-start",
+        what: "Readers of committed records are sent to where an open transaction began, though that was deleted.",
+        package: "tidemill-broker",
+        file: "crates/tidemill-broker/src/partition/readers.rs",
+        changes: &[(".max(self.streamlet.start_offset()).min(watermark)", ".min(watermark)")],
+        caught_by: &["the_end_of_committed_records_is_not_below_the_start_of_the_log"],
+    },
+    Plant {
+        name: "offsets-outlive-topic",
+        what: "A topic that is deleted leaves the offsets of groups behind.",
+        package: "tidemill-broker",
+        file: "crates/tidemill-broker/src/broker.rs",
+        changes: &[("        self.groups.forget_topic(name);\n", "")],
+        caught_by: &["who_deletes_beside_the_protocol_leaves_nothing_either"],
+    },
+    Plant {
+        name: "given-up-renumbered",
+        what: "What may be in the log is sent under another producer id when a chunk before it was given up.",
+        package: "tidemill-client",
+        file: "crates/tidemill-client/src/producer/queue.rs",
+        changes: &[("(!self.gap || may_be_there)", "!self.gap")],
+        caught_by: &[
+            "no_chunk_is_there_twice_when_others_are_given_up",
+            "what_may_be_in_the_log_keeps_its_number_when_one_before_it_is_given_up",
+        ],
+    },
 ];
