@@ -464,26 +464,36 @@ def log_ends(kafka, topic, partitions):
 
 def killed_in_a_transaction(kafka, topic, out, running, sent):
     """Kills a job until it leaves a transaction open; gives how many records were sent."""
-    for _ in range(100):
-        produce(kafka, topic, range(sent, sent + 2000), 2)
-        sent += 2000
-        wait(lambda: log_ends(kafka, out, 2) > ends(kafka, out, 2) or sum(ends(kafka, out, 2)) > sent, 60, "rows are written")
-        running.check()
-        running.kill()
-        if log_ends(kafka, out, 2) != ends(kafka, out, 2):
-            return sent
-        running.start("--resume")
+    watcher = Consumer({"bootstrap.servers": kafka.address, "group.id": "watcher", "isolation.level": "read_uncommitted"})
+    ends_now = lambda: [watcher.get_watermark_offsets(TopicPartition(out, it), 30)[1] for it in range(2)]
+    try:
+        for _ in range(50):
+            before = ends_now()
+            produce(kafka, topic, range(sent, sent + 2000), 2)
+            sent += 2000
+            # The first rows of a transaction that has megabytes of them: the others are on their way.
+            while ends_now() == before:
+                running.check()
+            running.kill()
+            if ends_now() != ends(kafka, out, 2):
+                return sent
+            running.start("--resume")
+    finally:
+        watcher.close()
     raise AssertionError("no kill left a transaction open")
 
 
 def test_f1_a_job_that_was_down_for_longer_than_its_transactions_may_last(kafka, job, name):
     topic, out = make_topic(kafka, name("in"), 2), make_topic(kafka, name("out"), 2)
     produce(kafka, topic, range(100), 2)
-    running = job(to_topic(kafka, topic, out, sink={"transaction_timeout": "1s"})).start()
+    spec = to_topic(kafka, topic, out, sink={"transaction_timeout": "1s"})
+    spec["stages"] = {"wide": {"from": "x", "select": {"n": "n", "more": "repeat('x', 4000)"}}}
+    spec["sinks"]["y"]["from"] = "wide"
+    running = job(spec).start()
+    wait(lambda: len(numbers(kafka, out, 2)) == 100, 60, "the first rows are there")
     sent = killed_in_a_transaction(kafka, topic, out, running, 100)
     # Nobody ends it but the cluster, when its time is up.
     wait(lambda: log_ends(kafka, out, 2) == ends(kafka, out, 2), 60, "the cluster has aborted it")
-    time.sleep(2)
     running.start("--resume")
     wait(lambda: len(numbers(kafka, out, 2)) >= sent, 60, "all rows are there")
     running.check()
@@ -504,7 +514,10 @@ def test_f2_transactions_of_killed_lives_hold_no_reader_back_and_ids_are_used_ag
         running.check()
         running.kill()
         running.start("--resume")
-    # None is waited for until it times out, in a quarter of an hour.
+    # What the last life has to write.
+    produce(kafka, topic, range(sent, sent + 200), 2)
+    sent += 200
+    # No transaction is waited for until it times out, in a quarter of an hour.
     wait(lambda: len(numbers(kafka, out, 2)) >= sent, 60, "all rows are there")
     assert Counter(numbers(kafka, out, 2)) == Counter(range(sent))
     running.stop()
