@@ -1,4 +1,5 @@
-// relay SIZE SECS [warmup=S] [buffer=BYTES]: what the sockets alone cost in the workload `relay` between two processes.
+// relay SIZE SECS [warmup=S] [buffer=BYTES] [socket=BYTES] [low=BYTES]: what the sockets alone cost in the workload `relay`
+// between two processes. `buffer` is what a call moves, `socket` the size of the kernel's buffers, `low` what a reader waits for.
 //
 //     process 0: source ── TCP ──▶ process 1: relay ── TCP ──▶ process 0: sink
 //
@@ -143,7 +144,7 @@ static void nap(double seconds) {
 }
 
 int main(int count, char **words) {
-  if (count < 3 || (size = strtoul(words[1], NULL, 10)) == 0) return fprintf(stderr, "usage: relay SIZE SECS [warmup=S] [buffer=BYTES]\n"), 2;
+  if (count < 3 || (size = strtoul(words[1], NULL, 10)) == 0) return fprintf(stderr, "usage: relay SIZE SECS [warmup=S] [buffer=BYTES] [socket=BYTES] [low=BYTES]\n"), 2;
   double seconds = atof(words[2]), warmup = 1;
   for (int i = 3; i < count; i++) {
     if (!strncmp(words[i], "warmup=", 7)) warmup = atof(words[i] + 7);
