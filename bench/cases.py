@@ -7,7 +7,7 @@ from pathlib import Path
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
 OURS = "tidemill"
-# No engine: the least that messages between two processes over TCP can cost.
+# No engine: what messages between two processes over TCP cost by themselves.
 SOCKETS = "sockets"
 ENGINES = (OURS, "flink", "storm", "hazelcast", "timely", SOCKETS)
 WORKLOADS = ("relay", "relay-tcp", "rate", "wordcount", "window")

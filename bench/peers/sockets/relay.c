@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static size_t size, buffer_bytes = 256 << 10;
+static size_t size, buffer_bytes = 1 << 20;
 static int socket_bytes, low_water;
 static int is_relay;
 static atomic_ullong received;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # ./run.sh relay SIZE SECS [warmup=S] [buffer=BYTES] [socket=BYTES] [low=BYTES]
-#      no engine: what two processes and their sockets cost by themselves, the least that one over TCP can take
+#      no engine: what two processes and their sockets cost by themselves
 set -euo pipefail
 DIR="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 . "$DIR/../common/env.sh"
