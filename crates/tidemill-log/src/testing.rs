@@ -1,6 +1,20 @@
-//! Chunks for tests.
+//! Chunks for tests, and a segment with one.
 
+use crate::{AppendHow, Log, LogOptions, StreamSpec, Streamlet, segment::Segment};
+use std::{path::Path, sync::Arc};
+use tidemill_env::World;
 use tidemill_wire::chunk::crc32c;
+
+/// A log without sync threads, its one streamlet, and the segment there with a chunk that no sync
+/// has covered.
+pub(crate) fn unsynced(world: &World) -> (Log, Arc<Streamlet>, Arc<Segment>) {
+    let options = LogOptions { sync_threads: 0, ..LogOptions::default() };
+    let log = Log::open(world, Path::new("/log"), options).unwrap();
+    let streamlet = log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
+    streamlet.append(&batch(1), AppendHow::default()).unwrap().on_durable(Box::new(|_| ()));
+    let segment = Arc::clone(streamlet.segments().values().next().unwrap());
+    (log, streamlet, segment)
+}
 
 /// A chunk to be made.
 #[derive(Clone, Debug)]

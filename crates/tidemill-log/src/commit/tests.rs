@@ -1,18 +1,13 @@
 //! How much is taken out of the queue at once.
 
 use super::*;
-use crate::{AppendHow, Log, LogOptions, StreamSpec, testing::batch};
-use std::path::Path;
+use crate::testing::unsynced;
 use tidemill_env::World;
 
 #[test]
 fn however_many_wait_no_more_are_synced_together_than_files_may_be_open() {
     let sim = World::simulated(1);
-    let options = LogOptions { sync_threads: 0, ..LogOptions::default() };
-    let log = Log::open(&sim.world, Path::new("/log"), options).unwrap();
-    let streamlet = log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
-    streamlet.append(&batch(1), AppendHow::default()).unwrap().on_durable(Box::new(|_| ()));
-    let segment = Arc::clone(streamlet.segments().values().next().unwrap());
+    let (log, streamlet, segment) = unsynced(&sim.world);
     let shared = &streamlet.shared;
     log.sync();
     let work = || (Arc::clone(&streamlet), Arc::clone(&segment));

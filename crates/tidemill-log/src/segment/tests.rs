@@ -1,17 +1,13 @@
 //! What happens to a segment whose file is given away.
 
-use crate::{AppendHow, Log, LogOptions, StreamSpec, testing::batch};
-use std::{io, path::Path, sync::Arc};
+use crate::testing::unsynced;
+use std::io;
 use tidemill_env::{Disk, World};
 
 #[test]
 fn row_38_nothing_is_written_to_a_file_that_was_given_away() {
     let sim = World::simulated(1);
-    let options = LogOptions { sync_threads: 0, ..LogOptions::default() };
-    let log = Log::open(&sim.world, Path::new("/log"), options).unwrap();
-    let streamlet = log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
-    streamlet.append(&batch(1), AppendHow::default()).unwrap().on_durable(Box::new(|_| ()));
-    let segment = Arc::clone(streamlet.segments().values().next().unwrap());
+    let (_log, streamlet, segment) = unsynced(&sim.world);
     // As if a sync of an earlier life had failed: it is to be written again.
     segment.state().doubtful = true;
     let before = sim.disk.read(&segment.path).unwrap();
