@@ -14,10 +14,12 @@
 use super::inbox::{CycleEnd, Parcel};
 use super::job::Job;
 use super::lane::Lane;
-use super::peer_frame::{FrameReader, FrameWriter, Incoming};
+use super::peer_frame::{FrameReader, Incoming};
+use super::peer_writer::FrameWriter;
 use crate::block::Block;
 use std::{
     collections::VecDeque,
+    ops::Range,
     sync::{Arc, OnceLock},
 };
 use tidemill_env::Connection;
@@ -33,7 +35,7 @@ const CYCLES_AHEAD_MAX: u64 = 1 << 16;
 /// What waits to be sent.
 pub(crate) enum Outgoing {
     /// Rows for a lane.
-    Block { address: Address, cycle: Cycle, block: Arc<Block>, share: u64, lane: Arc<Lane> },
+    Block { address: Address, cycle: Cycle, block: Arc<Block>, share: u64, slices: Range<u32> },
     /// The end of a cycle.
     End { address: Address, end: CycleEnd },
     /// Bytes of a link that were processed.
@@ -106,7 +108,7 @@ impl Peers {
             cycle: end.cycle,
             block,
             share,
-            lane: Arc::clone(lane),
+            slices: lane.slices.clone(),
         });
         peer.push(blocks.chain([Outgoing::End { address, end }]));
         Ok(())
@@ -186,16 +188,16 @@ pub(crate) fn write_loop(
     writer.compress(compression);
     let mut taken = VecDeque::new();
     while peer.take(&mut taken) {
-        while let Some(frame) = taken.pop_front() {
-            if let Err(error) = writer.write(&frame) {
-                return lost(job, peer, &format!("cannot be written to: {error}"));
+        while !taken.is_empty() {
+            let count = match writer.write(taken.make_contiguous()) {
+                Ok(count) => count,
+                Err(error) => return lost(job, peer, &format!("cannot be written to: {error}")),
+            };
+            for frame in taken.drain(..count) {
+                if let Outgoing::Block { block, .. } = frame {
+                    job.blocks.give_back(block);
+                }
             }
-            if let Outgoing::Block { block, .. } = frame {
-                job.blocks.give_back(block);
-            }
-        }
-        if let Err(error) = writer.flush() {
-            return lost(job, peer, &format!("cannot be written to: {error}"));
         }
     }
     if let Some(closer) = peer.closer.get() {

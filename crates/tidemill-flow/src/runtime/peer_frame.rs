@@ -1,24 +1,26 @@
-//! Blocks and ends of cycles as frames on a socket.
+//! Blocks and ends of cycles from a socket.
 
 use super::inbox::CycleEnd;
 use super::job::Job;
-use super::peer::{Address, Outgoing};
+use super::peer::Address;
 use crate::block::{Block, Payload, Routing};
 use crate::partition::{Partition, hash_bytes, hash_columns};
 use crate::rows::{Rows, RowsPool};
-use arrow_array::{RecordBatch, UInt32Array};
-use arrow_ipc::{reader::StreamReader, writer::StreamWriter};
-use arrow_select::take::take_record_batch;
+use arrow_array::RecordBatch;
+use arrow_ipc::reader::StreamReader;
 use std::{
-    io::{BufReader, BufWriter, IoSlice, Read, Write},
+    io::{self, IoSliceMut, Read},
     sync::Arc,
 };
-use tidemill_types::{Micros, SliceId, job::CompressionSpec};
+use tidemill_types::{Micros, SliceId};
 use tidemill_wire::{
-    compression::{Compressor, decompress},
+    compression::decompress,
     link::{FrameHead, FrameKind, HEAD_BYTES, PayloadKind, checksum},
 };
 use zerocopy::IntoBytes;
+
+#[cfg(test)]
+mod tests;
 
 /// What came from a peer.
 pub(crate) enum Incoming {
@@ -28,206 +30,62 @@ pub(crate) enum Incoming {
     Bye,
 }
 
-/// What is smaller goes through a buffer, so that a call of the system serves several frames.
-const BUFFER_BYTES: usize = 32 << 10;
+/// Bytes that are read ahead at most: a call of the system serves several small frames.
+const AHEAD_BYTES: usize = 32 << 10;
 
-/// Writes frames.
-pub(crate) struct FrameWriter {
-    out: BufWriter<Box<dyn Write + Send>>,
-    compressor: Compressor,
-    counts: Vec<u32>,
-    scratch: Vec<u8>,
-    /// A body in one piece, to be compressed.
-    whole: Vec<u8>,
+/// Reads whole pieces from a socket. What a piece does not need is read ahead in the same call.
+struct Ahead {
+    from: Box<dyn Read + Send>,
+    /// What was read ahead: `bytes[start..end]`.
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl Ahead {
+    fn new(from: Box<dyn Read + Send>) -> Self {
+        Self { from, bytes: vec![0; AHEAD_BYTES].into(), start: 0, end: 0 }
+    }
+
+    /// Fills all of `target`.
+    ///
+    /// # Errors
+    /// The socket's, or the connection ends before.
+    fn fill(&mut self, mut target: &mut [u8]) -> io::Result<()> {
+        let here = (self.end - self.start).min(target.len());
+        target[..here].copy_from_slice(&self.bytes[self.start..self.start + here]);
+        self.start += here;
+        target = &mut target[here..];
+        while !target.is_empty() {
+            let wanted = target.len();
+            let mut pieces = [IoSliceMut::new(target), IoSliceMut::new(&mut self.bytes)];
+            match self.from.read_vectored(&mut pieces) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    (self.start, self.end) = (0, read.saturating_sub(wanted));
+                    target = &mut target[read.min(wanted)..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Reads frames.
 pub(crate) struct FrameReader {
-    from: BufReader<Box<dyn Read + Send>>,
+    from: Ahead,
     pool: Arc<RowsPool>,
     counts: Vec<u32>,
     body: Vec<u8>,
     plain: Vec<u8>,
 }
 
-fn head_for(kind: FrameKind, address: Address) -> FrameHead {
-    FrameHead {
-        link: address.link,
-        lane: address.lane,
-        input: address.input,
-        layout: address.layout,
-        ..FrameHead::bare(kind)
-    }
-}
-
-fn small(length: usize) -> std::io::Result<u32> {
-    u32::try_from(length)
-        .ok()
-        .filter(|it| *it as usize <= tidemill_types::limits::FRAME_BYTES_MAX)
-        .ok_or_else(|| std::io::Error::other(format!("a block of {length} bytes is too large")))
-}
-
-impl FrameWriter {
-    pub(crate) fn new(out: Box<dyn Write + Send>) -> Self {
-        let compressor = Compressor::new(CompressionSpec::Off);
-        let out = BufWriter::with_capacity(BUFFER_BYTES, out);
-        Self { out, compressor, counts: Vec::new(), scratch: Vec::new(), whole: Vec::new() }
-    }
-
-    pub(crate) fn compress(&mut self, policy: CompressionSpec) {
-        self.compressor = Compressor::new(policy);
-    }
-
-    /// Writes one frame.
-    ///
-    /// # Errors
-    /// The socket's, or a block over the limit of a frame.
-    pub(crate) fn write(&mut self, frame: &Outgoing) -> std::io::Result<()> {
-        match frame {
-            Outgoing::Block { address, cycle, block, share, lane } => {
-                let mut head = head_for(FrameKind::Block, *address);
-                (head.cycle, head.share) = (*cycle, *share);
-                self.write_block(head, block, lane.slices.clone())
-            }
-            Outgoing::End { address, end } => {
-                let mut head = head_for(FrameKind::End, *address);
-                head.cycle = end.cycle;
-                let mut body = [0; 17];
-                body[..8].copy_from_slice(&end.time.0.to_le_bytes());
-                body[8..16].copy_from_slice(&end.watermark.0.to_le_bytes());
-                body[16] = u8::from(end.ended);
-                self.send(head, &[&body])
-            }
-            Outgoing::Credit { link, bytes } => {
-                let head = FrameHead { link: *link as u32, ..FrameHead::bare(FrameKind::Credit) };
-                self.send(FrameHead { share: *bytes, ..head }, &[])
-            }
-            Outgoing::Bye => self.send(FrameHead::bare(FrameKind::Bye), &[]),
-        }
-    }
-
-    pub(crate) fn flush(&mut self) -> std::io::Result<()> {
-        self.out.flush()
-    }
-
-    fn write_block(
-        &mut self,
-        mut head: FrameHead,
-        block: &Block,
-        slices: std::ops::Range<u32>,
-    ) -> std::io::Result<()> {
-        let mut counts = std::mem::take(&mut self.counts);
-        counts.clear();
-        let taken = block.routing.as_ref().map(|routing| {
-            let starts = &routing.starts[slices.start as usize..=slices.end as usize];
-            counts.extend(starts.windows(2).map(|pair| pair[1] - pair[0]));
-            &routing.order[starts[0] as usize..starts[starts.len() - 1] as usize]
-        });
-        head.slices = counts.len() as u32;
-        if block.routing.is_none() {
-            // Which slice the whole block belongs to: a slice of the reading node, or every one.
-            counts.push(block.slice.0);
-        }
-        let written = match (&block.payload, taken) {
-            (Payload::Rows(rows), None) => self.write_rows(head, &counts, rows),
-            (Payload::Rows(rows), Some(order)) => {
-                let mut mine = Rows::default();
-                order.iter().for_each(|row| mine.push(rows.get(*row as usize)));
-                self.write_rows(head, &counts, &mine)
-            }
-            (Payload::Arrow(batch), None) => self.write_batch(head, &counts, batch),
-            (Payload::Arrow(batch), Some(order)) => {
-                let order = UInt32Array::from(order.to_vec());
-                let mine = take_record_batch(batch, &order).map_err(std::io::Error::other)?;
-                self.write_batch(head, &counts, &mine)
-            }
-        };
-        self.counts = counts;
-        written
-    }
-
-    fn write_rows(
-        &mut self,
-        mut head: FrameHead,
-        counts: &[u32],
-        rows: &Rows,
-    ) -> std::io::Result<()> {
-        head.rows = small(rows.len())?;
-        head.payload = PayloadKind::Rows;
-        self.send(head, &[counts.as_bytes(), rows.offsets().as_bytes(), rows.values()])
-    }
-
-    fn write_batch(
-        &mut self,
-        mut head: FrameHead,
-        counts: &[u32],
-        batch: &RecordBatch,
-    ) -> std::io::Result<()> {
-        head.rows = small(batch.num_rows())?;
-        head.payload = PayloadKind::Arrow;
-        let mut bytes = std::mem::take(&mut self.scratch);
-        bytes.clear();
-        let written = (|| {
-            let mut writer = StreamWriter::try_new(&mut bytes, &batch.schema())?;
-            writer.write(batch)?;
-            writer.finish()
-        })();
-        written.map_err(std::io::Error::other)?;
-        let sent = self.send(head, &[counts.as_bytes(), &bytes]);
-        self.scratch = bytes;
-        sent
-    }
-
-    fn send(&mut self, mut head: FrameHead, pieces: &[&[u8]]) -> std::io::Result<()> {
-        let plain: usize = pieces.iter().map(|piece| piece.len()).sum();
-        head.plain = small(plain)?;
-        if head.kind == FrameKind::Block && !self.compressor.is_off() {
-            self.whole.clear();
-            pieces.iter().for_each(|piece| self.whole.extend_from_slice(piece));
-            if let Some(packed) = self.compressor.compress(&self.whole) {
-                head.packed = true;
-                head.body = small(packed.len())?;
-                head.body_crc = checksum(&[packed]);
-                return write_all(&mut self.out, &head.encode(), &[packed]);
-            }
-        }
-        head.body = head.plain;
-        head.body_crc = checksum(pieces);
-        write_all(&mut self.out, &head.encode(), pieces)
-    }
-}
-
-/// Pieces of a body, at most.
-const PIECES_MAX: usize = 3;
-
-/// Writes head and pieces with as few calls as the socket allows.
-fn write_all(out: &mut dyn Write, head: &[u8], pieces: &[&[u8]]) -> std::io::Result<()> {
-    assert!(pieces.len() <= PIECES_MAX, "no body is in more pieces");
-    let mut slices = [IoSlice::new(&[]); PIECES_MAX + 1];
-    slices[0] = IoSlice::new(head);
-    let pieces = pieces.iter().filter(|piece| !piece.is_empty());
-    let mut count = 1;
-    for (slice, piece) in slices[1..].iter_mut().zip(pieces) {
-        *slice = IoSlice::new(piece);
-        count += 1;
-    }
-    let mut rest = &mut slices[..count];
-    while !rest.is_empty() {
-        match out.write_vectored(rest) {
-            Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
-            Ok(written) => IoSlice::advance_slices(&mut rest, written),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
 impl FrameReader {
     pub(crate) fn new(from: Box<dyn Read + Send>) -> Self {
-        let from = BufReader::with_capacity(BUFFER_BYTES, from);
         Self {
-            from,
+            from: Ahead::new(from),
             pool: RowsPool::new(256),
             counts: Vec::new(),
             body: Vec::new(),
@@ -241,9 +99,7 @@ impl FrameReader {
     /// The connection ended, or what came is not a frame for this job.
     pub(crate) fn read(&mut self, job: &Job) -> Result<Incoming, String> {
         let mut head = [0; HEAD_BYTES];
-        self.from
-            .read_exact(&mut head)
-            .map_err(|error| format!("the connection ended: {error}"))?;
+        self.from.fill(&mut head).map_err(|error| format!("the connection ended: {error}"))?;
         let head = FrameHead::decode(&head).map_err(|error| error.to_string())?;
         let address =
             Address { link: head.link, lane: head.lane, input: head.input, layout: head.layout };
@@ -268,7 +124,7 @@ impl FrameReader {
     fn read_body(&mut self, head: &FrameHead) -> Result<(), String> {
         let target = if head.packed { &mut self.body } else { &mut self.plain };
         target.resize(head.body as usize, 0);
-        self.from.read_exact(target).map_err(|error| format!("a frame was cut off: {error}"))?;
+        self.from.fill(target).map_err(|error| format!("a frame was cut off: {error}"))?;
         if checksum(&[target]) != head.body_crc {
             return Err("the body of a frame is damaged".to_owned());
         }
@@ -306,7 +162,7 @@ impl FrameReader {
 
     /// Reads counts, and byte records straight into pooled memory.
     fn read_rows(&mut self, head: &FrameHead, counts_bytes: usize) -> Result<Payload, String> {
-        let cut_off = |error: std::io::Error| format!("a frame was cut off: {error}");
+        let cut_off = |error: io::Error| format!("a frame was cut off: {error}");
         self.counts.resize(counts_bytes / 4, 0);
         let offsets_bytes = (head.rows as usize + 1) * 4;
         let values_bytes = (head.body as usize)
@@ -316,9 +172,9 @@ impl FrameReader {
         let (offsets, values) = rows.parts_mut();
         offsets.resize(head.rows as usize + 1, 0);
         values.resize(values_bytes, 0);
-        self.from.read_exact(self.counts.as_mut_bytes()).map_err(cut_off)?;
-        self.from.read_exact(offsets.as_mut_bytes()).map_err(cut_off)?;
-        self.from.read_exact(values).map_err(cut_off)?;
+        self.from.fill(self.counts.as_mut_bytes()).map_err(cut_off)?;
+        self.from.fill(offsets.as_mut_bytes()).map_err(cut_off)?;
+        self.from.fill(values).map_err(cut_off)?;
         if checksum(&[self.counts.as_bytes(), offsets.as_bytes(), values]) != head.body_crc {
             return Err("the body of a frame is damaged".to_owned());
         }
