@@ -5,6 +5,7 @@
 # make hbase         the same on HBase: downloads 300 MB once
 # make postgres      jobs that write tables of a real PostgreSQL server
 # make clients       unmodified Kafka clients against our broker
+# make connectors    jobs that read and write topics of a real Apache Kafka
 # make plants        puts known bugs into a copy of the code: the tests must fail
 # make bench         ours and its peers in turn; writes a table and a plot
 # make bench-broker  our broker and Apache Kafka in turn, the same way
@@ -13,7 +14,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run data test binary first-row second-row bench bench-broker bench-state fmt lint unit docs oracle serve backends hbase postgres clients plants
+.PHONY: help run data test binary first-row second-row bench bench-broker bench-state fmt lint unit docs oracle serve backends hbase postgres clients connectors plants
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # step NAME,COMMAND: runs it and says how long it took. Nothing in it is part of this make's jobs.
@@ -50,6 +51,7 @@ first-row:
 	@$(MAKE) --no-print-directory serve
 	@$(MAKE) --no-print-directory backends
 	@$(MAKE) --no-print-directory postgres
+	@$(MAKE) --no-print-directory connectors
 
 second-row:
 	@$(MAKE) --no-print-directory clients
@@ -87,7 +89,11 @@ postgres:
 
 # Real Kafka clients against a debug build.
 clients:
-	$(call step,clients,tests/clients/run.sh)
+	$(call step,clients,tests/clients/run.sh --ignore=test_kafka_connectors.py)
+
+# Topics of Apache Kafka, and of our own broker, as sources and sinks of jobs.
+connectors:
+	$(call step,connectors,tests/clients/run.sh test_kafka_connectors.py)
 
 # Planted bugs: each must be caught by the tests that docs/robustness.md names.
 plants:

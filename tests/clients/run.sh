@@ -24,10 +24,15 @@ if [ ${#missing[@]} -gt 0 ]; then
   packages "${missing[@]}" || { echo "tests/clients: please install ${missing[*]}" >&2; exit 1; }
 fi
 
+# Two rows of `make test` come here: the second waits until the first has set everything up.
+exec 9>"$home/set-up.lock"
+flock 9
+
 venv="${TIDEMILL_CLIENTS:-target/clients-venv}"
 environment "$venv" "$here/requirements.txt"
 
-(cd "$here/go" && go build -o "$home/bin/franz-agent" .)
+# Tests of the other row may be running the one that is there.
+(cd "$here/go" && go build -o "$home/bin/franz-agent.new" . && mv -f "$home/bin/franz-agent.new" "$home/bin/franz-agent")
 
 if ! cmp -s "$here/java/pom.xml" "$home/java/pom.xml"; then
   rm -rf "$home"/java/libs*
@@ -40,6 +45,7 @@ if [ ! -e "$home/java/classes/Agent.class" ] || [ -n "$(find "$here/java/src" -n
   rm -rf "$home/java/classes" && mkdir -p "$home/java/classes"
   javac -nowarn -encoding UTF-8 -d "$home/java/classes" -cp "$home/java/libs/*" "$here"/java/src/*.java
 fi
+exec 9>&-
 
 if [[ " $* " != *" kafka "* ]]; then binary; fi
 export TIDEMILL_BIN="$(realpath -m "${TIDEMILL_BIN:-none}")"
