@@ -17,6 +17,9 @@
 pub mod block;
 pub mod engine;
 mod error;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod graph;
 pub mod letter;
 pub mod look;

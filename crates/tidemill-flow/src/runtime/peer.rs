@@ -16,6 +16,7 @@ use super::job::Job;
 use super::lane::Lane;
 use super::peer_frame::{FrameReader, Incoming};
 use super::peer_writer::FrameWriter;
+use super::plan::LinkPlan;
 use crate::block::Block;
 use std::{
     collections::VecDeque,
@@ -31,6 +32,10 @@ use tidemill_types::{Cycle, job::CompressionSpec};
 
 /// Cycles that a peer may be ahead of a lane here. An inbox has a place for each of them.
 const CYCLES_AHEAD_MAX: u64 = 1 << 16;
+
+/// Bytes that a block may count on its link. What a batch is a part of counts as a whole, so that it
+/// may be more than a frame; sums of them must not overflow.
+const SHARE_MAX: u64 = 1 << 36;
 
 /// What waits to be sent.
 pub(crate) enum Outgoing {
@@ -231,6 +236,9 @@ fn receive(
         Incoming::Block { address, block, share } => {
             // Blocks of a lane that is not here would wait for an end that nobody takes.
             find_lane(job, address)?;
+            if share > SHARE_MAX {
+                return Err(format!("a block of {share} bytes is too large"));
+            }
             let Block { payload, routing, slice } = block;
             let block = job.blocks.take(payload, routing, slice);
             parcels_of(waiting, address).push((block, share));
@@ -246,7 +254,8 @@ fn receive(
             job.deliver(link, &lane, address.input as usize, end, parcels)
         }
         Incoming::Credit { link, bytes } => {
-            let credit = job.plan.links.get(link).map(|link| &link.credit);
+            let ours = |it: &&LinkPlan| job.plan.is_here(it.from) && !job.plan.is_here(it.to);
+            let credit = job.plan.links.get(link).filter(ours).map(|link| &link.credit);
             let credit = credit.ok_or_else(|| format!("there is no link {link}"))?;
             if credit.waiting_bytes() < bytes {
                 return Err(format!("link {link} was given back more than was sent"));

@@ -2,17 +2,20 @@
 
 use super::inbox::CycleEnd;
 use super::job::Job;
+use super::lane::Lane;
 use super::peer::Address;
 use crate::block::{Block, Payload, Routing};
 use crate::partition::{Partition, hash_bytes, hash_columns};
 use crate::rows::{Rows, RowsPool};
 use arrow_array::RecordBatch;
-use arrow_ipc::reader::StreamReader;
+use arrow_buffer::Buffer;
+use arrow_ipc::reader::StreamDecoder;
 use std::{
     io::{self, IoSliceMut, Read},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
-use tidemill_types::{Micros, SliceId};
+use tidemill_types::{Micros, SliceId, limits::FRAME_BYTES_MAX};
 use tidemill_wire::{
     compression::decompress,
     link::{FrameHead, FrameKind, HEAD_BYTES, PayloadKind, checksum},
@@ -138,9 +141,15 @@ impl FrameReader {
     fn read_block(&mut self, job: &Job, head: &FrameHead) -> Result<Block, String> {
         let link = job.plan.links.get(head.link as usize);
         let link = link.ok_or_else(|| format!("there is no link {}", head.link))?;
+        if head.rows as usize > FRAME_BYTES_MAX {
+            return Err(format!("a block of {} rows is too large", head.rows));
+        }
+        let lane = lane_of(job, head, link.to).ok_or("a block for a lane that is not here")?;
         let slices = job.plan.nodes[link.to].slices;
-        if head.slices > slices {
-            return Err(format!("a block is sorted by {} of {slices} slices", head.slices));
+        let is_routed = link.partition.whole(SliceId(0), slices).is_none();
+        let sorted_by = if is_routed { lane.slices.len() } else { 0 };
+        if head.slices as usize != sorted_by {
+            return Err(format!("a block is sorted by {} of {sorted_by} slices", head.slices));
         }
         let counts = head.slices.max(1) as usize * 4;
         let is_rows = head.payload == PayloadKind::Rows;
@@ -157,7 +166,21 @@ impl FrameReader {
                 Payload::Arrow(batch_from(rest)?)
             }
         };
-        routed(job, head, (&self.counts, payload), &link.partition)
+        // Columns of nulls take no bytes, however many rows they claim: rows are bounded by the head.
+        let rows = super::plan::rows_of(&payload);
+        if rows != u64::from(head.rows) {
+            return Err(format!("a block has {rows} rows and says {}", head.rows));
+        }
+        if is_routed {
+            return routed(slices, &lane, (&self.counts, payload), &link.partition);
+        }
+        let slice = SliceId(self.counts[0]);
+        match link.partition == Partition::All {
+            true if slice == Block::EVERY => {}
+            false if lane.slices.contains(&slice.0) => {}
+            _ => return Err(format!("a block for slice {slice} of another lane")),
+        }
+        Ok(Block::whole(payload, slice))
     }
 
     /// Reads counts, and byte records straight into pooled memory.
@@ -211,34 +234,42 @@ fn rows_from(pool: &Arc<RowsPool>, count: usize, bytes: &[u8]) -> Result<Rows, S
     if rows.checked() { Ok(rows) } else { Err("the offsets of a block make no sense".to_owned()) }
 }
 
+/// The batch of an Arrow stream. Nothing is taken for lengths that it claims: its columns stay in
+/// one copy of the bytes. Its reader trusts offsets in places; what it then does is an error too.
 fn batch_from(bytes: &[u8]) -> Result<RecordBatch, String> {
     let not_arrow = |error| format!("a block is not an Arrow stream: {error}");
-    let mut reader = StreamReader::try_new(bytes, None).map_err(not_arrow)?;
-    let batch = reader.next().ok_or("a block without a batch")?;
-    batch.map_err(not_arrow)
+    let read = || {
+        let (mut decoder, mut rest) = (StreamDecoder::new(), Buffer::from(bytes));
+        while !rest.is_empty() {
+            if let Some(batch) = decoder.decode(&mut rest).map_err(not_arrow)? {
+                return Ok(batch);
+            }
+        }
+        Err("a block without a batch".to_owned())
+    };
+    catch_unwind(AssertUnwindSafe(read))
+        .unwrap_or_else(|_| Err("an Arrow stream whose parts contradict each other".to_owned()))
+}
+
+/// The lane that a block is for, if it is here.
+fn lane_of(job: &Job, head: &FrameHead, node: usize) -> Option<Arc<Lane>> {
+    let layouts = job.layouts.read().expect("no panic while held");
+    let layout = layouts.iter().find(|layout| layout.version == u64::from(head.layout))?;
+    layout.lanes[node].get(head.lane as usize).map(Arc::clone)
 }
 
 /// Puts a block together: rows came sorted by slice, with the count of each.
 fn routed(
-    job: &Job,
-    head: &FrameHead,
+    slices: u32,
+    lane: &Lane,
     (counts, payload): (&[u32], Payload),
     partition: &Partition,
 ) -> Result<Block, String> {
     let rows = super::plan::rows_of(&payload);
-    if head.slices == 0 {
-        return Ok(Block::whole(payload, SliceId(counts[0])));
-    }
     if counts.iter().map(|count| u64::from(*count)).sum::<u64>() != rows {
         return Err("the counts of a block make no sense".to_owned());
     }
-    let link = &job.plan.links[head.link as usize];
-    let layouts = job.layouts.read().expect("no panic while held");
-    let layout = layouts.iter().find(|layout| layout.version == u64::from(head.layout));
-    let lane = layout.and_then(|layout| layout.lanes[link.to].get(head.lane as usize));
-    let lane = lane.filter(|lane| lane.slices.len() == counts.len());
-    let lane = lane.ok_or("a block for a lane that is not here")?;
-    let mut starts = vec![0_u32; job.plan.nodes[link.to].slices as usize + 1];
+    let mut starts = vec![0_u32; slices as usize + 1];
     for slice in 0..starts.len() - 1 {
         let mine = (slice as u32).checked_sub(lane.slices.start);
         let count = mine.and_then(|index| counts.get(index as usize)).copied().unwrap_or(0);
