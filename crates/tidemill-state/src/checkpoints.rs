@@ -28,6 +28,8 @@
 //!   deleted when the next one begins. What no note and no manifest names is left alone.
 //! - None of that needs a batch to be there as a whole: backends on servers write it in parts.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod kept;
 mod lives;
 mod looker;
@@ -44,7 +46,8 @@ pub use runs::{ReadRuns, RunsOf};
 
 use crate::{Backend, Batch, SavedError, StateError, delta};
 use manifest::{
-    BEGUN_KEY, FINE_PART_BYTES, OVER_KEY, PART_BYTES, manifest_key, number_of, runs_prefix,
+    BEGUN_KEY, FINE_PART_BYTES, NUMBER_MAX, OVER_KEY, PART_BYTES, manifest_key, number_of,
+    runs_prefix,
 };
 use rows::RowIndex;
 use serde::Serialize;
@@ -168,6 +171,11 @@ impl Checkpoints {
         let mut damaged = BTreeMap::new();
         let keys = backend.keys(b"m")?;
         let newest = keys.last().and_then(|key| number_of(key)).unwrap_or(0);
+        let last = begun.max(newest).max(over);
+        if last > NUMBER_MAX {
+            let error = SavedError::new("no checkpoint has such a number");
+            return Err(CheckpointError::Saved { number: last, error });
+        }
         for key in keys {
             let number = number_of(&key).unwrap_or(0);
             let manifest = match read(&*backend, &key) {
@@ -194,7 +202,7 @@ impl Checkpoints {
             chains: BTreeMap::new(),
             chosen: None,
             anew: false,
-            last: begun.max(newest).max(over),
+            last,
             over,
             older,
             begun: None,

@@ -20,6 +20,9 @@ mod checkpoints;
 mod delta;
 mod error;
 mod files;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod indexed;
 pub mod structure;
 mod values;

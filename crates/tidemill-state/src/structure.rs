@@ -151,6 +151,15 @@ pub fn read_plain<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, SavedError> {
     }
 }
 
+/// The number of what comes after all that was saved.
+///
+/// # Errors
+/// There is none.
+fn after(last: Option<u64>) -> Result<u64, SavedError> {
+    let none = || SavedError::new("a saved value has the last number that there is");
+    last.map_or(Some(0), |last| last.checked_add(1)).ok_or_else(none)
+}
+
 /// Notes what changes in a state from now on.
 pub fn track(state: &mut dyn State) {
     state.structures().into_iter().for_each(Structure::track);

@@ -17,6 +17,9 @@ const VERSION_OF_ONE_SIZE: u8 = 2;
 /// The same of one that did not say yet that it is coordinated, either.
 const VERSION_COORDINATED: u8 = 1;
 
+/// The largest number that a checkpoint has: others follow it.
+pub(super) const NUMBER_MAX: u64 = u64::MAX >> 1;
+
 /// The number of the checkpoint that was begun last.
 pub(super) const BEGUN_KEY: &[u8] = b"b";
 
@@ -162,7 +165,7 @@ impl Manifest {
     /// Bytes of the runs that it names.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.runs().map(|run| run.bytes).sum()
+        self.runs().fold(0, |sum, run| sum.saturating_add(run.bytes))
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -173,14 +176,20 @@ impl Manifest {
         let number = number_of(key).unwrap_or(0);
         let failed =
             |message: String| CheckpointError::Saved { number, error: SavedError::new(message) };
-        let unreadable = |error| failed(format!("its manifest cannot be read: {error}"));
+        let unreadable = |error: String| failed(format!("its manifest cannot be read: {error}"));
+        fn whole<'a, M: Deserialize<'a>>(bytes: &'a [u8]) -> Result<M, String> {
+            let (manifest, rest) =
+                postcard::take_from_bytes(bytes).map_err(|error| error.to_string())?;
+            match rest {
+                [] => Ok(manifest),
+                more => Err(format!("it has {} bytes too many", more.len())),
+            }
+        }
         let of_one_size = |bytes: &[u8]| {
-            postcard::from_bytes::<Manifest<RunOfOneSize>>(bytes)
-                .map(Self::from)
-                .map_err(unreadable)
+            whole::<Manifest<RunOfOneSize>>(bytes).map(Self::from).map_err(unreadable)
         };
         let manifest = match value.split_first() {
-            Some((&VERSION, rest)) => postcard::from_bytes(rest).map_err(unreadable),
+            Some((&VERSION, rest)) => whole(rest).map_err(unreadable),
             Some((&VERSION_OF_ONE_SIZE, rest)) => of_one_size(rest),
             Some((&VERSION_COORDINATED, rest)) => of_one_size(&[rest, &[1]].concat()),
             Some((version, _)) => {

@@ -62,7 +62,7 @@ impl RowIndex {
 
     /// Where the entry of a key is, if it is there: a few kilobytes, from the beginning of an entry
     /// to that of another.
-    fn around(&self, key: &[u8]) -> Option<(u64, u64)> {
+    pub(super) fn around(&self, key: &[u8]) -> Option<(u64, u64)> {
         let first = begins_with(key);
         let after = self.places.partition_point(|(it, _)| *it <= first);
         let (_, start) = self.places.get(after.checked_sub(1)?)?;

@@ -95,7 +95,7 @@ impl<T: Plain> Structure for Queue<T> {
         let mut order: Vec<(u64, u32)> =
             self.values.iter().map(|(number, (came, _))| (*came, number)).collect();
         order.sort_unstable();
-        self.came = order.last().map_or(0, |(came, _)| came + 1);
+        self.came = super::after(order.last().map(|(came, _)| *came))?;
         self.order = order.into_iter().map(|(_, number)| number).collect();
         Ok(())
     }

@@ -89,7 +89,7 @@ impl<T: Plain> Structure for Window<T> {
     fn restored(&mut self) -> Result<(), SavedError> {
         let values = self.values.iter();
         self.order = values.map(|(number, (time, came, _))| ((*time, *came), number)).collect();
-        self.came = self.order.keys().map(|(_, came)| came + 1).max().unwrap_or(0);
+        self.came = super::after(self.order.keys().map(|(_, came)| *came).max())?;
         Ok(())
     }
 
