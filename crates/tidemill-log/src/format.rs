@@ -316,6 +316,25 @@ pub(crate) fn entry_bytes(chunk: usize) -> u64 {
     (REF_BYTES + chunk).next_multiple_of(8) as u64
 }
 
+#[cfg(any(test, fuzzing))]
+impl Mark {
+    /// Sets the checksum of these bytes right.
+    pub(crate) fn seal(bytes: &mut [u8], key: &SegmentKey) {
+        let Some(mark) = bytes.get_mut(..MARK_BYTES) else { return };
+        let crc = key.checksum(0, &mark[..MARK_BYTES - 4]);
+        mark[MARK_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+#[cfg(any(test, fuzzing))]
+impl ChunkRef {
+    /// Sets the checksum of these bytes right, as of a reference at this place.
+    pub(crate) fn seal(bytes: &mut [u8], key: &SegmentKey, position: u64) {
+        let crc = key.checksum(position, &bytes[..REF_BYTES - 4]);
+        bytes[REF_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
 impl SegmentKey {
     /// CRC-32C over who and where, then the bytes: at most a mark's.
     fn checksum(&self, position: u64, bytes: &[u8]) -> u32 {

@@ -59,6 +59,9 @@ mod blocks;
 mod commit;
 mod error;
 mod format;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod groups;
 mod ids;
 mod latest;
