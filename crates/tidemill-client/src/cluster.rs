@@ -437,12 +437,19 @@ impl State {
     /// the lock.
     fn take_metadata(&mut self, metadata: Metadata) -> Vec<Connection> {
         self.refresh = Refresh::Idle;
-        let mut before = std::mem::take(&mut self.nodes);
+        let (mut before, mut gone) = (std::mem::take(&mut self.nodes), Vec::new());
         for (id, address) in &metadata.nodes {
-            let slot = before.remove(id).filter(|slot| slot.address() == address);
-            self.nodes.insert(*id, slot.unwrap_or_else(|| Slot::new(address.clone())));
+            let slot = match before.remove(id) {
+                Some(slot) if slot.address() == address => slot,
+                elsewhere => {
+                    gone.extend(elsewhere);
+                    Slot::new(address.clone())
+                }
+            };
+            self.nodes.insert(*id, slot);
         }
         self.metadata = Arc::new(metadata);
-        before.into_values().filter_map(|mut slot| slot.take()).collect()
+        gone.extend(before.into_values());
+        gone.iter_mut().filter_map(Slot::take).collect()
     }
 }

@@ -36,6 +36,9 @@ mod cluster;
 mod connection;
 pub mod consumer;
 mod error;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod options;
 pub mod producer;
 pub mod transactions;

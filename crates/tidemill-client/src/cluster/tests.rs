@@ -113,3 +113,30 @@ fn a_lost_connection_is_opened_again() {
     assert_eq!(second.ended(), Some(CallError::Closed));
     assert!(matches!(cluster.way_to_any(0), Way::Unknown));
 }
+
+/// The connection to where it was ends, and says so to a cluster that must not be locked then.
+#[test]
+fn a_node_that_has_moved_to_another_address_is_left_without_holding_anybody_up() {
+    let node = node();
+    let cluster = Cluster::new(&World::real(), &quick(node.address()));
+    cluster.want("events");
+    let deadline = soon(&cluster);
+    cluster.wait_any(deadline).unwrap();
+    while cluster.metadata().leader("events", 0).is_none() {
+        cluster.tend(cluster.now_us());
+        std::thread::yield_now();
+        assert!(cluster.now_us() < deadline);
+    }
+    // Nobody else has this connection.
+    drop(cluster.wait_node(3, deadline).unwrap());
+    let broker = MetadataResponseBroker::default().with_node_id(3).with_port(1);
+    let answer =
+        MetadataResponseData::default().with_brokers(vec![broker.with_host(text("moved"))]);
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        cluster.take_metadata(Metadata::read(&answer, &Metadata::default(), 1));
+        drop(done.send(cluster.metadata().nodes.get(&3).cloned()));
+    });
+    let address = is_done.recv_timeout(Duration::from_secs(20)).expect("it is not held up");
+    assert_eq!(address.as_deref(), Some("moved:1"));
+}
