@@ -11,6 +11,7 @@
 
 mod column;
 mod nested;
+mod times;
 
 pub(crate) use column::{Value, micros_of_millis, parse_bool};
 
@@ -158,6 +159,12 @@ pub(crate) fn largest_time(batch: &RecordBatch) -> Option<i64> {
 }
 
 fn misfit(name: &str, value: Value<'_>, field: &Field) -> String {
+    let what = column_type::name(field.data_type());
+    format!("field `{name}`: {} is not a {what}", shown(value))
+}
+
+/// A value for a message, not more of it than fits there.
+fn shown(value: Value<'_>) -> String {
     let (open, text, close): (_, &[u8], _) = match value {
         Value::Null => ("", b"null", ""),
         Value::Bool(true) => ("", b"true", ""),
@@ -168,8 +175,7 @@ fn misfit(name: &str, value: Value<'_>, field: &Field) -> String {
     };
     let shown = String::from_utf8_lossy(&text[..text.len().min(QUOTED_BYTES_MAX)]);
     let more = if text.len() > QUOTED_BYTES_MAX { "…" } else { "" };
-    let what = column_type::name(field.data_type());
-    format!("field `{name}`: {open}{shown}{more}{close} is not a {what}")
+    format!("{open}{shown}{more}{close}")
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! - Anything that is not exactly one JSON object a line is a bad record, with the place in it.
 
 mod infer;
-mod scan;
+pub(crate) mod scan;
 
 use crate::columns::{Columns, Shape, Value};
 use crate::line_source::{BadRecords, Decode};

@@ -211,6 +211,14 @@ fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
     std::mem::replace(values, room)
 }
 
+/// A moment or a day, as its column counts it; none if the value is none.
+pub(super) fn time_of(data_type: &DataType, value: Value<'_>) -> Option<i64> {
+    match data_type {
+        DataType::Date32 => IntKind::Date.read(value),
+        _ => IntKind::Moment.read(value),
+    }
+}
+
 impl IntKind {
     #[inline]
     fn read(self, value: Value<'_>) -> Option<i64> {

@@ -1,10 +1,13 @@
 //! Lists and objects: a column of JSON, one value a line, as Arrow has it.
 //!
 //! Arrow's reader cuts a number with a fraction to a whole one where the type is whole; such a value
-//! is none of the column here, as it is none of a column that is no list and no object.
+//! is none of the column here, as it is none of a column that is no list and no object. Moments and
+//! days are read here and not by it (`times.rs`).
 
 use super::column::Misfits;
+use super::times::{counted, has_times, numbered};
 use arrow_array::{ArrayRef, new_empty_array};
+use arrow_cast::cast;
 use arrow_json::ReaderBuilder;
 use arrow_schema::{ArrowError, DataType, Field};
 use serde_json::{Number, Value};
@@ -22,6 +25,41 @@ pub(super) fn decode_nested(
     if ends.is_empty() {
         return Ok((new_empty_array(field.data_type()), Vec::new()));
     }
+    if has_times(field.data_type()) {
+        let (json, ends, mut misfits) = with_numbers(field, json, ends);
+        let numbers = Field::new(field.name(), counted(field.data_type()), true);
+        let (array, more) = decode_timeless(&numbers, &json, &ends)?;
+        misfits.extend(more);
+        misfits.sort();
+        return Ok((cast(&array, field.data_type())?, misfits));
+    }
+    decode_timeless(field, json, ends)
+}
+
+/// Lines whose moments and days are numbers; those of which some are none become null.
+fn with_numbers(field: &Field, json: &[u8], ends: &[usize]) -> (Vec<u8>, Vec<usize>, Misfits) {
+    let mut out = Vec::with_capacity(json.len());
+    let (mut out_ends, mut misfits) = (Vec::with_capacity(ends.len()), Misfits::new());
+    let mut start = 0;
+    for (row, end) in ends.iter().enumerate() {
+        let begun = out.len();
+        if let Err(reason) = numbered(field.data_type(), &json[start..*end], &mut out) {
+            misfits.push((row, reason));
+            out.truncate(begun);
+            out.extend_from_slice(b"null");
+        }
+        out.push(b'\n');
+        out_ends.push(out.len());
+        start = *end;
+    }
+    (out, out_ends, misfits)
+}
+
+fn decode_timeless(
+    field: &Field,
+    json: &[u8],
+    ends: &[usize],
+) -> Result<(ArrayRef, Misfits), ArrowError> {
     let has_whole = has_whole(field.data_type());
     if !(has_whole && may_have_fractions(json))
         && let Ok(array) = decode_lines(field, json, ends.len())

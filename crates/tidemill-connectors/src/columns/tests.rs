@@ -156,3 +156,76 @@ fn nothing_in_a_list_or_an_object_is_cut_to_a_whole_number() {
     assert_eq!(numbers.value(0).as_primitive::<Int64Type>().values(), &[1, 2, 1_000]);
     assert_eq!(numbers.value(3).as_primitive::<Int64Type>().values(), &[i64::MAX]);
 }
+
+#[test]
+fn a_time_in_a_list_or_an_object_is_read_as_one_that_stands_alone() {
+    let time = column_type::moment_type();
+    let list = |of: DataType| DataType::List(Arc::new(Field::new("item", of, true)));
+    let inner = vec![Field::new("t", time.clone(), true), Field::new("s", DataType::Utf8, true)];
+    let object = DataType::Struct(inner.into());
+    let types = [
+        ("alone", time.clone()),
+        ("list", list(time)),
+        ("days", list(DataType::Date32)),
+        ("objects", list(object)),
+    ];
+    let mut columns = Columns::new(&shape(&types, None));
+    for alone in ["1714521600000", "1714521600000.5", "\"2024-05-01\"", "\"1714521600000\"", "null"]
+    {
+        let token = match alone.trim_matches('"') {
+            "null" => Value::Null,
+            text if text.len() < alone.len() => Value::Text(text.as_bytes()),
+            text => Value::Number(text.as_bytes()),
+        };
+        columns.put(0, token).unwrap();
+        columns.put(1, Value::Nested(format!("[ {alone} ]").as_bytes())).unwrap();
+        columns.put(2, Value::Nested(br#"["2024-05-01T23:00:00Z",null]"#)).unwrap();
+        let object = format!(r#"[{{"x":[1],"t":1,"s":1.10}}, {{"\u0074":{alone}}}]"#);
+        columns.put(3, Value::Nested(object.as_bytes())).unwrap();
+        columns.end_row().unwrap();
+    }
+    let (batch, bad) = columns.finish().unwrap();
+    assert_eq!((batch.num_rows(), bad), (5, Vec::new()));
+    let alone = batch.column(0).as_primitive::<TimestampMicrosecondType>();
+    assert_eq!(alone.value(0), 1_714_521_600_000_000);
+    let times = batch.column(1).as_list::<i32>().values();
+    assert_eq!(times.as_primitive::<TimestampMicrosecondType>(), alone);
+    let days = batch.column(2).as_list::<i32>().value(0);
+    let days = days.as_primitive::<arrow_array::types::Date32Type>();
+    assert_eq!((days.value(0), days.is_null(1)), (19_844, true));
+    for row in 0..5 {
+        let objects = batch.column(3).as_list::<i32>().value(row);
+        let objects = objects.as_struct();
+        let times = objects.column(0).as_primitive::<TimestampMicrosecondType>();
+        assert_eq!(times.slice(1, 1), alone.slice(row, 1));
+        assert_eq!(times.value(0), 1_000, "other fields are as they were");
+        assert_eq!(objects.column(1).as_string::<i32>().value(0), "1.10");
+    }
+}
+
+#[test]
+fn what_is_no_time_in_a_list_makes_a_bad_record() {
+    let list = |of: DataType| DataType::List(Arc::new(Field::new("item", of, true)));
+    let types = [("t", list(column_type::moment_type())), ("d", list(DataType::Date32))];
+    let mut columns = Columns::new(&shape(&types, None));
+    for (times, days) in [
+        (r#"["soon"]"#, "[]"),
+        ("[1]", "[1]"),
+        ("[2]", "[null]"),
+        (r#"[1,[2]]"#, "[]"),
+        (r#"["2024-05-01T00:00:00[Europe/Berlin]"]"#, "[]"),
+        ("{}", "[]"),
+    ] {
+        columns.put(0, Value::Nested(times.as_bytes())).unwrap();
+        columns.put(1, Value::Nested(days.as_bytes())).unwrap();
+        columns.end_row().unwrap();
+    }
+    let (batch, bad) = columns.finish().unwrap();
+    assert_eq!(bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [0, 1, 3, 4, 5]);
+    assert!(
+        bad[0].1.ends_with(": \"soon\" is not a time (ISO 8601, or epoch milliseconds)"),
+        "{}",
+        bad[0].1
+    );
+    assert_eq!(batch.num_rows(), 1);
+}

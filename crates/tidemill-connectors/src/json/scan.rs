@@ -102,6 +102,47 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// The start of a list, if one stands here; whether it has an element.
+    pub(crate) fn open_list(&mut self) -> Result<bool, String> {
+        self.skip_space();
+        if self.peek() != Some(b'[') {
+            return Err(self.fault("a list"));
+        }
+        self.at += 1;
+        self.skip_space();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// After an element: whether another follows.
+    pub(crate) fn next_in_list(&mut self) -> Result<bool, String> {
+        self.skip_space();
+        let more = match self.peek() {
+            Some(b',') => true,
+            Some(b']') => false,
+            _ => return Err(self.fault("`,` or `]`")),
+        };
+        self.at += 1;
+        Ok(more)
+    }
+
+    /// The first byte of the value that stands here.
+    pub(crate) fn begins(&mut self) -> Option<u8> {
+        self.skip_space();
+        self.peek()
+    }
+
+    /// A value of any kind, as it is written.
+    pub(crate) fn raw(&mut self, scratch: &mut Vec<u8>) -> Result<&'a [u8], String> {
+        self.skip_space();
+        let start = self.at;
+        self.value(scratch)?;
+        Ok(&self.bytes[start..self.at])
+    }
+
     /// Nothing but space may follow the object.
     pub(crate) fn end(&mut self) -> Result<(), String> {
         self.skip_space();

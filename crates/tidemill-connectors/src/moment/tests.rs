@@ -33,6 +33,27 @@ fn iso_texts_are_moments() {
 }
 
 #[test]
+fn the_name_of_a_zone_without_an_offset_is_no_moment() {
+    let noon = Some(1_709_208_000_000_000);
+    for bad in [
+        "2024-02-29T13:00:00[Europe/Berlin]",
+        "2024-02-29T13:00:00[!Europe/Berlin][u-ca=iso8601]",
+        "2024-02-29T13:00[+01:00]",
+        "2024-02-29[Europe/Berlin]",
+    ] {
+        assert_eq!(parse(bad.as_bytes()), None, "{bad}");
+        assert_eq!(parse_date(bad.as_bytes()), None, "{bad}");
+    }
+    for good in [
+        "2024-02-29T13:00:00+01:00[Europe/Berlin]",
+        "2024-02-29T12:00:00Z[Europe/Berlin]",
+        "2024-02-29T12:00:00[u-ca=iso8601]",
+    ] {
+        assert_eq!(parse(good.as_bytes()), noon, "{good}");
+    }
+}
+
+#[test]
 fn other_texts_are_not() {
     for bad in [
         "",
