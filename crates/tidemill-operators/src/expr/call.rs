@@ -2,7 +2,7 @@
 
 use super::{ExprError, parse};
 use datafusion_sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
+    DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, NullTreatment,
 };
 
 /// One aggregate call.
@@ -32,6 +32,15 @@ pub fn parse_call(sql: &str) -> Result<AggregateCall, ExprError> {
     let FunctionArguments::List(list) = call.args else { return Err(not_a_call()) };
     if call.over.is_some() || !call.within_group.is_empty() || !list.clauses.is_empty() {
         return Err(ExprError::new("`over`, `within group` and clauses are not known here"));
+    }
+    if call.parameters != FunctionArguments::None {
+        return Err(ExprError::new("an aggregate has one list of arguments"));
+    }
+    // What is left out everywhere may be said to be.
+    if call.null_treatment == Some(NullTreatment::RespectNulls) {
+        let mut error = ExprError::new("`respect nulls` is not known here: nulls are left out");
+        error.expected = Some("`ignore nulls`, or nothing, which is the same".to_owned());
+        return Err(error);
     }
     let argument = |argument: &FunctionArg| match argument {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Ok(expr.to_string()),

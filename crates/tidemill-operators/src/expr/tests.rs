@@ -142,6 +142,15 @@ fn what_would_not_replay_is_refused() {
 }
 
 #[test]
+fn an_aggregate_that_is_to_respect_nulls_is_refused_and_not_computed_without_them() {
+    for sql in ["last(x) respect nulls", "first_value(x) RESPECT NULLS", "count(x) respect nulls"] {
+        let error = parse_call(sql).expect_err(sql);
+        assert!(error.to_string().contains("`respect nulls`"), "{error}");
+    }
+    assert_eq!(parse_call("last(x) ignore nulls").expect("as it is anyway").arguments, ["x"]);
+}
+
+#[test]
 fn aggregate_calls_are_taken_apart() {
     let call = parse_call("Quantile(delay * 2, 0.9)").expect("a call");
     assert_eq!((call.function.as_str(), call.distinct), ("quantile", false));
@@ -152,6 +161,7 @@ fn aggregate_calls_are_taken_apart() {
     assert_eq!(parse_call("count(*)").expect("a call").arguments, ["*"]);
     assert!(parse_call("delay + 1").is_err());
     assert!(parse_call("sum(x) over ()").is_err());
+    assert!(parse_call("quantile(0.9)(delay)").is_err());
 }
 
 #[test]
