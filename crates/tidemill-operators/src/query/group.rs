@@ -6,6 +6,7 @@ use super::{
     shaped, truth,
 };
 use crate::expr::{ExprError, plan_error};
+use crate::keys::one_zero;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{DECIMAL256_MAX_PRECISION, DataType, SchemaRef};
@@ -217,6 +218,7 @@ impl<'a> Grouped<'a> {
         }
         let keys = self.plan.keys.iter().map(|expr| evaluate(expr, batch));
         let keys = shaped_keys(self.plan, keys.collect::<Result<_, _>>()?, batch.num_rows())?;
+        let keys: Vec<ArrayRef> = keys.into_iter().map(one_zero).collect();
         let rows = self.converter.convert_columns(&keys)?;
         let mut groups = Vec::with_capacity(batch.num_rows());
         for row in &rows {

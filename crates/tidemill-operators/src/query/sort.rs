@@ -2,6 +2,7 @@
 
 use super::{QueryError, evaluate, plan, reach::Reach};
 use crate::expr::ExprError;
+use crate::keys::one_zero;
 use arrow_array::RecordBatch;
 use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::SortOptions;
@@ -76,7 +77,7 @@ impl<'a> Sorted<'a> {
     /// Takes rows. There is `room` for so many bytes more.
     pub(super) fn take(&mut self, batch: RecordBatch, room: usize) -> Result<(), QueryError> {
         let by = self.plan.by.iter().map(|(expr, _)| evaluate(expr, &batch));
-        let by = by.collect::<Result<Vec<_>, _>>()?;
+        let by = by.map(|it| it.map(one_zero)).collect::<Result<Vec<_>, _>>()?;
         self.keys.push(self.converter.convert_columns(&by)?);
         self.rows += batch.num_rows();
         self.held.push(batch);

@@ -250,3 +250,27 @@ fn the_table_is_the_one_that_is_named() {
     let names: Vec<_> = query.schema().fields().iter().map(|it| it.name().clone()).collect();
     assert_eq!(names, ["c", "max(s.key)"]);
 }
+
+#[test]
+fn there_is_one_zero_and_one_nan_to_group_and_order_by() {
+    let rows = |means: &[f64]| {
+        let count = means.len() as i64;
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(StringArray::from_iter_values((0..count).map(|n| format!("k{n}")))),
+            Arc::new(Int64Array::from_iter_values(0..count)),
+            Arc::new(Float64Array::from(means.to_vec())),
+            Arc::new(UInt32Array::from(vec![0; means.len()])),
+        ];
+        vec![RecordBatch::try_new(schema(), columns).unwrap()]
+    };
+    let values = [0.0, -0.0, f64::NAN, 1.0, -f64::NAN, -0.0];
+    let grouped = ask_of("SELECT Mean, count(*) FROM state GROUP BY Mean", rows(&values)).unwrap();
+    assert_eq!(grouped, ["0.0 3", "NaN 2", "1.0 1"]);
+    assert_eq!(ask_of("SELECT DISTINCT Mean FROM state", rows(&values)).unwrap().len(), 3);
+    let ordered = ask_of("SELECT key FROM state ORDER BY Mean", rows(&values)).unwrap();
+    assert_eq!(
+        ordered,
+        ["k0", "k1", "k5", "k3", "k2", "k4"],
+        "the first of equal ones comes first"
+    );
+}
