@@ -224,6 +224,8 @@ impl Jobs {
     /// Whoever starts a job or reads its checkpoints locks this first.
     fn turn(&self, name: &str) -> Arc<Mutex<()>> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that nobody has or waits for: anybody may ask for jobs that never were.
+        turns.retain(|_, it| Arc::strong_count(it) > 1);
         Arc::clone(turns.entry(name.to_owned()).or_default())
     }
 

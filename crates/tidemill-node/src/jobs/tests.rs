@@ -179,3 +179,17 @@ fn a_job_that_has_ended_is_deleted_with_its_folder_and_may_come_again() {
     assert_eq!(names, ["double"]);
     second.stop();
 }
+
+#[test]
+fn asking_for_jobs_that_never_were_leaves_nothing_behind() {
+    let folder = TempDir::new().unwrap();
+    let node = node(&folder);
+    for nth in 0..100 {
+        let name = format!("no-{nth}");
+        let asked = node.jobs.query_state((&name, "stage"), StateOf::Now, "SELECT * FROM state");
+        assert!(matches!(asked, Err(JobsError::Unknown(_))), "{asked:?}");
+        assert!(matches!(node.jobs.delete(&name), Err(JobsError::Unknown(_))));
+    }
+    assert!(node.jobs.turns.lock().unwrap().len() <= 1);
+    node.stop();
+}
