@@ -1,5 +1,20 @@
 //! The command line: what can be asked, and which file answers.
 
+/// A line on standard error, written as `eprintln!` has it: that one panics where nobody listens
+/// any more, and a job would end with whoever read what it said.
+macro_rules! say {
+    ($($said:tt)*) => {
+        $crate::cli::tell(&format!("{}\n", format_args!($($said)*)))
+    };
+}
+
+/// [`say!`] without an end of the line.
+macro_rules! say_on {
+    ($($said:tt)*) => {
+        $crate::cli::tell(&format!($($said)*))
+    };
+}
+
 mod checkpoint;
 mod job;
 mod load;
@@ -98,11 +113,16 @@ pub(crate) fn main() -> ExitCode {
         Command::Bench(bench) => match crate::bench::run(&bench) {
             Ok(()) => DONE,
             Err(error) => {
-                eprintln!("error: {error}");
+                say!("error: {error}");
                 FAILED
             }
         },
     })
+}
+
+/// Writes a text to standard error. Where nobody reads that, nothing can be said about it either.
+fn tell(text: &str) {
+    let _unheard = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Writes a text to standard output. A reader that has gone away wants no more of it.
@@ -110,7 +130,7 @@ fn print_all(text: &str) -> u8 {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            eprintln!("error: standard output: {error}");
+            say!("error: standard output: {error}");
             FAILED
         }
         _ => DONE,

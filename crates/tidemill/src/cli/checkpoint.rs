@@ -3,7 +3,7 @@
 //! A node is asked by the job's name. A job that `tidemill run` ran in a folder is named by its file,
 //! with that folder; it must not be running.
 
-use super::node::{NodeArguments, answer, ask, job_path, submission, word};
+use super::node::{NodeArguments, answer, ask, job_path, or_refused, submission, word};
 use super::{FAILED, JobArguments, REFUSED, load, print_all};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
@@ -45,7 +45,7 @@ impl OfArguments {
         // Nothing is made in a folder that is not one of a job.
         if !tidemill_flow::has_ledger(&*World::real().disk, data) {
             let data = data.display();
-            eprintln!("error: {data}: no job with a ledger or checkpoints ran there");
+            say!("error: {data}: no job with a ledger or checkpoints ran there");
             return Err(REFUSED);
         }
         Ok(descriptor)
@@ -155,15 +155,15 @@ fn on(
         Ok(Some(document)) if of.node.json => print_all(&format!("{document}\n")),
         Ok(Some(document)) => print_all(&show(&document)),
         Ok(None) => {
-            eprintln!("error: {}: {}", descriptor.file, tidemill_flow::AskError::None);
+            say!("error: {}: {}", descriptor.file, tidemill_flow::AskError::None);
             REFUSED
         }
         Err(error @ (CheckpointError::Backend(_) | CheckpointError::Saved { .. })) => {
-            eprintln!("error: {error}");
+            say!("error: {error}");
             FAILED
         }
         Err(error) => {
-            eprintln!("error: {error}");
+            say!("error: {error}");
             REFUSED
         }
     }
@@ -195,7 +195,10 @@ fn restore(
         Some((file, set)) => {
             let arguments = JobArguments { file: file.clone(), set: set.clone() };
             match load::load(&arguments) {
-                Ok(descriptor) => Some(submission(&arguments, &descriptor, true)),
+                Ok(descriptor) => match or_refused(submission(&arguments, &descriptor, true)) {
+                    Ok(body) => Some(body),
+                    Err(code) => return code,
+                },
                 Err(refused) => {
                     load::show_refusal(&refused, node.json);
                     return REFUSED;

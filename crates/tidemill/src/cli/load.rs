@@ -1,6 +1,6 @@
 //! A job file from the command line: read, set, parsed; and how a refusal is shown.
 
-use super::JobArguments;
+use super::{JobArguments, print_all};
 use serde_json::{Value, json};
 use std::{
     fs::File,
@@ -40,9 +40,9 @@ pub(super) fn base_dir(arguments: &JobArguments) -> PathBuf {
 /// Shows a refusal: for a person on standard error, for a script on standard output.
 pub(super) fn show_refusal(refused: &Refused, as_json: bool) {
     if as_json {
-        println!("{}", refusal_json(refused));
+        let _shown = print_all(&format!("{}\n", refusal_json(refused)));
     } else {
-        eprintln!("{refused}");
+        say!("{refused}");
     }
 }
 

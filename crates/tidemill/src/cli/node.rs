@@ -43,14 +43,37 @@ pub(super) fn escaped(text: &str) -> String {
 }
 
 /// A job file as a node takes it.
-pub(super) fn submission(arguments: &JobArguments, descriptor: &Descriptor, resume: bool) -> Value {
+///
+/// # Errors
+/// The folder that its paths begin in cannot be told in JSON.
+pub(super) fn submission(
+    arguments: &JobArguments,
+    descriptor: &Descriptor,
+    resume: bool,
+) -> Result<Value, String> {
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-    json!({
+    let folder = here.join(load::base_dir(arguments));
+    let base_dir = folder.to_str().ok_or_else(|| {
+        format!(
+            "the folder {} has a name that is not UTF-8, and no node can be told of it: give it \
+             another, or move the job file",
+            folder.display()
+        )
+    })?;
+    Ok(json!({
         "job": descriptor.text(),
         "file": arguments.file.display().to_string(),
         "set": arguments.set,
-        "base_dir": here.join(load::base_dir(arguments)),
+        "base_dir": base_dir,
         "resume": resume,
+    }))
+}
+
+/// What is asked of a node about a job file, if that can be told.
+pub(super) fn or_refused(told: Result<Value, String>) -> Result<Value, u8> {
+    told.map_err(|message| {
+        say!("error: {message}");
+        REFUSED
     })
 }
 
@@ -121,7 +144,7 @@ pub(super) fn answer(
 ) -> u8 {
     match asked {
         Err(message) => {
-            eprintln!("error: {message}");
+            say!("error: {message}");
             FAILED
         }
         Ok((200..=299, document)) if node.json => print_all(&format!("{document}\n")),
@@ -130,7 +153,7 @@ pub(super) fn answer(
             if node.json {
                 let _shown = print_all(&format!("{document}\n"));
             } else {
-                eprintln!("error: {}", word(&document["error"]).trim_start_matches("error: "));
+                say!("error: {}", word(&document["error"]).trim_start_matches("error: "));
             }
             if matches!(status, 400..=422) { REFUSED } else { FAILED }
         }

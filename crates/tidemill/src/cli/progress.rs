@@ -52,7 +52,7 @@ impl Display {
     pub(super) fn show(&mut self, now: &Moment, before: &Moment, start: u64) {
         match self {
             Self::Bars(all, bars) => show_bars(all, bars, now, before),
-            Self::Lines => eprintln!("{}", line(now, before, start)),
+            Self::Lines => say!("{}", line(now, before, start)),
             Self::Json { to_stderr } => print_json(&object(now, before, start), *to_stderr),
             Self::Quiet => {}
         }

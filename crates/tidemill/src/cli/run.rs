@@ -81,7 +81,7 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     let stop = match StopFlag::listen() {
         Ok(stop) => stop,
         Err(error) => {
-            eprintln!("error: signals cannot be heard: {error}");
+            say!("error: signals cannot be heard: {error}");
             return FAILED;
         }
     };
@@ -97,7 +97,7 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     let handle = match checkpoints.and_then(start_job) {
         Ok(handle) => handle,
         Err(error) => {
-            eprintln!("{}: error: {error}", descriptor.file);
+            say!("{}: error: {error}", descriptor.file);
             return REFUSED;
         }
     };
@@ -202,7 +202,7 @@ fn watch(
             stopping = true;
             handle.stop();
             if matches!(display, Display::Bars(..) | Display::Lines) {
-                eprintln!("stopping at the end of the cycle; Ctrl-C again to end at once");
+                say!("stopping at the end of the cycle; Ctrl-C again to end at once");
             }
         }
         world.clock.sleep_micros(look_us);
@@ -228,17 +228,17 @@ fn show(arguments: &RunArguments, job: &Descriptor, outcome: &Outcome<'_>, to_st
     if arguments.json {
         print_json(&outcome.json(), to_stderr);
     } else if !arguments.quiet {
-        eprint!("{}", outcome.text());
+        say_on!("{}", outcome.text());
     }
     if let End::Failed(error) = &outcome.end {
-        eprintln!("{}: error: {error}", job.file);
+        say!("{}: error: {error}", job.file);
         return FAILED;
     }
     let is_read = outcome.end != End::Unread;
     if is_read && !arguments.json && !arguments.quiet && arguments.preview > 0 {
         show_tables(outcome, to_stderr);
         let program = std::env::args_os().next().unwrap_or_else(|| "tidemill".into());
-        eprint!("{}", what_next(&program.to_string_lossy(), &job.file));
+        say_on!("{}", what_next(&program.to_string_lossy(), &job.file));
     }
     match outcome.end {
         End::Stopped => STOPPED,
@@ -252,7 +252,7 @@ fn show_tables(outcome: &Outcome<'_>, to_stderr: bool) {
         let sink = outcome.progress.sinks.iter().find(|sink| sink.name == preview.sink);
         let text = table::render(preview, sink.map_or(0, |sink| sink.rows));
         if to_stderr {
-            eprintln!("\n{text}");
+            say!("\n{text}");
         } else {
             print_all(&format!("\n{text}\n"));
         }

@@ -29,7 +29,7 @@ pub(super) fn serve(arguments: &ServeArguments) -> u8 {
     let settings = match gather(arguments) {
         Ok(settings) => settings,
         Err(error) => {
-            eprintln!("{error}");
+            say!("{error}");
             return REFUSED;
         }
     };
@@ -38,14 +38,14 @@ pub(super) fn serve(arguments: &ServeArguments) -> u8 {
     let stop = match listen(&world) {
         Ok(stop) => stop,
         Err(error) => {
-            eprintln!("error: signals cannot be heard: {error}");
+            say!("error: signals cannot be heard: {error}");
             return REFUSED;
         }
     };
     match serve::run(&world, settings, &stop, announce) {
         Ok(()) => DONE,
         Err(error) => {
-            eprintln!("error: {error}");
+            say!("error: {error}");
             REFUSED
         }
     }

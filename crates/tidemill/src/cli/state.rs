@@ -134,7 +134,7 @@ pub(super) fn run(command: &StateCommand) -> u8 {
 }
 
 fn failed(error: &StateError) -> u8 {
-    eprintln!("error: {error}");
+    say!("error: {error}");
     if error.is_asked_wrong() { REFUSED } else { FAILED }
 }
 
@@ -158,7 +158,7 @@ impl Stored {
         let checkpoints = stored_checkpoints(&descriptor.spec, data, &world);
         let checkpoints = checkpoints.map_err(|error| failed(&error.into()))?;
         let checkpoints = checkpoints.ok_or_else(|| {
-            eprintln!("error: {}: {}", descriptor.file, tidemill_flow::AskError::None);
+            say!("error: {}: {}", descriptor.file, tidemill_flow::AskError::None);
             REFUSED
         })?;
         Ok(Self { job: descriptor.spec.name, stages, checkpoints })
@@ -218,7 +218,7 @@ fn show_answer(arguments: &QueryArguments, answer: &Answer) -> Done<u8> {
     };
     let rows = |format| {
         rows_as(format, &answer.schema, &answer.batches).map_err(|error| {
-            eprintln!("error: {error}");
+            say!("error: {error}");
             FAILED
         })
     };
@@ -231,7 +231,7 @@ fn show_answer(arguments: &QueryArguments, answer: &Answer) -> Done<u8> {
     let mut out = std::io::stdout().lock();
     match out.write_all(&bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            eprintln!("error: standard output: {error}");
+            say!("error: standard output: {error}");
             Ok(FAILED)
         }
         _ => Ok(DONE),
@@ -307,9 +307,7 @@ fn places(to: &Path, stage: &str, tables: &[String]) -> Done<Vec<(String, PathBu
         let [table] = tables else {
             let all: Vec<String> = tables.iter().map(|it| format!("`{it}`")).collect();
             let all = all.join(", ");
-            eprintln!(
-                "error: `{stage}` has the tables {all}: say which with --table, or name a folder"
-            );
+            say!("error: `{stage}` has the tables {all}: say which with --table, or name a folder");
             return Err(REFUSED);
         };
         return Ok(vec![(table.clone(), to.to_owned())]);
@@ -320,7 +318,7 @@ fn places(to: &Path, stage: &str, tables: &[String]) -> Done<Vec<(String, PathBu
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> u8 {
-    eprintln!("error: {}: {error}", path.display());
+    say!("error: {}: {error}", path.display());
     FAILED
 }
 
@@ -335,7 +333,7 @@ fn whole<T>(
     let mut file = BufWriter::new(File::create(&beside).map_err(|it| cannot_write(&beside, &it))?);
     let unwritten = |error: StateError| match error {
         StateError::Write(error) => {
-            eprintln!("error: {}: {error}", beside.display());
+            say!("error: {}: {error}", beside.display());
             FAILED
         }
         other => failed(&other),

@@ -72,9 +72,9 @@ impl NodeArguments {
 
 /// Says what went wrong, and what can be done about it.
 fn failed(error: &(impl std::fmt::Display + ?Sized), code: Option<ErrorCode>) -> u8 {
-    eprintln!("error: {error}");
+    say!("error: {error}");
     if code == Some(ErrorCode::UnknownTopicOrPartition) {
-        eprintln!(
+        say!(
             "hint: `tidemill stream list` shows what there is, `tidemill stream create` makes one"
         );
     }

@@ -6,3 +6,4 @@ mod library;
 mod refused;
 mod run;
 mod signal;
+mod unread;

@@ -105,7 +105,7 @@ fn read(node: &NodeArguments, file: Vec<u8>) -> Done<Answer> {
         Ok(Answer { schema, batches: reader.collect::<Result<_, _>>()? })
     });
     read.map_err(|error| {
-        eprintln!("error: {}: the answer cannot be read: {error}", node.http);
+        say!("error: {}: the answer cannot be read: {error}", node.http);
         FAILED
     })
 }

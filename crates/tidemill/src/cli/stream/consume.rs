@@ -90,12 +90,7 @@ pub(super) fn consume(arguments: &ConsumeArguments) -> u8 {
     let now_us = || world.clock.monotonic_micros();
     let may_draw = !io::stdout().is_terminal();
     let mut rates = Rates::new(now_us(), arguments.node.json, arguments.quiet, may_draw);
-    let mut copy = Copy {
-        arguments,
-        out: Vec::with_capacity(OUT_BYTES),
-        counts: Counts::default(),
-        taken: BTreeMap::new(),
-    };
+    let mut copy = Copy { arguments, gathered: Gathered::default(), counts: Counts::default() };
     let mut committed_us = now_us();
     let end = loop {
         if stop.is_set() {
@@ -192,10 +187,32 @@ fn plan(arguments: &ConsumeArguments, admin: &Admin) -> Result<Plan, ConsumeErro
 /// From the consumer to standard output.
 struct Copy<'a> {
     arguments: &'a ConsumeArguments,
-    out: Vec<u8>,
+    gathered: Gathered,
     counts: Counts,
-    /// The next offset of each streamlet that was written from.
+}
+
+/// Lines that are still to be written, and how far those are that were.
+#[derive(Default)]
+struct Gathered {
+    out: Vec<u8>,
+    /// The next offset of each streamlet that lines were gathered of.
     taken: BTreeMap<i32, i64>,
+    /// The same of those that were written. Only these a group has behind it: what was gathered for
+    /// a reader that has gone away comes again.
+    written: BTreeMap<i32, i64>,
+}
+
+impl Gathered {
+    fn flush(&mut self, out: &mut impl Write) -> io::Result<()> {
+        let lines = std::mem::take(&mut self.out);
+        let taken = std::mem::take(&mut self.taken);
+        out.write_all(&lines)?;
+        out.flush()?;
+        self.written.extend(taken);
+        self.out = lines;
+        self.out.clear();
+        Ok(())
+    }
 }
 
 impl Copy<'_> {
@@ -238,23 +255,20 @@ impl Copy<'_> {
             if last.is_some_and(|last| record.offset >= *last) {
                 break;
             }
-            render(&mut self.out, self.arguments.format, streamlet, &record);
+            render(&mut self.gathered.out, self.arguments.format, streamlet, &record);
             let field = |it: Option<&[u8]>| it.map_or(0, <[u8]>::len) as u64;
             self.counts.records += 1;
             self.counts.bytes += field(record.key) + field(record.value);
-            self.taken.insert(streamlet, record.offset.saturating_add(1));
+            self.gathered.taken.insert(streamlet, record.offset.saturating_add(1));
         }
         if self.arguments.max.is_some_and(|max| self.counts.records >= max) {
             return Some(End::Done);
         }
-        if self.out.len() >= OUT_BYTES { self.flush().err() } else { None }
+        if self.gathered.out.len() >= OUT_BYTES { self.flush().err() } else { None }
     }
 
     fn flush(&mut self) -> Result<(), End> {
-        let mut out = io::stdout().lock();
-        let written = out.write_all(&self.out).and_then(|()| out.flush());
-        self.out.clear();
-        written.map_err(|error| match error.kind() {
+        self.gathered.flush(&mut io::stdout().lock()).map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => End::Unread,
             _ => End::Output(error),
         })
@@ -263,10 +277,11 @@ impl Copy<'_> {
     /// Commits what was written.
     fn commit(&self, admin: &Admin) -> Result<(), End> {
         let Some(group) = &self.arguments.group else { return Ok(()) };
-        if self.taken.is_empty() {
+        let written = &self.gathered.written;
+        if written.is_empty() {
             return Ok(());
         }
-        let offsets = BTreeMap::from([(self.arguments.name.clone(), self.taken.clone())]);
+        let offsets = BTreeMap::from([(self.arguments.name.clone(), written.clone())]);
         admin.commit_group_offsets(group, &offsets).map_err(|error| End::Failed(error.into()))
     }
 }
@@ -282,3 +297,6 @@ impl Plan {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

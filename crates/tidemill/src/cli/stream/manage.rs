@@ -214,7 +214,7 @@ pub(super) fn alter(arguments: &AlterArguments) -> u8 {
     let unset = arguments.unset.iter().map(|name| (name.clone(), None));
     let changes: Vec<(String, Option<String>)> = set.chain(unset).collect();
     if changes.is_empty() && arguments.streamlets.is_none() {
-        eprintln!(
+        say!(
             "error: nothing to change: say --streamlets, --unset, or a setting; \
              see `tidemill stream alter --help`"
         );
@@ -232,7 +232,7 @@ pub(super) fn alter(arguments: &AlterArguments) -> u8 {
         && let Err(error) = admin.add_streamlets(&arguments.name, total)
     {
         if !changes.is_empty() {
-            eprintln!("the settings were changed; streamlets were not added:");
+            say!("the settings were changed; streamlets were not added:");
         }
         return admin_failed(&error);
     }
@@ -242,13 +242,13 @@ pub(super) fn alter(arguments: &AlterArguments) -> u8 {
 pub(super) fn delete(arguments: &DeleteArguments) -> u8 {
     if !arguments.yes {
         if !std::io::stdin().is_terminal() {
-            eprintln!("error: nobody to ask: say --yes to delete stream `{}`", arguments.name);
+            say!("error: nobody to ask: say --yes to delete stream `{}`", arguments.name);
             return REFUSED;
         }
         match confirmed(&arguments.name) {
             Ok(true) => {}
             Ok(false) => {
-                eprintln!("nothing was deleted");
+                say!("nothing was deleted");
                 return DONE;
             }
             Err(error) => return failed(&format!("the answer cannot be read: {error}"), None),
@@ -263,7 +263,7 @@ pub(super) fn delete(arguments: &DeleteArguments) -> u8 {
 
 /// Asks on the terminal.
 fn confirmed(name: &str) -> std::io::Result<bool> {
-    eprint!("delete stream `{name}` and all its records? [y/N] ");
+    say_on!("delete stream `{name}` and all its records? [y/N] ");
     std::io::stderr().flush()?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;

@@ -130,7 +130,7 @@ impl ProduceArguments {
 
 pub(super) fn produce(arguments: &ProduceArguments) -> u8 {
     if arguments.key.is_some() && arguments.format != Format::Json {
-        eprintln!("error: --key names a field of JSON: say --format json");
+        say!("error: --key names a field of JSON: say --format json");
         return super::REFUSED;
     }
     let world = World::real();
@@ -190,7 +190,7 @@ pub(super) fn produce(arguments: &ProduceArguments) -> u8 {
     let done = format!("stream {}: sent", arguments.name);
     rates.finish(now_us(), counts, &done, said, arguments.quiet);
     if let Err(error) = &flushed {
-        eprintln!("error: {error}");
+        say!("error: {error}");
     }
     match end {
         End::Done if flushed.is_ok() => DONE,

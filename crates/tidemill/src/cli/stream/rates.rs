@@ -78,7 +78,7 @@ impl Rates {
                 bar.set_message(text());
                 bar.tick();
             }
-            Display::Lines => eprintln!("{}", text()),
+            Display::Lines => say!("{}", text()),
             Display::Json => print_json(
                 &json!({
                     "type": "progress",
@@ -116,7 +116,7 @@ impl Rates {
             });
             print_json(&summary, true);
         } else if !quiet {
-            eprintln!(
+            say!(
                 "{done} {} records, {}, in {seconds:.2} s: {} records/s, {megabytes:.1} MB/s",
                 HumanCount(counts.records),
                 HumanBytes(counts.bytes),

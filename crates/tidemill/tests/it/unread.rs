@@ -1,0 +1,73 @@
+//! Who reads what the program says may go away, and folders may have any name.
+
+use crate::house::House;
+use std::{ffi::OsStr, io::Read, os::unix::ffi::OsStrExt, process::Stdio};
+
+const JOB: &str = "
+name: some
+sources:
+  in: {file: {path: in.csv, format: csv}}
+sinks:
+  out: {from: in, file: {path: out.parquet, format: parquet}}
+";
+
+fn house() -> House {
+    let house = House::new();
+    house.write("job.yaml", JOB);
+    house.write("in.csv", "k,v\n1,a\n2,b\n");
+    house
+}
+
+/// What the program ends with, if nobody reads one of its outputs.
+fn ends_unread(house: &House, arguments: &[&str], stdout: bool) -> Option<i32> {
+    let (out, err) = match stdout {
+        true => (Stdio::piped(), Stdio::null()),
+        false => (Stdio::null(), Stdio::piped()),
+    };
+    let mut command = house.tidemill(arguments);
+    let mut child = command.stdout(out).stderr(err).spawn().expect("the binary can be run");
+    drop((child.stdout.take(), child.stderr.take()));
+    child.wait().expect("an end").code()
+}
+
+#[test]
+fn a_job_is_done_though_nobody_reads_what_is_said_of_it() {
+    let house = house();
+    assert_eq!(ends_unread(&house, &["run", "job.yaml"], false), Some(0));
+    let mut whole = Vec::new();
+    let mut file = std::fs::File::open(house.path("out.parquet")).expect("the file is whole");
+    file.read_to_end(&mut whole).expect("it can be read");
+    assert!(whole.ends_with(b"PAR1"));
+}
+
+#[test]
+fn a_refusal_has_its_code_though_nobody_reads_it() {
+    let house = house();
+    house.write("bad.yaml", "name: 7\nsink: {}\n");
+    for arguments in [&["validate", "bad.yaml"][..], &["run", "bad.yaml"], &["job", "submit", "no"]]
+    {
+        assert_eq!(ends_unread(&house, arguments, false), Some(2), "{arguments:?}");
+    }
+    for arguments in [&["validate", "bad.yaml", "--json"][..], &["run", "bad.yaml", "--json"]] {
+        assert_eq!(ends_unread(&house, arguments, true), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_job_in_a_folder_whose_name_is_no_text_runs_and_is_not_given_to_a_node() {
+    let house = House::new();
+    let folder = house.path("").join(OsStr::from_bytes(b"odd-\xff"));
+    std::fs::create_dir(&folder).expect("a folder can be made");
+    std::fs::write(folder.join("job.yaml"), JOB).expect("a file can be written");
+    std::fs::write(folder.join("in.csv"), "k,v\n1,a\n").expect("a file can be written");
+    let run = |arguments: &[&str]| {
+        let mut command = house.tidemill(arguments);
+        command.current_dir(&folder).output().expect("the binary can be run")
+    };
+    let submitted = run(&["job", "submit", "job.yaml"]);
+    let said = String::from_utf8_lossy(&submitted.stderr);
+    assert_eq!(submitted.status.code(), Some(2), "{said}");
+    assert!(said.contains("not UTF-8") && said.contains("odd-"), "{said}");
+    let ran = run(&["run", "job.yaml", "--data", "."]);
+    assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
+}
