@@ -9,7 +9,7 @@ use super::node::Transactions;
 use super::slice::no_longer_stored;
 use bytes::Bytes;
 use std::{collections::VecDeque, sync::Arc};
-use tidemill_log::{OnData, ReadCursor, ReadLimit, Streamlet};
+use tidemill_log::{AppendError, OnData, ReadCursor, ReadLimit, Streamlet};
 use tidemill_wire::{
     chunk::{CHUNK_HEAD_BYTES, ChunkHead},
     records::{Record, Records, inflate},
@@ -17,6 +17,10 @@ use tidemill_wire::{
 
 /// Most bytes that a chunk's records may have when they are inflated.
 const INFLATED_BYTES_MAX: usize = 256 << 20;
+
+/// Why nothing more can come.
+const GONE: &str = "it was deleted, or its log was closed; if there is a stream of its name again, \
+                    start the job anew";
 
 /// A streamlet, and what a reader may see of it.
 #[derive(Clone)]
@@ -116,10 +120,14 @@ impl Reader {
         Ok(true)
     }
 
-    /// Who reads up to an offset knows that it was there.
+    /// Who reads up to an offset knows that it was there; who reads on and on may wait, but not for
+    /// a streamlet in which nothing will ever be again.
     fn nothing(&self, below: i64) -> Result<bool, String> {
         if below == i64::MAX {
-            return Ok(false);
+            return match self.view.streamlet.failure() {
+                Some(AppendError::Closed) => Err(GONE.to_owned()),
+                _ => Ok(false),
+            };
         }
         Err(end_lost(below, self.offset))
     }

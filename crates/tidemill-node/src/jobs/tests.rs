@@ -193,3 +193,19 @@ fn asking_for_jobs_that_never_were_leaves_nothing_behind() {
     assert!(node.jobs.turns.lock().unwrap().len() <= 1);
     node.stop();
 }
+
+#[test]
+fn a_job_whose_stream_is_deleted_fails_and_says_so() {
+    let folder = TempDir::new().unwrap();
+    let node = node(&folder);
+    fill(&node, &folder, 0, 10);
+    node.jobs.submit(submission(&folder, DOUBLE)).unwrap();
+    node.wait("double", |it| it.progress.as_ref().is_some_and(|it| it.sinks[0].rows == 10));
+    node.streams.log().delete("numbers").unwrap();
+    let ended = node.wait("double", |it| it.status != Status::Running);
+    match ended.status {
+        Status::Failed(why) => assert!(why.contains("numbers") && why.contains("deleted"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    node.stop();
+}

@@ -262,6 +262,31 @@ fn a_source_that_waits_is_woken_by_a_record() {
 }
 
 #[test]
+fn a_source_that_waits_for_a_stream_that_is_deleted_fails_and_does_not_wait_on() {
+    let sim = World::simulated(1);
+    let log = log(&sim);
+    let streamlet = log.create("s", StreamSpec::default()).unwrap().streamlet(0).unwrap();
+    put(&streamlet, Compression::NONE, &["old"]);
+    let never = StreamSourceSpec { until: UntilSpec::Never, ..spec(Format::Text) };
+    let source = StreamSource::new(&sim.world, &log, None, "s", never).unwrap();
+    let mut slice = source.open(0).unwrap();
+    let woken = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&woken);
+    slice.wake_by(Arc::new(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    }));
+    let mut letters = Vec::new();
+    let rows = slice.read(&request(10, None), &mut letters).unwrap();
+    assert!(matches!(rows, Read::Rows { .. }), "{rows:?}");
+    let idle = slice.read(&request(10, None), &mut letters).unwrap();
+    assert!(matches!(idle, Read::Idle { until: Some(u64::MAX) }), "{idle:?}");
+    log.delete("s").unwrap();
+    assert_eq!(woken.load(Ordering::SeqCst), 1);
+    let error = slice.read(&request(10, None), &mut letters).unwrap_err().to_string();
+    assert!(error.contains("stream s streamlet 0: it was deleted"), "{error}");
+}
+
+#[test]
 fn a_stream_without_columns_is_refused_with_what_to_do() {
     let sim = World::simulated(1);
     let log = log(&sim);
