@@ -50,6 +50,8 @@ mod values;
 
 /// How often a job that is planned tries to look at its table.
 const TRIES: u32 = 3;
+/// It does not try again after so long, in microseconds.
+const LOOK_US_MAX: u64 = 5_000_000;
 
 /// Writes rows to a table of a database.
 pub struct PostgresSink {
@@ -180,13 +182,16 @@ fn look(
     name: &TableName,
 ) -> Result<(Client, Option<Table>), Trouble> {
     let mut tries = 1;
+    let begun_us = world.clock.monotonic_micros();
     loop {
-        let looked = address.connect().and_then(|mut client| {
-            let found = table::look(&mut client, name)?;
+        let name = name.clone();
+        let looked = address.connect(world, move |mut client| {
+            let found = table::look(&mut client, &name)?;
             Ok((client, found))
         });
-        match looked.map_err(Trouble::from) {
-            Err(Trouble::Passing(_)) if tries < TRIES => {
+        let took_us = world.clock.monotonic_micros().saturating_sub(begun_us);
+        match looked {
+            Err(Trouble::Passing(_)) if tries < TRIES && took_us < LOOK_US_MAX => {
                 world.clock.sleep_micros(REST_US.0);
                 tries += 1;
             }

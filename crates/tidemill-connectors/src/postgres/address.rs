@@ -1,17 +1,31 @@
 //! Where a database is, and how it is connected to.
 //!
+//! A server may take a connection and then say nothing: its process hangs, or something before it
+//! does. The `postgres` crate waits for its word for ever. So connections are made on threads of their
+//! own, which are not waited for longer than [`Address::patience`]; one that is given up ends when
+//! the server answers or its connection does, and only so many of them wait for one address.
+//!
 //! Invariant: the password is nowhere but in the connection's settings; [`Address::shown`] is what
 //! messages say.
 
 use super::tls::{self, Trust};
+use super::trouble::Trouble;
 use postgres::{Client, Config, NoTls, config::Host, config::SslMode};
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError, mpsc::sync_channel},
+    time::Duration,
+};
 use tidemill_env::World;
 use tidemill_types::job::PostgresSinkSpec;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// How long a connection may take to be there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most threads that wait for the word of one address.
+const WAITING_MAX: usize = 32;
+/// How many threads wait for the word of each address.
+static WAITING: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
 /// How long a peer may be silent, or leave what was sent without acknowledgement.
 const SILENCE: Duration = Duration::from_secs(30);
 const KEEPALIVE: Duration = Duration::from_secs(5);
@@ -19,6 +33,7 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 const PASSWORD_ENV: &str = "PGPASSWORD";
 
 /// See the module.
+#[derive(Clone)]
 pub(super) struct Address {
     config: Config,
     tls: Option<MakeRustlsConnect>,
@@ -64,10 +79,69 @@ impl Address {
         Ok(Self { config, tls, shown })
     }
 
-    pub(super) fn connect(&self) -> Result<Client, postgres::Error> {
-        match &self.tls {
-            Some(tls) => self.config.connect(tls.clone()),
-            None => self.config.connect(NoTls),
+    /// Connects, and does something first; not longer than the patience.
+    pub(super) fn connect<T: Send + 'static>(
+        &self,
+        world: &World,
+        first: impl FnOnce(Client) -> Result<T, postgres::Error> + Send + 'static,
+    ) -> Result<T, Trouble> {
+        let Some(waits) = Waits::begin(&self.shown) else {
+            let error = format!("{WAITING_MAX} connections wait for its answer already");
+            return Err(Trouble::Passing(error));
+        };
+        let (address, patience) = (self.clone(), self.patience());
+        let (tell, told) = sync_channel(1);
+        let body = move || {
+            let client = match &address.tls {
+                Some(tls) => address.config.connect(tls.clone()),
+                None => address.config.connect(NoTls),
+            };
+            let outcome = client.and_then(first);
+            drop(waits);
+            // Who asked may have given up.
+            let _given_up = tell.send(outcome);
+        };
+        drop(world.spawn.spawn("postgres", Box::new(body)));
+        match told.recv_timeout(patience) {
+            Ok(outcome) => Ok(outcome?),
+            Err(_) => {
+                let seconds = patience.as_secs();
+                Err(Trouble::Passing(format!("it does not answer within {seconds} s")))
+            }
+        }
+    }
+
+    /// How long a server may take to let somebody in: the URL's `connect_timeout`, for each host.
+    fn patience(&self) -> Duration {
+        let hosts = self.config.get_hosts().len().max(self.config.get_hostaddrs().len());
+        let each = self.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
+        each.saturating_mul(u32::try_from(hosts.max(1)).unwrap_or(u32::MAX))
+    }
+}
+
+/// One of those who wait for the word of an address.
+struct Waits(String);
+
+impl Waits {
+    fn begin(shown: &str) -> Option<Self> {
+        let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = waiting.entry(shown.to_owned()).or_default();
+        if *count >= WAITING_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(Self(shown.to_owned()))
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = waiting.get_mut(&self.0) {
+            *count -= 1;
+            if *count == 0 {
+                waiting.remove(&self.0);
+            }
         }
     }
 }
@@ -184,6 +258,37 @@ mod tests {
         check("postgresql://u@a:1,b:2/db", "postgresql://u@a:1,b:2/db");
         check("postgresql://u@h/db?password=hunter2", "postgresql://u@h:5432/db");
         check("postgresql://u@/db?host=/run/postgresql", "postgresql://u@/run/postgresql:5432/db");
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_is_not_waited_for_without_end() {
+        let world = World::real();
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = silent.local_addr().expect("it listens").port();
+        let url = format!("postgresql://u:hunter2@127.0.0.1:{port}/db?connect_timeout=1");
+        let address = Address::new(&world, &spec(&url)).expect("an address");
+        assert_eq!(address.patience(), Duration::from_secs(1));
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let connected = address.connect(&World::real(), |_| Ok(()));
+            tell.send(connected.expect_err("nobody answers")).expect("it is waited for");
+        });
+        let trouble = told.recv_timeout(Duration::from_secs(60)).expect("an end");
+        let Trouble::Passing(error) = trouble else { panic!("{trouble:?}") };
+        assert_eq!(error, "it does not answer within 1 s");
+        // The thread that was given up ends with its connection.
+        drop(silent);
+    }
+
+    #[test]
+    fn so_many_wait_for_one_address_and_not_more() {
+        let of = |shown: &str| (0..WAITING_MAX).map_while(|_| Waits::begin(shown)).collect();
+        let waits: Vec<Waits> = of("postgresql://u@full/db");
+        assert_eq!(waits.len(), WAITING_MAX);
+        assert!(Waits::begin("postgresql://u@full/db").is_none());
+        assert!(Waits::begin("postgresql://u@other/db").is_some());
+        drop(waits);
+        assert!(Waits::begin("postgresql://u@full/db").is_some());
     }
 
     #[test]

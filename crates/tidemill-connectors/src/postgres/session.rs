@@ -101,7 +101,7 @@ impl Session {
     ) -> Result<T, Trouble> {
         let mut client = match self.client.take().filter(|it| !it.is_closed()) {
             Some(client) => client,
-            None => self.address.connect()?,
+            None => self.address.connect(&self.world, Ok)?,
         };
         let done = attempt(&mut client)?;
         self.client = Some(client);
