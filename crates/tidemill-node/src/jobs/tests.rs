@@ -1,7 +1,7 @@
 //! Jobs outlive the node that runs them.
 
 use super::*;
-use std::{fs, time::Duration};
+use std::fs;
 use tempfile::TempDir;
 use tidemill_log::{Log, LogOptions};
 
@@ -207,5 +207,27 @@ fn a_job_whose_stream_is_deleted_fails_and_says_so() {
         Status::Failed(why) => assert!(why.contains("numbers") && why.contains("deleted"), "{why}"),
         other => panic!("{other:?}"),
     }
+    node.stop();
+}
+
+#[test]
+fn a_node_does_not_wait_for_a_job_that_does_not_end() {
+    let folder = TempDir::new().unwrap();
+    let node = node(&folder);
+    fill(&node, &folder, 0, 10);
+    node.jobs.submit(submission(&folder, DOUBLE)).unwrap();
+    node.wait("double", |it| it.progress.as_ref().is_some_and(|it| it.sinks[0].rows == 10));
+    // Its end is not noted before this is given back, so it has not ended for anybody.
+    let notes = node.jobs.notes.lock().unwrap();
+    let (jobs, (tell, told)) = (Arc::clone(&node.jobs), std::sync::mpsc::channel());
+    std::thread::spawn(move || {
+        jobs.close();
+        tell.send(()).unwrap();
+    });
+    told.recv_timeout(Duration::from_secs(60)).expect("the node stops");
+    drop(notes);
+    node.stop();
+    let node = Node::open(&folder);
+    node.wait("double", |it| it.status == Status::Running);
     node.stop();
 }
