@@ -1,6 +1,7 @@
 """Jobs of a node from the outside: deleted, and waited for while what they need is away."""
 
 import json
+import signal
 import subprocess
 
 from node import binary, clean_environment
@@ -98,6 +99,27 @@ def test_a_job_that_waits_is_cancelled_and_its_node_stops_at_once(own):
     node.stop()
     node.start()
     assert job(node)["status"] == "cancelled"
+
+
+def test_a_node_stops_in_time_though_what_its_job_writes_to_says_nothing(own):
+    cluster, node = own().start(), own().start()
+    for it, stream in ((cluster, "out"), (node, "lines")):
+        it.create(stream)
+    text = SOURCE.replace('kafka: {brokers: "127.0.0.1:PORT", topic: lines, format: json}', "stream: lines, format: json")
+    text = text.replace("file: {path: out.ndjson, format: json}", f'kafka: {{brokers: "127.0.0.1:{cluster.kafka_port}", topic: out, format: json}}')
+    node.append("lines", [{"n": 1}])
+    assert submit(node, text).status == 201
+    wait(lambda: job(node)["progress"]["sinks"][0]["rows"] == 1, 20, "a row")
+    cluster.process.send_signal(signal.SIGSTOP)
+    try:
+        node.append("lines", [{"n": 2}])
+        wait(lambda: job(node)["progress"]["cycle_cut"] > job(node)["progress"]["cycle_committed"], 20, "a cycle that waits")
+        code, seconds = node.stop()
+        assert code == 0 and seconds < 8, (code, seconds)
+    finally:
+        cluster.process.send_signal(signal.SIGCONT)
+    node.start()
+    wait(lambda: [it["value"]["n"] for it in cluster.records("out")] == [1, 2], 60, "each row, once")
 
 
 def test_a_job_that_has_ended_is_deleted_with_its_folder(own):
