@@ -4,10 +4,14 @@ use crate::{
     Broker,
     answer::{Answer, Begun},
     connection::Caller,
+    frame::Charge,
     handler::{self, fetch::Fetching},
 };
 use bytes::Bytes;
-use std::{future::Future, sync::Arc};
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+};
 use tidemill_wire::kafka::{
     ApiKey, ErrorCode, MessageError, Request, RequestHead, known_versions,
     message::{ApiVersion, ApiVersionsResponseData, FinalizedFeatureKey, SupportedFeatureKey},
@@ -19,11 +23,19 @@ pub(crate) struct Context<'a> {
     pub(crate) broker: &'a Arc<Broker>,
     pub(crate) caller: &'a Caller,
     pub(crate) head: &'a RequestHead,
+    /// What the request is charged with.
+    charge: &'a Mutex<Charge>,
 }
 
 impl Context<'_> {
     pub(crate) fn version(&self) -> i16 {
         self.head.version
+    }
+
+    /// From now on the request has no more than so many bytes of memory: what it was read as is
+    /// gone. For those that may wait for other clients, so that these need not stand back for it.
+    pub(crate) fn holds(&self, bytes: usize) {
+        self.charge.lock().unwrap_or_else(PoisonError::into_inner).shrink(bytes);
     }
 }
 
@@ -85,7 +97,7 @@ const SUPPORTED: &[(ApiKey, Option<i16>)] = &[
     (ApiKey::DescribeTopicPartitions, None),
 ];
 
-/// Begins a request.
+/// Begins a request that is charged with this.
 ///
 /// # Errors
 /// It cannot be read: the connection is closed.
@@ -94,9 +106,10 @@ pub(crate) async fn begin(
     caller: &Caller,
     fetching: &mut Fetching,
     head: &RequestHead,
+    charge: &Mutex<Charge>,
     body: Bytes,
 ) -> Result<Begun, MessageError> {
-    let context = Context { broker, caller, head };
+    let context = Context { broker, caller, head, charge };
     let context = &context;
     let Some(key) = supported()
         .find(|(key, from, to)| *key as i16 == head.key && (*from..=*to).contains(&head.version))

@@ -15,7 +15,7 @@ use crate::{
     Broker,
     answer::{Answer, Begun},
     api,
-    frame::{Charge, FrameError, Frames, patience, waiting_bytes},
+    frame::{Charge, FrameError, Frames, patience},
     handler::fetch::Fetching,
     outbox::Outbox,
     server::asked,
@@ -26,7 +26,7 @@ use std::{
     net::SocketAddr,
     pin::{Pin, pin},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -160,37 +160,35 @@ impl Connection {
             flush(&mut self.out, &self.broker).await?;
         }
         let next = self.frames.next();
-        let (mut body, mut charge) = tokio::select! {
+        let (mut body, charge) = tokio::select! {
             biased;
             answer = oldest(&mut self.waiting) => return put(&mut self.out, answer),
             frame = next, if room => frame?,
             () = asked(stopped) => return Err(End::Stopped),
         };
-        let length = body.len();
         let head = RequestHead::read(&mut body).map_err(End::Head)?;
         self.broker.counts.requests.fetch_add(1, Ordering::Relaxed);
+        let charge = Mutex::new(charge);
         let begun = {
-            let begin = api::begin(&self.broker, &self.caller, &mut self.fetching, &head, body);
+            let (broker, fetching) = (&self.broker, &mut self.fetching);
+            let begin = api::begin(broker, &self.caller, fetching, &head, &charge, body);
             let mut begin = pin!(begin);
             match poll_once(&mut begin).await {
                 Poll::Ready(begun) => begun,
-                Poll::Pending => {
-                    // It was read; others need not stand back for it while it waits.
-                    charge.shrink(waiting_bytes(length));
-                    loop {
-                        take_ready(&mut self.waiting, &mut self.out)?;
-                        flush(&mut self.out, &self.broker).await?;
-                        tokio::select! {
-                            biased;
-                            begun = &mut begin => break begun,
-                            answer = oldest(&mut self.waiting) => put(&mut self.out, answer)?,
-                            () = self.frames.gone() => return Err(End::Closed),
-                            () = asked(stopped) => return Err(End::Stopped),
-                        }
+                Poll::Pending => loop {
+                    take_ready(&mut self.waiting, &mut self.out)?;
+                    flush(&mut self.out, &self.broker).await?;
+                    tokio::select! {
+                        biased;
+                        begun = &mut begin => break begun,
+                        answer = oldest(&mut self.waiting) => put(&mut self.out, answer)?,
+                        () = self.frames.gone() => return Err(End::Closed),
+                        () = asked(stopped) => return Err(End::Stopped),
                     }
-                }
+                },
             }
         };
+        let mut charge = charge.into_inner().unwrap_or_else(PoisonError::into_inner);
         match begun {
             Ok(Begun::Silent) => Ok(()),
             Ok(Begun::HangUp) => Err(End::Refused),

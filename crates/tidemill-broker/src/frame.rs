@@ -7,7 +7,8 @@
 //!
 //! A frame that becomes much when it is read is given out when there is room for that in the budget.
 //! One at a time needs no room, so that some frame always gets on: all frames together, read or
-//! not, have at most the budget and what one of them becomes.
+//! not, have at most the budget and what one of them becomes. That is at most eight times the
+//! budget; a frame that would become more ends its connection before it is read.
 
 use crate::Limits;
 use bytes::{Buf, Bytes, BytesMut};
@@ -29,8 +30,7 @@ mod kinds;
 #[cfg(test)]
 mod tests;
 
-use kinds::Kind;
-pub(crate) use kinds::waiting_bytes;
+use kinds::{Kind, Unread};
 
 /// A transfer is given a second more for this many bytes.
 const SLOWEST_BYTES: usize = 64 << 10;
@@ -172,6 +172,24 @@ pub(crate) enum FrameError {
         /// What there may be of its kind.
         max: usize,
     },
+    /// More topics and partitions in a produce request than there is memory for.
+    #[error(
+        "a produce request of {topics} topics, {partitions} partitions and {tags} tagged fields: \
+         to read it would take more than {max} bytes"
+    )]
+    TooMany {
+        /// Its topics.
+        topics: usize,
+        /// Its partitions.
+        partitions: usize,
+        /// Its tagged fields.
+        tags: usize,
+        /// What may be taken.
+        max: usize,
+    },
+    /// A long produce request that is none.
+    #[error("a produce request of {0} bytes that cannot be read")]
+    Unreadable(usize),
     /// Nothing came.
     #[error("no request for {0} ms")]
     Idle(u64),
@@ -189,6 +207,8 @@ pub(crate) struct Frames {
     socket: OwnedReadHalf,
     buffer: BytesMut,
     charge: Charge,
+    /// What the frame in front becomes when it is read, once it is there.
+    becomes: Option<usize>,
     /// When the first byte of the frame in front came.
     began: Option<Instant>,
     /// A frame that claims to be so long gets its memory at once.
@@ -204,6 +224,7 @@ impl Frames {
             socket,
             buffer: BytesMut::new(),
             charge: Charge::new(budget),
+            becomes: None,
             began: None,
             trusted_bytes: TRUSTED_BYTES_MIN,
             max: usize::try_from(limits.request_bytes.0).unwrap_or(usize::MAX),
@@ -218,7 +239,7 @@ impl Frames {
         loop {
             let whole = self.whole()?;
             if let Some(length) = whole
-                && self.has_room(length)
+                && self.has_room(length)?
             {
                 return Ok(self.take(length));
             }
@@ -274,7 +295,8 @@ impl Frames {
 
     /// Only produce requests may be long: others become many small things when they are read.
     fn check_kind(&self, length: usize) -> Result<(), FrameError> {
-        let bounded = self.kind().and_then(|it| Some((it.0, it.bytes_max()?)));
+        let budget = self.charge.budget.max;
+        let bounded = self.kind().and_then(|it| Some((it.0, it.bytes_max(budget)?)));
         match bounded {
             Some((key, max)) if length > max => Err(FrameError::TooLong { key, length, max }),
             _ => Ok(()),
@@ -288,9 +310,26 @@ impl Frames {
     }
 
     /// Whether there is room for what the frame in front becomes; then it is charged.
-    fn has_room(&mut self, length: usize) -> bool {
-        let bytes = self.kind().map_or(length, |it| it.reading_bytes(length));
-        bytes <= self.charge.bytes || self.charge.set_in_turn(bytes)
+    fn has_room(&mut self, length: usize) -> Result<bool, FrameError> {
+        let bytes = match self.becomes {
+            Some(bytes) => bytes,
+            None => *self.becomes.insert(self.reading_bytes(length)?),
+        };
+        Ok(bytes <= self.charge.bytes || self.charge.set_in_turn(bytes))
+    }
+
+    /// What the frame in front becomes when it is read.
+    fn reading_bytes(&self, length: usize) -> Result<usize, FrameError> {
+        let Some(kind) = self.kind() else { return Ok(length) };
+        let max = self.charge.budget.max;
+        let content = &self.buffer[FRAME_HEAD_BYTES..FRAME_HEAD_BYTES + length];
+        kind.reading_bytes(content, max).map_err(|error| match error {
+            Unread::Nothing => FrameError::Unreadable(length),
+            Unread::TooMuch(it) => {
+                let (topics, partitions, tags) = (it.topics, it.partitions, it.tags);
+                FrameError::TooMany { topics, partitions, tags, max }
+            }
+        })
     }
 
     fn take(&mut self, length: usize) -> (Bytes, Charge) {
@@ -305,6 +344,7 @@ impl Frames {
         frame.advance(FRAME_HEAD_BYTES);
         let mut charge = Charge::new(&self.charge.budget);
         std::mem::swap(&mut charge, &mut self.charge);
+        self.becomes = None;
         self.began = Some(Instant::now());
         self.trusted_bytes = (whole * 2).clamp(self.trusted_bytes, TRUSTED_BYTES_MAX);
         (frame, charge)
@@ -314,7 +354,7 @@ impl Frames {
     pub(crate) fn is_here(&mut self) -> Result<bool, FrameError> {
         loop {
             if let Some(length) = self.whole()? {
-                return Ok(self.has_room(length));
+                return self.has_room(length);
             }
             let want = self.want()?;
             if !self.charge.set(self.buffer.len() + want) || !self.read(want)? {

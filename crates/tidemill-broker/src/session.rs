@@ -30,6 +30,14 @@ mod kept;
 
 pub(crate) use kept::Sessions;
 
+#[cfg(test)]
+mod tests;
+
+/// What a partition takes of memory: its slot, its interest, and what was found of it last.
+const SLOT_BYTES: usize = 1_024;
+/// Bytes of names that are counted as one partition: each name is there twice.
+const NAME_BYTES: usize = SLOT_BYTES / 2;
+
 /// Slots whose partitions have something new, and whoever waits for that.
 #[derive(Debug, Default)]
 pub(crate) struct Wake {
@@ -76,12 +84,20 @@ struct Slot {
     told: Option<(i64, i64, i64)>,
 }
 
+/// Slots of one topic, by partition; never none.
+struct OfTopic {
+    name: KafkaString,
+    slots: BTreeMap<i32, u32>,
+}
+
 /// One client's partitions.
 #[derive(Default)]
 pub(crate) struct Session {
     slots: BTreeMap<u32, Slot>,
     /// Slots by topic and partition.
-    places: BTreeMap<TopicKey, BTreeMap<i32, u32>>,
+    places: BTreeMap<TopicKey, OfTopic>,
+    /// Bytes of the names of the topics in `places`.
+    name_bytes: usize,
     round: u64,
     looks: u64,
     next_slot: u32,
@@ -110,6 +126,16 @@ pub(crate) struct Found {
     pub(crate) full: bool,
 }
 
+impl Found {
+    /// Holds no records any more: who waits reads them again.
+    pub(crate) fn let_go(&mut self) {
+        for (_, answer) in &mut self.slots {
+            answer.chunks = Vec::new();
+            answer.aborted = None;
+        }
+    }
+}
+
 /// A topic's id and name.
 type TopicKey = ([u8; 16], Vec<u8>);
 
@@ -125,6 +151,16 @@ impl Session {
     /// How many partitions it has.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
+    }
+
+    /// How many partitions it counts for: long names are some more.
+    pub(crate) fn weight(&self) -> usize {
+        self.slots.len() + self.name_bytes / NAME_BYTES
+    }
+
+    /// What it takes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.weight() * SLOT_BYTES
     }
 
     /// Readers of committed records wait for other things than others.
@@ -148,11 +184,18 @@ impl Session {
         topic: Result<&Topic, ErrorCode>,
         asked: impl Iterator<Item = (i32, Asked)>,
     ) {
-        // A copy: the session outlives the request.
-        let name = text(name.as_str());
-        let of_topic = self.places.entry(key(id, &name)).or_default();
+        let mut asked = asked.peekable();
+        if asked.peek().is_none() {
+            return;
+        }
+        let of_topic = self.places.entry(key(id, name)).or_insert_with(|| {
+            self.name_bytes += name.len();
+            // A copy: the session outlives the request.
+            OfTopic { name: text(name.as_str()), slots: BTreeMap::new() }
+        });
+        let name = &of_topic.name;
         for (index, asked) in asked {
-            let slot_id = *of_topic.entry(index).or_insert_with(|| {
+            let slot_id = *of_topic.slots.entry(index).or_insert_with(|| {
                 self.next_slot += 1;
                 self.next_slot
             });
@@ -201,11 +244,12 @@ impl Session {
     pub(crate) fn forget(&mut self, place: &Place) {
         let topic = key(place.0, &place.1);
         let Some(of_topic) = self.places.get_mut(&topic) else { return };
-        if let Some(id) = of_topic.remove(&place.2) {
+        if let Some(id) = of_topic.slots.remove(&place.2) {
             self.slots.remove(&id);
         }
-        if of_topic.is_empty() {
+        if of_topic.slots.is_empty() {
             self.places.remove(&topic);
+            self.name_bytes -= place.1.len();
         }
     }
 
@@ -215,9 +259,13 @@ impl Session {
         if slots.values().all(|it| it.round == round) {
             return;
         }
+        let name_bytes = &mut self.name_bytes;
         self.places.retain(|_, of_topic| {
-            of_topic.retain(|_, id| slots.get(id).is_some_and(|it| it.round == round));
-            !of_topic.is_empty()
+            of_topic.slots.retain(|_, id| slots.get(id).is_some_and(|it| it.round == round));
+            if of_topic.slots.is_empty() {
+                *name_bytes -= of_topic.name.len();
+            }
+            !of_topic.slots.is_empty()
         });
         slots.retain(|_, slot| slot.round == round);
     }

@@ -8,10 +8,14 @@ use crate::{
     answer::{Answer, Begun},
     api,
     connection::Caller,
+    frame::Charge,
     handler::fetch::Fetching,
 };
 use bytes::{Bytes, BytesMut};
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
 use tidemill_log::Served;
 use tidemill_wire::kafka::{MessageError, RequestHead};
 
@@ -38,7 +42,9 @@ impl Unwired {
     /// The bytes are no request that is answered: a connection would be closed.
     pub async fn ask(&mut self, mut frame: Bytes) -> Result<Option<Bytes>, MessageError> {
         let head = RequestHead::read(&mut frame)?;
-        let begun = api::begin(&self.broker, &self.caller, &mut self.fetching, &head, frame).await;
+        let (broker, fetching) = (&self.broker, &mut self.fetching);
+        let charge = Mutex::new(Charge::new(&broker.budget));
+        let begun = api::begin(broker, &self.caller, fetching, &head, &charge, frame).await;
         let answer = match begun? {
             Begun::Now(answer) => Some(answer),
             Begun::Later(answer) => answer.await?,

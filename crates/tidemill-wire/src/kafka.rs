@@ -25,9 +25,11 @@ use kacrab_protocol::{
     version::{request_header_version, response_header_version},
 };
 
+mod counted;
 mod messages;
 mod produce;
 
+pub use counted::{ProduceCounts, count_produce};
 pub use produce::{Produce, ProduceStream, produce_frame};
 
 #[cfg(test)]

@@ -4,8 +4,11 @@
 //! The factors were measured with an allocator that counts, on requests of the shortest things that
 //! there are in each kind, as many as make lists grow at their end. A test compares them with the
 //! types that the kinds with the most are made of.
+//!
+//! A produce request is mostly chunks, which are not read into smaller things: what else is in it is
+//! counted before it is read.
 
-use tidemill_wire::kafka::ApiKey;
+use tidemill_wire::kafka::{ApiKey, ProduceCounts, count_produce};
 
 #[cfg(test)]
 mod tests;
@@ -20,15 +23,29 @@ const CHEAP_BYTES: usize = 64 << 10;
 /// settings are longer than the names of names alone, of which each can be a single byte.
 const PLAIN_FACTOR: usize = 128;
 const NAMES_FACTOR: usize = 352;
-/// Bytes of memory for each byte of a request that waits, with nothing left of how it was read.
-const WAITING_FACTOR: usize = 8;
+/// A request may become so many times the budget: it may be beyond that one at a time.
+const BEYOND_FACTOR: usize = 8;
+/// Bytes of memory for each thing in a produce request, until its answer is written.
+const TOPIC_BYTES: usize = 512;
+const PARTITION_BYTES: usize = 1_024;
+const TAG_BYTES: usize = 256;
+/// Bytes of memory for each byte of a topic's name: it stands in the answer too.
+const NAME_FACTOR: usize = 4;
 
 /// A kind of request, as its first two bytes say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind(pub(super) i16);
 
+/// Why a request is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// It is none.
+    Nothing,
+    /// It has more small things than there is memory for.
+    TooMuch(ProduceCounts),
+}
+
 impl Kind {
-    /// Chunks are not read into smaller things.
     fn is_produce(self) -> bool {
         self.0 == ApiKey::Produce as i16
     }
@@ -46,26 +63,50 @@ impl Kind {
         NAMES.iter().any(|it| *it as i16 == self.0)
     }
 
-    /// The most bytes of one; no bound of its own, if none.
-    pub(super) fn bytes_max(self) -> Option<usize> {
-        match self {
-            it if it.is_produce() => None,
-            it if it.is_names() => Some(NAMES_BYTES_MAX),
-            _ => Some(PLAIN_BYTES_MAX),
-        }
+    /// Bytes of memory for each byte of one that is not short, chunks aside.
+    fn factor(self) -> usize {
+        if self.is_names() { NAMES_FACTOR } else { PLAIN_FACTOR }
     }
 
-    /// The memory for one of this length, from when it is read until it is answered.
-    pub(super) fn reading_bytes(self, length: usize) -> usize {
-        match self {
-            it if it.is_produce() || length <= CHEAP_BYTES => length,
-            it if it.is_names() => length * NAMES_FACTOR,
-            _ => length * PLAIN_FACTOR,
+    /// The most bytes of one, with a budget of so many; no bound of its own, if none.
+    pub(super) fn bytes_max(self, budget_bytes: usize) -> Option<usize> {
+        let max = match self {
+            it if it.is_produce() => return None,
+            it if it.is_names() => NAMES_BYTES_MAX,
+            _ => PLAIN_BYTES_MAX,
+        };
+        let beyond = budget_bytes.saturating_mul(BEYOND_FACTOR) / self.factor();
+        Some(max.min(beyond.max(CHEAP_BYTES)))
+    }
+
+    /// The memory for one with this content, from when it is read until it is answered.
+    pub(super) fn reading_bytes(
+        self,
+        content: &[u8],
+        budget_bytes: usize,
+    ) -> Result<usize, Unread> {
+        let length = content.len();
+        if !self.is_produce() {
+            let factor = if length <= CHEAP_BYTES { 1 } else { self.factor() };
+            return Ok(length * factor);
+        }
+        match count_produce(content) {
+            Some(counts) => {
+                let things = counted_bytes(counts);
+                let fits = things <= budget_bytes;
+                if fits { Ok(length + things) } else { Err(Unread::TooMuch(counts)) }
+            }
+            // Whoever reads it says what is wrong with it, and takes little for that.
+            None if length <= CHEAP_BYTES => Ok(length),
+            None => Err(Unread::Nothing),
         }
     }
 }
 
-/// The memory for a request of this length that was read and waits, for records or for others.
-pub(crate) fn waiting_bytes(length: usize) -> usize {
-    length * WAITING_FACTOR
+/// The memory for all but the bytes of a produce request.
+fn counted_bytes(counts: ProduceCounts) -> usize {
+    counts.topics * TOPIC_BYTES
+        + counts.partitions * PARTITION_BYTES
+        + counts.tags * TAG_BYTES
+        + counts.name_bytes * NAME_FACTOR
 }

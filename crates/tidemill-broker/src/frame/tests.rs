@@ -1,7 +1,11 @@
 //! The budget, and frames that become more than they are.
 
 use super::*;
-use tidemill_wire::kafka::{ApiKey, message::DescribeGroupsRequestData, request_frame, text};
+use tidemill_wire::kafka::{
+    ApiKey,
+    message::{DescribeGroupsRequestData, ProduceRequestData, TopicProduceData},
+    request_frame, text,
+};
 use tokio::{io::AsyncWriteExt, net::TcpListener};
 
 #[test]
@@ -44,10 +48,10 @@ fn names(count: usize) -> BytesMut {
 #[tokio::test]
 async fn a_frame_that_becomes_much_waits_for_room() {
     let frame = names(10_000);
-    let budget = Budget::new(1 << 20);
+    let budget = Budget::new(8 << 20);
     let (_client, mut frames) = frames(&frame, &budget).await;
     let mut other = Charge::new(&budget);
-    assert!(other.set_in_turn(2 << 20), "somebody else is beyond the budget");
+    assert!(other.set_in_turn(9 << 20), "somebody else is beyond the budget");
     {
         let mut next = std::pin::pin!(frames.next());
         let early = timeout(Duration::from_millis(50), &mut next).await;
@@ -71,4 +75,22 @@ async fn a_list_of_names_that_is_too_long_is_refused_by_its_length() {
     let error = refused.next().await.unwrap_err();
     assert!(matches!(error, FrameError::TooLong { max, .. } if max == 1 << 20), "{error}");
     assert!(budget.used() < 64 << 10, "nothing was waited for");
+}
+
+#[tokio::test]
+async fn a_produce_request_that_becomes_too_much_is_refused_and_keeps_no_charge() {
+    let topics = vec![TopicProduceData::default(); 100_000];
+    let request = ProduceRequestData::default().with_topic_data(topics);
+    let frame = request_frame(&request, 9, 1, &text("test")).unwrap();
+    let budget = Budget::new(8 << 20);
+    let (_client, mut refused) = frames(&frame, &budget).await;
+    let error = refused.next().await.unwrap_err();
+    assert!(matches!(error, FrameError::TooMany { topics: 100_000, .. }), "{error}");
+    drop(refused);
+    assert_eq!(budget.used(), 0);
+    // With more of a budget it is read.
+    let budget = Budget::new(64 << 20);
+    let (_client, mut taken) = frames(&frame, &budget).await;
+    let (content, charge) = taken.next().await.unwrap();
+    assert!(charge.bytes >= content.len() + 100_000 * 400, "what it becomes is charged");
 }

@@ -39,6 +39,8 @@ const LEAST_BYTES: usize = 64 << 10;
 #[derive(Default)]
 pub(crate) struct Fetching {
     plain: Session,
+    /// For `plain`.
+    charge: Option<Charge>,
 }
 
 /// Answers a fetch.
@@ -48,6 +50,7 @@ pub(crate) async fn begin(
     mut body: Bytes,
 ) -> Result<Begun, MessageError> {
     let mut request = FetchRequestData::read(&mut body, context.version())?;
+    drop(body);
     if context.version() < 7 {
         request.session_epoch = FINAL_EPOCH;
     }
@@ -58,13 +61,16 @@ pub(crate) async fn begin(
     let (error, session_id, topics) = match epoch {
         FINAL_EPOCH => {
             broker.sessions.remove(id);
-            let topics = whole(context, &mut fetching.plain, request, &mut how).await;
+            let Fetching { plain, charge } = fetching;
+            let charge = charge.get_or_insert_with(|| Charge::new(&broker.sessions.others));
+            let topics = whole(context, (plain, charge), request, &mut how).await;
             (ErrorCode::None, 0, topics)
         }
         INITIAL_EPOCH => {
             broker.sessions.remove(id);
             let mut session = Session::default();
-            let topics = whole(context, &mut session, request, &mut how).await;
+            let mut charge = Charge::new(&broker.sessions.others);
+            let topics = whole(context, (&mut session, &mut charge), request, &mut how).await;
             let id = broker.new_session_id();
             let max = broker.settings.limits.fetch_sessions;
             let kept = session.len() > 0 && broker.sessions.add(id, session, now_ms, max).is_some();
@@ -80,9 +86,12 @@ pub(crate) async fn begin(
                         session.forget(&place(context, &topic.topic, topic.topic_id, *partition));
                     }
                 }
+                drop(request);
+                // What is asked for is in the session, which has a bound of its own.
+                context.holds(0);
                 session.mend(|place| find(context, place).map_err(|()| missing(place)));
                 session.set_committed(how.committed);
-                if broker.sessions.resized(id, session.len()) {
+                if broker.sessions.resized(id, session.weight()) {
                     let found = wait(&mut session, &mut how).await;
                     (ErrorCode::None, id, session.tell(found, false))
                 } else {
@@ -127,19 +136,32 @@ impl How {
     }
 }
 
-/// A request that names all partitions it wants.
+/// A request that names all partitions it wants. One of more than there is room for is answered at
+/// once, and nothing of it is kept.
 async fn whole(
     context: &Context<'_>,
-    session: &mut Session,
+    (session, charge): (&mut Session, &mut Charge),
     request: FetchRequestData,
     how: &mut How,
 ) -> Vec<TopicAnswer> {
     ask(context, session, &request);
+    drop(request);
     session.keep_asked();
     session.set_committed(how.committed);
+    let has_room = charge.set(session.bytes());
+    if has_room {
+        context.holds(0);
+    } else {
+        how.end = Instant::now();
+    }
     let mut found = wait(session, how).await;
     session.fill(&mut found);
-    session.tell(found, true)
+    let topics = session.tell(found, true);
+    if !has_room {
+        *session = Session::default();
+        charge.set(0);
+    }
+    topics
 }
 
 fn place(context: &Context<'_>, name: &KafkaString, id: KafkaUuid, partition: i32) -> Place {
@@ -213,17 +235,21 @@ fn find(context: &Context<'_>, place: &Place) -> Result<Arc<Topic>, ()> {
     topic.ok_or(())
 }
 
-/// Looks until there is enough, there is more than fits, something failed, or the time is up.
+/// Looks until there is enough, there is more than fits, something failed, or the time is up. What
+/// was found is not held while more is waited for.
 async fn wait(session: &mut Session, how: &mut How) -> Found {
     let wake = session.wake();
     let mut found = look(session, how, Found::default()).await;
     while found.bytes < how.min_bytes && !found.failed && !found.full && session.len() > 0 {
         session.wait_for_more(&found);
-        if timeout_at(how.end, wake.notify.notified()).await.is_err() {
+        found.let_go();
+        how.charge.shrink(0);
+        let notified = timeout_at(how.end, wake.notify.notified()).await.is_ok();
+        if !notified && found.bytes == 0 {
             break;
         }
         // A notice that is there already does not let the time run out by itself.
-        let is_late = Instant::now() >= how.end;
+        let is_late = !notified || Instant::now() >= how.end;
         found = look(session, how, found).await;
         if is_late {
             break;

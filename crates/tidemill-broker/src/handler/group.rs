@@ -98,6 +98,7 @@ pub(crate) async fn join(
         may_skip: version >= 9,
     };
     drop(request);
+    context.holds(joining.bytes());
     joined(context.broker.groups.join(joining).await, version)
 }
 
@@ -143,6 +144,7 @@ pub(crate) async fn sync(
         assignments: assignments.collect(),
     };
     drop(request);
+    context.holds(syncing.bytes());
     let answer = context.broker.groups.sync(syncing).await;
     let newer = context.version() >= 5;
     SyncGroupResponseData {

@@ -1,8 +1,10 @@
 //! Sessions by their ids, between requests.
 //!
-//! Invariant: they have at most so many partitions together, whoever asks for more.
+//! Invariant: they have at most so many partitions together, whoever asks for more; those that are
+//! not kept, of clients without sessions, have as many again.
 
-use super::Session;
+use super::{SLOT_BYTES, Session};
+use crate::frame::Budget;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
@@ -15,9 +17,16 @@ const EVICT_AFTER_MS: u64 = 120_000;
 const PARTITIONS_MAX: usize = 1_000_000;
 
 /// Sessions by their ids.
-#[derive(Default)]
 pub(crate) struct Sessions {
     all: Mutex<All>,
+    /// For sessions that are not kept here.
+    pub(crate) others: Arc<Budget>,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self { all: Mutex::default(), others: Budget::new(PARTITIONS_MAX * SLOT_BYTES) }
+    }
 }
 
 #[derive(Default)]
@@ -50,7 +59,7 @@ impl Sessions {
     /// Keeps a session. None: there is no room.
     pub(crate) fn add(&self, id: i32, session: Session, now_ms: u64, max: usize) -> Option<()> {
         let mut all = self.all();
-        let partitions = session.len();
+        let partitions = session.weight();
         while all.sessions.len() >= max || all.partitions + partitions > PARTITIONS_MAX {
             let oldest = all.sessions.iter().min_by_key(|(_, it)| it.used_ms);
             let (oldest, used_ms) = oldest.map(|(id, it)| (*id, it.used_ms))?;

@@ -1,12 +1,20 @@
 //! Fetch: what is there at once, what comes in time, and how much of it.
 
 use super::{client::*, node::Node};
-use std::time::{Duration, Instant};
+use crate::frame::Charge;
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 use tidemill_log::Fsync;
 use tidemill_types::ByteSize;
 use tidemill_wire::{
     chunk::Codec,
-    kafka::{ErrorCode, message::*},
+    kafka::{
+        ErrorCode,
+        message::{fetch_request::FetchTopic, *},
+        text,
+    },
     records::Compression,
 };
 
@@ -303,4 +311,99 @@ async fn requests_and_what_was_fetched_are_counted() {
     client.ask(&fetch("t", 0, 4, 0), 9).await;
     client.fetch("t", 0, 5, 0).await;
     assert_eq!(node.broker.figures().fetched_records, 4 + 3, "nothing was sent");
+}
+
+/// Waits until the broker has begun so many requests.
+async fn begun(node: &Node, requests: u64) {
+    while node.broker.counts.requests.load(Ordering::Relaxed) < requests {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn fetches_that_wait_for_more_keep_no_other_from_its_answer() {
+    let node = Node::start_with(|how| {
+        how.settings.limits.answers_bytes = ByteSize(256 << 10);
+    })
+    .await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    client.produce("t", 0, chunk(&["x".repeat(200 << 10).as_str()])).await;
+    let mut waiting = Vec::new();
+    for _ in 0..8 {
+        let before = node.broker.counts.requests.load(Ordering::Relaxed);
+        let mut other = node.client().await;
+        let request = fetch("t", 0, 0, 300_000).with_min_bytes(8 << 20);
+        other.send(&request, 12).await;
+        begun(&node, before + 1).await;
+        waiting.push(other);
+    }
+    for _ in 0..8 {
+        let answer = tokio::time::timeout(Duration::from_secs(60), client.fetch("t", 0, 0, 0));
+        let answer = answer.await.expect("it waits for those that wait");
+        assert_eq!(values(&answer.records).len(), 1);
+    }
+    drop(waiting);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_found_comes_when_the_time_for_more_is_up() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 2).await;
+    client.produce("t", 1, chunk(&["a", "b"])).await;
+    let both =
+        FetchTopic::default().with_topic(text("t")).with_partitions(vec![place(0, 0), place(1, 0)]);
+    let request = fetch("t", 0, 0, 50).with_min_bytes(8 << 20).with_topics(vec![both]);
+    let answer = client.ask(&request, 12).await;
+    let partitions = only(answer.responses).partitions;
+    let found = partitions.iter().find(|it| it.partition_index == 1).unwrap();
+    assert_eq!(values(&found.records).len(), 2);
+    assert_eq!(partitions.len(), 2);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_long_fetch_that_waits_is_charged_for_what_is_left_of_it() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    let mut request = fetch("t", 0, 0, 300_000);
+    request.topics.resize(60_000, FetchTopic::default());
+    client.send(&request, 12).await;
+    begun(&node, 2).await;
+    let charged = || node.broker.budget.used();
+    tokio::time::timeout(Duration::from_secs(60), async {
+        while charged() > 64 << 10 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+    .unwrap_or_else(|_| panic!("{} bytes are charged for a fetch that waits", charged()));
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_fetch_of_more_partitions_than_there_is_room_for_is_answered_at_once() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    let mut all = Charge::new(&node.broker.sessions.others);
+    assert!(all.set_most(usize::MAX, 1) > 0, "others have all of it");
+    let answer = client.fetch("t", 0, 0, 300_000).await;
+    assert_eq!((answer.error_code, answer.high_watermark), (0, 0));
+    all.set(0);
+    let answer = client.fetch("t", 0, 0, 0).await;
+    assert_eq!(answer.error_code, 0);
+    assert!(node.broker.sessions.others.used() > 0, "it is remembered, and charged");
+    drop(client);
+    tokio::time::timeout(Duration::from_secs(60), async {
+        while node.broker.sessions.others.used() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+    .expect("nothing is left of a connection that is gone");
+    node.stop().await;
 }

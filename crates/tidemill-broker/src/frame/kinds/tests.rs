@@ -3,12 +3,14 @@
 use super::*;
 use std::mem::size_of;
 use tidemill_wire::kafka::{
-    KafkaString,
+    FRAME_HEAD_BYTES, KafkaString, RawTaggedField,
     message::{
-        Coordinator, DeletableGroupResult, OffsetCommitRequestTopic,
+        Coordinator, DeletableGroupResult, OffsetCommitRequestTopic, PartitionProduceData,
+        PartitionProduceResponse, ProduceRequestData, TopicProduceData, TopicProduceResponse,
         describe_groups_response::DescribedGroup, describe_transactions_response::TransactionState,
         fetch_request::FetchTopic,
     },
+    request_frame, text,
 };
 
 /// A list that grows by one is there twice as long, and once as it was.
@@ -28,7 +30,8 @@ fn what_a_byte_becomes_is_charged() {
     for (key, answer, written) in answers {
         let kind = Kind(key as i16);
         let most = (GROWING * name).max((GROWING - 1) * name + answer + written);
-        let charged = kind.reading_bytes(CHEAP_BYTES + 1) / (CHEAP_BYTES + 1);
+        let charged = kind.reading_bytes(&[0; CHEAP_BYTES + 1], usize::MAX).unwrap();
+        let charged = charged / (CHEAP_BYTES + 1);
         assert!(most <= charged, "{key:?}: {most} bytes for each, and {charged} are charged");
     }
     // Three bytes: no name, no partitions, no tags.
@@ -39,11 +42,78 @@ fn what_a_byte_becomes_is_charged() {
 
 #[test]
 fn lists_of_names_have_a_bound_of_their_own() {
-    let max = |key: ApiKey| Kind(key as i16).bytes_max();
+    let max = |key: ApiKey| Kind(key as i16).bytes_max(256 << 20);
     assert_eq!(max(ApiKey::Produce), None);
     assert_eq!(max(ApiKey::Fetch), Some(PLAIN_BYTES_MAX));
     for key in [ApiKey::FindCoordinator, ApiKey::DescribeGroups, ApiKey::DescribeTransactions] {
         assert_eq!(max(key), Some(NAMES_BYTES_MAX), "{key:?}");
     }
-    assert_eq!(Kind(i16::MAX).bytes_max(), Some(PLAIN_BYTES_MAX), "whatever it is");
+    assert_eq!(Kind(i16::MAX).bytes_max(256 << 20), Some(PLAIN_BYTES_MAX), "whatever it is");
+}
+
+#[test]
+fn no_request_becomes_more_than_eight_budgets() {
+    for key in [ApiKey::Fetch, ApiKey::OffsetCommit, ApiKey::DescribeGroups] {
+        let kind = Kind(key as i16);
+        for budget in [4 << 20, 64 << 20, 256 << 20] {
+            let max = kind.bytes_max(budget).unwrap();
+            assert!(max * kind.factor() <= (8 * budget).max(CHEAP_BYTES * kind.factor()));
+        }
+        assert_eq!(kind.bytes_max(1), Some(CHEAP_BYTES), "short ones are always taken");
+    }
+}
+
+#[test]
+fn what_things_of_a_produce_request_become_is_charged() {
+    let written = |bytes: usize| GROWING * bytes;
+    // An empty name, no partitions, no tags, and where a copy of the name is.
+    let topic = GROWING * size_of::<TopicProduceData>()
+        + size_of::<TopicProduceResponse>()
+        + written(16 + 2)
+        + 16;
+    assert!(topic <= TOPIC_BYTES, "{topic}");
+    // With a reason why it is refused; what it was appended as is less than what it was asked as.
+    let reason = 60;
+    let partition = GROWING * size_of::<PartitionProduceData>()
+        + size_of::<PartitionProduceResponse>()
+        + reason
+        + written(36 + reason);
+    assert!(partition <= PARTITION_BYTES, "{partition}");
+    // A list begins with room for four.
+    let tag = 5 * size_of::<RawTaggedField>();
+    assert!(tag <= TAG_BYTES, "{tag}");
+}
+
+#[test]
+fn a_produce_request_of_much_that_is_small_is_not_read() {
+    let kind = Kind(ApiKey::Produce as i16);
+    let frame = |topics: usize, partitions: usize| {
+        let topic = TopicProduceData::default()
+            .with_partition_data(vec![PartitionProduceData::default(); partitions]);
+        let request = ProduceRequestData::default().with_topic_data(vec![topic; topics]);
+        request_frame(&request, 9, 1, &text("test")).unwrap().split_off(FRAME_HEAD_BYTES)
+    };
+    let budget = 1 << 20;
+    for content in [frame(2_049, 0), frame(1, 1_024)] {
+        let unread = kind.reading_bytes(&content, budget).unwrap_err();
+        assert!(matches!(unread, Unread::TooMuch(_)), "{unread:?}");
+    }
+    let content = frame(2_048, 0);
+    assert_eq!(kind.reading_bytes(&content, budget), Ok(content.len() + budget));
+    let cut = &frame(40_000, 0)[..CHEAP_BYTES + 1];
+    assert_eq!(kind.reading_bytes(cut, budget), Err(Unread::Nothing));
+    assert_eq!(kind.reading_bytes(&cut[..100], budget), Ok(100), "who reads it says what it is");
+}
+
+#[test]
+fn a_usual_produce_request_is_charged_little_more_than_its_bytes() {
+    let partition = PartitionProduceData::default().with_records(Some(vec![1; 16 << 10].into()));
+    let topic = TopicProduceData::default()
+        .with_name(text("topic"))
+        .with_partition_data(vec![partition; 1_000]);
+    let request = ProduceRequestData::default().with_topic_data(vec![topic]);
+    let content =
+        request_frame(&request, 12, 1, &text("test")).unwrap().split_off(FRAME_HEAD_BYTES);
+    let charged = Kind(ApiKey::Produce as i16).reading_bytes(&content, 256 << 20).unwrap();
+    assert!(charged < content.len() / 100 * 107, "{charged} for {}", content.len());
 }

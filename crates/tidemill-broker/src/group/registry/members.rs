@@ -4,7 +4,7 @@ use super::{Cell, Groups, ID_BYTES_MAX, Inner, Who};
 use crate::group::{
     join::Join,
     machine::State,
-    member::{JoinAnswer, SyncAnswer, Ticket},
+    member::{JoinAnswer, SyncAnswer, Ticket, protocols_bytes},
     sync::Sync,
 };
 use bytes::Bytes;
@@ -41,6 +41,29 @@ pub(crate) struct Syncing {
     pub(crate) protocol_type: Option<String>,
     pub(crate) protocol: Option<String>,
     pub(crate) assignments: BTreeMap<String, Bytes>,
+}
+
+/// What a name or an id of a request takes beside its bytes.
+const TEXT_BYTES: usize = 64;
+
+impl Joining {
+    /// What it takes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let ids = [&self.group, &self.member_id, &self.client_id, &self.protocol_type];
+        let instance = self.instance.as_ref().map_or(0, String::len);
+        let ids: usize = ids.iter().map(|it| it.len() + TEXT_BYTES).sum();
+        ids + instance + protocols_bytes(&self.protocols)
+    }
+}
+
+impl Syncing {
+    /// What it takes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let one = |(id, bytes): (&String, &Bytes)| id.len() + bytes.len() + 2 * TEXT_BYTES;
+        self.who.group.len()
+            + self.who.member_id.len()
+            + self.assignments.iter().map(one).sum::<usize>()
+    }
 }
 
 /// Whether members can be in a group of this id.
