@@ -9,6 +9,7 @@ pub(crate) mod list_offsets;
 pub(crate) mod log_dirs;
 pub(crate) mod metadata;
 pub(crate) mod offsets;
+pub(crate) mod once;
 pub(crate) mod partitions;
 pub(crate) mod produce;
 pub(crate) mod records;

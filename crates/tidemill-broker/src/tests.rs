@@ -16,6 +16,7 @@ mod groups;
 mod hostile;
 mod idempotence;
 mod produce;
+mod repeats;
 mod sessions;
 mod settings;
 mod snapshots;

@@ -4,6 +4,7 @@ use crate::{
     Broker,
     api::Context,
     broker_settings::{self, Shown},
+    handler::once::once,
     refusal::Refusal,
     topic_settings::{Defaults, TOPIC_SETTINGS, Texts, TopicSetting},
 };
@@ -39,8 +40,9 @@ enum Source {
 /// Shows settings.
 pub(crate) async fn describe(
     context: &Context<'_>,
-    request: DescribeConfigsRequestData,
+    mut request: DescribeConfigsRequestData,
 ) -> DescribeConfigsResponseData {
+    once(&mut request.resources, |it| (it.resource_type, it.resource_name.clone()));
     let more =
         More { synonyms: request.include_synonyms, documentation: request.include_documentation };
     let one = |asked: DescribeConfigsResource| {

@@ -1,6 +1,6 @@
 //! Consumer groups: their members, and who looks at them. This node coordinates all of them.
 
-use super::cluster::NOT_ASKED;
+use super::{cluster::NOT_ASKED, once::once};
 use crate::{
     api::Context,
     group::{
@@ -8,6 +8,7 @@ use crate::{
         registry::{Joining, Syncing, Who},
     },
 };
+use std::collections::BTreeSet;
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString,
     message::{
@@ -45,8 +46,9 @@ fn code(outcome: Result<(), ErrorCode>) -> i16 {
 /// Who coordinates groups and transactions: this node.
 pub(crate) async fn find(
     context: &Context<'_>,
-    request: FindCoordinatorRequestData,
+    mut request: FindCoordinatorRequestData,
 ) -> FindCoordinatorResponseData {
+    once(&mut request.coordinator_keys, KafkaString::clone);
     let (host, port) = context.broker.advertised();
     let is_known = KEY_TYPES.contains(&request.key_type);
     let error = if is_known { ErrorCode::None } else { ErrorCode::InvalidRequest };
@@ -210,12 +212,17 @@ pub(crate) async fn list(
     context: &Context<'_>,
     request: ListGroupsRequestData,
 ) -> ListGroupsResponseData {
-    let wanted = |filter: &[KafkaString], value: &str| {
-        filter.is_empty() || filter.iter().any(|it| it.as_str().eq_ignore_ascii_case(value))
+    // A set: there may be as many groups as names.
+    let filter = |names: &[KafkaString]| -> BTreeSet<String> {
+        names.iter().map(|it| it.as_str().to_ascii_lowercase()).collect()
     };
-    let of_type = wanted(&request.types_filter, CLASSIC);
+    let wanted = |filter: &BTreeSet<String>, value: &str| {
+        filter.is_empty() || filter.contains(&value.to_ascii_lowercase())
+    };
+    let (types, states) = (filter(&request.types_filter), filter(&request.states_filter));
+    let of_type = wanted(&types, CLASSIC);
     let groups = context.broker.groups.list().into_iter();
-    let groups = groups.filter(|it| of_type && wanted(&request.states_filter, it.state));
+    let groups = groups.filter(|it| of_type && wanted(&states, it.state));
     let listed = groups.map(|it| ListedGroup {
         group_id: text(&it.id),
         protocol_type: text(&it.protocol_type),
@@ -229,8 +236,9 @@ pub(crate) async fn list(
 /// Groups with their members.
 pub(crate) async fn describe(
     context: &Context<'_>,
-    request: DescribeGroupsRequestData,
+    mut request: DescribeGroupsRequestData,
 ) -> DescribeGroupsResponseData {
+    once(&mut request.groups, KafkaString::clone);
     let operations =
         if request.include_authorized_operations { GROUP_OPERATIONS } else { NOT_ASKED };
     let version = context.version();

@@ -1,9 +1,10 @@
 //! Offsets by timestamp: the first, the last, and those between.
 
 use crate::{Broker, api::Context, handler::blocking, partition::Partition};
+use hashbrown::HashSet;
 use std::sync::Arc;
 use tidemill_wire::kafka::{
-    ErrorCode,
+    ErrorCode, KafkaString,
     message::{
         ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequestData,
         ListOffsetsResponseData, ListOffsetsTopicResponse,
@@ -43,11 +44,14 @@ fn answered(
     has_epoch: bool,
 ) -> ListOffsetsResponseData {
     let committed = request.isolation_level == 1;
+    let twice = named_twice(&request);
     let topics = request.topics.into_iter().map(|asked| {
         let topic = broker.topic(asked.name.as_str());
         let one = |it: ListOffsetsPartition| {
             let partition = topic.as_ref().and_then(|topic| topic.partition(it.partition_index));
+            let place = (asked.name.clone(), it.partition_index);
             let outcome = match partition {
+                _ if twice.contains(&place) => Err(ErrorCode::InvalidRequest),
                 Some(_) if it.current_leader_epoch > 0 => Err(ErrorCode::UnknownLeaderEpoch),
                 Some(partition) => offset(&partition, it.timestamp, committed),
                 None => Err(ErrorCode::UnknownTopicOrPartition),
@@ -59,6 +63,21 @@ fn answered(
     });
     let topics = topics.collect();
     ListOffsetsResponseData { topics, ..ListOffsetsResponseData::default() }
+}
+
+/// Partitions that are named more than once. They may be asked for different times, so that none of
+/// their answers would be right, and each can take a look at the disk.
+fn named_twice(request: &ListOffsetsRequestData) -> HashSet<(KafkaString, i32)> {
+    let (mut once, mut twice) = (HashSet::new(), HashSet::new());
+    for topic in &request.topics {
+        for partition in &topic.partitions {
+            let place = (topic.name.clone(), partition.partition_index);
+            if let Some(again) = once.replace(place) {
+                twice.insert(again);
+            }
+        }
+    }
+    twice
 }
 
 /// Offset and its timestamp in milliseconds; -1 where there is none.

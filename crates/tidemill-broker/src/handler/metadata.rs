@@ -6,16 +6,14 @@ use crate::{
     handler::{
         blocking,
         cluster::{CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS},
+        once::once,
     },
     topic::Topic,
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 use tidemill_log::LogError;
 use tidemill_wire::kafka::{
-    ErrorCode, KafkaString,
+    ErrorCode, KafkaString, KafkaUuid,
     message::{
         MetadataRequestData, MetadataRequestTopic, MetadataResponseBroker, MetadataResponseData,
         MetadataResponsePartition, MetadataResponseTopic,
@@ -66,10 +64,10 @@ pub(crate) async fn answer(
         }
         Some(mut asked) => {
             // Each is answered once, with all of its partitions, however often it is named.
-            let mut named = BTreeSet::new();
-            asked.retain(|it| {
-                let name = it.name.as_ref().map(|it| it.as_str().to_owned());
-                named.insert((name, it.topic_id.to_bytes()))
+            once(&mut asked, |it| match &it.name {
+                // Its id does not count then.
+                Some(name) => (Some(name.clone()), KafkaUuid::ZERO),
+                None => (None, it.topic_id),
             });
             let create = request.allow_auto_topic_creation || context.version() < 4;
             let made = if create { make(broker, &asked).await } else { Made::new() };

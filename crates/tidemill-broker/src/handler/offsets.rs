@@ -6,6 +6,7 @@ use crate::{
         offsets::{Offsets, Place},
         registry::{NewOffset, Who},
     },
+    handler::once::{once, partitions_once},
     topic::{Topic, stream_id_of},
 };
 use std::sync::Arc;
@@ -15,9 +16,9 @@ use tidemill_wire::kafka::{
         OffsetCommitRequestData, OffsetCommitResponseData, OffsetCommitResponsePartition,
         OffsetCommitResponseTopic, OffsetDeleteRequestData, OffsetDeleteResponseData,
         OffsetDeleteResponsePartition, OffsetDeleteResponseTopic, OffsetFetchRequestData,
-        OffsetFetchRequestGroup, OffsetFetchResponseData, OffsetFetchResponseGroup,
-        OffsetFetchResponsePartition, OffsetFetchResponsePartitions, OffsetFetchResponseTopic,
-        OffsetFetchResponseTopics,
+        OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponseData,
+        OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
+        OffsetFetchResponseTopic, OffsetFetchResponseTopics,
     },
     text,
 };
@@ -112,9 +113,10 @@ pub(crate) async fn commit(
 /// Offsets of one or several groups.
 pub(crate) async fn fetch(
     context: &Context<'_>,
-    request: OffsetFetchRequestData,
+    mut request: OffsetFetchRequestData,
 ) -> OffsetFetchResponseData {
     let stable = request.require_stable;
+    once(&mut request.groups, |it| it.group_id.clone());
     if context.version() >= GROUPS_VERSION {
         let groups = request.groups.into_iter().map(|it| fetched(context, it, stable)).collect();
         return OffsetFetchResponseData { groups, ..OffsetFetchResponseData::default() };
@@ -122,7 +124,8 @@ pub(crate) async fn fetch(
     let group = request.group_id.as_str();
     let topics = match request.topics {
         None => all(context, group, stable),
-        Some(topics) => {
+        Some(mut topics) => {
+            partitions_once(&mut topics, |it| it.name.clone(), |it| &mut it.partition_indexes);
             let topics = topics.into_iter();
             topics
                 .map(|it| {
@@ -177,7 +180,9 @@ fn fetched(
     let group = asked.group_id.as_str();
     let topics: Vec<ToldTopic> = match asked.topics {
         None => all(context, group, stable),
-        Some(topics) => {
+        Some(mut topics) => {
+            let key = |it: &OffsetFetchRequestTopics| (it.name.clone(), it.topic_id);
+            partitions_once(&mut topics, key, |it| &mut it.partition_indexes);
             let topics = topics.into_iter();
             topics
                 .map(|it| {

@@ -89,13 +89,31 @@ fn create_one(
 
 /// Whether the log may have so many more partitions.
 pub(crate) fn check_room(broker: &Broker, more: u32) -> Result<(), Refusal> {
-    let all: u64 = broker.log.list().iter().map(|it| u64::from(it.spec().streamlets)).sum();
-    let max = broker.log.options().streamlets_max;
-    if all + u64::from(more) <= u64::from(max) {
-        return Ok(());
+    Room::of(broker).take(more)
+}
+
+/// How many partitions there are, and may be.
+pub(crate) struct Room {
+    all: u64,
+    max: u32,
+}
+
+impl Room {
+    pub(crate) fn of(broker: &Broker) -> Self {
+        let all = broker.log.list().iter().map(|it| u64::from(it.spec().streamlets)).sum();
+        Self { all, max: broker.log.options().streamlets_max }
     }
-    let why = format!("{more} partitions more than {all}: this node has at most {max}");
-    Err(Refusal::with(ErrorCode::InvalidPartitions, &why))
+
+    /// Counts so many more, if there may be so many.
+    pub(crate) fn take(&mut self, more: u32) -> Result<(), Refusal> {
+        let (all, max) = (self.all, self.max);
+        if all + u64::from(more) <= u64::from(max) {
+            self.all += u64::from(more);
+            return Ok(());
+        }
+        let why = format!("{more} partitions more than {all}: this node has at most {max}");
+        Err(Refusal::with(ErrorCode::InvalidPartitions, &why))
+    }
 }
 
 /// Describes partitions, by topic, until the answer has as many as it may; it says where to go on.

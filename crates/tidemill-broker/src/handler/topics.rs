@@ -3,7 +3,7 @@
 use crate::{
     Broker,
     api::Context,
-    handler::{blocking, configs, partitions::check_room},
+    handler::{blocking, configs, partitions::Room},
     refusal::Refusal,
     topic::{Topic, uuid_of},
     topic_settings::Texts,
@@ -28,6 +28,8 @@ pub(crate) const REPLICAS: i16 = 1;
 /// "As the broker has it", for a count.
 const BY_DEFAULT: i32 = -1;
 
+/// Topics that one request may make: their settings are told with them.
+const TOPICS_MAX: usize = 10_000;
 /// Topics that are made together; other changes may come between.
 const TOGETHER: usize = 500;
 
@@ -41,8 +43,12 @@ pub(crate) async fn create(
         let twice = twice(request.topics.iter().map(|it| it.name.as_str().to_owned()));
         let mut done = BTreeSet::new();
         let mut checked = Vec::with_capacity(request.topics.len());
+        let too_many = request.topics.len() > TOPICS_MAX;
         for asked in request.topics {
-            let outcome = if !twice.contains(asked.name.as_str()) {
+            let outcome = if too_many {
+                let why = format!("a request makes {TOPICS_MAX} topics at most");
+                Err(Refusal::with(ErrorCode::PolicyViolation, &why))
+            } else if !twice.contains(asked.name.as_str()) {
                 check(&broker, &asked)
             } else if done.insert(asked.name.as_str().to_owned()) {
                 let why = "the request names this topic more than once";
@@ -53,11 +59,13 @@ pub(crate) async fn create(
             checked.push((asked.name, outcome));
         }
         if request.validate_only {
-            let outcome = |spec: StreamSpec| {
-                check_room(&broker, spec.streamlets)?;
+            let mut room = Room::of(&broker);
+            let mut outcome = |spec: StreamSpec| {
+                room.take(spec.streamlets)?;
                 Ok((None, spec))
             };
-            let one = |(name, it): (_, Result<_, _>)| told(&broker, name, it.and_then(outcome));
+            let one =
+                |(name, it): (_, Result<_, _>)| told(&broker, name, it.and_then(&mut outcome));
             return checked.into_iter().map(one).collect();
         }
         make(&broker, checked)

@@ -3,13 +3,14 @@
 
 use crate::{
     api::Context,
+    handler::once::{once, partitions_once},
     partition::Partition,
     transaction::{
         describe::{is_phase_name, phase_name},
         state::Transaction,
     },
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tidemill_log::StreamId;
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString,
@@ -29,8 +30,9 @@ use tidemill_wire::transactions::TransactionPhase as Phase;
 /// Answers with all there is to know of transactional ids.
 pub(crate) async fn transactions(
     context: &Context<'_>,
-    request: DescribeTransactionsRequestData,
+    mut request: DescribeTransactionsRequestData,
 ) -> DescribeTransactionsResponseData {
+    once(&mut request.transactional_ids, KafkaString::clone);
     let one = |id: KafkaString| match context.broker.transactions.find(id.as_str()) {
         Some(it) => described(context, id, &it),
         None => TransactionState {
@@ -75,7 +77,7 @@ fn described(context: &Context<'_>, id: KafkaString, it: &Transaction) -> Transa
 /// Answers with the transactional ids that pass all filters.
 pub(crate) async fn list(
     context: &Context<'_>,
-    request: ListTransactionsRequestData,
+    mut request: ListTransactionsRequestData,
 ) -> ListTransactionsResponseData {
     let pattern = request.transactional_id_pattern.as_ref().filter(|it| !it.as_str().is_empty());
     let mut response = ListTransactionsResponseData::default();
@@ -84,16 +86,18 @@ pub(crate) async fn list(
         response.error_code = ErrorCode::InvalidRegularExpression.code();
         return response;
     }
-    let states = &request.state_filters;
-    let unknown = states.iter().filter(|it| !is_phase_name(it.as_str()));
+    once(&mut request.state_filters, KafkaString::clone);
+    let unknown = request.state_filters.iter().filter(|it| !is_phase_name(it.as_str()));
     response.unknown_state_filters = unknown.cloned().collect();
+    // Sets: there may be as many transactional ids as filters.
+    let states: BTreeSet<&str> = request.state_filters.iter().map(KafkaString::as_str).collect();
+    let producers: BTreeSet<i64> = request.producer_id_filters.iter().copied().collect();
     let now_ms = context.broker.world.clock.wall_micros() / 1000;
     let passes = |it: &Transaction| {
         let phase = phase_name(it.phase);
         let open_ms = if it.began_ms >= 0 { now_ms - it.began_ms } else { -1 };
-        (states.is_empty() || states.iter().any(|state| state.as_str() == phase))
-            && (request.producer_id_filters.is_empty()
-                || request.producer_id_filters.contains(&it.producer.id))
+        (states.is_empty() || states.contains(phase))
+            && (producers.is_empty() || producers.contains(&it.producer.id))
             && (request.duration_filter < 0
                 || (it.phase == Phase::Ongoing && open_ms > request.duration_filter))
     };
@@ -111,8 +115,9 @@ pub(crate) async fn list(
 /// Answers with what partitions know of their producers.
 pub(crate) async fn producers(
     context: &Context<'_>,
-    request: DescribeProducersRequestData,
+    mut request: DescribeProducersRequestData,
 ) -> DescribeProducersResponseData {
+    partitions_once(&mut request.topics, |it| it.name.clone(), |it| &mut it.partition_indexes);
     let topic = |asked: TopicRequest| {
         let topic = context.broker.topic(asked.name.as_str());
         let one = |index: i32| match topic.as_ref().and_then(|it| it.partition(index)) {
