@@ -97,6 +97,28 @@ const SUPPORTED: &[(ApiKey, Option<i16>)] = &[
     (ApiKey::DescribeTopicPartitions, None),
 ];
 
+/// Whether requests of this kind change nothing, but for topics that Metadata makes: to answer one
+/// again does no harm.
+pub(crate) fn only_looks(key: i16) -> bool {
+    const LOOK: [ApiKey; 14] = [
+        ApiKey::ListOffsets,
+        ApiKey::Metadata,
+        ApiKey::OffsetFetch,
+        ApiKey::FindCoordinator,
+        ApiKey::DescribeGroups,
+        ApiKey::ListGroups,
+        ApiKey::OffsetForLeaderEpoch,
+        ApiKey::DescribeConfigs,
+        ApiKey::DescribeLogDirs,
+        ApiKey::DescribeProducers,
+        ApiKey::DescribeTransactions,
+        ApiKey::ListTransactions,
+        ApiKey::ListConfigResources,
+        ApiKey::DescribeTopicPartitions,
+    ];
+    LOOK.iter().any(|it| *it as i16 == key)
+}
+
 /// Begins a request that is charged with this.
 ///
 /// # Errors

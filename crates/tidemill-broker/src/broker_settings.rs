@@ -113,7 +113,7 @@ pub(crate) const BROKER_SETTINGS: &[BrokerSetting] = &[
     BrokerSetting {
         name: "tidemill.answers.bytes",
         kind: Kind::Long,
-        doc: "Bytes of records in answers to fetches that are not sent yet.",
+        doc: "Bytes of records in answers to fetches, and of other long answers, that are not sent yet.",
         get: |it| limit(|it| it.answers_bytes.0.to_string(), it),
     },
     BrokerSetting {

@@ -20,6 +20,7 @@ use crate::{
     outbox::Outbox,
     server::asked,
 };
+use bytes::Bytes;
 use std::{
     collections::VecDeque,
     future::{Future, poll_fn},
@@ -59,6 +60,8 @@ enum End {
     Idle,
     #[error("an answer was not taken after {0} ms")]
     Slow(u128),
+    #[error("an answer of {0} bytes: others have all that answers may have")]
+    Full(usize),
     #[error("{0}")]
     Frame(FrameError),
     #[error("request {key} version {version} of `{client}` cannot be read: {error}")]
@@ -80,6 +83,9 @@ impl From<FrameError> for End {
         }
     }
 }
+
+/// Answers that are no longer than this need no room.
+const SHORT_BYTES: usize = 64 << 10;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -169,49 +175,107 @@ impl Connection {
         let head = RequestHead::read(&mut body).map_err(End::Head)?;
         self.broker.counts.requests.fetch_add(1, Ordering::Relaxed);
         let charge = Mutex::new(charge);
-        let begun = {
-            let (broker, fetching) = (&self.broker, &mut self.fetching);
-            let begin = api::begin(broker, &self.caller, fetching, &head, &charge, body);
-            let mut begin = pin!(begin);
-            match poll_once(&mut begin).await {
-                Poll::Ready(begun) => begun,
-                Poll::Pending => loop {
-                    take_ready(&mut self.waiting, &mut self.out)?;
-                    flush(&mut self.out, &self.broker).await?;
-                    tokio::select! {
-                        biased;
-                        begun = &mut begin => break begun,
-                        answer = oldest(&mut self.waiting) => put(&mut self.out, answer)?,
-                        () = self.frames.gone() => return Err(End::Closed),
-                        () = asked(stopped) => return Err(End::Stopped),
-                    }
-                },
-            }
-        };
-        let mut charge = charge.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let again = api::only_looks(head.key).then(|| body.clone());
+        let begun = self.begin(&head, body, &charge, stopped).await?;
+        let charge = charge.into_inner().unwrap_or_else(PoisonError::into_inner);
         match begun {
-            Ok(Begun::Silent) => Ok(()),
-            Ok(Begun::HangUp) => Err(End::Refused),
-            Ok(Begun::Now(mut answer)) => {
-                charge.shrink(answer.len());
-                answer.charge.get_or_insert(charge);
+            Begun::Silent => Ok(()),
+            Begun::HangUp => Err(End::Refused),
+            Begun::Now(answer) => {
                 while self.answer_next().await? {}
+                let answer = self.charged(answer, (&head, again, charge), stopped).await?;
                 self.out.put(answer);
                 Ok(())
             }
-            Ok(Begun::Later(answer)) => {
+            Begun::Later(answer) => {
                 self.waiting.push_back((answer, charge));
                 Ok(())
             }
-            Err(error) => Err(End::Request {
-                key: head.key,
-                version: head.version,
-                client: head
-                    .client_id
-                    .map_or_else(String::new, |it| it.as_str().escape_debug().take(100).collect()),
-                error,
-            }),
         }
+    }
+
+    /// Begins a request. While it waits, answers to those before it leave.
+    async fn begin(
+        &mut self,
+        head: &RequestHead,
+        body: Bytes,
+        charge: &Mutex<Charge>,
+        stopped: &mut watch::Receiver<bool>,
+    ) -> Result<Begun, End> {
+        let (broker, fetching) = (&self.broker, &mut self.fetching);
+        let begin = api::begin(broker, &self.caller, fetching, head, charge, body);
+        let mut begin = pin!(begin);
+        let begun = match poll_once(&mut begin).await {
+            Poll::Ready(begun) => begun,
+            Poll::Pending => loop {
+                take_ready(&mut self.waiting, &mut self.out)?;
+                flush(&mut self.out, &self.broker).await?;
+                tokio::select! {
+                    biased;
+                    begun = &mut begin => break begun,
+                    answer = oldest(&mut self.waiting) => put(&mut self.out, answer)?,
+                    () = self.frames.gone() => return Err(End::Closed),
+                    () = asked(stopped) => return Err(End::Stopped),
+                }
+            },
+        };
+        begun.map_err(|error| End::Request {
+            key: head.key,
+            version: head.version,
+            client: head
+                .client_id
+                .as_ref()
+                .map_or_else(String::new, |it| it.as_str().escape_debug().take(100).collect()),
+            error,
+        })
+    }
+
+    /// An answer with what it is charged with until it is sent: what is left of its request's
+    /// charge, if that is as much as it is long or it is short; else room for answers. One that
+    /// there is no room for is made again when there is: while it waits it is not there.
+    async fn charged(
+        &mut self,
+        mut answer: Answer,
+        (head, again, mut charge): (&RequestHead, Option<Bytes>, Charge),
+        stopped: &mut watch::Receiver<bool>,
+    ) -> Result<Answer, End> {
+        let bytes = answer.len();
+        if answer.charge.is_some() {
+            return Ok(answer);
+        }
+        if bytes <= SHORT_BYTES || bytes <= charge.bytes() {
+            charge.shrink(bytes);
+            answer.charge = Some(charge);
+            return Ok(answer);
+        }
+        let mut room = Charge::new(&self.broker.answers);
+        let Some(body) = again else {
+            // To do it again would be to do it twice.
+            room.force(bytes);
+            answer.charge = Some(room);
+            return Ok(answer);
+        };
+        let charge = Mutex::new(charge);
+        while !room.set_in_turn(answer.len()) {
+            let bytes = std::mem::take(&mut answer).len();
+            // What it waits for may be its own.
+            room.shrink(0);
+            flush(&mut self.out, &self.broker).await?;
+            let patience = patience(self.broker.settings.limits.transfer_ms, bytes);
+            tokio::select! {
+                biased;
+                late = timeout(patience, room.wait(bytes)) => late.map_err(|_| End::Full(bytes))?,
+                () = self.frames.gone() => return Err(End::Closed),
+                () = asked(stopped) => return Err(End::Stopped),
+            }
+            let Begun::Now(made) = self.begin(head, body.clone(), &charge, stopped).await? else {
+                return Err(End::Refused);
+            };
+            answer = made;
+        }
+        room.shrink(answer.len());
+        answer.charge = Some(room);
+        Ok(answer)
     }
 
     /// Waits for the oldest answer and takes it. False: none is waited for.

@@ -98,8 +98,20 @@ impl Charge {
         true
     }
 
+    /// Bytes that are charged.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Waits until so many bytes are charged in place of those before; one at a time needs no room.
+    pub(crate) async fn wait(&mut self, bytes: usize) {
+        while !self.set_in_turn(bytes) {
+            tokio::time::sleep(ROOM_WAIT).await;
+        }
+    }
+
     /// As [`Self::set`]; one at a time needs no room.
-    fn set_in_turn(&mut self, bytes: usize) -> bool {
+    pub(crate) fn set_in_turn(&mut self, bytes: usize) -> bool {
         if self.set(bytes) {
             return true;
         }

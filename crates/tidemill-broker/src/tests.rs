@@ -8,6 +8,7 @@ pub(crate) mod node;
 pub(crate) mod producer;
 
 mod admin;
+mod answers;
 mod deleted;
 mod documents;
 mod faults;

@@ -89,7 +89,7 @@ pub(super) const LIMITS: &[Setting] = &[
         "answers-bytes",
         "SIZE",
         "",
-        "Bytes of records in answers to fetches that are not sent yet.",
+        "Bytes of records in answers to fetches, and of other long answers, that are not sent yet.",
         |s| s.broker.limits.answers_bytes.to_string(),
         |s, text| s.broker.limits.answers_bytes = value::size(text, 1 << 20, SIZE_MAX)?
     ),
