@@ -84,7 +84,8 @@ pub struct Limits {
     /// are read; one of them may be beyond that. Default 256 MiB.
     /// (`queued.max.request.bytes`.)
     pub requests_bytes: ByteSize,
-    /// Bytes of records in answers to fetches, and of other long answers, that are not sent yet. Default 256 MiB.
+    /// Bytes of records in answers to fetches, and of other long answers, that are not sent yet.
+    /// Default 256 MiB.
     pub answers_bytes: ByteSize,
     /// Requests of a connection that wait for their answer. Default 32.
     pub in_flight: usize,

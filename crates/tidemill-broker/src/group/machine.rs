@@ -21,7 +21,7 @@
 //! - Whoever is not a member of this generation changes nothing. (K7.)
 //! - Without events, but for time, a group becomes stable or empty.
 
-use super::member::{JoinAnswer, Member, SyncAnswer, Ticket};
+use super::member::{JoinAnswer, Member, NEW_MEMBER_BYTES, SyncAnswer, Ticket};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use tidemill_wire::{
@@ -215,6 +215,21 @@ impl Group {
 
     pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
         self.members.values()
+    }
+
+    /// Bytes that it has of its members, and of those who may be members soon.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.promised.len() * NEW_MEMBER_BYTES
+    }
+
+    /// Bytes of one member; 0 if it is none.
+    pub(crate) fn member_bytes(&self, id: &str) -> usize {
+        self.members.get(id).map_or(0, Member::bytes)
+    }
+
+    /// Bytes of what members were assigned.
+    pub(crate) fn assigned_bytes(&self) -> usize {
+        self.members.values().map(|it| it.assignment.len()).sum()
     }
 
     /// Nobody is in it, and nobody was promised that it may be.

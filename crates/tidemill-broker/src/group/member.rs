@@ -135,6 +135,9 @@ impl Member {
     }
 }
 
+/// Bytes of an id that the node makes for a member, and of what it is kept in.
+pub(crate) const NEW_MEMBER_BYTES: usize = 1_200;
+
 /// Bytes of protocols and metadata.
 pub(crate) fn protocols_bytes(protocols: &[(String, Bytes)]) -> usize {
     protocols.iter().map(|(name, metadata)| name.len() + metadata.len() + 64).sum()

@@ -41,6 +41,10 @@ use tokio::sync::{Notify, oneshot};
 
 /// Bytes of a group's id: what every version of the protocol can say.
 const ID_BYTES_MAX: usize = i16::MAX as usize;
+/// Bytes of a group without members, its id aside, which is there twice.
+const GROUP_BYTES: usize = 1_024;
+/// All groups together have at most so many times what one may have.
+const ALL_FACTOR: usize = 64;
 
 /// All groups.
 pub(crate) struct Groups {
@@ -53,6 +57,8 @@ pub(crate) struct Groups {
     random: Mutex<Random>,
     /// Offsets of all groups.
     offset_count: AtomicUsize,
+    /// Bytes of all groups and their members.
+    bytes: AtomicUsize,
     /// How long the node had run when this was made, by its own account.
     ran_before_ms: u64,
     began_us: u64,
@@ -76,6 +82,8 @@ struct Inner {
     writing: BTreeMap<u64, Writing>,
     /// What is part of [`Groups::offset_count`].
     counted: usize,
+    /// What is part of [`Groups::bytes`].
+    counted_bytes: usize,
     /// When the alarm is set for.
     alarm_ms: u64,
     /// It is deleted: whoever comes too late looks for another one.
@@ -107,6 +115,11 @@ pub(crate) struct Described {
     pub(crate) members: Vec<super::member::Member>,
 }
 
+/// Bytes of a group without members.
+fn group_bytes(id: &str) -> usize {
+    2 * id.len() + GROUP_BYTES
+}
+
 /// The store's error, as clients are told: all may try again.
 fn code_of(error: &StoreError) -> ErrorCode {
     match error {
@@ -127,6 +140,7 @@ impl Cell {
                 next_number: 0,
                 writing: BTreeMap::new(),
                 counted: 0,
+                counted_bytes: 0,
                 alarm_ms: u64::MAX,
                 is_gone: false,
             }),
@@ -182,7 +196,7 @@ impl Groups {
         if let Some(cell) = cells.get(id) {
             return Some(Arc::clone(cell));
         }
-        if cells.len() >= self.settings.groups {
+        if cells.len() >= self.settings.groups || !self.has_room(group_bytes(id)) {
             return None;
         }
         let group = Group::new(Self::rules(&self.settings), self.now_ms());
@@ -272,6 +286,24 @@ impl Groups {
             inner.alarm_ms = at_ms;
             self.alarms.set(at_ms, &cell.id);
         }
+        self.weigh(cell, inner);
+    }
+
+    /// Counts the bytes of a group after it changed.
+    fn weigh(&self, cell: &Cell, inner: &mut Inner) {
+        let bytes = if inner.is_gone { 0 } else { group_bytes(&cell.id) + inner.group.bytes() };
+        if bytes != inner.counted_bytes {
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.bytes.fetch_sub(inner.counted_bytes, Ordering::Relaxed);
+            inner.counted_bytes = bytes;
+        }
+    }
+
+    /// Whether all groups together may have so many bytes more.
+    fn has_room(&self, more: usize) -> bool {
+        let one = usize::try_from(self.settings.group_bytes.0).unwrap_or(usize::MAX);
+        let all = self.bytes.load(Ordering::Relaxed).saturating_add(more);
+        more == 0 || all <= one.saturating_mul(ALL_FACTOR)
     }
 
     fn stored(self: &Arc<Self>, cell: &Arc<Cell>, id: StoreId, outcome: Result<(), StoreError>) {

@@ -88,6 +88,7 @@ impl Groups {
             cells: RwLock::default(),
             alarms: Alarms::default(),
             offset_count: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
             ran_before_ms: now_ms,
             settings,
         });

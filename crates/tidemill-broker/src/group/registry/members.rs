@@ -4,7 +4,7 @@ use super::{Cell, Groups, ID_BYTES_MAX, Inner, Who};
 use crate::group::{
     join::Join,
     machine::State,
-    member::{JoinAnswer, SyncAnswer, Ticket, protocols_bytes},
+    member::{JoinAnswer, NEW_MEMBER_BYTES, SyncAnswer, Ticket, protocols_bytes},
     sync::Sync,
 };
 use bytes::Bytes;
@@ -112,7 +112,19 @@ impl Groups {
             may_skip: joining.may_skip,
         };
         let (answer, waits) = oneshot::channel();
+        let instance = join.instance.as_ref().map_or(0, String::len);
+        let bytes = protocols_bytes(&join.protocols) + join.client_id.len() + instance;
         let join = |_: &Arc<Cell>, inner: &mut Inner, now_ms| {
+            // Who is in it, and asks as before, may stay.
+            let more = match inner.group.member_bytes(&join.member_id) {
+                0 => bytes + NEW_MEMBER_BYTES,
+                before => bytes.saturating_sub(before),
+            };
+            if !self.has_room(more) {
+                let refused = JoinAnswer::refused(ErrorCode::GroupMaxSizeReached, String::new());
+                let _gone = answer.send(refused);
+                return;
+            }
             join.ticket = Ticket(inner.number());
             inner.joins.insert(join.ticket, answer);
             inner.group.join(now_ms, join);
@@ -150,7 +162,13 @@ impl Groups {
         let who = syncing.who;
         check_id(&who.group)?;
         let (answer, waits) = oneshot::channel();
+        let bytes: usize = syncing.assignments.values().map(Bytes::len).sum();
         let sync = |_: &Arc<Cell>, inner: &mut Inner, now_ms| {
+            let before = if bytes > 0 { inner.group.assigned_bytes() } else { 0 };
+            if !self.has_room(bytes.saturating_sub(before)) {
+                let _gone = answer.send(SyncAnswer::refused(ErrorCode::CoordinatorNotAvailable));
+                return;
+            }
             let ticket = Ticket(inner.number());
             inner.syncs.insert(ticket, answer);
             let sync = Sync {

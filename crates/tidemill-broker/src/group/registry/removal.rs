@@ -63,6 +63,7 @@ impl Groups {
         inner.is_gone = true;
         inner.offsets = crate::group::offsets::Offsets::default();
         self.count(&mut inner);
+        self.weigh(cell, &mut inner);
         let mut cells = self.cells.write().unwrap_or_else(PoisonError::into_inner);
         if cells.get(&cell.id).is_some_and(|it| Arc::ptr_eq(it, cell)) {
             cells.remove(&cell.id);

@@ -105,6 +105,54 @@ async fn groups_and_offsets_have_limits() {
 }
 
 #[tokio::test]
+async fn all_groups_together_have_a_limit_and_who_is_in_one_may_stay() {
+    let mut node = Node::new(9);
+    let settings = GroupSettings { groups: 10_000, group_bytes: ByteSize(16 << 10), ..settings() };
+    node.groups = Groups::open(&node.sim.world, Arc::clone(&node.store), settings).unwrap();
+    let join = |group: String, member_id: String, bytes: usize| {
+        let protocols = vec![("range".to_owned(), vec![7; bytes].into())];
+        node.groups.join(Joining { protocols, ..joining(&group, &member_id) })
+    };
+    let mut members = Vec::new();
+    let refused = loop {
+        let group = format!("g{}", members.len());
+        let joined = join(group.clone(), String::new(), 8 << 10).await;
+        if joined.error != ErrorCode::None {
+            break joined;
+        }
+        members.push((group, joined.member_id));
+        assert!(members.len() < 128, "1 MiB for all, 8 KiB for each");
+    };
+    assert_eq!(refused.error, ErrorCode::GroupMaxSizeReached);
+    assert!(members.len() > 64, "{}", members.len());
+    // Nor is there a group of a name alone, once its bytes do not fit either.
+    let long = join("g".repeat(30_000), String::new(), 0).await;
+    assert_eq!(long.error, ErrorCode::GroupMaxSizeReached);
+    // A member that asks as before, or for less, stays; one that asks for more is refused.
+    let (group, id) = members[0].clone();
+    let more = join(group.clone(), id.clone(), 15 << 10).await;
+    assert_eq!(more.error, ErrorCode::GroupMaxSizeReached);
+    for bytes in [8 << 10, 4 << 10] {
+        assert_eq!(join(group.clone(), id.clone(), bytes).await.error, ErrorCode::None);
+    }
+    // Once they have gone there is room again, and nothing is counted that is not there.
+    for (group, id) in members {
+        node.groups.leave(&group, &[(id, None)]).unwrap();
+    }
+    node.settle();
+    node.groups.sweep();
+    node.settle();
+    while !node.groups.list().is_empty() {
+        node.sim.clock.advance(60_000_000);
+        node.groups.tick();
+        node.groups.sweep();
+        node.settle();
+    }
+    assert_eq!(node.groups.bytes.load(Ordering::Relaxed), 0);
+    assert_eq!(join("again".to_owned(), String::new(), 8 << 10).await.error, ErrorCode::None);
+}
+
+#[tokio::test]
 async fn a_group_that_is_being_deleted_takes_nothing_and_comes_back_if_it_is_not() {
     let node = Node::new(7);
     node.groups.commit(&nobody("g"), vec![(place(1), offset(1))]).await.unwrap();
