@@ -52,6 +52,9 @@ pub struct ProducerLimits {
 pub struct TransactionLimits {
     /// Transactional ids. Default 100,000.
     pub ids: usize,
+    /// Bytes of memory for all of them, with the partitions and groups of their transactions.
+    /// Default 1 GiB.
+    pub bytes: ByteSize,
     /// The longest time that a client may let a transaction be open, in milliseconds. Default 15
     /// minutes. (`transaction.max.timeout.ms`.)
     pub timeout_ms_max: i32,
@@ -68,7 +71,12 @@ impl Default for ProducerLimits {
 
 impl Default for TransactionLimits {
     fn default() -> Self {
-        Self { ids: 100_000, timeout_ms_max: 900_000, idle_ms: 7 * 86_400_000 }
+        Self {
+            ids: 100_000,
+            bytes: ByteSize(1 << 30),
+            timeout_ms_max: 900_000,
+            idle_ms: 7 * 86_400_000,
+        }
     }
 }
 

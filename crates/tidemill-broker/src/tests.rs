@@ -23,4 +23,5 @@ mod settings;
 mod snapshots;
 mod times;
 mod transaction_crashes;
+mod transaction_room;
 mod transactions;

@@ -18,6 +18,7 @@
 //! - A request that is dropped half way leaves what the store has and what counts the same.
 
 mod mark;
+mod room;
 mod upkeep;
 
 use super::{
@@ -42,7 +43,7 @@ use mark::{mark_group, mark_partition};
 use std::{
     collections::BTreeMap,
     ops::ControlFlow,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock, atomic::AtomicUsize},
     time::Duration,
 };
 use tidemill_env::World;
@@ -89,6 +90,8 @@ pub(crate) struct Coordinator {
     pub(crate) limits: TransactionLimits,
     pub(crate) ids: Ids,
     all: RwLock<BTreeMap<String, Arc<Entry>>>,
+    /// What they take of memory, or a little more.
+    bytes: AtomicUsize,
 }
 
 impl Coordinator {
@@ -130,6 +133,7 @@ impl Coordinator {
             limits,
             ids: Ids::new(world, store),
             all: RwLock::new(all),
+            bytes: AtomicUsize::new(0),
         }))
     }
 
@@ -154,8 +158,11 @@ impl Coordinator {
             return Ok(entry);
         }
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= self.limits.ids && !all.contains_key(id) {
-            return Err(Failure::TooMany("transactional ids"));
+        if !all.contains_key(id) {
+            if all.len() >= self.limits.ids {
+                return Err(Failure::TooMany("transactional ids"));
+            }
+            self.grow(room::id_bytes(id))?;
         }
         Ok(Arc::clone(all.entry(id.to_owned()).or_insert_with(|| Entry::new(id, self.now_ms()))))
     }
@@ -278,6 +285,7 @@ impl Coordinator {
             match decision {
                 Ok(None) => return Ok(()),
                 Ok(Some(next)) => {
+                    self.grow(room::added_bytes(partitions, group))?;
                     self.put(&entry, gate, next, Batch::default()).await?;
                     return Ok(());
                 }

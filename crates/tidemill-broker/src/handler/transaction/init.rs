@@ -10,6 +10,9 @@ use tidemill_wire::kafka::{
 const FENCED_FROM_VERSION: i16 = 4;
 const ABORTABLE_FROM_VERSION: i16 = 5;
 
+/// Bytes of a transactional id: what every version of the protocol can say.
+const ID_BYTES_MAX: usize = i16::MAX as usize;
+
 /// Answers with a producer.
 pub(crate) async fn answer(
     context: &Context<'_>,
@@ -48,7 +51,7 @@ async fn producer(
         })?;
         return Ok(ProducerEpoch { id, epoch: 0 });
     };
-    if id.as_str().is_empty() {
+    if id.is_empty() || id.len() > ID_BYTES_MAX {
         return Err(ErrorCode::InvalidRequest);
     }
     if request.keep_prepared_txn {

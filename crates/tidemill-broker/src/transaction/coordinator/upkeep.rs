@@ -17,7 +17,9 @@ impl Coordinator {
         let now_ms = self.now_ms();
         let mut late = Vec::new();
         let mut ended = Vec::new();
-        for entry in self.entries() {
+        let entries = self.entries();
+        self.recount(&entries);
+        for entry in entries {
             self.drive(broker, &entry);
             let (is_late, is_unsaved, is_idle) = {
                 let held = entry.held();
@@ -28,12 +30,16 @@ impl Coordinator {
                 let is_idle = resting && held.used_ms + self.limits.idle_ms <= now_ms;
                 (held.deadline_ms.is_some_and(|it| it <= now_ms), held.unsaved, is_idle)
             };
-            if !(is_late || is_unsaved || is_idle) {
+            let is_nothing = entry.held().transaction.is_none();
+            if !(is_late || is_unsaved || is_idle || is_nothing) {
                 continue;
             }
             // Somebody is changing it: next time.
             let Ok(gate) = Arc::clone(&entry.gate).try_lock_owned() else { continue };
-            let Some(current) = entry.held().transaction.clone() else { continue };
+            let Some(current) = entry.held().transaction.clone() else {
+                self.discard(&entry);
+                continue;
+            };
             if is_late && current.phase == Phase::Ongoing {
                 let id = &entry.id;
                 tracing::info!(
@@ -87,6 +93,13 @@ impl Coordinator {
         {
             tracing::warn!(%error, "ends of transactions are not stored: the next start sees to them");
         }
+    }
+
+    /// Takes an id out that never came to anything, as it could not be stored. Its gate is held.
+    fn discard(&self, entry: &Arc<Entry>) {
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        all.remove(&entry.id);
+        entry.held().is_gone = true;
     }
 
     /// Takes an id out that nobody used for long.
