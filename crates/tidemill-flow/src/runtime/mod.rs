@@ -26,7 +26,7 @@ pub(crate) mod ledger;
 pub(crate) mod looks;
 pub(crate) mod pacer;
 pub(crate) mod peer;
-pub(crate) mod peer_frame;
+pub(crate) mod peer_reader;
 pub(crate) mod peer_writer;
 pub(crate) mod plan;
 pub(crate) mod restore;

@@ -14,7 +14,7 @@
 use super::inbox::{CycleEnd, Parcel};
 use super::job::Job;
 use super::lane::Lane;
-use super::peer_frame::{FrameReader, Incoming};
+use super::peer_reader::{FrameReader, Incoming};
 use super::peer_writer::FrameWriter;
 use super::plan::LinkPlan;
 use crate::block::Block;
