@@ -25,7 +25,7 @@ use std::{
 use tidemill_env::World;
 use tidemill_log::{Log, LogError, StreamId, StreamSpec};
 use tidemill_types::ByteSize;
-use tidemill_wire::transactions::TransactionPartition;
+use tidemill_wire::{kafka::FRAME_HEAD_BYTES, transactions::TransactionPartition};
 
 /// The broker of one node.
 pub struct Broker {
@@ -114,14 +114,19 @@ impl Broker {
             transactions: Arc::clone(&transactions),
             limits: settings.limits.producers,
         });
-        let budget = |it: ByteSize| Budget::new(usize::try_from(it.0).unwrap_or(usize::MAX));
+        let size = |it: ByteSize| usize::try_from(it.0).unwrap_or(usize::MAX);
+        let limits = &settings.limits;
+        // Of the longest request the whole frame.
+        let longest = size(limits.request_bytes).saturating_add(FRAME_HEAD_BYTES);
+        let budget = Budget::with_reserve(size(limits.requests_bytes), longest);
+        let answers = Budget::new(size(limits.answers_bytes));
         Ok(Arc::new(Self {
             world: world.clone(),
             log,
             topics: Topics::new(shared),
-            budget: budget(settings.limits.requests_bytes),
+            budget,
             inflating: Inflating::new(settings.limits.inflated_bytes.0),
-            answers: budget(settings.limits.answers_bytes),
+            answers,
             counts: Counts::default(),
             sessions: Sessions::default(),
             next_session: AtomicI32::new(1),

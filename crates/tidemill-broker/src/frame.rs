@@ -5,6 +5,9 @@
 //! than one that this connection has sent gets its memory at once, and no more than it needs: a
 //! chunk in it can stay there. An idle connection has no buffer at all.
 //!
+//! A part of the budget is for frames that are short: clients that begin long ones and do not end
+//! them hold up only those that have long ones too.
+//!
 //! A frame that becomes much when it is read is given out when there is room for that in the budget.
 //! One at a time needs no room, so that some frame always gets on: all frames together, read or
 //! not, have at most the budget and what one of them becomes. That is at most eight times the
@@ -32,6 +35,8 @@ mod tests;
 
 use kinds::{Kind, Unread};
 
+/// Whoever wants no more than this finds room though others have not taken all of a long request.
+const LITTLE_BYTES: usize = 64 << 10;
 /// A transfer is given a second more for this many bytes.
 const SLOWEST_BYTES: usize = 64 << 10;
 /// The first buffer of a frame.
@@ -48,6 +53,8 @@ const ROOM_WAIT: Duration = Duration::from_millis(5);
 pub(crate) struct Budget {
     used: AtomicUsize,
     max: usize,
+    /// Of `max`, what only those get who want little.
+    reserve: usize,
     /// Somebody has more than there was room for.
     beyond: AtomicBool,
 }
@@ -63,7 +70,15 @@ pub(crate) struct Charge {
 
 impl Budget {
     pub(crate) fn new(max: usize) -> Arc<Self> {
-        Arc::new(Self { used: AtomicUsize::new(0), max, beyond: AtomicBool::new(false) })
+        Self::with_reserve(max, max)
+    }
+
+    /// A budget of which an eighth is left to those who want little, unless one that wants `most`
+    /// would have no room then.
+    pub(crate) fn with_reserve(max: usize, most: usize) -> Arc<Self> {
+        let reserve = max.saturating_sub(most).min(max / 8);
+        let (used, beyond) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Arc::new(Self { used, max, reserve, beyond })
     }
 
     /// Bytes that are charged now.
@@ -83,7 +98,8 @@ impl Charge {
         if bytes > self.bytes {
             let more = bytes - self.bytes;
             let before = self.budget.used.fetch_add(more, Ordering::Relaxed);
-            if before + more > self.budget.max {
+            let reserve = if bytes <= LITTLE_BYTES { 0 } else { self.budget.reserve };
+            if before + more > self.budget.max - reserve {
                 self.budget.used.fetch_sub(more, Ordering::Relaxed);
                 return false;
             }

@@ -30,6 +30,22 @@ fn one_at_a_time_goes_beyond_the_budget() {
     assert_eq!(budget.used(), 0);
 }
 
+#[test]
+fn long_frames_leave_room_for_short_ones() {
+    let budget = Budget::with_reserve(8 << 20, 4 << 20);
+    let charges = || Charge::new(&budget);
+    let (mut long, mut next, mut short) = (charges(), charges(), charges());
+    assert!(long.set(4 << 20) && next.set(3 << 20));
+    assert!(!next.set((3 << 20) + 1), "an eighth is for others");
+    assert!(short.set(LITTLE_BYTES));
+    assert!(!short.set(LITTLE_BYTES + 1), "unless they want more");
+    drop(long);
+    assert!(short.set(LITTLE_BYTES + 1));
+    // The longest frame that there may be has room, whatever that leaves.
+    assert!(Charge::new(&Budget::with_reserve(8 << 20, 8 << 20)).set(8 << 20));
+    assert!(Charge::new(&Budget::with_reserve(8 << 20, 9 << 20)).set(8 << 20));
+}
+
 /// Frames of a client that has sent so many bytes.
 async fn frames(bytes: &[u8], budget: &Arc<Budget>) -> (tokio::net::TcpStream, Frames) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -2,7 +2,8 @@
 
 use super::{client::*, node::Node};
 use bytes::BytesMut;
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
+use tidemill_types::ByteSize;
 use tidemill_wire::{
     chunk::{Codec, crc32c},
     kafka::{ApiKey, ErrorCode, KafkaUuid, message::*, request_frame, text},
@@ -14,6 +15,24 @@ use tokio::io::AsyncWriteExt;
 fn seal(chunk: &mut [u8]) {
     let crc = crc32c(&chunk[21..]);
     chunk[17..21].copy_from_slice(&crc.to_be_bytes());
+}
+
+#[tokio::test]
+async fn a_request_of_too_many_topics_ends_its_own_connection_and_no_other() {
+    let node = Node::start_with(|how| {
+        how.settings.limits.requests_bytes = ByteSize(8 << 20);
+        how.settings.limits.request_bytes = ByteSize(4 << 20);
+    })
+    .await;
+    let (mut client, mut other) = (node.client().await, node.client().await);
+    other.create("t", 1).await;
+    let mut request = produce("t", 0, chunk(&["a"]), -1);
+    request.topic_data.resize(100_000, TopicProduceData::default());
+    client.send(&request, 9).await;
+    assert!(client.is_closed().await);
+    assert_eq!(other.produce("t", 0, chunk(&["b"])).await.base_offset, 0, "nothing was written");
+    assert_eq!(node.broker.counts.connections_hostile.load(Ordering::Relaxed), 1);
+    node.stop().await;
 }
 
 #[tokio::test]

@@ -39,7 +39,8 @@ pub fn count_produce(content: &[u8]) -> Option<ProduceCounts> {
     let mut rest = Rest(content);
     let (key, version) = (rest.short()?, rest.short()?);
     let mut counts = ProduceCounts::default();
-    let _correlation_id = rest.skip(4)?;
+    // The correlation id.
+    rest.skip(4)?;
     let client_id = rest.short()?;
     rest.skip(usize::try_from(client_id).unwrap_or(0))?;
     if request_header_version(key, version) >= 2 {
@@ -50,7 +51,8 @@ pub fn count_produce(content: &[u8]) -> Option<ProduceCounts> {
     }
     let flexible = super::is_flexible(ApiKey::Produce, version);
     let _transactional_id = rest.text(flexible)?;
-    let _acks_and_timeout = rest.skip(2 + 4)?;
+    // Acks and timeout.
+    rest.skip(2 + 4)?;
     for _ in 0..rest.count(flexible)? {
         counts.topics += 1;
         if version >= BY_ID {
@@ -60,7 +62,8 @@ pub fn count_produce(content: &[u8]) -> Option<ProduceCounts> {
         }
         for _ in 0..rest.count(flexible)? {
             counts.partitions += 1;
-            let _index = rest.skip(4)?;
+            // Its number.
+            rest.skip(4)?;
             let chunk_bytes = rest.count(flexible)?;
             rest.skip(chunk_bytes)?;
             if flexible {
