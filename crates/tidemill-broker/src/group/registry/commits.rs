@@ -102,7 +102,20 @@ impl Groups {
             }
             let total = self.offset_count.load(Ordering::Relaxed) + offsets.len();
             let known = |(place, _): &(Place, NewOffset)| inner.offsets.get(place).is_some();
-            if total > self.settings.offsets && !offsets.iter().all(known) {
+            let held = |id: i64| {
+                let held = inner.offsets.pending().get(&id);
+                move |(place, _): &(Place, NewOffset)| held.is_some_and(|it| it.contains_key(place))
+            };
+            let max = self.settings.offsets;
+            let fits = total <= max
+                || match producer_id {
+                    None => offsets.iter().all(known),
+                    // Beside those whose place they take. Without a bound each producer could
+                    // hold all of them once more.
+                    Some(_) if total <= max.saturating_mul(2) && offsets.iter().all(known) => true,
+                    Some(id) => offsets.iter().all(held(id)),
+                };
+            if !fits {
                 return Err(ErrorCode::InvalidCommitOffsetSize);
             }
             let record = |new: NewOffset| OffsetRecord {

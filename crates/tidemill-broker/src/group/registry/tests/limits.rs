@@ -105,6 +105,26 @@ async fn groups_and_offsets_have_limits() {
 }
 
 #[tokio::test]
+async fn offsets_that_transactions_hold_have_a_limit_too() {
+    let node = Node::new(10);
+    let all: Vec<_> = (0..100).map(|it| (place(it), offset(1))).collect();
+    node.groups.commit(&nobody("g"), all).await.unwrap();
+    let stage = |producer_id: i64, places: std::ops::Range<u32>| {
+        let offsets = places.map(|it| (place(it), offset(2))).collect();
+        let begun = node.groups.begin_write(&nobody("g"), offsets, Some(producer_id));
+        async move { commits::done(begun?).await.map_err(|error| code_of(&error)) }
+    };
+    let too_many = Err(ErrorCode::InvalidCommitOffsetSize);
+    assert_eq!(stage(1, 100..101).await, too_many, "a new one");
+    assert_eq!(stage(1, 0..60).await, Ok(()), "in place of those that are there");
+    assert_eq!(stage(2, 0..60).await, too_many, "of one producer after another");
+    assert_eq!(stage(2, 0..40).await, Ok(()));
+    assert_eq!(stage(1, 0..60).await, Ok(()), "again");
+    node.groups.end_transaction("g", 1, true).await.unwrap();
+    assert_eq!(stage(3, 0..60).await, Ok(()));
+}
+
+#[tokio::test]
 async fn all_groups_together_have_a_limit_and_who_is_in_one_may_stay() {
     let mut node = Node::new(9);
     let settings = GroupSettings { groups: 10_000, group_bytes: ByteSize(16 << 10), ..settings() };
