@@ -101,7 +101,8 @@ def test_a_job_that_waits_is_cancelled_and_its_node_stops_at_once(own):
     assert job(node)["status"] == "cancelled"
 
 
-def test_a_node_stops_in_time_though_what_its_job_writes_to_says_nothing(own):
+def hanging(own):
+    """A node whose job writes to another one, and that other node: it has a row and says nothing more."""
     cluster, node = own().start(), own().start()
     for it, stream in ((cluster, "out"), (node, "lines")):
         it.create(stream)
@@ -111,15 +112,34 @@ def test_a_node_stops_in_time_though_what_its_job_writes_to_says_nothing(own):
     assert submit(node, text).status == 201
     wait(lambda: job(node)["progress"]["sinks"][0]["rows"] == 1, 20, "a row")
     cluster.process.send_signal(signal.SIGSTOP)
+    node.append("lines", [{"n": 2}])
+    wait(lambda: job(node)["progress"]["cycle_cut"] > job(node)["progress"]["cycle_committed"], 20, "a cycle that waits")
+    return cluster, node
+
+
+def test_a_node_stops_in_time_though_what_its_job_writes_to_says_nothing(own):
+    cluster, node = hanging(own)
     try:
-        node.append("lines", [{"n": 2}])
-        wait(lambda: job(node)["progress"]["cycle_cut"] > job(node)["progress"]["cycle_committed"], 20, "a cycle that waits")
         code, seconds = node.stop()
         assert code == 0 and seconds < 8, (code, seconds)
     finally:
         cluster.process.send_signal(signal.SIGCONT)
     node.start()
     wait(lambda: [it["value"]["n"] for it in cluster.records("out")] == [1, 2], 60, "each row, once")
+
+
+def test_a_job_that_was_cancelled_is_so_though_its_node_is_killed_before_it_has_ended(own):
+    cluster, node = hanging(own)
+    try:
+        code, said = tidemill(node, "job", "cancel", "far")
+        assert code == 0 and job(node)["status"] == "running", said
+        # What is noted of its threads is noted beside that, if there is time for it.
+        assert node.ask("PUT", "/jobs/far/threads?threads=1").status in (200, 409)
+        node.kill()
+    finally:
+        cluster.process.send_signal(signal.SIGCONT)
+    node.start()
+    assert job(node)["status"] == "cancelled"
 
 
 def test_a_job_that_has_ended_is_deleted_with_its_folder(own):

@@ -376,8 +376,8 @@ impl Jobs {
         Ok(entry.view())
     }
 
-    /// Stops a job for good, at the end of the cycles that were begun. Returns when it has been
-    /// told; its status changes when it has ended.
+    /// Stops a job for good, at the end of the cycles that were begun, or with the node if that ends
+    /// before. Returns when it has been told; its status changes when it has ended.
     ///
     /// # Errors
     /// There is no such job, or it has ended.
@@ -397,7 +397,11 @@ impl Jobs {
         let handle = entry.handle.clone().ok_or_else(|| JobsError::Ended(name.to_owned()))?;
         entry.cancelled = true;
         handle.stop();
-        Ok(entry.view())
+        let (record, view) = (entry.noted(), entry.view());
+        drop(state);
+        // Its end may never be noted: the node may end before.
+        self.keep(&record);
+        Ok(view)
     }
 
     /// Gives a job another number of worker threads, now and when it is started again.
@@ -412,7 +416,7 @@ impl Jobs {
         let handle = entry.handle.clone().ok_or_else(|| JobsError::Ended(name.to_owned()))?;
         handle.rescale(threads).map_err(JobsError::Rescale)?;
         entry.record.threads = Some(threads);
-        let (record, view) = (entry.record.clone(), entry.view());
+        let (record, view) = (entry.noted(), entry.view());
         drop(state);
         self.keep(&record);
         Ok(view)
@@ -462,6 +466,15 @@ impl Entry {
     fn new(record: Record) -> Self {
         let (handle, watcher, waiting, last) = (None, None, None, None);
         Self { record, handle, watcher, cancelled: false, waiting, last }
+    }
+
+    /// What the next life of the node is to know of one that runs.
+    fn noted(&self) -> Record {
+        let mut record = self.record.clone();
+        if self.cancelled {
+            record.status = Status::Cancelled;
+        }
+        record
     }
 
     fn has_ended(&self) -> bool {
