@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 
+import pytest
 from node import binary, clean_environment
 from waiting import wait
 
@@ -128,13 +129,14 @@ def test_a_node_stops_in_time_though_what_its_job_writes_to_says_nothing(own):
     wait(lambda: [it["value"]["n"] for it in cluster.records("out")] == [1, 2], 60, "each row, once")
 
 
-def test_a_job_that_was_cancelled_is_so_though_its_node_is_killed_before_it_has_ended(own):
+@pytest.mark.parametrize("rescaled", [False, True])
+def test_a_job_that_was_cancelled_is_so_though_its_node_is_killed_before_it_has_ended(own, rescaled):
     cluster, node = hanging(own)
     try:
         code, said = tidemill(node, "job", "cancel", "far")
         assert code == 0 and job(node)["status"] == "running", said
-        # What is noted of its threads is noted beside that, if there is time for it.
-        assert node.ask("PUT", "/jobs/far/threads?threads=1").status in (200, 409)
+        if rescaled:
+            assert node.ask("PUT", "/jobs/far/threads?threads=1").status == 200, "it has not ended"
         node.kill()
     finally:
         cluster.process.send_signal(signal.SIGCONT)
