@@ -187,7 +187,8 @@ impl Emit {
     ///
     /// # Errors
     /// A value does not fit its column, or there are too few or too many; the error names it. Or the
-    /// event time is none that a record can have ([`Micros::is_event_time`]).
+    /// event time is none that a record can have ([`Micros::is_event_time`]). Nothing is left of the
+    /// row then, and a function that does not give the error back goes on without it.
     pub fn row(&mut self, write: impl FnOnce(&mut RowWriter<'_>)) -> Result<(), OperatorError> {
         let mut writer = RowWriter { emit: self, next: 0, time: None, error: None };
         write(&mut writer);
@@ -206,8 +207,8 @@ impl Emit {
             error = error.or(self.columns[index].append(given, self.schema.field(index)).err());
         }
         if let Some(error) = error {
-            // Columns of unequal length are of no use to anybody.
-            *self = Self::new(&Arc::clone(&self.schema));
+            // A function may go on without this row, but not without those before it.
+            self.take_back()?;
             return Err(error);
         }
         self.rows += 1;
@@ -261,17 +262,28 @@ impl Emit {
         self.letters.push((reason.into(), record[..kept].to_vec()));
     }
 
+    /// Leaves nothing of a row of which some columns have a value.
+    fn take_back(&mut self) -> Result<(), OperatorError> {
+        if self.rows > 0 {
+            return self.flush();
+        }
+        let fields = self.schema.fields().iter();
+        self.columns = fields.map(|field| Builder::new(field.data_type())).collect();
+        Ok(())
+    }
+
+    /// Makes a batch of the rows that are whole.
     fn flush(&mut self) -> Result<(), OperatorError> {
         if self.rows == 0 {
             return Ok(());
         }
+        let rows = std::mem::take(&mut self.rows);
         let columns: Vec<ArrayRef> = self
             .columns
             .iter_mut()
             .zip(self.schema.fields())
-            .map(|(builder, field)| builder.finish(field.data_type()))
+            .map(|(builder, field)| builder.finish(field.data_type()).slice(0, rows))
             .collect();
-        self.rows = 0;
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
         self.done.push(batch.map_err(crate::lane::failed)?);
         Ok(())
@@ -301,8 +313,8 @@ enum Builder {
     Str(builder::StringBuilder),
     Bytes(builder::BinaryBuilder),
     Time(builder::TimestampMicrosecondBuilder),
-    /// A type that only batches can have.
-    Other,
+    /// So many nulls of a type whose values only batches can have.
+    Other(usize),
 }
 
 impl Builder {
@@ -320,7 +332,7 @@ impl Builder {
                 let builder = builder::TimestampMicrosecondBuilder::new();
                 Self::Time(builder.with_data_type(data_type.clone()))
             }
-            _ => Self::Other,
+            _ => Self::Other(0),
         }
     }
 
@@ -359,7 +371,7 @@ impl Builder {
             Self::Str(to) => to.append_null(),
             Self::Bytes(to) => to.append_null(),
             Self::Time(to) => to.append_null(),
-            Self::Other => {}
+            Self::Other(nulls) => *nulls += 1,
         }
     }
 
@@ -374,7 +386,7 @@ impl Builder {
             Self::Str(to) => Arc::new(to.finish()),
             Self::Bytes(to) => Arc::new(to.finish()),
             Self::Time(to) => Arc::new(to.finish()),
-            Self::Other => arrow_array::new_empty_array(data_type),
+            Self::Other(nulls) => arrow_array::new_null_array(data_type, std::mem::take(nulls)),
         }
     }
 }
@@ -382,7 +394,7 @@ impl Builder {
 fn misfit(value: Value<'_>, field: &Field) -> OperatorError {
     let (name, data_type) = (field.name(), field.data_type());
     OperatorError::new(match (Builder::new(data_type), value) {
-        (Builder::Other, _) => format!(
+        (Builder::Other(_), _) => format!(
             "the column `{name}` of type {data_type} cannot be written row by row: write it with \
              `emit.batch`"
         ),
@@ -395,3 +407,6 @@ fn misfit(value: Value<'_>, field: &Field) -> OperatorError {
         }
     })
 }
+
+#[cfg(test)]
+mod tests;
