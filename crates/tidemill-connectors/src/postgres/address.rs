@@ -269,10 +269,11 @@ mod tests {
         let address = Address::new(&world, &spec(&url)).expect("an address");
         assert_eq!(address.patience(), Duration::from_secs(1));
         let (tell, told) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
+        let connect = move || {
             let connected = address.connect(&World::real(), |_| Ok(()));
             tell.send(connected.expect_err("nobody answers")).expect("it is waited for");
-        });
+        };
+        drop(world.spawn.spawn("connects", Box::new(connect)));
         let trouble = told.recv_timeout(Duration::from_secs(60)).expect("an end");
         let Trouble::Passing(error) = trouble else { panic!("{trouble:?}") };
         assert_eq!(error, "it does not answer within 1 s");

@@ -220,10 +220,11 @@ fn a_node_does_not_wait_for_a_job_that_does_not_end() {
     // Its end is not noted before this is given back, so it has not ended for anybody.
     let notes = node.jobs.notes.lock().unwrap();
     let (jobs, (tell, told)) = (Arc::clone(&node.jobs), std::sync::mpsc::channel());
-    std::thread::spawn(move || {
+    let close = move || {
         jobs.close();
         tell.send(()).unwrap();
-    });
+    };
+    drop(World::real().spawn.spawn("closes", Box::new(close)));
     told.recv_timeout(Duration::from_secs(60)).expect("the node stops");
     drop(notes);
     node.stop();
