@@ -18,6 +18,9 @@
 mod append;
 mod batch;
 mod body;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod health;
 mod influx;
