@@ -356,6 +356,6 @@ impl Shared {
 
 /// What the disk said, as an error of the store.
 fn disk_error(file: &Path, error: &io::Error) -> StoreError {
-    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    let full = tidemill_env::has_no_room(error);
     StoreError::Disk { file: file.to_owned(), why: error.to_string(), full }
 }

@@ -34,7 +34,6 @@ mod postgres;
 #[cfg(test)]
 mod seeking;
 mod sink;
-mod stop;
 mod stream;
 mod text;
 

@@ -15,7 +15,6 @@
 //! Read in this order: [`address`], [`target`], [`fit`], [`encode`], [`load`], [`once`].
 
 use crate::error::{ConnectorError, ConnectorErrorKind};
-use crate::stop::REST_US;
 use ::postgres::Client;
 use address::Address;
 use arrow_schema::SchemaRef;
@@ -29,7 +28,7 @@ use session::Session;
 use std::{collections::VecDeque, path::Path, sync::Arc};
 use table::Table;
 use tidemill_env::World;
-use tidemill_flow::{Block, Sink, SinkError, StopAsked};
+use tidemill_flow::{Block, Patience, REST_US, Sink, SinkError};
 use tidemill_types::{Cycle, job::PostgresSinkSpec};
 use trouble::{Trouble, is_race, said};
 
@@ -206,7 +205,8 @@ impl Sink for PostgresSink {
             Writer::Once(once) => once.open(resume, &mut self.session),
             Writer::Repeating(_) => Ok(Cycle::NONE),
         };
-        let held = held.map_err(|error| self.failed(error))?;
+        let held =
+            held.map_err(|error| SinkError { passes: error.passes, ..self.failed(error) })?;
         let columns = self.find_or_make(held).map_err(|error| self.failed(error))?;
         let load = Load::new(&self.table, &columns, &self.spec.key, &self.life);
         self.encoder = Encoder::new(columns, load.is_numbered());
@@ -251,8 +251,8 @@ impl Sink for PostgresSink {
         Ok(())
     }
 
-    fn stop_by(&mut self, stop_asked: StopAsked) {
-        self.session.stop_by(stop_asked);
+    fn wait_with(&mut self, patience: Patience) {
+        self.session.wait_with(patience);
     }
 
     fn close(&mut self) -> Result<(), SinkError> {

@@ -8,6 +8,7 @@ pub(crate) mod cell;
 mod columnar;
 pub(crate) mod encode;
 mod file;
+mod growing;
 mod marks;
 mod writer;
 
@@ -18,8 +19,8 @@ pub use writer::{StdoutSink, WriterSink};
 use crate::error::ConnectorError;
 use arrow_array::{RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
-use std::path::Path;
-use std::sync::Arc;
+use std::{io, path::Path, sync::Arc};
+use tidemill_env::has_no_room;
 use tidemill_flow::{Block, Payload, SinkError, TIME_COLUMN};
 use tidemill_types::{Cycle, SliceId, job::Format};
 
@@ -136,6 +137,11 @@ pub fn rows_as(
 
 fn sink_error(path: &Path, error: impl std::fmt::Display) -> SinkError {
     SinkError::new(format!("`{}` cannot be written: {error}", path.display()))
+}
+
+/// Of a disk: without room it passes.
+fn disk_error(path: &Path, error: io::Error) -> SinkError {
+    SinkError { passes: has_no_room(&error), ..sink_error(path, error) }
 }
 
 #[cfg(test)]

@@ -196,6 +196,13 @@ pub struct Space {
     pub free_bytes: u64,
 }
 
+/// Whether an error says that there is no room: the disk is full, or this user's share of it is. It
+/// may be different in a while.
+#[must_use]
+pub fn has_no_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// A folder's lock: it is held until this is dropped or the process ends.
 pub trait DiskLock: Send + Sync {}
 

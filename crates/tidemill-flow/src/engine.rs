@@ -261,7 +261,7 @@ impl JobHandle {
     /// Whether the job has ended, well or not.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.job.over.load(Ordering::Acquire)
+        self.job.is_over()
     }
 
     /// Waits for the end of the job.
@@ -288,6 +288,7 @@ impl JobHandle {
             cycle_committed: Cycle(committed),
             dead_letters: job.dead_letters.load(Ordering::Relaxed),
             shed: job.shed.load(Ordering::Relaxed),
+            stalled: job.stalls.first(),
             checkpoints: CheckpointProgress {
                 slices_left: job.checkpointer.slices_left.load(Ordering::Relaxed),
                 made_us: job.checkpointer.newest_us(),

@@ -45,11 +45,14 @@ pub enum StartError {
 impl From<StateError> for StartError {
     fn from(error: StateError) -> Self {
         let message = error.to_string();
-        match error {
-            StateError::Unreachable { .. } => {
-                Self::Away { message: format!("checkpoint: {message}") }
-            }
-            _ => Self::Checkpoint { message },
+        let passes = match &error {
+            StateError::Unreachable { .. } => true,
+            StateError::Disk { error, .. } => tidemill_env::has_no_room(error),
+            _ => false,
+        };
+        match passes {
+            true => Self::Away { message: format!("checkpoint: {message}") },
+            false => Self::Checkpoint { message },
         }
     }
 }

@@ -25,6 +25,7 @@ pub mod letter;
 pub mod look;
 pub mod operator;
 pub mod partition;
+mod patience;
 pub mod progress;
 pub mod rows;
 mod runtime;
@@ -42,8 +43,11 @@ pub use operator::{
     Output, SliceState, columns_in_words,
 };
 pub use partition::Partition;
-pub use progress::{CheckpointProgress, Progress, SinkProgress, SourceProgress, StageProgress};
+pub use patience::{Patience, REST_US};
+pub use progress::{
+    CheckpointProgress, Progress, SinkProgress, SourceProgress, StageProgress, Stalled,
+};
 pub use rows::{Rows, RowsPool};
 pub use runtime::ledger::has_ledger;
-pub use sink::{Sink, SinkError, StopAsked};
+pub use sink::{Sink, SinkError};
 pub use source::{Position, Read, ReadRequest, Source, SourceError, SourceFactory, SourceWaker};

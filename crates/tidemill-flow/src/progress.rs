@@ -22,10 +22,24 @@ pub struct Progress {
     pub shed: u64,
     /// Checkpoints of the job's state.
     pub checkpoints: CheckpointProgress,
+    /// Why the job does not go on now, if it waits.
+    pub stalled: Option<Stalled>,
     /// Worker threads now.
     pub workers: usize,
     /// Whether all sources have ended and all sinks are closed.
     pub finished: bool,
+}
+
+/// A part of a running job that cannot do its work now and waits until it can: there is no room on
+/// a disk, or a server is away. The job waits with it, and goes on by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Stalled {
+    /// A sink, `ledger`, or where dead letters go.
+    pub part: String,
+    /// What it waits for, for a person.
+    pub why: String,
+    /// Since when, in microseconds since 1970.
+    pub since_us: i64,
 }
 
 /// The checkpoints of this run at one moment.

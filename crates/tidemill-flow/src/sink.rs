@@ -1,6 +1,7 @@
 //! Where a job's results go: a [`Sink`] takes the rows of each cycle, then commits the cycle.
 
 use crate::block::Block;
+use crate::patience::{Patience, Trouble};
 use std::sync::Arc;
 use tidemill_types::Cycle;
 
@@ -10,17 +11,29 @@ use tidemill_types::Cycle;
 pub struct SinkError {
     /// What happened and where, for a person.
     pub message: String,
+    /// Whether it may be different in a while, and what failed can be asked for again: there is no
+    /// room on a disk. Of a commit, a sync or the end the job then waits and asks again; one that is
+    /// being opened is not started now.
+    pub passes: bool,
 }
 
 impl SinkError {
     /// An error with this message.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into() }
+        Self { message: message.into(), passes: false }
+    }
+
+    /// One that passes.
+    pub fn passing(message: impl Into<String>) -> Self {
+        Self { message: message.into(), passes: true }
     }
 }
 
-/// Says whether the job is to stop. It may be called at any time, and does not wait.
-pub type StopAsked = Arc<dyn Fn() -> bool + Send + Sync>;
+impl From<SinkError> for Trouble {
+    fn from(error: SinkError) -> Self {
+        if error.passes { Self::Passing(error.message) } else { Self::Lasting(error.message) }
+    }
+}
 
 /// A place for results.
 ///
@@ -46,7 +59,8 @@ pub trait Sink: Send {
     /// Called only once the ledger holds the cycle, and only for cycles after the last one held.
     ///
     /// # Errors
-    /// The cycle could not be committed.
+    /// The cycle could not be committed. If the error passes, the same cycle is committed again, and
+    /// what the first attempt has left is not there twice.
     fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError>;
 
     /// Makes what is committed durable, so that [`Self::open`] says that it is held: a checkpoint
@@ -71,10 +85,11 @@ pub trait Sink: Send {
         false
     }
 
-    /// Takes what says whether the job is to stop, before the first cycle. A sink whose commit waits
-    /// for what may never come asks it, and fails; a job that resumes makes those cycles again.
-    fn stop_by(&mut self, stop_asked: StopAsked) {
-        drop(stop_asked);
+    /// Takes what a sink waits with whose commit waits by itself, for what may never come: before
+    /// the first cycle. When it gives up, the commit fails; a job that resumes makes those cycles
+    /// again.
+    fn wait_with(&mut self, patience: Patience) {
+        drop(patience);
     }
 
     /// Ends the sink: everything committed is flushed to where it will stay.

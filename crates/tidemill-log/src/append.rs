@@ -9,7 +9,7 @@ use crate::{
     options::Fsync,
     progress::{Notices, OnDurable},
     segment::Segment,
-    shared::{is_full, with_room},
+    shared::with_room,
     streamlet::Streamlet,
 };
 use bytes::{Bytes, BytesMut};
@@ -96,7 +96,7 @@ impl Append {
 
 /// An error of the disk, as an append's.
 fn disk_error(error: io::Error) -> AppendError {
-    if is_full(&error) {
+    if tidemill_env::has_no_room(&error) {
         AppendError::Full(Arc::new(error))
     } else {
         AppendError::Disk(Arc::new(error))

@@ -22,7 +22,7 @@ use std::{
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
-use tidemill_env::{DiskLock, PlacedFile, World};
+use tidemill_env::{DiskLock, PlacedFile, World, has_no_room};
 use tidemill_types::Span;
 
 /// Emptied segment files: path and length.
@@ -280,13 +280,8 @@ pub(crate) fn with_room<T>(
 ) -> io::Result<T> {
     loop {
         match operation() {
-            Err(error) if is_full(&error) && shared.shrink_pool() => {}
+            Err(error) if has_no_room(&error) && shared.shrink_pool() => {}
             other => return other,
         }
     }
-}
-
-/// Whether an error says that there is no room.
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

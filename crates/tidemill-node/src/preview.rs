@@ -11,7 +11,7 @@ use arrow_array::{Array, RecordBatch, cast::AsArray, types::Float64Type};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, SchemaRef};
 use std::sync::{Arc, Mutex, PoisonError};
-use tidemill_flow::{Block, Sink, SinkError, StopAsked, TIME_COLUMN};
+use tidemill_flow::{Block, Patience, Sink, SinkError, TIME_COLUMN};
 use tidemill_types::Cycle;
 
 #[cfg(test)]
@@ -135,9 +135,9 @@ impl Sink for Previewed {
         self.inner.as_ref().is_none_or(|inner| inner.forgets())
     }
 
-    fn stop_by(&mut self, stop_asked: StopAsked) {
+    fn wait_with(&mut self, patience: Patience) {
         if let Some(inner) = &mut self.inner {
-            inner.stop_by(stop_asked);
+            inner.wait_with(patience);
         }
     }
 

@@ -90,8 +90,8 @@ impl Fate {
             let at = moment(random, pace);
             let event = event(random);
             events.push((at, event));
-            // Space comes back, or it does not.
-            if random.below(2) == 0 {
+            // Space comes back, or it does not. A job waits for its own disk for ever.
+            if random.below(2) == 0 || matches!(event, Event::Full(_)) {
                 let again = at + moment(random, pace);
                 match event {
                     Event::Full(_) => events.push((again, Event::Room)),
@@ -130,10 +130,15 @@ impl Fate {
         }
     }
 
-    /// Whether the disk with ledger and output may refuse something.
+    /// Whether the disk with ledger and output may fail.
     pub(crate) fn hurts_output(&self) -> bool {
-        let hurts = |it| matches!(it, Event::Fails(_) | Event::SyncFails(_) | Event::Full(_));
+        let hurts = |it| matches!(it, Event::Fails(_) | Event::SyncFails(_));
         self.events.iter().any(|(_, event)| hurts(*event))
+    }
+
+    /// Whether that disk is full for a time, which a job that runs waits for.
+    pub(crate) fn fills_output(&self) -> bool {
+        self.events.iter().any(|(_, event)| matches!(event, Event::Full(_)))
     }
 
     /// Whether a state may be not readable.

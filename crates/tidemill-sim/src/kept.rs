@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tidemill_env::{DiskFile, World};
+use tidemill_env::{DiskFile, World, has_no_room};
 use tidemill_flow::{Block, Sink, SinkError};
 use tidemill_types::Cycle;
 use tidemill_wire::journal;
@@ -22,12 +22,26 @@ pub(crate) struct Kept {
     /// Every commit is durable, not those alone that a checkpoint asks for.
     syncs: bool,
     file: Option<Box<dyn DiskFile>>,
+    /// Its length, without what a write that found no room has left.
+    length: u64,
     written: Rows,
 }
 
 impl Kept {
     pub(crate) fn new(world: &World, path: PathBuf, syncs: bool) -> Self {
-        Self { world: world.clone(), path, syncs, file: None, written: Vec::new() }
+        Self { world: world.clone(), path, syncs, file: None, length: 0, written: Vec::new() }
+    }
+
+    /// Appends all bytes, or none.
+    fn append(&mut self, bytes: &[u8]) -> Result<(), SinkError> {
+        let length = self.length;
+        let file = self.file()?;
+        if let Err(error) = file.append(bytes) {
+            file.truncate(length).map_err(failed)?;
+            return Err(failed(error));
+        }
+        self.length += bytes.len() as u64;
+        Ok(())
     }
 
     fn file(&mut self) -> Result<&mut Box<dyn DiskFile>, SinkError> {
@@ -77,7 +91,7 @@ pub(crate) fn text(batch: &RecordBatch) -> Result<String, SinkError> {
 }
 
 fn failed(error: std::io::Error) -> SinkError {
-    SinkError::new(error.to_string())
+    SinkError { passes: has_no_room(&error), ..SinkError::new(error.to_string()) }
 }
 
 impl Sink for Kept {
@@ -90,6 +104,7 @@ impl Sink for Kept {
         let (rows, length) = read(&bytes)?;
         // Written anew: what a failed sync gave up would be lost for ever else.
         self.file = Some(self.put(&bytes[..length]).map_err(failed)?);
+        self.length = length as u64;
         Ok(Cycle(rows.last().map_or(0, |(cycle, _)| *cycle)))
     }
 
@@ -107,16 +122,15 @@ impl Sink for Kept {
     fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
         let due = self.written.partition_point(|(it, _)| *it <= cycle.0);
         let mut bytes = Vec::new();
-        for (cycle, text) in self.written.drain(..due) {
+        for (cycle, text) in &self.written[..due] {
             journal::append(&mut bytes, &[&cycle.to_le_bytes(), text.as_bytes()].concat());
         }
-        let syncs = self.syncs;
         if bytes.is_empty() {
             return Ok(());
         }
-        let file = self.file()?;
-        file.append(&bytes).map_err(failed)?;
-        if syncs { file.sync().map_err(failed) } else { Ok(()) }
+        self.append(&bytes)?;
+        self.written.drain(..due);
+        if self.syncs { self.file()?.sync().map_err(failed) } else { Ok(()) }
     }
 
     fn sync(&mut self) -> Result<bool, SinkError> {

@@ -26,7 +26,7 @@ use tidemill_env::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use tidemill_flow::{CheckpointTo, JobHandle, RunOptions, engine::start};
+use tidemill_flow::{CheckpointTo, JobHandle, RunOptions, StartError, engine::start};
 use tidemill_state::{IndexedBackend, IndexedOptions};
 use tidemill_types::Cycle;
 
@@ -324,6 +324,7 @@ fn live(
     let handle = match start(job.graph(world, fate.workers), world, &options) {
         Ok(handle) => Arc::new(handle),
         Err(_) if is_dead() || fate.hurts_state() || fate.hurts_output() => return Ok(false),
+        Err(StartError::Away { .. }) if fate.fills_output() => return Ok(false),
         // It says so, and nothing is lost: without a number it would begin at its start.
         Err(error) if from.is_some() && error.to_string().contains("lacks rows") => {
             return match lock(&life.known).unsure {
@@ -353,6 +354,8 @@ fn live(
         Err(error) if error.panicked => Err(format!("it panicked: {error}")),
         _ if is_dead() => Ok(false),
         Err(_) if fate.hurts_output() || fate.hurts_reading() => Ok(false),
+        // It gave up what it could not write, as it was to stop.
+        Err(_) if fate.fills_output() && life.was_stopped.load(Ordering::SeqCst) => Ok(false),
         Err(error) => Err(format!("it failed: {error}")),
         Ok(_) if life.was_stopped.load(Ordering::SeqCst) => Ok(false),
         Ok(progress) if progress.finished => Ok(true),

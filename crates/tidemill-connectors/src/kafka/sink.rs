@@ -14,6 +14,7 @@
 
 use super::cluster;
 use crate::error::{ConnectorError, ConnectorErrorKind};
+use crate::stream::note::not_noted;
 use crate::stream::rows::Rows;
 use arrow_schema::SchemaRef;
 use once::Once;
@@ -21,7 +22,7 @@ use repeating::Repeating;
 use std::{path::Path, sync::Arc};
 use tidemill_client::{AdminError, Client, ErrorCode, admin::NewStream};
 use tidemill_env::World;
-use tidemill_flow::{Block, Sink, SinkError, StopAsked};
+use tidemill_flow::{Block, Patience, Sink, SinkError};
 use tidemill_types::{Cycle, job::KafkaSinkSpec};
 
 mod once;
@@ -116,9 +117,12 @@ impl Sink for KafkaSink {
         self.partitions = partitions.max(1);
         let opened = match &mut self.writer {
             Writer::Once(once) => once.open(resume, &id),
-            Writer::Repeating(repeating) => repeating.open(&self.spec.topic).map(|()| Cycle::NONE),
+            Writer::Repeating(repeating) => {
+                let opened = repeating.open(&self.spec.topic).map(|()| Cycle::NONE);
+                opened.map_err(SinkError::new)
+            }
         };
-        opened.map_err(|error| self.failed(error))
+        opened.map_err(|error| SinkError { passes: error.passes, ..self.failed(error) })
     }
 
     fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
@@ -136,16 +140,19 @@ impl Sink for KafkaSink {
         Ok(())
     }
 
-    fn stop_by(&mut self, stop_asked: StopAsked) {
+    fn wait_with(&mut self, patience: Patience) {
         match &mut self.writer {
-            Writer::Once(once) => once.stop_by(stop_asked),
-            Writer::Repeating(repeating) => repeating.stop_by(stop_asked),
+            Writer::Once(once) => once.wait_with(patience),
+            Writer::Repeating(repeating) => repeating.wait_with(patience),
         }
     }
 
     fn close(&mut self) -> Result<(), SinkError> {
         match &mut self.writer {
-            Writer::Once(once) => once.close().map_err(|error| self.failed(error)),
+            Writer::Once(once) => {
+                let closed = once.close().map_err(|error| not_noted(&error));
+                closed.map_err(|error| SinkError { passes: error.passes, ..self.failed(error) })
+            }
             Writer::Repeating(_) => Ok(()),
         }
     }

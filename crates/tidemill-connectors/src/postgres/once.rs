@@ -32,11 +32,12 @@ use super::load::{Load, Pending};
 use super::name::{TableName, literal};
 use super::session::{BEGIN, Session, last_row};
 use super::trouble::{Trouble, is_race};
-use crate::stream::note::Notes;
+use crate::stream::note::{Notes, not_noted};
 use postgres::Client;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use tidemill_env::World;
+use tidemill_flow::SinkError;
 use tidemill_types::Cycle;
 
 /// The table of marks.
@@ -105,21 +106,22 @@ impl Once {
     }
 
     /// Begins a run, or goes on with the one that is noted. Gives back what is held.
-    pub(super) fn open(&mut self, resume: bool, session: &mut Session) -> Result<Cycle, String> {
+    pub(super) fn open(&mut self, resume: bool, session: &mut Session) -> Result<Cycle, SinkError> {
         match self.notes.read() {
             Ok(Some(run)) if resume => self.run = run,
-            Err(error) if resume => return Err(error.to_string()),
+            Err(error) if resume => return Err(SinkError::new(error.to_string())),
             _ => {
                 let now = self.world.clock.wall_micros().unsigned_abs();
                 self.run = Run { run: self.world.random(now).next(), begun: false };
                 self.note()?;
             }
         }
-        session.persist(|client| self.make_marks(client))?;
+        session.persist(|client| self.make_marks(client)).map_err(SinkError::new)?;
         self.held = match self.run.begun {
-            false => session.persist(|client| self.begin(client))?,
-            true => session.persist(|client| self.take_over(client))?,
-        };
+            false => session.persist(|client| self.begin(client)),
+            true => session.persist(|client| self.take_over(client)),
+        }
+        .map_err(SinkError::new)?;
         if !self.run.begun {
             self.run.begun = true;
             self.note()?;
@@ -127,8 +129,8 @@ impl Once {
         Ok(self.held)
     }
 
-    fn note(&self) -> Result<(), String> {
-        self.notes.write(&self.run).map_err(|error| error.to_string())
+    fn note(&self) -> Result<(), SinkError> {
+        self.notes.write(&self.run).map_err(|error| not_noted(&error))
     }
 
     fn run_text(&self) -> String {

@@ -5,10 +5,9 @@
 
 use super::address::Address;
 use super::trouble::Trouble;
-use crate::stop::{REST_US, Stop, given_up};
 use postgres::{Client, SimpleQueryMessage};
 use tidemill_env::World;
-use tidemill_flow::StopAsked;
+use tidemill_flow::Patience;
 
 /// How every transaction begins, so that it is as we need it whatever the role's settings are:
 /// a lock that is taken is waited for a while; a transaction whose process or machine is gone ends,
@@ -31,25 +30,17 @@ pub(super) struct Session {
     world: World,
     address: Address,
     client: Option<Client>,
-    stop: Stop,
-    /// Whether the job runs, so that it can be told to stop.
-    runs: bool,
+    patience: Patience,
 }
 
 impl Session {
     pub(super) fn new(world: &World, address: Address, client: Client) -> Self {
-        Self {
-            world: world.clone(),
-            address,
-            client: Some(client),
-            stop: Stop::new(world),
-            runs: false,
-        }
+        let (world, patience) = (world.clone(), Patience::new(world));
+        Self { world, address, client: Some(client), patience }
     }
 
-    pub(super) fn stop_by(&mut self, stop_asked: StopAsked) {
-        self.stop.by(stop_asked);
-        self.runs = true;
+    pub(super) fn wait_with(&mut self, patience: Patience) {
+        self.patience = patience;
     }
 
     pub(super) fn shown(&self) -> &str {
@@ -61,30 +52,26 @@ impl Session {
         &mut self,
         mut attempt: impl FnMut(&mut Client) -> Result<T, Trouble>,
     ) -> Result<T, String> {
-        let (mut rest_us, rest_us_max) = REST_US;
-        let mut told = false;
         let begun_us = self.world.clock.monotonic_micros();
         loop {
             match self.attempt(&mut attempt) {
                 Ok(done) => {
-                    if told {
-                        tracing::info!(database = %self.address.shown, "a sink can commit again");
-                    }
+                    self.patience.over();
                     return Ok(done);
                 }
                 Err(Trouble::Lasting(error)) => return Err(error),
-                Err(Trouble::Passing(error)) if self.stop.gives_up() => {
-                    return Err(given_up(&error));
+                Err(Trouble::Passing(error)) if self.patience.gives_up() => {
+                    return Err(Patience::given_up(error));
                 }
-                Err(Trouble::Passing(error)) if !self.runs && self.has_waited(begun_us) => {
+                Err(Trouble::Passing(error))
+                    if !self.patience.runs() && self.has_waited(begun_us) =>
+                {
                     return Err(error);
                 }
                 Err(Trouble::Passing(error)) => {
-                    if !std::mem::replace(&mut told, true) {
-                        tracing::warn!(database = %self.address.shown, %error, "a sink cannot commit; it goes on trying");
-                    }
-                    self.world.clock.sleep_micros(rest_us);
-                    rest_us = (rest_us * 2).min(rest_us_max);
+                    let shown = &self.address.shown;
+                    self.patience.tell(format_args!("the database at `{shown}`: {error}"));
+                    self.patience.rest();
                 }
             }
         }

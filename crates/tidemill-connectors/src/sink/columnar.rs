@@ -3,6 +3,7 @@
 //! Rows go to `PATH.partial`, which takes the name `PATH` when the sink is closed. A job that is
 //! started again begins such a file anew: it holds no cycle until it is whole.
 
+use super::growing::GrowingFile;
 use super::marks::{folder, with_suffix};
 use super::{row_without_values, shown, shown_schema, sink_error};
 use crate::error::ConnectorError;
@@ -11,11 +12,12 @@ use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
 use parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties};
 use std::{
+    collections::VecDeque,
     io::{self, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tidemill_env::{DiskFile, World};
+use tidemill_env::{World, has_no_room};
 use tidemill_flow::{Block, Sink, SinkError};
 use tidemill_types::{Cycle, job::Format};
 
@@ -24,24 +26,31 @@ const GROUP_ROWS: usize = 128 * 1_024;
 /// Bytes that are gathered before they are written.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// Bytes on their way to a file.
+/// Bytes on their way to a file. They are written when the writer that makes them has returned, as
+/// that could not go on after an error.
 struct FileBytes {
-    file: Box<dyn DiskFile>,
+    file: GrowingFile,
     buffer: Vec<u8>,
+}
+
+impl FileBytes {
+    /// Writes all that were gathered, if they are so many.
+    fn write_out(&mut self, at_least: usize) -> io::Result<()> {
+        if self.buffer.len() >= at_least {
+            self.file.append(&self.buffer)?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
 }
 
 impl Write for FileBytes {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= WRITE_BYTES {
-            self.flush()?;
-        }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.append(&self.buffer)?;
-        self.buffer.clear();
         Ok(())
     }
 }
@@ -71,6 +80,13 @@ impl<W: Write + Send> Writer<W> {
         }
     }
 
+    fn out(&mut self) -> &mut W {
+        match self {
+            Self::Arrow(writer) => writer.get_mut(),
+            Self::Parquet(writer) => writer.inner_mut(),
+        }
+    }
+
     fn finish(self) -> Result<W, ArrowError> {
         match self {
             Self::Arrow(mut writer) => {
@@ -90,7 +106,9 @@ pub(super) struct ColumnarSink {
     format: Format,
     schema: SchemaRef,
     writer: Option<Writer<FileBytes>>,
-    pending: Vec<(Cycle, RecordBatch)>,
+    /// The end of it, made and not all written.
+    ending: Option<FileBytes>,
+    pending: VecDeque<(Cycle, RecordBatch)>,
 }
 
 impl ColumnarSink {
@@ -121,49 +139,59 @@ impl ColumnarSink {
             format,
             schema,
             writer: None,
-            pending: Vec::new(),
+            ending: None,
+            pending: VecDeque::new(),
         })
     }
 
     fn begin(&mut self) -> Result<(), ArrowError> {
         let disk = &self.world.disk;
         disk.create_dir_all(folder(&self.path))?;
-        let file = disk.create(&self.partial)?;
+        let file = GrowingFile::create(disk, &self.partial)?;
         let out = FileBytes { file, buffer: Vec::new() };
         self.writer = Some(Writer::new(self.format, out, &self.schema)?);
         self.pending.clear();
         Ok(())
     }
 
+    fn failed(&self, error: ArrowError) -> SinkError {
+        let passes = matches!(&error, ArrowError::IoError(_, error) if has_no_room(error));
+        SinkError { passes, ..sink_error(&self.path, error) }
+    }
+
     fn write_up_to(&mut self, cycle: Cycle) -> Result<(), ArrowError> {
-        let count = self.pending.partition_point(|(it, _)| *it <= cycle);
-        for (_, batch) in self.pending.drain(..count) {
-            match &mut self.writer {
-                Some(writer) => writer.write(&batch)?,
-                None => {
-                    return Err(ArrowError::IoError(
-                        "not open".into(),
-                        io::Error::other("not open"),
-                    ));
-                }
-            }
+        let Some(writer) = &mut self.writer else {
+            return Err(ArrowError::IoError("not open".into(), io::Error::other("not open")));
+        };
+        // What there was no room for comes first.
+        writer.out().write_out(WRITE_BYTES)?;
+        while let Some((_, batch)) = self.pending.pop_front_if(|(it, _)| *it <= cycle) {
+            writer.write(&batch)?;
+            writer.out().write_out(WRITE_BYTES)?;
         }
         Ok(())
     }
 
     fn end(&mut self) -> Result<(), ArrowError> {
-        let Some(writer) = self.writer.take() else { return Ok(()) };
-        let mut out = writer.finish()?;
-        out.flush()?;
+        if let Some(writer) = self.writer.take() {
+            self.ending = Some(writer.finish()?);
+        }
+        let Some(out) = &mut self.ending else { return Ok(()) };
+        out.write_out(1)?;
         out.file.sync()?;
-        self.world.disk.rename(&self.partial, &self.path)?;
-        Ok(self.world.disk.sync_dir(folder(&self.path))?)
+        let disk = &self.world.disk;
+        if disk.exists(&self.partial)? {
+            disk.rename(&self.partial, &self.path)?;
+        }
+        disk.sync_dir(folder(&self.path))?;
+        self.ending = None;
+        Ok(())
     }
 }
 
 impl Sink for ColumnarSink {
     fn open(&mut self, _resume: bool) -> Result<Cycle, SinkError> {
-        self.begin().map_err(|error| sink_error(&self.path, error))?;
+        self.begin().map_err(|error| self.failed(error))?;
         Ok(Cycle::NONE)
     }
 
@@ -177,16 +205,16 @@ impl Sink for ColumnarSink {
             let shown = batch.project(&shown(batch.schema_ref()));
             let batch = shown.and_then(|it| it.with_schema(Arc::clone(&self.schema)));
             let batch = batch.map_err(|error| sink_error(&self.path, error))?;
-            self.pending.push((cycle, batch));
+            self.pending.push_back((cycle, batch));
         }
         Ok(())
     }
 
     fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
-        self.write_up_to(cycle).map_err(|error| sink_error(&self.path, error))
+        self.write_up_to(cycle).map_err(|error| self.failed(error))
     }
 
     fn close(&mut self) -> Result<(), SinkError> {
-        self.end().map_err(|error| sink_error(&self.path, error))
+        self.end().map_err(|error| self.failed(error))
     }
 }

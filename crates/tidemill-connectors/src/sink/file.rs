@@ -10,12 +10,15 @@
 //!   the last second (see [`FileSink::with_sync_every`]), which the ledger then plays again.
 //! - Nothing is deleted because its journal is missing or the file is shorter than it says: that is
 //!   an error.
+//! - A disk without room leaves nothing half done: a commit is asked for again, and goes on where
+//!   the last attempt ended.
 //! - Arrow and Parquet files are written beside their name and take it when the job ends.
 
 use super::columnar::ColumnarSink;
 use super::encode::RowEncoder;
+use super::growing::GrowingFile;
 use super::marks::{Committed, Marks, folder};
-use super::{Pending, sink_error};
+use super::{Pending, disk_error, sink_error};
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use arrow_schema::SchemaRef;
 use std::{
@@ -23,9 +26,10 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tidemill_env::{DiskFile, World};
+use tidemill_env::World;
 use tidemill_flow::{Block, Sink, SinkError};
 use tidemill_types::{Cycle, Span, job::Format};
+use tidemill_wire::mark::Checksum;
 
 /// How often a file is synced, if nobody says otherwise.
 const SYNC_EVERY: Span = Span(1_000_000);
@@ -36,10 +40,10 @@ pub struct FileSink {
     path: PathBuf,
     encoder: RowEncoder,
     marks: Marks,
-    file: Option<Box<dyn DiskFile>>,
+    file: Option<GrowingFile>,
     pending: Pending,
-    /// Length of the file, all of it committed.
-    length: u64,
+    /// The checksum of what was appended and has no mark yet: there was no room for that.
+    unmarked: Option<u32>,
     committed: Cycle,
     sync_every: Span,
     synced_at_us: u64,
@@ -87,7 +91,7 @@ impl FileSink {
             marks: Marks::beside(Arc::clone(&world.disk), path),
             file: None,
             pending: Pending::default(),
-            length: 0,
+            unmarked: None,
             committed: Cycle::NONE,
             sync_every,
             synced_at_us: 0,
@@ -103,7 +107,7 @@ impl FileSink {
         if length == 0 {
             // The journal first: at no moment does it speak of bytes that are not there.
             self.marks.replace(cycle, 0)?;
-            self.file = Some(disk.create(&self.path)?);
+            self.file = Some(GrowingFile::create(disk, &self.path)?);
             disk.sync_dir(folder(&self.path))?;
         } else {
             let mut file = disk.open_append(&self.path)?;
@@ -112,42 +116,81 @@ impl FileSink {
             disk.open_placed(&self.path)?.write_again(synced, length)?;
             file.sync()?;
             self.marks.replace(cycle, length)?;
-            self.file = Some(file);
+            self.file = Some(GrowingFile::of(disk, &self.path, file, length));
         }
-        (self.length, self.committed, self.dirty) = (length, cycle, false);
+        (self.unmarked, self.committed, self.dirty) = (None, cycle, false);
         self.pending = Pending::default();
         self.synced_at_us = self.world.clock.monotonic_micros();
         Ok(())
     }
 
+    /// Appends the first `count` bytes that wait, which are those of the cycles up to this one.
     fn append(&mut self, cycle: Cycle, count: usize) -> io::Result<()> {
-        let mut header = Vec::new();
-        if self.length == 0 {
-            self.encoder.header(&mut header);
-            self.pending.bytes.splice(0..0, header.iter().copied());
-        }
-        let count = count + header.len();
-        let bytes = &self.pending.bytes[..count];
+        self.mark()?;
         let Some(file) = &mut self.file else { return Err(io::Error::other("it is not open")) };
+        let mut headed = Vec::new();
+        if file.length() == 0 {
+            self.encoder.header(&mut headed);
+        }
+        let rows = &self.pending.bytes[..count];
+        let bytes = if headed.is_empty() {
+            rows
+        } else {
+            headed.extend_from_slice(rows);
+            &headed
+        };
         if !bytes.is_empty() {
             file.append(bytes)?;
-            self.length += count as u64;
-            self.marks.add(cycle, self.length, bytes)?;
-            self.dirty = true;
+            (self.unmarked, self.dirty) = (Some(Checksum::of(bytes)), true);
         }
-        self.pending.bytes.drain(..header.len());
-        self.pending.release(cycle, count - header.len());
+        self.pending.release(cycle, count);
         self.committed = cycle;
+        self.mark()
+    }
+
+    /// Marks what was appended last.
+    fn mark(&mut self) -> io::Result<()> {
+        if let Some((checksum, file)) = self.unmarked.zip(self.file.as_ref()) {
+            self.marks.add(self.committed, file.length(), checksum)?;
+            self.unmarked = None;
+        }
         Ok(())
     }
 
+    fn try_commit(&mut self, cycle: Cycle) -> io::Result<()> {
+        let count = self.pending.ready(cycle);
+        if count > 0 {
+            self.append(cycle, count)?;
+        } else {
+            self.mark()?;
+            // No row: nothing to mark. A replay of such cycles writes nothing again.
+            self.pending.release(cycle, 0);
+            self.committed = cycle;
+        }
+        let waited = self.world.clock.monotonic_micros().saturating_sub(self.synced_at_us);
+        if i128::from(waited) >= i128::from(self.sync_every.0) { self.sync() } else { Ok(()) }
+    }
+
     fn sync(&mut self) -> io::Result<()> {
-        self.synced_at_us = self.world.clock.monotonic_micros();
+        self.mark()?;
         if let Some(file) = self.file.as_mut().filter(|_| self.dirty) {
             file.sync()?;
-            self.marks.add_synced(self.committed, self.length)?;
+            self.marks.add_synced(self.committed, file.length())?;
             self.dirty = false;
         }
+        self.synced_at_us = self.world.clock.monotonic_micros();
+        Ok(())
+    }
+
+    fn try_close(&mut self) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        if file.length() == 0 {
+            self.append(self.committed, 0)?;
+        }
+        self.sync()?;
+        let length = self.file.as_ref().map_or(0, GrowingFile::length);
+        self.marks.replace(self.committed, length)?;
+        self.file = None;
         Ok(())
     }
 }
@@ -182,7 +225,7 @@ impl Sink for FileSink {
             false => None,
         };
         let held = held.unwrap_or_default();
-        self.begin(held).map_err(|error| sink_error(&self.path, error))?;
+        self.begin(held).map_err(|error| disk_error(&self.path, error))?;
         Ok(held.cycle)
     }
 
@@ -194,35 +237,15 @@ impl Sink for FileSink {
     }
 
     fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
-        let count = self.pending.ready(cycle);
-        if count == 0 {
-            // No row: nothing to mark. A replay of such cycles writes nothing again.
-            self.pending.release(cycle, 0);
-            self.committed = cycle;
-        } else {
-            self.append(cycle, count).map_err(|error| sink_error(&self.path, error))?;
-        }
-        let waited = self.world.clock.monotonic_micros().saturating_sub(self.synced_at_us);
-        if i128::from(waited) >= i128::from(self.sync_every.0) {
-            self.sync().map_err(|error| sink_error(&self.path, error))?;
-        }
-        Ok(())
+        self.try_commit(cycle).map_err(|error| disk_error(&self.path, error))
     }
 
     fn sync(&mut self) -> Result<bool, SinkError> {
-        Self::sync(self).map_err(|error| sink_error(&self.path, error))?;
+        Self::sync(self).map_err(|error| disk_error(&self.path, error))?;
         Ok(true)
     }
 
     fn close(&mut self) -> Result<(), SinkError> {
-        if self.file.is_none() {
-            return Ok(());
-        }
-        let (cycle, length) = (self.committed, self.length);
-        let outcome = if length == 0 { self.append(cycle, 0) } else { Ok(()) };
-        outcome.and_then(|()| self.sync()).map_err(|error| sink_error(&self.path, error))?;
-        let outcome = self.marks.replace(self.committed, self.length);
-        self.file = None;
-        outcome.map_err(|error| sink_error(self.marks.path(), error))
+        self.try_close().map_err(|error| disk_error(&self.path, error))
     }
 }

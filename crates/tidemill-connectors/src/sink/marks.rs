@@ -3,23 +3,19 @@
 //! `out.ndjson.tidemill` stays when the job ends, with one mark in it: without it nobody knows
 //! how much of `out.ndjson` is whole.
 
+use super::growing::{GrowingFile, checksum};
 use crate::error::ConnectorError;
 use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tidemill_env::{Disk, DiskFile};
+use tidemill_env::Disk;
 use tidemill_types::Cycle;
-use tidemill_wire::{
-    journal,
-    mark::{Checksum, SinkMark},
-};
+use tidemill_wire::{journal, mark::SinkMark};
 
 /// The journal is written anew, with one mark, when it is longer than this.
 const JOURNAL_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of the file that are checked at once.
-const CHECK_BYTES: usize = 1 << 20;
 
 /// How much of a file is committed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,8 +31,7 @@ pub(super) struct Committed {
 pub(super) struct Marks {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    file: Option<Box<dyn DiskFile>>,
-    length: u64,
+    file: Option<GrowingFile>,
 }
 
 /// The path with something after its last letter.
@@ -54,35 +49,31 @@ pub(super) fn folder(path: &Path) -> &Path {
 impl Marks {
     /// The journal beside `path`; nothing is opened yet.
     pub(super) fn beside(disk: Arc<dyn Disk>, path: &Path) -> Self {
-        Self { disk, path: with_suffix(path, ".tidemill"), file: None, length: 0 }
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+        Self { disk, path: with_suffix(path, ".tidemill"), file: None }
     }
 
     /// Replaces the journal by one with a single mark, in one step that outlives a power cut.
     pub(super) fn replace(&mut self, cycle: Cycle, length: u64) -> io::Result<()> {
         let fresh = with_suffix(&self.path, ".new");
         let bytes = framed(&SinkMark { cycle, length, checksum: 0, synced: true });
-        let mut file = self.disk.create(&fresh)?;
+        let mut file = GrowingFile::create(&self.disk, &fresh)?;
         file.append(&bytes)?;
         file.sync()?;
         self.disk.rename(&fresh, &self.path)?;
+        file.is_named(&self.path);
         self.disk.sync_dir(folder(&self.path))?;
-        (self.file, self.length) = (Some(file), bytes.len() as u64);
+        self.file = Some(file);
         Ok(())
     }
 
     /// Adds a mark for bytes that were appended and not synced.
-    pub(super) fn add(&mut self, cycle: Cycle, length: u64, appended: &[u8]) -> io::Result<()> {
-        let checksum = Checksum::of(appended);
+    pub(super) fn add(&mut self, cycle: Cycle, length: u64, checksum: u32) -> io::Result<()> {
         self.append(&SinkMark { cycle, length, checksum, synced: false })
     }
 
     /// Adds a mark for a file that was synced, and syncs it.
     pub(super) fn add_synced(&mut self, cycle: Cycle, length: u64) -> io::Result<()> {
-        if self.length > JOURNAL_BYTES_MAX {
+        if self.file.as_ref().is_some_and(|it| it.length() > JOURNAL_BYTES_MAX) {
             return self.replace(cycle, length);
         }
         self.append(&SinkMark { cycle, length, checksum: 0, synced: true })?;
@@ -93,10 +84,8 @@ impl Marks {
     }
 
     fn append(&mut self, mark: &SinkMark) -> io::Result<()> {
-        let bytes = framed(mark);
-        self.length += bytes.len() as u64;
         match &mut self.file {
-            Some(file) => file.append(&bytes),
+            Some(file) => file.append(&framed(mark)),
             None => Err(io::Error::other("the sink is not open")),
         }
     }
@@ -142,7 +131,7 @@ impl Marks {
         for mark in &marks[last_synced + 1..] {
             let range = accepted.length..mark.length;
             let fits = mark.length <= length
-                && self.checksum(data, range).map_err(unreadable)? == Some(mark.checksum);
+                && checksum(&*self.disk, data, range).map_err(unreadable)? == Some(mark.checksum);
             if !fits {
                 break;
             }
@@ -169,23 +158,6 @@ impl Marks {
             return Err(damaged());
         }
         Ok(marks)
-    }
-
-    fn checksum(&self, data: &Path, range: std::ops::Range<u64>) -> io::Result<Option<u32>> {
-        let file = self.disk.open_read(data)?;
-        let mut checksum = Checksum::default();
-        let mut buffer = Vec::new();
-        let mut at = range.start;
-        while at < range.end {
-            let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(CHECK_BYTES);
-            buffer.resize(wanted, 0);
-            if file.read_full_at(at, &mut buffer)? < wanted {
-                return Ok(None);
-            }
-            checksum.update(&buffer);
-            at += wanted as u64;
-        }
-        Ok((range.start <= range.end).then(|| checksum.finish()))
     }
 }
 

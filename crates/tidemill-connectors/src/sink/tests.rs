@@ -1,5 +1,7 @@
 //! What a sink has committed is there once, whatever failed when.
 
+mod full;
+
 use super::*;
 use crate::FileSource;
 use arrow_array::{

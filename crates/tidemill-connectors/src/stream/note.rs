@@ -7,7 +7,8 @@ use std::{
     marker::PhantomData,
     path::{Path, PathBuf},
 };
-use tidemill_env::World;
+use tidemill_env::{World, has_no_room};
+use tidemill_flow::SinkError;
 
 /// Of a sink: offsets by streamlet, below which all chunks of the run are of cycles that were held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +26,11 @@ pub(crate) struct Began {
     /// The stream's id: another stream may have its name later.
     pub(crate) stream: String,
     pub(crate) bounds: Vec<(i64, Option<i64>)>,
+}
+
+/// Why a sink could not write its note; without room it passes.
+pub(crate) fn not_noted(error: &io::Error) -> SinkError {
+    SinkError { passes: has_no_room(error), ..SinkError::new(error.to_string()) }
 }
 
 /// The file of a note.

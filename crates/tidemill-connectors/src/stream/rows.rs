@@ -116,6 +116,11 @@ impl Rows {
         &self.pending[..self.pending.partition_point(|it| it.cycle <= cycle)]
     }
 
+    /// Puts back what was taken.
+    pub(crate) fn put_back(&mut self, taken: Vec<Pending>) {
+        self.pending.splice(..0, taken);
+    }
+
     /// Takes them out.
     pub(crate) fn take(&mut self, cycle: Cycle) -> Vec<Pending> {
         let count = self.up_to(cycle).len();

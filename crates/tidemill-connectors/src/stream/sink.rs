@@ -18,10 +18,11 @@ use super::rows::{Pending, Row, Rows, chunk_rows};
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use arrow_schema::SchemaRef;
 use std::{
+    io,
     path::Path,
     sync::{Arc, Condvar, Mutex, PoisonError},
 };
-use tidemill_env::World;
+use tidemill_env::{World, has_no_room};
 use tidemill_flow::{Block, Sink, SinkError};
 use tidemill_log::{
     AppendError, AppendHow, Log, LogError, ReadCursor, ReadLimit, Stream, StreamSpec, Streamlet,
@@ -91,7 +92,8 @@ pub struct StreamSink {
     notes: Option<Notes<Written>>,
     run: u64,
     held: Cycle,
-    /// By streamlet: the last part that is there of a cycle after the one held.
+    /// By streamlet: the last part that is there of a cycle after the one held. An earlier life has
+    /// written it, or an attempt of a commit that then found no room.
     there: Vec<Option<(Cycle, u32)>>,
     chunks_since_note: u64,
     /// A commit began that did not end: chunks of it may be there, and must be found.
@@ -156,6 +158,11 @@ impl StreamSink {
         SinkError::new(format!("stream `{}` cannot be written: {error}", self.spec.name))
     }
 
+    /// Of a disk: without room it passes.
+    fn failed_by_disk(&self, error: io::Error) -> SinkError {
+        SinkError { passes: has_no_room(&error), ..self.failed(error) }
+    }
+
     fn streamlets(&self) -> Vec<Arc<Streamlet>> {
         self.stream.as_ref().map_or_else(Vec::new, |it| it.streamlets())
     }
@@ -179,7 +186,7 @@ impl StreamSink {
         let Some(notes) = &self.notes else { return Ok(()) };
         let offsets = self.streamlets().iter().map(|it| it.end_offset()).collect();
         let note = Written { run: self.run, held: self.held.0, offsets };
-        notes.write(&note).map_err(|error| self.failed(error))?;
+        notes.write(&note).map_err(|error| self.failed_by_disk(error))?;
         self.chunks_since_note = 0;
         Ok(())
     }
@@ -227,6 +234,7 @@ impl StreamSink {
                 if self.there[streamlet.index() as usize] < place {
                     let mark = Mark { run: self.run, cycle: pending.cycle, part, held: self.held };
                     self.append_chunk(streamlet, (pending, &rows[..fits]), mark, now_ms, waits)?;
+                    self.there[streamlet.index() as usize] = place;
                 }
                 (rows, part) = (&rows[fits..], part + 1);
             }
@@ -257,6 +265,7 @@ impl StreamSink {
                      then resume the job"
                 ))
             }
+            error @ AppendError::Full(_) => SinkError { passes: true, ..self.failed(error) },
             error => self.failed(error),
         })?;
         waits.begin();
@@ -300,7 +309,10 @@ impl Waits {
 
 impl Sink for StreamSink {
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
-        let stream = self.find_or_make().map_err(|error| self.failed(error))?;
+        let stream = self.find_or_make().map_err(|error| {
+            let passes = matches!(&error, LogError::Disk { error, .. } if has_no_room(error));
+            SinkError { passes, ..self.failed(error) }
+        })?;
         self.there = vec![None; stream.streamlets().len()];
         self.stream = Some(stream);
         let note = match &self.notes {
@@ -332,10 +344,13 @@ impl Sink for StreamSink {
         let ready = self.rows.take(cycle);
         let waits = Arc::new(Waits::default());
         self.is_unsure = true;
-        for pending in &ready {
-            self.append(pending, &waits)?;
-        }
+        let appended = ready.iter().try_for_each(|pending| self.append(pending, &waits));
+        // Also of an attempt that found no room: what is there is not written again.
         waits.all().map_err(|error| self.failed(error))?;
+        if let Err(error) = appended {
+            self.rows.put_back(ready);
+            return Err(error);
+        }
         self.is_unsure = false;
         self.held = cycle;
         // One commit of the earlier run may have been of more cycles than this one.

@@ -56,6 +56,8 @@ struct State {
     fail_reads: Option<(u64, u64)>,
     /// Bytes that all files together may have.
     capacity: u64,
+    /// That there is no room is told by a sync, and not by the write.
+    tells_late: bool,
     /// Files that are locked, and by which life.
     locks: BTreeMap<PathBuf, u64>,
     /// What was in files that were removed, if a test wants to know.
@@ -114,6 +116,7 @@ impl SimDisk {
             fail_sync_in: None,
             fail_reads: None,
             capacity: u64::MAX,
+            tells_late: false,
             locks: BTreeMap::new(),
             removed: None,
             random: Random::new(seed),
@@ -401,9 +404,13 @@ impl SimFile {
 impl DiskFile for SimFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.live()?;
-        let outcome = state.operate();
-        state.room(bytes.len() as u64)?;
-        let written = if outcome.is_ok() { bytes.len() } else { bytes.len() / 2 };
+        let mut outcome = state.operate();
+        let mut written = if outcome.is_ok() { bytes.len() } else { bytes.len() / 2 };
+        if let Err(full) = state.room(written as u64) {
+            // As a real one, it takes what it has room for.
+            written = written.min(state.left());
+            outcome = Err(full);
+        }
         let file = state.files.entry(self.file).or_default();
         let start = file.data.len();
         file.data.extend_from_slice(&bytes[..written]);

@@ -2,6 +2,7 @@
 
 use super::RunOptions;
 use crate::error::StartError;
+use crate::patience::{Patience, Stalls};
 use crate::progress::CheckpointProgress;
 use crate::runtime::{
     blocks::BlockPool,
@@ -13,7 +14,7 @@ use crate::runtime::{
     job::Job,
     lane::Core,
     layout::Layout,
-    ledger::{Ledger, Opening, Owner, Recorded},
+    ledger::{Ledger, Opening, Owner, Recorded, Unopened},
     looks::Looks,
     pacer::Pacer,
     peer::Peers,
@@ -23,7 +24,7 @@ use crate::runtime::{
     source_lane::SourceLane,
     stage_lane::{Passed, StageLane},
 };
-use crate::sink::Sink;
+use crate::sink::{Sink, SinkError};
 use crate::source::{Position, Source};
 use origin::checkpoint_error;
 use std::{collections::BTreeMap, sync::Arc};
@@ -58,9 +59,12 @@ fn open_ledger(
         sources: sources.map(|node| (node.name.clone(), node.slices)).collect(),
     };
     let opened = Ledger::open(&world.disk, folder, &owner, opening);
-    let (mut ledger, recorded) = opened.map_err(|(path, message)| StartError::Ledger {
-        path: path.display().to_string(),
-        message,
+    let (mut ledger, recorded) = opened.map_err(|Unopened { path, message, passes }| {
+        let path = path.display().to_string();
+        match passes {
+            true => StartError::Away { message: format!("ledger {path}: {message}") },
+            false => StartError::Ledger { path, message },
+        }
     })?;
     if let Some(bytes) = options.ledger_file_bytes {
         ledger.begin_next_at(bytes);
@@ -76,6 +80,14 @@ fn open_ledger(
         return Err(StartError::Ledger { path, message: message.to_owned() });
     }
     Ok((Some(ledger), recorded))
+}
+
+/// Why a sink could not be opened.
+fn sink_error(name: &str, error: SinkError) -> StartError {
+    match error.passes {
+        true => StartError::Away { message: format!("`{name}`: {}", error.message) },
+        false => open_error(name, error.message),
+    }
 }
 
 /// Everything that a job has, opened before anything starts.
@@ -210,7 +222,7 @@ impl Opened {
         for (id, sink) in parts.sinks.into_iter().enumerate() {
             let Some(mut sink) = sink.filter(|_| plan.is_here(id)) else { continue };
             let name = &plan.nodes[id].name;
-            let held = sink.open(resume).map_err(|error| open_error(name, error.message))?;
+            let held = sink.open(resume).map_err(|error| sink_error(name, error))?;
             if held > ledger_last {
                 let message = format!(
                     "it holds cycle {held}, but the ledger ends at {ledger_last}: they do not \
@@ -222,8 +234,8 @@ impl Opened {
         }
         self.dead_letter = parts.dead_letter;
         if let Some(sink) = &mut self.dead_letter {
-            let held = sink.open(resume).map_err(|error| open_error(DEAD_LETTER, error.message));
-            self.dead_letter_held = held?;
+            let held = sink.open(resume).map_err(|error| sink_error(DEAD_LETTER, error))?;
+            self.dead_letter_held = held;
         }
         Ok(())
     }
@@ -329,6 +341,7 @@ pub(super) fn build(
         letters_durable: AtomicU64::new(before.letters.0),
         shed: AtomicU64::new(0),
         handed_over: Mutex::new(Vec::new()),
+        stalls: Stalls::default(),
         failure: Mutex::new(None),
         over: AtomicBool::new(false),
         finished: AtomicBool::new(false),
@@ -339,11 +352,9 @@ pub(super) fn build(
         dead_letter_held: opened.dead_letter_held,
     };
     let job = Arc::new(job);
-    for (_, sink, _) in &opened.sinks {
-        let job = Arc::downgrade(&job);
-        let stop_asked = move || job.upgrade().is_none_or(|job| job.is_to_stop());
+    for (node, sink, _) in &opened.sinks {
         if let Ok(mut sink) = sink.lock() {
-            sink.stop_by(Arc::new(stop_asked));
+            sink.wait_with(Patience::of(&job, &job.plan.nodes[*node].name));
         }
     }
     (job, thread)

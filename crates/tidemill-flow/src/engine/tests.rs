@@ -28,6 +28,7 @@ mod checkpoints;
 mod ends;
 mod event_time;
 mod expiry;
+mod full;
 mod lives;
 mod looks;
 mod pass;

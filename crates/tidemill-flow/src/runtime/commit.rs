@@ -8,6 +8,7 @@
 //! - A sink commits a cycle only after the ledger holds it.
 //! - Several cycles are committed at once when they are there: one sync, one commit.
 //! - A job without a ledger has no such wait: the lane of the sink commits by itself.
+//! - What finds no room on its disk is waited for (`patience`), and so nothing of a job is lost by it.
 
 use super::cuts::Cuts;
 use super::followed::Followed;
@@ -21,6 +22,7 @@ use crate::sink::{Sink, SinkError};
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
     time::Duration,
 };
 use tidemill_env::sync::{
@@ -30,6 +32,9 @@ use tidemill_env::sync::{
 use tidemill_types::job::DEAD_LETTER;
 use tidemill_types::{Cycle, Micros, SliceId};
 use tidemill_wire::ledger::Cut;
+
+/// The ledger, as a part of a job.
+const LEDGER: &str = "ledger";
 
 /// Longest sleep of the thread without work.
 const SLEEP_MAX: Duration = Duration::from_millis(200);
@@ -123,7 +128,7 @@ impl Committer {
     /// A sink has written a cycle. Without a ledger it is committed here and now.
     pub(crate) fn written(
         &self,
-        job: &Job,
+        job: &Arc<Job>,
         node: usize,
         cycle: Cycle,
         ended: bool,
@@ -135,9 +140,9 @@ impl Committer {
             self.ring(inner);
             return Ok(());
         }
-        let sink = std::sync::Arc::clone(&state.sink);
+        let sink = Arc::clone(&state.sink);
         drop(inner);
-        commit_sink(&sink, cycle).map_err(|error| job.error_at(node, cycle, error.message))?;
+        commit_sink(job, node, &sink, cycle)?;
         let mut inner = self.inner.lock().expect("no panic while held");
         inner.sinks.get_mut(&node).expect("a sink of this job").committed = cycle;
         let all = inner.committed();
@@ -192,9 +197,19 @@ impl Inner {
     }
 }
 
-fn commit_sink(sink: &SharedSink, cycle: Cycle) -> Result<(), SinkError> {
-    // A poisoned sink is one that panicked; the job has failed already.
-    let mut sink = sink.lock().map_err(|_| SinkError::new("the sink panicked before"))?;
+/// Commits a cycle; while there is no room for it, waits. Its lane may write meanwhile.
+fn commit_sink(
+    job: &Arc<Job>,
+    node: usize,
+    sink: &SharedSink,
+    cycle: Cycle,
+) -> Result<(), JobError> {
+    let committed = job.persist(&job.plan.nodes[node].name, || try_commit(sink, cycle));
+    committed.map_err(|message| job.error_at(node, cycle, message))
+}
+
+fn try_commit(sink: &SharedSink, cycle: Cycle) -> Result<(), SinkError> {
+    let mut sink = locked(sink)?;
     let outcome = catch_unwind(AssertUnwindSafe(|| sink.commit(cycle)));
     outcome.unwrap_or_else(|panic| {
         Err(SinkError::new(format!("it panicked: {}", super::panic_message(&*panic))))
@@ -202,7 +217,7 @@ fn commit_sink(sink: &SharedSink, cycle: Cycle) -> Result<(), SinkError> {
 }
 
 /// The thread: goes on until the job is over.
-pub(crate) fn run(job: &Job, mut thread: CommitThread) {
+pub(crate) fn run(job: &Arc<Job>, mut thread: CommitThread) {
     while !job.over.load(Ordering::Acquire) {
         let outcome = round(job, &mut thread);
         match outcome {
@@ -222,7 +237,7 @@ pub(crate) fn run(job: &Job, mut thread: CommitThread) {
 }
 
 /// One round; gives back whether anything was done.
-fn round(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError> {
+fn round(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobError> {
     let committer = &job.committer;
     let Some(ledger) = &mut thread.ledger else {
         return settle(job, thread);
@@ -232,14 +247,20 @@ fn round(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError> {
         (inner.cuts.take(), inner.cuts.complete())
     };
     let mut did = !entries.is_empty();
-    ledger.append(&entries).map_err(|message| job.error_of("ledger", complete, message))?;
+    let mut new = &entries[..];
+    let written = job.persist(LEDGER, || {
+        let written = ledger.append(std::mem::take(&mut new));
+        // Also of one that waits: what goes makes room.
+        ledger.forget(job.checkpointer.floor());
+        written
+    });
+    written.map_err(|message| job.error_of(LEDGER, complete, message))?;
     committer.cut.fetch_max(complete.0, Ordering::AcqRel);
-    ledger.forget(job.checkpointer.floor());
     let due: Vec<(usize, SharedSink, Cycle, Cycle)> = {
         let inner = committer.inner.lock().expect("no panic while held");
         let due = inner.sinks.iter().filter_map(|(node, state)| {
             let cycle = state.written.min(complete);
-            let sink = || std::sync::Arc::clone(&state.sink);
+            let sink = || Arc::clone(&state.sink);
             (cycle > state.committed).then(|| (*node, sink(), cycle, state.held))
         });
         due.collect()
@@ -247,7 +268,7 @@ fn round(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError> {
     for (node, sink, cycle, held) in due {
         did = true;
         if cycle > held {
-            commit_sink(&sink, cycle).map_err(|error| job.error_at(node, cycle, error.message))?;
+            commit_sink(job, node, &sink, cycle)?;
         }
         let mut inner = committer.inner.lock().expect("no panic while held");
         inner.sinks.get_mut(&node).expect("a sink of this job").committed = cycle;
@@ -258,7 +279,7 @@ fn round(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError> {
 }
 
 /// What follows when all sinks have committed.
-fn settle(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError> {
+fn settle(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobError> {
     let committed = Cycle(job.committed.load(Ordering::Acquire));
     let did = write_letters(job, thread)?;
     job.committer.followed.committed(committed);
@@ -270,17 +291,18 @@ fn settle(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError> {
 }
 
 /// Has every sink make durable what it has committed, for a checkpoint.
-fn make_durable(job: &Job, thread: &mut CommitThread, upto: Cycle) -> Result<(), JobError> {
+fn make_durable(job: &Arc<Job>, thread: &mut CommitThread, upto: Cycle) -> Result<(), JobError> {
     for (node, sink) in sinks_of(job) {
-        let mut sink = sink.lock().map_err(|_| job.error_at(node, upto, "it panicked".into()))?;
-        if !sink.sync().map_err(|error| job.error_at(node, upto, error.message))? {
+        let synced = job.persist(&job.plan.nodes[node].name, || locked(&sink)?.sync());
+        if !synced.map_err(|message| job.error_at(node, upto, message))? {
             return Ok(());
         }
     }
-    if let Some(sink) = &mut thread.dead_letter
-        && !sink.sync().map_err(|error| job.error_of(DEAD_LETTER, upto, error.message))?
-    {
-        return Ok(());
+    if let Some(sink) = &mut thread.dead_letter {
+        let synced = job.persist(DEAD_LETTER, || sink.sync());
+        if !synced.map_err(|message| job.error_of(DEAD_LETTER, upto, message))? {
+            return Ok(());
+        }
     }
     // Letters are written by this thread alone: these are those that were just synced.
     let letters = job.letters_last.load(Ordering::Acquire);
@@ -290,13 +312,18 @@ fn make_durable(job: &Job, thread: &mut CommitThread, upto: Cycle) -> Result<(),
     Ok(())
 }
 
+fn locked(sink: &SharedSink) -> Result<MutexGuard<'_, Box<dyn Sink>>, SinkError> {
+    // A poisoned sink is one that panicked; the job has failed already.
+    sink.lock().map_err(|_| SinkError::new("the sink panicked before"))
+}
+
 fn sinks_of(job: &Job) -> Vec<(usize, SharedSink)> {
     let inner = job.committer.inner.lock().expect("no panic while held");
-    inner.sinks.iter().map(|(node, it)| (*node, std::sync::Arc::clone(&it.sink))).collect()
+    inner.sinks.iter().map(|(node, it)| (*node, Arc::clone(&it.sink))).collect()
 }
 
 /// Hands dead letters of committed cycles to their sink, in an order that every run has.
-fn write_letters(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError> {
+fn write_letters(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobError> {
     let committed = Cycle(job.committed.load(Ordering::Acquire));
     let mut due = Vec::new();
     {
@@ -318,16 +345,17 @@ fn write_letters(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError>
     }
     due.sort_by_key(|(node, letter)| (letter.cycle, *node, letter.slice));
     let Some(sink) = &mut thread.dead_letter else { return Ok(false) };
-    let failed = |cycle, error: SinkError| job.error_of(DEAD_LETTER, cycle, error.message);
+    let failed = |cycle, message| job.error_of(DEAD_LETTER, cycle, message);
     let did = !due.is_empty();
     while let Some(cycle) = due.first().map(|(_, letter)| letter.cycle) {
         let rest = due.partition_point(|(_, letter)| letter.cycle == cycle);
         let now: Vec<_> = due.drain(..rest).map(|(_, letter)| letter).collect();
         if cycle > thread.dead_letter_held {
             let payload = Payload::Arrow(crate::letter::batch(&now));
-            let block = std::sync::Arc::new(Block::whole(payload, SliceId(0)));
-            sink.write(cycle, &[block]).map_err(|error| failed(cycle, error))?;
-            sink.commit(cycle).map_err(|error| failed(cycle, error))?;
+            let block = Arc::new(Block::whole(payload, SliceId(0)));
+            sink.write(cycle, &[block]).map_err(|error| failed(cycle, error.message))?;
+            let committed = job.persist(DEAD_LETTER, || sink.commit(cycle));
+            committed.map_err(|message| failed(cycle, message))?;
             job.letters_last.fetch_max(cycle.0, Ordering::AcqRel);
         }
     }
@@ -335,15 +363,16 @@ fn write_letters(job: &Job, thread: &mut CommitThread) -> Result<bool, JobError>
 }
 
 /// Closes all sinks: everything committed is where it will stay.
-fn finish(job: &Job, thread: &mut CommitThread) -> Result<(), JobError> {
+fn finish(job: &Arc<Job>, thread: &mut CommitThread) -> Result<(), JobError> {
     while round(job, thread)? {}
     let last = Cycle(job.committed.load(Ordering::Acquire));
     for (node, sink) in sinks_of(job) {
-        let mut sink = sink.lock().map_err(|_| job.error_at(node, last, "it panicked".into()))?;
-        sink.close().map_err(|error| job.error_at(node, last, error.message))?;
+        let closed = job.persist(&job.plan.nodes[node].name, || locked(&sink)?.close());
+        closed.map_err(|message| job.error_at(node, last, message))?;
     }
     if let Some(sink) = &mut thread.dead_letter {
-        sink.close().map_err(|error| job.error_of(DEAD_LETTER, last, error.message))?;
+        let closed = job.persist(DEAD_LETTER, || sink.close());
+        closed.map_err(|message| job.error_of(DEAD_LETTER, last, message))?;
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use super::plan::Plan;
 use super::worker::WorkerQueue;
 use crate::error::JobError;
 use crate::operator::DeadLetter;
+use crate::patience::Stalls;
 use crate::progress::CheckpointProgress;
 use std::sync::Arc;
 use tidemill_env::World;
@@ -59,6 +60,8 @@ pub(crate) struct Job {
     pub(crate) sources: usize,
     /// By node: slices that will never run again.
     pub(crate) slices_done: Vec<AtomicU64>,
+    /// What waits, and why.
+    pub(crate) stalls: Stalls,
     pub(crate) failure: Mutex<Option<JobError>>,
     /// The job is over: every thread ends.
     pub(crate) over: AtomicBool,
@@ -285,10 +288,15 @@ impl Job {
         self.peers.close(self.finished.load(Ordering::Acquire));
     }
 
+    /// Whether it has ended, well or not.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
     /// Whether it was asked to stop, or has ended.
     pub(crate) fn is_to_stop(&self) -> bool {
         let alone = self.checkpointer.alone.as_ref();
-        self.over.load(Ordering::Acquire)
+        self.is_over()
             || alone.is_some_and(Alone::is_to_stop)
             || self.pacer.lock().expect("no panic while held").stop_after().is_some()
     }

@@ -23,13 +23,14 @@ mod tests;
 
 pub(crate) use read::Recorded;
 
+use crate::patience::Trouble;
 use std::{
     collections::VecDeque,
     io,
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tidemill_env::{Disk, DiskFile};
+use tidemill_env::{Disk, DiskFile, has_no_room};
 use tidemill_types::{Cycle, Micros};
 use tidemill_wire::{
     journal,
@@ -52,8 +53,10 @@ pub(crate) struct Ledger {
     file: Box<dyn DiskFile>,
     /// The cycle before the first of that file.
     after: Cycle,
-    /// Its length.
+    /// Its length, all of it synced.
     bytes: u64,
+    /// A write failed: there may be more of it.
+    is_torn: bool,
     /// The length from which on the next one is begun.
     full: u64,
     /// The same, of every file.
@@ -62,6 +65,7 @@ pub(crate) struct Ledger {
     last: (Cycle, Micros),
     /// Cycles up to this one are not needed.
     floor: Cycle,
+    /// What is to be written next.
     buffer: Vec<u8>,
 }
 
@@ -81,6 +85,24 @@ impl Owner {
             seed: self.seed,
             sources: self.sources.clone(),
         }
+    }
+}
+
+/// Why a ledger could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unopened {
+    /// Which file.
+    pub(crate) path: PathBuf,
+    /// What is wrong with it.
+    pub(crate) message: String,
+    /// Whether there is no room, which passes.
+    pub(crate) passes: bool,
+}
+
+impl Unopened {
+    fn of(path: &Path, error: &io::Error) -> Self {
+        let passes = has_no_room(error);
+        Self { path: path.to_owned(), message: error.to_string(), passes }
     }
 }
 
@@ -130,14 +152,15 @@ impl Ledger {
         folder: &Path,
         owner: &Owner,
         opening: Opening,
-    ) -> Result<(Self, Recorded), (PathBuf, String)> {
+    ) -> Result<(Self, Recorded), Unopened> {
         let path = first_file(folder);
-        let fail = |error: io::Error| (path.clone(), error.to_string());
+        let fail = |error: io::Error| Unopened::of(&path, &error);
+        let damaged = |(path, message)| Unopened { path, message, passes: false };
         disk.create_dir_all(folder).map_err(fail)?;
         let there = files(&**disk, folder).map_err(fail)?;
         let at = match opening {
             Opening::Anew(cycle, time) => (cycle, time),
-            Opening::Resume => match read::all(&**disk, &there, owner)? {
+            Opening::Resume => match read::all(&**disk, &there, owner).map_err(damaged)? {
                 Some(found) => return Self::go_on(disk, folder, owner, found).map_err(fail),
                 None => (Cycle::NONE, Micros(0)),
             },
@@ -173,6 +196,7 @@ impl Ledger {
             file,
             after: active.after,
             bytes: active.whole,
+            is_torn: false,
             full: FILE_BYTES,
             file_bytes: FILE_BYTES,
             last,
@@ -224,6 +248,7 @@ impl Ledger {
             file,
             after,
             bytes,
+            is_torn: false,
             full: FILE_BYTES,
             file_bytes: FILE_BYTES,
             last: (after, time),
@@ -237,10 +262,14 @@ impl Ledger {
         (self.full, self.file_bytes) = (bytes, bytes);
     }
 
-    /// Appends entries and syncs. Entries that the ledger holds already (a replay) are left out.
-    pub(crate) fn append(&mut self, entries: &[LedgerEntry]) -> Result<(), String> {
-        self.buffer.clear();
-        let first = self.last;
+    /// Appends entries and syncs, those first that there was no room for before. Entries that the
+    /// ledger holds already (a replay) are left out.
+    ///
+    /// # Errors
+    /// If it passes, the file is as it was but for a tail that the next attempt cuts off, and the
+    /// entries are kept for that. After any other nothing is known about the file.
+    pub(crate) fn append(&mut self, entries: &[LedgerEntry]) -> Result<(), Trouble> {
+        let (first, is_new) = (self.last, self.buffer.is_empty());
         for entry in entries {
             if let Some((cycle, time)) = entry.cycle().filter(|(cycle, _)| *cycle > self.last.0) {
                 assert_eq!(self.last.0.next(), cycle, "the ledger has no gap");
@@ -251,13 +280,31 @@ impl Ledger {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        if self.bytes >= self.full && self.floor > self.after {
+        if is_new && self.bytes >= self.full && self.floor > self.after {
             self.begin_next(first);
         }
-        let written = self.file.append(&self.buffer).and_then(|()| self.file.sync());
+        self.write().map_err(|error| {
+            let why = format!("{}: {error}", self.path.display());
+            if has_no_room(&error) { Trouble::Passing(why) } else { Trouble::Lasting(why) }
+        })
+    }
+
+    /// Writes what is kept for it.
+    ///
+    /// A sync that found no room has perhaps dropped what it was to write, and is not asked again:
+    /// the bytes are written again before the next one. After a sync that failed otherwise the job
+    /// ends, and a restart reads the file.
+    fn write(&mut self) -> io::Result<()> {
+        if self.is_torn {
+            self.file.truncate(self.bytes)?;
+        }
+        self.is_torn = true;
+        self.file.append(&self.buffer)?;
+        self.file.sync()?;
+        self.is_torn = false;
         self.bytes += self.buffer.len() as u64;
-        // After a failed sync nothing is known about the file: the job ends, and a restart reads it.
-        written.map_err(|error| format!("{}: {error}", self.path.display()))
+        self.buffer.clear();
+        Ok(())
     }
 
     /// Begins the next file. If that fails, the one before is appended to as ever.

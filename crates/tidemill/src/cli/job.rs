@@ -168,6 +168,14 @@ fn checkpoints(it: &Value) -> String {
     out
 }
 
+/// What a job that runs waits for, in a line.
+fn stalled(stalled: &Value) -> String {
+    let Some(why) = stalled["why"].as_str() else { return String::new() };
+    let since = stalled["since_us"].as_i64().and_then(|it| Timestamp::from_microsecond(it).ok());
+    let since = since.map_or_else(String::new, |it| format!(" since {it:.0}"));
+    format!("`{}` waits{since}, and goes on by itself: {why}\n", word(&stalled["part"]))
+}
+
 fn status(job: &Value) -> String {
     let mut out = format!("job {}: {}\n", word(&job["name"]), word(&job["status"]));
     if let Some(message) = job["message"].as_str() {
@@ -192,6 +200,7 @@ fn status(job: &Value) -> String {
         word(&progress["dead_letters"]),
         word(&progress["shed"]),
     ));
+    out.push_str(&stalled(&progress["stalled"]));
     out.push_str(&checkpoints(&progress["checkpoints"]));
     let none = Vec::new();
     let parts = |kind: &str| progress[kind].as_array().unwrap_or(&none).clone();

@@ -92,7 +92,8 @@ fn show_bars(all: &MultiProgress, bars: &mut Vec<ProgressBar>, now: &Moment, bef
         };
         let rates = format!("{}/s {}/s", HumanCount(records), HumanBytes(bytes));
         let text = if source.ended { "ended".to_owned() } else { rates };
-        bar.set_message(format!("{text}, lag {} cycles{letters}", source.lag_cycles));
+        let stalled = stalled(&now.progress);
+        bar.set_message(format!("{text}, lag {} cycles{letters}{stalled}", source.lag_cycles));
     }
 }
 
@@ -142,6 +143,12 @@ fn share(source: &SourceProgress) -> Option<f64> {
     Some((source.position as f64 / total as f64).min(1.0))
 }
 
+/// Why the job does not go on now, if it waits.
+fn stalled(progress: &Progress) -> String {
+    let stalled = progress.stalled.as_ref();
+    stalled.map_or_else(String::new, |it| format!("; `{}` waits: {}", it.part, it.why))
+}
+
 fn line(now: &Moment, before: &Moment, start: u64) -> String {
     let progress = &now.progress;
     let sources: Vec<String> = progress
@@ -154,7 +161,7 @@ fn line(now: &Moment, before: &Moment, start: u64) -> String {
         })
         .collect();
     format!(
-        "{:.0} s: {}; {} records ({}/s, {}/s), {} rows out, lag {} cycles, {} dead letters",
+        "{:.0} s: {}; {} records ({}/s, {}/s), {} rows out, lag {} cycles, {} dead letters{}",
         now.micros.saturating_sub(start) as f64 / 1e6,
         sources.join(", "),
         HumanCount(records(progress)),
@@ -163,6 +170,7 @@ fn line(now: &Moment, before: &Moment, start: u64) -> String {
         HumanCount(rows(progress)),
         lag(progress),
         HumanCount(progress.dead_letters),
+        stalled(progress),
     )
 }
 

@@ -35,17 +35,16 @@
 //!
 //! Invariant: nothing is written under an id whose offset was not read since it was taken over.
 
-use crate::stop::{REST_US, Stop, given_up};
-use crate::stream::note::Notes;
+use crate::stream::note::{Notes, not_noted};
 use crate::stream::rows::{Pending, Row, chunk_rows};
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{collections::BTreeMap, io, path::Path, time::Duration};
 use tidemill_client::{
     Admin, AdminError, Client, Transactions,
     transactions::{OffsetMark, is_passing},
 };
 use tidemill_env::World;
-use tidemill_flow::StopAsked;
+use tidemill_flow::{Patience, SinkError};
 use tidemill_types::{Cycle, job::KafkaSinkSpec};
 use tidemill_wire::records::{ChunkBuilder, Compression};
 
@@ -76,7 +75,7 @@ pub(super) struct Once {
     timeout: Duration,
     transactions: Transactions,
     held: Cycle,
-    stop: Stop,
+    patience: Patience,
 }
 
 /// Why the sink cannot go on, or not now.
@@ -122,27 +121,27 @@ impl Once {
             timeout,
             transactions: client.transactions("", timeout),
             held: Cycle::NONE,
-            stop: Stop::new(world),
+            patience: Patience::new(world),
         }
     }
 
-    pub(super) fn stop_by(&mut self, stop_asked: StopAsked) {
-        self.stop.by(stop_asked);
+    pub(super) fn wait_with(&mut self, patience: Patience) {
+        self.patience = patience;
     }
 
     /// Begins a run, or goes on with the one that is noted. Gives back what is held.
-    pub(super) fn open(&mut self, resume: bool, topic: &str) -> Result<Cycle, String> {
+    pub(super) fn open(&mut self, resume: bool, topic: &str) -> Result<Cycle, SinkError> {
         let noted = self.notes.read();
         match noted {
             Ok(Some(run)) if resume => {
                 if run.topic != topic {
                     let message = "it is not the topic that the job wrote before, but another one \
                                    of that name; start the job anew";
-                    return Err(message.to_owned());
+                    return Err(SinkError::new(message));
                 }
                 self.run = run;
             }
-            Err(error) if resume => return Err(error.to_string()),
+            Err(error) if resume => return Err(SinkError::new(error.to_string())),
             noted => {
                 // What an earlier run left open would hold up readers until it times out.
                 if let Ok(Some(run)) = noted {
@@ -155,13 +154,13 @@ impl Once {
                 let now = self.world.clock.wall_micros().unsigned_abs();
                 let run = self.world.random(now).next();
                 self.run = Run { run, topic: topic.to_owned(), begun: false, ended: None };
-                self.note()?;
+                self.note().map_err(|error| not_noted(&error))?;
             }
         }
         self.transactions = self.client.transactions(&self.id(self.run.run), self.timeout);
-        self.persist(|it| it.begin())?;
+        self.persist(|it| it.begin()).map_err(SinkError::new)?;
         self.run = Run { begun: true, ended: None, ..self.run.clone() };
-        self.note()?;
+        self.note().map_err(|error| not_noted(&error))?;
         Ok(self.held)
     }
 
@@ -169,8 +168,8 @@ impl Once {
         id_of(&self.name, run)
     }
 
-    fn note(&self) -> Result<(), String> {
-        self.notes.write(&self.run).map_err(|error| error.to_string())
+    fn note(&self) -> io::Result<()> {
+        self.notes.write(&self.run)
     }
 
     /// Tries again and again, with rests, until it is done or cannot be.
@@ -178,27 +177,20 @@ impl Once {
         &mut self,
         mut attempt: impl FnMut(&mut Self) -> Result<T, Trouble>,
     ) -> Result<T, String> {
-        let (mut rest_us, rest_us_max) = REST_US;
-        let mut told = false;
         loop {
             match attempt(self) {
                 Ok(done) => {
-                    if told {
-                        tracing::info!(topic = %self.topic, "a sink can commit again");
-                    }
+                    self.patience.over();
                     return Ok(done);
                 }
                 Err(Trouble::Lasting(error)) => return Err(error),
-                Err(Trouble::Passing(error)) if self.stop.gives_up() => {
-                    return Err(given_up(&error));
-                }
                 Err(Trouble::Passing(error)) => {
-                    if !told {
-                        tracing::warn!(topic = %self.topic, %error, "a sink cannot commit; it goes on trying");
-                        told = true;
+                    let topic = &self.topic;
+                    self.patience.tell(format_args!("topic `{topic}`: {error}"));
+                    if self.patience.gives_up() {
+                        return Err(Patience::given_up(error));
                     }
-                    self.world.clock.sleep_micros(rest_us);
-                    rest_us = (rest_us * 2).min(rest_us_max);
+                    self.patience.rest();
                 }
             }
         }
@@ -288,7 +280,7 @@ impl Once {
     }
 
     /// Notes what is held, for the day when the cluster has forgotten it.
-    pub(super) fn close(&mut self) -> Result<(), String> {
+    pub(super) fn close(&mut self) -> io::Result<()> {
         self.run.ended = Some(self.held.0);
         self.note()
     }

@@ -4,7 +4,6 @@
 //! once, unless the cluster forgets the producer; rows that were sent and not yet committed when the
 //! job was cut off come again.
 
-use crate::stop::{Stop, given_up};
 use crate::stream::rows::Pending;
 use std::time::Duration;
 use tidemill_client::{
@@ -12,7 +11,7 @@ use tidemill_client::{
     producer::{FlushError, NewRecord, ProduceError, ProducerOptions, StreamWriter},
 };
 use tidemill_env::World;
-use tidemill_flow::StopAsked;
+use tidemill_flow::Patience;
 
 /// How long records are waited for before it is looked whether the job is to stop.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -24,16 +23,17 @@ pub(super) struct Repeating {
     world: World,
     client: Client,
     open: Option<(Producer, StreamWriter)>,
-    stop: Stop,
+    patience: Patience,
 }
 
 impl Repeating {
     pub(super) fn new(world: &World, client: &Client) -> Self {
-        Self { world: world.clone(), client: client.clone(), open: None, stop: Stop::new(world) }
+        let (world, patience) = (world.clone(), Patience::new(world));
+        Self { world, client: client.clone(), open: None, patience }
     }
 
-    pub(super) fn stop_by(&mut self, stop_asked: StopAsked) {
-        self.stop.by(stop_asked);
+    pub(super) fn wait_with(&mut self, patience: Patience) {
+        self.patience = patience;
     }
 
     pub(super) fn open(&mut self, topic: &str) -> Result<(), String> {
@@ -54,12 +54,6 @@ impl Repeating {
             return Err("the sink is not open".to_owned());
         };
         let now_ms = self.world.clock.wall_micros().div_euclid(1000);
-        let mut told = false;
-        let mut tell = |error: &dyn std::fmt::Display| {
-            if !std::mem::replace(&mut told, true) {
-                tracing::warn!(%error, "a sink cannot deliver; it goes on trying");
-            }
-        };
         for pending in ready {
             for (partition, rows) in (0..).zip(pending.by_streamlet(partitions)) {
                 for row in rows {
@@ -74,9 +68,9 @@ impl Repeating {
                         match writer.send(&record) {
                             Ok(()) => break,
                             Err(error @ ProduceError::Full { .. }) => {
-                                tell(&error);
-                                if self.stop.gives_up() {
-                                    return Err(given_up(&error.to_string()));
+                                self.patience.tell(&error);
+                                if self.patience.gives_up() {
+                                    return Err(Patience::given_up(error));
                                 }
                             }
                             Err(error) => return Err(error.to_string()),
@@ -89,17 +83,15 @@ impl Repeating {
             match producer.flush(PATIENCE) {
                 Ok(()) => break,
                 Err(error @ FlushError::TimedOut { .. }) => {
-                    tell(&error);
-                    if self.stop.gives_up() {
-                        return Err(given_up(&error.to_string()));
+                    self.patience.tell(&error);
+                    if self.patience.gives_up() {
+                        return Err(Patience::given_up(error));
                     }
                 }
                 Err(error) => return Err(error.to_string()),
             }
         }
-        if told {
-            tracing::info!("a sink can deliver again");
-        }
+        self.patience.over();
         Ok(())
     }
 }

@@ -144,6 +144,58 @@ proptest! {
     }
 }
 
+/// All chunks of the stream, as they are.
+fn chunks(log: &Log) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for streamlet in log.get("out").unwrap().streamlets() {
+        let (mut cursor, mut offset) = (ReadCursor::default(), 0);
+        loop {
+            let read = streamlet.read(&mut cursor, offset, ReadLimit::default()).unwrap();
+            if read.chunks.is_empty() {
+                break;
+            }
+            offset = read.next_offset;
+            all.extend(read.chunks.iter().map(|it| it.to_vec()));
+        }
+    }
+    all
+}
+
+/// The disk is full in the middle of commits, more than once; then there is room.
+#[test]
+fn row_14_a_stream_is_the_same_byte_for_byte_whenever_its_disk_was_full() {
+    let counts = [4_800, 30, 0, 4_500, 7, 4_800, 12];
+    let mut refused = 0;
+    for seed in 0..40 {
+        let calm = World::simulated(seed);
+        let calm_log = log(&calm);
+        run(&mut *sink(&calm, &calm_log, 3), false, &counts, 3).unwrap();
+        let sim = World::simulated(seed);
+        let log = log(&sim);
+        let mut sink = sink(&sim, &log, 3);
+        sink.open(false).unwrap();
+        let mut capacity = sim.disk.used() + (seed << 14);
+        sim.disk.set_capacity(capacity);
+        let mut persist = |attempt: &mut dyn FnMut() -> Result<(), SinkError>| {
+            while let Err(error) = attempt() {
+                assert!(error.passes, "{error}");
+                refused += 1;
+                capacity += 64 << 10;
+                sim.disk.set_capacity(capacity);
+            }
+        };
+        for cycle in 1..=counts.len() as u64 {
+            sink.write(Cycle(cycle), &rows(cycle, counts[cycle as usize - 1])).unwrap();
+            if cycle % 3 == 0 || cycle == counts.len() as u64 {
+                persist(&mut || sink.commit(Cycle(cycle)));
+            }
+        }
+        persist(&mut || sink.close());
+        assert_eq!(chunks(&log), chunks(&calm_log), "seed {seed}");
+    }
+    assert!(refused > 100, "{refused}");
+}
+
 /// A commit fails at some operation, the disk works again and the job ends in order: what the sink
 /// notes then must not hide the chunks that are there.
 #[test]

@@ -94,6 +94,12 @@ impl SimDisk {
         self.state().capacity = bytes;
     }
 
+    /// Whether a write finds room and only the sync says that there is none, and drops what was
+    /// written, as file systems do that look for room late, or far away.
+    pub fn tell_late(&self, late: bool) {
+        self.state().tells_late = late;
+    }
+
     /// Bytes of all files together.
     #[must_use]
     pub fn used(&self) -> u64 {
@@ -161,11 +167,16 @@ impl State {
 
     /// Whether the disk has room for so many more bytes.
     pub(super) fn room(&self, more: u64) -> io::Result<()> {
-        let unlimited = self.capacity == u64::MAX || more == 0;
-        if unlimited || self.used().saturating_add(more) <= self.capacity {
-            return Ok(());
-        }
-        Err(io::Error::new(io::ErrorKind::StorageFull, "the simulated disk is full"))
+        if self.tells_late || more == 0 || !self.is_over(more) { Ok(()) } else { Err(full()) }
+    }
+
+    /// How many bytes it has room for.
+    pub(super) fn left(&self) -> usize {
+        usize::try_from(self.capacity.saturating_sub(self.used())).unwrap_or(usize::MAX)
+    }
+
+    fn is_over(&self, more: u64) -> bool {
+        self.capacity < u64::MAX && self.used().saturating_add(more) > self.capacity
     }
 
     /// Counts a sync of a file; an error if it is the one that must fail.
@@ -173,8 +184,12 @@ impl State {
         if is_the_one(&mut self.fail_sync_in) {
             return Err(io::Error::other("the sync failed, as the test asked"));
         }
-        Ok(())
+        if self.tells_late && self.is_over(0) { Err(full()) } else { Ok(()) }
     }
+}
+
+fn full() -> io::Error {
+    io::Error::new(io::ErrorKind::StorageFull, "the simulated disk is full")
 }
 
 /// A sync of one file succeeded.

@@ -38,7 +38,7 @@ fn check(damage: impl Fn(&mut Vec<u8>), expected: Result<u64, &str>) {
                 Ledger::open(&world.disk, folder.path(), &owner(), Opening::Resume).expect("whole");
             assert_eq!(again.1.cuts.len() as u64, last + 1);
         }
-        Err((_, message)) => {
+        Err(Unopened { message, .. }) => {
             let wanted = expected.expect_err("refused although it should open");
             assert!(message.contains(wanted), "{message}");
             assert_eq!(std::fs::read(&path).expect("still there"), bytes, "left as it was");
@@ -99,6 +99,68 @@ fn row_15_what_a_failed_sync_gave_up_is_not_believed_without_being_written() {
     }
 }
 
+/// What finds no room is written when there is some, whatever of it was there, and whenever the disk
+/// says so.
+#[test]
+fn row_14_a_ledger_is_the_same_whenever_its_disk_was_full() {
+    let folder = Path::new("/job");
+    let open = |sim: &tidemill_env::SimWorld| {
+        let mut opened = Ledger::open(&sim.world.disk, folder, &owner(), Opening::Resume);
+        opened.iter_mut().for_each(|(ledger, _)| ledger.begin_next_at(300));
+        opened
+    };
+    let written = |sim: &tidemill_env::SimWorld| -> Vec<_> {
+        let files = files(&*sim.world.disk, folder).expect("a folder");
+        files.into_iter().map(|it| (sim.disk.read(&it).expect("it is there"), it)).collect()
+    };
+    let mut refused = 0;
+    for seed in 0..200 {
+        let (sim, calm) = (World::simulated(seed), World::simulated(seed));
+        let mut random = Random::new(seed);
+        let [mut ledger, mut undisturbed] = [&sim, &calm].map(|it| open(it).expect("new").0);
+        sim.disk.sync_dir(Path::new("/")).expect("it works");
+        for cycle in 1..60 {
+            undisturbed.append(&[entry(cycle)]).expect("room");
+            sim.disk.tell_late(random.below(2) == 0);
+            sim.disk.set_capacity(sim.disk.used() + random.below(60));
+            let mut new = &[entry(cycle)][..];
+            while let Err(error) = ledger.append(std::mem::take(&mut new)) {
+                assert!(matches!(error, Trouble::Passing(_)), "{error:?}");
+                refused += 1;
+                sim.disk.set_capacity(sim.disk.used() + random.below(60));
+            }
+        }
+        assert_eq!(written(&sim), written(&calm), "seed {seed}");
+        sim.disk.power_cut();
+        sim.disk.set_capacity(u64::MAX);
+        let recorded = open(&sim).expect("whole").1;
+        assert_eq!(recorded.last(), Cycle(59), "seed {seed}: all of it is durable");
+    }
+    assert!(refused > 1_000, "{refused}");
+}
+
+/// Of a sync that fails otherwise nothing is asked again.
+#[test]
+fn row_15_a_sync_of_the_ledger_that_fails_otherwise_does_not_pass() {
+    let sim = World::simulated(1);
+    let opened = Ledger::open(&sim.world.disk, Path::new("/job"), &owner(), Opening::Resume);
+    let mut ledger = opened.expect("new").0;
+    sim.disk.fail_sync_after(0);
+    assert!(matches!(ledger.append(&[entry(1)]), Err(Trouble::Lasting(_))));
+}
+
+/// A ledger that cannot be opened for want of room can be when there is some.
+#[test]
+fn row_14_a_ledger_that_is_opened_while_the_disk_is_full_is_opened_later() {
+    let sim = World::simulated(1);
+    let open = || Ledger::open(&sim.world.disk, Path::new("/job"), &owner(), Opening::Resume);
+    open().expect("new").0.append(&[entry(1)]).expect("room");
+    sim.disk.set_capacity(sim.disk.used());
+    assert!(open().map(|_| ()).expect_err("no room").passes);
+    sim.disk.set_capacity(u64::MAX);
+    assert_eq!(open().expect("room").1.last(), Cycle(1));
+}
+
 /// The last file is written again when it is opened, at every operation of which the power may fail.
 #[test]
 fn a_power_cut_while_a_ledger_is_opened_leaves_no_hole_in_it() {
@@ -141,7 +203,7 @@ fn damage_before_the_last_file_is_refused() {
     let first = std::fs::read(&files[0]).expect("it is there");
     let damaged = [&first[..30], &[9], &first[31..]].concat();
     std::fs::write(&files[0], &damaged).expect("room");
-    let (path, message) = open().map(|_| ()).expect_err("damaged");
+    let Unopened { path, message, .. } = open().map(|_| ()).expect_err("damaged");
     assert_eq!(path, files[0]);
     assert!(message.contains("corrupt record at byte"), "{message}");
     assert_eq!(std::fs::read(&files[0]).expect("still there"), damaged, "left as it was");

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::{Map, Value};
-use std::io;
+use tidemill_env::has_no_room;
 use tidemill_log::{AppendError, LogError, ReadError};
 
 /// Why a request is refused.
@@ -66,10 +66,6 @@ pub(super) fn json(value: &Value) -> impl IntoResponse + use<> {
     ([(header::CONTENT_TYPE, "application/json")], format!("{value}\n"))
 }
 
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
 impl From<LogError> for Problem {
     fn from(error: LogError) -> Self {
         let status = match &error {
@@ -78,7 +74,7 @@ impl From<LogError> for Problem {
             LogError::Name(_) | LogError::Spec { .. } | LogError::Offset { .. } => {
                 StatusCode::BAD_REQUEST
             }
-            LogError::Disk { error, .. } if is_full(error) => StatusCode::INSUFFICIENT_STORAGE,
+            LogError::Disk { error, .. } if has_no_room(error) => StatusCode::INSUFFICIENT_STORAGE,
             LogError::Closed => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };

@@ -22,6 +22,9 @@ const JOB: &[Figure<Progress>] = &[
     gauge("job_cycle_committed", "The last cycle that all sinks have committed", |it| {
         it.cycle_committed.0 as f64
     }),
+    gauge("job_stalled", "1 while a part of the job waits, as for room on a disk", |it| {
+        f64::from(it.stalled.is_some())
+    }),
     counter("job_dead_letters", "Records that could not be processed", |it| it.dead_letters as f64),
     counter("job_shed_records", "Records dropped under overload", |it| it.shed as f64),
     counter("job_checkpoints", "Checkpoints that were completed", |it| {

@@ -45,6 +45,7 @@ fn a_job_is_shown_with_its_parts() {
         ("job_status{job=\"sales\",status=\"failed\"}", 0.0),
         ("job_status{job=\"old\",status=\"failed\"}", 1.0),
         ("job_cycle_committed{job=\"sales\"}", 4.0),
+        ("job_stalled{job=\"sales\"}", 0.0),
         ("job_dead_letters_total{job=\"sales\"}", 1.0),
         ("job_source_records_total{job=\"sales\",source=\"in\"}", 7.0),
         ("job_stage_late_rows_total{job=\"sales\",stage=\"stage0\"}", 2.0),
@@ -62,6 +63,8 @@ fn a_job_is_shown_with_its_parts() {
     let after = shown(&[running.clone()]);
     assert_eq!(after[age], 2.5);
     assert_eq!(after["tidemill_job_checkpoint_seconds{job=\"sales\"}"], 0.25);
+    running.progress.as_mut().unwrap().stalled = Some(Default::default());
+    assert_eq!(shown(&[running.clone()])["tidemill_job_stalled{job=\"sales\"}"], 1.0);
     running.progress.as_mut().unwrap().checkpoints.made_us = Some(11_000_000);
     assert_eq!(shown(&[running])[age], 0.0, "the clock was set back");
 }
