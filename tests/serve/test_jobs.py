@@ -1,8 +1,9 @@
-"""Jobs of a node from the outside: deleted, and waited for while what they need is away."""
+"""Jobs of a node from the outside: deleted, and waited for while what they need is away or has no room."""
 
 import json
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from node import binary, clean_environment
@@ -170,3 +171,50 @@ def test_a_job_that_has_ended_is_deleted_with_its_folder(own):
     node.stop()
     node.start()
     assert [it["name"] for it in node.get("/jobs").json()["jobs"]] == ["far"]
+
+
+FULL = """
+name: full
+sources: {lines: {file: {path: "LINES", format: json}}}
+sinks:
+  out: {from: lines, file: {path: "OUT", format: json}}
+  copies: {from: lines, stream: copies}
+cycle: {records: 100}
+"""
+
+
+def test_row_14_a_job_waits_while_the_disk_is_full_and_goes_on_when_there_is_room(own, tmp_path):
+    """Fault row 14: ledger, file and stream are on a disk that is full, and then it is not."""
+    place, lines = tmp_path / "small", tmp_path / "lines.ndjson"
+    place.mkdir()
+    lines.write_text("".join(f'{{"n":{n},"text":"{"x" * 90}"}}\n' for n in range(20_000)))
+    node = own("--data", str(place / "data"), "--segment-bytes", "64KiB", "--recycled", "0B")
+    plain = node.command
+    # A file system of its own, which only this process sees.
+    node.command = lambda: ["unshare", "-Urm", "sh", "-c", f'mount -t tmpfs -o size=8m tmpfs {place} && exec "$@"', "sh", *plain()]
+    node.start()
+    # As the process sees it.
+    seen = Path(f"/proc/{node.process.pid}/root{place}")
+    (seen / "ballast").write_bytes(bytes(6 << 20))
+    out = place / "out.ndjson"
+    answer = submit(node, FULL.replace("LINES", str(lines)).replace("OUT", str(out)))
+    assert answer.status == 201, answer.body
+
+    stalled = wait(lambda: job(node, "full")["progress"]["stalled"], 30, "no room")
+    assert stalled["part"] in ("ledger", "out", "copies"), stalled
+    assert "os error 28" in stalled["why"] and stalled["since_us"] > 0
+    code, said = tidemill(node, "job", "status", "full")
+    assert code == 0 and "job full: running" in said and f"`{stalled['part']}` waits since" in said, said
+    assert 'tidemill_job_stalled{job="full"} 1.0' in node.get("/metrics").body.decode()
+    assert node.get("/health").status == 200
+    before = job(node, "full")["progress"]
+    assert before["cycle_committed"] < 200
+    (seen / "ballast").unlink()
+    wait(lambda: job(node, "full")["progress"]["cycle_committed"] > before["cycle_committed"], 5, "it goes on")
+    wait(lambda: job(node, "full")["status"] == "finished", 30, "the end")
+    assert job(node, "full")["progress"]["stalled"] is None
+    assert node.said().count("a job stalls") == node.said().count("a job goes on") == 1, node.said()
+    assert (seen / "out.ndjson").read_bytes() == lines.read_bytes(), "the bytes of an undisturbed run"
+    copies = [it["value"] for it in node.records("copies")]
+    assert copies == [json.loads(it) for it in lines.read_text().splitlines()]
+    assert node.stop()[0] == 0

@@ -118,12 +118,12 @@ const PLANTS: &[Plant] = &[
         file: "crates/tidemill-flow/src/runtime/commit.rs",
         changes: &[
             (
-                "    ledger.append(&entries).map_err(|message| job.error_of(\"ledger\", complete, message))?;\n    committer.cut",
+                "    record(job, ledger, &entries, complete)?;\n    committer.cut",
                 "    committer.cut",
             ),
             (
-                "    for (node, sink, cycle, held) in due {\n        did = true;\n        if cycle > held {\n            commit_sink(&sink, cycle).map_err(|error| job.error_at(node, cycle, error.message))?;\n        }\n        let mut inner = committer.inner.lock().expect(\"no panic while held\");\n        inner.sinks.get_mut(&node).expect(\"a sink of this job\").committed = cycle;\n    }\n",
-                "    for (node, sink, cycle, held) in due {\n        did = true;\n        if cycle > held {\n            commit_sink(&sink, cycle).map_err(|error| job.error_at(node, cycle, error.message))?;\n        }\n        let mut inner = committer.inner.lock().expect(\"no panic while held\");\n        inner.sinks.get_mut(&node).expect(\"a sink of this job\").committed = cycle;\n    }\n    ledger.append(&entries).map_err(|message| job.error_of(\"ledger\", complete, message))?;\n",
+                "    for (node, sink, cycle, held) in due {\n        did = true;\n        if cycle > held {\n            commit_sink(job, node, &sink, cycle)?;\n        }\n        let mut inner = committer.inner.lock().expect(\"no panic while held\");\n        inner.sinks.get_mut(&node).expect(\"a sink of this job\").committed = cycle;\n    }\n",
+                "    for (node, sink, cycle, held) in due {\n        did = true;\n        if cycle > held {\n            commit_sink(job, node, &sink, cycle)?;\n        }\n        let mut inner = committer.inner.lock().expect(\"no panic while held\");\n        inner.sinks.get_mut(&node).expect(\"a sink of this job\").committed = cycle;\n    }\n    record(job, ledger, &entries, complete)?;\n",
             ),
         ],
         caught_by: &["a_sink_has_nothing_that_the_ledger_does_not_hold"],

@@ -147,7 +147,7 @@ impl ColumnarSink {
     fn begin(&mut self) -> Result<(), ArrowError> {
         let disk = &self.world.disk;
         disk.create_dir_all(folder(&self.path))?;
-        let file = GrowingFile::create(disk, &self.partial)?;
+        let file = GrowingFile::begin(disk, &self.partial)?;
         let out = FileBytes { file, buffer: Vec::new() };
         self.writer = Some(Writer::new(self.format, out, &self.schema)?);
         self.pending.clear();

@@ -107,7 +107,7 @@ impl FileSink {
         if length == 0 {
             // The journal first: at no moment does it speak of bytes that are not there.
             self.marks.replace(cycle, 0)?;
-            self.file = Some(GrowingFile::create(disk, &self.path)?);
+            self.file = Some(GrowingFile::begin(disk, &self.path)?);
             disk.sync_dir(folder(&self.path))?;
         } else {
             let mut file = disk.open_append(&self.path)?;

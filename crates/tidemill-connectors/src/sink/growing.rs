@@ -55,7 +55,7 @@ impl GrowingFile {
     }
 
     /// An empty file; an earlier one is replaced.
-    pub(super) fn create(disk: &Arc<dyn Disk>, path: &Path) -> io::Result<Self> {
+    pub(super) fn begin(disk: &Arc<dyn Disk>, path: &Path) -> io::Result<Self> {
         Ok(Self::of(disk, path, disk.create(path)?, 0))
     }
 

@@ -56,7 +56,7 @@ impl Marks {
     pub(super) fn replace(&mut self, cycle: Cycle, length: u64) -> io::Result<()> {
         let fresh = with_suffix(&self.path, ".new");
         let bytes = framed(&SinkMark { cycle, length, checksum: 0, synced: true });
-        let mut file = GrowingFile::create(&self.disk, &fresh)?;
+        let mut file = GrowingFile::begin(&self.disk, &fresh)?;
         file.append(&bytes)?;
         file.sync()?;
         self.disk.rename(&fresh, &self.path)?;

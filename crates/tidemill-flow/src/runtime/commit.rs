@@ -31,7 +31,7 @@ use tidemill_env::sync::{
 };
 use tidemill_types::job::DEAD_LETTER;
 use tidemill_types::{Cycle, Micros, SliceId};
-use tidemill_wire::ledger::Cut;
+use tidemill_wire::ledger::{Cut, LedgerEntry};
 
 /// The ledger, as a part of a job.
 const LEDGER: &str = "ledger";
@@ -247,14 +247,7 @@ fn round(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobError> {
         (inner.cuts.take(), inner.cuts.complete())
     };
     let mut did = !entries.is_empty();
-    let mut new = &entries[..];
-    let written = job.persist(LEDGER, || {
-        let written = ledger.append(std::mem::take(&mut new));
-        // Also of one that waits: what goes makes room.
-        ledger.forget(job.checkpointer.floor());
-        written
-    });
-    written.map_err(|message| job.error_of(LEDGER, complete, message))?;
+    record(job, ledger, &entries, complete)?;
     committer.cut.fetch_max(complete.0, Ordering::AcqRel);
     let due: Vec<(usize, SharedSink, Cycle, Cycle)> = {
         let inner = committer.inner.lock().expect("no panic while held");
@@ -276,6 +269,22 @@ fn round(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobError> {
     let all = committer.inner.lock().expect("no panic while held").committed();
     job.commit_reached(all);
     Ok(settle(job, thread)? || did)
+}
+
+/// Writes to the ledger where cycles ended; while there is no room for that, waits.
+fn record(
+    job: &Arc<Job>,
+    ledger: &mut Ledger,
+    mut entries: &[LedgerEntry],
+    upto: Cycle,
+) -> Result<(), JobError> {
+    let written = job.persist(LEDGER, || {
+        let written = ledger.append(std::mem::take(&mut entries));
+        // Also of one that waits: what goes makes room.
+        ledger.forget(job.checkpointer.floor());
+        written
+    });
+    written.map_err(|message| job.error_of(LEDGER, upto, message))
 }
 
 /// What follows when all sinks have committed.

@@ -24,6 +24,36 @@ pub(super) const PLANTS: &[Plant] = &[
         caught_by: &["a_mark_says_whether_a_lost_commit_came_through"],
     },
     Plant {
+        name: "torn-rows-kept",
+        what: "What a write to a file that found no room has left stays, and the rows follow it once more.",
+        package: "tidemill-connectors",
+        file: "crates/tidemill-connectors/src/sink/growing.rs",
+        changes: &[("        self.is_torn = true;\n", "        self.is_torn = false;\n")],
+        caught_by: &["row_14_a_file_is_the_same_byte_for_byte_whenever_its_disk_was_full"],
+    },
+    Plant {
+        name: "dropped-rows-believed",
+        what: "After a sync that found no room the next one is believed, though the first has dropped what it was to write.",
+        package: "tidemill-connectors",
+        file: "crates/tidemill-connectors/src/sink/growing.rs",
+        changes: &[(
+            "        if self.is_unsure {\n",
+            "        if self.is_unsure && self.length == 0 {\n",
+        )],
+        caught_by: &["row_14_what_a_sync_without_room_dropped_is_written_again"],
+    },
+    Plant {
+        name: "chunks-of-a-refused-commit-again",
+        what: "A commit to a stream that found no room in its middle writes its first chunks again.",
+        package: "tidemill-connectors",
+        file: "crates/tidemill-connectors/src/stream/sink.rs",
+        changes: &[(
+            "                    self.there[streamlet.index() as usize] = place;\n",
+            "                    let _unused = place;\n",
+        )],
+        caught_by: &["row_14_a_stream_is_the_same_byte_for_byte_whenever_its_disk_was_full"],
+    },
+    Plant {
         name: "unsynced-rows-believed",
         what: "Rows of a file that can be read are marked as synced, though a sync of them may have failed.",
         package: "tidemill-connectors",
