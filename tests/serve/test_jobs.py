@@ -183,38 +183,72 @@ cycle: {records: 100}
 """
 
 
-def test_row_14_a_job_waits_while_the_disk_is_full_and_goes_on_when_there_is_room(own, tmp_path):
-    """Fault row 14: ledger, file and stream are on a disk that is full, and then it is not."""
-    place, lines = tmp_path / "small", tmp_path / "lines.ndjson"
+@pytest.fixture
+def small(tmp_path):
+    """A file system of 8 MB of its own, which only processes see that enter it: how to, and where it is from here."""
+    place = tmp_path / "small"
     place.mkdir()
+    holder = subprocess.Popen(
+        ["unshare", "-Urm", "sh", "-c", f"mount -t tmpfs -o size=8m tmpfs {place} && echo there && exec sleep 600"], stdout=subprocess.PIPE)
+    assert holder.stdout.readline() == b"there\n"
+    yield ["nsenter", "--preserve-credentials", "-t", str(holder.pid), "-U", "-m"], place, Path(f"/proc/{holder.pid}/root{place}")
+    holder.kill()
+    holder.wait()
+
+
+def stalled_job(own, tmp_path, small):
+    """A node whose job has no room, with ledger, file and stream on a disk that a file `ballast` fills."""
+    enter, place, seen = small
+    lines = tmp_path / "lines.ndjson"
     lines.write_text("".join(f'{{"n":{n},"text":"{"x" * 90}"}}\n' for n in range(20_000)))
     node = own("--data", str(place / "data"), "--segment-bytes", "64KiB", "--recycled", "0B")
     plain = node.command
-    # A file system of its own, which only this process sees.
-    node.command = lambda: ["unshare", "-Urm", "sh", "-c", f'mount -t tmpfs -o size=8m tmpfs {place} && exec "$@"', "sh", *plain()]
+    node.command = lambda: [*enter, *plain()]
     node.start()
-    # As the process sees it.
-    seen = Path(f"/proc/{node.process.pid}/root{place}")
     (seen / "ballast").write_bytes(bytes(6 << 20))
-    out = place / "out.ndjson"
-    answer = submit(node, FULL.replace("LINES", str(lines)).replace("OUT", str(out)))
+    answer = submit(node, FULL.replace("LINES", str(lines)).replace("OUT", str(place / "out.ndjson")))
     assert answer.status == 201, answer.body
+    wait(lambda: job(node, "full")["progress"]["stalled"], 30, "no room")
+    return node, lines
 
-    stalled = wait(lambda: job(node, "full")["progress"]["stalled"], 30, "no room")
+
+def is_whole(node, lines, small):
+    wait(lambda: job(node, "full")["status"] == "finished", 30, "the end")
+    assert job(node, "full")["progress"]["stalled"] is None
+    assert (small[2] / "out.ndjson").read_bytes() == lines.read_bytes(), "the bytes of an undisturbed run"
+    copies = [it["value"] for it in node.records("copies")]
+    assert copies == [json.loads(it) for it in lines.read_text().splitlines()]
+    return True
+
+
+def test_row_14_a_job_waits_while_the_disk_is_full_and_goes_on_when_there_is_room(own, tmp_path, small):
+    """Fault row 14: ledger, file and stream are on a disk that is full, and then it is not."""
+    node, lines = stalled_job(own, tmp_path, small)
+    before = job(node, "full")["progress"]
+    stalled = before["stalled"]
     assert stalled["part"] in ("ledger", "out", "copies"), stalled
     assert "os error 28" in stalled["why"] and stalled["since_us"] > 0
     code, said = tidemill(node, "job", "status", "full")
     assert code == 0 and "job full: running" in said and f"`{stalled['part']}` waits since" in said, said
     assert 'tidemill_job_stalled{job="full"} 1.0' in node.get("/metrics").body.decode()
     assert node.get("/health").status == 200
-    before = job(node, "full")["progress"]
-    assert before["cycle_committed"] < 200
-    (seen / "ballast").unlink()
+    (small[2] / "ballast").unlink()
     wait(lambda: job(node, "full")["progress"]["cycle_committed"] > before["cycle_committed"], 5, "it goes on")
-    wait(lambda: job(node, "full")["status"] == "finished", 30, "the end")
-    assert job(node, "full")["progress"]["stalled"] is None
+    assert is_whole(node, lines, small)
     assert node.said().count("a job stalls") == node.said().count("a job goes on") == 1, node.said()
-    assert (seen / "out.ndjson").read_bytes() == lines.read_bytes(), "the bytes of an undisturbed run"
-    copies = [it["value"] for it in node.records("copies")]
-    assert copies == [json.loads(it) for it in lines.read_text().splitlines()]
+    assert node.stop()[0] == 0
+
+
+def test_row_14_a_node_that_stops_while_the_disk_is_full_loses_nothing_of_its_job(own, tmp_path, small):
+    """Fault row 14: stopped while it is full, killed while it is full, and then there is room."""
+    node, lines = stalled_job(own, tmp_path, small)
+    code, seconds = node.stop()
+    assert code == 0 and seconds < 5, node.said()
+    (small[2] / "ballast").write_bytes(bytes(5 << 20))
+    node.start()
+    wait(lambda: job(node, "full")["progress"]["stalled"], 30, "no room again")
+    node.kill()
+    (small[2] / "ballast").unlink()
+    node.start()
+    assert is_whole(node, lines, small)
     assert node.stop()[0] == 0
