@@ -28,10 +28,10 @@ use arrow_array::{Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::{
     io::{self, Cursor, Write},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, PoisonError},
     time::Duration,
 };
-use tidemill_env::{Connection, Listener, Net, World};
+use tidemill_env::{Connection, Listener, Net, World, sync::Mutex};
 use tidemill_types::{Cycle, Micros, SliceId, job::CompressionSpec};
 use tidemill_wire::link::{HEAD_BYTES, checksum};
 

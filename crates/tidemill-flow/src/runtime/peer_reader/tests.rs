@@ -1,3 +1,5 @@
+//! Bytes in whatever pieces they come.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Frames that leave together are those that leave one by one.
+
 use super::*;
 use crate::runtime::inbox::CycleEnd;
 use arrow_array::{ArrayRef, Int64Array};
