@@ -8,6 +8,9 @@ pub mod aggregate;
 pub mod custom;
 pub mod dedup;
 pub mod expr;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gather;
 mod groups;
 mod held;

@@ -107,7 +107,14 @@ impl ScalarUDFImpl for Bounded {
         self.function.documentation()
     }
 
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+    fn invoke_with_args(&self, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        // It takes memory for a length below nothing as if that were a huge one.
+        if self.growth == Growth::Padded
+            && let Some(ColumnarValue::Array(array)) = arguments.args.get_mut(1)
+            && let Some(lengths) = array.as_primitive_opt::<Int64Type>()
+        {
+            *array = Arc::new(lengths.unary::<_, Int64Type>(|it| it.max(0)));
+        }
         let columns = arguments.args.iter().map(Column::new).collect::<Result<Vec<_>>>()?;
         let rows = match columns.iter().all(|it| it.is_constant) {
             true => 1,
