@@ -135,6 +135,10 @@ impl Sink for Previewed {
         self.inner.as_ref().is_none_or(|inner| inner.forgets())
     }
 
+    fn begins_anew(&self) -> bool {
+        self.inner.as_ref().is_some_and(|inner| inner.begins_anew())
+    }
+
     fn wait_with(&mut self, patience: Patience) {
         if let Some(inner) = &mut self.inner {
             inner.wait_with(patience);

@@ -44,6 +44,9 @@ impl Sink for Counts {
         self.0.lock().expect("no panic").push(format!("commit {cycle}"));
         Err(SinkError::new("full"))
     }
+    fn begins_anew(&self) -> bool {
+        true
+    }
     fn close(&mut self) -> Result<(), SinkError> {
         self.0.lock().expect("no panic").push("close".to_owned());
         Ok(())
@@ -60,6 +63,7 @@ fn keeps_the_first_rows_and_passes_everything_on() {
     assert_eq!(preview.numeric, [false, true, false]);
     let calls = Arc::new(Mutex::new(Vec::new()));
     let mut sink = preview.sink(Some(Box::new(Counts(Arc::clone(&calls)))));
+    assert!(sink.begins_anew() && !preview.sink(None).begins_anew());
     assert_eq!(sink.open(true).expect("opens"), Cycle(3));
     sink.write(Cycle(4), &[first]).expect("writes");
     sink.write(Cycle(5), &[second]).expect("writes");
