@@ -216,7 +216,7 @@ pub fn record(deed: u8, mut ask: impl FnMut(Bytes) -> Option<Bytes> + Send + 'st
 
 fn does(deed: u8, client: &Client) {
     match deed % DEEDS {
-        0 | 1 => consumes(client, deed % DEEDS == 0),
+        0 | 1 => consumes(client, deed.is_multiple_of(DEEDS)),
         2 => produces(client),
         3 => administers(client),
         _ => transacts(client),

@@ -133,10 +133,11 @@ fn a_node_that_has_moved_to_another_address_is_left_without_holding_anybody_up()
     let answer =
         MetadataResponseData::default().with_brokers(vec![broker.with_host(text("moved"))]);
     let (done, is_done) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
+    let take = move || {
         cluster.take_metadata(Metadata::read(&answer, &Metadata::default(), 1));
         drop(done.send(cluster.metadata().nodes.get(&3).cloned()));
-    });
+    };
+    drop(World::real().spawn.spawn("moves", Box::new(take)));
     let address = is_done.recv_timeout(Duration::from_secs(20)).expect("it is not held up");
     assert_eq!(address.as_deref(), Some("moved:1"));
 }
