@@ -6,6 +6,9 @@ use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use crossbeam_queue::ArrayQueue;
 use std::sync::Arc;
 
+/// Pieces of memory that rest in a pool, at most.
+const RESTING_MAX: usize = 8;
+
 /// Byte records, back to back, with the offset of each: `offsets[i]..offsets[i + 1]`.
 #[derive(Debug)]
 pub struct Rows {
@@ -25,10 +28,14 @@ pub struct RowsPool {
 }
 
 impl RowsPool {
-    /// A pool that keeps up to `count` pieces of memory, a quarter of them at rest.
+    /// A pool that keeps up to `count` pieces of memory, a quarter of them at rest, eight at most:
+    /// with more, what comes next is in no cache any more.
     #[must_use]
     pub fn new(count: usize) -> Arc<Self> {
-        Arc::new(Self { free: ArrayQueue::new(count.max(1)), resting: count / 4 })
+        Arc::new(Self {
+            free: ArrayQueue::new(count.max(1)),
+            resting: (count / 4).min(RESTING_MAX),
+        })
     }
 
     fn pop(&self) -> (Vec<i32>, Vec<u8>) {

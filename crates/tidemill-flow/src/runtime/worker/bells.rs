@@ -12,8 +12,9 @@ use std::{cell::RefCell, sync::Arc};
 
 /// A run that is not longer than this is short, in microseconds.
 const SHORT_US: u64 = 25;
-/// After so many runs what is held is rung.
-const RUNS_MAX: u32 = 8;
+/// After so many runs what is held is rung: before a link of few large cycles is full, so that the
+/// one who reads begins while the one who writes goes on.
+const RUNS_MAX: u32 = 4;
 
 thread_local! {
     /// Of a worker that runs a short lane now, or did: none anywhere else.
