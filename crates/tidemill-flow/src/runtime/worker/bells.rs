@@ -17,12 +17,13 @@ const SHORT_US: u64 = 25;
 const RUNS_MAX: u32 = 4;
 
 thread_local! {
-    /// Of a worker that runs a short lane now, or did: none anywhere else.
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+    static HELD: RefCell<Held> = const { RefCell::new(Held { runs: 0, queues: Vec::new() }) };
 }
 
-#[derive(Default)]
+/// Its memory is kept from bell to bell.
 struct Held {
+    /// Short runs since a bell was rung. None: no bell is held, as the run may be long or this is no
+    /// worker.
     runs: u32,
     queues: Vec<Arc<WorkerQueue>>,
 }
@@ -38,31 +39,32 @@ pub(super) fn begin_run(is_short: bool) {
         return ring();
     }
     let is_due = HELD.with_borrow_mut(|held| {
-        let held = held.get_or_insert_default();
         held.runs += 1;
         held.runs > RUNS_MAX
     });
     if is_due {
         ring();
-        HELD.set(Some(Held { runs: 1, ..Held::default() }));
+        HELD.with_borrow_mut(|held| held.runs = 1);
     }
 }
 
 /// Holds the bell of a worker that sleeps; false: it must be rung now.
 pub(super) fn hold(queue: &Arc<WorkerQueue>) -> bool {
-    HELD.with_borrow_mut(|held| match held {
-        Some(held) => {
+    HELD.with_borrow_mut(|held| {
+        let may_hold = held.runs > 0;
+        if may_hold {
             held.queues.push(Arc::clone(queue));
-            true
         }
-        None => false,
+        may_hold
     })
 }
 
 /// Rings what is held, and holds nothing until the next short run.
 pub(super) fn ring() {
-    let held = HELD.take();
-    held.into_iter().flat_map(|it| it.queues).for_each(|queue| queue.bell.notify_one());
+    HELD.with_borrow_mut(|held| {
+        held.runs = 0;
+        held.queues.drain(..).for_each(|queue| queue.bell.notify_one());
+    });
 }
 
 #[cfg(test)]
@@ -72,7 +74,7 @@ mod tests {
     use tidemill_types::Cycle;
 
     fn held() -> usize {
-        HELD.with_borrow(|held| held.as_ref().map_or(0, |it| it.queues.len()))
+        HELD.with_borrow(|held| held.queues.len())
     }
 
     /// The queue of a worker that has gone to sleep.
