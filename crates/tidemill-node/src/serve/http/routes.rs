@@ -24,7 +24,10 @@ mod tests;
 const OPENAPI: &str = include_str!("openapi.json");
 
 /// One thing that can be asked for.
-#[cfg_attr(not(test), expect(dead_code, reason = "the document is held against it in a test"))]
+#[cfg_attr(
+    not(any(test, fuzzing)),
+    expect(dead_code, reason = "the document is held against it in a test")
+)]
 pub(super) struct Route {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
