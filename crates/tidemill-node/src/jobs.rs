@@ -13,6 +13,7 @@
 //! reported and left as it is.
 
 mod checkpoints;
+mod closing;
 mod deletion;
 mod error;
 mod folder;
@@ -38,7 +39,6 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, PoisonError},
-    time::Duration,
 };
 use tidemill_env::{Thread, World};
 use tidemill_flow::{JobHandle, Progress, RunOptions, StartError, engine};
@@ -50,10 +50,6 @@ mod tests;
 
 /// Most jobs that a node keeps, ended ones counted.
 const JOBS_MAX: usize = 1_000;
-
-/// How long jobs may take to end when their node stops, in microseconds: longer than a sink tries to
-/// commit and a last checkpoint to be saved.
-const STOP_US_MAX: u64 = 4_000_000;
 
 /// A job to be run.
 #[derive(Clone, Debug, Default)]
@@ -88,6 +84,8 @@ struct Entry {
 struct State {
     jobs: BTreeMap<String, Entry>,
     stopping: bool,
+    /// When it is stopping: how long jobs are waited for.
+    until_us: u64,
 }
 
 /// All jobs of a node.
@@ -420,44 +418,6 @@ impl Jobs {
         drop(state);
         self.keep(&record);
         Ok(view)
-    }
-
-    /// Stops all jobs at the end of the cycles that were begun, and waits for them. They are
-    /// started again when the node is. One that is just being tried is not waited for: that takes
-    /// as long as servers do not answer, and what it begins is dropped as by a crash. So is a job that
-    /// does not end in four seconds, as what it writes to or reads from says nothing.
-    pub fn close(&self) {
-        {
-            let mut state = self.state();
-            state.stopping = true;
-            state.jobs.values().filter_map(|it| it.handle.as_ref()).for_each(|it| it.stop());
-        }
-        self.bell.notify_all();
-        self.watchers_of_ended().into_iter().for_each(Thread::join);
-    }
-
-    /// When all jobs have ended, or have had their time: the threads that have nothing left to wait
-    /// for.
-    fn watchers_of_ended(&self) -> Vec<Box<dyn Thread>> {
-        let clock = &self.world.clock;
-        let until_us = clock.monotonic_micros().saturating_add(STOP_US_MAX);
-        let mut state = self.state();
-        loop {
-            let left_us = until_us.saturating_sub(clock.monotonic_micros());
-            let runs = |it: &Entry| it.handle.is_some();
-            if left_us == 0 || !state.jobs.values().any(runs) {
-                break;
-            }
-            let left = Duration::from_micros(left_us);
-            state = self.bell.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        for (name, _) in state.jobs.iter().filter(|(_, it)| it.handle.is_some()) {
-            tracing::warn!(job = name, "it has not ended in time: it goes on as after a crash");
-        }
-        let hangs =
-            |it: &Entry| it.handle.is_some() || it.waiting.as_ref().is_some_and(|it| it.is_tried);
-        let rest = state.jobs.values_mut().filter(|it| !hangs(it));
-        rest.filter_map(|it| it.watcher.take()).collect()
     }
 }
 

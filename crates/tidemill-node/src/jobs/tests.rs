@@ -1,7 +1,7 @@
 //! Jobs outlive the node that runs them.
 
 use super::*;
-use std::fs;
+use std::{fs, time::Duration};
 use tempfile::TempDir;
 use tidemill_log::{Log, LogOptions};
 
@@ -219,6 +219,8 @@ fn a_node_does_not_wait_for_a_job_that_does_not_end() {
     node.wait("double", |it| it.progress.as_ref().is_some_and(|it| it.sinks[0].rows == 10));
     // Its end is not noted before this is given back, so it has not ended for anybody.
     let notes = node.jobs.notes.lock().unwrap();
+    node.jobs.begin_to_close();
+    let until_us = node.jobs.state().until_us;
     let (jobs, (tell, told)) = (Arc::clone(&node.jobs), std::sync::mpsc::channel());
     let close = move || {
         jobs.close();
@@ -226,6 +228,7 @@ fn a_node_does_not_wait_for_a_job_that_does_not_end() {
     };
     drop(World::real().spawn.spawn("closes", Box::new(close)));
     told.recv_timeout(Duration::from_secs(60)).expect("the node stops");
+    assert_eq!(node.jobs.state().until_us, until_us, "its time runs from when it was told");
     drop(notes);
     node.stop();
     let node = Node::open(&folder);

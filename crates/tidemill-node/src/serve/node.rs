@@ -272,6 +272,9 @@ impl Node {
     /// A part of the node panicked.
     pub async fn stop(self) -> Result<(), ServeError> {
         let Self { kafka, http, upkeep, broker, jobs, log } = self;
+        // Their time runs while requests end, so that all of it takes less than five seconds.
+        let told = Arc::clone(&jobs);
+        blocking(move || told.begin_to_close()).await?;
         tokio::join!(kafka.stop(), http.stop(), upkeep.stop());
         blocking(move || {
             jobs.close();
