@@ -123,7 +123,7 @@ def test_a_node_stops_in_time_though_what_its_job_writes_to_says_nothing(own):
     cluster, node = hanging(own)
     try:
         code, seconds = node.stop()
-        assert code == 0 and seconds < 8, (code, seconds)
+        assert code == 0 and seconds < 5, (code, seconds)
     finally:
         cluster.process.send_signal(signal.SIGCONT)
     node.start()
