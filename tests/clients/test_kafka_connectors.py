@@ -443,7 +443,7 @@ def test_a_job_whose_sinks_cluster_is_away_can_be_stopped_and_goes_on(kafka, own
     wait(lambda: len(set(numbers(away, out, 1))) == 100, 60, "the first rows are there")
     away.kill()
     produce(kafka, topic, range(100, 200), 1)
-    wait(lambda: "a sink cannot" in running.text(), 60, "the job says that it waits")
+    wait(lambda: "a job stalls" in running.text(), 60, "the job says that it waits")
     running.stop(10)
     assert running.process.returncode != 0 and "resumed, it goes on" in running.text()
     away.start()

@@ -74,7 +74,7 @@ def test_a_crash_of_the_server_does_not_show(mill, expected, own):
         own.start()
     text = mill.end(process)
     assert found(mill) == expected
-    assert "a sink cannot commit" in text, text
+    assert "a job stalls" in text, text
 
 
 def test_a_killed_job_and_a_crashed_server_do_not_show(mill, expected, own):
@@ -192,7 +192,7 @@ def test_a_job_stops_while_its_database_is_away_and_goes_on_later(mill, expected
     process = mill.begin("--data", "data")
     assert mill.reaches(process, 20)
     own.crash()
-    wait(lambda: "a sink cannot commit" in mill.text(), 20, "the warning")
+    wait(lambda: "a job stalls" in mill.text(), 20, "the warning")
     process.send_signal(signal.SIGINT)
     assert "could not be committed; resumed, it goes on" in mill.end(process, code=1, seconds=15)
     own.start()
