@@ -51,10 +51,10 @@ first-row:
 	@$(MAKE) --no-print-directory serve
 	@$(MAKE) --no-print-directory backends
 	@$(MAKE) --no-print-directory postgres
-	@$(MAKE) --no-print-directory connectors
 
 second-row:
 	@$(MAKE) --no-print-directory clients
+	@$(MAKE) --no-print-directory connectors
 
 fmt:
 	$(call step,format,cargo fmt --all --check)

@@ -24,14 +24,14 @@ if [ ${#missing[@]} -gt 0 ]; then
   packages "${missing[@]}" || { echo "tests/clients: please install ${missing[*]}" >&2; exit 1; }
 fi
 
-# Two rows of `make test` come here: the second waits until the first has set everything up.
+# Of two that come here at once the second waits until the first has set everything up.
 exec 9>"$home/set-up.lock"
 flock 9
 
 venv="${TIDEMILL_CLIENTS:-target/clients-venv}"
 environment "$venv" "$here/requirements.txt"
 
-# Tests of the other row may be running the one that is there.
+# Tests of another run may be using the one that is there.
 (cd "$here/go" && go build -o "$home/bin/franz-agent.new" . && mv -f "$home/bin/franz-agent.new" "$home/bin/franz-agent")
 
 if ! cmp -s "$here/java/pom.xml" "$home/java/pom.xml"; then
