@@ -63,6 +63,11 @@ impl Checksum {
         self.0.update(bytes);
     }
 
+    /// Takes the pieces that another one has taken, behind its own.
+    pub fn combine(&mut self, next: &Self) {
+        self.0.combine(&next.0);
+    }
+
     /// The checksum of all pieces.
     #[must_use]
     pub fn finish(&self) -> u32 {
@@ -71,10 +76,10 @@ impl Checksum {
 
     /// The checksum of one piece.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> u32 {
+    pub fn of(bytes: &[u8]) -> Self {
         let mut checksum = Self::default();
         checksum.update(bytes);
-        checksum.finish()
+        checksum
     }
 }
 
@@ -89,7 +94,7 @@ mod tests {
     fn golden_bytes() {
         let mark = SinkMark { cycle: Cycle(300), length: 5, checksum: 1, synced: true };
         assert_eq!(mark.encode(), [0xac, 0x02, 5, 1, 1]);
-        assert_eq!(Checksum::of(b"123456789"), 0xe306_9283);
+        assert_eq!(Checksum::of(b"123456789").finish(), 0xe306_9283);
     }
 
     proptest! {
@@ -112,7 +117,13 @@ mod tests {
             let mut pieces = Checksum::default();
             pieces.update(a);
             pieces.update(b);
-            prop_assert_eq!(pieces.finish(), Checksum::of(&bytes));
+            prop_assert_eq!(pieces.finish(), Checksum::of(&bytes).finish());
+            let mut combined = Checksum::of(a);
+            combined.combine(&Checksum::of(b));
+            prop_assert_eq!(combined.finish(), Checksum::of(&bytes).finish());
+            combined.update(a);
+            pieces.update(a);
+            prop_assert_eq!(combined.finish(), pieces.finish());
         }
     }
 }

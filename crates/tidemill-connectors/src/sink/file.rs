@@ -29,7 +29,6 @@ use std::{
 use tidemill_env::World;
 use tidemill_flow::{Block, Sink, SinkError};
 use tidemill_types::{Cycle, Span, job::Format};
-use tidemill_wire::mark::Checksum;
 
 /// How often a file is synced, if nobody says otherwise.
 const SYNC_EVERY: Span = Span(1_000_000);
@@ -140,8 +139,8 @@ impl FileSink {
             &headed
         };
         if !bytes.is_empty() {
-            file.append(bytes)?;
-            (self.unmarked, self.dirty) = (Some(Checksum::of(bytes)), true);
+            self.unmarked = Some(file.append(bytes)?);
+            self.dirty = true;
         }
         self.pending.release(cycle, count);
         self.committed = cycle;

@@ -69,11 +69,11 @@ impl GrowingFile {
         path.clone_into(&mut self.path);
     }
 
-    /// Appends all bytes, or none.
+    /// Appends all bytes, or none. Gives back their checksum.
     ///
     /// # Errors
     /// The disk's. If there is no room the same may be asked for again.
-    pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<u32> {
         if self.is_torn {
             self.file.truncate(self.length)?;
         }
@@ -81,8 +81,9 @@ impl GrowingFile {
         self.file.append(bytes)?;
         self.is_torn = false;
         self.length += bytes.len() as u64;
-        self.checksum.update(bytes);
-        Ok(())
+        let appended = Checksum::of(bytes);
+        self.checksum.combine(&appended);
+        Ok(appended.finish())
     }
 
     /// Makes all bytes survive a power cut.

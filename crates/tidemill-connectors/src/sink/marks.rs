@@ -85,7 +85,7 @@ impl Marks {
 
     fn append(&mut self, mark: &SinkMark) -> io::Result<()> {
         match &mut self.file {
-            Some(file) => file.append(&framed(mark)),
+            Some(file) => file.append(&framed(mark)).map(drop),
             None => Err(io::Error::other("the sink is not open")),
         }
     }
