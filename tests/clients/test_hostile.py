@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import lz4.frame
 import pytest
 import zstandard
+from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.producer import ProduceRequest
 
 import wire
@@ -452,6 +453,16 @@ def test_too_many_topics_in_one_request(watched):
             transactional_id=None, acks=-1, timeout_ms=1000, topic_data=[ProduceRequest.TopicProduceData(name="not-there", partition_data=partitions)]))
         assert len(answer.responses[0].partition_responses) == 10_000
     assert watched.grown() < 200 * MIB, f"{watched.grown() >> 20} MiB"
+
+
+def test_a_partition_that_is_named_twice_has_no_offset(broker, topic):
+    """It may be asked for two times, of which neither answer would be the one that is meant."""
+    kind = ListOffsetsRequest.ListOffsetsTopic
+    name = topic()
+    asked = [kind.ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=it) for it in (-1, -2)]
+    with wire.Connection(broker.address) as connection:
+        answer = connection.call(ListOffsetsRequest[6](replica_id=-1, isolation_level=0, topics=[kind(name=name, partitions=asked)]))
+    assert {it.error_code for it in answer.topics[0].partitions} == {42}, "INVALID_REQUEST"
 
 
 @pytest.mark.parametrize("kind_of_request, version", [("FindCoordinator", 4), ("DescribeGroups", 5), ("DeleteGroups", 2), ("DescribeTransactions", 0)])

@@ -1,6 +1,6 @@
 //! Long answers other than those to fetches: all that are not taken yet have a bound together.
 
-use super::node::Node;
+use super::node::{Node, until};
 use crate::frame::Charge;
 use std::time::Duration;
 use tidemill_types::ByteSize;
@@ -39,12 +39,7 @@ fn all_of(node: &Node) -> Charge {
 
 /// Waits until nothing is charged for answers.
 async fn settled(node: &Node) {
-    let wait = async {
-        while node.broker.answers.used() > 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), wait).await.expect("answers that are not there");
+    until(|| node.broker.answers.used() == 0).await;
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! A topic goes while it is used: everyone is told, and a new one of its name is another.
 
-use super::{client::*, node::Node, snapshots::until};
+use super::{
+    client::*,
+    node::{Node, until},
+};
 use std::sync::Arc;
 use tidemill_wire::kafka::{ErrorCode, message::*, text};
 

@@ -1,6 +1,9 @@
 //! Fetch: what is there at once, what comes in time, and how much of it.
 
-use super::{client::*, node::Node};
+use super::{
+    client::*,
+    node::{Node, until},
+};
 use crate::frame::Charge;
 use std::{
     sync::atomic::Ordering,
@@ -315,9 +318,7 @@ async fn requests_and_what_was_fetched_are_counted() {
 
 /// Waits until the broker has begun so many requests.
 async fn begun(node: &Node, requests: u64) {
-    while node.broker.counts.requests.load(Ordering::Relaxed) < requests {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(|| node.broker.counts.requests.load(Ordering::Relaxed) >= requests).await;
 }
 
 #[tokio::test]
@@ -373,14 +374,7 @@ async fn a_long_fetch_that_waits_is_charged_for_what_is_left_of_it() {
     request.topics.resize(60_000, FetchTopic::default());
     client.send(&request, 12).await;
     begun(&node, 2).await;
-    let charged = || node.broker.budget.used();
-    tokio::time::timeout(Duration::from_secs(60), async {
-        while charged() > 64 << 10 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await
-    .unwrap_or_else(|_| panic!("{} bytes are charged for a fetch that waits", charged()));
+    until(|| node.broker.budget.used() <= 64 << 10).await;
     node.stop().await;
 }
 
@@ -398,12 +392,7 @@ async fn a_fetch_of_more_partitions_than_there_is_room_for_is_answered_at_once()
     assert_eq!(answer.error_code, 0);
     assert!(node.broker.sessions.others.used() > 0, "it is remembered, and charged");
     drop(client);
-    tokio::time::timeout(Duration::from_secs(60), async {
-        while node.broker.sessions.others.used() > 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await
-    .expect("nothing is left of a connection that is gone");
+    // Nothing is left of a connection that is gone.
+    until(|| node.broker.sessions.others.used() == 0).await;
     node.stop().await;
 }

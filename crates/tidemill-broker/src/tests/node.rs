@@ -66,3 +66,14 @@ impl Node {
         self.log.close();
     }
 }
+
+/// Waits until something is so, for a minute.
+pub(crate) async fn until(is_so: impl Fn() -> bool) {
+    for _ in 0..12_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    panic!("it is never so");
+}

@@ -2,7 +2,7 @@
 
 use super::{
     client::*,
-    node::Node,
+    node::{Node, until},
     producer::{Producer, committed},
 };
 use crate::{
@@ -44,17 +44,6 @@ fn known(partition: &Partition) -> (Vec<ProducerRecord>, Vec<(i64, i64)>, Option
         (producers, aborted, stable.first_unstable())
     };
     partition.with_history(look).unwrap()
-}
-
-/// Waits until something is so.
-pub(super) async fn until(is_so: impl Fn() -> bool) {
-    for _ in 0..2_000 {
-        if is_so() {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
-    panic!("it is never so");
 }
 
 #[tokio::test]

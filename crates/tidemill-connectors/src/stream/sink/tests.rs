@@ -41,12 +41,10 @@ fn sink(sim: &SimWorld, log: &Arc<Log>, streamlets: u32) -> Box<dyn Sink> {
     StreamSink::new(&sim.world, log, &spec(streamlets), schema, Some(&notes)).unwrap()
 }
 
-/// All records of the stream: streamlet, key, value.
-fn records(log: &Log) -> Vec<(u32, String, String)> {
-    let text = |it: Option<&[u8]>| String::from_utf8(it.unwrap().to_vec()).unwrap();
+/// All chunks of the stream, as they are, with their streamlets.
+fn chunks(log: &Log) -> Vec<(u32, Vec<u8>)> {
     let mut all = Vec::new();
-    let streamlets = log.get("out").map_or_else(Vec::new, |it| it.streamlets());
-    for streamlet in streamlets {
+    for streamlet in log.get("out").map_or_else(Vec::new, |it| it.streamlets()) {
         let (mut cursor, mut offset) = (ReadCursor::default(), 0);
         loop {
             let read = streamlet.read(&mut cursor, offset, ReadLimit::default()).unwrap();
@@ -54,13 +52,21 @@ fn records(log: &Log) -> Vec<(u32, String, String)> {
                 break;
             }
             offset = read.next_offset;
-            for chunk in &read.chunks {
-                let head = ChunkHead::check(chunk).unwrap();
-                for record in Records::new(&head, &chunk[61..]) {
-                    let record = record.unwrap();
-                    all.push((streamlet.index(), text(record.key), text(record.value)));
-                }
-            }
+            all.extend(read.chunks.iter().map(|it| (streamlet.index(), it.to_vec())));
+        }
+    }
+    all
+}
+
+/// All records of the stream: streamlet, key, value.
+fn records(log: &Log) -> Vec<(u32, String, String)> {
+    let text = |it: Option<&[u8]>| String::from_utf8(it.unwrap().to_vec()).unwrap();
+    let mut all = Vec::new();
+    for (streamlet, chunk) in chunks(log) {
+        let head = ChunkHead::check(&chunk).unwrap();
+        for record in Records::new(&head, &chunk[61..]) {
+            let record = record.unwrap();
+            all.push((streamlet, text(record.key), text(record.value)));
         }
     }
     all
@@ -142,23 +148,6 @@ proptest! {
         run(&mut *sink(&sim, &last, streamlets), resume, &counts, 1).unwrap();
         prop_assert_eq!(records(&last), records(&calm_log));
     }
-}
-
-/// All chunks of the stream, as they are.
-fn chunks(log: &Log) -> Vec<Vec<u8>> {
-    let mut all = Vec::new();
-    for streamlet in log.get("out").unwrap().streamlets() {
-        let (mut cursor, mut offset) = (ReadCursor::default(), 0);
-        loop {
-            let read = streamlet.read(&mut cursor, offset, ReadLimit::default()).unwrap();
-            if read.chunks.is_empty() {
-                break;
-            }
-            offset = read.next_offset;
-            all.extend(read.chunks.iter().map(|it| it.to_vec()));
-        }
-    }
-    all
 }
 
 /// The disk is full in the middle of commits, more than once; then there is room.

@@ -77,6 +77,16 @@ fn numbers(batches: &[RecordBatch]) -> Vec<i64> {
     batches.iter().flat_map(of).collect()
 }
 
+/// How often a source wakes whoever waits for it.
+fn wakes(source: &mut dyn Source) -> Arc<AtomicUsize> {
+    let woken = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&woken);
+    source.wake_by(Arc::new(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    }));
+    woken
+}
+
 #[test]
 fn values_are_rows_and_what_is_none_is_a_letter() {
     let sim = World::simulated(1);
@@ -244,11 +254,7 @@ fn a_source_that_waits_is_woken_by_a_record() {
     let source = StreamSource::new(&sim.world, &log, None, "s", never).unwrap();
     assert!(source.live());
     let mut slice = source.open(0).unwrap();
-    let woken = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&woken);
-    slice.wake_by(Arc::new(move || {
-        count.fetch_add(1, Ordering::SeqCst);
-    }));
+    let woken = wakes(&mut *slice);
     let mut letters = Vec::new();
     for _ in 0..3 {
         let idle = slice.read(&request(10, None), &mut letters).unwrap();
@@ -270,11 +276,7 @@ fn a_source_that_waits_for_a_stream_that_is_deleted_fails_and_does_not_wait_on()
     let never = StreamSourceSpec { until: UntilSpec::Never, ..spec(Format::Text) };
     let source = StreamSource::new(&sim.world, &log, None, "s", never).unwrap();
     let mut slice = source.open(0).unwrap();
-    let woken = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&woken);
-    slice.wake_by(Arc::new(move || {
-        count.fetch_add(1, Ordering::SeqCst);
-    }));
+    let woken = wakes(&mut *slice);
     let mut letters = Vec::new();
     let rows = slice.read(&request(10, None), &mut letters).unwrap();
     assert!(matches!(rows, Read::Rows { .. }), "{rows:?}");

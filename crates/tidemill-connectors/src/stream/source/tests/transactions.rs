@@ -270,11 +270,7 @@ fn a_source_that_waits_for_a_transaction_is_woken_by_its_end() {
         let node = played.node();
         let source = StreamSource::new(&sim.world, &log, Some(&node), "s", live()).unwrap();
         let mut slice = source.open(0).unwrap();
-        let woken = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&woken);
-        slice.wake_by(Arc::new(move || {
-            count.fetch_add(1, Ordering::SeqCst);
-        }));
+        let woken = wakes(&mut *slice);
         let mut letters = Vec::new();
         let mut idle = |slice: &mut dyn Source| {
             for _ in 0..3 {
