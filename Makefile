@@ -14,7 +14,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run data test binary first-row second-row bench bench-broker bench-state fmt lint unit docs oracle serve backends hbase postgres clients connectors plants
+.PHONY: help run data test binary first-row second-row third-row checks bench bench-broker bench-state fmt lint unit docs oracle serve backends hbase postgres clients connectors plants
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # step NAME,COMMAND: runs it and says how long it took. Nothing in it is part of this make's jobs.
@@ -32,16 +32,14 @@ run:
 data:
 	./examples/fetch-data.sh flights nycflights
 
-# Whatever builds goes one after the other, whatever -j says: cargo shares one target folder. Then the
-# suites in two rows of about the same length, as each waits for much; each says what it has to say
-# when it is done.
+# What builds in the one target folder goes one after the other, whatever -j says. Then the suites in
+# three rows, as each waits for much, and beside them what only checks the code, in a folder of its own
+# and with what the suites leave of the cores; each says what it has to say when it is done.
 test:
 	@$(MAKE) --no-print-directory fmt
-	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory docs
 	@$(MAKE) --no-print-directory binary
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target first-row second-row
+	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target first-row second-row third-row checks
 
 binary:
 	$(call step,binary,cargo build --locked -p tidemill)
@@ -54,19 +52,25 @@ first-row:
 
 second-row:
 	@$(MAKE) --no-print-directory clients
+
+third-row:
 	@$(MAKE) --no-print-directory connectors
+
+checks:
+	@nice -n 19 $(MAKE) --no-print-directory lint
+	@nice -n 19 $(MAKE) --no-print-directory docs
 
 fmt:
 	$(call step,format,cargo fmt --all --check)
 
 lint:
-	$(call step,lints,cargo clippy --workspace --all-targets --locked -- -D warnings)
+	$(call step,lints,cargo clippy --target-dir $(TARGET)/checks --workspace --all-targets --locked -- -D warnings)
 
 unit:
 	$(call step,tests,cargo test --workspace --locked --no-fail-fast)
 
 docs:
-	$(call step,documentation,RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked)
+	$(call step,documentation,RUSTDOCFLAGS="-D warnings" cargo doc --target-dir $(TARGET)/checks --workspace --no-deps --locked)
 
 # The same results as an independent engine, on real data.
 oracle:

@@ -233,6 +233,13 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// The disk's; the folder must be there.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+    /// As [`Self::create`], a file that nobody but its owner may read, where a disk knows owners.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    fn create_private(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.create(path)
+    }
     /// A file that is there, to be appended to.
     ///
     /// # Errors

@@ -12,10 +12,10 @@ use appended::RealFile;
 use past_cache::PastCache;
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, Permissions},
     io::{self, IoSlice},
     num::NonZeroU64,
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -198,10 +198,14 @@ impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         // Append mode, so that after a truncation the next bytes follow where the file was cut.
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        if file.metadata()?.is_file() {
-            file.set_len(0)?;
-        }
-        Ok(Box::new(RealFile::new(file, path.to_owned())))
+        emptied(file, path)
+    }
+
+    fn create_private(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let file = OpenOptions::new().create(true).append(true).mode(OWNER_ONLY).open(path)?;
+        // One that was there has the rights that it was made with.
+        file.set_permissions(Permissions::from_mode(OWNER_ONLY))?;
+        emptied(file, path)
     }
 
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
@@ -268,6 +272,17 @@ impl Disk for RealDisk {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         OpenOptions::new().read(true).open(folder(path))?.sync_all()
     }
+}
+
+/// Its owner may read and write a file, and nobody else.
+const OWNER_ONLY: u32 = 0o600;
+
+/// A file to be appended to, without what it held; a pipe or a device holds nothing.
+fn emptied(file: File, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(Box::new(RealFile::new(file, path.to_owned())))
 }
 
 struct RealThread(thread::JoinHandle<()>);

@@ -93,6 +93,22 @@ fn a_pipe_is_refused_and_not_waited_for() {
 }
 
 #[test]
+fn a_private_file_is_its_owners_alone_whatever_was_there() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    for before in [None, Some(0o644)] {
+        if let Some(mode) = before {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let mut file = World::real().disk.create_private(&path).unwrap();
+        assert_eq!(file.length().unwrap(), 0, "an earlier file is replaced");
+        file.append(b"secret").unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
 fn names_are_durable_once_their_folder_is_synced() {
     let disk = SimDisk::new(7);
     disk.put("kept", b"1");

@@ -81,7 +81,8 @@ impl Folder {
             disk.sync_dir(above)?;
         }
         let fresh = self.path.join("job.json.new");
-        let mut file = disk.create(&fresh)?;
+        // The text of a job may hold a password.
+        let mut file = disk.create_private(&fresh)?;
         file.append(&serde_json::to_vec_pretty(record).map_err(io::Error::other)?)?;
         file.sync()?;
         drop(file);

@@ -1,7 +1,7 @@
 //! Jobs outlive the node that runs them.
 
 use super::*;
-use std::{fs, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 use tempfile::TempDir;
 use tidemill_log::{Log, LogOptions};
 
@@ -140,6 +140,8 @@ fn a_job_that_cannot_start_again_fails_and_the_others_run() {
     let first = node(&folder);
     fill(&first, &folder, 0, 10);
     first.jobs.submit(submission(&folder, DOUBLE)).unwrap();
+    let kept = fs::metadata(folder.path().join("jobs/double/job.json")).unwrap();
+    assert_eq!(kept.permissions().mode() & 0o777, 0o600, "it may hold a password");
     first.stop();
     let world = World::real();
     let log = Log::open(&world, &folder.path().join("log"), LogOptions::default()).unwrap();
