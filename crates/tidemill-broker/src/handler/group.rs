@@ -289,8 +289,9 @@ fn described(member: &Member, protocol: &str, version: i16) -> DescribedGroupMem
 /// Deletes groups without members.
 pub(crate) async fn delete(
     context: &Context<'_>,
-    request: DeleteGroupsRequestData,
+    mut request: DeleteGroupsRequestData,
 ) -> DeleteGroupsResponseData {
+    once(&mut request.groups_names, KafkaString::clone);
     let mut results = Vec::with_capacity(request.groups_names.len());
     for group_id in request.groups_names {
         let outcome = context.broker.groups.delete(group_id.as_str()).await;

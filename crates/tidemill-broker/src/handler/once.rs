@@ -1,8 +1,8 @@
 //! What a request names more than once is answered once: as it was named first. So an answer is as
 //! long as what there is, not as what a request repeats.
 //!
-//! This is for requests that look at things. Those that change something refuse what they name
-//! twice, or say of each what became of it in a few bytes.
+//! This is for requests that look at things, and for groups that are deleted. Others that change
+//! something refuse what they name twice, or say of each what became of it in a few bytes.
 
 use hashbrown::{HashMap, HashSet};
 use std::hash::Hash;
