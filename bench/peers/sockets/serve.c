@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const size_t client_buffer_bytes = 256 << 10;
+static const size_t client_buffer_bytes = 64 << 10;
 
 static void die(const char *what) {
   perror(what);

@@ -136,6 +136,7 @@ impl Job {
     /// Adds a sink.
     pub fn sink(mut self, name: impl Into<String>, sink: SinkOf) -> Self {
         let name = name.into();
+        self.note(&["sinks", &name], sink.problems);
         if let Some(make) = sink.make {
             self.registry.add_sink(&name, make);
         }

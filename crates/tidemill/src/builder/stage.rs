@@ -8,8 +8,8 @@ use tidemill_node::registry::MakeSink;
 use tidemill_types::Span;
 use tidemill_types::job::{
     CountWindow, DatabaseUrl, DedupSpec, EmptySpec, FileSinkSpec, FlatMapSpec, Format, JoinKind,
-    JoinSpec, KafkaSinkSpec, PartitionSpec, PostgresSinkSpec, SinkSpec, SlidingWindow, StageSpec,
-    StdoutSpec, TopSpec, WindowSpec,
+    JoinSpec, KafkaSinkSpec, Named, PartitionSpec, PostgresSinkSpec, SinkSpec, SlidingWindow,
+    StageSpec, StdoutSpec, TopSpec, WindowSpec,
 };
 
 /// A stage being built. Its parts apply in the order of a job file, whatever the order of calls.
@@ -25,6 +25,7 @@ pub struct Stage {
 pub struct SinkOf {
     pub(super) spec: SinkSpec,
     pub(super) make: Option<MakeSink>,
+    pub(super) problems: Vec<Problem>,
 }
 
 /// One name, or several: a union.
@@ -81,6 +82,18 @@ impl Stage {
         self.problems.push(Problem::new::<String>([], message));
     }
 
+    /// Columns of a stage, each a name and an expression.
+    fn columns<const N: usize>(&mut self, field: &str, named: [(&str, &str); N]) -> Named<String> {
+        let mut columns = Named::default();
+        for (name, expression) in named {
+            if columns.insert(name.to_owned(), expression.to_owned()).is_some() {
+                let message = format!("the name `{name}` is given twice");
+                self.problems.push(Problem::new([field, name], message));
+            }
+        }
+        columns
+    }
+
     /// One record becomes one for each element of the list that `unnest` gives, in column `name`.
     pub fn flat_map(mut self, unnest: &str, name: &str) -> Self {
         self.spec.flat_map = Some(FlatMapSpec { unnest: unnest.to_owned(), name: name.to_owned() });
@@ -95,8 +108,7 @@ impl Stage {
 
     /// New columns, each a name and a SQL expression; all others are dropped.
     pub fn select<const N: usize>(mut self, columns: [(&str, &str); N]) -> Self {
-        let owned = columns.map(|(name, expression)| (name.to_owned(), expression.to_owned()));
-        self.spec.select = Some(owned.into_iter().collect());
+        self.spec.select = Some(self.columns("select", columns));
         self
     }
 
@@ -139,8 +151,7 @@ impl Stage {
 
     /// Aggregates, each a column name and a SQL aggregate call.
     pub fn aggregate<const N: usize>(mut self, aggregates: [(&str, &str); N]) -> Self {
-        let owned = aggregates.map(|(name, call)| (name.to_owned(), call.to_owned()));
-        self.spec.aggregate = Some(owned.into_iter().collect());
+        self.spec.aggregate = Some(self.columns("aggregate", aggregates));
         self
     }
 
@@ -237,8 +248,13 @@ impl Stage {
         self
     }
 
-    fn sink(self, make: Option<MakeSink>, kind: impl FnOnce(&mut SinkSpec)) -> SinkOf {
-        let from = self.spec.from;
+    fn sink(mut self, make: Option<MakeSink>, kind: impl FnOnce(&mut SinkSpec)) -> SinkOf {
+        let from = std::mem::take(&mut self.spec.from);
+        if self.spec != StageSpec::default() {
+            let message = "a sink writes what it reads as it is: add a stage that does the rest, \
+                           and let the sink read that";
+            self.problems.push(Problem::new::<String>([], message));
+        }
         let mut spec = SinkSpec {
             from,
             file: None,
@@ -249,7 +265,7 @@ impl Stage {
             blackhole: None,
         };
         kind(&mut spec);
-        SinkOf { spec, make }
+        SinkOf { spec, make, problems: self.problems }
     }
 
     /// A sink that writes a file.

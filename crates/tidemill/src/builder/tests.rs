@@ -143,6 +143,31 @@ fn mistakes_are_reported_when_the_job_starts() {
 }
 
 #[test]
+fn what_would_be_lost_without_a_word_is_reported() {
+    let sums = [("n", "count(*)"), ("n", "sum(x)")];
+    let job = Job::new("j")
+        .source("a", File::csv("a.csv"))
+        .stage("s", from("a").key(["k"]).global().aggregate(sums))
+        .stage("t", from("a").select([("x", "x"), ("y", "1"), ("x", "y")]))
+        .sink("some", from("a").filter("delay > 15").to_file("some.ndjson", Format::Json))
+        .sink("late", from("s").within("soon").to_blackhole());
+    let text = job.run().expect_err("mistakes").to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "job `j`: stages.s.aggregate.n: error: the name `n` is given twice",
+            "job `j`: stages.t.select.x: error: the name `x` is given twice",
+            "job `j`: sinks.some: error: a sink writes what it reads as it is: add a stage that \
+             does the rest, and let the sink read that",
+            "job `j`: sinks.late.within: error: `soon` is not a duration: write a number and a \
+             unit, such as `10ms`, `5s`, `1h`, `1d`",
+            "job `j`: sinks.late: error: `within` is called without a join or `dedup` before it",
+        ]
+    );
+}
+
+#[test]
 fn runs_and_collects() {
     let folder = tempfile::tempdir().expect("a folder");
     let rows: String = (0..1_000).map(|n| format!("{},{}\n", n % 7, n)).collect();
