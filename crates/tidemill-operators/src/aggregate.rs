@@ -119,9 +119,12 @@ pub(crate) struct Aggregates {
 impl Aggregates {
     /// What is accumulated of what, in words.
     pub(crate) fn does(&self) -> String {
-        let argument = |it: &Accumulator| self.arguments.get(it.argument).map(|(sql, ..)| sql);
-        let one = |it: &Accumulator| match argument(it) {
-            Some(sql) => format!("{:?} of {sql}", it.kept),
+        let one = |it: &Accumulator| match self.arguments.get(it.argument) {
+            // What is held of a decimal or a time is a number whose unit is in its type.
+            Some((sql, expr, Held::Int)) if !expr.data_type().is_integer() => {
+                format!("{:?} of {sql} ({})", it.kept, expr.data_type())
+            }
+            Some((sql, ..)) => format!("{:?} of {sql}", it.kept),
             None => format!("{:?}", it.kept),
         };
         self.accumulators.iter().map(one).collect::<Vec<_>>().join(", ")

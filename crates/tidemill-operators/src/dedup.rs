@@ -117,9 +117,11 @@ impl OperatorFactory for Dedup {
     }
 
     fn does(&self) -> String {
+        let name = |column: &usize| self.schema.field(*column).name().as_str();
+        let columns: Vec<&str> = self.columns.iter().map(name).collect();
         let types: Vec<String> = self.types.iter().map(DataType::to_string).collect();
         let within = self.within.map(|it| format!(" within {it}")).unwrap_or_default();
-        format!("the first by columns {:?} ({}){within}", self.columns, types.join(", "))
+        format!("the first by columns {columns:?} ({}){within}", types.join(", "))
     }
 
     fn tables(&self) -> Vec<StateTable> {

@@ -219,3 +219,16 @@ fn mistakes_are_refused() {
     assert!(message(&["l"], None, &timeless).contains("`l` of type List"));
     assert!(message(&["k"], Some(1), &timeless).contains("needs event time"));
 }
+
+#[test]
+fn what_a_saved_state_fits_is_told_by_the_names_of_columns() {
+    let schema = |names: [&str; 2]| {
+        Arc::new(Schema::new(names.map(|it| Field::new(it, DataType::Int64, true)).to_vec()))
+    };
+    let does = |names: [&str; 2], on: &str| {
+        let spec = DedupSpec { on: vec![on.to_owned()], within: None };
+        dedup(&schema(names), &spec).unwrap().does()
+    };
+    assert_eq!(does(["k", "v"], "k"), does(["v", "k"], "k"), "it is there, in another place");
+    assert_ne!(does(["k", "v"], "k"), does(["v", "k"], "v"), "another column in its place");
+}

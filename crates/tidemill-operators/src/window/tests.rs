@@ -440,6 +440,25 @@ fn what_cannot_be_kept_can_be_counted() {
     assert!(error.error.to_string().contains("cannot be aggregated"), "{}", error.error);
 }
 
+/// What is held of a decimal or a time is a number, which says nothing of its scale or unit.
+#[test]
+fn a_saved_state_fits_the_type_of_its_arguments_alone() {
+    let does = |value: DataType, call: &str| {
+        let input = Arc::new(Schema::new(vec![Field::new("value", value, true)]));
+        let calls: Named<String> = [("it".to_owned(), call.to_owned())].into();
+        let window = Some(&WindowSpec::Count(CountWindow { size: 100, every: 1 }));
+        windowed(&input, &[], window, &calls).expect("right").does()
+    };
+    let (cents, points) = (DataType::Decimal128(12, 2), DataType::Decimal128(12, 4));
+    let seconds = DataType::Timestamp(TimeUnit::Second, None);
+    for call in ["sum(value)", "max(value)"] {
+        assert_ne!(does(cents.clone(), call), does(points.clone(), call), "{call}");
+        assert_ne!(does(cents.clone(), call), does(DataType::Int64, call), "{call}");
+    }
+    assert_ne!(does(seconds.clone(), "min(value)"), does(time_type(), "min(value)"));
+    assert_eq!(does(seconds.clone(), "count(value)"), does(seconds, "count(value)"));
+}
+
 /// A mean is the sum divided by the count, wherever infinities stand, and of however many panes a
 /// window is made.
 #[test]
