@@ -196,6 +196,17 @@ pub struct Space {
     pub free_bytes: u64,
 }
 
+/// What tells whether two paths lead to one file, whatever names, links and `..` they take.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileIdentity {
+    /// The disk that has it.
+    pub device: u64,
+    /// The number of the file there, or of the nearest folder that is there.
+    pub number: u64,
+    /// The way from that folder; empty for a file that is there.
+    pub below: PathBuf,
+}
+
 /// Whether an error says that there is no room: the disk is full, or this user's share of it is. It
 /// may be different in a while.
 #[must_use]
@@ -218,6 +229,11 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// The disk's.
     fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// Which file a path leads to, or would lead to once it is made.
+    ///
+    /// # Errors
+    /// The disk's; a file that is not there is none.
+    fn identity(&self, path: &Path) -> io::Result<FileIdentity>;
     /// A whole file.
     ///
     /// # Errors

@@ -1,9 +1,11 @@
 //! The real clock, disk and threads: the one place that asks the operating system for them.
 
 use super::{
-    Clock, Disk, DiskFile, DiskLock, DiskRead, FileSystem, PlacedFile, Space, Spawn, Thread,
+    Clock, Disk, DiskFile, DiskLock, DiskRead, FileIdentity, FileSystem, PlacedFile, Space, Spawn,
+    Thread,
 };
 mod appended;
+mod identity;
 mod map;
 mod mapped;
 mod past_cache;
@@ -174,6 +176,10 @@ impl Disk for RealDisk {
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         path.try_exists()
+    }
+
+    fn identity(&self, path: &Path) -> io::Result<FileIdentity> {
+        identity::of(path)
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {

@@ -43,6 +43,12 @@ fn disk_contract(disk: &dyn Disk, folder: &Path) {
     again.append(b"#").unwrap();
     assert_eq!(disk.read(&b).unwrap(), b"hello!?#", "a handle follows its file, not its name");
 
+    let identity = |name: &str| disk.identity(&folder.join(name)).unwrap();
+    assert_eq!(identity("b"), identity("./b"));
+    assert_ne!(identity("b"), identity("a"));
+    assert_eq!(identity("none/a"), identity("none/./a"), "where nothing is yet");
+    assert_ne!(identity("none/a"), identity("none/b"));
+
     disk.create_dir_all(&folder.join("x/y")).unwrap();
     disk.create_dir_all(&folder.join("x/y")).unwrap();
     assert!(disk.open_read(&folder.join("x")).is_err(), "a folder cannot be read");
@@ -90,6 +96,34 @@ fn a_pipe_is_refused_and_not_waited_for() {
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
     let error = World::real().disk.open_read(&pipe).err().unwrap();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+}
+
+#[test]
+fn a_file_is_the_same_by_any_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir(at("x")).unwrap();
+    std::fs::write(at("a"), "").unwrap();
+    std::fs::hard_link(at("a"), at("hard")).unwrap();
+    for (link, target) in [("soft", "a"), ("far", "x/new"), ("twice", "far"), ("dir", "x")] {
+        std::os::unix::fs::symlink(target, at(link)).unwrap();
+    }
+    std::os::unix::fs::symlink("round", at("round")).unwrap();
+    let disk = World::real().disk;
+    let identity = |name: &str| disk.identity(&at(name)).unwrap();
+    for name in ["x/../a", "hard", "soft", "dir/../soft"] {
+        assert_eq!(identity(name), identity("a"), "{name}");
+    }
+    // The folder `none` would be made.
+    for name in ["far", "twice", "dir/new", "x/./new", "none/../x/new", "x/none/../../dir/new"] {
+        assert_eq!(identity(name), identity("x/new"), "{name}");
+    }
+    assert_ne!(identity("new"), identity("x/new"));
+    assert_eq!(identity("none/far/a"), identity("none/more/../far/a"));
+    assert!(disk.identity(&at("round")).is_err());
+    let here = |name: &str| disk.identity(Path::new(name)).unwrap();
+    assert_eq!(here("none"), here("./none"));
+    assert_eq!(here(""), here("."));
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! without other parts is no node at all: those who read it read all of its inputs. Nothing is
 //! written and no thread starts here.
 
+mod files;
 mod operators;
 mod sinks;
 mod stage;
@@ -156,6 +157,7 @@ impl<'a> Planner<'a> {
 
     /// All nodes; gives back the view of dead letters.
     fn all(&mut self) -> Preview {
+        self.files();
         self.sources();
         for name in check::order(self.spec) {
             self.stage(name, &self.spec.stages[name]);

@@ -13,7 +13,9 @@
 //!   fails does that to some of the files, and each of them fails its own next sync, once.
 //! - After a power cut, handles from before are dead: their process is.
 
-use crate::{Disk, DiskFile, DiskLock, DiskRead, FileSystem, PlacedFile, Random, Space};
+use crate::{
+    Disk, DiskFile, DiskLock, DiskRead, FileIdentity, FileSystem, PlacedFile, Random, Space,
+};
 
 mod placed;
 
@@ -275,6 +277,15 @@ impl Disk for SimDisk {
     fn exists(&self, path: &Path) -> io::Result<bool> {
         let state = self.alive()?;
         Ok(state.names.contains_key(path) || state.folders.contains(path))
+    }
+
+    fn identity(&self, path: &Path) -> io::Result<FileIdentity> {
+        let state = self.alive()?;
+        let (number, below) = match state.names.get(path) {
+            Some(number) => (number + 1, PathBuf::new()),
+            None => (0, path.to_owned()),
+        };
+        Ok(FileIdentity { device: 0, number, below })
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {

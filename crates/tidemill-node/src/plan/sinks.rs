@@ -12,7 +12,7 @@ use tidemill_flow::{NodeKind, Partition, Sink, letter};
 use tidemill_types::job::{DEAD_LETTER, Format, SinkSpec};
 
 /// The file of dead letters in the data folder, when no sink takes them.
-const DEAD_LETTER_FILE: &str = "dead-letter.ndjson";
+pub(super) const DEAD_LETTER_FILE: &str = "dead-letter.ndjson";
 
 /// How many dead letters are kept for the summary.
 const LETTERS_SHOWN: usize = 10;

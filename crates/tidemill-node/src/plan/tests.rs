@@ -301,3 +301,83 @@ fn the_registry_brings_sources_sinks_and_operators() {
     assert!(refused.starts_with("j:5:49: error: it takes 4 columns, not "), "{refused}");
     assert_eq!(refused.matches("error:").count(), 1, "{refused}");
 }
+
+/// The one line that a job with these sinks, and a data folder `data`, is refused with.
+#[track_caller]
+fn refusal(house: &House, source: &str, sinks: &str) -> String {
+    let text = format!(
+        "name: j\nsources:\n  f: {{file: {{path: {source}, format: csv}}}}\nsinks:\n{sinks}"
+    );
+    let descriptor = parse(&text, "j").expect("a job that can be read");
+    let base_dir = house.0.path().to_path_buf();
+    let data = Some(base_dir.join("data"));
+    let options = PlanOptions { base_dir, data, ..PlanOptions::default() };
+    let planned = plan(&descriptor, &options, &World::real(), &Registry::default());
+    let refused = planned.map(|_| ()).expect_err("a file of two").to_string();
+    assert_eq!(refused.matches("error:").count(), 1, "{refused}");
+    refused.lines().next().expect("a line").to_owned()
+}
+
+#[test]
+fn a_sink_writes_into_no_file_of_another_by_whatever_path() {
+    let house = House::new();
+    let at = |name: &str| house.0.path().join(name);
+    std::os::unix::fs::symlink("flights.csv", at("soft.csv")).expect("a link");
+    std::fs::hard_link(at("flights.csv"), at("hard.csv")).expect("a link");
+    let whole = at("flights.csv").display().to_string();
+    for path in ["./flights.csv", "none/../flights.csv", "soft.csv", "hard.csv", &whole] {
+        let sinks = format!("  o: {{from: f, file: {{path: {path}, format: csv}}}}\n");
+        let refused = refusal(&house, "flights.csv", &sinks);
+        let expected = format!("error: `{path}` is the file of the source `f` too");
+        assert!(refused.starts_with("j:5:29: ") && refused.ends_with(&expected), "{refused}");
+    }
+    let two = |a: &str, b: &str, format: &str| {
+        let sink = |name: &str, path: &str| {
+            format!("  {name}: {{from: f, file: {{path: {path}, format: {format}}}}}\n")
+        };
+        refusal(&house, "flights.csv", &(sink("a", a) + &sink("b", b)))
+    };
+    let refused = two("x.csv", "./x.csv", "csv");
+    assert!(refused.ends_with("`./x.csv` is the file of the sink `a` too"), "{refused}");
+    for (a, b, format) in [
+        ("q.csv", "q.csv.tidemill", "csv"),
+        ("q.csv.tidemill", "new/../q.csv", "json"),
+        ("q.arrow", "q.arrow.partial", "arrow"),
+    ] {
+        let refused = two(a, b, format);
+        assert!(refused.contains("the sink `a`"), "{refused}");
+    }
+    for (source, path) in [("more.csv", "more"), ("codes.csv", "codes")] {
+        let marks = at(&format!("{path}.tidemill"));
+        std::fs::rename(at(source), marks).expect("renamed");
+        let sinks = format!("  o: {{from: f, file: {{path: {path}, format: csv}}}}\n");
+        let refused = refusal(&house, &format!("{path}.tidemill"), &sinks);
+        assert!(refused.ends_with("is the file of the source `f`"), "{refused}");
+    }
+}
+
+#[test]
+fn no_file_of_the_job_itself_is_a_sinks_or_a_source() {
+    let house = House::new();
+    for path in [
+        "data/ledger",
+        "data/ledger-00000000000000000007",
+        "./data/job.json",
+        "data/source-f.json",
+        "data/sink-o.json",
+        "data/checkpoints/keys/1",
+    ] {
+        let sinks = format!("  o: {{from: f, file: {{path: {path}, format: csv}}}}\n");
+        let refused = refusal(&house, "flights.csv", &sinks);
+        let expected = format!("error: `{path}` is a file of the job itself too");
+        assert!(refused.ends_with(&expected), "{refused}");
+    }
+    let letters = "data/none/../dead-letter.ndjson";
+    let sinks = format!("  o: {{from: f, file: {{path: {letters}, format: json}}}}\n");
+    let refused = refusal(&house, "flights.csv", &sinks);
+    assert!(refused.ends_with("is the file of the job's dead letters too"), "{refused}");
+    std::fs::create_dir(house.0.path().join("data")).expect("a folder");
+    std::fs::write(house.0.path().join("data/dead-letter.ndjson"), "x\n1\n").expect("a file");
+    let refused = refusal(&house, "./data/dead-letter.ndjson", "  o: {from: f, blackhole: {}}\n");
+    assert!(refused.contains("is the file of the job's dead letters, expected"), "{refused}");
+}

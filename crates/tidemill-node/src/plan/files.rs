@@ -1,0 +1,137 @@
+//! No sink writes into a file that something else of the job reads or writes.
+//!
+//! Files are compared, and not their paths: one file has many of those. A sink has its file and what
+//! stands beside that: `PATH.tidemill` with its marks, or `PATH.partial`. The job has its data
+//! folder: the ledger, notes, dead letters and checkpoints in it, and what a node keeps there.
+//!
+//! Nothing is opened here.
+
+use super::{Planner, sinks::DEAD_LETTER_FILE};
+use crate::diagnostic::Problem;
+use std::path::{Path, PathBuf};
+use tidemill_env::FileIdentity;
+use tidemill_types::job::{DEAD_LETTER, FileSinkSpec, Format};
+
+/// What stands in a job's data folder besides notes and later files of the ledger.
+const OF_THE_JOB: [&str; 6] =
+    ["ledger", "ledger.new", "job.json", "job.json.new", "deleted.json", "checkpoints"];
+
+/// A file, and whose it is.
+struct Owned {
+    file: FileIdentity,
+    whose: String,
+}
+
+impl Planner<'_> {
+    /// Says which sinks would write into the file of another, and which sources would be read from
+    /// a file that the job itself writes.
+    pub(super) fn files(&mut self) {
+        let mut owned: Vec<Owned> = Vec::new();
+        for path in self.letter_files() {
+            self.own(&mut owned, &path, "the file of the job's dead letters");
+        }
+        let of_sources = self.spec.sources.iter();
+        let of_sources = of_sources.filter_map(|(name, it)| Some((name, &it.file.as_ref()?.path)));
+        let sources: Vec<(&String, &String)> = of_sources.collect();
+        for (name, path) in &sources {
+            let file = self.world.disk.identity(&self.path(path));
+            if let Some(by) = file.ok().and_then(|it| by(&owned, &it)) {
+                let place = ["sources", name, "file", "path"];
+                let problem = Problem::new(place, format!("`{path}` is {by}"));
+                self.problem(problem.expected("another file, or a sink that reads `dead_letter`"));
+            }
+        }
+        for (name, path) in &sources {
+            self.own(&mut owned, &self.path(path), &format!("the file of the source `{name}`"));
+        }
+        for (name, sink) in &self.spec.sinks {
+            if let Some(file) = &sink.file {
+                self.sink_files(&mut owned, name, file);
+            }
+        }
+    }
+
+    fn sink_files(&mut self, owned: &mut Vec<Owned>, name: &str, sink: &FileSinkSpec) {
+        let path = self.path(&sink.path);
+        let written = written(&path, sink.format);
+        let taken = written.iter().find_map(|it| self.taken(owned, it).map(|by| (it, by)));
+        if let Some((taken, by)) = taken {
+            let message = if *taken == path {
+                format!("`{}` is {by} too", sink.path)
+            } else {
+                format!("`{}`, which is written with it, is {by}", taken.display())
+            };
+            self.problem(Problem::new(["sinks", name, "file", "path"], message));
+        }
+        for it in &written {
+            let whose = if *it == path {
+                format!("the file of the sink `{name}`")
+            } else {
+                format!("a file that the sink `{name}` writes beside its own")
+            };
+            self.own(owned, it, &whose);
+        }
+    }
+
+    /// Dead letters are a file of the data folder, if no sink takes them.
+    fn letter_files(&self) -> Vec<PathBuf> {
+        let is_taken =
+            self.spec.sinks.values().any(|it| it.from.iter().any(|it| it == DEAD_LETTER));
+        match &self.options.data {
+            Some(data) if !is_taken => written(&data.join(DEAD_LETTER_FILE), Format::Json),
+            _ => Vec::new(),
+        }
+    }
+
+    /// A file that cannot be looked at cannot be opened: whoever tries that says so.
+    fn own(&self, owned: &mut Vec<Owned>, path: &Path, whose: &str) {
+        if let Ok(file) = self.world.disk.identity(path) {
+            owned.push(Owned { file, whose: whose.to_owned() });
+        }
+    }
+
+    /// Whose file this is, if it is anybody's.
+    fn taken(&self, owned: &[Owned], path: &Path) -> Option<String> {
+        let file = self.world.disk.identity(path).ok()?;
+        let of_the_job = || "a file of the job itself".to_owned();
+        by(owned, &file).or_else(|| self.is_of_the_job(path, &file).then(of_the_job))
+    }
+
+    fn is_of_the_job(&self, path: &Path, file: &FileIdentity) -> bool {
+        let Some(data) = &self.options.data else { return false };
+        let disk = &self.world.disk;
+        let is = |a: &Path, b: &FileIdentity| disk.identity(a).is_ok_and(|it| it == *b);
+        let fixed = OF_THE_JOB.iter().map(|it| (*it).to_owned());
+        let sources = self.spec.sources.keys().map(|it| format!("source-{it}.json"));
+        let sinks = self.spec.sinks.keys().map(|it| format!("sink-{it}.json"));
+        if fixed.chain(sources).chain(sinks).any(|it| is(&data.join(it), file)) {
+            return true;
+        }
+        let Ok(folder) = disk.identity(data) else { return false };
+        let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
+        let above = |it: &Path| it.parent().is_some_and(|it| is(it, &folder));
+        // Later files of the ledger, which are not there yet.
+        let number = name.strip_prefix("ledger-").is_some_and(|it| it.parse::<u64>().is_ok());
+        let within = disk.identity(&data.join("checkpoints"));
+        let within = within.is_ok_and(|folder| path.ancestors().skip(1).any(|it| is(it, &folder)));
+        (number && above(path)) || within
+    }
+}
+
+/// Whose file this is.
+fn by(owned: &[Owned], file: &FileIdentity) -> Option<String> {
+    owned.iter().find(|it| it.file == *file).map(|it| it.whose.clone())
+}
+
+/// The file of a sink, and those beside it.
+fn written(path: &Path, format: Format) -> Vec<PathBuf> {
+    let beside = |end: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    };
+    match format {
+        Format::Arrow | Format::Parquet => vec![path.to_owned(), beside(".partial")],
+        _ => vec![path.to_owned(), beside(".tidemill"), beside(".tidemill.new")],
+    }
+}
