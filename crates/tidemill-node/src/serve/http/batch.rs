@@ -91,7 +91,7 @@ impl Batch {
         })
     }
 
-    /// Takes a record.
+    /// Takes a record; one that is too long is left out, and the others stay as they are.
     pub(super) fn add(
         &mut self,
         timestamp_ms: i64,
@@ -112,8 +112,16 @@ impl Batch {
             self.full.extend(builder.finish().map(|chunk| (streamlet, chunk)));
             appended = builder.append(timestamp_ms, key, Some(value), Headers::NONE);
         }
-        if appended.is_err() || builder.len_bytes() > max {
-            return Err(TooLong { bytes: builder.len_bytes(), max });
+        match appended {
+            Err(RecordRefused::TooLarge { bytes }) => return Err(TooLong { bytes, max }),
+            Err(RecordRefused::Timestamp(_)) => unreachable!("the chunk is empty"),
+            Ok(_) => {}
+        }
+        let bytes = builder.len_bytes();
+        if bytes > max {
+            // It did not fit behind others, so it is alone in its chunk.
+            *builder = ChunkBuilder::new(Compression::NONE);
+            return Err(TooLong { bytes, max });
         }
         self.record_count += 1;
         Ok(())

@@ -72,6 +72,29 @@ fn a_record_that_is_too_long_is_told_and_timestamps_may_be_far_apart() {
 }
 
 #[test]
+fn a_record_that_is_too_long_leaves_the_others_as_they_are() {
+    let log = log();
+    let spec = StreamSpec { max_chunk_bytes: ByteSize(1024), ..Default::default() };
+    for (number, place) in [0, 2, 4].into_iter().enumerate() {
+        let stream = log.create(&format!("s{number}"), spec.clone()).unwrap();
+        let mut batch = Batch::new(Arc::clone(&stream), Some(0), 0).unwrap();
+        for (at, value) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
+            if at == place {
+                batch.add(0, None, &[0; 1100]).unwrap_err();
+            } else {
+                batch.add(0, None, value.as_bytes()).unwrap();
+            }
+        }
+        assert_eq!(batch.record_count, 4);
+        let appending = batch.append(0);
+        assert!(appending.error.is_none(), "{:?}", appending.error);
+        log.sync();
+        let (values, longest) = values(&stream, 0);
+        assert!(values.len() == 4 && longest <= 1024, "{values:?}");
+    }
+}
+
+#[test]
 fn ranges_that_go_on_are_one() {
     let log = log();
     let spec = StreamSpec { max_chunk_bytes: ByteSize(1024), ..Default::default() };
