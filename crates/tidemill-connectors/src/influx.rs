@@ -1,7 +1,7 @@
 //! InfluxDB line protocol: `measurement,tag=a field=1.5,other=2i 1700000000000000000`.
 //!
 //! - Columns: `measurement`, the tags, the fields, `time` (the timestamp, nanoseconds in the file).
-//! - One point a line: text fields hold no line break.
+//! - In a file one point a line; in the record of a stream a text field may hold line breaks.
 
 use crate::column_type::moment_type;
 use crate::columns::{Columns, Shape, Value};

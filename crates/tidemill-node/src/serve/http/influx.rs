@@ -1,11 +1,11 @@
 //! Where clients and agents of InfluxDB write: `/write` (version 1) and `/api/v2/write` (version 2).
 //!
-//! A database or bucket is a stream. Each line of line protocol is a record: its value is the line
+//! A database or bucket is a stream. Each point of line protocol is a record: its value is the line
 //! with the timestamp in nanoseconds, its key measurement and tags, its time the timestamp. Bad
 //! lines are told, and the good ones written all the same, as InfluxDB does it.
 
 use super::{
-    append::{blocking, non_empty_lines, write},
+    append::{blocking, write},
     batch::Batch,
     body,
     parameters::Parameters,
@@ -21,8 +21,10 @@ use axum::{
 use std::sync::{Arc, Mutex, PoisonError};
 use tidemill_connectors::InfluxLines;
 
+mod points;
 mod query;
 
+use points::points_of;
 pub(super) use query::query;
 
 #[cfg(test)]
@@ -176,10 +178,7 @@ async fn lines(
 /// Puts the good lines into a batch; gives back the bad ones.
 fn points(bytes: &[u8], unit_ns: i64, now_ms: i64, batch: &mut Batch) -> Bad {
     let (mut lines, mut value, mut bad) = (InfluxLines::default(), Vec::new(), Bad::default());
-    for (number, line) in non_empty_lines(bytes) {
-        if line.trim_ascii_start().starts_with(b"#") {
-            continue;
-        }
+    for (number, line) in points_of(bytes) {
         let added = lines.point(line).and_then(|point| {
             let time_ns = match point.timestamp {
                 Some(timestamp) => timestamp.checked_mul(unit_ns),

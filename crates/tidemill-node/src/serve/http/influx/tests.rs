@@ -5,6 +5,7 @@ use query::{Statement, parse};
 use std::path::Path;
 use tidemill_env::World;
 use tidemill_log::{Log, LogOptions, StreamSpec};
+use tidemill_types::ByteSize;
 
 #[test]
 fn databases_and_buckets_are_streams() {
@@ -63,6 +64,74 @@ fn good_lines_are_taken_and_bad_ones_told() {
     assert_eq!((many.count, many.told.len()), (1_000, TOLD_MAX));
 }
 
+#[test]
+fn a_line_break_within_quotes_ends_no_point() {
+    let points = |text: &str| -> Vec<(usize, String)> {
+        let owned = |(number, point): (usize, &[u8])| {
+            (number, String::from_utf8(point.to_vec()).expect("text"))
+        };
+        points_of(text.as_bytes()).map(owned).collect()
+    };
+    let whole = [
+        "log,h=a msg=\"Traceback:\n  File \\\"x\\\", line 1\nfake,h=b v=1\nValueError\" 5",
+        "log a=1,msg=\"\n\n# no comment\n\",more=\"x\ny\"",
+        "log msg=\"ends with \\\\\",more=\"\n\" 5",
+        "l\\ og,t=a\"b m=\"x\r\ny\"",
+    ];
+    for point in whole {
+        let text = format!("a v=1 1\n{point}\r\n#\"\nb v=2 2\n");
+        let breaks = point.matches('\n').count();
+        let expected =
+            [(1, "a v=1 1".to_owned()), (2, point.to_owned()), (4 + breaks, "b v=2 2".to_owned())];
+        assert_eq!(points(&text), expected);
+        let point = InfluxLines::default().point(point.as_bytes()).map(|_| ());
+        assert_eq!(point, Ok(()));
+    }
+    // A line that is a bad one anyhow takes no other with it.
+    for bad in [
+        "log msg=\"open",
+        "log msg=\"x\"y\"",
+        "log,t=\"open v=1",
+        "log v=1=\"open",
+        "log \"open=1",
+        "log v=1 \"open",
+        "\"open",
+        "log",
+        "log v=",
+    ] {
+        let text = format!("{bad}\nb v=2,s=\"x\" 2\nc v=3 3");
+        let expected = [(1, bad.to_owned()), (2, "b v=2,s=\"x\" 2".into()), (3, "c v=3 3".into())];
+        assert_eq!(points(&text), expected, "{bad}");
+    }
+}
+
+#[test]
+fn a_text_keeps_its_line_breaks() {
+    let options = LogOptions { sync_threads: 0, ..LogOptions::default() };
+    let log = Log::open(&World::simulated(7).world, Path::new("data"), options).unwrap();
+    let stream = log.create("s", StreamSpec::default()).unwrap();
+    let mut batch = Batch::new(stream, None, 0).unwrap();
+    let text = b"log,h=a msg=\"one\nfake v=1\nthree\" 5\nbad\nlog msg=\"open\ncpu v=1\n";
+    let bad = points(text, 1, 77, &mut batch);
+    assert_eq!(batch.record_count, 2);
+    assert_eq!(bad.told.iter().map(|it| it.0).collect::<Vec<_>>(), [4, 5]);
+}
+
+#[test]
+fn a_line_that_is_too_long_is_a_bad_one() {
+    let options = LogOptions { sync_threads: 0, ..LogOptions::default() };
+    let log = Log::open(&World::simulated(7).world, Path::new("data"), options).unwrap();
+    let spec = StreamSpec { max_chunk_bytes: ByteSize(1024), ..StreamSpec::default() };
+    let mut batch = Batch::new(log.create("s", spec).unwrap(), None, 0).unwrap();
+    let text = format!("a v=1 1\nlog msg=\"{}\" 1\nb v=2 2\nc v=3 3\n", "x".repeat(1_100));
+    let bad = points(text.as_bytes(), 1, 77, &mut batch);
+    assert_eq!((batch.record_count, bad.count), (3, 1));
+    let told = bad.problem(3).unwrap().message;
+    assert!(
+        told.starts_with("partial write: line 2: a record of 1") && told.ends_with("written=3")
+    );
+}
+
 proptest::proptest! {
     #[test]
     fn row_34_any_line_is_a_point_or_is_told(
@@ -86,9 +155,20 @@ proptest::proptest! {
         for body in [text.as_bytes(), &bytes] {
             let mut batch = Batch::new(Arc::clone(&stream), None, 0).unwrap();
             let bad = points(body, unit_ns, 77, &mut batch);
-            let is_comment = |it: &[u8]| it.trim_ascii_start().starts_with(b"#");
-            let lines = non_empty_lines(body).filter(|it| !is_comment(it.1)).count();
-            proptest::prop_assert_eq!(batch.record_count + bad.count, lines);
+            let of_points: Vec<_> = points_of(body).collect();
+            proptest::prop_assert_eq!(batch.record_count + bad.count, of_points.len());
+            // No byte of a line is in no point, but for comments.
+            let lines: Vec<&[u8]> = body.split(|it| *it == b'\n').collect();
+            let mut next = 1;
+            for (number, point) in of_points {
+                for line in &lines[next - 1..number - 1] {
+                    let first = line.trim_ascii().first();
+                    proptest::prop_assert!(matches!(first, None | Some(b'#')));
+                }
+                next = number + 1 + point.iter().filter(|it| **it == b'\n').count();
+                let whole = lines[number - 1..next - 1].join(&b'\n');
+                proptest::prop_assert_eq!(whole.strip_suffix(b"\r").unwrap_or(&whole), point);
+            }
         }
     }
 }
