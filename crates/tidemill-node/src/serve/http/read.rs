@@ -33,6 +33,9 @@ use tidemill_wire::{
 };
 use tokio::{sync::Notify, time::sleep};
 
+#[cfg(test)]
+mod tests;
+
 pub(super) const PARAMETERS: &[&str] = &["from", "streamlet", "max_bytes", "wait", "values"];
 
 /// Where to go on.
@@ -105,6 +108,7 @@ pub(super) async fn read(
     let mut waited = asked.wait == Span(0);
     loop {
         let charge = state.charge(2 * asked.bytes_max).await?;
+        let before = positions.clone();
         let found = {
             let (state, views, streamlets) =
                 (Arc::clone(&state), Arc::clone(&views), streamlets.clone());
@@ -114,11 +118,17 @@ pub(super) async fn read(
                 Reader { state, charge, bytes_max, values, text, records: 0, inflated_bytes: 0 };
             blocking(move || reader.read(&views, &streamlets, positions)).await??
         };
-        if !found.text.is_empty() || waited {
+        // What a round came past may all be of aborted transactions, and records lie behind it: an
+        // answer without any says that there are none.
+        let goes_on = found.positions != before && !*stopped.borrow();
+        if !found.text.is_empty() || (waited && !goes_on) {
             return Ok(answer(&state, found));
         }
         positions = found.positions;
         drop(found.charge);
+        if goes_on {
+            continue;
+        }
         let news = Arc::new(Notify::new());
         let listen = |(index, offset): &(u32, i64)| {
             let view = streamlets.binary_search(index).ok().map(|at| &views[at])?;
