@@ -66,7 +66,7 @@ pub struct HttpSettings {
     pub hosts: Vec<String>,
     /// Connections at once; one more is closed at once. Default 16,000.
     pub connections: usize,
-    /// Bytes of a request's body, inflated. Default 16 MiB.
+    /// Bytes of a request's body, inflated; at most a quarter of `bodies_bytes`. Default 16 MiB.
     pub body_bytes: ByteSize,
     /// Bytes of all bodies that are being received or answered. Default 256 MiB.
     pub bodies_bytes: ByteSize,
@@ -115,6 +115,14 @@ impl Default for ServeSettings {
             broker: BrokerSettings::default(),
             http: HttpSettings::default(),
         }
+    }
+}
+
+impl HttpSettings {
+    /// Bytes of a body that can be taken: while it comes it may take twice its length, and as much
+    /// again when it becomes chunks of the log.
+    pub(super) fn body_bytes_max(&self) -> u64 {
+        self.body_bytes.0.min(self.bodies_bytes.0 / 4)
     }
 }
 

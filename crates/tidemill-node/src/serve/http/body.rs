@@ -113,15 +113,16 @@ async fn collect(
 
 impl Received {
     /// The body without compression, and what it is charged with. Takes its time.
-    pub(super) fn plain(mut self, state: &State) -> Result<(Vec<u8>, Charge), Problem> {
+    pub(super) fn plain(self, state: &State) -> Result<(Vec<u8>, Charge), Problem> {
         if !self.is_gzip {
             return Ok((self.bytes, self.charge));
         }
-        let charge = &mut self.charge;
+        // What came goes with its own charge once it is inflated.
+        let mut charge = Charge::NONE;
         let bytes = inflate(&self.bytes, state.body_bytes_max(), &mut |more| {
-            state.charge_more(charge, more)
+            state.charge_more(&mut charge, more)
         })?;
-        Ok((bytes, self.charge))
+        Ok((bytes, charge))
     }
 }
 

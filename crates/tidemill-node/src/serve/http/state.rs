@@ -46,6 +46,11 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Charge(Option<OwnedSemaphorePermit>);
 
+impl Charge {
+    /// For a request that uses none yet.
+    pub(super) const NONE: Self = Self(None);
+}
+
 /// Requests are numbered from here on, so that they take other lanes of a streamlet than producers,
 /// whose numbers are small.
 const FIRST_REQUEST: u64 = 1 << 62;
@@ -104,7 +109,7 @@ impl State {
     }
 
     pub(super) fn body_bytes_max(&self) -> usize {
-        usize::try_from(self.settings.body_bytes.0).unwrap_or(usize::MAX)
+        usize::try_from(self.settings.body_bytes_max()).unwrap_or(usize::MAX)
     }
 
     /// The most that a chunk may become when it is inflated here.

@@ -52,7 +52,34 @@ pub fn resolve(given: Given<'_>) -> Result<ServeSettings, Refused> {
             put(&mut settings, setting, &text, &format!("--{}", setting.name), &mut wrong);
         }
     }
+    if wrong.is_empty() {
+        wrong.extend(body_that_never_fits(&settings, given));
+    }
     if wrong.is_empty() { Ok(settings) } else { Err(Refused(wrong)) }
+}
+
+/// Whoever asks for bodies that never fit into the memory for all of them is told so, and not each
+/// of their clients. The default is no such wish: it goes down with that memory.
+fn body_that_never_fits(settings: &ServeSettings, given: Given<'_>) -> Option<Diagnostic> {
+    let http = &settings.http;
+    let is_default = http.body_bytes == ServeSettings::default().http.body_bytes;
+    let setting = all().find(|it| it.name == "http-body-bytes")?;
+    if is_default || http.body_bytes.0 <= http.body_bytes_max() {
+        return None;
+    }
+    let variable = setting.variable();
+    let (source, path) = match given.file {
+        _ if (given.flag)(setting.name).is_some() => (format!("--{}", setting.name), vec![]),
+        _ if (given.variable)(&variable).is_some() => (variable, vec![]),
+        file => (file.map(|it| it.0.to_owned()).unwrap_or_default(), vec![setting.key()]),
+    };
+    let message = format!(
+        "a body of {} never fits into {} for all bodies",
+        http.body_bytes, http.bodies_bytes
+    );
+    let problem = Problem::new(path, message);
+    let problem = problem.expected("at most a quarter of `http-bodies-bytes`");
+    Some(Diagnostic { file: source, place: None, line: None, problem })
 }
 
 fn put(

@@ -147,6 +147,32 @@ fn one_setting_changes_nothing_but_itself() {
 }
 
 #[test]
+fn a_body_that_never_fits_is_refused_where_it_is_asked_for() {
+    let resolved = |flag: &BTreeMap<_, _>, variable: &BTreeMap<_, _>, file: &str| {
+        let given = Given { flag: &said(flag), variable: &said(variable), file: Some(("f", file)) };
+        resolve(given).map(|it| it.http.body_bytes_max()).map_err(|it| it.to_string())
+    };
+    let none = BTreeMap::new();
+    let name = "http-body-bytes";
+    let why = "error: a body of 65MiB never fits into 256MiB for all bodies, expected at most a \
+               quarter of `http-bodies-bytes`";
+    let variable = one("TIDEMILL_HTTP_BODY_BYTES", "65MiB");
+    let file = "http_body_bytes: 65MiB\n";
+    for (refused, source) in [
+        (resolved(&one(name, "65MiB"), &variable, file), "--http-body-bytes: "),
+        (resolved(&none, &variable, file), "TIDEMILL_HTTP_BODY_BYTES: "),
+        (resolved(&none, &none, file), "f: http_body_bytes: "),
+    ] {
+        assert_eq!(refused, Err(format!("{source}{why}")));
+    }
+    assert_eq!(resolved(&one(name, "64MiB"), &none, ""), Ok(64 << 20));
+    let more = one("http-bodies-bytes", "260MiB");
+    assert_eq!(resolved(&more, &variable, ""), Ok(65 << 20));
+    // Nobody asked for the default.
+    assert_eq!(resolved(&one("http-bodies-bytes", "32MiB"), &none, ""), Ok(8 << 20));
+}
+
+#[test]
 fn a_mistake_in_the_file_is_shown_with_its_place_and_the_nearest_key() {
     let text = "data: d\nkafka_lisen: 127.0.0.1:9\nstreamlets: many\nfsync: [always]\n";
     let error = of_file(text).unwrap_err();

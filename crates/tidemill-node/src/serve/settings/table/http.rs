@@ -17,7 +17,7 @@ pub(super) const LIMITS: &[Setting] = &[
         "http-body-bytes",
         "SIZE",
         "",
-        "Bytes of a request's body, inflated.",
+        "Bytes of a request's body, inflated; at most a quarter of `http-bodies-bytes`.",
         |s| s.http.body_bytes.to_string(),
         |s, text| s.http.body_bytes = value::size(text, 1 << 10, 1 << 30)?
     ),
