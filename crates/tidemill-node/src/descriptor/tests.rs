@@ -67,6 +67,29 @@ fn words_of_older_yaml_are_names() {
 }
 
 #[test]
+fn an_alias_of_a_number_looks_as_the_number() {
+    let text = JOB
+        .replace(
+            "one: 1, half: 0.50",
+            "one: &one 1, half: &half 0.50, again: *half, yes: &yes true",
+        )
+        .replace("[late]\n", "[late]\n    where: *yes\n    select: {one: *one, half: *half}\n");
+    let spec = parse(&text, "job.yaml").expect("a job").spec;
+    let columns = |stage: &str| {
+        let select = spec.stages[stage].select.as_ref().expect("columns");
+        select.iter().map(|(name, it)| format!("{name}={it}")).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        columns("late"),
+        "carrier=carrier delay=dep_delay one=1 half=0.50 again=0.50 yes=true"
+    );
+    assert_eq!(columns("by_carrier"), "one=1 half=0.50");
+    assert_eq!(spec.stages["by_carrier"].filter.as_deref(), Some("true"));
+    let wrong = text.replace("cycle: 10ms", "cycle: &ten 10ms\nslices: *ten");
+    assert!(refused(&wrong).contains("job.yaml:4:9: error:"), "{}", refused(&wrong));
+}
+
+#[test]
 fn refuses_with_place_expectation_and_nearest_name() {
     let base = |from: &str, to: &str| {
         assert!(JOB.contains(from), "the test's own text");

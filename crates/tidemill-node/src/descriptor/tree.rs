@@ -149,14 +149,25 @@ fn message(error: &serde_saphyr::Error) -> String {
     text.lines().next().unwrap_or(text).trim_start_matches("error: ").trim().to_owned()
 }
 
-fn node(raw: Spanned<Raw>, text: &str) -> Node {
-    let span = raw.referenced.span();
+/// What stands at a place of the text; nothing if that is not known.
+fn written_at(location: Location, text: &str) -> &str {
+    let span = location.span();
     let bytes = span.byte_offset().zip(span.byte_len());
     let range = bytes.and_then(|(start, length)| {
         let start = usize::try_from(start).ok()?;
         text.get(start..start.checked_add(usize::try_from(length).ok()?)?)
     });
-    let written = range.unwrap_or_default().trim();
+    range.unwrap_or_default().trim()
+}
+
+fn node(raw: Spanned<Raw>, text: &str) -> Node {
+    // At an alias stands its name; a number or a truth value looks as it does where it has that.
+    let written = match raw.value {
+        Raw::Bool(_) | Raw::Unsigned(_) | Raw::Signed(_) | Raw::Float(_) => {
+            written_at(raw.defined, text)
+        }
+        _ => written_at(raw.referenced, text),
+    };
     let value = match raw.value {
         Raw::Null => Value::Null,
         Raw::Bool(value) => Value::Bool(value),
