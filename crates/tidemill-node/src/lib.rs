@@ -7,7 +7,7 @@
 //!
 //! Read in this order: [`diagnostic`], [`descriptor`], [`registry`], [`check`], [`plan`],
 //! [`preview`], [`schema`]; apart from those, [`streams`], [`look`], [`jobs`],
-//! [`serve`].
+//! [`record_key`], [`serve`].
 //!
 //! Invariant: a job that is refused was not started: no file was written, no thread was made.
 
@@ -19,6 +19,7 @@ pub mod jobs;
 pub mod look;
 pub mod plan;
 pub mod preview;
+pub mod record_key;
 pub mod registry;
 pub mod schema;
 pub mod serve;

@@ -7,6 +7,7 @@ use super::{
     problem::{Problem, json},
     state::State,
 };
+use crate::record_key::record_key;
 use axum::{
     body::Body,
     extract::{Path, State as Shared},
@@ -136,14 +137,7 @@ impl Lines {
                 std::str::from_utf8(text).map_err(|_| "not JSON: not UTF-8".to_owned())?;
                 Ok(None)
             }
-            Self::Json { key: Some(field) } => {
-                let value: Value = serde_json::from_slice(text).map_err(no_json)?;
-                match value.get(field) {
-                    None | Some(Value::Null) => Ok(None),
-                    Some(Value::String(key)) => Ok(Some(key.clone().into_bytes().into())),
-                    Some(other) => Ok(Some(other.to_string().into_bytes().into())),
-                }
-            }
+            Self::Json { key: Some(field) } => record_key(text, [field.as_str()]).map_err(no_json),
         }
     }
 }

@@ -7,7 +7,6 @@ use super::{
     settings::pair,
     stop_flag,
 };
-use serde_json::Value;
 use std::{io, time::Duration};
 use tidemill_client::{
     AdminError,
@@ -17,6 +16,7 @@ use tidemill_client::{
     },
 };
 use tidemill_env::World;
+use tidemill_node::record_key::record_key;
 use tidemill_types::{ByteSize, Span, limits::RECORD_BYTES_MAX};
 
 /// How long the last records may take.
@@ -274,14 +274,9 @@ impl Sent<'_> {
             serde_json::from_slice::<serde::de::IgnoredAny>(line).map_err(wrong)?;
             return Ok(None);
         };
-        let value: Value = serde_json::from_slice(line).map_err(wrong)?;
-        let found = field.split('.').try_fold(&value, |value, part| value.get(part));
-        match found {
-            None | Some(Value::Null) => {
-                Err(Trouble::Line(number, format!("there is no field `{field}`, the key")))
-            }
-            Some(Value::String(text)) => Ok(Some(text.clone().into_bytes())),
-            Some(other) => Ok(Some(other.to_string().into_bytes())),
+        match record_key(line, field.split('.')).map_err(wrong)? {
+            Some(key) => Ok(Some(key.into_owned())),
+            None => Err(Trouble::Line(number, format!("there is no field `{field}`, the key"))),
         }
     }
 }
