@@ -83,7 +83,7 @@ pub(super) async fn write_v1(
     };
     match done.await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(problem) => problem.into_response(),
+        Err(problem) => v1(problem).into_response(),
     }
 }
 
@@ -104,6 +104,14 @@ pub(super) async fn write_v2(
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(problem) => v2(problem),
     }
+}
+
+/// A problem in the words of version 1: agents look for them, and then make the database.
+fn v1(mut problem: Problem) -> Problem {
+    if problem.status == StatusCode::NOT_FOUND {
+        problem.message = format!("database not found: {}", problem.message);
+    }
+    problem
 }
 
 /// A problem in the form of version 2.

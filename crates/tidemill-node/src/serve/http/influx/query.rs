@@ -34,11 +34,26 @@ pub(super) fn parse(text: &str) -> Option<Statement> {
     if !is(first, "create") || !is(second, "database") {
         return None;
     }
+    // Making one that is there does nothing anyhow.
+    let rest = without_condition(rest);
     let name = match rest.strip_prefix('"') {
         Some(quoted) => quoted.split_once('"')?.0,
         None => rest.split_whitespace().next()?,
     };
     Some(Statement::Create(name.to_owned()))
+}
+
+/// What follows `IF NOT EXISTS`, if that stands here; `IF` alone is the name of a database.
+fn without_condition(text: &str) -> &str {
+    let mut rest = text;
+    for wanted in ["if", "not", "exists"] {
+        let (word, behind) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        if !word.eq_ignore_ascii_case(wanted) {
+            return text;
+        }
+        rest = behind.trim_start();
+    }
+    rest
 }
 
 pub(in super::super) async fn query(

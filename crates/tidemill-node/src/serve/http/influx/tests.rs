@@ -34,6 +34,11 @@ fn two_statements_are_understood() {
     let create = |name: &str| Some(Statement::Create(name.to_owned()));
     assert_eq!(parse("CREATE DATABASE telegraf"), create("telegraf"));
     assert_eq!(parse("create database \"my db\" WITH DURATION 1d"), create("my db"));
+    assert_eq!(parse("CREATE DATABASE IF NOT EXISTS foo"), create("foo"));
+    assert_eq!(parse("create database if  not exists \"my db\";"), create("my db"));
+    assert_eq!(parse("CREATE DATABASE if"), create("if"));
+    assert_eq!(parse("CREATE DATABASE if WITH DURATION 1d"), create("if"));
+    assert_eq!(parse("CREATE DATABASE IF NOT EXISTS "), None, "no name follows");
     assert_eq!(parse(" CREATE  DATABASE x;"), None, "one space, as clients send it");
     assert_eq!(parse("SHOW DATABASES;"), Some(Statement::Show));
     for text in
@@ -41,6 +46,14 @@ fn two_statements_are_understood() {
     {
         assert_eq!(parse(text), None, "{text}");
     }
+}
+
+#[test]
+fn an_unknown_stream_is_a_database_that_is_not_found() {
+    let unknown = Problem::from(tidemill_log::LogError::Unknown("tele".to_owned()));
+    let message = v1(unknown).message;
+    assert!(message.starts_with("database not found: ") && message.contains("tele"), "{message}");
+    assert_eq!(v1(Problem::bad("else")).message, "else");
 }
 
 #[test]
