@@ -404,13 +404,15 @@ impl Lane {
     fn close_global(
         &mut self,
         panes: &mut Panes,
-        slice: SliceId,
+        (slice, before): (SliceId, Micros),
         output: &mut Output,
     ) -> Result<(), OperatorError> {
         let without_key = self.plan().keys.columns.is_empty() && slice.0 == 0;
         if panes.open.is_empty() && without_key {
-            // SQL: an aggregate over nothing is one row.
+            // SQL: an aggregate over nothing is one row. It has the time that the input had come to,
+            // so that it is not late for the windows of others.
             let table = panes.table(i64::MAX);
+            table.latest = if before.is_event_time() { before.0 } else { 0 };
             table.groups.resolve(&crate::groups::BlockKeys::Unit, &[], &[0], &mut self.groups);
             table.change(&self.groups);
             table.cells.resize(1);
@@ -459,7 +461,7 @@ impl Operator for Lane {
                 self.close(panes, between, output)?;
             }
             if ends {
-                self.close_global(panes, slice, output)?;
+                self.close_global(panes, (slice, between.0), output)?;
             }
         }
         for ((stage, outlet), late) in self.stages.iter().zip(&mut self.outlets).zip(late) {

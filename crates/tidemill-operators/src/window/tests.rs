@@ -423,6 +423,40 @@ fn an_aggregate_over_nothing_is_one_row_without_a_key_and_none_with() {
 }
 
 #[test]
+fn the_row_over_nothing_is_counted_by_windows_over_time() {
+    let sliding = SlidingWindow { size: Span(10), every: Span(3) };
+    let windows = [
+        WindowSpec::Tumbling(Span(10)),
+        WindowSpec::Sliding(sliding),
+        WindowSpec::Session(Span(5)),
+    ];
+    for (window, watermark) in
+        windows.iter().flat_map(|it| [Micros::MIN, Micros(-20), Micros(95)].map(|at| (it, at)))
+    {
+        let calls = |call: &str| Named::from([("n".to_owned(), call.to_owned())]);
+        let global = WindowSpec::Global(EmptySpec {});
+        let factory = windowed(&schema(), &[], Some(&global), &calls("count(*)")).expect("right");
+        let behind = windowed(&factory.outputs()[0], &[], Some(window), &calls("count(n)"));
+        let mut trial = Trial::new(factory, vec![Partition::One], 1, 1);
+        let none = trial.cycle(vec![vec![]], watermark, false).expect("it runs");
+        assert!(none.is_empty());
+        let rows = trial.cycle(vec![vec![]], Micros::MAX, true).expect("it runs");
+        let [(0, row)] = &rows[..] else { panic!("not one row: {rows:?}") };
+        let times = row.column(1).as_primitive::<TimestampMicrosecondType>();
+        assert!(Micros(times.value(0)).is_event_time(), "{times:?}");
+
+        let mut trial = Trial::new(behind.expect("right"), vec![Partition::One], 1, 1);
+        trial.cycle(vec![vec![]], watermark, false).expect("it runs");
+        let rows = trial.cycle(vec![vec![row.clone()]], Micros::MAX, true).expect("it runs");
+        assert!(rows.iter().all(|(port, _)| *port == 0), "late for {window:?} at {watermark:?}");
+        let starts = rows[0].1.column(0).as_primitive::<TimestampMicrosecondType>();
+        let counts = rows[0].1.column(2).as_primitive::<arrow_array::types::Int64Type>();
+        assert!(starts.values().iter().all(|it| it.abs() < 1_000), "{starts:?}");
+        assert!(counts.values().iter().all(|it| *it == 1), "{counts:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_kept_can_be_counted() {
     let count = |call: &str| {
         let calls: Named<String> = [("n".to_owned(), call.to_owned())].into();
