@@ -184,6 +184,10 @@ impl Expr {
     /// A row has values for which the expression has none: a cast that fails, a number that does
     /// not fit.
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef, OperatorError> {
+        if batch.num_rows() == 0 {
+            // Of constants, DataFusion makes a value even for no row at all, and might fail.
+            return Ok(arrow_array::new_empty_array(&self.data_type));
+        }
         self.physical
             .evaluate(batch)
             .and_then(|value| value.into_array(batch.num_rows()))

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tidemill_flow::{DeadLetter, OperatorFactory, Partition, trial::Trial};
 use tidemill_types::{
     Micros, Span,
-    job::{CountWindow, EmptySpec, Named, TopSpec, WindowSpec},
+    job::{CountWindow, EmptySpec, FlatMapSpec, Named, TopSpec, WindowSpec},
 };
 
 /// Number, key, what is divided by, and time.
@@ -144,6 +144,35 @@ proptest! {
             ids.sort_unstable();
             prop_assert_eq!(&ids, &refused, "{}", part);
             prop_assert_eq!(letters, run(stage, &cycles, 1).1, "lanes show");
+        }
+    }
+}
+
+#[test]
+fn an_expression_that_has_a_value_for_no_row_refuses_each() {
+    let (schema, by_key) = (schema(), Partition::Key(vec![1]));
+    for sql in ["1 / 0", "k + 1 / 0", "date_trunc('millennium', to_timestamp(k))"] {
+        let calls = named(&[("n", "count(*)"), ("most", &format!("max({sql})"))]);
+        let by = format!("case when k >= 0 then {sql} end");
+        let spec = TopSpec { k: 3, by, ascending: false, per: vec!["k".to_owned()] };
+        let flat_map =
+            FlatMapSpec { unnest: format!("make_array({sql})"), name: "part".to_owned() };
+        let mut stages = vec![
+            transform(&schema, None, None, Some(&named(&[("x", sql)]))).expect(sql),
+            transform(&schema, None, Some(&format!("nullif({sql}, {sql}) is null")), None)
+                .expect(sql),
+            transform(&schema, Some(&flat_map), None, None).expect(sql),
+            top(&schema, &spec).expect(sql).factory,
+        ];
+        for window in [WindowSpec::Tumbling(Span(10)), WindowSpec::Session(Span(3))] {
+            let key = ["k".to_owned()];
+            stages.push(windowed(&schema, &key, Some(&window), &calls).expect(sql));
+        }
+        for factory in stages {
+            let rows = vec![vec![(1, 1, None, 5), (2, 2, None, 5)], vec![(3, 1, None, 6)]];
+            let (written, letters) = run((&factory, &by_key), &vec![rows], 2);
+            assert!(written.is_empty(), "{sql}: {written:?}");
+            assert_eq!(letters.len(), 3, "{sql}");
         }
     }
 }
