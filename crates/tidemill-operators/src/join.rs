@@ -237,7 +237,8 @@ fn shape(left: &SchemaRef, right: &SchemaRef, right_keys: &[usize], kind: JoinKi
         let mut name = field.name().clone();
         let taken = |name: &str| {
             let own = right.fields().iter().any(|it| it.name() == name && it != field);
-            left.index_of(name).is_ok() || (name != field.name() && own)
+            // Those of the left, and those that columns of the right were given.
+            fields.iter().any(|it| it.name() == name) || (name != field.name() && own)
         };
         while taken(&name) {
             name.insert_str(0, "right_");

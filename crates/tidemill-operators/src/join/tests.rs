@@ -388,6 +388,25 @@ fn names_of_the_right_that_the_left_has_are_prefixed() {
     assert!(schema.field(4).is_nullable() && !schema.field(1).is_nullable());
 }
 
+/// Both sides may be results of joins themselves.
+#[test]
+fn no_two_columns_are_called_the_same() {
+    let spec = JoinSpec { on: vec!["k".to_owned()], ..spec(None, JoinKind::Inner) };
+    let side = |names: &[&str]| -> SchemaRef {
+        let field = |name: &&str| Field::new(*name, DataType::Int64, false);
+        Arc::new(Schema::new(names.iter().map(field).collect::<Vec<_>>()))
+    };
+    for (names, expected) in [
+        (["k", "v", "right_v"], ["k", "v", "right_v", "right_right_v", "right_right_right_v"]),
+        (["k", "right_v", "v"], ["k", "right_v", "v", "right_right_v", "right_right_right_v"]),
+    ] {
+        let made = join(&side(&names), &side(&names), &spec).unwrap();
+        let schema = made.factory.outputs().remove(0);
+        let written: Vec<&str> = schema.fields().iter().map(|it| it.name().as_str()).collect();
+        assert_eq!(written, expected);
+    }
+}
+
 #[test]
 fn numbers_of_any_width_meet() {
     let schema = |data_type| {
