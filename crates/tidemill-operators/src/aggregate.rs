@@ -242,6 +242,9 @@ impl Aggregates {
         if star && function != "count" {
             return Err(ExprError::new(format!("`{function}(*)` has no meaning; name a column")));
         }
+        if star && call.distinct {
+            return Err(ExprError::new("`count(distinct *)` has no meaning; name a column"));
+        }
         let mut sql = argument_sql(call, star);
         if !HOLDS_EXACTLY.contains(&function) {
             let data_type = Expr::compile(&sql, input)?.data_type().clone();

@@ -559,6 +559,8 @@ fn what_does_not_fit_is_refused_by_part() {
     refused("key", day(), "sum(valeu)", "aggregate.x", Some("value"));
     refused("key", day(), "sum(name)", "aggregate.x", None);
     refused("key", day(), "quantile(value, 2)", "aggregate.x", None);
+    refused("key", day(), "count(distinct *)", "aggregate.x", None);
+    refused("key", day(), "count(distinct *) filter (where value > 1)", "aggregate.x", None);
     refused("key", WindowSpec::Tumbling(Span(0)), "count(*)", "window", None);
     let twice = |key: &[&str], window: WindowSpec, result: &str| {
         let calls: Named<String> = [(result.to_owned(), "count(*)".to_owned())].into();
