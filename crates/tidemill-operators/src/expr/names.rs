@@ -2,7 +2,10 @@
 
 use super::{ExprError, functions};
 use arrow_schema::SchemaRef;
-use datafusion_sql::sqlparser::ast::{self, Visit, Visitor};
+use datafusion_sql::sqlparser::{
+    ast::{self, Visit, Visitor},
+    tokenizer::Span,
+};
 use std::ops::ControlFlow;
 use tidemill_flow::TIME_COLUMN;
 
@@ -20,11 +23,13 @@ pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
 
 struct Names<'a> {
     input: &'a SchemaRef,
+    /// Where names of parts stand, as `part` in `column[1].part`: they are no columns.
+    parts: Vec<Span>,
 }
 
 /// Checks all columns and functions that an expression names.
 pub(super) fn check(parsed: &ast::Expr, input: &SchemaRef) -> Result<(), ExprError> {
-    match parsed.visit(&mut Names { input }) {
+    match parsed.visit(&mut Names { input, parts: Vec::new() }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
@@ -35,7 +40,13 @@ impl Visitor for Names<'_> {
 
     fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<ExprError> {
         match expr {
+            ast::Expr::Identifier(ident) if self.parts.contains(&ident.span) => {
+                ControlFlow::Continue(())
+            }
             ast::Expr::Identifier(ident) => self.column(ident),
+            ast::Expr::CompoundFieldAccess { root, access_chain } => {
+                self.parts_of(root, access_chain)
+            }
             ast::Expr::CompoundIdentifier(idents) => {
                 // `struct.field`: the first part is the column.
                 idents.first().map_or(ControlFlow::Continue(()), |ident| self.column(ident))
@@ -47,6 +58,26 @@ impl Visitor for Names<'_> {
 }
 
 impl Names<'_> {
+    /// Notes the names of parts: those directly behind a column, as others are not planned.
+    fn parts_of(&mut self, root: &ast::Expr, chain: &[ast::AccessExpr]) -> ControlFlow<ExprError> {
+        let mut is_behind_column = matches!(root, ast::Expr::Identifier(_));
+        for access in chain {
+            match access {
+                ast::AccessExpr::Dot(ast::Expr::Identifier(part)) if is_behind_column => {
+                    self.parts.push(part.span);
+                }
+                ast::AccessExpr::Dot(ast::Expr::Identifier(part)) => {
+                    let message = format!("`.{}` does not go behind brackets", part.value);
+                    let mut error = ExprError::new(message).at(part.span.start);
+                    error.expected = Some(format!("brackets again: `['{}']`", part.value));
+                    return ControlFlow::Break(error);
+                }
+                _ => is_behind_column = false,
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
     fn column(&self, ident: &ast::Ident) -> ControlFlow<ExprError> {
         let visible = || {
             let names = self.input.fields().iter().map(|field| field.name().as_str());

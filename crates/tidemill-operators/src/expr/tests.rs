@@ -128,6 +128,35 @@ fn a_wrong_name_is_refused_with_the_nearest() {
 }
 
 #[test]
+fn parts_of_objects_are_found_before_and_behind_those_of_lists() {
+    use arrow_array::{ListArray, StructArray};
+    let list = ListArray::from_iter_primitive::<Int64Type, _, _>([Some([Some(7), Some(8)])]);
+    let object = |name: &str, of: ArrayRef| -> ArrayRef {
+        let field = Field::new(name, of.data_type().clone(), true);
+        Arc::new(StructArray::from(vec![(Arc::new(field), of)]))
+    };
+    let o = object("z", object("y", Arc::new(list)));
+    let schema = Arc::new(Schema::new(vec![Field::new("o", o.data_type().clone(), true)]));
+    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![o]).expect("an object");
+    for sql in ["o.z.y[1]", "o.z['y'][1]", "o['z']['y'][1]", "o.z.y[o.z.y[1] - 5] - 1"] {
+        let array = Expr::compile(sql, &schema).expect(sql).evaluate(&batch).expect(sql);
+        assert_eq!(array.as_primitive::<Int64Type>().values(), &[7], "{sql}");
+    }
+    // What is no part is a column still.
+    for (sql, column) in [("o.z.y[z]", 7), ("z.y[1]", 1), ("o.z.y[1] + y", 12)] {
+        let error = Expr::compile(sql, &schema).expect_err(sql);
+        assert!(error.message.starts_with("unknown column `"), "{sql}: {}", error.message);
+        assert_eq!((error.line, error.column), (1, column), "{sql}");
+    }
+    for (sql, column) in [("o['z'].y[1]", 8), ("(o.z).y", 7)] {
+        let error = Expr::compile(sql, &schema).expect_err(sql);
+        assert_eq!(error.message, "`.y` does not go behind brackets", "{sql}");
+        assert_eq!(error.expected.as_deref(), Some("brackets again: `['y']`"), "{sql}");
+        assert_eq!((error.line, error.column), (1, column), "{sql}");
+    }
+}
+
+#[test]
 fn what_is_not_an_expression_is_refused_with_its_place() {
     refused("dep_delay >", "Expected", (1, 1), None);
     refused("dep_delay 15", "unexpected `15`", (1, 11), None);
