@@ -21,6 +21,7 @@ use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, SchemaRef};
 use tidemill_types::job::Named;
 
 mod cells;
+mod digest;
 mod numbers;
 mod results;
 mod sides;

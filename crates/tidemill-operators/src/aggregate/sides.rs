@@ -1,26 +1,19 @@
 //! Accumulators that do not fit into words: sets, sketches, digests, texts.
 
-use super::{ArgColumn, Kept};
-use datasketches::{
-    hll::{HllSketch, HllType, HllUnion},
-    tdigest::TDigestMut,
+use super::{
+    ArgColumn, Kept,
+    digest::{Digest, Saved},
 };
+use datasketches::hll::{HllSketch, HllType, HllUnion};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use tidemill_state::{Reader, SavedError, put_bytes, read_plain, structure::sampled, write_plain};
 
 /// Precision of a distinct sketch: 2^12 buckets, about 1.6 % standard error.
 const SKETCH_LG_K: u8 = 12;
-/// Values that a digest merges at once.
-const DIGEST_NEW_MAX: usize = 1_024;
-/// Compression of a digest: more is finer.
-const DIGEST_K: u16 = 200;
 
 /// Memory of a value in a set: nodes are half full when values come in their order.
 const VALUE_BYTES: usize = size_of::<Value>() * 2;
-/// Memory of what a digest has merged: mean and weight of twice as many centroids as its compression,
-/// and as many values that wait.
-const DIGEST_BYTES: usize = DIGEST_K as usize * 2 * 16 * 2;
 
 /// One value of a set: numbers by their bits, text as it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -50,52 +43,6 @@ pub(crate) enum Side {
 
 fn sketch() -> Box<HllSketch> {
     Box::new(HllSketch::new(SKETCH_LG_K, HllType::Hll8).expect("a precision that sketches have"))
-}
-
-fn digest() -> Box<Digest> {
-    let merged = TDigestMut::new(DIGEST_K).expect("a compression that digests have");
-    Box::new(Digest { merged, new: Vec::new() })
-}
-
-/// A digest that can be written out at any time without a change: what it will say depends on when
-/// its new values are merged, so they wait here, and are merged when they are so many or it is read.
-#[derive(Clone, Debug)]
-pub(crate) struct Digest {
-    merged: TDigestMut,
-    new: Vec<f64>,
-}
-
-impl Digest {
-    fn memory(&self) -> usize {
-        DIGEST_BYTES + self.new.capacity() * size_of::<f64>()
-    }
-
-    fn update(&mut self, value: f64) {
-        self.new.push(value);
-        if self.new.len() >= DIGEST_NEW_MAX {
-            self.settle();
-        }
-    }
-
-    fn settle(&mut self) {
-        for value in self.new.drain(..) {
-            self.merged.update(value);
-        }
-        // Looking at it merges what it holds itself.
-        drop(self.merged.quantile(0.5));
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.settle();
-        self.merged.merge(&other.merged);
-        other.new.iter().for_each(|value| self.merged.update(*value));
-        self.settle();
-    }
-
-    fn quantile(&mut self, q: f64) -> Option<f64> {
-        self.settle();
-        self.merged.quantile(q).ok().flatten()
-    }
 }
 
 fn bits(value: f64) -> u64 {
@@ -185,10 +132,10 @@ impl Side {
                 }
             }
             (Self::Digest(digests), ArgColumn::Int(ints)) => {
-                digests[group].get_or_insert_with(digest).update(ints.value(row) as f64);
+                digests[group].get_or_insert_default().update(ints.value(row) as f64);
             }
             (Self::Digest(digests), ArgColumn::Float(floats)) => {
-                digests[group].get_or_insert_with(digest).update(floats.value(row));
+                digests[group].get_or_insert_default().update(floats.value(row));
             }
             (Self::Text { .. } | Self::Digest(_), _) => {
                 unreachable!("compiled for another form of argument")
@@ -218,7 +165,7 @@ impl Side {
             }
             (Self::Digest(digests), Self::Digest(others)) => {
                 if let Some(other) = &others[from] {
-                    digests[to].get_or_insert_with(digest).merge(other);
+                    digests[to].get_or_insert_default().merge(other);
                 }
             }
             _ => unreachable!("stores of one accumulator are of one kind"),
@@ -250,9 +197,8 @@ impl Side {
                 write_plain(&sketch, &mut bytes);
             }
             Self::Digest(digests) => {
-                // Writing one merges what it holds itself, which is nothing here.
-                let parts = |it: &Digest| (it.merged.clone().serialize(), it.new.clone());
-                write_plain(&digests[group].as_deref().map(parts), &mut bytes);
+                let digest = digests[group].as_deref();
+                write_plain(&digest.map_or(Saved::Nothing, Digest::saved), &mut bytes);
             }
         }
         put_bytes(out, &bytes);
@@ -277,11 +223,8 @@ impl Side {
                 sketches[group] = sketch.transpose().map_err(failed)?;
             }
             Self::Digest(digests) => {
-                let parts = read_plain::<Option<(Vec<u8>, Vec<f64>)>>(bytes)?;
-                let digest = parts.map(|(merged, new)| {
-                    TDigestMut::deserialize(&merged).map(|merged| Box::new(Digest { merged, new }))
-                });
-                digests[group] = digest.transpose().map_err(failed)?;
+                let digest = Digest::restored(read_plain(bytes)?).map_err(failed)?;
+                digests[group] = digest.map(Box::new);
             }
         }
         Ok(())

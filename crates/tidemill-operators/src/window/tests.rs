@@ -535,6 +535,49 @@ fn a_quantile_is_near() {
     assert!((890.0..910.0).contains(&q), "{q}");
 }
 
+/// Infinities and NaN stand where `min`, `max` and `top` have them.
+#[test]
+fn a_quantile_counts_what_is_not_finite() {
+    let (inf, nan) = (f64::INFINITY, f64::NAN);
+    let quantile = |values: &[f64], q: f64| {
+        let calls = Named::from([("q".to_owned(), format!("quantile(value, {q})"))]);
+        let of = |window: Option<&WindowSpec>| {
+            let factory = windowed(&schema(), &[], window, &calls).expect("right");
+            let mut trial = Trial::new(factory, vec![Partition::One], 1, 1);
+            // Each comes in a cycle of its own, between which there are checkpoints.
+            for (nth, value) in values.iter().enumerate() {
+                let rows = batch(&[(1, Some(*value), 10 * nth as i64)]);
+                trial.cycle(vec![vec![rows]], Micros(0), false).expect("it runs");
+            }
+            let rows = trial.cycle(vec![vec![]], Micros::MAX, true).expect("it runs");
+            let batch = &rows[0].1;
+            let starts = batch.column_by_name("window_start");
+            let starts = starts.map(|it| it.as_primitive::<TimestampMicrosecondType>().values());
+            let row = starts.map_or(Some(0), |it| it.iter().position(|start| *start == 0));
+            let column = batch.column_by_name("q").expect("it is there");
+            let column = column.as_primitive::<arrow_array::types::Float64Type>();
+            column.value(row.expect("the window with all of them"))
+        };
+        let alone = of(None);
+        // Each is in a pane of its own, and these are merged.
+        let sliding = SlidingWindow { size: Span(100), every: Span(10) };
+        let merged = of(Some(&WindowSpec::Sliding(sliding)));
+        assert_eq!(alone.to_bits(), merged.to_bits(), "{values:?} {q}");
+        alone
+    };
+    assert_eq!(quantile(&[inf, inf, 1.0], 0.5), inf);
+    assert_eq!(quantile(&[inf, inf, 1.0], 0.0), 1.0);
+    assert_eq!(quantile(&[inf, inf, 1.0], 1.0), inf);
+    assert_eq!(quantile(&[-inf, 5.0], 0.0), -inf);
+    assert_eq!(quantile(&[-inf, 5.0], 1.0), 5.0);
+    assert_eq!(quantile(&[-inf, 1.0, 2.0, 3.0, inf], 0.5), 2.0);
+    assert_eq!(quantile(&[inf], 0.0), inf);
+    assert_eq!(quantile(&[-inf], 1.0), -inf);
+    assert_eq!(quantile(&[1.0, inf, nan], 0.6), inf);
+    assert!(quantile(&[1.0, inf, nan], 1.0).is_nan());
+    assert!(quantile(&[nan, nan], 0.0).is_nan());
+}
+
 #[test]
 fn a_sum_beyond_64_bits_is_an_error() {
     let calls: Named<String> = [("s".to_owned(), "sum(key)".to_owned())].into();
