@@ -9,13 +9,17 @@
 //! heap of (due, key) ─ time goes on ─▶ keys that are due are looked at, and no others
 //! ```
 //!
+//! The sessions of a key lie apart, in the order of time: a record touches none but its neighbours,
+//! and those that have ended are the first. Results, and what is saved, are in the order in which
+//! sessions were opened.
+//!
 //! Keys without a session are forgotten when they are half of all: what a slice holds follows what
 //! is open, and not what came ever.
 
 use super::{Emitter, Late, Prepared, Windowed, shown};
 use crate::aggregate::Cells;
 use crate::groups::{BlockKeys, Groups, KeyPlan};
-use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
+use std::{borrow::Cow, cmp::Reverse, collections::BinaryHeap, ops::Range, sync::Arc};
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
     StateAt, StateTable, TakeRows,
@@ -45,6 +49,7 @@ struct Session {
 /// A key's sessions.
 #[derive(Debug)]
 struct Open {
+    /// In the order of time, each at least the gap behind the one before.
     sessions: Vec<Session>,
     /// None of them ends before this; the heap has it.
     due: i64,
@@ -102,16 +107,7 @@ impl OperatorFactory for Factory {
     }
 
     fn state(&self, _: SliceId) -> SliceState {
-        Box::new(Sessions {
-            keys: Groups::new(&self.plan.keys),
-            open: Vec::new(),
-            cells: Cells::new(&self.plan.aggregates),
-            free: Vec::new(),
-            opened: 0,
-            live: 0,
-            due: BinaryHeap::new(),
-            noted: Noted::default(),
-        })
+        Box::new(Sessions::new(&self.plan))
     }
 
     fn does(&self) -> String {
@@ -135,7 +131,7 @@ impl OperatorFactory for Factory {
         let state: &Sessions = at.of();
         let mut showing = shown::Showing::new(&self.plan, take);
         for (key, open) in state.open.iter().enumerate() {
-            for it in &open.sessions {
+            for it in as_opened(&open.sessions).iter() {
                 let bounds = (it.first, it.last.saturating_add(self.gap));
                 let row = showing.row((&state.keys, key), &state.cells, &[it.cell], bounds)?;
                 if row.is_break() {
@@ -148,6 +144,19 @@ impl OperatorFactory for Factory {
 }
 
 impl Sessions {
+    fn new(plan: &Windowed) -> Self {
+        Self {
+            keys: Groups::new(&plan.keys),
+            open: Vec::new(),
+            cells: Cells::new(&plan.aggregates),
+            free: Vec::new(),
+            opened: 0,
+            live: 0,
+            due: BinaryHeap::new(),
+            noted: Noted::default(),
+        }
+    }
+
     /// The sessions of a key are about to change.
     #[inline]
     fn change(&mut self, key: usize) {
@@ -177,7 +186,7 @@ impl Sessions {
     /// Whether a record belongs to a session that is open.
     fn joins(&self, keys: &BlockKeys, hashes: &[u64], row: usize, (time, gap): (i64, i64)) -> bool {
         let open = self.keys.find(keys, hashes, row).and_then(|key| self.open.get(key as usize));
-        open.is_some_and(|open| open.sessions.iter().any(|it| it.touches(time, gap)))
+        open.is_some_and(|open| !touched(&open.sessions, time, gap).is_empty())
     }
 
     /// The accumulators of the session of a record; sessions that it joins go to `merges`.
@@ -186,41 +195,36 @@ impl Sessions {
             self.open.resize_with(key + 1, || Open { sessions: Vec::new(), due: i64::MAX });
         }
         let Open { sessions, due } = &mut self.open[key];
-        match sessions.iter().position(|it| it.touches(time, gap)) {
-            Some(index) => {
-                sessions[index].first = sessions[index].first.min(time);
-                sessions[index].last = sessions[index].last.max(time);
-                let mut joined = sessions[index];
-                sessions.retain(|it| {
-                    let other = it.cell != joined.cell;
-                    let apart = it.first - joined.last >= gap || joined.first - it.last >= gap;
-                    if other && !apart {
-                        merges.push((joined.cell, it.cell));
-                        joined.first = joined.first.min(it.first);
-                        joined.last = joined.last.max(it.last);
-                    }
-                    other && apart
-                });
-                sessions.push(joined);
-                sessions.sort_by_key(|it| it.number);
-                joined.cell
+        let touched = touched(sessions, time, gap);
+        if touched.is_empty() {
+            let cell = self.free.pop().unwrap_or_else(|| {
+                self.cells.resize(self.cells.groups() + 1);
+                self.cells.groups() as u32 - 1
+            });
+            self.opened += 1;
+            self.live += usize::from(sessions.is_empty());
+            let opened = Session { first: time, last: time, cell, number: self.opened };
+            sessions.insert(touched.start, opened);
+            let end = time.saturating_add(gap);
+            if end < *due {
+                *due = end;
+                self.due.push(Reverse((end, key as u32)));
             }
-            None => {
-                let cell = self.free.pop().unwrap_or_else(|| {
-                    self.cells.resize(self.cells.groups() + 1);
-                    self.cells.groups() as u32 - 1
-                });
-                self.opened += 1;
-                self.live += usize::from(sessions.is_empty());
-                sessions.push(Session { first: time, last: time, cell, number: self.opened });
-                let end = time.saturating_add(gap);
-                if end < *due {
-                    *due = end;
-                    self.due.push(Reverse((end, key as u32)));
-                }
-                cell
-            }
+            return cell;
         }
+        let mut joined = sessions[touched.start];
+        for other in sessions.drain(touched.start + 1..touched.end) {
+            // The one that was opened first takes the others.
+            let (to, from) =
+                if other.number < joined.number { (other, joined) } else { (joined, other) };
+            merges.push((to.cell, from.cell));
+            let (first, last) = (to.first.min(from.first), to.last.max(from.last));
+            joined = Session { first, last, ..to };
+        }
+        joined.first = joined.first.min(time);
+        joined.last = joined.last.max(time);
+        sessions[touched.start] = joined;
+        joined.cell
     }
 
     /// Takes the sessions that have ended by `now` out, by their end and number.
@@ -235,13 +239,13 @@ impl Sessions {
             if self.open[key].due != due {
                 continue;
             }
-            if self.open[key].sessions.iter().any(|it| end_of(it) <= now) {
+            let count = self.open[key].sessions.partition_point(|it| end_of(it) <= now);
+            if count > 0 {
                 self.change(key);
             }
             let open = &mut self.open[key];
-            let out = open.sessions.extract_if(.., |it| end_of(it) <= now);
-            ended.extend(out.map(|it| (end_of(&it), key, it)));
-            open.due = open.sessions.iter().map(end_of).min().unwrap_or(i64::MAX);
+            ended.extend(open.sessions.drain(..count).map(|it| (end_of(&it), key, it)));
+            open.due = open.sessions.first().map_or(i64::MAX, end_of);
             match open.sessions.is_empty() {
                 true => self.live -= 1,
                 false => self.due.push(Reverse((open.due, key as u32))),
@@ -252,11 +256,22 @@ impl Sessions {
     }
 }
 
-impl Session {
-    /// Whether a record of this time belongs to it.
-    fn touches(&self, time: i64, gap: i64) -> bool {
-        time - self.last < gap && self.first - time < gap
+/// The sessions of a key that a record of this time belongs to; if there are none, the place of one of
+/// its own.
+fn touched(sessions: &[Session], time: i64, gap: i64) -> Range<usize> {
+    let start = sessions.partition_point(|it| time - it.last >= gap);
+    let count = sessions[start..].iter().take_while(|it| it.first - time < gap).count();
+    start..start + count
+}
+
+/// The sessions of a key in the order in which they were opened.
+fn as_opened(sessions: &[Session]) -> Cow<'_, [Session]> {
+    if sessions.is_sorted_by_key(|it| it.number) {
+        return Cow::Borrowed(sessions);
     }
+    let mut sessions = sessions.to_vec();
+    sessions.sort_unstable_by_key(|it| it.number);
+    Cow::Owned(sessions)
 }
 
 /// Writes a key with its sessions and their accumulators.
@@ -269,7 +284,7 @@ fn write_key(
     let Some(Open { sessions, .. }) = open.get(key) else { return false };
     keys.save(key, out);
     out.extend_from_slice(&(sessions.len() as u32).to_le_bytes());
-    for it in sessions {
+    for it in as_opened(sessions).iter() {
         for number in [it.first as u64, it.last as u64, it.number] {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -323,6 +338,7 @@ impl Structure for Sessions {
             // It is looked at when the first of them may have ended.
             due = due.min(last);
         }
+        sessions.sort_unstable_by_key(|it| it.first);
         if !sessions.is_empty() {
             self.live += 1;
             self.due.push(Reverse((due, key as u32)));
