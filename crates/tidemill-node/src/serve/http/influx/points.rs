@@ -29,8 +29,8 @@ pub(super) fn points_of(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
 /// Where the first point ends.
 fn end(bytes: &[u8]) -> usize {
     let first_break = line_end(bytes, 0);
-    let spaces = bytes.iter().take_while(|it| it.is_ascii_whitespace()).count();
-    if spaces >= first_break || bytes[spaces] == b'#' {
+    let spaces = bytes[..first_break].iter().take_while(|it| it.is_ascii_whitespace()).count();
+    if spaces == first_break || bytes[spaces] == b'#' {
         return first_break;
     }
     let mut at = name_end(bytes, spaces, b" ");

@@ -118,6 +118,16 @@ fn a_line_break_within_quotes_ends_no_point() {
     }
 }
 
+/// Each line is looked at once: otherwise this would take hours.
+#[test]
+fn lines_with_nothing_in_them_are_passed_over() {
+    for nothing in ["\n", " \n", "#\n", "\r\n"] {
+        let body = nothing.repeat(2_000_000) + "a v=1";
+        let points: Vec<_> = points_of(body.as_bytes()).collect();
+        assert_eq!(points, [(2_000_001, &b"a v=1"[..])]);
+    }
+}
+
 #[test]
 fn a_text_keeps_its_line_breaks() {
     let options = LogOptions { sync_threads: 0, ..LogOptions::default() };
