@@ -62,6 +62,22 @@ def test_the_client_of_version_2(node, name):
         assert len(lines(node, name)) == 12
 
 
+def test_a_text_keeps_its_line_breaks(node, name):
+    text = 'Traceback:\n  File "x", line 1\nfake,h=b v=1\nValueError'
+    with InfluxDBClient(node.url, token="any", org="o") as client:
+        write = client.write_api(write_options=SYNCHRONOUS)
+        write.write(name, "o", [Point("log").tag("h", "a").field("msg", text).time(1), Point("log").field("n", 1).time(2)])
+    escaped = text.replace('"', '\\"')
+    assert [it[1] for it in lines(node, name)] == [f'log,h=a msg="{escaped}" 1', "log n=1i 2"]
+
+
+def test_a_line_that_is_too_long_takes_no_other_with_it(node, name, client1):
+    with pytest.raises(InfluxDBClientError) as error:
+        client1.write(["a v=1 1", f'log msg="{"x" * 1_100_000}" 1', "b v=2 2"], params={"db": name}, protocol="line")
+    assert error.value.code == 400 and "line 2" in str(error.value.content) and "written=2" in str(error.value.content)
+    assert [it[1] for it in lines(node, name)] == ["a v=1 1", "b v=2 2"]
+
+
 def test_the_batching_client_of_version_2(node, name):
     failed = []
     with InfluxDBClient(node.url, token="any", org="o") as client:
