@@ -304,13 +304,16 @@ impl Checkpoints {
             let named: BTreeSet<_> = named.map(|run| run.key(0)[..21].to_vec()).collect();
             let found = self.backend.keys(&runs_prefix(left))?;
             let left = found.iter().filter(|key| !named.contains(&key[..key.len().min(21)]));
-            left.for_each(|key| self.batch.delete(key));
+            // Batches of their own: what is tried again is not in them twice.
+            let mut deletes = Batch::default();
+            left.for_each(|key| deletes.delete(key));
             // Before the note that explains them is written over.
-            self.backend.commit(&mut self.batch)?;
+            self.backend.commit(&mut deletes)?;
         }
         let number = self.last + 1;
-        self.batch.put(BEGUN_KEY, &number.to_be_bytes());
-        self.backend.commit(&mut self.batch)?;
+        let mut begun = Batch::default();
+        begun.put(BEGUN_KEY, &number.to_be_bytes());
+        self.backend.commit(&mut begun)?;
         (self.last, self.begun, self.left_behind) = (number, Some(number), None);
         Ok(number)
     }
@@ -319,7 +322,8 @@ impl Checkpoints {
     /// checkpoint have no key in common.
     ///
     /// # Errors
-    /// The backend's. The run is kept, and written with the next one, or by [`Self::complete`].
+    /// The backend's. The run is kept, and written by [`Self::flush`], with the next one, or by
+    /// [`Self::complete`]. Who puts more before it is written holds all of it in memory.
     ///
     /// # Panics
     /// Panics if no checkpoint was begun.
@@ -340,6 +344,14 @@ impl Checkpoints {
             self.backend.commit(&mut self.batch)?;
         }
         Ok(())
+    }
+
+    /// Writes the runs that were put and could not be written.
+    ///
+    /// # Errors
+    /// The backend's; it may be tried again.
+    pub fn flush(&mut self) -> Result<(), CheckpointError> {
+        Ok(self.backend.commit(&mut self.batch)?)
     }
 
     fn add(&mut self, (node, slice): (u32, u32), checkpoint: u64, run: &[u8]) {
@@ -379,8 +391,9 @@ impl Checkpoints {
 
     /// A manifest is the newest from now on.
     fn settle(&mut self, manifest: Manifest) -> Result<(), CheckpointError> {
-        self.batch.put(&manifest_key(manifest.number), &manifest.encode());
-        self.backend.commit(&mut self.batch)?;
+        let mut named = Batch::default();
+        named.put(&manifest_key(manifest.number), &manifest.encode());
+        self.backend.commit(&mut named)?;
         self.retire(Some(manifest));
         self.begun = None;
         self.delete_older()
@@ -413,14 +426,16 @@ impl Checkpoints {
         let older = self.older.values().flatten().flat_map(|it| it.runs());
         let gone: BTreeSet<Run> =
             older.chain(&self.unnamed).filter(|run| !named.contains(run)).copied().collect();
+        // A batch of its own: what is tried again is not in it twice.
+        let mut deletes = Batch::default();
         for run in gone.into_iter().filter(|run| run.checkpoint > unknown) {
-            (0..run.parts()).for_each(|part| self.batch.delete(&run.key(part)));
+            (0..run.parts()).for_each(|part| deletes.delete(&run.key(part)));
             looker::lock(&self.shared).forget(&run);
         }
-        self.backend.commit(&mut self.batch)?;
+        self.backend.commit(&mut deletes)?;
         self.unnamed.clear();
-        self.older.keys().for_each(|number| self.batch.delete(&manifest_key(*number)));
-        self.backend.commit(&mut self.batch)?;
+        self.older.keys().for_each(|number| deletes.delete(&manifest_key(*number)));
+        self.backend.commit(&mut deletes)?;
         self.older.clear();
         Ok(())
     }

@@ -39,9 +39,10 @@ impl Checkpoints {
     pub fn delete(&mut self, number: u64) -> Result<(), CheckpointError> {
         if self.damaged.contains_key(&number) {
             // What it alone named is left alone: nobody knows it.
-            self.batch.delete(&kept_key(number));
-            self.batch.delete(&manifest_key(number));
-            self.backend.commit(&mut self.batch)?;
+            let mut batch = Batch::default();
+            batch.delete(&kept_key(number));
+            batch.delete(&manifest_key(number));
+            self.backend.commit(&mut batch)?;
             self.kept.remove(&number);
             self.damaged.remove(&number);
             return Ok(());

@@ -1,6 +1,7 @@
 //! Where the life of a job begins or goes on, and what is over then.
 
 use super::{CheckpointError, Checkpoints, Manifest, manifest::OVER_KEY};
+use crate::Batch;
 
 impl Checkpoints {
     /// The job goes on from a checkpoint, whose stages are nodes of its graph by `node_of`. Runs of
@@ -73,8 +74,9 @@ impl Checkpoints {
 
     /// Nothing goes on from checkpoints up to this number any more.
     fn end_life(&mut self, last: u64) -> Result<(), CheckpointError> {
-        self.batch.put(OVER_KEY, &last.to_be_bytes());
-        self.backend.commit(&mut self.batch)?;
+        let mut over = Batch::default();
+        over.put(OVER_KEY, &last.to_be_bytes());
+        self.backend.commit(&mut over)?;
         self.over = last;
         self.share();
         Ok(())

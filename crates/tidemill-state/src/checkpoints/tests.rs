@@ -275,6 +275,66 @@ fn row_15_a_checkpoint_that_could_not_be_written_is_written_later() {
     assert!(again > 20, "{again}");
 }
 
+/// A server that takes no batch that deletes, and notes the most that it was asked to delete at once.
+struct Refuses {
+    inner: Arc<dyn Backend>,
+    deletes_most: Mutex<usize>,
+}
+
+impl Backend for Refuses {
+    fn commit(&self, batch: &mut Batch) -> Result<(), StateError> {
+        let deletes = batch.changes().filter(|(_, value)| value.is_none()).count();
+        if deletes == 0 {
+            return self.inner.commit(batch);
+        }
+        let mut most = self.deletes_most.lock().unwrap();
+        *most = deletes.max(*most);
+        Err(StateError::Refused { place: "there".to_owned(), why: "it is full".to_owned() })
+    }
+    fn get(&self, key: &[u8]) -> Result<Option<bytes::Bytes>, StateError> {
+        self.inner.get(key)
+    }
+    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
+        self.inner.keys(prefix)
+    }
+}
+
+#[test]
+fn what_cannot_be_deleted_is_asked_for_once_in_each_try() {
+    let sim = World::simulated(1);
+    let backend = indexed(&sim.world).unwrap();
+    // Some runs that a process left behind, and checkpoints before.
+    let (mut checkpoints, mut work) = five(&backend, &[]);
+    checkpoints.begin().unwrap();
+    work.change(6);
+    for (slice, state) in (0..).zip(&mut work.slices) {
+        Work::runs(state).iter().for_each(|run| checkpoints.put((7, slice), run).unwrap());
+    }
+    checkpoints.flush().unwrap();
+    drop(checkpoints);
+    let left = backend.keys(&runs_prefix(6)).unwrap().len();
+    assert!(left > 0);
+    let refuses = Arc::new(Refuses { inner: backend, deletes_most: Mutex::new(0) });
+    let most = || std::mem::take(&mut *refuses.deletes_most.lock().unwrap());
+    let (mut checkpoints, _) = gone_on(&(Arc::clone(&refuses) as Arc<dyn Backend>));
+    for _ in 0..5 {
+        checkpoints.begin().unwrap_err();
+        assert_eq!(most(), left);
+    }
+    // What nobody names any more once the next one is complete.
+    checkpoints.left_behind = None;
+    let number = checkpoints.begin().unwrap();
+    let chain = checkpoints.chains.clone();
+    chain.keys().for_each(|of| drop(checkpoints.chains.remove(of)));
+    let gone: usize = chain.values().map(Vec::len).sum();
+    let manifest = manifest(&checkpoints, (number, Cycle(9)));
+    for _ in 0..5 {
+        checkpoints.complete(manifest.clone()).unwrap_err();
+        assert_eq!(most(), gone);
+    }
+    assert_eq!(checkpoints.newest().unwrap().cycle, Cycle(9));
+}
+
 /// One that is kept is what it was, whatever comes after it, until it is deleted; and nothing else
 /// is left behind.
 #[test]
