@@ -57,7 +57,8 @@ pub struct IndexedOptions {
     /// A data file that is longer gets no more batches (default 64 MiB).
     pub file_bytes: ByteSize,
     /// The index is flushed when so much was written since the last time: batches of so many bytes
-    /// are gone through after a crash (default 256 MiB).
+    /// are gone through after a crash (default 256 MiB). It is flushed before if a file's worth was
+    /// deleted, so that the room of it comes back.
     pub flush_bytes: ByteSize,
     /// A thread of its own flushes (default). Else only [`IndexedBackend::flush`] does.
     pub flush_in_background: bool,
@@ -136,6 +137,9 @@ impl IndexedBackend {
         options: IndexedOptions,
     ) -> Result<(Self, Opened), StateError> {
         let (store, opened) = recover::open(world, folder, options)?;
+        let index = store.index.read().unwrap_or_else(PoisonError::into_inner);
+        store.flush_if_due(opened.bytes, &index);
+        drop(index);
         let store = Arc::new(store);
         let thread = options.flush_in_background.then(|| {
             let store = Arc::clone(&store);
@@ -242,14 +246,12 @@ impl Store {
             };
             index.set(entry.key, entry.value.map(place));
         }
-        drop(index);
         let bytes = batch.bytes() as u64;
         writer.length += bytes;
         writer.sequence += 1;
         writer.unflushed += bytes;
-        if writer.unflushed >= self.options.flush_bytes.0 {
-            self.flusher.want();
-        }
+        self.flush_if_due(writer.unflushed, &index);
+        drop(index);
         batch.clear();
         Ok(())
     }

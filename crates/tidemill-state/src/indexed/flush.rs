@@ -4,7 +4,7 @@
 use super::{
     Store, data_path,
     format::Covered,
-    index::{self, Base},
+    index::{self, Base, Index},
 };
 use crate::{StateError, error::at};
 use std::path::Path;
@@ -13,6 +13,8 @@ use tidemill_env::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 pub(super) const INDEX: &str = "index";
 const INDEX_NEW: &str = "index.new";
+/// A flush that is made for what it frees frees so many times what it writes.
+const FREED_PER_INDEX: u64 = 8;
 
 /// Tells the thread that flushes what to do.
 #[derive(Default)]
@@ -55,6 +57,16 @@ impl Flusher {
 }
 
 impl Store {
+    /// Has the index flushed, if so much was written, or is free in files, that it is worth it.
+    pub(super) fn flush_if_due(&self, unflushed: u64, index: &Index) {
+        let freed_bytes = index.freed_bytes();
+        let is_much_free = freed_bytes >= self.options.file_bytes.0
+            && freed_bytes / FREED_PER_INDEX >= index.base_bytes();
+        if unflushed >= self.options.flush_bytes.0 || is_much_free {
+            self.flusher.want();
+        }
+    }
+
     /// What the thread does.
     pub(super) fn flush_until_closed(&self) {
         loop {
@@ -74,18 +86,18 @@ impl Store {
 
     pub(super) fn flush(&self) -> Result<(), StateError> {
         let _one = self.flusher.one.lock().unwrap_or_else(PoisonError::into_inner);
-        let (base, frozen, covered, unflushed) = {
+        let (base, frozen, covered, unflushed, freed_bytes) = {
             let writer = self.writer();
             let covered =
                 Covered { file: writer.number, position: writer.length, sequence: writer.sequence };
             let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
             let (base, frozen, covered) = index.freeze(covered);
-            (base, frozen, covered, writer.unflushed)
+            (base, frozen, covered, writer.unflushed, index.freed_bytes())
         };
         let base = index::flushed(&base, &frozen, self.id, covered);
         put_index(&self.world, &self.folder, &base)?;
         let live = base.files();
-        self.index.write().unwrap_or_else(PoisonError::into_inner).thaw(base);
+        self.index.write().unwrap_or_else(PoisonError::into_inner).thaw(base, freed_bytes);
         let mut writer = self.writer();
         writer.unflushed = writer.unflushed.saturating_sub(unflushed);
         drop(writer);

@@ -74,6 +74,8 @@ pub(crate) struct Index {
     /// What is being flushed, and up to where that goes.
     frozen: Option<(Arc<Recent>, Covered)>,
     recent: Recent,
+    /// Bytes of what was deleted since the last flush.
+    freed_bytes: u64,
 }
 
 impl Base {
@@ -204,11 +206,26 @@ impl Recent {
 
 impl Index {
     pub(crate) fn new(base: Base, seed: u64) -> Self {
-        Self { base: Arc::new(base), frozen: None, recent: Recent::new(seed) }
+        Self { base: Arc::new(base), frozen: None, recent: Recent::new(seed), freed_bytes: 0 }
     }
 
     pub(crate) fn set(&mut self, key: &[u8], place: Option<Place>) {
+        if place.is_none()
+            && let Some(before) = self.get(key)
+        {
+            self.freed_bytes += before.bytes() as u64;
+        }
         self.recent.set(key, place);
+    }
+
+    /// Bytes of what was deleted since the last flush: files hold them until the next one.
+    pub(crate) fn freed_bytes(&self) -> u64 {
+        self.freed_bytes
+    }
+
+    /// How long the index was in its file, in bytes.
+    pub(crate) fn base_bytes(&self) -> u64 {
+        self.base.bytes.len() as u64
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<Place> {
@@ -245,10 +262,11 @@ impl Index {
         (Arc::clone(&self.base), Arc::clone(frozen), *covered)
     }
 
-    /// What was set aside is in the file, which is this.
-    pub(crate) fn thaw(&mut self, base: Base) {
+    /// What was set aside is in the file, which is this; so many bytes had been freed by then.
+    pub(crate) fn thaw(&mut self, base: Base, freed_bytes: u64) {
         self.base = Arc::new(base);
         self.frozen = None;
+        self.freed_bytes -= freed_bytes;
     }
 }
 

@@ -388,6 +388,42 @@ fn readers_always_find_the_newest_or_the_one_before() {
     assert!(opened.bytes < 600 << 10, "{opened:?}");
 }
 
+/// What was deleted is gone from the disk soon, though little was written since; also if the process
+/// ended before.
+#[test]
+fn the_room_of_what_was_deleted_comes_back_without_more_being_written() {
+    let options = IndexedOptions {
+        file_bytes: ByteSize(16 << 10),
+        flush_bytes: ByteSize(256 << 20),
+        flush_in_background: true,
+    };
+    for is_opened_again in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let opened = |options| IndexedBackend::open(&World::real(), folder.path(), options);
+        let in_background = !is_opened_again;
+        let first = IndexedOptions { flush_in_background: in_background, ..options };
+        let mut backend = opened(first).unwrap().0;
+        let mut batch = Batch::default();
+        for key in 0..100u8 {
+            batch.put(&[key], &[key; 1_000]);
+            backend.commit(&mut batch).unwrap();
+        }
+        (0..100u8).for_each(|key| batch.delete(&[key]));
+        backend.commit(&mut batch).unwrap();
+        if is_opened_again {
+            drop(backend);
+            backend = opened(options).unwrap().0;
+        }
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let files = || flush::numbers(&World::real(), folder.path()).unwrap().len();
+        while files() > 1 && std::time::Instant::now() < until {
+            std::thread::yield_now();
+        }
+        assert_eq!(files(), 1, "opened again: {is_opened_again}");
+        assert!(backend.flush_failure().is_none());
+    }
+}
+
 /// Commits `count` batches of a thousand bytes, each under keys of its own.
 fn long_batches(sim: &SimWorld, count: u8) -> Model {
     let (backend, _) = open(&sim.process()).unwrap();
