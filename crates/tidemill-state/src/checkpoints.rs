@@ -433,7 +433,9 @@ impl Checkpoints {
             looker::lock(&self.shared).forget(&run);
         }
         self.backend.commit(&mut deletes)?;
-        self.unnamed.clear();
+        if self.begun.is_none() {
+            self.unnamed.clear();
+        }
         self.older.keys().for_each(|number| deletes.delete(&manifest_key(*number)));
         self.backend.commit(&mut deletes)?;
         self.older.clear();

@@ -98,6 +98,8 @@ struct Arrived {
     /// Deltas whose memory is used again.
     spare: Vec<Delta>,
     asked: VecDeque<Asked>,
+    /// Those who wait for the checkpoint under way, each with the name under which it is kept.
+    keeps: Vec<(String, KeptTo)>,
     /// Nobody answers any more.
     is_closed: bool,
 }

@@ -55,8 +55,8 @@ impl Checkpoints {
         batch.delete(&kept_key(number));
         self.backend.commit(&mut batch)?;
         self.kept.remove(&number);
-        if self.begun.is_some() || self.newest().is_some_and(|it| it.number == number) {
-            // Completing the next one deletes it.
+        if self.newest().is_some_and(|it| it.number == number) {
+            // Completing the next one deletes it. What one that is begun names is new, or the newest's.
             return Ok(());
         }
         let mut shared = looker::lock(&self.shared);

@@ -479,3 +479,73 @@ fn what_could_not_be_written_is_counted_and_the_newest_has_its_time() {
     assert!(handle.progress().checkpoints.made_us >= Some(made_us));
     kill(&handle);
 }
+
+/// Has room for small batches and deletions alone while it is full; notes the largest that it did not
+/// take, in bytes.
+struct Full {
+    inner: Arc<dyn Backend>,
+    is_full: std::sync::atomic::AtomicBool,
+    largest_bytes: AtomicU64,
+}
+
+impl Backend for Full {
+    fn commit(&self, batch: &mut Batch) -> Result<(), StateError> {
+        if self.is_full.load(Ordering::SeqCst) && batch.bytes() > 64 << 10 {
+            self.largest_bytes.fetch_max(batch.bytes() as u64, Ordering::SeqCst);
+            let (place, why) = ("there".to_owned(), "no room".to_owned());
+            return Err(StateError::Refused { place, why });
+        }
+        self.inner.commit(batch)
+    }
+    fn get(&self, key: &[u8]) -> Result<Option<bytes::Bytes>, StateError> {
+        self.inner.get(key)
+    }
+    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
+        self.inner.keys(prefix)
+    }
+}
+
+#[test]
+fn row_14_a_checkpoint_that_finds_no_room_waits_in_bounds_and_others_can_be_deleted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::real();
+    let mut options = options(&world, folder.path(), Span(3_600_000_000));
+    let to = options.checkpoint.as_mut().expect("it makes some");
+    let full = Arc::new(Full {
+        inner: Arc::clone(&to.backend),
+        is_full: std::sync::atomic::AtomicBool::new(false),
+        largest_bytes: AtomicU64::new(0),
+    });
+    to.backend = Arc::clone(&full) as Arc<dyn Backend>;
+    // A state of several times what may wait in a batch.
+    let (keys, mut graph) = (400_000, JobGraph::new("large"));
+    let factory = Arc::new(Numbers { count: i64::MAX, keys, live: true });
+    let source = graph.add("numbers", NodeKind::Source { factory, preload: false });
+    let factory = Arc::new(RunningSum { poison: None });
+    let stage = graph.add("sums", NodeKind::Stage { factory, slices: 16 });
+    let sink = graph.add("out", NodeKind::Sink { sink: Box::new(Collect::default()) });
+    graph.link(source, stage, Partition::Key(vec![0]));
+    graph.link(stage, sink, Partition::One);
+    let handle = start(graph, &world, &options).expect("it starts");
+    let first = handle.keep_checkpoint("first").expect("there is room");
+    handle.keep_checkpoint("second").expect("there is room");
+    while handle.progress().sources[0].position < keys as u64 {
+        std::thread::yield_now();
+    }
+    full.is_full.store(true, Ordering::SeqCst);
+    let refused = handle.keep_checkpoint("none").expect_err("there is no room").to_string();
+    assert!(refused.contains("no room"), "{refused}");
+    // Tried again, and no more was taken meanwhile.
+    while handle.progress().checkpoints.failures < 3 {
+        std::thread::yield_now();
+    }
+    let largest_bytes = full.largest_bytes.load(Ordering::SeqCst);
+    assert!(largest_bytes < 4 << 20, "{largest_bytes}");
+    handle.delete_checkpoint(first.number).expect("that needs no room");
+    assert!(handle.checkpoints().iter().all(|(info, _)| info.number != first.number));
+    full.is_full.store(false, Ordering::SeqCst);
+    wait_for_checkpoints(&handle, 3);
+    let kept = handle.keep_checkpoint("third").expect("there is room again");
+    assert!(kept.bytes > 4 << 20, "all of it is written: {}", kept.bytes);
+    kill(&handle);
+}

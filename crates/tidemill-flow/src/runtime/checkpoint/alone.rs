@@ -124,7 +124,7 @@ impl Checkpointer {
 /// Has those slices saved that are due. None: the job was over before.
 pub(super) fn save(job: &Job, checkpoints: &mut Checkpoints, alone: &Alone) -> Option<Made> {
     let checkpointer = &job.checkpointer;
-    let number = until_written(job, || checkpoints.begin())?;
+    let number = until_written(job, checkpoints, Checkpoints::begin)?;
     {
         let mut arrived = checkpointer.arrived();
         arrived.slices = 0;

@@ -29,23 +29,24 @@ impl Drop for Closes<'_> {
         let mut arrived = self.0.arrived();
         arrived.is_closed = true;
         arrived.asked.clear();
+        arrived.keeps.clear();
     }
 }
 
 fn make_until_over(job: &Job, checkpoints: &mut Checkpoints, mut pace: Pace) {
     let checkpointer = &job.checkpointer;
     let mut due_us = job.now_us().saturating_add(pace.every_us());
-    while let Some(keeps) = wait_until_due(job, checkpoints, due_us) {
+    while let Some(is_kept) = wait_until_due(job, checkpoints, due_us) {
         let start_us = job.now_us();
-        let alone = checkpointer.alone.as_ref().filter(|_| keeps.is_empty());
+        let alone = checkpointer.alone.as_ref().filter(|_| !is_kept);
         let made = match alone {
             Some(alone) if alone.is_to_stop() => alone::save_last(job, checkpoints, alone),
             Some(alone) => alone::save(job, checkpoints, alone),
-            None if keeps.is_empty() => make(job, checkpoints, Hurry::No),
-            None => make(job, checkpoints, Hurry::Now),
+            None if is_kept => make(job, checkpoints, Hurry::Now),
+            None => make(job, checkpoints, Hurry::No),
         };
         let Some(Made { at, bytes }) = made else { return };
-        keep(checkpointer, checkpoints, keeps);
+        keep(checkpointer, checkpoints);
         let took_us = job.now_us() - start_us;
         pace.completed(took_us, alone.is_some() && checkpointer.arrived().gate.is_rung());
         due_us = start_us.saturating_add(pace.every_us());
@@ -62,23 +63,20 @@ fn make_until_over(job: &Job, checkpoints: &mut Checkpoints, mut pace: Pace) {
     }
 }
 
-/// Waits until a checkpoint is to be made, and gives back who asked for it; none: the job is over.
-fn wait_until_due(
-    job: &Job,
-    checkpoints: &mut Checkpoints,
-    due_us: u64,
-) -> Option<Vec<(String, KeptTo)>> {
+/// Waits until a checkpoint is to be made; whether it is to be kept. None: the job is over.
+fn wait_until_due(job: &Job, checkpoints: &mut Checkpoints, due_us: u64) -> Option<bool> {
     let checkpointer = &job.checkpointer;
     loop {
-        let keeps = wanted(checkpointer, checkpoints);
+        take_asked(checkpointer, checkpoints);
         let (now_us, arrived) = (job.now_us(), checkpointer.arrived());
+        let is_kept = !arrived.keeps.is_empty();
         let is_due = match &checkpointer.alone {
             Some(alone) if alone.is_to_stop() => !alone.is_left(),
             Some(alone) => arrived.gate.is_rung() || (now_us >= due_us && alone.has_unsaved()),
             None => now_us >= due_us,
         };
-        if is_due || !keeps.is_empty() {
-            return Some(keeps);
+        if is_due || is_kept {
+            return Some(is_kept);
         }
         if is_over(job) {
             return None;
@@ -92,28 +90,46 @@ fn wait_until_due(
     }
 }
 
-/// The checkpoints that are asked for. What is to be deleted is.
-fn wanted(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints) -> Vec<(String, KeptTo)> {
+/// Takes what is asked for. What is to be deleted is, and whoever wants one kept waits for the next;
+/// whether something was deleted.
+fn take_asked(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints) -> bool {
     let asked = std::mem::take(&mut checkpointer.arrived().asked);
-    let mut keeps = Vec::new();
+    let mut has_deleted = false;
     for asked in asked {
         match asked {
-            Asked::Keep(name, sender) => keeps.push((name, sender)),
+            Asked::Keep(name, sender) => checkpointer.arrived().keeps.push((name, sender)),
             Asked::Delete(number, sender) => {
                 let deleted = checkpoints.delete(number);
+                has_deleted |= deleted.is_ok();
                 checkpointer.show(checkpoints);
                 // Who asked may have gone.
                 let _gone = sender.send(deleted);
             }
         }
     }
-    keeps
+    has_deleted
+}
+
+/// As [`take_asked`], while a checkpoint cannot be written: nobody waits for it then.
+fn take_asked_meanwhile(
+    checkpointer: &Checkpointer,
+    checkpoints: &mut Checkpoints,
+    error: &CheckpointError,
+) -> bool {
+    let has_deleted = take_asked(checkpointer, checkpoints);
+    let keeps = std::mem::take(&mut checkpointer.arrived().keeps);
+    for (_, sender) in keeps {
+        // Who asked may have gone.
+        let _gone = sender.send(Err(error.clone()));
+    }
+    has_deleted
 }
 
 /// Keeps a checkpoint that is complete, for those who asked for it.
-fn keep(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints, asked: Vec<(String, KeptTo)>) {
+fn keep(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints) {
+    let keeps = std::mem::take(&mut checkpointer.arrived().keeps);
     let keep = |(name, sender): (String, KeptTo)| (checkpoints.keep_newest(&name), sender);
-    let kept: Vec<_> = asked.into_iter().map(keep).collect();
+    let kept: Vec<_> = keeps.into_iter().map(keep).collect();
     // Who is answered finds it among all.
     checkpointer.show(checkpoints);
     for (kept, sender) in kept {
@@ -178,7 +194,7 @@ fn want(job: &Job, at: Cycle) {
 /// Makes a checkpoint of all slices at one cycle. None: the job was over before.
 pub(super) fn make(job: &Job, checkpoints: &mut Checkpoints, hurry: Hurry) -> Option<Made> {
     let at = begin(job, true, hurry);
-    let number = until_written(job, || checkpoints.begin())?;
+    let number = until_written(job, checkpoints, Checkpoints::begin)?;
     let is_frozen = |arrived: &mut Arrived| {
         arrived.expected(job, at).is_some_and(|it| arrived.slices >= it)
             && job.committer.is_durable(at)
@@ -213,8 +229,13 @@ pub(super) fn put_until(
             }
             checkpointer.give_back(delta);
             bytes += run.len() as u64;
-            // What could not be written is kept, and completing the checkpoint writes it.
-            note(job, checkpoints.put((node as u32, slice), &run));
+            // What could not be written is kept. No further piece is taken until it is: those that
+            // wait are bounded, and lanes write nothing more out.
+            let mut run = Some(&run[..]);
+            until_written(job, checkpoints, |it| match run.take() {
+                Some(run) => it.put((node as u32, slice), run),
+                None => it.flush(),
+            })?;
         } else if is_all(&mut arrived) {
             return Some(bytes);
         } else if !is_wanted && !arrived.asked.is_empty() {
@@ -235,43 +256,48 @@ pub(super) fn complete(
     (number, at): (u64, Cycle),
 ) -> Option<()> {
     let manifest = manifest(job, checkpoints, (number, at));
-    until_written(job, || checkpoints.complete(manifest.clone()))?;
+    until_written(job, checkpoints, |it| it.complete(manifest.clone()))?;
     job.checkpointer.at.store(u64::MAX, Ordering::Release);
     Some(())
 }
 
-/// Tries until it can be written, or the job is over.
+/// Tries until it can be written, or the job is over. What is asked for meanwhile is answered: what
+/// is to be deleted may be what makes room.
 pub(super) fn until_written<T>(
     job: &Job,
-    mut write: impl FnMut() -> Result<T, CheckpointError>,
+    checkpoints: &mut Checkpoints,
+    mut write: impl FnMut(&mut Checkpoints) -> Result<T, CheckpointError>,
 ) -> Option<T> {
     loop {
-        if let Some(written) = note(job, write()) {
-            return Some(written);
-        }
+        let error = match write(checkpoints) {
+            Ok(written) => return Some(written),
+            Err(error) => error,
+        };
+        note(job, &error);
         let until_us = job.now_us() + AGAIN_AFTER_US;
         while job.now_us() < until_us {
+            if take_asked_meanwhile(&job.checkpointer, checkpoints, &error) {
+                break;
+            }
             if is_over(job) {
                 return None;
             }
-            job.checkpointer.wait(job.checkpointer.arrived());
+            let arrived = job.checkpointer.arrived();
+            if arrived.asked.is_empty() {
+                job.checkpointer.wait(arrived);
+            }
         }
     }
 }
 
-/// Says that a checkpoint could not be written, if so.
-fn note<T>(job: &Job, outcome: Result<T, CheckpointError>) -> Option<T> {
-    let error = match outcome {
-        Ok(written) => return Some(written),
-        Err(error) => error,
-    };
+/// Says that a checkpoint could not be written.
+fn note(job: &Job, error: &CheckpointError) {
     let mut progress = job.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
     if progress.failure.is_none() {
         tracing::warn!(job = job.plan.name, %error, "a checkpoint cannot be written; trying again");
     }
     progress.failures += 1;
     progress.failure = Some(error.to_string());
-    None
 }
 
 fn manifest(job: &Job, checkpoints: &Checkpoints, (number, at): (u64, Cycle)) -> Manifest {
