@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! PREFIX:JOB:owner        whose it is
-//! PREFIX:JOB:mark         how many transactions there were
+//! PREFIX:JOB:mark         how many transactions there were that put something
 //! PREFIX:JOB:keys         a sorted set of all keys
 //! PREFIX:JOB:value:KEY    a value, sealed
 //! ```
@@ -10,6 +10,9 @@
 //! A batch is one transaction, or several if it is large: first all that is put, then what is
 //! deleted. Each looks at the owner and the mark, and is not done if either changes meanwhile. A
 //! mark that is not the one left there says that the server lost what it had acknowledged.
+//!
+//! A transaction that only deletes leaves the mark as it is: a server that is full takes no `SET`,
+//! and a deletion that it loses leaves only what is deleted again.
 //!
 //! Not here: clusters of Redis, sentinels.
 
@@ -90,8 +93,9 @@ impl RedisStore {
         &self,
         state: &mut State,
         owner: &Owner<'_>,
-        mut changes: Pipeline,
+        transaction: Transaction,
     ) -> Result<(), StateError> {
+        let Transaction { pipeline: mut changes, puts, .. } = transaction;
         let names = &self.names;
         let mut look = redis::pipe();
         look.cmd("WATCH").arg(&names.owner).arg(&names.mark).ignore();
@@ -108,15 +112,18 @@ impl RedisStore {
             );
             return Err(StateError::Lost { place: self.place.clone(), why });
         }
-        changes.cmd("SET").arg(&names.mark).arg(mark + 1).ignore();
-        state.mark = Some(mark..=mark + 1);
+        let raised = if puts { mark + 1 } else { mark };
+        if puts {
+            changes.cmd("SET").arg(&names.mark).arg(raised).ignore();
+        }
+        state.mark = Some(mark..=raised);
         // On the connection that watches, or not at all.
         let done: Option<()> = state.link.ask_once(changes.atomic())?;
         if done.is_none() {
             let why = "another wrote to it at the same time".to_owned();
             return Err(StateError::Refused { place: self.place.clone(), why });
         }
-        state.mark = Some(mark + 1..=mark + 1);
+        state.mark = Some(raised..=raised);
         Ok(())
     }
 }
@@ -181,13 +188,13 @@ impl Store for RedisStore {
             }
             transaction.put(&self.names, key, value);
         }
-        for deleted in changes.deletes.chunks(TRANSACTION_CHANGES) {
-            if transaction.changes + deleted.len() > TRANSACTION_CHANGES {
-                self.transact(&mut state, owner, transaction.take())?;
-            }
-            transaction.delete(&self.names, deleted);
+        if transaction.puts {
+            self.transact(&mut state, owner, transaction.take())?;
         }
-        self.transact(&mut state, owner, transaction.take())?;
+        for deleted in changes.deletes.chunks(TRANSACTION_CHANGES) {
+            transaction.delete(&self.names, deleted);
+            self.transact(&mut state, owner, transaction.take())?;
+        }
         state.link.sync()
     }
 
@@ -219,11 +226,13 @@ struct Transaction {
     pipeline: Pipeline,
     changes: usize,
     bytes: usize,
+    /// It puts something: all that it does then is to put.
+    puts: bool,
 }
 
 impl Transaction {
     fn new() -> Self {
-        Self { pipeline: redis::pipe(), changes: 0, bytes: 0 }
+        Self { pipeline: redis::pipe(), changes: 0, bytes: 0, puts: false }
     }
 
     fn put(&mut self, names: &Names, key: &[u8], value: &[u8]) {
@@ -231,6 +240,7 @@ impl Transaction {
         self.pipeline.cmd("ZADD").arg(&names.keys).arg(0).arg(key).ignore();
         self.changes += 1;
         self.bytes += value.len();
+        self.puts = true;
     }
 
     fn delete(&mut self, names: &Names, keys: &[&[u8]]) {
@@ -239,11 +249,10 @@ impl Transaction {
             self.pipeline.arg(names.value(key));
         }
         self.pipeline.ignore().cmd("ZREM").arg(&names.keys).arg(keys).ignore();
-        self.changes += keys.len();
     }
 
-    fn take(&mut self) -> Pipeline {
-        std::mem::replace(self, Self::new()).pipeline
+    fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::new())
     }
 }
 

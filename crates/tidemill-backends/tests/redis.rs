@@ -95,6 +95,31 @@ fn a_server_that_went_back_in_time_is_told_of() {
     commit(&*again, b"fourth").unwrap();
 }
 
+/// A server at its `maxmemory` refuses `SET` and takes what deletes; so does this user, whom the other
+/// tests do not notice.
+#[test]
+fn row_14_a_server_that_is_full_is_deleted_from() {
+    let (folder, user) = (tempfile::tempdir().unwrap(), format!("full-{}", std::process::id()));
+    by_hand(redis::cmd("ACL").arg("SETUSER").arg(&user).arg(&["on", ">it", "~*", "+@all"]));
+    let url = spec().url.replace("://", &format!("://{user}:it@"));
+    let backend = open_with(&RedisSpec { url, ..spec() }, "full", folder.path()).unwrap();
+    let (mut first, mut second) = (Batch::default(), Batch::default());
+    [b"a", b"b", b"c"].iter().for_each(|key| first.put(*key, b"value"));
+    backend.commit(&mut first).unwrap();
+    by_hand(redis::cmd("ACL").arg("SETUSER").arg(&user).arg("-set"));
+    commit(&*backend, b"value").unwrap_err();
+    second.delete(b"a");
+    second.delete(b"c");
+    backend.commit(&mut second).unwrap();
+    assert_eq!(backend.keys(b"").unwrap(), [b"b"]);
+    by_hand(redis::cmd("ACL").arg("SETUSER").arg(&user).arg("+set"));
+    commit(&*backend, b"value").unwrap();
+    by_hand(redis::cmd("ACL").arg("SETUSER").arg(&user).arg("-set"));
+    backend.clear().unwrap();
+    assert_eq!(by_hand(redis::cmd("EXISTS").arg(name("full:owner"))), redis::Value::Int(0));
+    by_hand(redis::cmd("ACL").arg("DELUSER").arg(&user));
+}
+
 #[test]
 fn a_connection_that_was_cut_is_made_again() {
     /// Of this test alone, so that it cuts no others.
