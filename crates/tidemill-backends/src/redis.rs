@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! PREFIX:JOB:owner        whose it is
-//! PREFIX:JOB:mark         how many transactions there were that put something
+//! PREFIX:JOB:mark         how many transactions there were
 //! PREFIX:JOB:keys         a sorted set of all keys
 //! PREFIX:JOB:value:KEY    a value, sealed
 //! ```
@@ -11,8 +11,9 @@
 //! deleted. Each looks at the owner and the mark, and is not done if either changes meanwhile. A
 //! mark that is not the one left there says that the server lost what it had acknowledged.
 //!
-//! A transaction that only deletes leaves the mark as it is: a server that is full takes no `SET`,
-//! and a deletion that it loses leaves only what is deleted again.
+//! A server that is full takes no transaction at all. What is to be deleted is then by a script, which
+//! looks at the owner too, and leaves the mark as it is: a deletion that the server loses leaves only
+//! what is deleted again.
 //!
 //! Not here: clusters of Redis, sentinels.
 
@@ -41,6 +42,13 @@ const TRANSACTION_CHANGES: usize = 4_096;
 const PAGE_KEYS: isize = 1_000;
 /// Longest string that Redis takes, by default.
 const VALUE_BYTES_MAX: usize = 512 << 20;
+
+/// Deletes names, from the third on, and members of the sorted set that is named second, if what is
+/// named first, the owner, is this one.
+const DELETES: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+for nth = 3, #KEYS do redis.call('UNLINK', KEYS[nth]) end
+for nth = 2, #ARGV do redis.call('ZREM', KEYS[2], ARGV[nth]) end
+return 1";
 
 /// What a Redis server keeps for a job.
 pub(crate) struct RedisStore {
@@ -93,9 +101,8 @@ impl RedisStore {
         &self,
         state: &mut State,
         owner: &Owner<'_>,
-        transaction: Transaction,
+        mut changes: Pipeline,
     ) -> Result<(), StateError> {
-        let Transaction { pipeline: mut changes, puts, .. } = transaction;
         let names = &self.names;
         let mut look = redis::pipe();
         look.cmd("WATCH").arg(&names.owner).arg(&names.mark).ignore();
@@ -112,19 +119,37 @@ impl RedisStore {
             );
             return Err(StateError::Lost { place: self.place.clone(), why });
         }
-        let raised = if puts { mark + 1 } else { mark };
-        if puts {
-            changes.cmd("SET").arg(&names.mark).arg(raised).ignore();
-        }
-        state.mark = Some(mark..=raised);
+        changes.cmd("SET").arg(&names.mark).arg(mark + 1).ignore();
+        state.mark = Some(mark..=mark + 1);
         // On the connection that watches, or not at all.
         let done: Option<()> = state.link.ask_once(changes.atomic())?;
-        if done.is_none() {
-            let why = "another wrote to it at the same time".to_owned();
-            return Err(StateError::Refused { place: self.place.clone(), why });
-        }
-        state.mark = Some(raised..=raised);
+        done.ok_or_else(|| self.another_wrote())?;
+        state.mark = Some(mark + 1..=mark + 1);
         Ok(())
+    }
+
+    /// Deletes names, and keys from the set of all, without a transaction.
+    fn delete_though_full(
+        &self,
+        state: &mut State,
+        owner: &Owner<'_>,
+        (names, keys): (&[Vec<u8>], &[&[u8]]),
+    ) -> Result<(), StateError> {
+        let mut look = redis::pipe();
+        look.cmd("GET").arg(&self.names.owner);
+        let (found,): (Option<Vec<u8>>,) = state.link.ask(&look)?;
+        owner(found.as_deref())?;
+        let mut delete = redis::pipe();
+        delete.cmd("EVAL").arg(DELETES).arg(2 + names.len());
+        delete.arg(&self.names.owner).arg(&self.names.keys).arg(names);
+        delete.arg(found.unwrap_or_default()).arg(keys);
+        let (is_done,): (bool,) = state.link.ask_once(&delete)?;
+        is_done.then_some(()).ok_or_else(|| self.another_wrote())
+    }
+
+    fn another_wrote(&self) -> StateError {
+        let why = "another wrote to it at the same time".to_owned();
+        StateError::Refused { place: self.place.clone(), why }
     }
 }
 
@@ -169,10 +194,13 @@ impl Store for RedisStore {
         let mut free = redis::pipe();
         free.cmd("DEL").arg(&names.mark).arg(&names.keys).arg(&names.owner).ignore();
         // On the connection that watches, or not at all.
-        let done: Option<()> = state.link.ask_once(free.atomic())?;
-        if done.is_none() {
-            let why = "another wrote to it at the same time".to_owned();
-            return Err(StateError::Refused { place: self.place.clone(), why });
+        match state.link.ask_once::<Option<()>>(free.atomic()) {
+            Err(error) if is_full(&error) => {
+                let all = [&names.mark, &names.keys, &names.owner];
+                let all = all.map(|name| name.clone().into_bytes());
+                self.delete_though_full(&mut state, owner, (&all, &[]))?;
+            }
+            done => done?.ok_or_else(|| self.another_wrote())?,
         }
         state.link.sync()
     }
@@ -188,12 +216,18 @@ impl Store for RedisStore {
             }
             transaction.put(&self.names, key, value);
         }
-        if transaction.puts {
+        if transaction.changes > 0 {
             self.transact(&mut state, owner, transaction.take())?;
         }
         for deleted in changes.deletes.chunks(TRANSACTION_CHANGES) {
-            transaction.delete(&self.names, deleted);
-            self.transact(&mut state, owner, transaction.take())?;
+            let values: Vec<_> = deleted.iter().map(|key| self.names.value(key)).collect();
+            transaction.delete(&self.names, (&values, deleted));
+            match self.transact(&mut state, owner, transaction.take()) {
+                Err(error) if is_full(&error) => {
+                    self.delete_though_full(&mut state, owner, (&values, deleted))?;
+                }
+                done => done?,
+            }
         }
         state.link.sync()
     }
@@ -221,18 +255,21 @@ impl Store for RedisStore {
     }
 }
 
+/// Whether a server refuses for want of memory.
+fn is_full(error: &StateError) -> bool {
+    matches!(error, StateError::Refused { why, .. } if why.contains("OOM"))
+}
+
 /// What is done at once.
 struct Transaction {
     pipeline: Pipeline,
     changes: usize,
     bytes: usize,
-    /// It puts something: all that it does then is to put.
-    puts: bool,
 }
 
 impl Transaction {
     fn new() -> Self {
-        Self { pipeline: redis::pipe(), changes: 0, bytes: 0, puts: false }
+        Self { pipeline: redis::pipe(), changes: 0, bytes: 0 }
     }
 
     fn put(&mut self, names: &Names, key: &[u8], value: &[u8]) {
@@ -240,19 +277,15 @@ impl Transaction {
         self.pipeline.cmd("ZADD").arg(&names.keys).arg(0).arg(key).ignore();
         self.changes += 1;
         self.bytes += value.len();
-        self.puts = true;
     }
 
-    fn delete(&mut self, names: &Names, keys: &[&[u8]]) {
-        self.pipeline.cmd("UNLINK");
-        for key in keys {
-            self.pipeline.arg(names.value(key));
-        }
-        self.pipeline.ignore().cmd("ZREM").arg(&names.keys).arg(keys).ignore();
+    fn delete(&mut self, names: &Names, (values, keys): (&[Vec<u8>], &[&[u8]])) {
+        self.pipeline.cmd("UNLINK").arg(values).ignore();
+        self.pipeline.cmd("ZREM").arg(&names.keys).arg(keys).ignore();
     }
 
-    fn take(&mut self) -> Self {
-        std::mem::replace(self, Self::new())
+    fn take(&mut self) -> Pipeline {
+        std::mem::replace(self, Self::new()).pipeline
     }
 }
 

@@ -95,29 +95,79 @@ fn a_server_that_went_back_in_time_is_told_of() {
     commit(&*again, b"fourth").unwrap();
 }
 
-/// A server at its `maxmemory` refuses `SET` and takes what deletes; so does this user, whom the other
-/// tests do not notice.
+/// A server of one test alone, which the others would notice.
+struct Own {
+    server: std::process::Child,
+    url: String,
+}
+
+impl Own {
+    fn start(folder: &Path) -> Self {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port().to_string();
+        drop(free);
+        let mut command = std::process::Command::new("redis-server");
+        command.args(["--bind", "127.0.0.1", "--port", &port, "--dir"]).arg(folder);
+        let server = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+        let own = Self { server, url: format!("redis://127.0.0.1:{port}") };
+        let client = redis::Client::open(own.url.as_str()).unwrap();
+        while client.get_connection().is_err() {}
+        own
+    }
+
+    fn ask(&self, command: &mut redis::Cmd) -> redis::Value {
+        let client = redis::Client::open(self.url.as_str()).unwrap();
+        command.query(&mut client.get_connection().unwrap()).unwrap()
+    }
+
+    fn set_memory(&self, bytes: u64) {
+        self.ask(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes));
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.server.kill().unwrap();
+        self.server.wait().unwrap();
+    }
+}
+
 #[test]
 fn row_14_a_server_that_is_full_is_deleted_from() {
-    let (folder, user) = (tempfile::tempdir().unwrap(), format!("full-{}", std::process::id()));
-    by_hand(redis::cmd("ACL").arg("SETUSER").arg(&user).arg(&["on", ">it", "~*", "+@all"]));
-    let url = spec().url.replace("://", &format!("://{user}:it@"));
-    let backend = open_with(&RedisSpec { url, ..spec() }, "full", folder.path()).unwrap();
-    let (mut first, mut second) = (Batch::default(), Batch::default());
-    [b"a", b"b", b"c"].iter().for_each(|key| first.put(*key, b"value"));
-    backend.commit(&mut first).unwrap();
-    by_hand(redis::cmd("ACL").arg("SETUSER").arg(&user).arg("-set"));
-    commit(&*backend, b"value").unwrap_err();
-    second.delete(b"a");
-    second.delete(b"c");
-    backend.commit(&mut second).unwrap();
+    let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = Own::start(data.path());
+    let spec = RedisSpec { url: server.url.clone(), ..spec() };
+    let backend = open_with(&spec, "full", folder.path()).unwrap();
+    let (mut puts, mut deletes) = (Batch::default(), Batch::default());
+    [b"a", b"b", b"c"].iter().for_each(|key| puts.put(*key, b"value"));
+    backend.commit(&mut puts).unwrap();
+    server.set_memory(1);
+    let error = commit(&*backend, b"value").unwrap_err();
+    assert!(error.to_string().contains("Raise `maxmemory`"), "{error}");
+    deletes.delete(b"a");
+    deletes.delete(b"c");
+    backend.commit(&mut deletes).unwrap();
     assert_eq!(backend.keys(b"").unwrap(), [b"b"]);
-    by_hand(redis::cmd("ACL").arg("SETUSER").arg(&user).arg("+set"));
+    assert_eq!(backend.get(b"a").unwrap(), None);
+    // There is room again, and the server has lost nothing.
+    server.set_memory(0);
     commit(&*backend, b"value").unwrap();
-    by_hand(redis::cmd("ACL").arg("SETUSER").arg(&user).arg("-set"));
+    server.set_memory(1);
+    // Whoever has the place now keeps it.
+    let record = server.ask(redis::cmd("GET").arg(name("full:owner")));
+    let record: Vec<u8> = redis::from_redis_value(record).unwrap();
+    server.set_memory(0);
+    server.ask(redis::cmd("SET").arg(name("full:owner")).arg("another"));
+    server.set_memory(1);
+    deletes.delete(b"b");
+    backend.commit(&mut deletes).unwrap_err();
+    server.set_memory(0);
+    server.ask(redis::cmd("SET").arg(name("full:owner")).arg(record));
+    server.set_memory(1);
+    assert_eq!(backend.keys(b"").unwrap(), [&b"b"[..], b"key"]);
     backend.clear().unwrap();
-    assert_eq!(by_hand(redis::cmd("EXISTS").arg(name("full:owner"))), redis::Value::Int(0));
-    by_hand(redis::cmd("ACL").arg("DELUSER").arg(&user));
+    let left = server.ask(&mut redis::cmd("DBSIZE"));
+    assert_eq!(left, redis::Value::Int(0));
 }
 
 #[test]
