@@ -10,7 +10,7 @@ use crate::runtime::{
     commit::{CommitThread, Committer},
     followed::Followed,
     hand_over,
-    held::{self, Held, SavedSlice},
+    held::{self, Held, SavedSlice, Unread},
     job::Job,
     lane::Core,
     layout::Layout,
@@ -26,7 +26,6 @@ use crate::runtime::{
 };
 use crate::sink::{Sink, SinkError};
 use crate::source::{Position, Source};
-use origin::checkpoint_error;
 use std::{collections::BTreeMap, sync::Arc};
 use tidemill_env::World;
 use tidemill_env::sync::{
@@ -116,6 +115,14 @@ fn open_error(name: &str, message: String) -> StartError {
     StartError::Open { name: name.to_owned(), message }
 }
 
+/// Why the state of a slice could not be read back.
+fn unread_error(name: &str, error: &Unread) -> StartError {
+    match error.of_backend.clone().map(StartError::from) {
+        Some(away @ StartError::Away { .. }) => away,
+        _ => open_error(name, error.to_string()),
+    }
+}
+
 impl Opened {
     pub(super) fn new(
         plan: &Plan,
@@ -174,10 +181,10 @@ impl Opened {
         if options.checkpoint.as_ref().is_some_and(|to| to.recovery == Recovery::Eager) {
             let saved = Arc::new(std::mem::take(&mut opened.saved));
             held::load_all(world, &saved, workers)
-                .map_err(|(node, message)| open_error(&plan.nodes[node].name, message))?;
+                .map_err(|(node, error)| unread_error(&plan.nodes[node].name, &error))?;
         }
         if let Some(checkpoints) = &mut opened.checkpoints {
-            checkpoints.confirm().map_err(|error| checkpoint_error(error.to_string()))?;
+            checkpoints.confirm().map_err(origin::refused)?;
         }
         Ok(opened)
     }

@@ -16,7 +16,9 @@ use tidemill_env::sync::{
     Mutex, PoisonError,
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
-use tidemill_state::{NotRead, ReadRuns, RunsOf, SavedRows, structure};
+use tidemill_state::{
+    CheckpointError, NotRead, ReadRuns, RunsOf, SavedRows, StateError, structure,
+};
 use tidemill_types::SliceId;
 
 /// The state of a slice.
@@ -61,7 +63,17 @@ impl Held {
 #[cold]
 fn take(saved: &SavedSlice) -> SliceState {
     // Outside bytes are no fault of the program: nothing is printed as if they were.
-    saved.take().unwrap_or_else(|message| resume_unwind(Box::new(NotRead(message))))
+    saved.take().unwrap_or_else(|error| resume_unwind(Box::new(NotRead(error.to_string()))))
+}
+
+/// Why the state of a slice could not be read back.
+#[derive(Debug, thiserror::Error)]
+#[error("the state of slice {slice}: {why}")]
+pub(crate) struct Unread {
+    slice: SliceId,
+    why: String,
+    /// What the backend says, if it is the reason.
+    pub(crate) of_backend: Option<StateError>,
 }
 
 /// The state of a slice as a checkpoint has it.
@@ -111,19 +123,30 @@ impl SavedSlice {
         self.runs.clone()
     }
 
-    fn read(&self, read: &mut ReadRuns) -> Result<SliceState, String> {
-        let failed = |error: String| format!("the state of slice {}: {error}", self.slice);
-        self.runs.read_into(read).map_err(|error| failed(error.to_string()))?;
-        let mut state = self.factory.state(self.slice);
+    fn read(&self, read: &mut ReadRuns) -> Result<SliceState, Unread> {
+        let slice = self.slice;
+        self.runs.read_into(read).map_err(|error| {
+            let why = error.to_string();
+            let of_backend = match error {
+                CheckpointError::Backend(error) => Some(error),
+                _ => None,
+            };
+            Unread { slice, why, of_backend }
+        })?;
+        let mut state = self.factory.state(slice);
         structure::track(&mut *state);
         self.rows.iter().for_each(|rows| structure::expires(&mut *state, rows));
-        structure::restore(&mut *state, &read.get()).map_err(|error| failed(error.0))?;
+        structure::restore(&mut *state, &read.get()).map_err(|error| Unread {
+            slice,
+            why: error.0,
+            of_backend: None,
+        })?;
         self.left.fetch_sub(1, Ordering::Relaxed);
         Ok(state)
     }
 
     /// Reads it, if nobody has.
-    fn load(&self, read: &mut ReadRuns) -> Result<(), String> {
+    fn load(&self, read: &mut ReadRuns) -> Result<(), Unread> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*place, Place::InBackend) {
             *place = Place::Read(self.read(read)?);
@@ -149,7 +172,7 @@ impl SavedSlice {
     }
 
     /// Gives it to its lane; waits for whoever is reading it.
-    fn take(&self) -> Result<SliceState, String> {
+    fn take(&self) -> Result<SliceState, Unread> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*place, Place::InBackend) {
             *place = Place::Read(self.read(&mut ReadRuns::default())?);
@@ -166,7 +189,7 @@ pub(crate) fn load_all(
     world: &World,
     saved: &Arc<Vec<Arc<SavedSlice>>>,
     threads: usize,
-) -> Result<(), (usize, String)> {
+) -> Result<(), (usize, Unread)> {
     let next = Arc::new(AtomicUsize::new(0));
     let failed = Arc::new(Mutex::new(None));
     let reader = || {
@@ -174,9 +197,9 @@ pub(crate) fn load_all(
         move || {
             let mut read = ReadRuns::default();
             while let Some(one) = saved.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if let Err(message) = one.load(&mut read) {
+                if let Err(error) = one.load(&mut read) {
                     let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                    failed.get_or_insert((one.node, message));
+                    failed.get_or_insert((one.node, error));
                     return;
                 }
             }

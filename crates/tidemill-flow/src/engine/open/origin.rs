@@ -29,8 +29,16 @@ pub(super) enum Origin {
     Anew(u64),
 }
 
-pub(super) fn checkpoint_error(message: String) -> StartError {
+fn checkpoint_error(message: String) -> StartError {
     StartError::Checkpoint { message }
+}
+
+/// Why the checkpoints could not be read or written: what does not answer now may later.
+pub(super) fn refused(error: CheckpointError) -> StartError {
+    match error {
+        CheckpointError::Backend(error) => error.into(),
+        error => checkpoint_error(error.to_string()),
+    }
 }
 
 /// The checkpoints of the job, and where it goes on.
@@ -60,10 +68,6 @@ pub(super) fn open_checkpoints(
         (false, Some(number)) => Origin::Anew(number),
         (true, None) => Origin::Newest,
         (true, Some(number)) => Origin::Number(number),
-    };
-    let refused = |error: CheckpointError| match error {
-        CheckpointError::Backend(error) => error.into(),
-        error => checkpoint_error(error.to_string()),
     };
     let checkpoints = Checkpoints::open(Arc::clone(&to.backend)).map_err(refused)?;
     for (checkpoint, error) in checkpoints.damaged() {

@@ -2,7 +2,7 @@
 
 use super::checkpoints::{kill, killed_after, options, wait_for_checkpoints};
 use super::*;
-use tidemill_state::Batch;
+use tidemill_state::{Backend, Batch, StateError};
 use tidemill_types::job::Recovery;
 
 fn recovering(options: &RunOptions, recovery: Recovery) -> RunOptions {
@@ -78,4 +78,67 @@ fn a_state_that_cannot_be_read_stops_who_needs_it() {
     kill(&handle);
     let error = start_with(graph(&setup, &sink), Recovery::Eager).err().expect("refused");
     assert!(error.to_string().contains("the state of slice"), "{error}");
+}
+
+/// Goes away after so many reads, or commits.
+struct GoesAway {
+    inner: Arc<dyn Backend>,
+    reads_left: AtomicU64,
+    commits_left: AtomicU64,
+}
+
+impl GoesAway {
+    fn may(left: &AtomicU64) -> Result<(), StateError> {
+        let went = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |it| it.checked_sub(1));
+        let (place, why) = ("there".to_owned(), "connection reset".to_owned());
+        went.map(drop).map_err(|_| StateError::Unreachable { place, why })
+    }
+}
+
+impl Backend for GoesAway {
+    fn commit(&self, batch: &mut Batch) -> Result<(), StateError> {
+        Self::may(&self.commits_left)?;
+        self.inner.commit(batch)
+    }
+    fn get(&self, key: &[u8]) -> Result<Option<bytes::Bytes>, StateError> {
+        Self::may(&self.reads_left)?;
+        self.inner.get(key)
+    }
+    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
+        self.inner.keys(prefix)
+    }
+}
+
+#[test]
+fn a_server_that_goes_away_while_a_job_starts_is_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let setup = Setup { count: 400_000, ..SETUP };
+    let sink = Collect::default();
+    let options = options(&World::real(), folder.path(), Span(500));
+    killed_after(1, graph(&setup, &sink), &options);
+    let inner = Arc::clone(&options.checkpoint.as_ref().expect("it is set").backend);
+    let start_with = |resume: bool, reads: u64, commits: u64| {
+        let (reads_left, commits_left) = (AtomicU64::new(reads), AtomicU64::new(commits));
+        let backend = Arc::new(GoesAway { inner: Arc::clone(&inner), reads_left, commits_left });
+        let to = options.checkpoint.clone().map(|to| CheckpointTo { backend, ..to });
+        let options = RunOptions { checkpoint: to, resume, ..options.clone() };
+        start(graph(&setup, &sink), &World::real(), &options)
+    };
+    let is_away = |error: &StartError| {
+        assert!(error.to_string().contains("connection reset"), "{error}");
+        matches!(error, StartError::Away { .. })
+    };
+    let mut refused = 0;
+    let handle = loop {
+        match start_with(true, refused, u64::MAX) {
+            Ok(handle) => break handle,
+            Err(error) => assert!(is_away(&error), "after {refused} reads: {error:?}"),
+        }
+        refused += 1;
+    };
+    assert!(refused > 16, "each slice is read: {refused}");
+    kill(&handle);
+    // Beginning anew it has to say so.
+    let error = start_with(false, u64::MAX, 0).err().expect("nothing can be written");
+    assert!(is_away(&error), "{error:?}");
 }
