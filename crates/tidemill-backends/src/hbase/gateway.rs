@@ -8,11 +8,25 @@ use std::{env, error::Error as _, time::Duration};
 use tidemill_state::StateError;
 use tidemill_types::job::{HbaseSpec, shown};
 
+#[cfg(test)]
+mod tests;
+
 /// How long making a connection may take, if a request may take that long.
 const CONNECT: Duration = Duration::from_secs(5);
 /// What is shown of an answer, in bytes.
 const SAID_BYTES_MAX: usize = 300;
 const PROTOBUF: &str = "application/x-protobuf";
+
+/// The status, what is said, and where what was made is.
+type Answer = (StatusCode, Bytes, Option<String>);
+
+/// What came of a scan.
+enum Pages {
+    /// The rows of all pages.
+    All(Vec<String>),
+    /// The connection was closed while a page was under way.
+    Lost(reqwest::Error),
+}
 
 /// A gateway, and a table behind it.
 pub(super) struct Gateway {
@@ -93,8 +107,19 @@ impl Gateway {
         self.done(status, &answer)
     }
 
-    /// The rows of a scan.
+    /// The rows of a scan. It begins once more if a page was lost on the way.
     pub(super) async fn rows(&self, scan: String) -> Result<Vec<String>, StateError> {
+        for is_last in [false, true] {
+            match self.rows_of_scanner(scan.clone()).await? {
+                Pages::All(rows) => return Ok(rows),
+                Pages::Lost(error) if is_last => return Err(self.unreachable(said(&error))),
+                Pages::Lost(_) => {}
+            }
+        }
+        unreachable!("the last one says what there is")
+    }
+
+    async fn rows_of_scanner(&self, scan: String) -> Result<Pages, StateError> {
         let request = self.request(Method::PUT, "scanner");
         let request = request.header(header::CONTENT_TYPE, "text/xml").body(scan);
         let (status, answer, location) = self.ask_for_place(request).await?;
@@ -105,8 +130,13 @@ impl Gateway {
         let mut found = Vec::new();
         loop {
             let request = self.request(Method::GET, &path);
-            let page = self.ask(request.header(header::ACCEPT, "application/json")).await?;
-            let (status, answer) = page;
+            let request = request.header(header::ACCEPT, "application/json");
+            // Never twice: the scanner may have moved on, and the page would be taken for absent.
+            let (status, answer, _) = match self.in_time(send(request)).await? {
+                Ok(page) => page,
+                Err(error) if is_broken(&error) => return Ok(Pages::Lost(error)),
+                Err(error) => return Err(self.unreachable(said(&error))),
+            };
             if status == StatusCode::NO_CONTENT {
                 break;
             }
@@ -115,7 +145,7 @@ impl Gateway {
             found.extend(rows(&answer).ok_or_else(strange)?);
         }
         // It goes by itself if this does not arrive.
-        self.ask(self.request(Method::DELETE, &path)).await.map(|_| found)
+        self.ask(self.request(Method::DELETE, &path)).await.map(|_| Pages::All(found))
     }
 
     fn request(&self, method: Method, under: &str) -> RequestBuilder {
@@ -130,30 +160,26 @@ impl Gateway {
         self.ask_for_place(request).await.map(|(status, answer, _)| (status, answer))
     }
 
-    /// One request within its time: the status, the answer, and where what it made is. Repeated
-    /// once if the connection was closed meanwhile: all that is asked here may be asked twice.
-    async fn ask_for_place(
-        &self,
-        request: RequestBuilder,
-    ) -> Result<(StatusCode, Bytes, Option<String>), StateError> {
-        let unreachable = |why| StateError::Unreachable { place: self.place.clone(), why };
+    /// One request within its time. Repeated once if the connection was closed meanwhile: all that
+    /// is asked here may be asked twice.
+    async fn ask_for_place(&self, request: RequestBuilder) -> Result<Answer, StateError> {
         let again = request.try_clone();
-        let send = async {
-            let answer = match (request.send().await, again) {
-                (Err(error), Some(again)) if error.is_request() && !error.is_connect() => {
-                    again.send().await?
-                }
-                (answer, _) => answer?,
-            };
-            let location = answer.headers().get(header::LOCATION);
-            let location = location.and_then(|it| it.to_str().ok()).map(str::to_owned);
-            Ok::<_, reqwest::Error>((answer.status(), location, answer.bytes().await?))
+        let asked = async {
+            match (send(request).await, again) {
+                (Err(error), Some(again)) if is_broken(&error) => send(again).await,
+                (answer, _) => answer,
+            }
         };
-        match within(self.timeout, send).await {
-            Ok(Ok((status, location, answer))) => Ok((status, answer, location)),
-            Ok(Err(error)) => Err(unreachable(said(&error))),
-            Err(_) => Err(unreachable(format!("no answer within {:?}", self.timeout))),
-        }
+        self.in_time(asked).await?.map_err(|error| self.unreachable(said(&error)))
+    }
+
+    async fn in_time<T>(&self, asked: impl Future<Output = T>) -> Result<T, StateError> {
+        let late = |_| self.unreachable(format!("no answer within {:?}", self.timeout));
+        within(self.timeout, asked).await.map_err(late)
+    }
+
+    fn unreachable(&self, why: String) -> StateError {
+        StateError::Unreachable { place: self.place.clone(), why }
     }
 
     /// What a status says, for requests that are to be done.
@@ -173,7 +199,7 @@ impl Gateway {
             ))),
             StatusCode::NOT_FOUND => Err(self.refused(self.how_to_make())),
             _ if status.is_client_error() => Err(self.refused(why)),
-            _ => Err(StateError::Unreachable { place: self.place.clone(), why }),
+            _ => Err(self.unreachable(why)),
         }
     }
 
@@ -188,6 +214,19 @@ impl Gateway {
              '{table}', 't'` in `hbase shell`"
         )
     }
+}
+
+/// One request.
+async fn send(request: RequestBuilder) -> Result<Answer, reqwest::Error> {
+    let answer = request.send().await?;
+    let location = answer.headers().get(header::LOCATION);
+    let location = location.and_then(|it| it.to_str().ok()).map(str::to_owned);
+    Ok((answer.status(), answer.bytes().await?, location))
+}
+
+/// Whether the connection was closed after a request was sent.
+fn is_broken(error: &reqwest::Error) -> bool {
+    error.is_request() && !error.is_connect()
 }
 
 /// Who this is: as the address says, or the environment.
