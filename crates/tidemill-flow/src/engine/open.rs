@@ -16,6 +16,7 @@ use crate::runtime::{
     layout::Layout,
     ledger::{Ledger, Opening, Owner, Recorded, Unopened},
     looks::Looks,
+    needed::Running,
     pacer::Pacer,
     peer::Peers,
     plan::{Parts, Plan, Work},
@@ -106,6 +107,7 @@ pub(super) struct Opened {
     /// Those of them that are still to be read.
     pub(super) saved: Vec<Arc<SavedSlice>>,
     slices_left: Arc<AtomicUsize>,
+    running: Arc<Running>,
     sinks: Vec<(usize, SharedSink, Cycle)>,
     dead_letter: Option<Box<dyn Sink>>,
     dead_letter_held: Cycle,
@@ -149,6 +151,7 @@ impl Opened {
             states: BTreeMap::new(),
             saved: Vec::new(),
             slices_left: Arc::new(AtomicUsize::new(0)),
+            running: Arc::default(),
             sinks: Vec::new(),
             dead_letter: None,
             dead_letter_held: Cycle::NONE,
@@ -173,9 +176,15 @@ impl Opened {
             {
                 checkpoints.read_by_row(id as u32);
             }
-            let Self { checkpoints, before, saved, slices_left, .. } = &mut opened;
-            let states =
-                restore::states((plan, id), checkpoints.as_ref(), before, saved, slices_left);
+            let Self { checkpoints, before, saved, slices_left, running, .. } = &mut opened;
+            let states = restore::states(
+                (plan, id),
+                checkpoints.as_ref(),
+                before,
+                saved,
+                slices_left,
+                running,
+            );
             opened.states.insert(id, states);
         }
         if options.checkpoint.as_ref().is_some_and(|to| to.recovery == Recovery::Eager) {
@@ -359,6 +368,7 @@ pub(super) fn build(
         dead_letter_held: opened.dead_letter_held,
     };
     let job = Arc::new(job);
+    opened.running.set(&job);
     for (node, sink, _) in &opened.sinks {
         if let Ok(mut sink) = sink.lock() {
             sink.wait_with(Patience::of(&job, &job.plan.nodes[*node].name));

@@ -9,6 +9,7 @@
 //! A slice that nothing came for has not changed, so that checkpoints name the runs that it has; it
 //! need not be read for them (ChronoStream III-D; DESIGN 6).
 
+use super::needed::Running;
 use crate::operator::{OperatorFactory, SliceState};
 use std::{panic::resume_unwind, sync::Arc};
 use tidemill_env::World;
@@ -88,6 +89,7 @@ pub(crate) struct SavedSlice {
     is_read: AtomicBool,
     /// How many are not in memory yet.
     left: Arc<AtomicUsize>,
+    running: Arc<Running>,
 }
 
 /// Where a saved state is.
@@ -103,9 +105,11 @@ impl SavedSlice {
         factory: &Arc<dyn OperatorFactory>,
         (runs, rows): (RunsOf, Option<SavedRows>),
         left: &Arc<AtomicUsize>,
+        running: &Arc<Running>,
     ) -> Self {
         left.fetch_add(1, Ordering::Relaxed);
         let (factory, left) = (Arc::clone(factory), Arc::clone(left));
+        let running = Arc::clone(running);
         Self {
             node,
             slice,
@@ -115,6 +119,7 @@ impl SavedSlice {
             place: Mutex::new(Place::InBackend),
             is_read: AtomicBool::new(false),
             left,
+            running,
         }
     }
 
@@ -171,11 +176,14 @@ impl SavedSlice {
         }
     }
 
-    /// Gives it to its lane; waits for whoever is reading it.
+    /// Gives it to its lane; waits for whoever is reading it, and for a server that is away.
     fn take(&self) -> Result<SliceState, Unread> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*place, Place::InBackend) {
-            *place = Place::Read(self.read(&mut ReadRuns::default())?);
+            let is_away =
+                |error: &Unread| matches!(error.of_backend, Some(StateError::Unreachable { .. }));
+            let read = || self.read(&mut ReadRuns::default());
+            *place = Place::Read(self.running.until_read(self.node, is_away, read)?);
         }
         match std::mem::replace(&mut *place, Place::Taken) {
             Place::Read(state) => Ok(state),

@@ -24,6 +24,7 @@ pub(crate) mod lane;
 pub(crate) mod layout;
 pub(crate) mod ledger;
 pub(crate) mod looks;
+pub(crate) mod needed;
 pub(crate) mod pacer;
 pub(crate) mod peer;
 pub(crate) mod peer_reader;

@@ -2,6 +2,7 @@
 
 use super::held::{Held, SavedSlice};
 use super::ledger::Recorded;
+use super::needed::{NeededRows, Running};
 use super::plan::{NodePlan, Plan, Work};
 use crate::operator::MEMBERS_SEPARATOR;
 use std::{
@@ -226,12 +227,14 @@ fn saved_rows(
     (plan, node): (&Plan, usize),
     checkpoints: &Checkpoints,
     slice: u32,
+    running: &Arc<Running>,
 ) -> Option<SavedRows> {
     let of = &plan.nodes[node];
     of.ttl?;
     let stages = plan.nodes.iter().filter(|it| matches!(it.work, Work::Stage { .. }));
     let slices = stages.map(|it| u64::from(it.slices)).sum();
     let rows = checkpoints.looker().rows_of(&of.name, slice);
+    let rows = NeededRows { node, rows, running: Arc::clone(running) };
     let most = plan.budget.restored_bytes_max(slices);
     Some(SavedRows::new(Arc::new(rows), Arc::clone(&of.count.expiry), most))
 }
@@ -244,15 +247,21 @@ pub(crate) fn states(
     before: &Before,
     saved: &mut Vec<Arc<SavedSlice>>,
     left: &Arc<AtomicUsize>,
+    running: &Arc<Running>,
 ) -> Vec<Held> {
     let Work::Stage { factory } = &plan.nodes[node].work else { return Vec::new() };
     let goes_on = before.cycle > Cycle::NONE && !before.has_ended(node);
     let state = |slice| {
-        let rows = checkpoints.and_then(|it| saved_rows((plan, node), it, slice));
+        let rows = checkpoints.and_then(|it| saved_rows((plan, node), it, slice, running));
         let runs = checkpoints.filter(|_| goes_on).map(|it| it.runs_of(node as u32, slice));
         if let Some(runs) = runs.filter(|runs| !runs.is_empty()) {
-            let one =
-                Arc::new(SavedSlice::new((node, SliceId(slice)), factory, (runs, rows), left));
+            let one = Arc::new(SavedSlice::new(
+                (node, SliceId(slice)),
+                factory,
+                (runs, rows),
+                left,
+                running,
+            ));
             saved.push(Arc::clone(&one));
             return Held::Saved(one);
         }

@@ -25,6 +25,13 @@ pub trait ReadRows: Send + Sync {
     /// # Errors
     /// The backend's, or it is not there.
     fn read(&self, key: &[u8]) -> Result<Vec<u8>, CheckpointError>;
+    /// As [`Self::read`], for somebody who cannot go on without it: it may wait for a server.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    fn read_needed(&self, key: &[u8]) -> Result<Vec<u8>, CheckpointError> {
+        self.read(key)
+    }
 }
 
 /// What the slices of a stage count.
@@ -176,7 +183,7 @@ impl Expiry {
     /// As [`Self::look_at`].
     pub fn revive<T>(&self, row: usize, of: impl FnOnce(&[u8]) -> Result<T, SavedError>) -> T {
         self.saved.counts.revived.fetch_add(1, Ordering::Relaxed);
-        self.look_at(row, of)
+        self.value(row, |key| self.saved.rows.read_needed(key), of)
     }
 
     /// A row that is away, for somebody who only looks.
@@ -184,9 +191,18 @@ impl Expiry {
     /// # Panics
     /// Unwinds with [`NotRead`] if it cannot be read: then its job fails, and says why.
     pub fn look_at<T>(&self, row: usize, of: impl FnOnce(&[u8]) -> Result<T, SavedError>) -> T {
+        self.value(row, |key| self.saved.rows.read(key), of)
+    }
+
+    fn value<T>(
+        &self,
+        row: usize,
+        read: impl FnOnce(&[u8]) -> Result<Vec<u8>, CheckpointError>,
+        of: impl FnOnce(&[u8]) -> Result<T, SavedError>,
+    ) -> T {
         let mut key = [self.saved.nth; 5];
         key[1..].copy_from_slice(&(row as u32).to_be_bytes());
-        let read = self.saved.rows.read(&key).map_err(|error| error.to_string());
+        let read = read(&key).map_err(|error| error.to_string());
         let value = read.and_then(|bytes| of(&bytes).map_err(|error| error.0));
         value.unwrap_or_else(|error| {
             let message = format!("what had expired cannot be read back: {error}");

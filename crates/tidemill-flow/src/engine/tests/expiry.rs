@@ -2,7 +2,9 @@
 
 use super::alone::{Stream, stage, wait_for_rows};
 use super::checkpoints::{kill, options};
+use super::recovery::GoesAway;
 use super::*;
+use tidemill_state::Backend;
 use tidemill_types::job::Delivery;
 
 /// Keys of the stream.
@@ -18,6 +20,40 @@ fn wait_until_they_leave(handle: &JobHandle, (stream, sink): (&Stream, &Collect)
         *next += 1;
         wait_for_rows(handle, sink, before + 1);
     }
+}
+
+#[test]
+fn a_server_that_is_away_when_a_key_is_needed_is_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = options(&World::real(), folder.path(), Span(1_000));
+    let to = options.checkpoint.as_mut().expect("it is set");
+    let server = Arc::new(GoesAway {
+        inner: Arc::clone(&to.backend),
+        reads_left: AtomicU64::new(u64::MAX),
+        commits_left: AtomicU64::new(u64::MAX),
+    });
+    to.backend = Arc::clone(&server) as Arc<dyn Backend>;
+    let (stream, sink) = (Stream::of(0..10 * KEYS), Collect::default());
+    let mut graph = stage(&stream, Arc::new(RunningSum { poison: None }), &sink);
+    graph.nodes[1].ttl = Some(Span(1_000));
+    let handle = start(graph, &World::real(), &options).expect("it starts");
+    wait_until_they_leave(&handle, (&stream, &sink), &mut 10);
+    server.reads_left.store(0, Ordering::SeqCst);
+    let before = rows(&sink).len();
+    stream.add(KEYS * 1_000..KEYS * 1_001);
+    while handle.progress().stalled.is_none() {
+        assert!(!handle.is_over(), "{:?}", handle.wait().err());
+        std::thread::yield_now();
+    }
+    server.reads_left.store(u64::MAX, Ordering::SeqCst);
+    wait_for_rows(&handle, &sink, before + KEYS as usize);
+    stream.close();
+    handle.wait().expect("it ends well");
+    let mut expected = vec![0; KEYS as usize];
+    stream.numbers().into_iter().for_each(|number| expected[(number % KEYS) as usize] += number);
+    let last: BTreeMap<i64, i64> =
+        rows(&sink).into_iter().map(|(_, key, sum)| (key, sum)).collect();
+    assert_eq!(last.into_values().collect::<Vec<_>>(), expected);
 }
 
 /// Whatever leaves and comes back, over a kill, a stop, and a change of threads: each key goes on

@@ -81,10 +81,10 @@ fn a_state_that_cannot_be_read_stops_who_needs_it() {
 }
 
 /// Goes away after so many reads, or commits.
-struct GoesAway {
-    inner: Arc<dyn Backend>,
-    reads_left: AtomicU64,
-    commits_left: AtomicU64,
+pub(super) struct GoesAway {
+    pub(super) inner: Arc<dyn Backend>,
+    pub(super) reads_left: AtomicU64,
+    pub(super) commits_left: AtomicU64,
 }
 
 impl GoesAway {
@@ -141,4 +141,44 @@ fn a_server_that_goes_away_while_a_job_starts_is_waited_for() {
     // Beginning anew it has to say so.
     let error = start_with(false, u64::MAX, 0).err().expect("nothing can be written");
     assert!(is_away(&error), "{error:?}");
+}
+
+#[test]
+fn a_server_that_is_away_when_a_slice_is_needed_is_waited_for() {
+    let setup = Setup { count: 400_000, ..SETUP };
+    let undisturbed = run(&setup);
+    for recovery in [Recovery::Lazy, Recovery::Prefetch] {
+        let (folder, sink) = (tempfile::tempdir().expect("a folder"), Collect::default());
+        let options = recovering(&options(&World::real(), folder.path(), Span(500)), recovery);
+        killed_after(1, graph(&setup, &sink), &options);
+        let inner = Arc::clone(&options.checkpoint.as_ref().expect("it is set").backend);
+        // Just as many reads as it takes to start.
+        let (handle, server) = (0..)
+            .find_map(|reads| {
+                let server = Arc::new(GoesAway {
+                    inner: Arc::clone(&inner),
+                    reads_left: AtomicU64::new(reads),
+                    commits_left: AtomicU64::new(u64::MAX),
+                });
+                let backend = Arc::clone(&server) as Arc<dyn Backend>;
+                let to = options.checkpoint.clone().map(|to| CheckpointTo { backend, ..to });
+                let options = RunOptions { checkpoint: to, ..options.clone() };
+                let handle = start(graph(&setup, &sink), &World::real(), &options).ok()?;
+                Some((handle, server))
+            })
+            .expect("it starts");
+        let stalled = loop {
+            assert!(!handle.is_over(), "{:?}", handle.wait().err());
+            if let Some(stalled) = handle.progress().stalled {
+                break stalled;
+            }
+            std::thread::yield_now();
+        };
+        assert!(stalled.why.contains("connection reset"), "{}", stalled.why);
+        assert!(["first", "second"].contains(&&*stalled.part), "{}", stalled.part);
+        server.reads_left.store(u64::MAX, Ordering::SeqCst);
+        assert!(handle.wait().expect("it ends well").finished);
+        assert_eq!(handle.progress().stalled, None);
+        assert!(rows(&sink) == undisturbed);
+    }
 }
