@@ -278,6 +278,7 @@ fn sinks(spec: &JobSpec, registry: &Registry, problems: &mut Vec<Problem>) {
             }
         }
         if let Some(file) = &sink.file {
+            // Other paths to one file are found when the job is planned (`plan/files.rs`).
             if let Some((_, other)) = paths.iter().find(|(path, _)| *path == file.path) {
                 let message = format!("`{}` is the file of the {other} too", file.path);
                 problems.push(Problem::new([path[0], path[1], "file", "path"], message));

@@ -34,6 +34,7 @@ mod looks;
 mod pass;
 mod recovery;
 mod rescale;
+mod server;
 
 fn schema(names: &[&str]) -> SchemaRef {
     let field = |name: &&str| Field::new(*name, DataType::Int64, false);

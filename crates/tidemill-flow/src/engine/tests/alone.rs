@@ -5,7 +5,7 @@ use super::lives::AtTheEnd;
 use super::*;
 use std::sync::atomic::AtomicBool;
 use tidemill_env::sync::Condvar;
-use tidemill_state::{Backend, Batch, State, StateError, Structure};
+use tidemill_state::{State, Structure};
 use tidemill_types::job::{Delivery, Every};
 
 /// Numbers that a test adds to, and that stay: a stream.
@@ -389,8 +389,14 @@ fn a_job_that_cannot_be_saved_stops_all_the_same() {
     let mut options = options(&World::real(), folder.path(), Span(3_600_000_000));
     let is_open = Arc::new((Mutex::new(false), Condvar::new()));
     let to = options.checkpoint.as_mut().expect("it is set");
-    to.backend =
-        Arc::new(Gated { backend: Arc::clone(&to.backend), is_open: Arc::clone(&is_open) });
+    let gate = Arc::clone(&is_open);
+    to.backend = server::before_commits(&to.backend, move |_| {
+        let mut is_open = gate.0.lock().expect("held briefly");
+        while !*is_open {
+            is_open = gate.1.wait(is_open).expect("held briefly");
+        }
+        Ok(())
+    });
     let (stream, sink) = (Stream::of(0..1_000), Collect::default());
     let graph = stage(&stream, Arc::new(Seen), &sink);
     let handle = start(graph, &World::real(), &options).expect("it starts");
@@ -461,29 +467,6 @@ fn a_sink_that_begins_anew_is_refused() {
     assert!(!folder.path().join("job").exists(), "the ledger of a job that is refused stays");
 }
 
-/// Commits wait until they may go on.
-struct Gated {
-    backend: Arc<dyn Backend>,
-    is_open: Arc<(Mutex<bool>, Condvar)>,
-}
-
-impl Backend for Gated {
-    fn commit(&self, batch: &mut Batch) -> Result<(), StateError> {
-        let mut is_open = self.is_open.0.lock().expect("held briefly");
-        while !*is_open {
-            is_open = self.is_open.1.wait(is_open).expect("held briefly");
-        }
-        drop(is_open);
-        self.backend.commit(batch)
-    }
-    fn get(&self, key: &[u8]) -> Result<Option<bytes::Bytes>, StateError> {
-        self.backend.get(key)
-    }
-    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
-        self.backend.keys(prefix)
-    }
-}
-
 /// A backend that hangs holds up no record, is asked less often, and has all in the end.
 #[test]
 fn a_backend_that_is_slow_is_asked_less_often() {
@@ -491,8 +474,14 @@ fn a_backend_that_is_slow_is_asked_less_often() {
     let mut options = with(&options(&World::real(), folder.path(), Span(500)), Every::Auto);
     let is_open = Arc::new((Mutex::new(true), Condvar::new()));
     let to = options.checkpoint.as_mut().expect("it is set");
-    to.backend =
-        Arc::new(Gated { backend: Arc::clone(&to.backend), is_open: Arc::clone(&is_open) });
+    let gate = Arc::clone(&is_open);
+    to.backend = server::before_commits(&to.backend, move |_| {
+        let mut is_open = gate.0.lock().expect("held briefly");
+        while !*is_open {
+            is_open = gate.1.wait(is_open).expect("held briefly");
+        }
+        Ok(())
+    });
     let (stream, sink) = (Stream::of(0..1_000), Collect::default());
     let graph = stage(&stream, Arc::new(Seen), &sink);
     let handle = start(graph, &World::real(), &options).expect("it starts");

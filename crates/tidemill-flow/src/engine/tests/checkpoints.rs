@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::graph::NodeId;
+use std::sync::atomic::AtomicBool;
 use tidemill_env::SimWorld;
-use tidemill_state::{Backend, Batch, IndexedBackend, IndexedOptions, StateError};
+use tidemill_state::{IndexedBackend, IndexedOptions, StateError};
 use tidemill_types::job::Recovery;
 
 /// Checkpoints as often as can be, in a folder.
@@ -434,28 +435,6 @@ fn a_stage_that_is_new_begins_empty_and_must_stay_then() {
     assert!(error.contains("no stage `third` any more"), "{error}");
 }
 
-/// Cannot be reached for the first commits.
-struct Away {
-    inner: Arc<dyn Backend>,
-    commits: AtomicU64,
-}
-
-impl Backend for Away {
-    fn commit(&self, batch: &mut Batch) -> Result<(), StateError> {
-        if self.commits.fetch_add(1, Ordering::SeqCst) < 2 {
-            let (place, why) = ("there".to_owned(), "nobody answers".to_owned());
-            return Err(StateError::Unreachable { place, why });
-        }
-        self.inner.commit(batch)
-    }
-    fn get(&self, key: &[u8]) -> Result<Option<bytes::Bytes>, StateError> {
-        self.inner.get(key)
-    }
-    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
-        self.inner.keys(prefix)
-    }
-}
-
 #[test]
 fn what_could_not_be_written_is_counted_and_the_newest_has_its_time() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -463,7 +442,14 @@ fn what_could_not_be_written_is_counted_and_the_newest_has_its_time() {
     let before_us = world.clock.wall_micros();
     let mut options = options(&world, folder.path(), Span(1_000));
     let to = options.checkpoint.as_mut().expect("it makes some");
-    to.backend = Arc::new(Away { inner: Arc::clone(&to.backend), commits: AtomicU64::new(0) });
+    let commits = AtomicU64::new(0);
+    to.backend = server::before_commits(&to.backend, move |_| {
+        // The first ones do not arrive.
+        match commits.fetch_add(1, Ordering::SeqCst) {
+            0 | 1 => Err(server::unreachable("nobody answers")),
+            _ => Ok(()),
+        }
+    });
     let setup = Setup { count: i64::MAX, live: true, ..SETUP };
     let sink = Collect::default();
     let handle = start(graph(&setup, &sink), &world, &options).expect("it starts");
@@ -480,43 +466,23 @@ fn what_could_not_be_written_is_counted_and_the_newest_has_its_time() {
     kill(&handle);
 }
 
-/// Has room for small batches and deletions alone while it is full; notes the largest that it did not
-/// take, in bytes.
-struct Full {
-    inner: Arc<dyn Backend>,
-    is_full: std::sync::atomic::AtomicBool,
-    largest_bytes: AtomicU64,
-}
-
-impl Backend for Full {
-    fn commit(&self, batch: &mut Batch) -> Result<(), StateError> {
-        if self.is_full.load(Ordering::SeqCst) && batch.bytes() > 64 << 10 {
-            self.largest_bytes.fetch_max(batch.bytes() as u64, Ordering::SeqCst);
-            let (place, why) = ("there".to_owned(), "no room".to_owned());
-            return Err(StateError::Refused { place, why });
-        }
-        self.inner.commit(batch)
-    }
-    fn get(&self, key: &[u8]) -> Result<Option<bytes::Bytes>, StateError> {
-        self.inner.get(key)
-    }
-    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
-        self.inner.keys(prefix)
-    }
-}
-
 #[test]
 fn row_14_a_checkpoint_that_finds_no_room_waits_in_bounds_and_others_can_be_deleted() {
     let folder = tempfile::tempdir().expect("a folder");
     let world = World::real();
     let mut options = options(&world, folder.path(), Span(3_600_000_000));
     let to = options.checkpoint.as_mut().expect("it makes some");
-    let full = Arc::new(Full {
-        inner: Arc::clone(&to.backend),
-        is_full: std::sync::atomic::AtomicBool::new(false),
-        largest_bytes: AtomicU64::new(0),
+    let is_full = Arc::new(AtomicBool::new(false));
+    let largest_bytes = Arc::new(AtomicU64::new(0));
+    let (full, largest) = (Arc::clone(&is_full), Arc::clone(&largest_bytes));
+    to.backend = server::before_commits(&to.backend, move |batch| {
+        // It has room for small batches and deletions alone while it is full.
+        if !full.load(Ordering::SeqCst) || batch.bytes() <= 64 << 10 {
+            return Ok(());
+        }
+        largest.fetch_max(batch.bytes() as u64, Ordering::SeqCst);
+        Err(StateError::Refused { place: "there".to_owned(), why: "no room".to_owned() })
     });
-    to.backend = Arc::clone(&full) as Arc<dyn Backend>;
     // A state of several times what may wait in a batch.
     let (keys, mut graph) = (400_000, JobGraph::new("large"));
     let factory = Arc::new(Numbers { count: i64::MAX, keys, live: true });
@@ -532,18 +498,18 @@ fn row_14_a_checkpoint_that_finds_no_room_waits_in_bounds_and_others_can_be_dele
     while handle.progress().sources[0].position < keys as u64 {
         std::thread::yield_now();
     }
-    full.is_full.store(true, Ordering::SeqCst);
+    is_full.store(true, Ordering::SeqCst);
     let refused = handle.keep_checkpoint("none").expect_err("there is no room").to_string();
     assert!(refused.contains("no room"), "{refused}");
     // Tried again, and no more was taken meanwhile.
     while handle.progress().checkpoints.failures < 3 {
         std::thread::yield_now();
     }
-    let largest_bytes = full.largest_bytes.load(Ordering::SeqCst);
+    let largest_bytes = largest_bytes.load(Ordering::SeqCst);
     assert!(largest_bytes < 4 << 20, "{largest_bytes}");
     handle.delete_checkpoint(first.number).expect("that needs no room");
     assert!(handle.checkpoints().iter().all(|(info, _)| info.number != first.number));
-    full.is_full.store(false, Ordering::SeqCst);
+    is_full.store(false, Ordering::SeqCst);
     wait_for_checkpoints(&handle, 3);
     let kept = handle.keep_checkpoint("third").expect("there is room again");
     assert!(kept.bytes > 4 << 20, "all of it is written: {}", kept.bytes);

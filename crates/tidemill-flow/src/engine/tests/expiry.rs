@@ -2,9 +2,7 @@
 
 use super::alone::{Stream, stage, wait_for_rows};
 use super::checkpoints::{kill, options};
-use super::recovery::GoesAway;
 use super::*;
-use tidemill_state::Backend;
 use tidemill_types::job::Delivery;
 
 /// Keys of the stream.
@@ -27,25 +25,21 @@ fn a_server_that_is_away_when_a_key_is_needed_is_waited_for() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = options(&World::real(), folder.path(), Span(1_000));
     let to = options.checkpoint.as_mut().expect("it is set");
-    let server = Arc::new(GoesAway {
-        inner: Arc::clone(&to.backend),
-        reads_left: AtomicU64::new(u64::MAX),
-        commits_left: AtomicU64::new(u64::MAX),
-    });
-    to.backend = Arc::clone(&server) as Arc<dyn Backend>;
+    let (backend, left) = server::that_goes_away(&to.backend, (u64::MAX, u64::MAX));
+    to.backend = backend;
     let (stream, sink) = (Stream::of(0..10 * KEYS), Collect::default());
     let mut graph = stage(&stream, Arc::new(RunningSum { poison: None }), &sink);
     graph.nodes[1].ttl = Some(Span(1_000));
     let handle = start(graph, &World::real(), &options).expect("it starts");
     wait_until_they_leave(&handle, (&stream, &sink), &mut 10);
-    server.reads_left.store(0, Ordering::SeqCst);
+    left.reads.store(0, Ordering::SeqCst);
     let before = rows(&sink).len();
     stream.add(KEYS * 1_000..KEYS * 1_001);
     while handle.progress().stalled.is_none() {
         assert!(!handle.is_over(), "{:?}", handle.wait().err());
         std::thread::yield_now();
     }
-    server.reads_left.store(u64::MAX, Ordering::SeqCst);
+    left.reads.store(u64::MAX, Ordering::SeqCst);
     wait_for_rows(&handle, &sink, before + KEYS as usize);
     stream.close();
     handle.wait().expect("it ends well");

@@ -2,7 +2,7 @@
 
 use super::checkpoints::{kill, killed_after, options, wait_for_checkpoints};
 use super::*;
-use tidemill_state::{Backend, Batch, StateError};
+use tidemill_state::Batch;
 use tidemill_types::job::Recovery;
 
 fn recovering(options: &RunOptions, recovery: Recovery) -> RunOptions {
@@ -80,35 +80,6 @@ fn a_state_that_cannot_be_read_stops_who_needs_it() {
     assert!(error.to_string().contains("the state of slice"), "{error}");
 }
 
-/// Goes away after so many reads, or commits.
-pub(super) struct GoesAway {
-    pub(super) inner: Arc<dyn Backend>,
-    pub(super) reads_left: AtomicU64,
-    pub(super) commits_left: AtomicU64,
-}
-
-impl GoesAway {
-    fn may(left: &AtomicU64) -> Result<(), StateError> {
-        let went = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |it| it.checked_sub(1));
-        let (place, why) = ("there".to_owned(), "connection reset".to_owned());
-        went.map(drop).map_err(|_| StateError::Unreachable { place, why })
-    }
-}
-
-impl Backend for GoesAway {
-    fn commit(&self, batch: &mut Batch) -> Result<(), StateError> {
-        Self::may(&self.commits_left)?;
-        self.inner.commit(batch)
-    }
-    fn get(&self, key: &[u8]) -> Result<Option<bytes::Bytes>, StateError> {
-        Self::may(&self.reads_left)?;
-        self.inner.get(key)
-    }
-    fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
-        self.inner.keys(prefix)
-    }
-}
-
 #[test]
 fn a_server_that_goes_away_while_a_job_starts_is_waited_for() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -118,8 +89,7 @@ fn a_server_that_goes_away_while_a_job_starts_is_waited_for() {
     killed_after(1, graph(&setup, &sink), &options);
     let inner = Arc::clone(&options.checkpoint.as_ref().expect("it is set").backend);
     let start_with = |resume: bool, reads: u64, commits: u64| {
-        let (reads_left, commits_left) = (AtomicU64::new(reads), AtomicU64::new(commits));
-        let backend = Arc::new(GoesAway { inner: Arc::clone(&inner), reads_left, commits_left });
+        let (backend, _) = server::that_goes_away(&inner, (reads, commits));
         let to = options.checkpoint.clone().map(|to| CheckpointTo { backend, ..to });
         let options = RunOptions { checkpoint: to, resume, ..options.clone() };
         start(graph(&setup, &sink), &World::real(), &options)
@@ -153,18 +123,13 @@ fn a_server_that_is_away_when_a_slice_is_needed_is_waited_for() {
         killed_after(1, graph(&setup, &sink), &options);
         let inner = Arc::clone(&options.checkpoint.as_ref().expect("it is set").backend);
         // Just as many reads as it takes to start.
-        let (handle, server) = (0..)
+        let (handle, left) = (0..)
             .find_map(|reads| {
-                let server = Arc::new(GoesAway {
-                    inner: Arc::clone(&inner),
-                    reads_left: AtomicU64::new(reads),
-                    commits_left: AtomicU64::new(u64::MAX),
-                });
-                let backend = Arc::clone(&server) as Arc<dyn Backend>;
+                let (backend, left) = server::that_goes_away(&inner, (reads, u64::MAX));
                 let to = options.checkpoint.clone().map(|to| CheckpointTo { backend, ..to });
                 let options = RunOptions { checkpoint: to, ..options.clone() };
                 let handle = start(graph(&setup, &sink), &World::real(), &options).ok()?;
-                Some((handle, server))
+                Some((handle, left))
             })
             .expect("it starts");
         let stalled = loop {
@@ -176,7 +141,7 @@ fn a_server_that_is_away_when_a_slice_is_needed_is_waited_for() {
         };
         assert!(stalled.why.contains("connection reset"), "{}", stalled.why);
         assert!(["first", "second"].contains(&&*stalled.part), "{}", stalled.part);
-        server.reads_left.store(u64::MAX, Ordering::SeqCst);
+        left.reads.store(u64::MAX, Ordering::SeqCst);
         assert!(handle.wait().expect("it ends well").finished);
         assert_eq!(handle.progress().stalled, None);
         assert!(rows(&sink) == undisturbed);
