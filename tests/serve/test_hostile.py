@@ -134,6 +134,7 @@ def test_a_reader_that_takes_nothing_is_cut(own):
         one.connect(("127.0.0.1", node.http_port))
         one.sendall(b"GET /streams/s/records?max_bytes=8MiB HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         sockets.append(one)
+    assert node.metrics()["tidemill_http_connections"] > 1
     wait(lambda: node.metrics()["tidemill_http_connections"] == 1, 30, "slow readers are cut")
     assert len(node.get("/streams/s/records").lines()) > 100
     for one in sockets:

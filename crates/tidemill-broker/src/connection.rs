@@ -95,8 +95,8 @@ pub(crate) async fn serve(
     socket: TcpStream,
     peer: SocketAddr,
     stopped: watch::Receiver<bool>,
+    _open: Open,
 ) {
-    broker.counts.connections.fetch_add(1, Ordering::Relaxed);
     let caller = Caller { peer, id: NEXT_ID.fetch_add(1, Ordering::Relaxed) };
     let (reading, writing) = socket.into_split();
     let limits = &broker.settings.limits;
@@ -110,7 +110,6 @@ pub(crate) async fn serve(
         fetching: Fetching::default(),
     };
     let end = connection.run(stopped).await;
-    broker.counts.connections.fetch_sub(1, Ordering::Relaxed);
     match end {
         End::Closed | End::Stopped | End::Idle => {
             tracing::debug!(%peer, "connection ended: {end}");
@@ -120,6 +119,24 @@ pub(crate) async fn serve(
             broker.counts.connections_hostile.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(%peer, "connection closed: {end}");
         }
+    }
+}
+
+/// A connection that is counted as open, however it ends.
+#[derive(Debug)]
+pub(crate) struct Open(Arc<Broker>);
+
+impl Open {
+    /// Counts from here on. Connections are counted as they are taken: their tasks begin in no order.
+    pub(crate) fn new(broker: &Arc<Broker>) -> Self {
+        broker.counts.connections.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(broker))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.counts.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

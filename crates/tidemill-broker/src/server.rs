@@ -112,7 +112,8 @@ fn begin(
     stopped: &watch::Receiver<bool>,
 ) {
     let _best_effort = socket.set_nodelay(true);
-    connections.spawn(connection::serve(Arc::clone(broker), socket, peer, stopped.clone()));
+    let open = connection::Open::new(broker);
+    connections.spawn(connection::serve(Arc::clone(broker), socket, peer, stopped.clone(), open));
 }
 
 /// Out of file descriptors, most likely: the next try may do.

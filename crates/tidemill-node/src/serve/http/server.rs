@@ -90,7 +90,11 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
             () = asked(&mut stop) => break,
             accepted = listener.accept() => match accepted {
                 Ok((socket, peer)) if connections.len() < state.settings.connections => {
-                    connections.spawn(serve(socket, peer, router.clone(), Arc::clone(&state)));
+                    // Counted here, not in its task: the tasks begin in no order, and the figures
+                    // that a connection asks for have those that were taken before it.
+                    let open = Lasting::new(&state.counts, |it| &it.connections);
+                    let served = serve(socket, peer, router.clone(), Arc::clone(&state), open);
+                    connections.spawn(served);
                 }
                 Ok(_) => {
                     state.counts.connections_refused.fetch_add(1, Ordering::Relaxed);
@@ -112,8 +116,13 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
     }
 }
 
-async fn serve(socket: TcpStream, peer: SocketAddr, router: Router, state: Arc<State>) {
-    let _open = Lasting::new(&state.counts, |it| &it.connections);
+async fn serve(
+    socket: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    state: Arc<State>,
+    _open: Lasting,
+) {
     let _best_effort = socket.set_nodelay(true);
     let settings = &state.settings;
     let socket = Patient::new(socket, settings.transfer_time.duration(), Arc::clone(&state.counts));
