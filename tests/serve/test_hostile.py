@@ -122,6 +122,16 @@ def test_slow_heads_and_bodies_have_deadlines(own):
     wait(lambda: node.metrics()["tidemill_http_connections"] == 1, 10, "all are gone")
 
 
+def test_points_that_come_too_slowly_may_come_again(own):
+    node = own("--http-transfer-time", "1s").start()
+    for path in ("/write?db=d", "/api/v2/write?bucket=b"):
+        with node.socket() as one:
+            one.sendall(f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 10\r\n\r\nm v".encode())
+            one.settimeout(10)
+            answer = one.recv(4096)
+            assert answer.startswith(b"HTTP/1.1 503 ") and b"retry-after: 1" in answer.lower() and b"not whole in time" in answer, answer
+
+
 def test_a_reader_that_takes_nothing_is_cut(own):
     node = own("--http-transfer-time", "1s", "--http-idle-time", "3s").start()
     node.create("s")

@@ -2,7 +2,8 @@
 //!
 //! - In a cycle each left row meets the right rows held so far, in order of arrival; then each
 //!   right row meets the left rows held, those of this cycle too. So each pair is found once, by
-//!   whichever came later.
+//!   whichever came later. A key's rows are kept in order of time, so that a row looks at those only
+//!   that are near enough, however many the key has.
 //! - A row is held until the other side's watermark says that no partner can still come. Then an
 //!   unmatched left row comes out (kind `left`), in order of time and arrival. A late row meets
 //!   what is still held.
@@ -49,6 +50,7 @@ impl OperatorFactory for StreamJoin {
             within: self.within.0,
             lanes: Default::default(),
             pairs: Pairs::new(self.shape.clone()),
+            met: Vec::new(),
         })
     }
 
@@ -129,7 +131,7 @@ struct SliceRows {
     sides: [Side; 2],
 }
 
-/// The rows of one key, by side, in order of arrival.
+/// The rows of one key, by side, in order of time and arrival.
 struct Group {
     hash: u64,
     key: Arc<[u8]>,
@@ -172,6 +174,8 @@ struct StreamOperator {
     within: i64,
     lanes: [Lane; 2],
     pairs: Pairs,
+    /// The numbers of arrival and slots of the rows that one row meets.
+    met: Vec<(u64, u32)>,
 }
 
 impl Operator for StreamOperator {
@@ -196,7 +200,14 @@ impl Operator for StreamOperator {
             for (side, blocks) in ports.iter().enumerate() {
                 for part in self.lanes[side].of(slice) {
                     let block = &blocks[part.block];
-                    rows.take(side, block, *part, self.within, &mut self.pairs, output)?;
+                    let within = self.within;
+                    rows.take(
+                        (side, block, *part),
+                        within,
+                        &mut self.met,
+                        &mut self.pairs,
+                        output,
+                    )?;
                 }
             }
             rows.let_go(self.within, limits, &mut self.pairs, output)?;
@@ -230,10 +241,9 @@ impl SliceRows {
     /// Takes rows of one side: each meets the rows of the other side, then waits.
     fn take(
         &mut self,
-        side: usize,
-        block: &PortBlock<'_>,
-        part: Part,
+        (side, block, part): (usize, &PortBlock<'_>, Part),
         within: i64,
+        met: &mut Vec<(u64, u32)>,
         pairs: &mut Pairs,
         output: &mut Output,
     ) -> Result<(), OperatorError> {
@@ -247,20 +257,25 @@ impl SliceRows {
             let mut group = key.map(|key| group_of(&mut self.groups, hash, key));
             let own = &mut self.sides[side];
             let key = group.as_ref().map(|group| Arc::clone(&group.key));
-            let waiting = Waiting { hash, time, arrival: own.arrived, matched: false, key };
+            let arrival = own.arrived;
+            let waiting = Waiting { hash, time, arrival, matched: false, key };
             let slot = own.held.insert(piece, row, waiting);
             // The slot may have been another row's when a checkpoint began.
             own.noted.change(slot as usize, |_| false);
-            own.by_time.push(Reverse((time, own.arrived, slot)));
+            own.by_time.push(Reverse((time, arrival, slot)));
             own.arrived += 1;
             let Some(group) = &mut group else { continue };
-            for other in &group.slots[1 - side] {
-                meet(&mut self.sides, side, (slot, *other), time, within, pairs);
+            near(&group.slots[1 - side], &self.sides[1 - side].held, (time, within), met);
+            for (_, other) in met.drain(..) {
+                meet(&mut self.sides, side, (slot, other), time, pairs);
                 if pairs.is_full() {
                     pairs.write(output)?;
                 }
             }
-            group.slots[side].push_back(slot);
+            let held = &self.sides[side].held;
+            let before = |other: &u32| place(held, *other) < (time, arrival);
+            let at = group.slots[side].partition_point(before);
+            group.slots[side].insert(at, slot);
         }
         Ok(())
     }
@@ -426,10 +441,9 @@ impl Structure for SliceRows {
     fn restored(&mut self) -> Result<(), SavedError> {
         for (nth, side) in self.sides.iter_mut().enumerate() {
             side.restored()?;
-            let mut rows: Vec<(u64, u32)> =
-                side.by_time.iter().map(|Reverse((_, arrival, slot))| (*arrival, *slot)).collect();
+            let mut rows: Vec<(i64, u64, u32)> = side.by_time.iter().map(|it| it.0).collect();
             rows.sort_unstable();
-            for (_, slot) in rows {
+            for (_, _, slot) in rows {
                 let waiting = side.held.data_mut(slot);
                 let Some(key) = waiting.key.take() else { continue };
                 let group = group_of(&mut self.groups, waiting.hash, &key);
@@ -447,19 +461,43 @@ impl State for SliceRows {
     }
 }
 
-/// Writes the pair if the times of a row and of one of the other side are near enough.
+/// Where a row is among those of its key.
+fn place(held: &Held<Waiting>, slot: u32) -> (i64, u64) {
+    let waiting = held.data(slot);
+    (waiting.time, waiting.arrival)
+}
+
+/// Puts into `met` the rows of a group whose times are near enough, in order of arrival.
+fn near(
+    slots: &VecDeque<u32>,
+    held: &Held<Waiting>,
+    (time, within): (i64, i64),
+    met: &mut Vec<(u64, u32)>,
+) {
+    let (first, last) = (time.saturating_sub(within), time.saturating_add(within));
+    let from = slots.partition_point(|slot| held.data(*slot).time < first);
+    met.clear();
+    for slot in slots.range(from..) {
+        let (at, arrival) = place(held, *slot);
+        if at > last {
+            break;
+        }
+        met.push((arrival, *slot));
+    }
+    if !met.is_sorted() {
+        met.sort_unstable();
+    }
+}
+
+/// Writes the pair of a row and one of the other side.
 fn meet(
     sides: &mut [Side; 2],
     side: usize,
     (slot, other): (u32, u32),
     time: i64,
-    within: i64,
     pairs: &mut Pairs,
 ) {
     let other_time = sides[1 - side].held.data(other).time;
-    if time.abs_diff(other_time) > within.unsigned_abs() {
-        return;
-    }
     let (left, right) = if side == 0 { (slot, other) } else { (other, slot) };
     if !sides[0].held.data(left).matched {
         sides[0].change(left);
@@ -470,14 +508,13 @@ fn meet(
     pairs.time(time.max(other_time));
 }
 
-/// Takes a slot out of the group of its key; the group goes with its last row.
+/// Takes a slot out of the group of its key; the group goes with its last row. Rows go in the order
+/// that a group has them in, so it is the first.
 fn forget(groups: &mut HashTable<Group>, hash: u64, side: usize, slot: u32) {
-    let holds = |group: &Group| group.hash == hash && group.slots[side].contains(&slot);
+    let holds = |group: &Group| group.hash == hash && group.slots[side].front() == Some(&slot);
     let Ok(mut found) = groups.find_entry(hash, holds) else { return };
     let slots = &mut found.get_mut().slots;
-    if let Some(at) = slots[side].iter().position(|it| *it == slot) {
-        slots[side].remove(at);
-    }
+    slots[side].pop_front();
     if slots.iter().all(VecDeque::is_empty) {
         found.remove();
     }

@@ -127,6 +127,15 @@ fn v2(problem: Problem) -> Response {
     problem.with("code", code).with("message", message).into_response()
 }
 
+/// Agents take every status from 400 to 499 but 429 as "will never be taken" and drop the points;
+/// those of a body that came too slowly may come again.
+fn come_again(problem: Problem) -> Problem {
+    match problem.status {
+        StatusCode::REQUEST_TIMEOUT => Problem::busy(problem.message),
+        _ => problem,
+    }
+}
+
 /// What a body came to: bad lines with why, and how many there were.
 #[derive(Debug, Default)]
 struct Bad {
@@ -162,7 +171,7 @@ async fn lines(
     body: Body,
 ) -> Result<(), Problem> {
     let unit_ns = unit_ns(precision).map_err(Problem::bad)?;
-    let received = body::receive(state, headers, body).await?;
+    let received = body::receive(state, headers, body).await.map_err(come_again)?;
     let stream = {
         let (state, name) = (Arc::clone(state), name.to_owned());
         blocking(move || state.broker.stream_or_new(&name)).await??
