@@ -16,13 +16,13 @@ use open::Opened;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 use tidemill_env::sync::{
     Mutex, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
-use tidemill_env::{Connection, Thread, World};
+use tidemill_env::{Connection, DiskLock, Thread, World};
 use tidemill_state::{Backend, CheckpointInfo, Manifest};
 use tidemill_types::{
     Cycle,
@@ -87,6 +87,8 @@ pub struct Processes {
 pub struct JobHandle {
     job: Arc<Job>,
     threads: Mutex<Vec<Box<dyn Thread>>>,
+    /// The lock of the data folder. Its threads hold it, each to its end.
+    lock: Option<Weak<dyn DiskLock>>,
 }
 
 /// Starts a job.
@@ -110,7 +112,12 @@ pub fn start(
     let (job, thread) = open::build(plan, world, options, &mut opened, peers);
     let layout = Arc::new(Layout::new(&job.plan, 1, opened.before.cycle.next(), workers));
     job.layouts.write().expect("no panic while held").push(Arc::clone(&layout));
-    let handle = JobHandle { job: Arc::clone(&job), threads: Mutex::new(Vec::new()) };
+    let lock = opened.lock.take().map(Arc::<dyn DiskLock>::from);
+    let handle = JobHandle {
+        job: Arc::clone(&job),
+        threads: Mutex::new(Vec::new()),
+        lock: lock.as_ref().map(Arc::downgrade),
+    };
     handle.add_workers(workers);
     for (peer, connection) in connected.into_iter().flatten() {
         handle.add_peer(peer, connection, compression);
@@ -135,6 +142,7 @@ pub fn start(
 impl JobHandle {
     fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) {
         let (job, part) = (Arc::clone(&self.job), name.to_owned());
+        let lock = self.lock.as_ref().and_then(Weak::upgrade);
         // What the user brings is guarded where it is called. Should the engine itself panic, the
         // job fails; it must not hang.
         let guarded = move || {
@@ -144,6 +152,7 @@ impl JobHandle {
                 error.panicked = true;
                 job.fail(error);
             }
+            drop(lock);
         };
         let name = format!("{}-{name}", self.job.plan.name);
         let thread = self.job.world.spawn.spawn(&name, Box::new(guarded));

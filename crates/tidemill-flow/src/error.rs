@@ -1,7 +1,7 @@
 //! Why a job could not start, and why it failed.
 
 use crate::graph::GraphError;
-use std::fmt;
+use std::{fmt, path::PathBuf};
 use tidemill_state::{CheckpointError, StateError};
 use tidemill_types::{Cycle, SliceId};
 
@@ -31,6 +31,15 @@ pub enum StartError {
     Away {
         /// What, and where.
         message: String,
+    },
+    /// Another process, or another job of this one, has the data folder.
+    #[error(
+        "the data folder {} is in use by another job that runs: stop that one, or choose another \
+         folder", folder.display()
+    )]
+    InUse {
+        /// The data folder.
+        folder: PathBuf,
     },
     /// The ledger does not fit this job.
     #[error("ledger {path}: {message}")]

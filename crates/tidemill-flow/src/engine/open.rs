@@ -27,8 +27,8 @@ use crate::runtime::{
 };
 use crate::sink::{Sink, SinkError};
 use crate::source::{Position, Source};
-use std::{collections::BTreeMap, sync::Arc};
-use tidemill_env::World;
+use std::{collections::BTreeMap, io, path::Path, sync::Arc};
+use tidemill_env::{DiskLock, World, has_no_room};
 use tidemill_env::sync::{
     Mutex, RwLock,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -41,6 +41,9 @@ use tidemill_types::{
 use tidemill_wire::ledger::Cut;
 
 mod origin;
+
+/// The file that stands for the lock of a data folder.
+const LOCK_FILE: &str = "lock";
 
 fn open_ledger(
     plan: &Plan,
@@ -82,6 +85,19 @@ fn open_ledger(
     Ok((Some(ledger), recorded))
 }
 
+/// Takes a data folder for this job, until the last of its threads ends.
+fn lock(world: &World, folder: &Path) -> Result<Box<dyn DiskLock>, StartError> {
+    let path = folder.join(LOCK_FILE);
+    let taken = world.disk.create_dir_all(folder).and_then(|()| world.disk.lock(&path));
+    taken.map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => StartError::InUse { folder: folder.to_owned() },
+        _ if has_no_room(&error) => {
+            StartError::Away { message: format!("{}: {error}", path.display()) }
+        }
+        _ => open_error(&path.display().to_string(), error.to_string()),
+    })
+}
+
 /// Why a sink could not be opened.
 fn sink_error(name: &str, error: SinkError) -> StartError {
     match error.passes {
@@ -92,6 +108,8 @@ fn sink_error(name: &str, error: SinkError) -> StartError {
 
 /// Everything that a job has, opened before anything starts.
 pub(super) struct Opened {
+    /// Of the data folder.
+    pub(super) lock: Option<Box<dyn DiskLock>>,
     ledger: Option<Ledger>,
     recorded: Recorded,
     /// What was done in earlier lives.
@@ -133,14 +151,17 @@ impl Opened {
         options: &RunOptions,
         workers: usize,
     ) -> Result<Self, StartError> {
-        // Before the ledger: that of a job which is refused stays.
-        let from = origin::open_checkpoints(plan, options)?;
         if plan.delivery == Delivery::AtMostOnce && options.checkpoint.is_some() {
             sinks_go_on(plan, &parts)?;
         }
+        // What another job has open is not touched.
+        let lock = options.data.as_deref().map(|folder| lock(world, folder)).transpose()?;
+        // Before the ledger: that of a job which is refused stays.
+        let from = origin::open_checkpoints(plan, options)?;
         let opening = origin::opening(plan, from.as_ref(), options.resume)?;
         let (ledger, recorded) = open_ledger(plan, world, options, opening)?;
         let mut opened = Self {
+            lock,
             ledger,
             recorded,
             before: Before::default(),

@@ -92,7 +92,7 @@ impl Source for StreamSlice {
 }
 
 /// Writes each number, and how many its key has had; it must see none twice.
-struct Seen;
+pub(super) struct Seen;
 
 /// The numbers, and how many there are of each key.
 #[derive(Default)]

@@ -1,7 +1,10 @@
 //! Ledgers that are cut behind checkpoints, and jobs that begin anew with one.
 
+use super::alone::{self, Seen, Stream};
 use super::checkpoints::{kill, options, wait_for_checkpoints};
 use super::*;
+use std::collections::BTreeMap;
+use tidemill_types::job::Delivery;
 
 /// Cycles of few records: a long ledger.
 fn fine(setup: &Setup, sink: &Collect) -> JobGraph {
@@ -40,6 +43,51 @@ fn ledger(folder: &Path) -> (Vec<String>, u64) {
 fn wait_for_checkpoint_at(handle: &JobHandle, cycle: Cycle) {
     while handle.progress().checkpoints.cycle < cycle && !handle.is_over() {
         std::thread::yield_now();
+    }
+}
+
+/// What a folder holds, by name.
+fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+        let entry = entry.expect("it is there");
+        let bytes = std::fs::read(entry.path()).expect("a file");
+        (entry.file_name().to_string_lossy().into_owned(), bytes)
+    };
+    entries.map(read).collect()
+}
+
+#[test]
+fn two_jobs_do_not_share_a_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::real();
+    let options = |resume| {
+        RunOptions { data: Some(folder.path().to_owned()), resume, ..RunOptions::default() }
+    };
+    for delivery in [Delivery::ExactlyOnce, Delivery::AtLeastOnce, Delivery::AtMostOnce] {
+        let job = |stream: &Stream| {
+            let mut graph = alone::stage(stream, Arc::new(Seen), &Collect::default());
+            graph.delivery = delivery;
+            graph
+        };
+        let stream = Stream::default();
+        let handle = start(job(&stream), &world, &options(false)).expect("it starts");
+        stream.add([1, 2, 3]);
+        while handle.progress().cycle_committed == Cycle::NONE {
+            assert!(!handle.is_over(), "it is not told to end");
+            std::thread::yield_now();
+        }
+        let before = contents(folder.path());
+        for resume in [false, true] {
+            let second = job(&Stream::of([4]));
+            let error = start(second, &world, &options(resume)).err().expect("refused");
+            assert!(matches!(error, StartError::InUse { .. }), "{error}");
+        }
+        assert_eq!(contents(folder.path()), before, "{delivery:?}");
+        stream.close();
+        handle.wait().expect("it ends well");
+        let handle = start(job(&stream), &world, &options(false)).expect("it is free again");
+        handle.wait().expect("it ends well");
     }
 }
 
