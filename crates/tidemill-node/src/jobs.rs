@@ -12,6 +12,7 @@
 //! node, or that waits for something that is away, is wanted still; a folder that cannot be read is
 //! reported and left as it is.
 
+mod again;
 mod checkpoints;
 mod closing;
 mod deletion;
@@ -204,6 +205,9 @@ impl Jobs {
             let message = "a node has no standard output that anybody reads";
             let problem = Problem::new(["sinks", name.as_str(), "stdout"], message);
             let problem = problem.expected("`file`, `stream`, `kafka`, `postgres` or `blackhole`");
+            return Err(JobsError::Refused(Refused(vec![descriptor.locate(problem)])));
+        }
+        if let Some(problem) = again::refused(&descriptor.spec) {
             return Err(JobsError::Refused(Refused(vec![descriptor.locate(problem)])));
         }
         let planned = plan(&descriptor, &options, &self.world, &Registry::default());

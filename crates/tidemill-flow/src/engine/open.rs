@@ -28,11 +28,11 @@ use crate::runtime::{
 use crate::sink::{Sink, SinkError};
 use crate::source::{Position, Source};
 use std::{collections::BTreeMap, io, path::Path, sync::Arc};
-use tidemill_env::{DiskLock, World, has_no_room};
 use tidemill_env::sync::{
     Mutex, RwLock,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
+use tidemill_env::{DiskLock, World, has_no_room};
 use tidemill_state::Checkpoints;
 use tidemill_types::{
     Cycle,

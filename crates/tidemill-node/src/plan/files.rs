@@ -13,8 +13,8 @@ use tidemill_env::FileIdentity;
 use tidemill_types::job::{DEAD_LETTER, FileSinkSpec, Format};
 
 /// What stands in a job's data folder besides notes and later files of the ledger.
-const OF_THE_JOB: [&str; 6] =
-    ["ledger", "ledger.new", "job.json", "job.json.new", "deleted.json", "checkpoints"];
+const OF_THE_JOB: [&str; 7] =
+    ["lock", "ledger", "ledger.new", "job.json", "job.json.new", "deleted.json", "checkpoints"];
 
 /// A file, and whose it is.
 struct Owned {

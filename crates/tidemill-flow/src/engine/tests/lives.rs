@@ -61,8 +61,10 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 fn two_jobs_do_not_share_a_folder() {
     let folder = tempfile::tempdir().expect("a folder");
     let world = World::real();
-    let options = |resume| {
-        RunOptions { data: Some(folder.path().to_owned()), resume, ..RunOptions::default() }
+    let options = |resume| RunOptions {
+        data: Some(folder.path().to_owned()),
+        resume,
+        ..RunOptions::default()
     };
     for delivery in [Delivery::ExactlyOnce, Delivery::AtLeastOnce, Delivery::AtMostOnce] {
         let job = |stream: &Stream| {
