@@ -76,6 +76,14 @@ pub enum AskError {
     /// The job has ended, before it was done.
     #[error("the job has ended")]
     Over,
+    /// A sink of the job, or the ledger, waits: no checkpoint can be complete before it goes on.
+    #[error("no checkpoint can be made now, as `{part}` waits: {why}")]
+    Stalled {
+        /// What waits.
+        part: String,
+        /// For what.
+        why: String,
+    },
     /// It cannot be done.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),

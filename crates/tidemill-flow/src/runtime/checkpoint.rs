@@ -112,7 +112,7 @@ struct Piece {
 }
 
 /// Waits for a checkpoint that is kept.
-type KeptTo = Sender<Result<CheckpointInfo, CheckpointError>>;
+type KeptTo = Sender<Result<CheckpointInfo, AskError>>;
 
 /// What is asked of the thread, and who waits for the answer.
 enum Asked {
@@ -221,7 +221,7 @@ impl Checkpointer {
     pub(crate) fn keep(&self, name: &str) -> Result<CheckpointInfo, AskError> {
         let (sender, receiver) = mpsc::channel();
         self.ask(Asked::Keep(name.to_owned(), sender))?;
-        Ok(receiver.recv().map_err(|_| AskError::Over)??)
+        receiver.recv().map_err(|_| AskError::Over)?
     }
 
     /// Asks the thread to delete a checkpoint that is kept.
@@ -296,6 +296,11 @@ impl Checkpointer {
 }
 
 impl Arrived {
+    /// Somebody waits for the checkpoint under way, or asks for something.
+    fn is_awaited(&self) -> bool {
+        !self.asked.is_empty() || !self.keeps.is_empty()
+    }
+
     /// By node: the last cycle that it processes, if all that feeds it has come to its end; the end
     /// of time if not. None while a source slice has not come to the checkpoint's cycle.
     fn last_cycles(&self, job: &Job, at: Cycle) -> Option<Vec<Cycle>> {

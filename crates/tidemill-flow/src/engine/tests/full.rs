@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::graph::Node;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use tidemill_env::SimWorld;
 
 /// A sink that finds no room now and then: its `n`th commit, sync or close is refused so often.
@@ -162,6 +162,36 @@ fn row_14_a_job_that_stalls_says_so_reads_no_more_and_goes_on_within_seconds() {
         let took_us = sim.world.clock.monotonic_micros() - room_us;
         assert!(took_us < 5_000_000, "{took_us}");
         assert_eq!(handle.progress().stalled, None);
+        handle.stop();
+        handle.wait().expect("it stops well");
+    });
+    ran.expect("it ends").0.expect("it does not panic");
+}
+
+#[test]
+fn row_14_whoever_asks_for_a_checkpoint_while_a_job_stalls_is_told() {
+    let ran = Simulation::new(1).run(|sim| {
+        let has_room = Arc::new(AtomicBool::new(true));
+        let asked = Arc::clone(&has_room);
+        let refusals = move |_| if asked.load(Ordering::SeqCst) { 0 } else { u64::MAX };
+        let (graph, _) = narrow(&LONG, &Collect::default(), refusals);
+        let options = checkpoints::options(&sim.world, Path::new("/"), Span(600_000_000));
+        let handle = start(graph, &sim.world, &options).expect("it starts");
+        let kept = handle.keep_checkpoint("before").expect("there is room");
+        has_room.store(false, Ordering::SeqCst);
+        wait_until(sim, || handle.progress().stalled.is_some());
+        for _ in 0..3 {
+            let asked_us = sim.world.clock.monotonic_micros();
+            let error = handle.keep_checkpoint("meanwhile").expect_err("the sink waits");
+            assert!(error.to_string().contains("waits: no room"), "{error}");
+            let took_us = sim.world.clock.monotonic_micros() - asked_us;
+            assert!(took_us < 2_000_000, "{took_us}");
+        }
+        let unknown = handle.delete_checkpoint(kept.number + 1_000).expect_err("there is none");
+        assert!(matches!(unknown, AskError::Checkpoint(_)), "{unknown}");
+        has_room.store(true, Ordering::SeqCst);
+        wait_until(sim, || handle.progress().stalled.is_none());
+        handle.keep_checkpoint("after").expect("it goes on");
         handle.stop();
         handle.wait().expect("it stops well");
     });

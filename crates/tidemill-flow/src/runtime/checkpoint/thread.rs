@@ -1,6 +1,8 @@
 //! The thread that makes the checkpoints of a job.
 
 use super::{Arrived, Asked, Checkpointer, KeptTo, Piece, alone, pace::Pace};
+use crate::error::AskError;
+use crate::progress::Stalled;
 use crate::runtime::{
     job::Job,
     plan::{NodePlan, Work},
@@ -110,11 +112,11 @@ fn take_asked(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints) -> boo
     has_deleted
 }
 
-/// As [`take_asked`], while a checkpoint cannot be written: nobody waits for it then.
+/// As [`take_asked`], while a checkpoint cannot be complete: nobody waits for it then.
 fn take_asked_meanwhile(
     checkpointer: &Checkpointer,
     checkpoints: &mut Checkpoints,
-    error: &CheckpointError,
+    error: &AskError,
 ) -> bool {
     let has_deleted = take_asked(checkpointer, checkpoints);
     let keeps = std::mem::take(&mut checkpointer.arrived().keeps);
@@ -128,7 +130,9 @@ fn take_asked_meanwhile(
 /// Keeps a checkpoint that is complete, for those who asked for it.
 fn keep(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints) {
     let keeps = std::mem::take(&mut checkpointer.arrived().keeps);
-    let keep = |(name, sender): (String, KeptTo)| (checkpoints.keep_newest(&name), sender);
+    let keep = |(name, sender): (String, KeptTo)| {
+        (checkpoints.keep_newest(&name).map_err(AskError::from), sender)
+    };
     let kept: Vec<_> = keeps.into_iter().map(keep).collect();
     // Who is answered finds it among all.
     checkpointer.show(checkpoints);
@@ -238,6 +242,11 @@ pub(super) fn put_until(
             })?;
         } else if is_all(&mut arrived) {
             return Some(bytes);
+        } else if let Some(stalled) = arrived.is_awaited().then(|| job.stalls.first()).flatten() {
+            // That may be for days, and whoever asks has given up long before.
+            drop(arrived);
+            let Stalled { part, why, .. } = stalled;
+            take_asked_meanwhile(checkpointer, checkpoints, &AskError::Stalled { part, why });
         } else if !is_wanted && !arrived.asked.is_empty() {
             // Whoever asks for something waits for this checkpoint first.
             is_wanted = true;
@@ -276,7 +285,7 @@ pub(super) fn until_written<T>(
         note(job, &error);
         let until_us = job.now_us() + AGAIN_AFTER_US;
         while job.now_us() < until_us {
-            if take_asked_meanwhile(&job.checkpointer, checkpoints, &error) {
+            if take_asked_meanwhile(&job.checkpointer, checkpoints, &error.clone().into()) {
                 break;
             }
             if is_over(job) {

@@ -90,7 +90,9 @@ impl From<JobsError> for Problem {
             | JobsError::Rescale(_)
             | JobsError::Checkpoint(_)
             | JobsError::TooMany => StatusCode::CONFLICT,
-            JobsError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            JobsError::Stopping | JobsError::Checkpoint(AskError::Stalled { .. }) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             JobsError::State(_) | JobsError::Disk { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let problem = Self::new(status, error.to_string());
