@@ -331,7 +331,19 @@ pub trait Thread: Send {
 /// Threads.
 pub trait Spawn: Send + Sync {
     /// Starts a thread.
-    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Box<dyn Thread>;
+    ///
+    /// # Errors
+    /// The operating system has none for this process: a limit is reached, of the process, its
+    /// user or its container.
+    fn try_spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<Box<dyn Thread>>;
+
+    /// Starts a thread, of those few without which nothing works.
+    ///
+    /// # Panics
+    /// As [`Self::try_spawn`] fails.
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Box<dyn Thread> {
+        self.try_spawn(name, body).expect("the operating system lets us start a few threads")
+    }
 }
 
 /// Everything outside the process.

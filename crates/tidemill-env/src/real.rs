@@ -304,8 +304,8 @@ impl Thread for RealThread {
 pub(crate) struct RealSpawn;
 
 impl Spawn for RealSpawn {
-    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Box<dyn Thread> {
-        let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
-        Box::new(RealThread(thread.expect("the operating system lets us start a few threads")))
+    fn try_spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<Box<dyn Thread>> {
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(body)?;
+        Ok(Box::new(RealThread(thread)))
     }
 }

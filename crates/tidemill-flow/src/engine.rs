@@ -14,6 +14,7 @@ use crate::runtime::{
 };
 use open::Opened;
 use std::{
+    io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     sync::{Arc, Weak},
@@ -118,29 +119,40 @@ pub fn start(
         threads: Mutex::new(Vec::new()),
         lock: lock.as_ref().map(Arc::downgrade),
     };
-    handle.add_workers(workers);
-    for (peer, connection) in connected.into_iter().flatten() {
-        handle.add_peer(peer, connection, compression);
-    }
-    let checkpoints = opened.checkpoints.take().zip(options.checkpoint.as_ref());
-    let saved = std::mem::take(&mut opened.saved);
-    open::lanes(&job, &layout, opened);
-    let committing = Arc::clone(&job);
-    handle.spawn("commit", move || commit::run(&committing, thread));
-    if let Some((checkpoints, to)) = checkpoints {
+    let started = || {
+        handle.add_workers(workers)?;
+        for (peer, connection) in connected.into_iter().flatten() {
+            handle.add_peer(peer, connection, compression)?;
+        }
+        let checkpoints = opened.checkpoints.take().zip(options.checkpoint.as_ref());
+        let saved = std::mem::take(&mut opened.saved);
+        open::lanes(&job, &layout, opened);
+        let committing = Arc::clone(&job);
+        handle.spawn("commit", move || commit::run(&committing, thread))?;
+        let Some((checkpoints, to)) = checkpoints else { return Ok(()) };
         if to.recovery == Recovery::Prefetch && !saved.is_empty() {
             let restoring = Arc::clone(&job);
-            handle.spawn("restore", move || held::prefetch(&saved, &restoring.over));
+            handle.spawn("restore", move || held::prefetch(&saved, &restoring.over))?;
         }
         job.checkpointer.found(&checkpoints);
         let (checkpointing, every) = (Arc::clone(&job), to.every);
-        handle.spawn("checkpoint", move || checkpoint::run(&checkpointing, checkpoints, &every));
+        handle.spawn("checkpoint", move || checkpoint::run(&checkpointing, checkpoints, &every))
+    };
+    if let Err(error) = started() {
+        // Those that there are end, and let go of what they have open.
+        job.end();
+        let _ended = handle.wait();
+        return Err(StartError::Away { message: no_threads(&error) });
     }
     Ok(handle)
 }
 
+fn no_threads(error: &io::Error) -> String {
+    format!("the operating system has no more threads for this process: {error}")
+}
+
 impl JobHandle {
-    fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) {
+    fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let (job, part) = (Arc::clone(&self.job), name.to_owned());
         let lock = self.lock.as_ref().and_then(Weak::upgrade);
         // What the user brings is guarded where it is called. Should the engine itself panic, the
@@ -155,26 +167,33 @@ impl JobHandle {
             drop(lock);
         };
         let name = format!("{}-{name}", self.job.plan.name);
-        let thread = self.job.world.spawn.spawn(&name, Box::new(guarded));
+        let thread = self.job.world.spawn.try_spawn(&name, Box::new(guarded))?;
         self.threads.lock().expect("no panic while held").push(thread);
+        Ok(())
     }
 
-    fn add_workers(&self, count: usize) {
+    fn add_workers(&self, count: usize) -> io::Result<()> {
         let mut workers = self.job.workers.write().expect("no panic while held");
         while workers.len() < count {
             let queue = Arc::new(WorkerQueue::default());
-            workers.push(Arc::clone(&queue));
-            let job = Arc::clone(&self.job);
-            self.spawn(&format!("w{}", workers.len() - 1), move || worker::work(&job, &queue));
+            let (job, of) = (Arc::clone(&self.job), Arc::clone(&queue));
+            self.spawn(&format!("w{}", workers.len()), move || worker::work(&job, &of))?;
+            workers.push(queue);
         }
+        Ok(())
     }
 
-    fn add_peer(&self, peer: Arc<Peer>, connection: Connection, compression: CompressionSpec) {
+    fn add_peer(
+        &self,
+        peer: Arc<Peer>,
+        connection: Connection,
+        compression: CompressionSpec,
+    ) -> io::Result<()> {
         let (reader, writer) = peer::split(&peer, connection);
         let (job, reading) = (Arc::clone(&self.job), Arc::clone(&peer));
-        self.spawn("read", move || peer::read_loop(&job, &reading, reader));
+        self.spawn("read", move || peer::read_loop(&job, &reading, reader))?;
         let job = Arc::clone(&self.job);
-        self.spawn("write", move || peer::write_loop(&job, &peer, writer, compression));
+        self.spawn("write", move || peer::write_loop(&job, &peer, writer, compression))
     }
 
     /// Changes the number of worker threads as of a cycle that no source has begun. Nothing
@@ -190,7 +209,7 @@ impl JobHandle {
         if !job.peers.is_empty() {
             return Err("a job of several processes keeps its threads".to_owned());
         }
-        self.add_workers(workers);
+        self.add_workers(workers).map_err(|error| no_threads(&error))?;
         let mut layouts = job.layouts.write().expect("no panic while held");
         if layouts.len() > 1 {
             let idle = |layout: &Layout| {

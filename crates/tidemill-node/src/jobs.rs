@@ -81,6 +81,9 @@ struct Entry {
     last: Option<Progress>,
 }
 
+/// A job that is not among the others, as something failed.
+type NotEntered = Box<(Record, JobsError)>;
+
 #[derive(Default)]
 struct State {
     jobs: BTreeMap<String, Entry>,
@@ -154,22 +157,26 @@ impl Jobs {
         let name = record.name.clone();
         if record.status.is_wanted() {
             match self.start(&record, true, None) {
-                Ok(handle) => {
-                    self.enter(record, handle);
-                    return;
-                }
-                Err(error) if error.may_pass() => {
-                    self.enter_waiting(record, &error);
-                    return;
-                }
-                Err(error) => {
-                    tracing::error!(job = name, %error, "a job could not be started again");
-                    record.status = Status::Failed(error.to_string());
-                    self.keep(&record);
-                }
+                Ok(handle) => match self.enter(record, handle) {
+                    Ok(()) => return,
+                    Err(not) => record = self.failed(not.0, &not.1),
+                },
+                Err(error) if error.may_pass() => match self.enter_waiting(record, &error) {
+                    Ok(()) => return,
+                    Err(not) => record = self.failed(not.0, &not.1),
+                },
+                Err(error) => record = self.failed(record, &error),
             }
         }
         self.state().jobs.insert(name, Entry::new(record));
+    }
+
+    /// Notes that a job could not be started again.
+    fn failed(&self, mut record: Record, error: &JobsError) -> Record {
+        tracing::error!(job = record.name, %error, "a job could not be started again");
+        record.status = Status::Failed(error.to_string());
+        self.keep(&record);
+        record
     }
 
     fn keep(&self, record: &Record) {
@@ -236,15 +243,27 @@ impl Jobs {
         Arc::clone(turns.entry(name.to_owned()).or_default())
     }
 
-    /// Puts a started job among the others, and has its end waited for.
-    fn enter(self: &Arc<Self>, record: Record, handle: JobHandle) {
+    /// Puts a started job among the others, and has its end waited for. Without a thread for that it
+    /// is stopped again.
+    fn enter(self: &Arc<Self>, record: Record, handle: JobHandle) -> Result<(), NotEntered> {
         let (name, handle) = (record.name.clone(), Arc::new(handle));
         let (jobs, waited, of) = (Arc::clone(self), Arc::clone(&handle), name.clone());
         let mut state = self.state();
         let watch = Box::new(move || jobs.ended(&of, &waited));
-        let watcher = Some(self.world.spawn.spawn("job", watch));
-        let entry = Entry { handle: Some(handle), watcher, ..Entry::new(record) };
-        state.jobs.insert(name, entry);
+        match self.world.spawn.try_spawn("job", watch) {
+            Ok(watcher) => {
+                let (handle, watcher) = (Some(handle), Some(watcher));
+                let entry = Entry { handle, watcher, ..Entry::new(record) };
+                state.jobs.insert(name, entry);
+                Ok(())
+            }
+            Err(error) => {
+                drop(state);
+                handle.stop();
+                let _ended = handle.wait();
+                Err(Box::new((record, JobsError::Thread(error))))
+            }
+        }
     }
 
     /// Waits for a job's end and notes it.
@@ -342,12 +361,10 @@ impl Jobs {
         }
         let before = folder.read().map_err(disk)?;
         folder.write(&record).map_err(disk)?;
-        match self.start(&record, resume, from) {
-            Ok(handle) => {
-                let name = record.name.clone();
-                self.enter(record, handle);
-                self.get(&name)
-            }
+        let name = record.name.clone();
+        let started = self.start(&record, resume, from);
+        match started.and_then(|it| self.enter(record, it).map_err(|not| not.1)) {
+            Ok(()) => self.get(&name),
             Err(error) => {
                 // What was there before the attempt is there after it.
                 let undone = match before {
@@ -355,7 +372,7 @@ impl Jobs {
                     None => folder.remove(),
                 };
                 if let Err(undone) = undone {
-                    tracing::error!(job = record.name, error = %undone, "a refused job stays");
+                    tracing::error!(job = name, error = %undone, "a refused job stays");
                 }
                 Err(error)
             }

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{Spawn, Thread, World};
 use std::{
+    io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
     thread,
@@ -132,11 +133,11 @@ struct SimThread {
 }
 
 impl Spawn for SimSpawn {
-    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Box<dyn Thread> {
+    fn try_spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<Box<dyn Thread>> {
         let here = here().expect("only a simulated thread starts another");
         let (number, thread) = start(&self.0, name, body);
         here.pass("spawn");
-        Box::new(SimThread { number, thread })
+        Ok(Box::new(SimThread { number, thread }))
     }
 }
 

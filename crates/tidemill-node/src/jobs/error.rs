@@ -33,6 +33,9 @@ pub enum JobsError {
     /// It could not be started, as something that it needs does not answer now.
     #[error("{0}")]
     Away(String),
+    /// There is no thread that would wait for its end.
+    #[error("the operating system has no more threads for this process: {0}")]
+    Thread(io::Error),
     /// Its threads could not be changed.
     #[error("{0}")]
     Rescale(String),

@@ -10,7 +10,7 @@
 //! Invariant: what is noted of such a job is that it is to run, so it waits in every life of the
 //! node until it runs, is cancelled or cannot run.
 
-use super::{Entry, JobView, Jobs, JobsError, Record, Status};
+use super::{Entry, JobView, Jobs, JobsError, NotEntered, Record, Status};
 use std::{
     sync::{Arc, PoisonError},
     time::Duration,
@@ -47,7 +47,14 @@ impl Entry {
 
 impl Jobs {
     /// Puts a job that cannot be started yet among the others, and has it tried again.
-    pub(super) fn enter_waiting(self: &Arc<Self>, mut record: Record, error: &JobsError) {
+    ///
+    /// # Errors
+    /// There is no thread for that.
+    pub(super) fn enter_waiting(
+        self: &Arc<Self>,
+        mut record: Record,
+        error: &JobsError,
+    ) -> Result<(), NotEntered> {
         tracing::warn!(job = record.name, %error, "a job waits for what is away");
         record.status = Status::Waiting(error.to_string());
         let (jobs, name) = (Arc::clone(self), record.name.clone());
@@ -56,8 +63,12 @@ impl Jobs {
         let mut state = self.state();
         let of = name.clone();
         let watch = Box::new(move || jobs.start_when_it_can_be(&of));
-        entry.watcher = Some(self.world.spawn.spawn("job", watch));
+        match self.world.spawn.try_spawn("job", watch) {
+            Ok(watcher) => entry.watcher = Some(watcher),
+            Err(error) => return Err(Box::new((entry.record, JobsError::Thread(error)))),
+        }
         state.jobs.insert(name, entry);
+        Ok(())
     }
 
     fn resting(&self, tries: u32) -> Waiting {

@@ -4,6 +4,9 @@ use super::alone::{self, Seen, Stream};
 use super::checkpoints::{kill, options, wait_for_checkpoints};
 use super::*;
 use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::AtomicUsize;
+use tidemill_env::Spawn;
 use tidemill_types::job::Delivery;
 
 /// Cycles of few records: a long ledger.
@@ -49,7 +52,7 @@ fn wait_for_checkpoint_at(handle: &JobHandle, cycle: Cycle) {
 /// What a folder holds, by name.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(folder).expect("a folder");
-    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+    let read = |entry: io::Result<std::fs::DirEntry>| {
         let entry = entry.expect("it is there");
         let bytes = std::fs::read(entry.path()).expect("a file");
         (entry.file_name().to_string_lossy().into_owned(), bytes)
@@ -90,6 +93,47 @@ fn two_jobs_do_not_share_a_folder() {
         handle.wait().expect("it ends well");
         let handle = start(job(&stream), &world, &options(false)).expect("it is free again");
         handle.wait().expect("it ends well");
+    }
+}
+
+/// An operating system that has so many threads more for a process.
+struct Few {
+    inner: Arc<dyn Spawn>,
+    left: AtomicUsize,
+}
+
+impl Spawn for Few {
+    fn try_spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<Box<dyn Thread>> {
+        let take = |left: usize| left.checked_sub(1);
+        match self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take) {
+            Ok(_) => self.inner.try_spawn(name, body),
+            Err(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+#[test]
+fn a_job_for_which_there_are_no_threads_is_refused_and_leaves_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let real = World::real();
+    // Two workers, and those that commit and make checkpoints.
+    for threads in 0..=4 {
+        let spawn = Few { inner: Arc::clone(&real.spawn), left: AtomicUsize::new(threads) };
+        let world = World { spawn: Arc::new(spawn), ..real.clone() };
+        let stream = Stream::of([1, 2, 3]);
+        let graph = alone::stage(&stream, Arc::new(Seen), &Collect::default());
+        let started = start(graph, &world, &options(&real, folder.path(), Span(500)));
+        if threads < 4 {
+            let error = started.err().expect("refused");
+            assert!(matches!(error, StartError::Away { .. }), "{error}");
+            assert!(error.to_string().contains("no more threads"), "{error}");
+            continue;
+        }
+        let handle = started.expect("its folder is free again");
+        let error = handle.rescale(3).expect_err("there is none");
+        assert!(error.contains("no more threads"), "{error}");
+        stream.close();
+        handle.wait().expect("it goes on all the same");
     }
 }
 

@@ -125,7 +125,7 @@ fn names_that_lead_elsewhere_and_jobs_that_are_wanted_are_refused() {
     }
     assert!(sim.process().disk.exists(Path::new("/data/old/deleted.json")).unwrap());
     let refused = JobsError::Away("nobody answers".to_owned());
-    jobs.enter_waiting(record("waits", Status::Running), &refused);
+    assert!(jobs.enter_waiting(record("waits", Status::Running), &refused).is_ok());
     let error = jobs.delete("waits").expect_err("it is wanted");
     assert!(error.to_string().contains("`tidemill job cancel waits`"), "{error}");
     jobs.close();

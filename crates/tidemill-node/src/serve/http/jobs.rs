@@ -84,16 +84,18 @@ impl From<JobsError> for Problem {
             JobsError::Checkpoint(AskError::Checkpoint(
                 CheckpointError::Backend(_) | CheckpointError::Saved { .. },
             )) => StatusCode::INTERNAL_SERVER_ERROR,
+            JobsError::Stopping | JobsError::Checkpoint(AskError::Stalled { .. }) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             JobsError::Running(_)
             | JobsError::NotEnded(_)
             | JobsError::Ended(_)
             | JobsError::Rescale(_)
             | JobsError::Checkpoint(_)
             | JobsError::TooMany => StatusCode::CONFLICT,
-            JobsError::Stopping | JobsError::Checkpoint(AskError::Stalled { .. }) => {
-                StatusCode::SERVICE_UNAVAILABLE
+            JobsError::State(_) | JobsError::Disk { .. } | JobsError::Thread(_) => {
+                StatusCode::INTERNAL_SERVER_ERROR
             }
-            JobsError::State(_) | JobsError::Disk { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let problem = Self::new(status, error.to_string());
         match error {
