@@ -356,12 +356,19 @@ impl Cluster {
         }
     }
 
-    /// Learns of a node that metadata have not named yet: a coordinator.
+    /// Learns where a node is that was just named: a coordinator. It may not be in the metadata yet,
+    /// or be there with the address that it had before it was started again.
     pub(crate) fn learn(&self, id: i32, host: &str, port: i32) {
-        if let Ok(port) = u16::try_from(port) {
+        let Ok(port) = u16::try_from(port) else { return };
+        let address = metadata::address(host, port);
+        let gone = {
             let mut state = self.inner.lock();
-            state.nodes.entry(id).or_insert_with(|| Slot::new(metadata::address(host, port)));
-        }
+            match state.nodes.get(&id) {
+                Some(slot) if slot.address() == address => None,
+                _ => state.nodes.insert(id, Slot::new(address)),
+            }
+        };
+        end_all(gone.and_then(|mut slot| slot.take()).into_iter().collect());
     }
 
     /// Takes metadata that somebody asked for by itself.

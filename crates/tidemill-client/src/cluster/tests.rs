@@ -141,3 +141,28 @@ fn a_node_that_has_moved_to_another_address_is_left_without_holding_anybody_up()
     let address = is_done.recv_timeout(Duration::from_secs(20)).expect("it is not held up");
     assert_eq!(address.as_deref(), Some("moved:1"));
 }
+
+/// What was known of it is from before: nothing else would correct it.
+#[test]
+fn a_coordinator_that_has_moved_is_looked_for_where_it_is_now() {
+    let (before, now) = (node(), node());
+    let cluster = Cluster::new(&World::real(), &quick(now.address()));
+    let learn = |at: &FakeNode| {
+        let (host, port) = at.address().rsplit_once(':').unwrap();
+        cluster.learn(3, host, port.parse().unwrap());
+    };
+    learn(&before);
+    let first = cluster.wait_node(3, soon(&cluster)).unwrap();
+    learn(&before);
+    assert_eq!(first.ended(), None, "it is where it was");
+    learn(&now);
+    assert_eq!(first.ended(), Some(CallError::Closed));
+    let second = cluster.wait_node(3, soon(&cluster)).unwrap();
+    assert_eq!(second.address(), now.address());
+    // Nor is the rest of an address that nobody is at waited for.
+    drop(before);
+    cluster.learn(3, "127.0.0.1", 1);
+    cluster.wait_node(3, soon(&cluster)).err().unwrap();
+    learn(&now);
+    assert!(cluster.wait_node(3, soon(&cluster)).is_ok());
+}
