@@ -4,17 +4,19 @@
 
 use super::{
     ConsumeError, fetch,
-    position::Phase,
+    position::{Phase, Trouble},
     shared::{Place, Shared},
 };
 use crate::{
-    admin::{Admin, AdminError, OffsetAt},
+    Refusal,
+    admin::{Admin, AdminError, OffsetAt, streamlet},
     backoff::rest_us,
     cluster::{Metadata, Way},
     connection::Connection,
+    options::micros,
 };
 use std::{collections::BTreeMap, sync::Arc};
-use tidemill_wire::kafka::KafkaUuid;
+use tidemill_wire::kafka::{ErrorCode, KafkaUuid};
 
 /// How often it is looked whether something can be done, in microseconds, while something is in
 /// the way.
@@ -114,6 +116,8 @@ fn started(shared: &Shared, place: &Place, epoch: u64, outcome: Result<i64, Admi
             };
             position.rest(rest);
             state.hinder(error.to_string());
+            // They say whether it is there at all.
+            shared.cluster.refresh();
         }
         Err(error) => {
             state.stop(place, ConsumeError::Lookup(error));
@@ -152,9 +156,10 @@ fn check_ids(shared: &Shared, metadata: &Metadata) {
 fn ask_nodes(shared: &Arc<Shared>, metadata: &Metadata, now_us: u64) -> bool {
     let mut all_well = true;
     let mut leaders: BTreeMap<i32, bool> = BTreeMap::new();
+    let mut leaderless: Vec<Place> = Vec::new();
     {
         let state = shared.lock();
-        for position in state.positions.values() {
+        for (place, position) in &state.positions {
             match position.phase {
                 Phase::Stopped => continue,
                 Phase::Starting(_) => all_well = false,
@@ -167,11 +172,13 @@ fn ask_nodes(shared: &Arc<Shared>, metadata: &Metadata, now_us: u64) -> bool {
                 }
                 None => {
                     all_well = false;
+                    leaderless.push(place.clone());
                     shared.cluster.refresh();
                 }
             }
         }
     }
+    miss_leaders(shared, metadata, &leaderless);
     for (leader, asked) in leaders {
         if asked {
             continue;
@@ -191,6 +198,45 @@ fn ask_nodes(shared: &Arc<Shared>, metadata: &Metadata, now_us: u64) -> bool {
         }
     }
     all_well
+}
+
+/// Notes that nobody leads these streamlets, and stops those of streams that are gone.
+fn miss_leaders(shared: &Shared, metadata: &Metadata, leaderless: &[Place]) {
+    let patience_us = micros(shared.cluster.options().request_timeout);
+    let (mut left, mut stopped) = (0, false);
+    let mut state = shared.lock();
+    for place in leaderless {
+        // Nothing was said of it yet.
+        let Some(stream) = metadata.streams.get(&*place.0) else { continue };
+        let position = state.positions.get_mut(place);
+        let Some(position) = position.filter(|it| it.phase != Phase::Stopped) else { continue };
+        let code = match stream.code {
+            ErrorCode::None if stream.streamlets.contains_key(&place.1) => {
+                ErrorCode::LeaderNotAvailable
+            }
+            ErrorCode::None => ErrorCode::UnknownTopicOrPartition,
+            code => code,
+        };
+        let refusal = Refusal { code, message: None };
+        let obstacle = format!("{}: {refusal}", streamlet(&place.0, place.1));
+        let policy = shared.options.out_of_range;
+        // It was said then, and not now: a cluster that is away says nothing.
+        match position.refused(refusal, policy, metadata.at_us, patience_us) {
+            Trouble::Stop(error) => {
+                state.stop(place, error);
+                stopped = true;
+            }
+            Trouble::Again { .. } | Trouble::Restart(_) => {
+                state.hinder(obstacle);
+                left += 1;
+            }
+        }
+    }
+    state.leaderless = left;
+    drop(state);
+    if stopped {
+        shared.tell();
+    }
 }
 
 fn ask(

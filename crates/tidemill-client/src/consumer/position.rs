@@ -39,7 +39,8 @@ pub(super) struct Position {
     /// The end of the streamlet when it was last fetched; none before.
     pub(super) end: Option<i64>,
     failures: u32,
-    failing_since_us: Option<u64>,
+    /// The first and the last moment of refusals in a row that are waited out for a while only.
+    refused_us: Option<(u64, u64)>,
     pub(super) not_before_us: u64,
 }
 
@@ -83,12 +84,12 @@ impl Position {
             bytes,
             end: None,
             failures: 0,
-            failing_since_us: None,
+            refused_us: None,
             not_before_us: 0,
         }
     }
 
-    /// The decision on an error code.
+    /// The decision on an error code that was heard at `now_us`.
     pub(super) fn refused(
         &mut self,
         refusal: Refusal,
@@ -96,7 +97,7 @@ impl Position {
         now_us: u64,
         patience_us: u64,
     ) -> Trouble {
-        let since_us = *self.failing_since_us.get_or_insert(now_us);
+        let is_over = self.is_over(refusal.code, now_us, patience_us);
         let stopped = |position: &Self, refusal| {
             Trouble::Stop(ConsumeError::Refused {
                 stream: position.stream.to_string(),
@@ -115,12 +116,7 @@ impl Position {
                     hint: "what was there was deleted, or has not been written yet".to_owned(),
                 }),
             },
-            // A stream that is gone for so long will not come back by itself.
-            ErrorCode::UnknownTopicOrPartition | ErrorCode::UnknownTopicId
-                if now_us.saturating_sub(since_us) > patience_us =>
-            {
-                stopped(self, refusal)
-            }
+            _ if is_over => stopped(self, refusal),
             ErrorCode::UnknownTopicOrPartition
             | ErrorCode::UnknownTopicId
             | ErrorCode::InconsistentTopicId
@@ -140,6 +136,21 @@ impl Position {
             code if code.is_retriable() => Trouble::Again { refresh: false },
             _ => stopped(self, refusal),
         }
+    }
+
+    /// Whether this has been said for so long that it will not pass by itself: of a stream that is
+    /// gone.
+    fn is_over(&mut self, code: ErrorCode, now_us: u64, patience_us: u64) -> bool {
+        let waits = matches!(code, ErrorCode::UnknownTopicOrPartition | ErrorCode::UnknownTopicId);
+        // What was said before a cluster was away, or before something else stood in the way, does
+        // not count: a broker that comes up may not know its streams for a moment.
+        self.refused_us = waits.then(|| match self.refused_us {
+            Some((first_us, last_us)) if now_us.saturating_sub(last_us) <= patience_us / 2 => {
+                (first_us, last_us.max(now_us))
+            }
+            _ => (now_us, now_us),
+        });
+        self.refused_us.is_some_and(|(first_us, last_us)| last_us - first_us > patience_us)
     }
 
     /// The decision on how a walk over chunks ended; none: it ended well.
@@ -170,7 +181,7 @@ impl Position {
     /// Notes that all is well.
     pub(super) fn good(&mut self) {
         self.failures = 0;
-        self.failing_since_us = None;
+        self.refused_us = None;
         self.not_before_us = 0;
     }
 }

@@ -49,6 +49,8 @@ pub(super) struct State {
     rung: bool,
     /// The last thing that stood in the way; none once records come again.
     pub(super) obstacle: Option<String>,
+    /// Streamlets that nobody leads: of them no records come, whatever comes of others.
+    pub(super) leaderless: usize,
 }
 
 /// Something for the user.
@@ -169,6 +171,9 @@ impl State {
 
     /// Notes that records come again.
     pub(super) fn unhinder(&mut self) {
+        if self.leaderless > 0 {
+            return;
+        }
         if let Some(obstacle) = self.obstacle.take() {
             tracing::info!(%obstacle, "a consumer can fetch again");
         }

@@ -400,3 +400,79 @@ fn a_node_that_goes_away_is_an_obstacle_and_what_comes_back_goes_on() {
     assert_eq!(take(&mut consumer, 7), expected(0, 7..14));
     assert_eq!(consumer.obstacle(), None);
 }
+
+/// With so short a patience a stream that is gone is given up soon.
+fn impatient(address: &str) -> Client {
+    let options = ClientOptions {
+        request_timeout: Duration::from_millis(300),
+        backoff: Duration::from_millis(1),
+        backoff_max: Duration::from_millis(2),
+        ..ClientOptions::at(address)
+    };
+    Client::new(&World::real(), options)
+}
+
+#[test]
+fn a_stream_that_is_deleted_while_it_is_read_is_waited_for_and_then_given_up() {
+    for start in [Start::Earliest, Start::Offset(7)] {
+        let log = FakeLog::start(&[("events", 2), ("others", 1)]);
+        fill(&log, 0, 0..7);
+        let mut consumer = impatient(log.address()).consumer(ConsumerOptions::default());
+        consumer.assign_stream("events", Start::Earliest).unwrap();
+        take(&mut consumer, 7);
+        let streamlets = log.state.lock().unwrap().streams.remove("events").unwrap();
+        while consumer.obstacle().is_none_or(|it| !it.contains("[UnknownTopicOrPartition]")) {
+            assert!(consumer.poll(Duration::from_millis(1)).unwrap().is_none());
+        }
+        // It is there again, with what it had.
+        log.state.lock().unwrap().streams.insert("events".to_owned(), streamlets);
+        fill(&log, 0, 7..14);
+        assert_eq!(take(&mut consumer, 7), expected(0, 7..14));
+        assert_eq!(consumer.obstacle(), None);
+        // One may wait to learn where to begin.
+        log.state.lock().unwrap().streams.remove("events");
+        let starts = BTreeMap::from([(0, start), (1, start)]);
+        let (meta, began) = (consumer.shared.cluster.metadata(), std::time::Instant::now());
+        consumer.assign_known("events", &meta.streams["events"], &starts);
+        let mut stopped = Vec::new();
+        while stopped.len() < 2 {
+            if let Err(error) = consumer.poll(Duration::from_millis(5)) {
+                stopped.push(error.to_string());
+            }
+            assert!(began.elapsed() < PATIENCE, "{start:?} {:?}", consumer.obstacle());
+        }
+        stopped.sort();
+        let said = [
+            "stream `events` streamlet 0: there is no",
+            "stream `events` streamlet 1: there is no",
+        ];
+        assert!(stopped.iter().zip(said).all(|(it, said)| it.starts_with(said)), "{stopped:?}");
+        assert!(began.elapsed() >= Duration::from_millis(250), "it was waited for");
+    }
+}
+
+/// Nobody says that it is gone while nobody answers.
+#[test]
+fn a_stream_of_a_cluster_that_is_away_is_waited_for() {
+    let log = FakeLog::start(&[("events", 1)]);
+    fill(&log, 0, 0..7);
+    let mut consumer = impatient(log.address()).consumer(ConsumerOptions::default());
+    consumer.assign_stream("events", Start::Earliest).unwrap();
+    take(&mut consumer, 7);
+    let streamlets = log.state.lock().unwrap().streams.remove("events").unwrap();
+    while consumer.obstacle().is_none_or(|it| !it.contains("[UnknownTopicOrPartition]")) {
+        assert!(consumer.poll(Duration::from_millis(1)).unwrap().is_none());
+    }
+    log.on_request(|_| Fault::CloseBefore);
+    log.hang_up();
+    assert!(consumer.poll(Duration::from_millis(900)).unwrap().is_none());
+    // It is not told at once by a node that has just come back.
+    let asked_us = consumer.shared.cluster.metadata().at_us;
+    log.on_request(|_| Fault::None);
+    while consumer.shared.cluster.metadata().at_us == asked_us {
+        assert!(consumer.poll(Duration::from_millis(1)).unwrap().is_none());
+    }
+    log.state.lock().unwrap().streams.insert("events".to_owned(), streamlets);
+    fill(&log, 0, 7..14);
+    assert_eq!(take(&mut consumer, 7), expected(0, 7..14));
+}

@@ -9,7 +9,10 @@ fn position() -> Position {
 fn refused(code: ErrorCode, policy: OutOfRange, now_us: u64) -> Trouble {
     let mut position = position();
     let refusal = |code| Refusal { code, message: None };
-    position.refused(refusal(code), policy, 0, 1000);
+    // Without a long silence in between.
+    for moment_us in [0, now_us / 3, now_us / 3 * 2] {
+        position.refused(refusal(code), policy, moment_us, 1000);
+    }
     position.refused(refusal(code), policy, now_us, 1000)
 }
 
@@ -57,4 +60,27 @@ fn starts_lead_to_an_offset_or_to_a_question() {
     assert_eq!(Phase::from(Start::Offset(-5)), Phase::Fetching(0));
     assert_eq!(Phase::from(Start::Latest), Phase::Starting(OffsetAt::Latest));
     assert_eq!(Phase::from(Start::Time(9)), Phase::Starting(OffsetAt::Time(9)));
+}
+
+/// A streamlet without a leader is there; it may be so for long, and then for a moment be unknown.
+#[test]
+fn only_what_is_said_all_the_time_is_given_up() {
+    let mut position = position();
+    let mut refused = |code, now_us| {
+        let refusal = Refusal { code, message: None };
+        position.refused(refusal, OutOfRange::Stop, now_us, 1000)
+    };
+    let again = Trouble::Again { refresh: true };
+    assert_eq!(refused(ErrorCode::LeaderNotAvailable, 0), again);
+    assert_eq!(refused(ErrorCode::LeaderNotAvailable, 50_000), again);
+    assert_eq!(refused(ErrorCode::UnknownTopicOrPartition, 60_000), again);
+    assert_eq!(refused(ErrorCode::LeaderNotAvailable, 60_900), again);
+    assert_eq!(refused(ErrorCode::UnknownTopicOrPartition, 61_100), again);
+    assert_eq!(refused(ErrorCode::UnknownTopicId, 61_600), again);
+    assert_eq!(refused(ErrorCode::UnknownTopicId, 62_100), again);
+    // Nobody has said anything for a while.
+    assert_eq!(refused(ErrorCode::UnknownTopicId, 62_601), again);
+    assert_eq!(refused(ErrorCode::UnknownTopicId, 63_101), again);
+    assert_eq!(refused(ErrorCode::UnknownTopicOrPartition, 63_601), again);
+    assert!(matches!(refused(ErrorCode::UnknownTopicId, 63_602), Trouble::Stop(_)));
 }
