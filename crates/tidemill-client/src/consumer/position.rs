@@ -125,7 +125,8 @@ impl Position {
             | ErrorCode::FencedLeaderEpoch
             | ErrorCode::UnknownLeaderEpoch
             | ErrorCode::ReplicaNotAvailable
-            | ErrorCode::KafkaStorageError => Trouble::Again { refresh: true },
+            | ErrorCode::KafkaStorageError
+            | ErrorCode::UnknownServerError => Trouble::Again { refresh: true },
             // What is damaged on a node's disk stays so.
             ErrorCode::CorruptMessage => Trouble::Stop(ConsumeError::Damaged {
                 stream: self.stream.to_string(),
@@ -139,9 +140,14 @@ impl Position {
     }
 
     /// Whether this has been said for so long that it will not pass by itself: of a stream that is
-    /// gone.
+    /// gone, or from a node that fails at it whenever it is asked.
     fn is_over(&mut self, code: ErrorCode, now_us: u64, patience_us: u64) -> bool {
-        let waits = matches!(code, ErrorCode::UnknownTopicOrPartition | ErrorCode::UnknownTopicId);
+        let waits = matches!(
+            code,
+            ErrorCode::UnknownTopicOrPartition
+                | ErrorCode::UnknownTopicId
+                | ErrorCode::UnknownServerError
+        );
         // What was said before a cluster was away, or before something else stood in the way, does
         // not count: a broker that comes up may not know its streams for a moment.
         self.refused_us = waits.then(|| match self.refused_us {

@@ -476,3 +476,29 @@ fn a_stream_of_a_cluster_that_is_away_is_waited_for() {
     fill(&log, 0, 7..14);
     assert_eq!(take(&mut consumer, 7), expected(0, 7..14));
 }
+
+#[test]
+fn a_node_that_fails_at_a_fetch_is_asked_again() {
+    let log = FakeLog::start(&[("events", 1)]);
+    fill(&log, 0, 0..70);
+    let mut left = 5;
+    log.on_request(move |key| match key {
+        ApiKey::Fetch if left > 0 => {
+            left -= 1;
+            Fault::Code(ErrorCode::UnknownServerError)
+        }
+        _ => Fault::None,
+    });
+    let mut consumer = client(log.address()).consumer(ConsumerOptions::default());
+    consumer.assign_stream("events", Start::Earliest).unwrap();
+    assert_eq!(take(&mut consumer, 70), expected(0, 0..70));
+    // One that does nothing else is given up.
+    log.on_request(|key| match key {
+        ApiKey::Fetch => Fault::Code(ErrorCode::UnknownServerError),
+        _ => Fault::None,
+    });
+    let mut consumer = impatient(log.address()).consumer(ConsumerOptions::default());
+    consumer.assign_stream("events", Start::Earliest).unwrap();
+    let error = consumer.poll(PATIENCE).err().unwrap();
+    assert!(error.to_string().contains("the node failed at it"), "{error}");
+}

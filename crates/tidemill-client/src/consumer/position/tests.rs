@@ -24,6 +24,8 @@ fn what_passes_is_asked_again_and_what_does_not_is_told() {
     assert_eq!(refused(ErrorCode::OffsetNotAvailable, Stop, 5), again(false));
     assert_eq!(refused(ErrorCode::UnknownTopicId, Stop, 1000), again(true));
     assert!(matches!(refused(ErrorCode::UnknownTopicId, Stop, 1001), Trouble::Stop(_)));
+    assert_eq!(refused(ErrorCode::UnknownServerError, Stop, 1000), again(true));
+    assert!(matches!(refused(ErrorCode::UnknownServerError, Stop, 1001), Trouble::Stop(_)));
     assert!(matches!(refused(ErrorCode::TopicAuthorizationFailed, Stop, 5), Trouble::Stop(_)));
     assert!(matches!(refused(ErrorCode::CorruptMessage, Stop, 5), Trouble::Stop(_)));
     let at = |policy| refused(ErrorCode::OffsetOutOfRange, policy, 5);
