@@ -22,6 +22,7 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Condvar, Mutex},
     time::Duration,
 };
@@ -179,6 +180,24 @@ impl Connection {
             address: self.address().to_owned(),
             reason: format!("{:?}: {error}", R::KEY),
         })
+    }
+
+    /// Refuses an answer to a request of this kind that does not speak of all that was sent: what it
+    /// says nothing of may not be there.
+    pub(crate) fn check_spoken_of<T: Ord>(
+        &self,
+        api: ApiKey,
+        sent: impl IntoIterator<Item = T>,
+        spoken_of: impl Iterator<Item = T>,
+    ) -> Result<(), CallError> {
+        let spoken_of: BTreeSet<T> = spoken_of.collect();
+        match sent.into_iter().find(|it| !spoken_of.contains(it)) {
+            None => Ok(()),
+            Some(_) => Err(CallError::BadAnswer {
+                address: self.address().to_owned(),
+                reason: format!("{api:?}: it leaves out what was sent"),
+            }),
+        }
     }
 
     /// Ends the connection if an answer is overdue; else says when the next one will be.

@@ -221,12 +221,13 @@ impl Transactions {
             .with_v3_and_below_producer_epoch(epoch)
             .with_v3_and_below_topics(vec![topic]);
         self.again(|| {
-            let answer = call(&self.admin.transaction_coordinator(&self.id)?, &request)?;
+            let connection = self.admin.transaction_coordinator(&self.id)?;
+            let answer = call(&connection, &request)?;
             // One that is refused has the others not attempted: what it was is said.
             let mut worst = 0;
-            for row in
-                answer.results_by_topic_v3_and_below.iter().flat_map(|it| &it.results_by_partition)
-            {
+            let topics = answer.results_by_topic_v3_and_below.iter();
+            let rows = topics.flat_map(|it| &it.results_by_partition);
+            for row in rows.clone() {
                 let code = row.partition_error_code;
                 if code != 0
                     && (worst == 0 || ErrorCode::from(worst) == ErrorCode::OperationNotAttempted)
@@ -234,7 +235,10 @@ impl Transactions {
                     worst = code;
                 }
             }
-            Refusal::check(worst, None).map_err(about(self.what()))
+            Refusal::check(worst, None).map_err(about(self.what()))?;
+            let sent = indexes.iter().copied();
+            let spoken_of = rows.map(|it| it.partition_index);
+            Ok(connection.check_spoken_of(ApiKey::AddPartitionsToTxn, sent, spoken_of)?)
         })
     }
 
@@ -268,12 +272,16 @@ impl Transactions {
             .with_member_id(text(""))
             .with_topics(vec![topic]);
         self.again(|| {
-            let answer = call(&self.admin.coordinator(&mark.group)?, &request)?;
-            for it in answer.topics.iter().flat_map(|it| &it.partitions) {
+            let connection = self.admin.coordinator(&mark.group)?;
+            let answer = call(&connection, &request)?;
+            let rows = answer.topics.iter().flat_map(|it| &it.partitions);
+            for it in rows.clone() {
                 let what = format!("group `{}`", mark.group);
                 Refusal::check(it.error_code, None).map_err(about(what))?;
             }
-            Ok(())
+            let spoken_of = rows.map(|it| it.partition_index);
+            let sent = [mark.streamlet];
+            Ok(connection.check_spoken_of(ApiKey::TxnOffsetCommit, sent, spoken_of)?)
         })
     }
 
@@ -333,6 +341,7 @@ impl Transactions {
             let connection = self.admin.node(leader)?;
             let version = picked::<ProduceRequestData>(&connection)?;
             let id = metadata.streams.get(stream).map_or(KafkaUuid::ZERO, |it| it.id);
+            let indexes: Vec<i32> = chunks.iter().map(|(index, _)| *index).collect();
             let row = ProduceStream { name: text(stream), id: Some(id), chunks };
             let timeout_ms = self.admin.timeout_ms();
             let produce = Produce {
@@ -347,7 +356,7 @@ impl Transactions {
             let then = Box::new(move |answer: Result<Bytes, CallError>| {
                 let read =
                     answer.and_then(|it| asked.read_answer::<ProduceRequestData>(version, it));
-                drop(tell.send(read));
+                drop(tell.send(read.map(|it| (asked, indexes, it))));
             });
             let write = |version, id, client: &_| produce_frame(&produce, version, id, client);
             connection.send_pieces(ApiKey::Produce, &asking, write, then);
@@ -355,7 +364,7 @@ impl Transactions {
         }
         drop(tell);
         for _ in 0..sent.len() {
-            let answer = loop {
+            let (asked, indexes, answer) = loop {
                 match told.recv_timeout(Duration::from_millis(100)) {
                     Ok(answer) => break answer?,
                     Err(mpsc::RecvTimeoutError::Disconnected) => {
@@ -369,13 +378,15 @@ impl Transactions {
                     }
                 }
             };
-            for row in answer.responses.iter().flat_map(|it| &it.partition_responses) {
+            let rows = answer.responses.iter().flat_map(|it| &it.partition_responses);
+            for row in rows.clone() {
                 if ErrorCode::from(row.error_code) == ErrorCode::DuplicateSequenceNumber {
                     continue;
                 }
                 Refusal::check(row.error_code, row.error_message.as_ref())
                     .map_err(about(crate::admin::streamlet(stream, row.index)))?;
             }
+            asked.check_spoken_of(ApiKey::Produce, indexes, rows.map(|it| it.index))?;
         }
         Ok(())
     }

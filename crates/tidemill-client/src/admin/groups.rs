@@ -284,11 +284,19 @@ impl Admin {
             .with_topics(offsets.iter().map(topic).collect());
         // The same offsets again are the same offsets.
         self.again(|| {
-            let answer = self.coordinator(name)?.call(&request, Duration::ZERO)?;
+            let connection = self.coordinator(name)?;
+            let answer = connection.call(&request, Duration::ZERO)?;
             for it in answer.topics.iter().flat_map(|it| &it.partitions) {
                 Refusal::check(it.error_code, None).map_err(about(group(name)))?;
             }
-            Ok(())
+            let sent = offsets
+                .iter()
+                .flat_map(|(stream, rows)| rows.keys().map(move |index| (stream.as_str(), *index)));
+            let spoken_of = answer.topics.iter().flat_map(|topic| {
+                let rows = topic.partitions.iter();
+                rows.map(move |it| (topic.name.as_str(), it.partition_index))
+            });
+            Ok(connection.check_spoken_of(ApiKey::OffsetCommit, sent, spoken_of)?)
         })
     }
 }

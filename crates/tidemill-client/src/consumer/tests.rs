@@ -366,6 +366,12 @@ fn what_is_taken_can_be_committed_and_gone_on_from() {
     consumer.commit("mine").unwrap();
     let offsets = client.admin().group_offsets("mine").unwrap();
     assert_eq!(offsets["events"][&0].offset, 14);
+    take(&mut consumer, 7);
+    log.on_request(|key| match key {
+        ApiKey::OffsetCommit => Fault::LeaveOut,
+        _ => Fault::None,
+    });
+    assert!(consumer.commit("mine").is_err(), "nobody has said that it is there");
 }
 
 #[test]

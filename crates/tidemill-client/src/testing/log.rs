@@ -24,6 +24,8 @@ pub(crate) enum Fault {
     CloseAfter,
     /// It is not done; the answer has this code.
     Code(ErrorCode),
+    /// It is not done; the answer says neither so nor otherwise.
+    LeaveOut,
 }
 
 /// A producer's epoch, and of its last chunks first and next sequence number and base offset.
@@ -197,6 +199,19 @@ impl FakeState {
             return Reply::Close;
         }
         let version = head.version;
+        if fault == Fault::LeaveOut {
+            return match key {
+                ApiKey::AddPartitionsToTxn => {
+                    Reply::message(head, &AddPartitionsToTxnResponseData::default())
+                }
+                ApiKey::Produce => Reply::message(head, &ProduceResponseData::default()),
+                ApiKey::OffsetCommit => Reply::message(head, &OffsetCommitResponseData::default()),
+                ApiKey::TxnOffsetCommit => {
+                    Reply::message(head, &TxnOffsetCommitResponseData::default())
+                }
+                key => panic!("{key:?} has nothing to leave out"),
+            };
+        }
         let reply = match key {
             ApiKey::Metadata => {
                 let asked = MetadataRequestData::read(&mut content, version).unwrap();

@@ -260,3 +260,26 @@ fn after_the_largest_sequence_number_comes_zero() {
     assert_eq!(stamp(&mut made, (9, 4), i32::MAX), 2);
     assert_eq!(stamp(&mut made, (9, 4), i32::MAX - 2), 0);
 }
+
+#[test]
+fn what_an_answer_leaves_out_did_not_come_through() {
+    for left_out in [ApiKey::AddPartitionsToTxn, ApiKey::Produce, ApiKey::TxnOffsetCommit] {
+        let log = FakeLog::start(&[("events", 2)]);
+        let client = client(log.address());
+        let mut transactions = first_committed(&client);
+        let chunks = || BTreeMap::from([(0, vec![chunk(&["a"])]), (1, vec![chunk(&["b"])])]);
+        log.on_request(move |key| match key == left_out {
+            true => Fault::LeaveOut,
+            false => Fault::None,
+        });
+        let error = transactions.commit("events", chunks(), &mark(2)).unwrap_err();
+        let said = format!("sent what is no answer: {left_out:?}: it leaves out what was sent");
+        assert!(error.to_string().contains(&said), "{error}");
+        assert!(is_passing(&error) && !transactions.is_ready(), "{left_out:?}");
+        assert_eq!(log.state.lock().unwrap().ended.len(), 1, "that of the first");
+        log.on_request(|_| Fault::None);
+        assert_eq!(offset_in(&transactions.take_over("events", "g").unwrap()), Some(1));
+        transactions.commit("events", chunks(), &mark(2)).unwrap();
+        assert_eq!(held(&client), Some(2));
+    }
+}
