@@ -8,10 +8,10 @@
 //!
 //! Cheap checks come first: a chunk over its topic's limit is refused before it is inflated. A
 //! chunk that inflates to much is begun anew with more room, so that bombs make only each other
-//! wait.
+//! wait. Who looks for a time in a chunk of the log takes part in this.
 //!
 //! Invariant: all chunks that are being inflated have at most [`crate::Limits::inflated_bytes`]
-//! in memory together, and 2 MiB for each thread that serves.
+//! in memory together, and 2 MiB for each thread that serves or looks for a time.
 
 use crate::{Broker, handler::blocking, refusal::Refusal, topic::Live};
 use bytes::Bytes;
@@ -28,6 +28,8 @@ use tokio::sync::Semaphore;
 const ZSTD_FROM_VERSION: i16 = 7;
 /// A chunk that inflates to no more is looked at where it came in.
 const LITTLE_BYTES: usize = 2 << 20;
+/// So many look at chunks of the log at once, each with room for little.
+const LOOKS_MAX: usize = 32;
 /// The room that a chunk gets which needs more, before it gets all there is.
 const MUCH_BYTES: usize = 32 << 20;
 
@@ -44,25 +46,38 @@ pub(crate) struct Checked {
 /// Room for chunks that inflate to much, in MiB.
 #[derive(Debug)]
 pub(crate) struct Inflating {
-    room: Semaphore,
+    room: Arc<Semaphore>,
+    /// One permit for each who looks at chunks of the log with little room.
+    looks: Arc<Semaphore>,
     limit_bytes: usize,
 }
+
+/// So many bytes of room were not enough, and there are more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TooLittle;
 
 impl Inflating {
     pub(crate) fn new(limit_bytes: u64) -> Self {
         let limit_bytes = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
-        let room = Semaphore::new(mib(limit_bytes) as usize);
-        Self { room, limit_bytes }
+        let room = Arc::new(Semaphore::new(mib(limit_bytes) as usize));
+        Self { room, looks: Arc::new(Semaphore::new(LOOKS_MAX)), limit_bytes }
+    }
+
+    /// Takes all room.
+    #[cfg(test)]
+    pub(crate) async fn take_all(&self) -> tokio::sync::OwnedSemaphorePermit {
+        let count = mib(self.limit_bytes);
+        Arc::clone(&self.room).acquire_many_owned(count).await.unwrap()
     }
 
     /// Looks at records that do not fit into [`LITTLE_BYTES`].
     async fn check(&self, chunk: &Bytes, head: &ChunkHead) -> Result<RecordsSeen, RecordsError> {
         let mut room_bytes = MUCH_BYTES.min(self.limit_bytes);
         loop {
-            // It is never closed.
-            let _room = self.room.acquire_many(mib(room_bytes)).await;
             let (chunk, head) = (chunk.clone(), head.clone());
-            let seen = blocking::run(move || look(&chunk, &head, room_bytes)).await;
+            let seen =
+                run_with(&self.room, mib(room_bytes), move || look(&chunk, &head, room_bytes))
+                    .await;
             match seen {
                 Err(RecordsError::TooLarge { .. }) if room_bytes < self.limit_bytes => {
                     room_bytes = self.limit_bytes;
@@ -71,6 +86,76 @@ impl Inflating {
             }
         }
     }
+
+    /// Looks at chunks of the log, each for itself, with the room that a [`Room`] says: first at
+    /// all of them with little, then at each that it was too little for with more. The answers
+    /// are in the order of `asked`.
+    pub(crate) async fn each<A: Send + 'static, T: Send + 'static>(
+        &self,
+        asked: Vec<A>,
+        look: impl Fn(&A, Room) -> Result<T, TooLittle> + Clone + Send + 'static,
+    ) -> Vec<T> {
+        let count = asked.len();
+        let mut left: Vec<(usize, A)> = asked.into_iter().enumerate().collect();
+        let mut done: Vec<(usize, T)> = Vec::with_capacity(count);
+        for bytes in [LITTLE_BYTES, MUCH_BYTES, usize::MAX] {
+            let room =
+                Room { bytes: bytes.min(self.limit_bytes), is_all: bytes >= self.limit_bytes };
+            // With more, others have their turn after each.
+            let together = if bytes == LITTLE_BYTES { count } else { 1 };
+            let mut rest = std::mem::take(&mut left).into_iter();
+            loop {
+                let some: Vec<(usize, A)> = rest.by_ref().take(together).collect();
+                if some.is_empty() {
+                    break;
+                }
+                let look = look.clone();
+                let work = move || {
+                    let (mut found, mut over) = (Vec::new(), Vec::new());
+                    for (at, it) in some {
+                        match look(&it, room) {
+                            Ok(outcome) => found.push((at, outcome)),
+                            Err(TooLittle) => over.push((at, it)),
+                        }
+                    }
+                    (found, over)
+                };
+                let (found, over) = if bytes == LITTLE_BYTES {
+                    run_with(&self.looks, 1, work).await
+                } else {
+                    run_with(&self.room, mib(room.bytes), work).await
+                };
+                done.extend(found);
+                left.extend(over);
+            }
+        }
+        done.sort_unstable_by_key(|(at, _)| *at);
+        done.into_iter().map(|(_, found)| found).collect()
+    }
+}
+
+/// Runs it on a thread of its own as soon as it gets so many permits. It keeps them to its end,
+/// also if nobody waits for it any more.
+async fn run_with<T: Send + 'static>(
+    permits: &Arc<Semaphore>,
+    count: u32,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    // It is never closed.
+    let taken = Arc::clone(permits).acquire_many_owned(count).await;
+    blocking::run(move || {
+        let _taken = taken;
+        work()
+    })
+    .await
+}
+
+/// How much a chunk may inflate to while it is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub(crate) bytes: usize,
+    /// There is no more.
+    pub(crate) is_all: bool,
 }
 
 /// So many MiB, or a little more.

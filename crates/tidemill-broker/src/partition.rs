@@ -18,8 +18,15 @@
 //! - Chunks of no producer take no lock here.
 
 use crate::{
-    api::Context, intake::Checked, producer::state::Sequenced, record_time, refusal::Refusal,
-    settings::ProducerLimits, store::Store, topic::Live, transaction::coordinator::Coordinator,
+    api::Context,
+    intake::{Checked, Room, TooLittle},
+    producer::state::Sequenced,
+    record_time::{self, TimeError},
+    refusal::Refusal,
+    settings::ProducerLimits,
+    store::Store,
+    topic::Live,
+    transaction::coordinator::Coordinator,
     transaction::state::ProducerEpoch,
 };
 use books::{Books, Opened};
@@ -385,31 +392,34 @@ impl Partition {
 
     /// The first record, by offset, with this time or a later one, in milliseconds, below `end`:
     /// its offset and its time; -1 and -1 if there is none.
-    pub(crate) fn offset_for_time(
-        &self,
-        timestamp_ms: i64,
-        end: i64,
-    ) -> Result<(i64, i64), ErrorCode> {
-        self.said(record_time::first_from(&self.streamlet, timestamp_ms, end))
+    pub(crate) fn offset_for_time(&self, timestamp_ms: i64, end: i64, room: Room) -> Timed {
+        self.said(record_time::first_from(&self.streamlet, timestamp_ms, end, room))
     }
 
     /// The first record with the largest time below `end`: its offset and its time; -1 and -1 if
     /// there are no records. (KIP-734.)
-    pub(crate) fn max_timestamp(&self, end: i64) -> Result<(i64, i64), ErrorCode> {
-        self.said(record_time::latest(&self.streamlet, end))
+    pub(crate) fn max_timestamp(&self, end: i64, room: Room) -> Timed {
+        self.said(record_time::latest(&self.streamlet, end, room))
     }
 
-    fn said(&self, found: Result<Option<(i64, i64)>, ReadError>) -> Result<(i64, i64), ErrorCode> {
-        found.map(|it| it.unwrap_or((-1, -1))).map_err(|error| {
-            tracing::error!(topic = self.streamlet.stream_name(), %error, "no record for a time");
-            if matches!(error, ReadError::Corrupt { .. }) {
-                ErrorCode::CorruptMessage
-            } else {
-                ErrorCode::KafkaStorageError
+    fn said(&self, found: Result<Option<(i64, i64)>, TimeError>) -> Timed {
+        match found {
+            Ok(found) => Ok(Ok(found.unwrap_or((-1, -1)))),
+            Err(TimeError::TooLittle(it)) => Err(it),
+            Err(TimeError::Read(error)) => {
+                let topic = self.streamlet.stream_name();
+                tracing::error!(topic, %error, "no record for a time");
+                Ok(Err(match error {
+                    ReadError::Corrupt { .. } => ErrorCode::CorruptMessage,
+                    _ => ErrorCode::KafkaStorageError,
+                }))
             }
-        })
+        }
     }
 }
+
+/// The offset and the time of a record, in milliseconds, if there was room to look.
+pub(crate) type Timed = Result<Result<(i64, i64), ErrorCode>, TooLittle>;
 
 /// A chunk that is about to be appended.
 struct Chunk {

@@ -2,16 +2,30 @@
 //!
 //! A chunk whose records do not read, or do not have the time that its head says, is answered with
 //! what the log knows: the chunk's first offset and largest time. (Only chunks that were taken
-//! without a look at their records can be so.)
+//! without a look at their records can be so, and those that inflate to more than is allowed by
+//! now.)
 
+use crate::intake::{Room, TooLittle};
 use tidemill_log::{ReadCursor, ReadError, ReadLimit, Streamlet};
 use tidemill_wire::{
-    chunk::{CHUNK_HEAD_BYTES, ChunkHead},
-    records::{Records, inflate},
+    chunk::ChunkHead,
+    records::{RecordsError, look_at_times},
 };
 
-/// Bytes of one chunk's records that are inflated to look for a time.
-const INFLATED_BYTES_MAX: usize = 1 << 30;
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum TimeError {
+    /// A chunk inflates to more than the room that was given.
+    TooLittle(TooLittle),
+    /// The log.
+    Read(ReadError),
+}
+
+impl From<ReadError> for TimeError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
 
 /// The first record from the streamlet's start up to, not including, `end` with a time of at least
 /// `timestamp_ms`: its offset and its time in milliseconds.
@@ -19,19 +33,24 @@ pub(crate) fn first_from(
     streamlet: &Streamlet,
     timestamp_ms: i64,
     end: i64,
-) -> Result<Option<(i64, i64)>, ReadError> {
+    room: Room,
+) -> Result<Option<(i64, i64)>, TimeError> {
     let Some(chunk) = streamlet.offset_for_time(timestamp_ms)? else { return Ok(None) };
     if chunk.0 >= end {
         return Ok(None);
     }
-    let found = record(streamlet, chunk, timestamp_ms)?;
+    let found = record(streamlet, chunk, timestamp_ms, room)?;
     Ok(Some(found).filter(|it| it.0 < end))
 }
 
 /// The first record below `end` with the largest time: its offset and its time in milliseconds.
-pub(crate) fn latest(streamlet: &Streamlet, end: i64) -> Result<Option<(i64, i64)>, ReadError> {
+pub(crate) fn latest(
+    streamlet: &Streamlet,
+    end: i64,
+    room: Room,
+) -> Result<Option<(i64, i64)>, TimeError> {
     let Some(chunk) = streamlet.latest_time(end)? else { return Ok(None) };
-    record(streamlet, chunk, chunk.1).map(Some)
+    record(streamlet, chunk, chunk.1, room).map(Some)
 }
 
 /// The first record with a time of at least `timestamp_ms` in the chunk that has the offset
@@ -40,19 +59,19 @@ fn record(
     streamlet: &Streamlet,
     chunk: (i64, i64),
     timestamp_ms: i64,
-) -> Result<(i64, i64), ReadError> {
+    room: Room,
+) -> Result<(i64, i64), TimeError> {
     let limit = ReadLimit { max_bytes: 0, at_least_one: true, below: i64::MAX };
     let read = streamlet.read(&mut ReadCursor::default(), chunk.0, limit)?;
-    let found = read.chunks.first().and_then(|bytes| {
-        let head = ChunkHead::read(bytes).ok()?;
-        let mut scratch = Vec::new();
-        let body = bytes.get(CHUNK_HEAD_BYTES..head.bytes)?;
-        let plain = inflate(&head, body, INFLATED_BYTES_MAX, &mut scratch).ok()?;
-        let place = |offset_delta: i32| head.base_offset.saturating_add(i64::from(offset_delta));
-        Records::new(&head, plain)
-            .map_while(Result::ok)
-            .map(|it| (place(it.offset_delta), it.timestamp_ms))
-            .find(|(offset, time_ms)| *offset >= chunk.0 && *time_ms >= timestamp_ms)
-    });
-    Ok(found.unwrap_or(chunk))
+    let Some(bytes) = read.chunks.first() else { return Ok(chunk) };
+    let Ok(head) = ChunkHead::read(bytes) else { return Ok(chunk) };
+    let from = i32::try_from(chunk.0 - head.base_offset).unwrap_or(i32::MAX);
+    match look_at_times(bytes, &head, from, timestamp_ms, room.bytes) {
+        Err(RecordsError::TooLarge { .. }) if !room.is_all => Err(TimeError::TooLittle(TooLittle)),
+        seen => {
+            let first = seen.ok().and_then(|it| it.first);
+            let place = |(delta, time_ms)| (head.base_offset + i64::from(delta), time_ms);
+            Ok(first.map_or(chunk, place))
+        }
+    }
 }

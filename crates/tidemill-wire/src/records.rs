@@ -14,7 +14,7 @@
 //!
 //! Read in this order: [`Record`] and how it is parsed (`record`), [`Records`] (`reader`),
 //! [`inflate()`] with the four codecs (`inflate`, `codec`), [`check_records`] (`check`),
-//! [`ChunkBuilder`] (`builder`), [`control_marker`] (`marker`).
+//! [`look_at_times`] (`times`), [`ChunkBuilder`] (`builder`), [`control_marker`] (`marker`).
 //!
 //! Invariants: no bytes panic; nothing is allocated because a length claims it, and inflating
 //! never holds more than its limit; what [`check_records`] accepts, [`Records`] reads without error.
@@ -30,6 +30,7 @@ mod record;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod times;
 mod varint;
 
 pub use builder::{ChunkBuilder, Compression, Origin, RecordRefused};
@@ -38,6 +39,7 @@ pub use inflate::inflate;
 pub use marker::{Marker, control_marker, read_control};
 pub use reader::Records;
 pub use record::{Fault, Header, Headers, Record};
+pub use times::{TimesSeen, look_at_times};
 
 use crate::chunk::Codec;
 

@@ -1,6 +1,10 @@
 //! Offsets by timestamp: the first, the last, and those between.
 
-use crate::{Broker, api::Context, handler::blocking, partition::Partition};
+use crate::{
+    api::Context,
+    intake::Room,
+    partition::{Partition, Timed},
+};
 use hashbrown::HashSet;
 use std::sync::Arc;
 use tidemill_wire::kafka::{
@@ -22,47 +26,70 @@ const EARLIEST_LOCAL: i64 = -4;
 /// The last offset that was moved to an object store. (KIP-1005.)
 const LATEST_TIERED: i64 = -5;
 
+/// Offset and its timestamp in milliseconds; -1 where there is none.
+type Outcome = Result<(i64, i64), ErrorCode>;
+
 /// Answers for each partition.
 pub(crate) async fn answer(
     context: &Context<'_>,
     request: ListOffsetsRequestData,
 ) -> ListOffsetsResponseData {
-    let looks = |it: &ListOffsetsPartition| it.timestamp >= 0 || it.timestamp == MAX_TIMESTAMP;
-    let broker = Arc::clone(context.broker);
+    let broker = context.broker;
     // The codec refuses to write what a version has no field for.
     let has_epoch = context.version() >= 4;
-    if request.topics.iter().flat_map(|it| &it.partitions).any(looks) {
-        // Records are looked at, and they may be on the disk.
-        return blocking::run(move || answered(&broker, request, has_epoch)).await;
-    }
-    answered(&broker, request, has_epoch)
-}
-
-fn answered(
-    broker: &Broker,
-    request: ListOffsetsRequestData,
-    has_epoch: bool,
-) -> ListOffsetsResponseData {
     let committed = request.isolation_level == 1;
     let twice = named_twice(&request);
-    let topics = request.topics.into_iter().map(|asked| {
+    let mut looks: Vec<Look> = Vec::new();
+    let mut topics: Vec<(KafkaString, Vec<(i32, Option<Outcome>)>)> = Vec::new();
+    for asked in request.topics {
         let topic = broker.topic(asked.name.as_str());
         let one = |it: ListOffsetsPartition| {
             let partition = topic.as_ref().and_then(|topic| topic.partition(it.partition_index));
             let place = (asked.name.clone(), it.partition_index);
             let outcome = match partition {
-                _ if twice.contains(&place) => Err(ErrorCode::InvalidRequest),
-                Some(_) if it.current_leader_epoch > 0 => Err(ErrorCode::UnknownLeaderEpoch),
-                Some(partition) => offset(&partition, it.timestamp, committed),
-                None => Err(ErrorCode::UnknownTopicOrPartition),
+                _ if twice.contains(&place) => Some(Err(ErrorCode::InvalidRequest)),
+                Some(_) if it.current_leader_epoch > 0 => Some(Err(ErrorCode::UnknownLeaderEpoch)),
+                Some(partition) if it.timestamp >= 0 || it.timestamp == MAX_TIMESTAMP => {
+                    looks.push(Look { partition, timestamp: it.timestamp, committed });
+                    None
+                }
+                Some(partition) => Some(offset(&partition, it.timestamp, committed)),
+                None => Some(Err(ErrorCode::UnknownTopicOrPartition)),
             };
-            told(it.partition_index, outcome, has_epoch)
+            (it.partition_index, outcome)
         };
         let partitions = asked.partitions.into_iter().map(one).collect();
-        ListOffsetsTopicResponse { name: asked.name, partitions, ..Default::default() }
-    });
-    let topics = topics.collect();
+        topics.push((asked.name, partitions));
+    }
+    // Records are looked at, and they may be on the disk.
+    let mut found = broker.inflating.each(looks, Look::outcome).await.into_iter();
+    let topic = |(name, partitions): (KafkaString, Vec<(i32, Option<Outcome>)>)| {
+        let one = |(index, outcome): (i32, Option<Outcome>)| {
+            let outcome = outcome.or_else(|| found.next());
+            told(index, outcome.unwrap_or(Err(ErrorCode::UnknownServerError)), has_epoch)
+        };
+        let partitions = partitions.into_iter().map(one).collect();
+        ListOffsetsTopicResponse { name, partitions, ..Default::default() }
+    };
+    let topics = topics.into_iter().map(topic).collect();
     ListOffsetsResponseData { topics, ..ListOffsetsResponseData::default() }
+}
+
+/// A partition whose records are looked at.
+struct Look {
+    partition: Arc<Partition>,
+    timestamp: i64,
+    committed: bool,
+}
+
+impl Look {
+    fn outcome(&self, room: Room) -> Timed {
+        match (end(&self.partition, self.committed), self.timestamp) {
+            (Err(error), _) => Ok(Err(error)),
+            (Ok(end), MAX_TIMESTAMP) => self.partition.max_timestamp(end, room),
+            (Ok(end), timestamp) => self.partition.offset_for_time(timestamp, end, room),
+        }
+    }
 }
 
 /// Partitions that are named more than once. They may be asked for different times, so that none of
@@ -80,25 +107,24 @@ fn named_twice(request: &ListOffsetsRequestData) -> HashSet<(KafkaString, i32)> 
     twice
 }
 
-/// Offset and its timestamp in milliseconds; -1 where there is none.
-fn offset(partition: &Partition, timestamp: i64, committed: bool) -> Result<(i64, i64), ErrorCode> {
-    let streamlet = &partition.streamlet;
-    let end = if committed { partition.last_stable_offset()? } else { streamlet.high_watermark() };
+fn end(partition: &Partition, committed: bool) -> Result<i64, ErrorCode> {
+    if committed {
+        partition.last_stable_offset()
+    } else {
+        Ok(partition.streamlet.high_watermark())
+    }
+}
+
+fn offset(partition: &Partition, timestamp: i64, committed: bool) -> Outcome {
     match timestamp {
-        LATEST => Ok((end, -1)),
-        EARLIEST | EARLIEST_LOCAL => Ok((streamlet.start_offset(), -1)),
+        LATEST => Ok((end(partition, committed)?, -1)),
+        EARLIEST | EARLIEST_LOCAL => Ok((partition.streamlet.start_offset(), -1)),
         LATEST_TIERED => Ok((-1, -1)),
-        MAX_TIMESTAMP => partition.max_timestamp(end),
-        0.. => partition.offset_for_time(timestamp, end),
         _ => Err(ErrorCode::InvalidRequest),
     }
 }
 
-fn told(
-    index: i32,
-    outcome: Result<(i64, i64), ErrorCode>,
-    has_epoch: bool,
-) -> ListOffsetsPartitionResponse {
+fn told(index: i32, outcome: Outcome, has_epoch: bool) -> ListOffsetsPartitionResponse {
     let error = outcome.as_ref().err().copied().unwrap_or(ErrorCode::None);
     let (offset, timestamp) = outcome.unwrap_or((-1, -1));
     ListOffsetsPartitionResponse {

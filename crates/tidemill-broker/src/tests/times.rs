@@ -84,3 +84,53 @@ async fn append_times_are_found_too() {
     assert_eq!(client.offset("t", MAX_TIMESTAMP).await, (0, time_ms));
     assert_eq!(client.offset("t", time_ms + 1).await, (-1, -1));
 }
+
+#[tokio::test]
+async fn a_time_is_found_in_records_that_inflate_to_much() {
+    // The first fits into little room, the others into more, and into all there is.
+    let counts = [1, 20, 50];
+    for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
+        let node = Node::start().await;
+        let mut client = node.client().await;
+        client.create_with("t", 3, &[("max.message.bytes", "16777216")]).await;
+        for (index, count) in (0..).zip(counts) {
+            let times: Vec<i64> = (1..=count).collect();
+            let chunk = chunk_at(&times, &[0; 1 << 20], Compression::of(codec));
+            let answer = client.produce("t", index, chunk).await;
+            assert_eq!(answer.error_code, 0, "{codec:?}: {:?}", answer.error_message);
+        }
+        let place = |(index, timestamp)| {
+            ListOffsetsPartition::default().with_partition_index(index).with_timestamp(timestamp)
+        };
+        let asked = [(2, 50), (0, 1), (1, MAX_TIMESTAMP), (7, 1)];
+        let topic = ListOffsetsTopic::default()
+            .with_name(text("t"))
+            .with_partitions(asked.into_iter().map(place).collect());
+        let request = ListOffsetsRequestData::default().with_topics(vec![topic]);
+        let answer = only(client.ask(&request, 9).await.topics).partitions;
+        let told: Vec<_> =
+            answer.iter().map(|it| (it.partition_index, it.offset, it.timestamp)).collect();
+        assert_eq!(told, [(2, 49, 50), (0, 0, 1), (1, 19, 20), (7, -1, -1)], "{codec:?}");
+        node.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn looks_for_a_time_wait_for_room_like_chunks_that_come_in() {
+    let node = Node::start_with(|how| how.settings.limits.inflated_bytes.0 = 64 << 20).await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    let times: Vec<i64> = (1..=48).collect();
+    let much = chunk_at(&times, &[0; 1 << 20], Compression::of(Codec::Gzip));
+    assert_eq!(client.produce("t", 0, much).await.error_code, 0);
+    let room = node.broker.inflating.take_all().await;
+    assert_eq!(client.offset("t", 1).await, (0, 1), "what little room tells is told");
+    let mut other = node.client().await;
+    let look = tokio::spawn(async move { other.offset("t", 48).await });
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    assert!(!look.is_finished());
+    assert_eq!(client.offset("t", LATEST).await, (48, -1), "others do not wait");
+    drop(room);
+    assert_eq!(look.await.unwrap(), (47, 48));
+    node.stop().await;
+}

@@ -11,6 +11,7 @@ use super::{
     Fault, RecordsError,
     inflate::{codec, walk},
     record::{take_length, take_record},
+    times::Times,
 };
 use crate::chunk::{CHUNK_HEAD_BYTES, ChunkHead, Codec};
 
@@ -59,6 +60,8 @@ pub(super) struct Walk {
     long_bytes: usize,
     /// The long record that is under way.
     long: Option<Long>,
+    /// Times are looked for: offsets may have gaps then.
+    pub(super) times: Option<Times>,
 }
 
 /// Checks the records of a chunk that [`ChunkHead::check`] accepted: every record and every field
@@ -100,6 +103,7 @@ impl Walk {
             record_bytes_max,
             long_bytes: LONG_BYTES,
             long: None,
+            times: None,
         }
     }
 
@@ -161,7 +165,9 @@ impl Walk {
         is_keyless: bool,
         bytes: usize,
     ) -> Result<(), RecordsError> {
-        if u32::try_from(delta) != Ok(self.found) {
+        if let Some(times) = &mut self.times {
+            times.see(delta, timestamp_ms);
+        } else if u32::try_from(delta) != Ok(self.found) {
             return Err(RecordsError::OutOfOrder { record: self.found, delta });
         }
         self.check_length(bytes)?;
@@ -181,7 +187,7 @@ impl Walk {
     }
 
     /// The end of the pieces, with so many bytes that were no whole record.
-    fn finish(&self, rest_bytes: usize) -> Result<(), RecordsError> {
+    pub(super) fn finish(&self, rest_bytes: usize) -> Result<(), RecordsError> {
         let (said, found) = (self.said, self.found);
         if rest_bytes > 0 || self.long.is_some() {
             return Err(RecordsError::Damaged { record: found, fault: Fault::Cut });
