@@ -7,6 +7,7 @@ use super::{
     producer::{Producer, committed, init},
 };
 use std::time::Duration;
+use tidemill_env::World;
 use tidemill_wire::kafka::message::describe_producers_request::TopicRequest;
 use tidemill_wire::{
     kafka::{ErrorCode, message::*, text},
@@ -574,4 +575,28 @@ async fn k2_late_offsets_join_no_later_transaction() {
         assert_eq!(group_offset(&mut client, true).await, (0, -1));
         node.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_request_with_chunks_of_many_producers_is_not_looked_at_for_long() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    let producer =
+        Producer { transactional_id: Some("nobody's"), id: 0, epoch: 0, protocol: 2, next: [0; 4] };
+    let (mut request, version) = producer.request(0, &[""]);
+    let of = |id: i64| {
+        let chunk = Producer { id, ..producer.clone() }.chunk(0, &[""]);
+        PartitionProduceData::default().with_records(Some(chunk.into()))
+    };
+    request.topic_data[0].partition_data = (0..100_000).map(of).collect();
+    let clock = World::real().clock;
+    let began_us = clock.monotonic_micros();
+    let answer = only(client.ask(&request, version).await.responses).partition_responses;
+    let took_us = clock.monotonic_micros() - began_us;
+    assert_eq!(answer.len(), 100_000);
+    let refused = code(ErrorCode::InvalidProducerIdMapping);
+    assert!(answer.iter().all(|it| it.error_code == refused));
+    assert!(took_us < 10_000_000, "{took_us} us");
+    node.stop().await;
 }

@@ -11,7 +11,7 @@ use crate::{
         state::{ProducerEpoch, Protocol},
     },
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tidemill_wire::{
     chunk::ChunkHead,
     kafka::{
@@ -180,7 +180,7 @@ pub(crate) async fn produced(
     }
     let broker = context.broker;
     // Clients send chunks of one producer in one request; whoever does not is not held up by it.
-    let mut producers: Vec<(ProducerEpoch, BTreeSet<TransactionPartition>)> = Vec::new();
+    let mut producers: BTreeMap<ProducerEpoch, BTreeSet<TransactionPartition>> = BTreeMap::new();
     for asked in &request.topic_data {
         let topic = if version >= 13 {
             broker.topics.get_by_id(&broker.log, asked.topic_id)
@@ -196,10 +196,7 @@ pub(crate) async fn produced(
                 continue;
             }
             let producer = ProducerEpoch { id: head.producer_id, epoch: head.producer_epoch };
-            match producers.iter_mut().find(|it| it.0 == producer) {
-                Some((_, places)) => drop(places.insert(place)),
-                None => producers.push((producer, BTreeSet::from([place]))),
-            }
+            producers.entry(producer).or_default().insert(place);
         }
     }
     for (producer, places) in producers {
