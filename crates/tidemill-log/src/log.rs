@@ -27,7 +27,6 @@ use crate::{
     sync_figures::SyncFigures,
 };
 use std::{
-    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
     sync::{
@@ -40,10 +39,10 @@ use tidemill_types::Micros;
 
 mod create;
 mod opening;
+mod streams;
 
 use opening::{Opening, next_life};
-
-type Streams = BTreeMap<String, Arc<Stream>>;
+use streams::Streams;
 
 struct Inner {
     shared: Arc<Shared>,
@@ -112,7 +111,7 @@ impl Log {
             shared: Arc::clone(&shared),
             folder: folder.to_owned(),
             streams_folder,
-            streams: RwLock::new(streams),
+            streams: RwLock::new(Streams::new(streams)),
             change: Mutex::new(()),
             findings,
             trusted: Mutex::new(trusted),
@@ -147,13 +146,13 @@ impl Log {
     /// A stream by id.
     #[must_use]
     pub fn get_by_id(&self, id: StreamId) -> Option<Arc<Stream>> {
-        self.streams().values().find(|it| it.id() == id).cloned()
+        self.streams().get_by_id(id).cloned()
     }
 
     /// All streams, by name.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<Stream>> {
-        self.streams().values().cloned().collect()
+        self.streams().all().cloned().collect()
     }
 
     fn streams(&self) -> std::sync::RwLockReadGuard<'_, Streams> {
@@ -210,13 +209,13 @@ impl Log {
     fn add(&self, stream: Stream) -> Arc<Stream> {
         let stream = Arc::new(stream);
         let mut streams = self.0.streams.write().unwrap_or_else(PoisonError::into_inner);
-        streams.insert(stream.name().to_owned(), Arc::clone(&stream));
+        streams.add(&stream);
         stream
     }
 
     /// Streamlets of all streams.
     fn streamlet_count(&self) -> u32 {
-        self.streams().values().map(|it| it.core.streamlet_count()).sum()
+        self.streams().all().map(|it| it.core.streamlet_count()).sum()
     }
 
     fn check_new(&self, name: &str, spec: &StreamSpec, others: u32) -> Result<(), LogError> {

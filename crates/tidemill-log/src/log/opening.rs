@@ -1,6 +1,6 @@
 //! Opening a log: its streams are read, and what a crash left is recovered or set aside.
 
-use super::{Streams, remove_folder};
+use super::remove_folder;
 use crate::{
     error::LogError,
     ids::{SegmentKey, first_group, is_stream_name},
@@ -57,8 +57,8 @@ impl Opening<'_> {
         &mut self,
         folder: &Path,
         findings: &mut Vec<Finding>,
-    ) -> Result<Streams, LogError> {
-        let mut streams = Streams::new();
+    ) -> Result<BTreeMap<String, Arc<Stream>>, LogError> {
+        let mut streams = BTreeMap::new();
         for path in self.shared.world.disk.list(folder).map_err(at(folder))? {
             let stream = match self.stream(&path, findings) {
                 Ok(stream) => stream,
