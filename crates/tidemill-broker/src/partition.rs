@@ -86,6 +86,13 @@ pub(crate) struct Partition {
     far_bytes: AtomicU64,
     far_chunks: AtomicU64,
     has_image: AtomicBool,
+    /// A snapshot is on its way to the store.
+    storing: AtomicBool,
+    /// The store has all that was below this offset, or the log did not tell of it any more when
+    /// the node started.
+    kept_upto: AtomicI64,
+    /// The start of the log that an image was made for.
+    imaged_start: AtomicI64,
 }
 
 /// What an append came to.
@@ -166,6 +173,7 @@ impl Partition {
         let place = TransactionPartition { stream, index: streamlet.index() };
         // Of an empty streamlet nothing can be stored that counts.
         let is_new = streamlet.end_offset() == 0;
+        let start = streamlet.start_offset();
         let mut books = Books::default();
         if is_new {
             books.history = Some(history::History::default());
@@ -182,6 +190,9 @@ impl Partition {
             far_bytes: AtomicU64::new(0),
             far_chunks: AtomicU64::new(0),
             has_image: AtomicBool::new(false),
+            storing: AtomicBool::new(false),
+            kept_upto: AtomicI64::new(start),
+            imaged_start: AtomicI64::new(start),
         })
     }
 

@@ -18,6 +18,9 @@ const PRUNE_ROUNDS: u32 = 240;
 const PROGRESS_ROUNDS: u32 = 8;
 /// Snapshots that are stored together.
 const TOGETHER: usize = 64;
+/// How often, and after what time each, it is tried to store what is about to be deleted.
+const KEEP_TRIES: u32 = 200;
+const KEEP_PAUSE: Duration = Duration::from_millis(5);
 
 /// Tends a broker until it is told to stop.
 pub(crate) async fn run(broker: Arc<Broker>, mut stopped: watch::Receiver<bool>) {
@@ -53,18 +56,42 @@ fn partitions(broker: &Broker) -> Vec<Arc<Partition>> {
 
 /// Stores the snapshots that are due.
 pub(crate) async fn snapshots(broker: &Broker) {
+    store(broker, partitions(broker)).await;
+}
+
+/// Stores the snapshots of these partitions that are due. False: it failed.
+async fn store(broker: &Broker, partitions: Vec<Arc<Partition>>) -> bool {
     let mut due = Due::default();
-    for partition in partitions(broker) {
+    let mut all_stored = true;
+    for partition in partitions {
         due.all.extend(partition.snapshot(false));
         if due.all.len() >= TOGETHER {
             let batch = due.batch();
-            due.stored(broker.store.commit(batch).await);
+            all_stored &= due.stored(broker.store.commit(batch).await);
         }
     }
     let batch = due.batch();
     if !batch.is_empty() {
-        due.stored(broker.store.commit(batch).await);
+        all_stored &= due.stored(broker.store.commit(batch).await);
     }
+    all_stored
+}
+
+/// Waits until the store has what is known of the records below these offsets, which are about to
+/// be deleted. Not for long: they may be deleted to make room.
+pub(crate) async fn keep(broker: &Broker, mut lacking: Vec<(Arc<Partition>, i64)>) {
+    for _ in 0..KEEP_TRIES {
+        let due = lacking.iter().map(|(partition, _)| Arc::clone(partition)).collect();
+        let stored = store(broker, due).await;
+        lacking.retain(|(partition, before)| !partition.is_kept(*before));
+        if lacking.is_empty() || !stored {
+            return;
+        }
+        // They are not visible yet, or somebody else stores them.
+        tokio::time::sleep(KEEP_PAUSE).await;
+    }
+    let count = lacking.len();
+    tracing::warn!(count, "records are deleted before what they say of producers is stored");
 }
 
 /// Stores snapshots of all partitions that are known, before the node stops. Blocks.
@@ -96,12 +123,15 @@ impl Due {
         batch
     }
 
-    fn stored(&mut self, outcome: Result<(), StoreError>) {
+    /// Whether they are.
+    fn stored(&mut self, outcome: Result<(), StoreError>) -> bool {
         let all = std::mem::take(&mut self.all);
+        let is_stored = outcome.is_ok();
         match outcome {
             Ok(()) => all.into_iter().for_each(Snapshot::stored),
             // A restart reads more of the log; nothing else depends on them.
             Err(error) => tracing::warn!(%error, "snapshots of producers are not stored"),
         }
+        is_stored
     }
 }

@@ -1,6 +1,9 @@
 //! Records are deleted from the front; where an epoch of leaders ended.
 
-use crate::{Broker, api::Context, handler::blocking, refusal::Refusal, topic::Topic};
+use crate::{
+    Broker, api::Context, handler::blocking, partition::Partition, refusal::Refusal, tending,
+    topic::Topic,
+};
 use std::sync::Arc;
 use tidemill_log::LogError;
 use tidemill_wire::kafka::{
@@ -24,6 +27,14 @@ pub(crate) async fn delete(
     request: DeleteRecordsRequestData,
 ) -> DeleteRecordsResponseData {
     let broker = Arc::clone(context.broker);
+    let asked = Arc::clone(&broker);
+    let (request, lacking) = blocking::run(move || {
+        let mut request = request;
+        let lacking = lacking(&asked, &mut request);
+        (request, lacking)
+    })
+    .await;
+    tending::keep(&broker, lacking).await;
     let topics = blocking::run(move || {
         let topic = |asked: tidemill_wire::kafka::message::DeleteRecordsTopic| {
             let topic = broker.topic(asked.name.as_str());
@@ -46,6 +57,30 @@ pub(crate) async fn delete(
     DeleteRecordsResponseData { topics, ..DeleteRecordsResponseData::default() }
 }
 
+/// Says what "to the end" is, and tells the partitions what is about to go: those whose producers
+/// are not stored up to there.
+fn lacking(broker: &Broker, request: &mut DeleteRecordsRequestData) -> Vec<(Arc<Partition>, i64)> {
+    let mut lacking = Vec::new();
+    for asked in &mut request.topics {
+        let Some(topic) = broker.topic(asked.name.as_str()) else { continue };
+        for it in &mut asked.partitions {
+            let Some(partition) = topic.partition(it.partition_index) else { continue };
+            if it.offset == TO_THE_END {
+                it.offset = partition.streamlet.high_watermark();
+            }
+            match partition.keep_below(it.offset) {
+                Ok(true) => lacking.push((partition, it.offset)),
+                Ok(false) => {}
+                // What cannot be read can be deleted all the same.
+                Err(error) => {
+                    tracing::warn!(topic = asked.name.as_str(), %error, "its producers are not known")
+                }
+            }
+        }
+    }
+    lacking
+}
+
 fn delete_one(
     broker: &Broker,
     topic: Option<&Topic>,
@@ -54,12 +89,7 @@ fn delete_one(
     let unknown = || Refusal::of(ErrorCode::UnknownTopicOrPartition);
     let topic = topic.ok_or_else(unknown)?;
     let partition = topic.partition(asked.partition_index).ok_or_else(unknown)?;
-    let streamlet = &partition.streamlet;
-    let before = match asked.offset {
-        TO_THE_END => streamlet.high_watermark(),
-        offset => offset,
-    };
-    match topic.stream.delete_records(streamlet, before) {
+    match topic.stream.delete_records(&partition.streamlet, asked.offset) {
         Err(LogError::Closed) if broker.topic(topic.stream.name()).is_none() => Err(unknown()),
         other => Ok(other?),
     }

@@ -1,15 +1,19 @@
 //! Snapshots of a partition's history, so that a restart reads only a little of the log.
 //!
 //! ```text
-//! advance ─▶ far enough ─▶ image of all below the end ─▶ durable up to there ─▶ store
+//! advance ─▶ far enough ─┬▶ image of all below the end ─▶ durable up to there ─▶ store
+//! records are removed ───┘
 //! ```
+//!
+//! What is deleted by request is stored before; what retention removes, which is older, soon after.
 //!
 //! An image is stored once all that it tells of is visible: so no snapshot knows a chunk that a
 //! crash takes back. What is aborted is stored beside the snapshots, each once.
 
 use super::{
     Partition,
-    load::{aborted_key, chunk_at, snapshot_key},
+    books::Opened,
+    load::{LoadError, aborted_key, chunk_at, snapshot_key},
     stable::AbortedRange,
 };
 use crate::store::{Batch, Table};
@@ -51,22 +55,22 @@ impl Partition {
             || self.far_chunks.load(Ordering::Relaxed) >= FAR_CHUNKS
     }
 
-    /// What is to be stored now, if anything is: after many chunks, or if the node stops.
+    /// What is to be stored now, if anything is: after many chunks, when the log no longer tells
+    /// what the store does not know, or if the node stops.
     pub(crate) fn snapshot(self: &Arc<Self>, stops: bool) -> Option<Snapshot> {
+        if !stops && self.storing.load(Ordering::SeqCst) {
+            return None;
+        }
         let watermark = self.streamlet.high_watermark();
+        let start = self.streamlet.start_offset();
         if stops && self.far_chunks.load(Ordering::Relaxed) > 0 || self.is_far() {
             // Without its history it is made known first, but for a node that stops.
             let mut opened = if stops { Some(self.hold()) } else { self.open().ok() }?;
-            let upto = self.streamlet.end_offset();
-            let books = opened.books();
-            let history = books.history.as_ref()?;
-            books.image = Some(Image {
-                upto,
-                producers: history.records(self.now_ms()),
-                aborted: history.stable().aborted_since(books.stored_upto).to_vec(),
-            });
-            self.far_bytes.store(0, Ordering::Relaxed);
-            self.far_chunks.store(0, Ordering::Relaxed);
+            self.take_image(&mut opened)?;
+        } else if !self.is_kept(start) && start > self.imaged_start.load(Ordering::Relaxed) {
+            // Once for each start: a store that fails is not asked over and over.
+            self.imaged_start.store(start, Ordering::Relaxed);
+            self.take_image(&mut self.hold())?;
         } else if !self.has_image.load(Ordering::Relaxed) {
             return None;
         }
@@ -77,6 +81,49 @@ impl Partition {
         let (image, obsolete) = (ready?, books.obsolete.clone());
         drop(opened);
         self.batch(image, &obsolete)
+    }
+
+    /// Takes an image of the history, if that is known.
+    fn take_image(&self, opened: &mut Opened<'_>) -> Option<()> {
+        let upto = self.streamlet.end_offset();
+        let books = opened.books();
+        let history = books.history.as_ref()?;
+        books.image = Some(Image {
+            upto,
+            producers: history.records(self.now_ms()),
+            aborted: history.stable().aborted_since(books.stored_upto).to_vec(),
+        });
+        self.has_image.store(true, Ordering::Relaxed);
+        self.far_bytes.store(0, Ordering::Relaxed);
+        self.far_chunks.store(0, Ordering::Relaxed);
+        Some(())
+    }
+
+    /// Whether the store has all that is known of the records below an offset.
+    pub(crate) fn is_kept(&self, before: i64) -> bool {
+        before <= self.kept_upto.load(Ordering::SeqCst)
+    }
+
+    /// Records below an offset are about to be deleted: what they say is to be stored. True if it
+    /// is not yet; [`Self::snapshot`] has it soon. Reads the log if need be.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn keep_below(&self, before: i64) -> Result<bool, LoadError> {
+        if before > self.streamlet.high_watermark() || self.is_kept(before) {
+            return Ok(false);
+        }
+        let mut opened = self.open()?;
+        if self.is_kept(before) {
+            return Ok(false);
+        }
+        if opened.history().producers().is_empty() {
+            // Nor is there anything of them in the log.
+            self.kept_upto.fetch_max(before, Ordering::SeqCst);
+            return Ok(false);
+        }
+        self.take_image(&mut opened);
+        Ok(true)
     }
 
     fn batch(self: &Arc<Self>, image: Image, obsolete: &[i64]) -> Option<Snapshot> {
@@ -105,6 +152,7 @@ impl Partition {
         }
         batch.put(Table::Producers, snapshot_key(&self.place), snapshot.encode());
         let (partition, upto, obsolete) = (Arc::clone(self), image.upto, obsolete.len());
+        self.storing.store(true, Ordering::SeqCst);
         Some(Snapshot { partition, upto, batch, obsolete })
     }
 
@@ -127,5 +175,12 @@ impl Snapshot {
         let books = opened.books();
         books.stored_upto = books.stored_upto.max(self.upto);
         books.obsolete.drain(..self.obsolete);
+        self.partition.kept_upto.fetch_max(self.upto, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.partition.storing.store(false, Ordering::SeqCst);
     }
 }

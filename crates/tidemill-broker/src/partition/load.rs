@@ -14,7 +14,7 @@
 
 use super::{Partition, history::History, stable::AbortedRange};
 use crate::store::{Batch, Store, StoreError, Table};
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, sync::atomic::Ordering};
 use tidemill_log::{ReadCursor, ReadError, ReadLimit, Streamlet};
 use tidemill_wire::{
     chunk::ChunkHead,
@@ -105,6 +105,7 @@ impl Partition {
             None => (0, History::default()),
         };
         books.stored_upto = upto;
+        self.kept_upto.fetch_max(upto, Ordering::SeqCst);
         books.obsolete = obsolete;
         self.replay(&mut history, upto, now_ms)?;
         history.pass(self.streamlet.high_watermark());

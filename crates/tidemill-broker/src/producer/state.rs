@@ -216,6 +216,10 @@ impl Producers {
         self.all.get(&producer_id)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Puts a producer there, as it was.
     pub(crate) fn put(&mut self, producer_id: i64, producer: Producer) {
         self.all.insert(producer_id, producer);

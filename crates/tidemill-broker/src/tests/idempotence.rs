@@ -1,6 +1,10 @@
 //! A chunk that is sent again is in the log once, and its answer is the first one's.
 
-use super::{client::*, node::Node, producer::Producer};
+use super::{
+    client::*,
+    node::{Node, until},
+    producer::Producer,
+};
 use tidemill_env::World;
 use tidemill_wire::kafka::message::describe_producers_request::TopicRequest;
 use tidemill_wire::kafka::{ErrorCode, message::*};
@@ -128,6 +132,64 @@ async fn r6_r2_a_chunk_that_retention_removed_is_still_recognized() {
     assert_eq!((deleted.error_code, deleted.low_watermark), (0, 1));
     assert_eq!(before.clone().send(&mut client, 0, &["a"]).await, (0, offset));
     assert_eq!(producer.send(&mut client, 0, &["b"]).await, (0, 1));
+    node.stop().await;
+}
+
+async fn delete_all(client: &mut Client) {
+    let partition = DeleteRecordsPartition::default().with_partition_index(0).with_offset(-1);
+    let topic = DeleteRecordsTopic::default()
+        .with_name(tidemill_wire::kafka::text("t"))
+        .with_partitions(vec![partition]);
+    let request = DeleteRecordsRequestData::default().with_topics(vec![topic]);
+    assert_eq!(only(only(client.ask(&request, 2).await.topics).partitions).error_code, 0);
+}
+
+#[tokio::test]
+async fn r1_r6_a_chunk_that_was_deleted_is_still_recognized_after_a_kill() {
+    for lives in 0..3 {
+        let sim = World::simulated(9);
+        let start = || Node::start_with(|how| how.world = Some(sim.process()));
+        let mut node = start().await;
+        let mut client = started(&node).await;
+        let mut producer = Producer::idempotent(&mut client).await;
+        let before = producer.clone();
+        assert_eq!(producer.send(&mut client, 0, &["a", "b"]).await, (0, 0));
+        // What is about to be deleted may not have been asked for since a start.
+        for _ in 0..lives {
+            sim.disk.kill();
+            node = start().await;
+            client = node.client().await;
+        }
+        delete_all(&mut client).await;
+        sim.disk.kill();
+        let node = start().await;
+        let mut client = node.client().await;
+        assert_eq!(before.clone().send(&mut client, 0, &["a", "b"]).await, (0, 0), "{lives}");
+        assert_eq!(ends(&mut client).await, 2);
+        assert_eq!(producer.send(&mut client, 0, &["c"]).await, (0, 2));
+        node.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn r1_r6_a_chunk_that_retention_removed_is_still_recognized_after_a_kill() {
+    let sim = World::simulated(10);
+    let start = || Node::start_with(|how| how.world = Some(sim.process()));
+    let node = start().await;
+    let mut client = started(&node).await;
+    let mut producer = Producer::idempotent(&mut client).await;
+    let before = producer.clone();
+    assert_eq!(producer.send(&mut client, 0, &["a", "b"]).await, (0, 0));
+    // As retention does it: the log alone.
+    let topic = node.broker.topic("t").unwrap();
+    let partition = topic.partition(0).unwrap();
+    topic.stream.delete_records(&partition.streamlet, 2).unwrap();
+    until(|| partition.is_kept(2)).await;
+    sim.disk.kill();
+    let node = start().await;
+    let mut client = node.client().await;
+    assert_eq!(before.clone().send(&mut client, 0, &["a", "b"]).await, (0, 0));
+    assert_eq!(ends(&mut client).await, 2);
     node.stop().await;
 }
 
