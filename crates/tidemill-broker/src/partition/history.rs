@@ -14,7 +14,7 @@
 
 use super::stable::{AbortedRange, Stable};
 use crate::{
-    producer::state::{Producer, Producers, SequenceError, Sequenced, Taken, Verdict},
+    producer::state::{Producer, Producers, SequenceError, Sequenced, Taken, Verdict, signed},
     refusal::Refusal,
 };
 use tidemill_wire::{
@@ -119,7 +119,7 @@ impl History {
 
     /// Forgets producers that were not heard of since `since_ms`, and the idlest of more than
     /// `max`.
-    pub(crate) fn expire(&mut self, since_ms: u64, max: usize) {
+    pub(crate) fn expire(&mut self, since_ms: i64, max: usize) {
         self.producers.expire(since_ms);
         self.producers.bound(max);
     }
@@ -153,7 +153,7 @@ impl History {
             id,
             epoch: it.epoch,
             timestamp_ms: it.timestamp_ms,
-            idle_ms: now_ms.saturating_sub(it.seen_ms),
+            idle_ms: u64::try_from(signed(now_ms).saturating_sub(it.seen_ms)).unwrap_or(0),
             open: it.open,
             taken: it.taken.iter().map(|it| TakenRecord::from(*it)).collect(),
         };
@@ -176,7 +176,7 @@ impl History {
                 epoch: record.epoch,
                 taken: record.taken.into_iter().map(Taken::from).collect(),
                 timestamp_ms: record.timestamp_ms,
-                seen_ms: now_ms.saturating_sub(record.idle_ms),
+                seen_ms: signed(now_ms).saturating_sub(signed(record.idle_ms)),
                 open: record.open,
             };
             history.producers.put(record.id, producer);

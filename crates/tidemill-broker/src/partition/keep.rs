@@ -16,7 +16,10 @@ use super::{
     load::{LoadError, aborted_key, chunk_at, snapshot_key},
     stable::AbortedRange,
 };
-use crate::store::{Batch, Table};
+use crate::{
+    producer::state::signed,
+    store::{Batch, Table},
+};
 use std::sync::{Arc, atomic::Ordering};
 use tidemill_wire::producers::{
     AbortedRecord, PRODUCERS_VERSION, ProducerRecord, ProducersSnapshot,
@@ -158,7 +161,8 @@ impl Partition {
 
     /// Forgets producers that were idle for long, and what was aborted before the first offset.
     pub(crate) fn prune(&self) {
-        let since_ms = self.now_ms().saturating_sub(self.shared.limits.producer_idle_ms);
+        let idle_ms = signed(self.shared.limits.producer_idle_ms);
+        let since_ms = signed(self.now_ms()).saturating_sub(idle_ms);
         let mut opened = self.hold();
         let books = opened.books();
         let Some(history) = &mut books.history else { return };

@@ -57,8 +57,9 @@ pub(crate) struct Producer {
     pub(crate) taken: Vec<Taken>,
     /// Of its last chunk, as the producer says, in milliseconds since 1970; -1 if there is none.
     pub(crate) timestamp_ms: i64,
-    /// When it was last heard of.
-    pub(crate) seen_ms: u64,
+    /// When it was last heard of, by the monotonic clock; below 0 if that was long before the node
+    /// started.
+    pub(crate) seen_ms: i64,
     /// The offset at which its open transaction begins.
     pub(crate) open: Option<i64>,
 }
@@ -108,6 +109,11 @@ pub(crate) fn sequence_after(number: i32, count: i32) -> i32 {
     number.wrapping_add(count) & i32::MAX
 }
 
+/// A time by the monotonic clock, which begins at 0 with each start: what was before is negative.
+pub(crate) fn signed(monotonic_ms: u64) -> i64 {
+    i64::try_from(monotonic_ms).unwrap_or(i64::MAX)
+}
+
 impl Sequenced {
     /// None: the chunk is of no idempotent producer.
     pub(crate) fn of(head: &ChunkHead) -> Option<Self> {
@@ -124,7 +130,7 @@ impl Sequenced {
 
 impl Producer {
     fn new(epoch: i16, now_ms: u64) -> Self {
-        Self { epoch, taken: Vec::new(), timestamp_ms: -1, seen_ms: now_ms, open: None }
+        Self { epoch, taken: Vec::new(), timestamp_ms: -1, seen_ms: signed(now_ms), open: None }
     }
 
     /// The last sequence number of its epoch; -1 if there is none.
@@ -208,7 +214,7 @@ impl Producers {
     fn entry(&mut self, producer_id: i64, epoch: i16, now_ms: u64) -> &mut Producer {
         let producer = self.all.entry(producer_id).or_insert_with(|| Producer::new(epoch, now_ms));
         producer.begin_epoch(epoch);
-        producer.seen_ms = now_ms;
+        producer.seen_ms = signed(now_ms);
         producer
     }
 
@@ -239,7 +245,7 @@ impl Producers {
 
     /// Forgets producers that were not heard of since `since_ms`, unless they have a transaction
     /// open.
-    pub(crate) fn expire(&mut self, since_ms: u64) {
+    pub(crate) fn expire(&mut self, since_ms: i64) {
         self.all.retain(|_, it| it.open.is_some() || it.seen_ms >= since_ms);
     }
 
@@ -250,7 +256,7 @@ impl Producers {
             return;
         }
         let idle = self.all.iter().filter(|(_, it)| it.open.is_none());
-        let mut idle: Vec<(u64, i64)> = idle.map(|(id, it)| (it.seen_ms, *id)).collect();
+        let mut idle: Vec<(i64, i64)> = idle.map(|(id, it)| (it.seen_ms, *id)).collect();
         idle.sort_unstable();
         let many = self.all.len() - max + max / 16;
         for (_, id) in idle.into_iter().take(many) {

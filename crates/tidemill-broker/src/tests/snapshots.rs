@@ -14,7 +14,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
-use tidemill_env::{SimWorld, World};
+use tidemill_env::{SimClock, SimWorld, World};
 use tidemill_log::Fsync;
 use tidemill_types::Span;
 use tidemill_wire::{
@@ -244,4 +244,28 @@ async fn a_reader_behind_an_open_transaction_sleeps_until_it_ends() {
     until(|| woken.load(Ordering::SeqCst) == 3).await;
     drop(waits);
     node.stop().await;
+}
+
+#[tokio::test]
+async fn a_producer_is_forgotten_by_its_last_chunk_though_the_node_was_started_in_between() {
+    let hour_us = 3_600_000_000;
+    let sim = World::simulated(9);
+    let before = node(&sim, Fsync::Always).await;
+    let mut client = before.client().await;
+    client.create("t", 1).await;
+    for _ in 0..2 {
+        Producer::idempotent(&mut client).await.send(&mut client, 0, &["x"]).await;
+        sim.clock.advance(10 * hour_us);
+    }
+    before.stop().await;
+    // A start begins the monotonic clock anew.
+    let clock = Arc::new(SimClock::default());
+    let world = World { clock: Arc::clone(&clock) as _, ..sim.process() };
+    let after = Node::start_with(|how| how.world = Some(world)).await;
+    let partition = partition(&after);
+    assert_eq!(known(&partition).0.len(), 2);
+    clock.advance(5 * hour_us);
+    partition.prune();
+    assert_eq!(known(&partition).0.len(), 1, "one was here 25 hours ago, the other 15");
+    after.stop().await;
 }

@@ -1,8 +1,12 @@
 //! What transactional ids may take of a node.
 
-use super::{client::*, node::Node, producer::init};
-use std::time::Duration;
-use tidemill_env::World;
+use super::{
+    client::*,
+    node::Node,
+    producer::{Producer, init},
+};
+use std::{sync::Arc, time::Duration};
+use tidemill_env::{SimClock, World};
 use tidemill_types::ByteSize;
 use tidemill_wire::kafka::{ErrorCode, message::*, text};
 
@@ -101,5 +105,68 @@ async fn an_id_that_could_not_be_stored_takes_no_place() {
         }
     };
     tokio::time::timeout(Duration::from_secs(60), again).await.expect("`b` has its place");
+    node.stop().await;
+}
+
+/// The ids that a node has.
+async fn ids(client: &mut Client) -> Vec<String> {
+    let listed = client.ask(&ListTransactionsRequestData::default(), 0).await.transaction_states;
+    let mut ids: Vec<_> = listed.iter().map(|it| it.transactional_id.to_string()).collect();
+    ids.sort();
+    ids
+}
+
+async fn until_ids(client: &mut Client, expected: &[&str]) {
+    let so = async {
+        while ids(client).await != expected {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), so).await.expect("they stay, or go");
+}
+
+const HOUR_US: u64 = 3_600_000_000;
+
+#[tokio::test]
+async fn an_id_is_forgotten_by_its_last_use_though_the_node_was_started_in_between() {
+    let sim = World::simulated(6);
+    let node = Node::start_with(|how| how.world = Some(sim.process())).await;
+    let mut client = node.client().await;
+    for id in ["old", "young"] {
+        assert_eq!(client.ask(&init(id, 60_000), 5).await.error_code, 0);
+        sim.clock.advance(100 * HOUR_US);
+    }
+    node.stop().await;
+    // A start begins the monotonic clock anew.
+    let clock = Arc::new(SimClock::default());
+    clock.jump_wall(200 * HOUR_US as i64);
+    let world = World { clock, ..sim.process() };
+    let node = Node::start_with(|how| how.world = Some(world)).await;
+    until_ids(&mut node.client().await, &["young"]).await;
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn the_idlest_ids_make_room_but_not_those_that_were_just_used() {
+    let sim = World::simulated(7);
+    let node = Node::start_with(|how| {
+        how.world = Some(sim.process());
+        how.settings.limits.transactions.ids = 3;
+    })
+    .await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    let mut open = Producer::transactional(&mut client, "open", 2).await;
+    assert_eq!(open.send(&mut client, 0, &["x"]).await.0, 0);
+    for id in ["a", "b"] {
+        assert_eq!(client.ask(&init(id, 60_000), 5).await.error_code, 0);
+        sim.clock.advance(1_000_000);
+    }
+    node.broker.transactions.tend(&node.broker).await;
+    let refused = code(ErrorCode::CoordinatorNotAvailable);
+    assert_eq!(client.ask(&init("c", 60_000), 5).await.error_code, refused);
+    sim.clock.advance(HOUR_US / 4 - 1_000_000);
+    until_ids(&mut client, &["b", "open"]).await;
+    assert_eq!(client.ask(&init("c", 60_000), 5).await.error_code, 0);
     node.stop().await;
 }

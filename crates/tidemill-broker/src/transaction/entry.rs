@@ -9,6 +9,7 @@
 //! that have none yet, `in_flight` those whose marker is being made durable.
 
 use super::state::{Transaction, TransactionError};
+use crate::producer::state::signed;
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -42,8 +43,9 @@ pub(super) struct Held {
     pub(super) unsaved: bool,
     /// When an open transaction is aborted, by the monotonic clock.
     pub(super) deadline_ms: Option<u64>,
-    /// When it was last changed, by the monotonic clock.
-    pub(super) used_ms: u64,
+    /// When it was last changed, by the monotonic clock; below 0 if that was long before the node
+    /// started.
+    pub(super) used_ms: i64,
     /// The newest connection over which something was added to this transaction with protocol 1.
     pub(super) newest: u64,
     pub(super) left: BTreeSet<Marked>,
@@ -62,7 +64,7 @@ impl Entry {
             is_gone: false,
             unsaved: false,
             deadline_ms: None,
-            used_ms: now_ms,
+            used_ms: signed(now_ms),
             newest: 0,
             left: BTreeSet::new(),
             in_flight: BTreeSet::new(),
@@ -85,7 +87,7 @@ impl Entry {
         {
             let mut held = entry.held();
             let passed = |since: i64| u64::try_from(wall_ms.saturating_sub(since)).unwrap_or(0);
-            held.used_ms = now_ms.saturating_sub(passed(transaction.changed_ms));
+            held.used_ms = signed(now_ms).saturating_sub(signed(passed(transaction.changed_ms)));
             if transaction.phase == Phase::Ongoing {
                 let timeout_ms = u64::try_from(transaction.timeout_ms).unwrap_or(0);
                 let left_ms = timeout_ms.saturating_sub(passed(transaction.began_ms));
@@ -109,7 +111,7 @@ impl Entry {
     pub(super) fn apply(&self, next: Transaction, now_ms: u64) {
         let mut held = self.held();
         let was_ongoing = held.transaction.as_ref().is_some_and(|it| it.phase == Phase::Ongoing);
-        held.used_ms = now_ms;
+        held.used_ms = signed(now_ms);
         held.unsaved = false;
         match next.phase {
             Phase::Ongoing if !was_ongoing => {
@@ -175,6 +177,12 @@ impl Held {
     /// one of now (K1).
     pub(super) fn check_end(&self, connection: u64) -> Result<(), TransactionError> {
         if connection < self.newest { Err(TransactionError::Busy) } else { Ok(()) }
+    }
+
+    /// Whether it has no transaction, or one that has ended.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let transaction = self.transaction.as_ref();
+        transaction.is_none_or(|it| it.phase != Phase::Ongoing && it.prepared_commit().is_none())
     }
 
     /// If all markers are durable the transaction has ended, though the store still has it as

@@ -3,6 +3,7 @@
 use super::Coordinator;
 use crate::{
     Broker,
+    producer::state::signed,
     store::{Batch, StoreError, Table},
     transaction::{entry::Entry, state::Transaction},
 };
@@ -19,15 +20,12 @@ impl Coordinator {
         let mut ended = Vec::new();
         let entries = self.entries();
         self.recount(&entries);
+        let idle_since_ms = self.idle_since_ms(&entries, signed(now_ms));
         for entry in entries {
             self.drive(broker, &entry);
             let (is_late, is_unsaved, is_idle) = {
                 let held = entry.held();
-                let resting = held
-                    .transaction
-                    .as_ref()
-                    .is_none_or(|it| it.phase != Phase::Ongoing && it.prepared_commit().is_none());
-                let is_idle = resting && held.used_ms + self.limits.idle_ms <= now_ms;
+                let is_idle = held.is_at_rest() && held.used_ms <= idle_since_ms;
                 (held.deadline_ms.is_some_and(|it| it <= now_ms), held.unsaved, is_idle)
             };
             let is_nothing = entry.held().transaction.is_none();
@@ -62,6 +60,28 @@ impl Coordinator {
                 Err(error) => tracing::warn!(id = entry.id, %error, "it could not be aborted"),
             }
         }
+    }
+
+    /// Ids that are at rest and were last used then, or before, are forgotten: those that were idle
+    /// for as long as they may be; and if there are nearly as many as there may be, the idlest of
+    /// those that rest for longer than any transaction is open, so that there is room for new ones.
+    fn idle_since_ms(&self, entries: &[Arc<Entry>], now_ms: i64) -> i64 {
+        let limits = &self.limits;
+        let since_ms = now_ms.saturating_sub(signed(limits.idle_ms));
+        let few = limits.ids.saturating_sub((limits.ids / 16).max(1));
+        let many = entries.len().saturating_sub(few);
+        if many == 0 {
+            return since_ms;
+        }
+        let rested_ms = now_ms.saturating_sub(i64::from(limits.timeout_ms_max));
+        let used_ms = |entry: &Arc<Entry>| {
+            let held = entry.held();
+            (held.is_at_rest() && held.used_ms <= rested_ms).then_some(held.used_ms)
+        };
+        let mut rest: Vec<i64> = entries.iter().filter_map(used_ms).collect();
+        rest.sort_unstable();
+        let last = rest.get(many - 1).or(rest.last());
+        last.map_or(since_ms, |it| since_ms.max(*it))
     }
 
     /// Stores that transactions have ended.
