@@ -35,11 +35,21 @@ pub(crate) fn first_from(
     end: i64,
     room: Room,
 ) -> Result<Option<(i64, i64)>, TimeError> {
-    let Some(chunk) = streamlet.offset_for_time(timestamp_ms)? else { return Ok(None) };
-    if chunk.0 >= end {
-        return Ok(None);
+    let mut chunk = streamlet.offset_for_time(timestamp_ms)?;
+    if let Some(place) = chunk.filter(|it| it.0 < end) {
+        match record(streamlet, place, timestamp_ms, room)? {
+            Found::There(record) => return Ok(Some(record).filter(|it| it.0 < end)),
+            Found::Deleted { after, .. } => {
+                chunk = streamlet.offset_for_time_from(timestamp_ms, after)?;
+            }
+        }
     }
-    let found = record(streamlet, chunk, timestamp_ms, room)?;
+    let Some(place) = chunk.filter(|it| it.0 < end) else { return Ok(None) };
+    let found = match record(streamlet, place, timestamp_ms, room)? {
+        Found::There(record) => record,
+        // The start has moved meanwhile.
+        Found::Deleted { .. } => place,
+    };
     Ok(Some(found).filter(|it| it.0 < end))
 }
 
@@ -50,7 +60,30 @@ pub(crate) fn latest(
     room: Room,
 ) -> Result<Option<(i64, i64)>, TimeError> {
     let Some(chunk) = streamlet.latest_time(end)? else { return Ok(None) };
-    record(streamlet, chunk, chunk.1, room).map(Some)
+    let (left, after) = match record(streamlet, chunk, chunk.1, room)? {
+        Found::There(record) => return Ok(Some(record)),
+        Found::Deleted { latest, after } => (latest, after),
+    };
+    let later = streamlet.latest_time_within(after, end)?;
+    let Some(later) = later.filter(|it| it.1 > left.1) else { return Ok(Some(left)) };
+    Ok(Some(match record(streamlet, later, later.1, room)? {
+        Found::There(record) => record,
+        // The start has moved meanwhile.
+        Found::Deleted { latest, .. } => latest,
+    }))
+}
+
+/// What a chunk has of a time.
+enum Found {
+    /// A record, by offset and time.
+    There((i64, i64)),
+    /// The start is in the middle of the chunk, and what is left does not have the time.
+    Deleted {
+        /// The first record that is left with the largest time, by offset and time.
+        latest: (i64, i64),
+        /// The offset after the chunk.
+        after: i64,
+    },
 }
 
 /// The first record with a time of at least `timestamp_ms` in the chunk that has the offset
@@ -60,18 +93,24 @@ fn record(
     chunk: (i64, i64),
     timestamp_ms: i64,
     room: Room,
-) -> Result<(i64, i64), TimeError> {
+) -> Result<Found, TimeError> {
     let limit = ReadLimit { max_bytes: 0, at_least_one: true, below: i64::MAX };
     let read = streamlet.read(&mut ReadCursor::default(), chunk.0, limit)?;
-    let Some(bytes) = read.chunks.first() else { return Ok(chunk) };
-    let Ok(head) = ChunkHead::read(bytes) else { return Ok(chunk) };
+    let Some(bytes) = read.chunks.first() else { return Ok(Found::There(chunk)) };
+    let Ok(head) = ChunkHead::read(bytes) else { return Ok(Found::There(chunk)) };
     let from = i32::try_from(chunk.0 - head.base_offset).unwrap_or(i32::MAX);
-    match look_at_times(bytes, &head, from, timestamp_ms, room.bytes) {
-        Err(RecordsError::TooLarge { .. }) if !room.is_all => Err(TimeError::TooLittle(TooLittle)),
-        seen => {
-            let first = seen.ok().and_then(|it| it.first);
-            let place = |(delta, time_ms)| (head.base_offset + i64::from(delta), time_ms);
-            Ok(first.map_or(chunk, place))
+    let seen = match look_at_times(bytes, &head, from, timestamp_ms, room.bytes) {
+        Err(RecordsError::TooLarge { .. }) if !room.is_all => {
+            return Err(TimeError::TooLittle(TooLittle));
         }
-    }
+        seen => seen.unwrap_or_default(),
+    };
+    let place = |(delta, time_ms)| (head.base_offset + i64::from(delta), time_ms);
+    Ok(match (seen.first, seen.latest) {
+        (Some(first), _) => Found::There(place(first)),
+        (None, Some(latest)) if from > 0 => {
+            Found::Deleted { latest: place(latest), after: head.last_offset() + 1 }
+        }
+        _ => Found::There(chunk),
+    })
 }

@@ -17,9 +17,22 @@ impl Streamlet {
     /// # Errors
     /// What stands there is unreadable.
     pub fn latest_time(&self, below: i64) -> Result<Option<(i64, i64)>, ReadError> {
+        self.latest_time_within(i64::MIN, below)
+    }
+
+    /// As [`Self::latest_time`], among chunks that end at `from` or after it: of one that begins
+    /// before that, `from` is given for its base offset.
+    ///
+    /// # Errors
+    /// What stands there is unreadable.
+    pub fn latest_time_within(
+        &self,
+        from: i64,
+        below: i64,
+    ) -> Result<Option<(i64, i64)>, ReadError> {
         let (start, below) = {
             let progress = self.progress();
-            (progress.start(), progress.watermark().min(below))
+            (progress.start().max(from), progress.watermark().min(below))
         };
         let mut segments: Vec<(i64, i64, Arc<Segment>)> = Vec::new();
         for segment in self.segments().values() {

@@ -321,9 +321,22 @@ impl Streamlet {
     /// # Errors
     /// What stands there is damaged or unreadable.
     pub fn offset_for_time(&self, timestamp_ms: i64) -> Result<Option<(i64, i64)>, ReadError> {
+        self.offset_for_time_from(timestamp_ms, i64::MIN)
+    }
+
+    /// As [`Self::offset_for_time`], among chunks that end at `from` or after it: of one that
+    /// begins before that, `from` is given for its base offset.
+    ///
+    /// # Errors
+    /// What stands there is damaged or unreadable.
+    pub fn offset_for_time_from(
+        &self,
+        timestamp_ms: i64,
+        from: i64,
+    ) -> Result<Option<(i64, i64)>, ReadError> {
         let (start, watermark) = {
             let progress = self.progress();
-            (progress.start(), progress.watermark())
+            (progress.start().max(from), progress.watermark())
         };
         let segments: Vec<Arc<Segment>> = self.segments().values().cloned().collect();
         let mut best: Option<(i64, i64)> = None;

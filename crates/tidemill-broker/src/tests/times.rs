@@ -40,13 +40,45 @@ async fn a_time_is_looked_for_in_the_records() {
             assert_eq!(client.offset("t", time).await, expected, "{codec:?}, {time}");
         }
         // What is before the start is not found.
-        let place = DeleteRecordsPartition::default().with_offset(5);
-        let topic = DeleteRecordsTopic::default().with_name(text("t")).with_partitions(vec![place]);
-        let request = DeleteRecordsRequestData::default().with_topics(vec![topic]);
-        client.ask(&request, 2).await;
+        delete_to(&mut client, 5).await;
         assert_eq!(client.offset("t", 0).await, (5, 400), "{codec:?}");
         assert_eq!(client.offset("t", MAX_TIMESTAMP).await, (5, 400), "{codec:?}");
         assert_eq!(client.offset("t", EARLIEST).await, (5, -1));
+    }
+}
+
+async fn delete_to(client: &mut Client, offset: i64) {
+    let place = DeleteRecordsPartition::default().with_offset(offset);
+    let topic = DeleteRecordsTopic::default().with_name(text("t")).with_partitions(vec![place]);
+    let request = DeleteRecordsRequestData::default().with_topics(vec![topic]);
+    client.ask(&request, 2).await;
+}
+
+#[tokio::test]
+async fn the_time_of_a_deleted_record_is_nowhere() {
+    for codec in [Codec::None, Codec::Zstd] {
+        let node = Node::start().await;
+        let mut client = node.client().await;
+        client.create("t", 1).await;
+        // Offsets 0 to 3; what is left of it has 1100 and 1050.
+        let times = [1_000, 6_000, 1_100, 1_050];
+        client.produce("t", 0, chunk_at(&times, b"v", Compression::of(codec))).await;
+        delete_to(&mut client, 2).await;
+        assert_eq!(client.offset("t", 5_500).await, (-1, -1), "{codec:?}");
+        assert_eq!(client.offset("t", MAX_TIMESTAMP).await, (2, 1_100), "{codec:?}");
+        assert_eq!(client.offset("t", 1_050).await, (2, 1_100));
+        for (times, expected) in [
+            (&[500, 1_100][..], (2, 1_100)),
+            (&[900, 3_000], (7, 3_000)),
+            (&[7_000, 9_000], (9, 9_000)),
+        ] {
+            client.produce("t", 0, chunk_at(times, b"v", Compression::of(codec))).await;
+            assert_eq!(client.offset("t", MAX_TIMESTAMP).await, expected, "{codec:?}");
+        }
+        assert_eq!(client.offset("t", 5_500).await, (8, 7_000), "{codec:?}");
+        assert_eq!(client.offset("t", 2_000).await, (7, 3_000), "{codec:?}");
+        assert_eq!(client.offset("t", 9_001).await, (-1, -1));
+        node.stop().await;
     }
 }
 
