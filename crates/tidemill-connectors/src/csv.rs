@@ -4,7 +4,7 @@
 //!   `NULL` without quotes are null too.
 //! - A record has as many fields as the header, or it is bad.
 
-use crate::columns::{Columns, Shape, Value, parse_bool};
+use crate::columns::{COLUMNS_MAX, Columns, Shape, Value, parse_bool};
 use crate::guess::{Guess, Guesses};
 use crate::line_source::{BadRecords, Decode};
 use crate::number;
@@ -94,10 +94,14 @@ fn unquote(record: &[u8], from: usize, out: &mut Vec<u8>) -> usize {
 /// The columns' names. A column without a name is called by its number, `column_3`.
 ///
 /// # Errors
-/// A name stands there twice, or is not UTF-8.
+/// A name stands there twice, or is not UTF-8, or there are more than a file may have.
 pub(crate) fn header(record: &[u8]) -> Result<Vec<String>, String> {
     let mut names: Vec<String> = Vec::new();
     split(record, &mut Vec::new(), |index, field| {
+        // Here and not at the end: each name is compared with all before it.
+        if names.len() == COLUMNS_MAX {
+            return Err(format!("it has more than {COLUMNS_MAX} columns"));
+        }
         let text = std::str::from_utf8(field.text)
             .map_err(|_| "its header is not UTF-8".to_owned())?
             .trim();

@@ -2,7 +2,7 @@
 
 use crate::arrow_file::ArrowBatches;
 use crate::batch_source::{self, BatchSource, Batches};
-use crate::columns::{COLUMNS_MAX, Shape};
+use crate::columns::Shape;
 use crate::csv;
 use crate::error::ConnectorError;
 use crate::found::{Found, SAMPLE_BYTES_MAX, SAMPLE_RECORDS, Sample, decoder};
@@ -200,11 +200,7 @@ fn read_header(input: &mut Input) -> Result<Vec<String>, String> {
             if let Some(reason) = record.bad {
                 return Err(format!("its header is bad: {reason}"));
             }
-            let names = csv::header(&chunk.bytes[record.start..record.end])?;
-            if names.len() > COLUMNS_MAX {
-                return Err(format!("it has more than {COLUMNS_MAX} columns"));
-            }
-            return Ok(names);
+            return csv::header(&chunk.bytes[record.start..record.end]);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What each format says, in columns.
 
 use super::*;
+use crate::columns::COLUMNS_MAX;
 use arrow_array::Array;
 
 fn list(element: DataType) -> DataType {
@@ -167,6 +168,17 @@ fn csv_records_that_do_not_fit_are_bad() {
     assert_eq!(reasons[0], "it has 1 fields, the header has 2");
     assert_eq!(reasons[2], "field `a`: \"four\" is not a tinyint");
     assert_eq!(reasons[3], "it is not UTF-8");
+}
+
+/// It is refused at its first name too many, and what follows is not compared with all before.
+#[test]
+fn a_csv_header_of_too_many_names_is_not_read_to_its_end() {
+    let most: Vec<String> = (0..COLUMNS_MAX).map(|it| format!("c{it}")).collect();
+    let header = most.join(",");
+    assert!(source(header.as_bytes(), &spec(Format::Csv), None).is_ok());
+    let error = source(format!("{header},d,c0\n").as_bytes(), &spec(Format::Csv), None);
+    let message = error.err().unwrap().message;
+    assert!(message.contains("it has more than 4096 columns"), "{message}");
 }
 
 #[test]
