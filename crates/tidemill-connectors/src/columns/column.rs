@@ -46,7 +46,10 @@ enum Values {
         max: u64,
         values: Vec<u64>,
     },
-    Float(Vec<f64>),
+    Float {
+        kind: FloatKind,
+        values: Vec<f64>,
+    },
     Bool(BooleanBufferBuilder),
     Text {
         bytes: Vec<u8>,
@@ -57,6 +60,12 @@ enum Values {
         json: Vec<u8>,
         ends: Vec<usize>,
     },
+}
+
+#[derive(Clone, Copy)]
+enum FloatKind {
+    Single,
+    Double,
 }
 
 #[derive(Clone, Copy)]
@@ -82,7 +91,8 @@ impl Column {
             DataType::UInt16 => unsigned(u16::MAX.into()),
             DataType::UInt32 => unsigned(u32::MAX.into()),
             DataType::UInt64 => unsigned(u64::MAX),
-            DataType::Float32 | DataType::Float64 => Values::Float(Vec::new()),
+            DataType::Float32 => Values::Float { kind: FloatKind::Single, values: Vec::new() },
+            DataType::Float64 => Values::Float { kind: FloatKind::Double, values: Vec::new() },
             DataType::Boolean => Values::Bool(BooleanBufferBuilder::new(0)),
             DataType::Date32 => Values::Int { kind: IntKind::Date, values: Vec::new() },
             DataType::Timestamp(_, _) => Values::Int { kind: IntKind::Moment, values: Vec::new() },
@@ -120,7 +130,7 @@ impl Column {
         match &mut self.values {
             Values::Int { values, .. } => values.truncate(len),
             Values::Unsigned { values, .. } => values.truncate(len),
-            Values::Float(values) => values.truncate(len),
+            Values::Float { values, .. } => values.truncate(len),
             Values::Bool(values) => values.truncate(len),
             Values::Text { bytes, ends } => {
                 ends.truncate(len + 1);
@@ -137,7 +147,7 @@ impl Column {
         match &mut self.values {
             Values::Int { values, .. } => values.push(0),
             Values::Unsigned { values, .. } => values.push(0),
-            Values::Float(values) => values.push(0.0),
+            Values::Float { values, .. } => values.push(0.0),
             Values::Bool(values) => values.append(false),
             Values::Text { bytes, ends } => ends.push(bytes.len() as i32),
             Values::Nested { json, ends } => {
@@ -158,7 +168,7 @@ impl Column {
         let fits = match &mut self.values {
             Values::Int { kind, values } => kind.read(value).map(|it| values.push(it)),
             Values::Unsigned { max, values } => unsigned(value, *max).map(|it| values.push(it)),
-            Values::Float(values) => float(value).map(|it| values.push(it)),
+            Values::Float { kind, values } => kind.read(value).map(|it| values.push(it)),
             Values::Bool(values) => boolean(value).map(|it| values.append(it)),
             Values::Text { bytes, ends } => text(value).and_then(|text| {
                 let end = i32::try_from(bytes.len() + text.len()).ok()?;
@@ -195,7 +205,7 @@ impl Column {
                 Arc::new(StringArray::try_new(offsets, bytes, nulls)?)
             }
             Values::Bool(values) => Arc::new(BooleanArray::new(values.finish(), nulls)),
-            Values::Float(values) => floats(field.data_type(), renew(values), nulls),
+            Values::Float { values, .. } => floats(field.data_type(), renew(values), nulls),
             Values::Unsigned { values, .. } => {
                 unsigned_array(field.data_type(), renew(values), nulls)
             }
@@ -274,12 +284,22 @@ fn unsigned(value: Value<'_>, max: u64) -> Option<u64> {
     u64::try_from(number).ok().filter(|it| *it <= max)
 }
 
-#[inline]
-fn float(value: Value<'_>) -> Option<f64> {
-    match value {
-        Value::Number(text) => number::parse_float(text),
-        Value::Text(text) => number::parse_float(text.trim_ascii()),
-        _ => None,
+impl FloatKind {
+    #[inline]
+    fn read(self, value: Value<'_>) -> Option<f64> {
+        let text = match value {
+            Value::Number(text) => text,
+            Value::Text(text) => text.trim_ascii(),
+            _ => return None,
+        };
+        let float = number::parse_float(text)?;
+        let is_infinite = match self {
+            Self::Single => (float as f32).is_infinite(),
+            Self::Double => float.is_infinite(),
+        };
+        // The word is infinite; digits are a number that is beyond the type.
+        let is_beyond = is_infinite && text.iter().any(u8::is_ascii_digit);
+        (!is_beyond).then_some(float)
     }
 }
 
@@ -352,6 +372,7 @@ fn unsigned_array(data_type: &DataType, values: Vec<u64>, nulls: Option<NullBuff
     }
 }
 
+/// What is infinite here was a word: `put` has checked the numbers.
 fn floats(data_type: &DataType, values: Vec<f64>, nulls: Option<NullBuffer>) -> ArrayRef {
     match data_type {
         DataType::Float32 => {

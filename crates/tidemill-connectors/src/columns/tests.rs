@@ -2,7 +2,9 @@
 
 use super::*;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int16Type, Int64Type, TimestampMicrosecondType, UInt64Type};
+use arrow_array::types::{
+    Float32Type, Float64Type, Int16Type, Int64Type, TimestampMicrosecondType, UInt64Type,
+};
 use arrow_schema::DataType;
 
 fn shape(types: &[(&str, DataType)], time: Option<usize>) -> Shape {
@@ -68,6 +70,38 @@ fn integers_stay_in_their_bounds() {
     }
     let (batch, _) = columns.finish().unwrap();
     assert_eq!(batch.column(0).as_primitive::<Int16Type>().values(), &[i16::MAX, i16::MIN]);
+}
+
+#[test]
+fn a_number_beyond_a_float_is_none_and_the_words_are() {
+    let types = [("s", DataType::Float32), ("d", DataType::Float64)];
+    let mut columns = Columns::new(&shape(&types, None));
+    let beyond = format!("1{}", "0".repeat(309));
+    for text in ["1e400", "-1e999", beyond.as_str()] {
+        for column in [0, 1] {
+            assert!(columns.put(column, Value::Number(text.as_bytes())).is_err(), "{text}");
+            assert!(columns.put(column, Value::Text(text.as_bytes())).is_err(), "{text}");
+            columns.undo_row();
+        }
+    }
+    let error = columns.put(0, Value::Number(b"1e39")).unwrap_err();
+    assert_eq!(error, "field `s`: 1e39 is not a real");
+    columns.undo_row();
+    for (single, double) in [("3.4028235e38", "1e39"), ("inf", "-inf"), ("-inf", "inf")] {
+        columns.put(0, Value::Text(single.as_bytes())).unwrap();
+        columns.put(1, Value::Text(double.as_bytes())).unwrap();
+        columns.end_row().unwrap();
+    }
+    columns.put(0, Value::Text(b"NaN")).unwrap();
+    columns.put(1, Value::Text(b"NaN")).unwrap();
+    columns.end_row().unwrap();
+    let (batch, bad) = columns.finish().unwrap();
+    assert!(bad.is_empty());
+    let singles = batch.column(0).as_primitive::<Float32Type>().values();
+    assert_eq!(singles[..3], [f32::MAX, f32::INFINITY, f32::NEG_INFINITY]);
+    let doubles = batch.column(1).as_primitive::<Float64Type>().values();
+    assert_eq!(doubles[..3], [1e39, f64::NEG_INFINITY, f64::INFINITY]);
+    assert!(singles[3].is_nan() && doubles[3].is_nan());
 }
 
 #[test]
