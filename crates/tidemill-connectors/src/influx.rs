@@ -26,6 +26,17 @@ enum Part<'a> {
     Micros(i64),
 }
 
+/// A tag or a field may not be called as a column that every point has: one value would replace
+/// the other.
+fn check_name(what: &str, name: &[u8]) -> Result<(), String> {
+    match [MEASUREMENT, TIME].iter().find(|it| it.as_bytes() == name) {
+        Some(name) => {
+            Err(format!("it has a {what} `{name}`, and a column of every point is called so"))
+        }
+        None => Ok(()),
+    }
+}
+
 struct Reader<'a> {
     line: &'a [u8],
     at: usize,
@@ -248,8 +259,14 @@ impl InfluxGuesses {
         let mut seen: Vec<(bool, String, Guess)> = Vec::new();
         let outcome = parts(line, &mut Scratch::default(), |part| {
             match part {
-                Part::Tag(name, _) => seen.push((true, lossy_name(name), Guess::Text)),
-                Part::Field(name, _, guess) => seen.push((false, lossy_name(name), guess)),
+                Part::Tag(name, _) => {
+                    check_name("tag", name)?;
+                    seen.push((true, lossy_name(name), Guess::Text));
+                }
+                Part::Field(name, _, guess) => {
+                    check_name("field", name)?;
+                    seen.push((false, lossy_name(name), guess));
+                }
                 Part::Measurement(_) | Part::Micros(_) => {}
             }
             Ok(())
@@ -270,7 +287,7 @@ impl InfluxGuesses {
     pub(crate) fn shape(self) -> Shape {
         let mut fields = vec![Field::new(MEASUREMENT, DataType::Utf8, true)];
         for field in self.tags.shape().fields.into_iter().chain(self.fields.shape().fields) {
-            if field.name() != TIME && fields.iter().all(|it| it.name() != field.name()) {
+            if fields.iter().all(|it| it.name() != field.name()) {
                 fields.push(field);
             }
         }
@@ -305,8 +322,14 @@ impl InfluxDecoder {
         };
         parts(line, scratch, |part| match part {
             Part::Measurement(text) => put(MEASUREMENT.as_bytes(), Value::Text(text)),
-            Part::Tag(name, text) => put(name, Value::Text(text)),
-            Part::Field(name, value, _) => put(name, value),
+            Part::Tag(name, text) => {
+                check_name("tag", name)?;
+                put(name, Value::Text(text))
+            }
+            Part::Field(name, value, _) => {
+                check_name("field", name)?;
+                put(name, value)
+            }
             Part::Micros(micros) => put(TIME.as_bytes(), Value::Micros(micros)),
         })?;
         columns.end_row()

@@ -252,3 +252,26 @@ fn influx_lines_that_are_no_points_are_bad() {
     let (batch, letters) = whole(&*source(text.as_bytes(), &spec(Format::Influx), None).unwrap());
     assert_eq!((batch.num_rows(), letters.len()), (bad.len(), bad.len()), "{letters:?}");
 }
+
+/// Every point has columns of these names: one value would replace the other.
+#[test]
+fn influx_tags_and_fields_called_as_the_columns_of_every_point_are_bad() {
+    let text = "cpu,measurement=x v=1 1\nmem,time=5 v=2\ndisk time=5,more=3 1\n\
+                ok v=1 1000\nx measurement=\"y\" 1\n";
+    let factory = source(text.as_bytes(), &spec(Format::Influx), None).unwrap();
+    assert_eq!(
+        types(&*factory),
+        named(&[
+            ("measurement", DataType::Utf8),
+            ("v", DataType::Float64),
+            ("time", moment_type()),
+        ])
+    );
+    let (batch, letters) = whole(&*factory);
+    assert_eq!(texts(&batch, "measurement"), [Some("ok".to_owned())]);
+    assert_eq!(moments(&batch, "time"), [Some(1)]);
+    assert_eq!(lines(&letters), [1, 2, 3, 5]);
+    let reasons: Vec<&str> = letters.iter().map(|it| it.reason.as_str()).collect();
+    assert_eq!(reasons[0], "it has a tag `measurement`, and a column of every point is called so");
+    assert_eq!(reasons[2], "it has a field `time`, and a column of every point is called so");
+}
