@@ -41,6 +41,17 @@ def test_a_table_with_an_index_and_more_columns_keeps_them(mill, delivery):
     assert mill.database.ask("SELECT n FROM t WHERE \"B\" = 'other'") == [(-1,)]
 
 
+@pytest.mark.parametrize("kind", ["ALWAYS", "BY DEFAULT"])
+@pytest.mark.parametrize("key", ["key: [id]", ""])
+def test_an_identity_takes_the_values_of_the_rows(mill, kind, key):
+    mill.input({"id": 100 + i % 50 if key else 100 + i, "n": i} for i in range(1000))
+    mill.database.ask(f"CREATE TABLE t (id bigint GENERATED {kind} AS IDENTITY PRIMARY KEY, n bigint)")
+    mill.job(mill.table("t", *filter(None, [key])), head=HEAD)
+    mill.run("--data", "data")
+    expected = [(100 + i, 950 + i) for i in range(50)] if key else [(100 + i, i) for i in range(1000)]
+    assert mill.database.rows("t") == expected
+
+
 def test_a_row_of_nothing_but_its_key_is_there_once(mill):
     mill.input({"id": i % 50} for i in range(1000))
     mill.job(mill.table("t", "key: [id]"), head=HEAD)

@@ -65,8 +65,9 @@ impl Load {
             [] => "NOTHING".to_owned(),
             set => format!("UPDATE SET {}", set.join(", ")),
         };
+        // `COPY` overrides identities, and so does this; it means nothing for other columns.
         let insert = format!(
-            "INSERT INTO {} ({names}) SELECT DISTINCT ON ({keys}) {names} FROM {rows} \
+            "INSERT INTO {} ({names}) OVERRIDING SYSTEM VALUE SELECT DISTINCT ON ({keys}) {names} FROM {rows} \
              ORDER BY {keys}, {number} DESC ON CONFLICT ({keys}) DO {action}",
             table.sql()
         );
@@ -124,6 +125,8 @@ mod tests {
 
         let load = Load::new(&table, &columns(), &["a".to_owned()], "1f");
         let merge = load.merge.expect("there is a key");
+        let head = r#"INSERT INTO "s"."t" ("a", "B") OVERRIDING SYSTEM VALUE SELECT DISTINCT"#;
+        assert!(merge.insert.starts_with(head), "{}", merge.insert);
         assert!(merge.insert.ends_with(
             r#"ORDER BY "a", "__tidemill_number" DESC ON CONFLICT ("a") DO UPDATE SET "B" = excluded."B""#
         ));

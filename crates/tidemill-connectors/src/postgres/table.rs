@@ -31,6 +31,9 @@ pub(super) struct TableColumn {
     pub(super) filled: bool,
     /// Whether only the server fills it.
     pub(super) generated: bool,
+    /// Whether it is an identity that the server fills unless a statement overrides that, and that
+    /// none can change afterwards.
+    pub(super) identity: bool,
 }
 
 const TABLE: &str = "SELECT c.oid, c.relkind::text, c.relpersistence::text FROM pg_class c \
@@ -42,7 +45,7 @@ const COLUMNS: &str = "SELECT a.attname::text, format_type(a.atttypid, a.atttypm
     CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, \
     a.attnotnull OR t.typnotnull, \
     a.atthasdef OR a.attidentity <> '' OR (t.typtype = 'd' AND t.typdefault IS NOT NULL), \
-    a.attgenerated <> '' \
+    a.attgenerated <> '', a.attidentity = 'a' \
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid \
     LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype \
     WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
@@ -65,6 +68,7 @@ pub(super) fn look(client: &mut Client, name: &TableName) -> Result<Option<Table
         not_null: row.get(5),
         filled: row.get(6),
         generated: row.get(7),
+        identity: row.get(8),
     };
     let unique = client.query(UNIQUE, &[&oid])?;
     Ok(Some(Table {
