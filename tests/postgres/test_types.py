@@ -96,6 +96,7 @@ REFUSED = {
     "narrow": ("smallint", 40_000, "bigint", "40000 is outside of what the column can hold"),
     "inexact": ("double precision", 2**53 + 1, "bigint", "9007199254740993 cannot be held exactly by a float"),
     "digits": ("numeric(6,2)", 10_000, "bigint", "10000 has more digits than the column's `numeric(6,2)`"),
+    "finer": ("timestamptz(3)", "2024-01-01T00:00:00.999600Z", "timestamp", "it has more digits of a second than the 3 of the column"),
     "null": ("bigint NOT NULL", None, "bigint", "it is null, and the table takes none there"),
 }
 
@@ -105,7 +106,7 @@ def test_a_value_that_no_column_can_hold_is_named(mill, case):
     """Rows of earlier cycles stay, and none of its own cycle is there."""
     kind, value, column, why = REFUSED[case]
     mill.database.ask(f"CREATE TABLE t (id bigint, v {kind})")
-    good = {"text": "a", "bigint": 1}[column]
+    good = {"text": "a", "bigint": 1, "timestamp": "2024-01-01T00:00:00.999Z"}[column]
     if kind == "uuid":
         good = str(uuid.UUID(int=7))
     good = "1" if kind == "jsonb" else good

@@ -8,7 +8,7 @@
 //! the middle of a transaction.
 
 use super::fit::Column;
-use super::target::Target;
+use super::target::{MICRO_DIGITS, Target};
 use super::values::Values;
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
@@ -157,12 +157,14 @@ fn value(
         Values::Times(it, units) => {
             let time_us = scaled(it[row], *units).filter(|it| (0..=DAY_US).contains(it));
             let time_us = time_us.ok_or("it is no time of a day")?;
+            digits_of_second(target, time_us)?;
             out.extend_from_slice(&time_us.to_be_bytes());
         }
         Values::Moments(it, units) => {
             let moment_us = scaled(it[row], *units).and_then(|it| it.checked_sub(EPOCH_US));
             let moment_us = moment_us.filter(|it| MOMENTS_US.contains(it));
             let moment_us = moment_us.ok_or("the moment is not between 4713 BC and 294276")?;
+            digits_of_second(target, moment_us)?;
             out.extend_from_slice(&moment_us.to_be_bytes());
         }
         Values::Json(it) => {
@@ -182,6 +184,18 @@ fn scaled(value: i64, per_second: i64) -> Option<i64> {
     match per_second {
         ..=1_000_000 => value.checked_mul(1_000_000 / per_second),
         _ => Some(value.div_euclid(per_second / 1_000_000)),
+    }
+}
+
+/// The server would round without a word.
+fn digits_of_second(target: Target, value_us: i64) -> Result<(), String> {
+    match target {
+        Target::Time(Some(digits)) | Target::Timestamp(Some(digits))
+            if value_us % 10_i64.pow(u32::from(MICRO_DIGITS.saturating_sub(digits))) != 0 =>
+        {
+            Err(format!("it has more digits of a second than the {digits} of the column"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -5,6 +5,8 @@ use arrow_schema::DataType;
 
 /// Most digits that a `numeric` with a precision can have.
 const PRECISION_MAX: u16 = 1000;
+/// Digits of a second that microseconds have.
+pub(super) const MICRO_DIGITS: u8 = 6;
 
 /// A type of PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +26,10 @@ pub(super) enum Target {
     Json,
     Jsonb,
     Date,
-    Time,
-    /// With time zone or without: the moment in UTC.
-    Timestamp,
+    /// With the digits of a second that it has, if they are fewer than those of microseconds.
+    Time(Option<u8>),
+    /// With time zone or without: the moment in UTC. With its digits of a second, as above.
+    Timestamp(Option<u8>),
 }
 
 impl Target {
@@ -35,7 +38,8 @@ impl Target {
         if is_enum {
             return Some(Self::Text(None));
         }
-        // Four bytes of every modifier are those of a header.
+        let of_second = u8::try_from(modifier).ok().filter(|it| *it < MICRO_DIGITS);
+        // Four bytes of every other modifier are those of a header.
         let modifier = (modifier >= 4).then(|| modifier - 4);
         Some(match name {
             "bool" => Self::Bool,
@@ -52,8 +56,8 @@ impl Target {
             "json" => Self::Json,
             "jsonb" => Self::Jsonb,
             "date" => Self::Date,
-            "time" => Self::Time,
-            "timestamp" | "timestamptz" => Self::Timestamp,
+            "time" => Self::Time(of_second),
+            "timestamp" | "timestamptz" => Self::Timestamp(of_second),
             _ => return None,
         })
     }
@@ -75,8 +79,8 @@ impl Target {
                 (Self::Bytes, "bytea")
             }
             D::Date32 | D::Date64 => (Self::Date, "date"),
-            D::Time32(_) | D::Time64(_) => (Self::Time, "time"),
-            D::Timestamp(_, _) => (Self::Timestamp, "timestamp with time zone"),
+            D::Time32(_) | D::Time64(_) => (Self::Time(None), "time"),
+            D::Timestamp(_, _) => (Self::Timestamp(None), "timestamp with time zone"),
             D::Decimal32(p, s) | D::Decimal64(p, s) | D::Decimal128(p, s) | D::Decimal256(p, s) => {
                 return Some(numeric(*p, *s));
             }
@@ -109,8 +113,8 @@ impl Target {
                 is(&[Self::Bytes])
             }
             D::Date32 | D::Date64 => is(&[Self::Date]),
-            D::Time32(_) | D::Time64(_) => is(&[Self::Time]),
-            D::Timestamp(_, _) => is(&[Self::Timestamp]),
+            D::Time32(_) | D::Time64(_) => matches!(self, Self::Time(_)),
+            D::Timestamp(_, _) => matches!(self, Self::Timestamp(_)),
             D::Decimal32(_, scale)
             | D::Decimal64(_, scale)
             | D::Decimal128(_, scale)
@@ -169,6 +173,10 @@ mod tests {
         assert_eq!(of(numeric(10, 2)), Some(Target::Numeric(Some((10, 2)))));
         assert_eq!(of(numeric(3, -2)), Some(Target::Numeric(Some((3, -2)))));
         assert_eq!(Target::of("varchar", false, 9), Some(Target::Text(Some(5))));
+        assert_eq!(Target::of("timestamptz", false, -1), Some(Target::Timestamp(None)));
+        assert_eq!(Target::of("timestamptz", false, 6), Some(Target::Timestamp(None)));
+        assert_eq!(Target::of("timestamp", false, 3), Some(Target::Timestamp(Some(3))));
+        assert_eq!(Target::of("time", false, 0), Some(Target::Time(Some(0))));
         assert_eq!(Target::of("text", false, -1), Some(Target::Text(None)));
         assert_eq!(Target::of("mood", true, -1), Some(Target::Text(None)));
         assert_eq!(Target::of("point", false, -1), None);

@@ -144,16 +144,19 @@ proptest! {
 
 #[test]
 fn moments_days_and_times_are_counted_from_2000() {
-    let us =
-        one(TimestampMicrosecondArray::from(vec![EPOCH_US, EPOCH_US + 1, 0]), Target::Timestamp);
+    let us = one(
+        TimestampMicrosecondArray::from(vec![EPOCH_US, EPOCH_US + 1, 0]),
+        Target::Timestamp(None),
+    );
     assert_eq!(words(&us.unwrap()), [0, 1, -EPOCH_US]);
-    let seconds = one(TimestampSecondArray::from(vec![946_684_801]), Target::Timestamp);
+    let seconds = one(TimestampSecondArray::from(vec![946_684_801]), Target::Timestamp(None));
     assert_eq!(words(&seconds.unwrap()), [1_000_000]);
-    let ns = one(TimestampNanosecondArray::from(vec![-1, 1_999]), Target::Timestamp);
+    let ns = one(TimestampNanosecondArray::from(vec![-1, 1_999]), Target::Timestamp(None));
     assert_eq!(words(&ns.unwrap()), [-EPOCH_US - 1, -EPOCH_US + 1], "what is finer is cut");
-    let times = one(Time64NanosecondArray::from(vec![1_500, 86_400_000_000_000]), Target::Time);
+    let times =
+        one(Time64NanosecondArray::from(vec![1_500, 86_400_000_000_000]), Target::Time(None));
     assert_eq!(words(&times.unwrap()), [1, DAY_US]);
-    let times = one(Time32MillisecondArray::from(vec![61_001]), Target::Time);
+    let times = one(Time32MillisecondArray::from(vec![61_001]), Target::Time(None));
     assert_eq!(words(&times.unwrap()), [61_001_000]);
     let days = one(Date32Array::from(vec![Some(0), Some(10_958), None]), Target::Date).unwrap();
     let days: Vec<Option<i32>> = days.iter().map(|it| read(&Type::INT4, it)).collect();
@@ -161,14 +164,30 @@ fn moments_days_and_times_are_counted_from_2000() {
     let days = one(Date64Array::from(vec![86_400_000]), Target::Date).unwrap();
     assert_eq!(read::<i32>(&Type::INT4, &days[0]), Some(-10_956));
 
-    let far = one(TimestampSecondArray::from(vec![0, i64::MAX]), Target::Timestamp);
+    let far = one(TimestampSecondArray::from(vec![0, i64::MAX]), Target::Timestamp(None));
     assert!(far.unwrap_err().starts_with("1 c0: the moment is not between"));
-    let late = one(TimestampMicrosecondArray::from(vec![i64::MAX]), Target::Timestamp);
+    let late = one(TimestampMicrosecondArray::from(vec![i64::MAX]), Target::Timestamp(None));
     assert_eq!(words(&late.unwrap()), [i64::MAX - EPOCH_US], "in the year 294247");
-    assert!(one(TimestampMicrosecondArray::from(vec![i64::MIN]), Target::Timestamp).is_err());
+    assert!(one(TimestampMicrosecondArray::from(vec![i64::MIN]), Target::Timestamp(None)).is_err());
     assert!(one(Date32Array::from(vec![i32::MIN]), Target::Date).is_err());
     assert!(one(Date32Array::from(vec![i32::MAX]), Target::Date).is_err());
-    assert!(one(Time64NanosecondArray::from(vec![-1]), Target::Time).is_err());
+    assert!(one(Time64NanosecondArray::from(vec![-1]), Target::Time(None)).is_err());
+}
+
+#[test]
+fn what_is_finer_than_the_column_is_refused() {
+    let moment = |us: i64, digits| {
+        one(TimestampMicrosecondArray::from(vec![us]), Target::Timestamp(digits)).map(|_| ())
+    };
+    let refused = Err("0 c0: it has more digits of a second than the 3 of the column".to_owned());
+    assert_eq!(moment(999_600, Some(3)), refused);
+    assert_eq!(moment(-1, Some(3)), refused, "before 1970");
+    assert_eq!(moment(999_000, Some(3)), Ok(()));
+    assert!(moment(100_000, Some(0)).is_err() && moment(-1_000_000, Some(0)).is_ok());
+    assert!(moment(1, Some(5)).is_err() && moment(1, None).is_ok());
+    let time = |ns: i64| one(Time64NanosecondArray::from(vec![ns]), Target::Time(Some(3)));
+    assert!(time(1_500_000).unwrap_err().contains("the 3 of the column"));
+    assert_eq!(words(&time(2_000_000).unwrap()), [2_000]);
 }
 
 #[test]
