@@ -10,8 +10,8 @@
 //! - Text given to a column is UTF-8 only as far as its source says; [`Columns::finish`] checks.
 
 mod column;
+mod elements;
 mod nested;
-mod times;
 
 pub(crate) use column::{Value, micros_of_millis, parse_bool};
 

@@ -11,6 +11,7 @@ use arrow_buffer::{
     BooleanBufferBuilder, Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer,
 };
 use arrow_schema::{ArrowError, DataType, Field};
+use std::io::Write;
 use std::sync::Arc;
 use tidemill_types::Micros;
 
@@ -221,11 +222,27 @@ fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
     std::mem::replace(values, room)
 }
 
-/// A moment or a day, as its column counts it; none if the value is none.
-pub(super) fn time_of(data_type: &DataType, value: Value<'_>) -> Option<i64> {
-    match data_type {
-        DataType::Date32 => IntKind::Date.read(value),
-        _ => IntKind::Moment.read(value),
+/// Appends a value as JSON that Arrow's reader reads as a column of this type reads the value;
+/// moments and days as the numbers that the column counts in. None if it does not fit.
+pub(super) fn write_json(data_type: &DataType, value: Value<'_>, out: &mut Vec<u8>) -> Option<()> {
+    match (Column::new(data_type).values, value) {
+        (Values::Int { kind, .. }, _) => write!(out, "{}", kind.read(value)?).ok(),
+        (Values::Unsigned { max, .. }, _) => write!(out, "{}", unsigned(value, max)?).ok(),
+        (Values::Float { kind, .. }, Value::Text(text)) => {
+            // In quotes it is read too, also if JSON has no such number.
+            kind.read(value)?;
+            serde_json::to_writer(out, std::str::from_utf8(text.trim_ascii()).ok()?).ok()
+        }
+        (Values::Float { kind, .. }, Value::Number(text)) => {
+            kind.read(value)?;
+            out.extend_from_slice(text);
+            Some(())
+        }
+        (Values::Bool(_), _) => write!(out, "{}", boolean(value)?).ok(),
+        (Values::Text { .. }, _) => {
+            serde_json::to_writer(out, std::str::from_utf8(text(value)?).ok()?).ok()
+        }
+        (Values::Float { .. } | Values::Nested { .. }, _) => None,
     }
 }
 

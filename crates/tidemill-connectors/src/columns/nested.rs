@@ -1,49 +1,69 @@
 //! Lists and objects: a column of JSON, one value a line, as Arrow has it.
 //!
-//! Arrow's reader cuts a number with a fraction to a whole one where the type is whole; such a value
-//! is none of the column here, as it is none of a column that is no list and no object. Moments and
-//! days are read here and not by it (`times.rs`).
+//! ```text
+//! lines ─ what Arrow's reader surely reads as our rules say ─▶ Arrow's reader ─▶ array
+//!      └─ all else ─▶ rewritten (`elements.rs`) ─▶ Arrow's reader ─▶ array, and rows that do not fit
+//! ```
+//!
+//! Arrow's reader cuts a number with a fraction to a whole one where the type is whole, and makes one
+//! that is beyond a float infinite; such a value is none of the column here, as it is none of a
+//! column that is no list and no object.
 
 use super::column::Misfits;
-use super::times::{counted, has_times, numbered};
-use arrow_array::{ArrayRef, new_empty_array};
+use super::elements::{counted, has_times, rewrite};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type};
+use arrow_array::{Array, ArrayRef, new_empty_array};
 use arrow_cast::cast;
 use arrow_json::ReaderBuilder;
 use arrow_schema::{ArrowError, DataType, Field};
-use serde_json::{Number, Value};
 use std::sync::Arc;
 
-/// Whole numbers below this are the same as floats.
-const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
-
-/// Lists and objects. If some do not fit, each row is tried on its own: the bad ones become null.
+/// Lists and objects, and the rows that do not fit, which are null.
 pub(super) fn decode_nested(
     field: &Field,
     json: &[u8],
     ends: &[usize],
 ) -> Result<(ArrayRef, Misfits), ArrowError> {
+    let data_type = field.data_type();
     if ends.is_empty() {
-        return Ok((new_empty_array(field.data_type()), Vec::new()));
+        return Ok((new_empty_array(data_type), Vec::new()));
     }
-    if has_times(field.data_type()) {
-        let (json, ends, mut misfits) = with_numbers(field, json, ends);
-        let numbers = Field::new(field.name(), counted(field.data_type()), true);
-        let (array, more) = decode_timeless(&numbers, &json, &ends)?;
-        misfits.extend(more);
-        misfits.sort();
-        return Ok((cast(&array, field.data_type())?, misfits));
+    if let Some(array) = decode_as_written(data_type, json, ends.len()) {
+        return Ok((array, Vec::new()));
     }
-    decode_timeless(field, json, ends)
+    let (json, ends, mut misfits) = rewritten(data_type, json, ends);
+    let numbers = counted(data_type);
+    let array = match decode_lines(&numbers, &json, ends.len()) {
+        Ok(array) => array,
+        Err(_) => {
+            let (array, more) = decode_each(&numbers, &json, &ends)?;
+            misfits.extend(more);
+            misfits.sort();
+            array
+        }
+    };
+    Ok((cast(&array, data_type)?, misfits))
 }
 
-/// Lines whose moments and days are numbers; those of which some are none become null.
-fn with_numbers(field: &Field, json: &[u8], ends: &[usize]) -> (Vec<u8>, Vec<usize>, Misfits) {
+/// The lines as they are, if Arrow's reader reads them all, and as our rules say.
+fn decode_as_written(data_type: &DataType, json: &[u8], rows: usize) -> Option<ArrayRef> {
+    if has_times(data_type) || has_whole(data_type) && may_have_fractions(json) {
+        return None;
+    }
+    let array = decode_lines(data_type, json, rows).ok()?;
+    // It may have been a word, which is infinite, or a number, which does not fit.
+    (!has_infinite(&array)).then_some(array)
+}
+
+/// Lines for Arrow's reader; those that do not fit become null.
+fn rewritten(data_type: &DataType, json: &[u8], ends: &[usize]) -> (Vec<u8>, Vec<usize>, Misfits) {
     let mut out = Vec::with_capacity(json.len());
     let (mut out_ends, mut misfits) = (Vec::with_capacity(ends.len()), Misfits::new());
     let mut start = 0;
     for (row, end) in ends.iter().enumerate() {
         let begun = out.len();
-        if let Err(reason) = numbered(field.data_type(), &json[start..*end], &mut out) {
+        if let Err(reason) = rewrite(data_type, &json[start..*end], &mut out) {
             misfits.push((row, reason));
             out.truncate(begun);
             out.extend_from_slice(b"null");
@@ -55,45 +75,35 @@ fn with_numbers(field: &Field, json: &[u8], ends: &[usize]) -> (Vec<u8>, Vec<usi
     (out, out_ends, misfits)
 }
 
-fn decode_timeless(
-    field: &Field,
+/// Lines of which Arrow's reader does not take all, such as text that is not UTF-8: each is tried on
+/// its own, and the bad ones become null.
+fn decode_each(
+    data_type: &DataType,
     json: &[u8],
     ends: &[usize],
 ) -> Result<(ArrayRef, Misfits), ArrowError> {
-    let has_whole = has_whole(field.data_type());
-    if !(has_whole && may_have_fractions(json))
-        && let Ok(array) = decode_lines(field, json, ends.len())
-    {
-        return Ok((array, Vec::new()));
-    }
     let mut fitting = Vec::with_capacity(json.len());
     let mut misfits = Vec::new();
     let mut start = 0;
     for (row, end) in ends.iter().enumerate() {
         let line = &json[start..*end];
-        let cut = if has_whole { cut_number(field.data_type(), line) } else { None };
-        let wrong = match cut {
-            Some(number) => Some(format!("{number} is not a whole number")),
-            None => decode_lines(field, line, 1).err().map(|error| error.to_string()),
-        };
-        match wrong {
-            None => fitting.extend_from_slice(line),
-            Some(reason) => {
-                misfits.push((row, reason));
+        match decode_lines(data_type, line, 1) {
+            Ok(_) => fitting.extend_from_slice(line),
+            Err(error) => {
+                misfits.push((row, error.to_string()));
                 fitting.extend_from_slice(b"null\n");
             }
         }
         start = *end;
     }
-    Ok((decode_lines(field, &fitting, ends.len())?, misfits))
+    Ok((decode_lines(data_type, &fitting, ends.len())?, misfits))
 }
 
-fn decode_lines(field: &Field, json: &[u8], rows: usize) -> Result<ArrayRef, ArrowError> {
-    let mut decoder =
-        ReaderBuilder::new_with_field(Field::new("", field.data_type().clone(), true))
-            .with_batch_size(rows)
-            .with_coerce_primitive(true)
-            .build_decoder()?;
+fn decode_lines(data_type: &DataType, json: &[u8], rows: usize) -> Result<ArrayRef, ArrowError> {
+    let mut decoder = ReaderBuilder::new_with_field(Field::new("", data_type.clone(), true))
+        .with_batch_size(rows)
+        .with_coerce_primitive(true)
+        .build_decoder()?;
     let read = decoder.decode(json)?;
     match decoder.flush()? {
         Some(batch) if read == json.len() && batch.num_rows() == rows => {
@@ -118,29 +128,20 @@ fn may_have_fractions(json: &[u8]) -> bool {
     found.any(|at| at > 0 && json[at - 1].is_ascii_digit())
 }
 
-/// A number of the value that would be cut to be a whole one.
-fn cut_number(data_type: &DataType, line: &[u8]) -> Option<Number> {
-    if !may_have_fractions(line) {
-        return None;
+/// Whether a float within is infinite.
+fn has_infinite(array: &ArrayRef) -> bool {
+    match array.data_type() {
+        DataType::List(_) => has_infinite(array.as_list::<i32>().values()),
+        DataType::Struct(_) => array.as_struct().columns().iter().any(has_infinite),
+        DataType::Float32 => {
+            array.as_primitive::<Float32Type>().values().iter().any(|it| it.is_infinite())
+        }
+        DataType::Float64 => {
+            array.as_primitive::<Float64Type>().values().iter().any(|it| it.is_infinite())
+        }
+        _ => false,
     }
-    // What is no JSON is refused by whoever reads it next.
-    cut_within(data_type, &serde_json::from_slice(line).ok()?)
 }
 
-fn cut_within(data_type: &DataType, value: &Value) -> Option<Number> {
-    match (data_type, value) {
-        (DataType::List(element), Value::Array(items)) => {
-            items.iter().find_map(|it| cut_within(element.data_type(), it))
-        }
-        (DataType::Struct(fields), Value::Object(object)) => fields.iter().find_map(|field| {
-            object.get(field.name()).and_then(|it| cut_within(field.data_type(), it))
-        }),
-        (data_type, Value::Number(number)) if data_type.is_integer() => {
-            let is_whole = number.is_i64()
-                || number.is_u64()
-                || number.as_f64().is_some_and(|it| it.fract() == 0.0 && it.abs() < EXACT_BELOW);
-            (!is_whole).then(|| number.clone())
-        }
-        _ => None,
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,18 @@
-//! Moments and days within lists and objects, read as those of a column that is none.
+//! Values within lists and objects, read by the rules of columns that are none.
 //!
 //! ```text
 //! [1000, "1970-01-01T00:00:01Z"] ─▶ [1000000,1000000] ─▶ Arrow's reader ─▶ moments
+//! ["TRUE", false]                ─▶ [true,false]      ─▶       …        ─▶ booleans
+//! [{"a": 1}, 2]                  ─▶ ["{\"a\": 1}","2"] ─▶      …        ─▶ texts
 //! ```
 //!
-//! Arrow's reader takes a number for microseconds or days, and knows fewer texts: it is given the
-//! numbers that it counts in. All else is copied as it is written; fields that no column has are left
-//! out.
+//! Arrow's reader has rules of its own: it is given what it reads as ours say, moments and days as
+//! the numbers that it counts in. Fields that no column has are left out, and of two fields with one
+//! name the last counts.
 
-use super::column::{Value, time_of};
-use crate::column_type;
+use super::column::{Value, write_json};
 use crate::json::scan::{Scanner, Token};
+use crate::{column_type, number};
 use arrow_schema::{DataType, Field, FieldRef, Fields};
 use std::sync::Arc;
 
@@ -19,12 +21,8 @@ pub(super) fn has_times(data_type: &DataType) -> bool {
     match data_type {
         DataType::List(element) => has_times(element.data_type()),
         DataType::Struct(fields) => fields.iter().any(|it| has_times(it.data_type())),
-        data_type => is_time(data_type),
+        data_type => matches!(data_type, DataType::Timestamp(_, _) | DataType::Date32),
     }
-}
-
-fn is_time(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Timestamp(_, _) | DataType::Date32)
 }
 
 /// A type with the numbers that moments and days are counted in.
@@ -42,11 +40,11 @@ pub(super) fn counted(data_type: &DataType) -> DataType {
     }
 }
 
-/// Appends a value with its moments and days as numbers.
+/// Appends a value as Arrow's reader takes it for the [`counted`] type.
 ///
 /// # Errors
-/// One of them is none.
-pub(super) fn numbered(data_type: &DataType, json: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+/// A part of it does not fit its type.
+pub(super) fn rewrite(data_type: &DataType, json: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     value(data_type, &mut Scanner::new(json), out, &mut Vec::new())
 }
 
@@ -57,7 +55,7 @@ fn value(
     scratch: &mut Vec<u8>,
 ) -> Result<(), String> {
     match (data_type, scanner.begins()) {
-        (DataType::List(element), Some(b'[')) if has_times(data_type) => {
+        (DataType::List(element), Some(b'[')) => {
             out.push(b'[');
             let mut more = scanner.open_list()?;
             while more {
@@ -70,15 +68,13 @@ fn value(
             out.push(b']');
             Ok(())
         }
-        (DataType::Struct(fields), Some(b'{')) if has_times(data_type) => {
-            object(fields, scanner, out, scratch)
-        }
-        (data_type, _) if is_time(data_type) => time(data_type, scanner, out, scratch),
-        // What does not fit is refused by whoever reads it next.
-        _ => {
+        (DataType::Struct(fields), Some(b'{')) => object(fields, scanner, out, scratch),
+        // Its escapes stay as they are.
+        (DataType::Utf8, Some(b'"')) => {
             out.extend_from_slice(scanner.raw(scratch)?);
             Ok(())
         }
+        _ => plain(data_type, scanner, out, scratch),
     }
 }
 
@@ -88,30 +84,33 @@ fn object(
     out: &mut Vec<u8>,
     scratch: &mut Vec<u8>,
 ) -> Result<(), String> {
-    out.push(b'{');
-    let mut first = true;
+    let mut found: Vec<Option<&[u8]>> = vec![None; fields.len()];
     let mut more = scanner.open_object()?;
     while more {
         let name = scanner.key(scratch)?;
-        let field = fields.iter().find(|it| it.name().as_bytes() == name);
-        match field {
-            None => drop(scanner.raw(scratch)?),
-            Some(field) => {
-                if !std::mem::take(&mut first) {
-                    out.push(b',');
-                }
-                serde_json::to_writer(&mut *out, field.name()).expect("memory takes all");
-                out.push(b':');
-                value(field.data_type(), scanner, out, scratch)?;
-            }
+        let index = fields.iter().position(|it| it.name().as_bytes() == name);
+        let raw = scanner.raw(scratch)?;
+        if let Some(index) = index {
+            found[index] = Some(raw);
         }
         more = scanner.next_in_object()?;
+    }
+    out.push(b'{');
+    let mut first = true;
+    for (field, raw) in fields.iter().zip(found) {
+        let Some(raw) = raw else { continue };
+        if !std::mem::take(&mut first) {
+            out.push(b',');
+        }
+        serde_json::to_writer(&mut *out, field.name()).expect("memory takes all");
+        out.push(b':');
+        value(field.data_type(), &mut Scanner::new(raw), out, scratch)?;
     }
     out.push(b'}');
     Ok(())
 }
 
-fn time(
+fn plain(
     data_type: &DataType,
     scanner: &mut Scanner<'_>,
     out: &mut Vec<u8>,
@@ -127,12 +126,15 @@ fn time(
         Token::Text(it) => Value::Text(it),
         Token::Nested(it) => Value::Nested(it),
     };
-    match time_of(data_type, found) {
-        Some(number) => out.extend_from_slice(number.to_string().as_bytes()),
-        None => {
-            let shown = super::shown(found);
-            return Err(format!("{shown} is not a {}", column_type::name(data_type)));
-        }
-    }
-    Ok(())
+    write_json(data_type, found, out).ok_or_else(|| {
+        let what = match found {
+            Value::Number(text)
+                if data_type.is_integer() && number::parse_int_or_whole(text).is_none() =>
+            {
+                "whole number"
+            }
+            _ => column_type::name(data_type),
+        };
+        format!("{} is not a {what}", super::shown(found))
+    })
 }
