@@ -1,7 +1,7 @@
 //! CSV (RFC 4180) with a header line.
 //!
 //! - An empty field is null; `""` is an empty text. In columns that are not text, `NA`, `null` and
-//!   `NULL` without quotes are null too.
+//!   `NULL` without quotes are null too; `NULL` is so in text as well if there is one column only.
 //! - A record has as many fields as the header, or it is bad.
 
 use crate::columns::{COLUMNS_MAX, Columns, Shape, Value, parse_bool};
@@ -11,6 +11,9 @@ use crate::number;
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use memchr::{memchr, memchr_iter};
+
+/// A missing value in a file of one column, without quotes: an empty line is no record.
+pub(crate) const LONE_NULL: &[u8] = b"NULL";
 
 /// Reads records into columns.
 pub(crate) struct CsvDecoder {
@@ -162,7 +165,7 @@ impl CsvDecoder {
                 return Ok(());
             }
             let missing = if columns.is_text(index) {
-                !field.quoted && field.text.is_empty()
+                !field.quoted && (field.text.is_empty() || *fields == 1 && field.text == LONE_NULL)
             } else {
                 field.text.is_empty() || field.is_missing()
             };

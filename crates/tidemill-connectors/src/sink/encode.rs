@@ -2,12 +2,14 @@
 //!
 //! - JSON: one object a line; times as RFC 3339 in UTC, missing values and floats that are not
 //!   finite as `null`, bytes as text.
-//! - CSV: a header; a missing value is an empty field, an empty text is `""`.
+//! - CSV: a header; a missing value is an empty field, or `NULL` if there is one column only; an
+//!   empty text is `""`.
 //! - Text: values parted by tabs; a line break or a tab within a value is written `\n`, `\r`, `\t`
 //!   (a tab in the only column stays).
 
 use super::cell::{Cell, Moments};
 use super::{row_without_values, shown};
+use crate::csv::LONE_NULL;
 use crate::error::ConnectorError;
 use arrow_array::{Array, RecordBatch, cast::AsArray};
 use arrow_cast::display::FormatOptions;
@@ -112,10 +114,13 @@ fn csv(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
             if !cell.is_null(row) {
                 value.clear();
                 cell.write(row, &mut value);
-                csv_field(&value, out);
+                if cells.len() == 1 && value == LONE_NULL {
+                    csv_quoted(&value, out);
+                } else {
+                    csv_field(&value, out);
+                }
             } else if cells.len() == 1 {
-                // An empty line is no record; the reader takes this for a missing value.
-                out.extend_from_slice(b"NULL");
+                out.extend_from_slice(LONE_NULL);
             }
         }
         out.push(b'\n');
@@ -129,6 +134,10 @@ fn csv_field(value: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(value);
         return;
     }
+    csv_quoted(value, out);
+}
+
+fn csv_quoted(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for byte in value {
         if *byte == b'"' {

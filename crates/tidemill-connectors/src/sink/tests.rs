@@ -111,6 +111,34 @@ fn every_format_comes_back_through_its_source() {
     }
 }
 
+/// An empty line is no record.
+#[test]
+fn a_csv_file_of_one_column_has_nulls() {
+    let texts: ArrayRef =
+        Arc::new(StringArray::from(vec![Some("NULL"), None, Some(""), Some("NA"), Some("null")]));
+    let rows = RecordBatch::try_from_iter_with_nullable([("s", texts, true)]).unwrap();
+    let sim = World::simulated(1);
+    let mut sink = FileSink::new(&sim.world, "f", Format::Csv, rows.schema()).unwrap();
+    sink.open(false).unwrap();
+    sink.write(Cycle(1), &[block(rows.clone())]).unwrap();
+    sink.commit(Cycle(1)).unwrap();
+    sink.close().unwrap();
+    let written = sim.disk.read(Path::new("f")).unwrap();
+    assert_eq!(String::from_utf8(written).unwrap(), "s\n\"NULL\"\nNULL\n\"\"\nNA\nnull\n");
+    let spec = FileSourceSpec {
+        path: String::new(),
+        format: Format::Csv,
+        schema: [("s".to_owned(), "text".to_owned())].into_iter().collect(),
+        sample: None,
+    };
+    let source = FileSource::new(&sim.world, "f", &spec, None).unwrap();
+    let mut letters: Vec<DeadLetter> = Vec::new();
+    let request = ReadRequest { cycle: Cycle(1), bytes: 1 << 20, records: 100, until: None };
+    let read = source.open(0).unwrap().read(&request, &mut letters).unwrap();
+    let Read::Rows { payload: Payload::Arrow(read), .. } = read else { panic!("no rows") };
+    assert_eq!((read.column(0), letters), (rows.column(0), Vec::new()));
+}
+
 #[test]
 fn byte_records_are_text() {
     let mut rows = Rows::default();
