@@ -6,7 +6,8 @@
 //! message: ff ff ff ff │ length u32 │ head (flatbuffer, says the body's length) │ body
 //! ```
 //!
-//! Every length is checked against what the file still holds before memory is taken for it.
+//! - Every length is checked against what the file still holds before memory is taken for it.
+//! - A compressed body says itself how long it is unpacked, so it is refused.
 
 use crate::batch_source::Batches;
 use arrow_array::RecordBatch;
@@ -15,6 +16,7 @@ use arrow_ipc::{reader::StreamDecoder, root_as_message};
 use arrow_schema::SchemaRef;
 use std::sync::Arc;
 use tidemill_env::DiskRead;
+use tidemill_wire::arrow::refuse_compressed;
 
 const MAGIC: &[u8] = b"ARROW1";
 const CONTINUATION: [u8; 4] = [0xff; 4];
@@ -89,6 +91,8 @@ impl ArrowBatches {
         self.decoder.decode(&mut message).map_err(damaged)?;
         // A message without body is looked at when the next bytes come.
         self.decoder.decode(&mut Buffer::from(END.as_slice())).map_err(damaged)?;
+        // What no batch of the file can be read for is said before the job runs.
+        self.head().map_err(|error| self.of_batch(&error))?;
         self.decoder.schema().ok_or_else(|| "it does not begin with a schema".to_owned())
     }
 
@@ -117,6 +121,8 @@ impl ArrowBatches {
         self.read_at(self.offset, &mut bytes)?;
         let message = root_as_message(&bytes[start as usize..])
             .map_err(|error| format!("a message is damaged: {error}"))?;
+        refuse_compressed(message)
+            .map_err(|why| format!("{why}: write the file without compression"))?;
         let body = u64::try_from(message.bodyLength()).unwrap_or(u64::MAX);
         let whole = body_at.checked_add(body).filter(|whole| *whole <= rest);
         let Some(whole) = whole else {

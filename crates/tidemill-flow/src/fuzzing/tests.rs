@@ -139,3 +139,12 @@ proptest! {
         let _outcome = link(&frames);
     }
 }
+
+/// The decoder would take memory for what a compressed body says of itself.
+#[test]
+fn an_arrow_body_that_is_compressed_is_refused_before_it_is_decoded() {
+    let stream = include_bytes!("../../../tidemill-wire/src/arrow/compressed-zstd.arrows");
+    let body = [&Block::EVERY.0.to_le_bytes()[..], stream].concat();
+    let refused = link(&block(2, FrameHead { rows: 100, ..HEAD }, &body)).expect_err("it is");
+    assert!(refused.contains("a block is refused: it is compressed by ZSTD"), "{refused}");
+}

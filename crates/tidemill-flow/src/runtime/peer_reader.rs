@@ -17,6 +17,7 @@ use std::{
 };
 use tidemill_types::{Micros, SliceId, limits::FRAME_BYTES_MAX};
 use tidemill_wire::{
+    arrow::refuse_compressed_stream,
     compression::decompress,
     link::{FrameHead, FrameKind, HEAD_BYTES, PayloadKind, checksum},
 };
@@ -240,6 +241,7 @@ fn batch_from(bytes: &[u8]) -> Result<RecordBatch, String> {
     let not_arrow = |error| format!("a block is not an Arrow stream: {error}");
     let read = || {
         let (mut decoder, mut rest) = (StreamDecoder::new(), Buffer::from(bytes));
+        refuse_compressed_stream(&rest).map_err(|why| format!("a block is refused: {why}"))?;
         while !rest.is_empty() {
             if let Some(batch) = decoder.decode(&mut rest).map_err(not_arrow)? {
                 return Ok(batch);

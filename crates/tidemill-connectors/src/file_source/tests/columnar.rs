@@ -140,3 +140,44 @@ fn read_damaged(format: Format, bytes: &[u8]) {
     }
     panic!("a damaged file has no end");
 }
+
+/// Made by pyarrow: 100 numbers by ZSTD, and 100 texts of a dictionary by LZ4.
+const COMPRESSED: [(&str, &[u8]); 2] = [
+    ("ZSTD", include_bytes!("../../../../tidemill-wire/src/arrow/compressed-zstd.arrows")),
+    ("LZ4", include_bytes!("../../../../tidemill-wire/src/arrow/compressed-lz4.arrows")),
+];
+
+/// Its decoder would take memory for what such a body says of itself, and memory that is not there
+/// ends the process. So nothing of it may be decoded, whatever this program is built with.
+#[test]
+fn a_compressed_arrow_file_is_refused_before_the_job_runs() {
+    for (codec, bytes) in COMPRESSED {
+        let why = format!("it is compressed by {codec}: write the file without compression");
+        let error = source(bytes, &spec(Format::Arrow), None).err().unwrap();
+        assert!(error.message.contains(&format!("batch 0: {why}")), "{}", error.message);
+    }
+}
+
+/// What is behind the first batch is looked at when it comes.
+#[test]
+fn a_compressed_batch_in_the_middle_is_refused_whatever_length_it_claims() {
+    let schema_bytes = |bytes: &[u8]| 8 + usize::from(bytes[4]) + usize::from(bytes[5]) * 256;
+    let numbers: ArrayRef = Arc::new(Int32Array::from_iter_values(0..100));
+    let plain = RecordBatch::try_from_iter_with_nullable([("n", numbers, true)]).unwrap();
+    let mut stream = arrow_ipc::writer::StreamWriter::try_new(Vec::new(), &plain.schema()).unwrap();
+    stream.write(&plain).unwrap();
+    let mut bytes = stream.into_inner().unwrap();
+    bytes.truncate(bytes.len() - 8);
+    let (_, compressed) = COMPRESSED[0];
+    let mut batch = compressed[schema_bytes(compressed)..].to_vec();
+    // 400 bytes, says the body of itself.
+    let at = batch.windows(8).position(|it| *it == 400_u64.to_le_bytes()).unwrap();
+    batch[at..at + 8].copy_from_slice(&i64::MAX.to_le_bytes());
+    bytes.extend(batch);
+    let factory = source(&bytes, &spec(Format::Arrow), None).unwrap();
+    let mut source = factory.open(0).unwrap();
+    let read = source.read(&request(1 << 20, 100), &mut Vec::new());
+    assert!(matches!(read, Ok(Read::Rows { .. })), "{read:?}");
+    let error = source.read(&request(1 << 20, 100), &mut Vec::new()).unwrap_err();
+    assert!(error.message.starts_with("`f`: batch 1: it is compressed by ZSTD"), "{error}");
+}
