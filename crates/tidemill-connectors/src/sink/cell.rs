@@ -1,17 +1,19 @@
 //! One column's values as text, for CSV and text files and for times in JSON.
+//!
+//! A value that cannot be written is an error and never a text about it.
 
 use crate::moment;
 use arrow_array::{
     Array, ArrayRef, PrimitiveArray, StringArray,
     cast::AsArray,
     types::{
-        Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-        TimestampSecondType,
+        Date32Type, Date64Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType,
+        TimestampNanosecondType, TimestampSecondType,
     },
 };
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType, TimeUnit};
-use std::io::Write;
+use std::{fmt, io::Write};
 
 /// A column of moments, with the number of its units in a second.
 pub(crate) struct Moments<'a> {
@@ -44,6 +46,36 @@ impl<'a> Moments<'a> {
     }
 }
 
+/// A column of dates: any day that it can hold has a text.
+pub(crate) enum Dates<'a> {
+    Days(&'a [i32]),
+    /// With the time of the day.
+    Millis(&'a [i64]),
+}
+
+impl<'a> Dates<'a> {
+    /// The dates of a column, if it holds any.
+    pub(crate) fn of(column: &'a dyn Array) -> Option<Self> {
+        match column.data_type() {
+            DataType::Date32 => Some(Self::Days(column.as_primitive::<Date32Type>().values())),
+            DataType::Date64 => Some(Self::Millis(column.as_primitive::<Date64Type>().values())),
+            _ => None,
+        }
+    }
+
+    /// Appends a date in ISO 8601.
+    pub(crate) fn write(&self, row: usize, out: &mut Vec<u8>) {
+        match self {
+            Self::Days(days) => moment::write_date(i64::from(days[row]), out),
+            Self::Millis(millis) => {
+                moment::write(millis[row], 1_000, out);
+                // It has no zone: without the `Z`.
+                out.pop();
+            }
+        }
+    }
+}
+
 /// A column whose values can be written as text.
 pub(crate) struct Cell<'a> {
     column: &'a ArrayRef,
@@ -55,21 +87,30 @@ enum Kind<'a> {
     Bytes(&'a arrow_array::BinaryArray),
     Int(&'a PrimitiveArray<Int64Type>),
     Moments(Moments<'a>),
+    Dates(Dates<'a>),
     Other(ArrayFormatter<'a>),
 }
 
+/// Memory as the formatter of other values wants it.
+struct Memory<'a>(&'a mut Vec<u8>);
+
+impl fmt::Write for Memory<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
 impl<'a> Cell<'a> {
-    pub(crate) fn new(
-        column: &'a ArrayRef,
-        options: &FormatOptions<'a>,
-    ) -> Result<Self, ArrowError> {
+    pub(crate) fn new(column: &'a ArrayRef) -> Result<Self, ArrowError> {
         let kind = match column.data_type() {
             DataType::Utf8 => Kind::Text(column.as_string()),
             DataType::Binary => Kind::Bytes(column.as_binary()),
             DataType::Int64 => Kind::Int(column.as_primitive()),
-            _ => match Moments::of(column) {
-                Some(moments) => Kind::Moments(moments),
-                None => Kind::Other(ArrayFormatter::try_new(column, options)?),
+            _ => match (Moments::of(column), Dates::of(column)) {
+                (Some(moments), _) => Kind::Moments(moments),
+                (_, Some(dates)) => Kind::Dates(dates),
+                _ => Kind::Other(ArrayFormatter::try_new(column, &FormatOptions::default())?),
             },
         };
         Ok(Self { column, kind })
@@ -80,13 +121,18 @@ impl<'a> Cell<'a> {
     }
 
     /// Appends the text of a value that is not null.
-    pub(crate) fn write(&self, row: usize, out: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// It has no text, such as a time of day beyond the day.
+    pub(crate) fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<(), ArrowError> {
         match &self.kind {
             Kind::Text(values) => out.extend_from_slice(values.value(row).as_bytes()),
             Kind::Bytes(values) => out.extend_from_slice(values.value(row)),
             Kind::Moments(moments) => moments.write(row, out),
+            Kind::Dates(dates) => dates.write(row, out),
             Kind::Int(values) => write!(out, "{}", values.value(row)).expect("memory takes all"),
-            Kind::Other(values) => write!(out, "{}", values.value(row)).expect("memory takes all"),
+            Kind::Other(values) => return values.value(row).write(&mut Memory(out)),
         }
+        Ok(())
     }
 }

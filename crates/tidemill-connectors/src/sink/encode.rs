@@ -7,17 +7,17 @@
 //! - Text: values parted by tabs; a line break or a tab within a value is written `\n`, `\r`, `\t`
 //!   (a tab in the only column stays).
 
-use super::cell::{Cell, Moments};
+use super::cell::{Cell, Dates, Moments};
 use super::{row_without_values, shown};
 use crate::csv::LONE_NULL;
 use crate::error::ConnectorError;
 use arrow_array::{Array, RecordBatch, cast::AsArray};
-use arrow_cast::display::FormatOptions;
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_json::{
     Encoder, EncoderFactory, EncoderOptions, WriterBuilder,
     writer::{LineDelimited, NullableEncoder},
 };
-use arrow_schema::{ArrowError, DataType, FieldRef, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, SchemaRef};
 use std::{path::Path, sync::Arc};
 use tidemill_flow::{Block, Payload};
 use tidemill_types::job::Format;
@@ -102,8 +102,7 @@ impl RowEncoder {
 }
 
 fn csv(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
-    let options = FormatOptions::default().with_display_error(true);
-    let cells = batch.columns().iter().map(|column| Cell::new(column, &options));
+    let cells = batch.columns().iter().map(Cell::new);
     let cells = cells.collect::<Result<Vec<_>, _>>()?;
     let mut value = Vec::new();
     for row in 0..batch.num_rows() {
@@ -113,7 +112,8 @@ fn csv(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
             }
             if !cell.is_null(row) {
                 value.clear();
-                cell.write(row, &mut value);
+                cell.write(row, &mut value)
+                    .map_err(|error| of_column(batch.schema_ref().field(nth), error))?;
                 if cells.len() == 1 && value == LONE_NULL {
                     csv_quoted(&value, out);
                 } else {
@@ -126,6 +126,15 @@ fn csv(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
         out.push(b'\n');
     }
     Ok(())
+}
+
+/// What is wrong with a value, with its column.
+fn of_column(field: &Field, error: ArrowError) -> ArrowError {
+    let why = match error {
+        ArrowError::CastError(why) => why,
+        other => other.to_string(),
+    };
+    ArrowError::CastError(format!("column `{}`: {why}", field.name()))
 }
 
 fn csv_field(value: &[u8], out: &mut Vec<u8>) {
@@ -149,8 +158,7 @@ fn csv_quoted(value: &[u8], out: &mut Vec<u8>) {
 }
 
 fn text(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
-    let options = FormatOptions::default().with_display_error(true);
-    let cells = batch.columns().iter().map(|column| Cell::new(column, &options));
+    let cells = batch.columns().iter().map(Cell::new);
     let cells = cells.collect::<Result<Vec<_>, _>>()?;
     let mut value = Vec::new();
     for row in 0..batch.num_rows() {
@@ -160,7 +168,8 @@ fn text(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
             }
             if !cell.is_null(row) {
                 value.clear();
-                cell.write(row, &mut value);
+                cell.write(row, &mut value)
+                    .map_err(|error| of_column(batch.schema_ref().field(nth), error))?;
                 text_value(&value, cells.len() > 1, out);
             }
         }
@@ -204,9 +213,19 @@ struct JsonValues;
 
 struct JsonMoments<'a>(Moments<'a>);
 
+struct JsonDates<'a>(Dates<'a>);
+
 struct JsonBytes<'a>(&'a arrow_array::BinaryArray);
 
 impl Encoder for JsonMoments<'_> {
+    fn encode(&mut self, row: usize, out: &mut Vec<u8>) {
+        out.push(b'"');
+        self.0.write(row, out);
+        out.push(b'"');
+    }
+}
+
+impl Encoder for JsonDates<'_> {
     fn encode(&mut self, row: usize, out: &mut Vec<u8>) {
         out.push(b'"');
         self.0.write(row, out);
@@ -221,10 +240,22 @@ impl Encoder for JsonBytes<'_> {
     }
 }
 
+/// Refuses times of day that have no text: the library's writer would write its error as a value.
+fn refuse_beyond_day(field: &FieldRef, times: &dyn Array) -> Result<(), ArrowError> {
+    let options = FormatOptions::default();
+    let texts = ArrayFormatter::try_new(times, &options)?;
+    let mut text = String::new();
+    for row in (0..times.len()).filter(|row| times.is_valid(*row)) {
+        text.clear();
+        texts.value(row).write(&mut text).map_err(|error| of_column(field, error))?;
+    }
+    Ok(())
+}
+
 impl EncoderFactory for JsonValues {
     fn make_default_encoder<'a>(
         &self,
-        _field: &'a FieldRef,
+        field: &'a FieldRef,
         array: &'a dyn Array,
         _options: &'a EncoderOptions,
     ) -> Result<Option<NullableEncoder<'a>>, ArrowError> {
@@ -233,6 +264,14 @@ impl EncoderFactory for JsonValues {
                 Some(moments) => Box::new(JsonMoments(moments)),
                 None => return Ok(None),
             },
+            DataType::Date32 | DataType::Date64 => match Dates::of(array) {
+                Some(dates) => Box::new(JsonDates(dates)),
+                None => return Ok(None),
+            },
+            DataType::Time32(_) | DataType::Time64(_) => {
+                refuse_beyond_day(field, array)?;
+                return Ok(None);
+            }
             DataType::Binary => Box::new(JsonBytes(array.as_binary())),
             _ => return Ok(None),
         };

@@ -1,6 +1,7 @@
 //! What a sink has committed is there once, whatever failed when.
 
 mod full;
+mod moments;
 
 use super::*;
 use crate::FileSource;

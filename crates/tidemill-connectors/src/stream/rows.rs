@@ -11,7 +11,6 @@ use crate::sink::{cell::Cell, encode::RowEncoder};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMicrosecondType;
-use arrow_cast::display::FormatOptions;
 use arrow_schema::SchemaRef;
 use std::{ops::Range, path::Path, sync::Arc};
 use tidemill_flow::{Block, TIME_COLUMN};
@@ -189,22 +188,22 @@ fn keys(
     if columns.is_empty() {
         return Ok(None);
     }
-    let options = FormatOptions::default().with_display_error(true);
-    let cells = columns.iter().map(|index| Cell::new(batch.column(*index), &options));
+    let cells = columns.iter().map(|index| Cell::new(batch.column(*index)));
     let cells = cells.collect::<Result<Vec<_>, _>>()?;
     let text = |cell: &Cell<'_>, row: usize| {
         let mut text = Vec::new();
         if !cell.is_null(row) {
-            cell.write(row, &mut text);
+            cell.write(row, &mut text)?;
         }
-        text
+        Ok::<_, arrow_schema::ArrowError>(text)
     };
     let key = |row: usize| match cells.as_slice() {
         [one] => text(one, row),
         several => {
-            let texts = several.iter().map(|it| String::from_utf8_lossy(&text(it, row)).into());
-            serde_json::Value::Array(texts.collect()).to_string().into_bytes()
+            let texts = several.iter().map(|it| text(it, row)).collect::<Result<Vec<_>, _>>()?;
+            let texts = texts.iter().map(|it| String::from_utf8_lossy(it).into());
+            Ok(serde_json::Value::Array(texts.collect()).to_string().into_bytes())
         }
     };
-    Ok(Some((0..batch.num_rows()).map(key).collect()))
+    (0..batch.num_rows()).map(key).collect::<Result<_, _>>().map(Some)
 }
