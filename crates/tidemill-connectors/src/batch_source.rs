@@ -2,12 +2,14 @@
 //!
 //! - A position is a record number. Where a read ends depends on the file and the request alone.
 //! - A damaged file is an error that names the file and the batch or row group; single records
-//!   are bad only if their event time is missing, no time, or one that no record can have.
+//!   are bad if their event time is missing, no time, or one that no record can have, or a value
+//!   does not fit the type that the job names.
 
 use crate::column_type::moment_type;
 use crate::columns::{OUT_OF_RANGE, Shape, largest_time, micros_of_millis};
 use crate::line_source::letter;
 use crate::moment;
+use crate::recast::recast;
 use arrow_array::{
     Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray,
     cast::AsArray,
@@ -19,6 +21,7 @@ use arrow_array::{
 use arrow_cast::display::array_value_to_string;
 use arrow_schema::{ArrowError, DataType, Field, SchemaRef, TimeUnit};
 use std::{
+    collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
@@ -132,57 +135,73 @@ impl BatchSource {
         cycle: Cycle,
         letters: &mut Vec<DeadLetter>,
     ) -> Result<RecordBatch, ArrowError> {
-        // A value that does not fit the type that the job asks for is an error, not a null.
-        let exact = arrow_cast::CastOptions { safe: false, ..Default::default() };
+        let mut bad: BTreeMap<usize, (String, Vec<u8>)> = BTreeMap::new();
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(batch.num_columns() + 1);
         for (index, (column, field)) in batch.columns().iter().zip(&self.shape.fields).enumerate() {
-            let column =
-                if self.shape.time == Some(index) || column.data_type() == field.data_type() {
-                    Arc::clone(column)
-                } else {
-                    arrow_cast::cast_with_options(column, field.data_type(), &exact)?
-                };
+            if self.shape.time == Some(index) {
+                columns.push(event_time(column, field, &mut bad)?);
+                continue;
+            }
+            let (column, misfits) = recast(column, field)?;
+            for misfit in misfits {
+                bad.entry(misfit.row).or_insert((misfit.reason, misfit.value));
+            }
             columns.push(column);
         }
-        let Some(time) = self.shape.time else {
-            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            return RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options);
-        };
-        let mut times = event_times(&columns[time])?;
-        let is_none: Vec<bool> = times.iter().map(Option::is_none).collect();
-        for time in &mut times {
-            *time = time.filter(|it| Micros(*it).is_event_time());
-        }
-        let moments: TimestampMicrosecondArray = times.iter().copied().collect();
-        columns[time] = Arc::new(moments.with_timezone("UTC"));
-        let keep: BooleanArray = times.iter().map(|it| Some(it.is_some())).collect();
-        if keep.true_count() < batch.num_rows() {
-            let name = self.shape.fields[time].name();
-            for row in (0..batch.num_rows()).filter(|row| !keep.value(*row)) {
-                let value = match batch.column(time).is_null(row) {
-                    true => String::new(),
-                    false => array_value_to_string(batch.column(time), row)
-                        .unwrap_or_else(|_| "a value".to_owned()),
-                };
-                let reason = match value.as_str() {
-                    "" => format!("field `{name}`: event time is missing"),
-                    value if is_none[row] => format!("field `{name}`: `{value}` is not a time"),
-                    _ => format!("field `{name}`: event time {OUT_OF_RANGE}"),
-                };
-                let position = format!("{}:record {}", self.path, self.position + row as u64);
-                letters.push(letter(cycle, position, reason, value.as_bytes()));
-            }
+        let keep = |row| Some(!bad.contains_key(&row));
+        let rows = batch.num_rows() - bad.len();
+        if !bad.is_empty() {
+            let keep: BooleanArray = (0..batch.num_rows()).map(keep).collect();
             for column in &mut columns {
                 *column = arrow_select::filter::filter(column, &keep)?;
             }
         }
-        columns.push(Arc::clone(&columns[time]));
-        RecordBatch::try_new(Arc::clone(&self.schema), columns)
+        for (row, (reason, value)) in bad {
+            let position = format!("{}:record {}", self.path, self.position + row as u64);
+            letters.push(letter(cycle, position, reason, &value));
+        }
+        columns.extend(self.shape.time.map(|time| Arc::clone(&columns[time])));
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
     }
 }
 
+/// The column of event time as moments, with nulls for the rows that it makes bad.
+fn event_time(
+    column: &ArrayRef,
+    field: &Field,
+    bad: &mut BTreeMap<usize, (String, Vec<u8>)>,
+) -> Result<ArrayRef, ArrowError> {
+    let mut times = micros(column)?;
+    let (name, is_time) = (field.name(), is_time(column.data_type()));
+    for (row, time) in times.iter_mut().enumerate() {
+        let is_none = time.is_none();
+        *time = time.filter(|it| Micros(*it).is_event_time());
+        if time.is_some() {
+            continue;
+        }
+        let value = match column.is_null(row) {
+            true => String::new(),
+            false => array_value_to_string(column, row).unwrap_or_else(|_| "a value".to_owned()),
+        };
+        let reason = match value.as_str() {
+            "" => format!("field `{name}`: event time is missing"),
+            value if is_none && !is_time => format!("field `{name}`: `{value}` is not a time"),
+            _ => format!("field `{name}`: event time {OUT_OF_RANGE}"),
+        };
+        bad.entry(row).or_insert((reason, value.into_bytes()));
+    }
+    let times: TimestampMicrosecondArray = times.into_iter().collect();
+    Ok(Arc::new(times.with_timezone("UTC")))
+}
+
+/// Whether values of a type are times by themselves.
+fn is_time(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(_, _) | DataType::Date32 | DataType::Date64)
+}
+
 /// Microseconds of each value; none where there is no value, or it is no time.
-fn event_times(column: &ArrayRef) -> Result<Vec<Option<i64>>, ArrowError> {
+pub(crate) fn micros(column: &ArrayRef) -> Result<Vec<Option<i64>>, ArrowError> {
     macro_rules! scaled {
         ($kind:ty, $scale:expr) => {
             column.as_primitive::<$kind>().iter().map(|it| it.and_then($scale)).collect()
@@ -200,7 +219,7 @@ fn event_times(column: &ArrayRef) -> Result<Vec<Option<i64>>, ArrowError> {
             scaled!(TimestampNanosecondType, |it: i64| Some(it.div_euclid(1_000)))
         }
         DataType::Date32 => {
-            scaled!(Date32Type, |it: i32| Some(i64::from(it) * 86_400_000_000))
+            scaled!(Date32Type, |it: i32| i64::from(it).checked_mul(86_400_000_000))
         }
         DataType::Float32 | DataType::Float64 => {
             let floats = arrow_cast::cast(column, &DataType::Float64)?;

@@ -81,7 +81,7 @@ impl Columns {
             return Ok(());
         }
         let field = self.schema.field(column);
-        Err(misfit(field.name(), value, field))
+        Err(misfit(field, value))
     }
 
     /// Ends the current row: columns without a value get null.
@@ -158,9 +158,11 @@ pub(crate) fn largest_time(batch: &RecordBatch) -> Option<i64> {
     times.values().iter().copied().max()
 }
 
-fn misfit(name: &str, value: Value<'_>, field: &Field) -> String {
+/// Why a value is bad that does not fit its column.
+#[cold]
+pub(crate) fn misfit(field: &Field, value: Value<'_>) -> String {
     let what = column_type::name(field.data_type());
-    format!("field `{name}`: {} is not a {what}", shown(value))
+    format!("field `{}`: {} is not a {what}", field.name(), shown(value))
 }
 
 /// A value for a message, not more of it than fits there.

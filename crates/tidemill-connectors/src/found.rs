@@ -13,6 +13,7 @@ use crate::guess::Guesses;
 use crate::influx::{InfluxDecoder, InfluxGuesses};
 use crate::json::{self, JsonDecoder};
 use crate::line_source::Decode;
+use crate::recast::can_be;
 use crate::text::{self, TextDecoder};
 use arrow_schema::{DataType, Field};
 use tidemill_flow::TIME_COLUMN;
@@ -50,15 +51,20 @@ impl Found {
         schema: &Named<String>,
         time: Option<&TimeSpec>,
     ) -> Result<(), ConnectorError> {
-        apply_schema(subject, schema, self)?;
+        let unreadable = |why: String| {
+            let message = format!("`{subject}` cannot be read: {why}");
+            ConnectorError { kind: ConnectorErrorKind::Unreadable, message }
+        };
+        if let Some(name) = name_of_two(&self.shape.fields) {
+            return Err(unreadable(format!("it has two columns `{name}`")));
+        }
+        apply_schema(subject, format, schema, self)?;
         if let Some(time) = time {
             apply_time(subject, format, time, self)?;
         }
         if self.shape.fields.iter().any(|field| field.name() == TIME_COLUMN) {
-            let message = format!(
-                "`{subject}` cannot be read: it has a column `{TIME_COLUMN}`, a name that is reserved"
-            );
-            return Err(ConnectorError { kind: ConnectorErrorKind::Unreadable, message });
+            let why = format!("it has a column `{TIME_COLUMN}`, a name that is reserved");
+            return Err(unreadable(why));
         }
         Ok(())
     }
@@ -116,6 +122,7 @@ impl Sample {
 /// Gives columns the types that the job names.
 fn apply_schema(
     subject: &str,
+    format: Format,
     schema: &Named<String>,
     found: &mut Found,
 ) -> Result<(), ConnectorError> {
@@ -133,6 +140,12 @@ fn apply_schema(
         })?;
         let fields = &mut found.shape.fields;
         match fields.iter().position(|field| field.name() == name) {
+            Some(index)
+                if is_columnar(format) && !can_be(fields[index].data_type(), &data_type) =>
+            {
+                let found = fields[index].data_type();
+                return Err(no_way(subject, (name, type_name), found));
+            }
             Some(index) => fields[index] = Field::new(name, data_type, true),
             None if found.open => fields.push(Field::new(name, data_type, true)),
             None => {
@@ -142,6 +155,28 @@ fn apply_schema(
         }
     }
     Ok(())
+}
+
+/// Whether columns come with types of their own.
+fn is_columnar(format: Format) -> bool {
+    matches!(format, Format::Arrow | Format::Parquet)
+}
+
+/// A column that no value of could become one of the type that the job names.
+fn no_way(subject: &str, (name, type_name): (&String, &str), found: &DataType) -> ConnectorError {
+    let message =
+        format!("column `{name}` of `{subject}` is {found}, which cannot be read as `{type_name}`");
+    let expected = format!("a type that {found} can be read as");
+    let (field, place) = (name.clone(), SchemaPlace::Type);
+    let kind = ConnectorErrorKind::Schema { place, field, expected, nearest: None };
+    ConnectorError { kind, message }
+}
+
+/// A name that two columns have.
+fn name_of_two(fields: &[Field]) -> Option<&str> {
+    let mut names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+    names.sort_unstable();
+    names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
 }
 
 /// Makes the column that the job names event time.
@@ -161,7 +196,7 @@ fn apply_time(
     };
     let data_type = fields[index].data_type();
     let fits = match format {
-        Format::Arrow | Format::Parquet => batch_source::can_be_time(data_type),
+        format if is_columnar(format) => batch_source::can_be_time(data_type),
         _ => !matches!(data_type, DataType::Boolean | DataType::List(_) | DataType::Struct(_)),
     };
     if !fits {

@@ -31,6 +31,7 @@ mod moment;
 mod number;
 mod parquet_file;
 mod postgres;
+mod recast;
 #[cfg(test)]
 mod seeking;
 mod sink;

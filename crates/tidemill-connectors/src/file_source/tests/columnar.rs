@@ -181,3 +181,83 @@ fn a_compressed_batch_in_the_middle_is_refused_whatever_length_it_claims() {
     let error = source.read(&request(1 << 20, 100), &mut Vec::new()).unwrap_err();
     assert!(error.message.starts_with("`f`: batch 1: it is compressed by ZSTD"), "{error}");
 }
+
+/// One batch as a file: Arrow file form, Parquet.
+fn both(batch: &RecordBatch) -> [(Format, Vec<u8>); 2] {
+    let schema = batch.schema();
+    let mut file = arrow_ipc::writer::FileWriter::try_new(Vec::new(), &schema).unwrap();
+    let mut parquet = parquet::arrow::ArrowWriter::try_new(Vec::new(), schema, None).unwrap();
+    file.write(batch).unwrap();
+    parquet.write(batch).unwrap();
+    [(Format::Arrow, file.into_inner().unwrap()), (Format::Parquet, parquet.into_inner().unwrap())]
+}
+
+#[test]
+fn a_value_that_does_not_fit_the_type_that_the_job_names_is_a_dead_letter() {
+    let text = StringArray::from(vec![Some("12"), Some("x"), None, Some("13"), Some("14")]);
+    let millis = [0, 1_000, 2_000, 3_000, i64::MAX].map(Some);
+    let batch = RecordBatch::try_from_iter_with_nullable([
+        ("s", Arc::new(text) as ArrayRef, true),
+        ("m", Arc::new(millis.into_iter().collect::<arrow_array::Int64Array>()), true),
+    ])
+    .unwrap();
+    for (format, bytes) in both(&batch) {
+        let spec = typed(format, &[("s", "bigint"), ("m", "timestamp")]);
+        let factory = source(&bytes, &spec, None).unwrap();
+        for step in [1, 100] {
+            let (steps, letters) = drain(&*factory, &request(1 << 20, step));
+            let rows: Vec<_> = steps.iter().flat_map(|step| ints(&step.0, "s")).collect();
+            assert_eq!(rows, [Some(12), None, Some(13)], "{format:?}");
+            let times: Vec<_> = steps.iter().flat_map(|step| moments(&step.0, "m")).collect();
+            assert_eq!(times, [Some(0), Some(2_000_000), Some(3_000_000)]);
+            assert_eq!(steps.last().unwrap().2, Position(5), "bad records are passed too");
+            let letters: Vec<_> =
+                letters.iter().map(|it| (it.position.as_str(), it.record.as_slice())).collect();
+            let far = i64::MAX.to_string();
+            assert_eq!(letters, [("f:record 1", &b"x"[..]), ("f:record 4", far.as_bytes())]);
+        }
+    }
+}
+
+#[test]
+fn a_type_that_no_value_of_the_column_fits_is_refused_with_the_job() {
+    for (format, bytes) in columnar() {
+        let error = source(&bytes, &typed(format, &[("n", "date")]), None).err().unwrap();
+        let ConnectorErrorKind::Schema { place: SchemaPlace::Type, field, .. } = error.kind else {
+            panic!("{error:?}")
+        };
+        assert_eq!(field, "n");
+        let message = "column `n` of `f` is Int32, which cannot be read as `date`";
+        assert_eq!(error.message, message);
+    }
+}
+
+#[test]
+fn two_columns_of_one_name_are_refused() {
+    let column = |number| Arc::new(Int32Array::from(vec![number])) as ArrayRef;
+    let batch = RecordBatch::try_from_iter_with_nullable([
+        ("a", column(1), true),
+        ("b", column(2), true),
+        ("a", column(3), true),
+    ])
+    .unwrap();
+    for (format, bytes) in both(&batch) {
+        let error = source(&bytes, &spec(format), None).err().unwrap();
+        assert_eq!(error.message, "`f` cannot be read: it has two columns `a`");
+    }
+}
+
+/// As an event time it would have become one near 1970.
+#[test]
+fn a_day_beyond_all_moments_is_no_event_time() {
+    let days = arrow_array::Date32Array::from(vec![1, i32::MAX]);
+    let days: ArrayRef = Arc::new(days);
+    let batch = RecordBatch::try_from_iter_with_nullable([("d", days, true)]).unwrap();
+    for (format, bytes) in both(&batch) {
+        let factory = source(&bytes, &spec(format), Some(&time("d", 0))).unwrap();
+        let (rows, letters) = whole(&*factory);
+        assert_eq!(moments(&rows, "d"), [Some(86_400_000_000)]);
+        let reason = "field `d`: event time is not within the years 0000 to 9999";
+        assert_eq!(letters[0].reason, reason);
+    }
+}
