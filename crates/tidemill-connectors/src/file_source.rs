@@ -171,6 +171,11 @@ fn find_lines(
     input.skip_mark().map_err(|error| error.to_string())?;
     if let Sample::Csv(names, guesses) = &mut seen {
         *names = read_header(&mut input)?;
+        if names.iter().any(|name| has_bare_return(name)) {
+            let why = "its header has a carriage return without a line feed: lines end with `\\n` \
+                       or `\\r\\n`";
+            return Err(why.to_owned());
+        }
         // Columns stand as in the header, whatever the sample shows.
         names.iter().for_each(|name| guesses.add(name, crate::guess::Guess::Nothing));
         input.set_framing(Framing::Csv { fields: names.len() });
@@ -188,6 +193,11 @@ fn find_lines(
     }
     let open = matches!(format, Format::Json | Format::Influx);
     Ok(Found { shape: seen.shape(), data, total: Some(size), open, empty })
+}
+
+/// Whether a name holds what old programs end lines with: then the whole file is one line.
+fn has_bare_return(name: &str) -> bool {
+    name.match_indices('\r').any(|(at, _)| !name[at + 1..].starts_with('\n'))
 }
 
 fn read_header(input: &mut Input) -> Result<Vec<String>, String> {

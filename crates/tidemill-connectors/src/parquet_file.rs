@@ -9,6 +9,7 @@ use parquet::{
         ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
         ParquetRecordBatchReaderBuilder,
     },
+    basic::Compression,
     errors::ParquetError,
     file::reader::{ChunkReader, Length},
 };
@@ -73,6 +74,17 @@ impl ChunkReader for Pieces {
     }
 }
 
+/// The name of a way of packing that is not read, whatever this program is built with.
+fn unread(packed: Compression) -> Option<&'static str> {
+    match packed {
+        Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_) => None,
+        Compression::GZIP(_) => Some("GZIP"),
+        Compression::LZO => Some("LZO"),
+        Compression::BROTLI(_) => Some("BROTLI"),
+        Compression::LZ4 | Compression::LZ4_RAW => Some("LZ4"),
+    }
+}
+
 /// A file's row groups, in order.
 pub(crate) struct ParquetBatches {
     pieces: Pieces,
@@ -93,6 +105,11 @@ impl ParquetBatches {
         let metadata = std::panic::catch_unwind(std::panic::AssertUnwindSafe(load))
             .map_err(|_| "its footer is damaged".to_owned())?
             .map_err(|error| error.to_string())?;
+        let groups = metadata.metadata().row_groups().iter();
+        let columns = groups.flat_map(|group| group.columns());
+        if let Some(codec) = columns.filter_map(|column| unread(column.compression())).next() {
+            return Err(format!("it is packed by {codec}; by Snappy, ZSTD or not at all is read"));
+        }
         Ok(Self { pieces, metadata, group: 0, reader: None })
     }
 

@@ -261,3 +261,11 @@ fn a_day_beyond_all_moments_is_no_event_time() {
         assert_eq!(letters[0].reason, reason);
     }
 }
+
+#[test]
+fn a_parquet_file_that_is_packed_otherwise_is_refused_with_the_job() {
+    let bytes = include_bytes!("packed-gzip.parquet");
+    let error = source(bytes, &spec(Format::Parquet), None).err().unwrap();
+    let why = "`f` cannot be read: it is packed by GZIP; by Snappy, ZSTD or not at all is read";
+    assert_eq!(error.message, why);
+}

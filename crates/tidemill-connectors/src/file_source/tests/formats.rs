@@ -275,3 +275,14 @@ fn influx_tags_and_fields_called_as_the_columns_of_every_point_are_bad() {
     assert_eq!(reasons[0], "it has a tag `measurement`, and a column of every point is called so");
     assert_eq!(reasons[2], "it has a field `time`, and a column of every point is called so");
 }
+
+/// All of such a file is its header, which has no records.
+#[test]
+fn csv_with_lines_that_end_in_another_way_is_refused() {
+    for bytes in [&b"a,b\r1,2\r"[..], b"a\r1\r2"] {
+        let error = source(bytes, &spec(Format::Csv), None).err().unwrap();
+        assert!(error.message.contains("a carriage return without a line feed"), "{error}");
+    }
+    let quoted = source(b"\"a\r\nb\",c\r\n1,2\r\n", &spec(Format::Csv), None).unwrap();
+    assert_eq!(types(&*quoted)[0].0, "a\r\nb", "a name over two lines is one");
+}
