@@ -56,6 +56,12 @@ fn record_at(bytes: &[u8], at: usize) -> Option<&[u8]> {
     (crc(length, record) == stored).then_some(record)
 }
 
+/// The first record, if it is whole.
+#[must_use]
+pub fn first(bytes: &[u8]) -> Option<&[u8]> {
+    record_at(bytes, 0)
+}
+
 /// Reads records up to the first that is not whole. Gives back the records, the length of the
 /// bytes they take, and why reading stopped early.
 #[must_use]

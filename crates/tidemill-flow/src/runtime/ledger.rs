@@ -146,7 +146,8 @@ pub fn has_ledger(disk: &dyn Disk, folder: &Path) -> bool {
 
 impl Ledger {
     /// Opens the ledger of a job in its folder; makes one if there is none, or if the job begins
-    /// anew. A torn tail is cut off; anything else that is wrong is an error, and stays.
+    /// anew. A torn tail is cut off; anything else that is wrong is an error, and stays, and so does
+    /// the ledger of another job.
     pub(crate) fn open(
         disk: &Arc<dyn Disk>,
         folder: &Path,
@@ -159,7 +160,10 @@ impl Ledger {
         disk.create_dir_all(folder).map_err(fail)?;
         let there = files(&**disk, folder).map_err(fail)?;
         let at = match opening {
-            Opening::Anew(cycle, time) => (cycle, time),
+            Opening::Anew(cycle, time) => {
+                Self::is_of_no_other(&**disk, &there, &owner.job)?;
+                (cycle, time)
+            }
             Opening::Resume => match read::all(&**disk, &there, owner).map_err(damaged)? {
                 Some(found) => return Self::go_on(disk, folder, owner, found).map_err(fail),
                 None => (Cycle::NONE, Micros(0)),
@@ -171,6 +175,19 @@ impl Ledger {
         }
         let (began, time) = at;
         Ok((made, Recorded { began, after: began, time, ..Recorded::default() }))
+    }
+
+    /// A job that begins anew replaces its own ledger: by a slip of the folder it would be that of
+    /// another one, which could not go on any more.
+    fn is_of_no_other(disk: &dyn Disk, files: &[PathBuf], job: &str) -> Result<(), Unopened> {
+        let found = read::of_another(disk, files, job)
+            .map_err(|(path, error)| Unopened::of(&path, &error))?;
+        let Some((path, other)) = found else { return Ok(()) };
+        let message = format!(
+            "it belongs to job `{other}`, which could not be resumed without it: use another --data \
+             folder, or remove `ledger*` and `checkpoints` from this one if that job is over"
+        );
+        Err(Unopened { path, message, passes: false })
     }
 
     fn go_on(

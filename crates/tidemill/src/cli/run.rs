@@ -9,7 +9,7 @@ use super::progress::{Display, Moment, print_json};
 use super::signals::StopFlag;
 use super::{DONE, FAILED, JobArguments, REFUSED, STOPPED, load, print_all, table};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tidemill_env::World;
 use tidemill_flow::{JobHandle, RunOptions, engine};
 use tidemill_node::plan::{PlanOptions, Planned, plan};
@@ -62,6 +62,9 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
             let problem = problem
                 .expected("`exactly-once`, `at-most-once` with a `checkpoint`, or no `--resume`");
             return Err(Refused(vec![descriptor.locate(problem)]));
+        }
+        if let Some(folder) = arguments.data.as_deref().filter(|_| arguments.resume) {
+            has_begun(&descriptor, folder, &world)?;
         }
         let streams = open_streams(arguments, &descriptor, &world)?;
         let options = PlanOptions { streams: streams.clone(), ..options(arguments) };
@@ -130,6 +133,20 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
         letters: &letters,
     };
     show(arguments, &descriptor, &outcome, to_stderr)
+}
+
+/// Refuses to go on in a folder where nothing has begun: it is the wrong one, and a job that began
+/// anew there would replace what its sinks have.
+fn has_begun(descriptor: &Descriptor, folder: &Path, world: &World) -> Result<(), Refused> {
+    if tidemill_flow::has_ledger(&*world.disk, folder) {
+        return Ok(());
+    }
+    let (folder, name) = (folder.display(), &descriptor.spec.name);
+    let message = format!("{folder} holds no earlier run of job `{name}` to resume");
+    let problem = Problem::new::<String>([], message);
+    let problem =
+        problem.expected("the `--data` folder of that run, or no `--resume` to begin anew");
+    Err(Refused(vec![descriptor.locate(problem)]))
 }
 
 /// The streams in the job's folder, if the job has any.

@@ -153,6 +153,36 @@ fn a_job_without_a_ledger_does_not_resume() {
 }
 
 #[test]
+fn a_folder_without_an_earlier_run_is_not_resumed() {
+    let house = house();
+    house.run(&["run", "job.yaml", "--data", "data"]).ends_with(0);
+    let out = house.read("out.ndjson");
+    house.write("flights.csv", &flights(30));
+    std::fs::create_dir(house.path("empty")).expect("a folder can be made");
+    for folder in ["dada", "empty"] {
+        let ran = house.run(&["run", "job.yaml", "--data", folder, "--resume"]).ends_with(2);
+        let said = format!("{folder} holds no earlier run of job `delays`");
+        assert!(ran.stderr().contains(&said), "{}", ran.stderr());
+        assert!(ran.stderr().contains("no `--resume` to begin anew"), "{}", ran.stderr());
+    }
+    assert!(!house.path("dada").exists());
+    assert_eq!(house.read("out.ndjson"), out);
+}
+
+#[test]
+fn a_folder_of_another_job_is_not_taken() {
+    let house = house();
+    house.run(&["run", "job.yaml", "--data", "data"]).ends_with(0);
+    house.write("other.yaml", &JOB.replace("name: delays", "name: other").replace("out.", "more."));
+    let ran = house.run(&["run", "other.yaml", "--data", "data"]).ends_with(2);
+    assert!(ran.stderr().contains("belongs to job `delays`"), "{}", ran.stderr());
+    assert!(ran.stderr().contains("use another --data folder"), "{}", ran.stderr());
+    assert!(!house.path("more.ndjson").exists());
+    house.run(&["run", "job.yaml", "--data", "data", "--resume"]).ends_with(0);
+    house.run(&["run", "job.yaml", "--data", "data"]).ends_with(0);
+}
+
+#[test]
 fn a_table_is_joined_whole_before_the_stream_begins() {
     let house = house();
     house.write("names.csv", "code,name\nAA,American\nDL,Delta\n");

@@ -3,6 +3,7 @@
 use super::{LedgerHead, Owner};
 use std::{
     collections::{BTreeMap, VecDeque},
+    io,
     path::{Path, PathBuf},
 };
 use tidemill_env::Disk;
@@ -200,6 +201,29 @@ fn read(bytes: &[u8], owner: &Owner) -> Result<(Recorded, u64), String> {
         }
     }
     Ok((recorded, length as u64))
+}
+
+/// A file that another job than this one has, if any of a ledger's files is one, and whose it is.
+///
+/// What has no whole head is nobody's.
+///
+/// # Errors
+/// The path of a file that cannot be read, and why.
+pub(super) fn of_another(
+    disk: &dyn Disk,
+    files: &[PathBuf],
+    job: &str,
+) -> Result<Option<(PathBuf, String)>, (PathBuf, io::Error)> {
+    for path in files {
+        let bytes = disk.read(path).map_err(|error| (path.clone(), error))?;
+        let entry = journal::first(&bytes).and_then(|record| LedgerEntry::decode(record).ok());
+        if let Some(LedgerEntry::Head(head) | LedgerEntry::Later { head, .. }) = entry
+            && head.job != job
+        {
+            return Ok(Some((path.clone(), head.job)));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether a head is that of the owner, in a version that this build knows.

@@ -66,6 +66,33 @@ fn a_torn_head_is_a_new_ledger() {
 }
 
 #[test]
+fn a_job_begins_anew_in_its_own_folder_and_not_in_that_of_another() {
+    let world = World::real();
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = |job: &str, sources: u32, opening| {
+        let sources = vec![("s".to_owned(), sources)];
+        let owner = Owner { job: job.to_owned(), seed: 0, sources };
+        Ledger::open(&world.disk, folder.path(), &owner, opening)
+    };
+    let (mut ledger, _) = open("mine", 1, Opening::AT_START).expect("new");
+    ledger.append(&[entry(1), entry(2)]).expect("room");
+    drop(ledger);
+    let path = folder.path().join("ledger");
+    let before = std::fs::read(&path).expect("it is there");
+    for opening in [Opening::AT_START, Opening::Anew(Cycle(3), Micros(7))] {
+        let Err(refused) = open("yours", 1, opening) else { panic!("it took the folder") };
+        assert!(refused.message.contains("belongs to job `mine`"), "{}", refused.message);
+        assert_eq!((&refused.path, refused.passes), (&path, false));
+        assert_eq!(std::fs::read(&path).expect("still there"), before, "left as it was");
+    }
+    // The same job, also with other sources.
+    assert_eq!(open("mine", 2, Opening::AT_START).expect("anew").1.last(), Cycle::NONE);
+    // A head that is not whole is nobody's.
+    std::fs::write(&path, &before[..9]).expect("room");
+    open("yours", 1, Opening::AT_START).expect("anew");
+}
+
+#[test]
 fn damage_in_the_middle_is_refused() {
     check(|bytes| bytes[30] ^= 1, Err("corrupt record at byte"));
 }
