@@ -9,7 +9,7 @@
 //! Invariant: every check that refuses a job says so with a [`Problem`]; where it stands in the
 //! text is looked up once, by its path, when it becomes a [`Diagnostic`].
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 use tidemill_types::job::secret::masked;
 
 #[cfg(test)]
@@ -151,6 +151,17 @@ fn write_line(f: &mut fmt::Formatter<'_>, place: Place, line: &str) -> fmt::Resu
     let caret = " ".repeat((column - 1).saturating_sub(first));
     let margin = " ".repeat(number.len());
     write!(f, "\n  {number} | {}\n  {margin} | {caret}^", shown.trim_end())
+}
+
+/// Longest part of a name or a value of a job that a message shows, in characters.
+pub(crate) const VALUE_SHOWN_MAX: usize = 60;
+
+/// The beginning of a text: a whole file may stand where a word should.
+pub(crate) fn excerpt(text: &str, shown_max: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(shown_max) {
+        Some((end, _)) => format!("{}…", text[..end].replace(char::is_control, " ")).into(),
+        None => text.into(),
+    }
 }
 
 /// "one of `a`, `b`", cut when there are very many.

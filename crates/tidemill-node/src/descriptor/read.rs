@@ -3,7 +3,7 @@
 //! Text fields take numbers as they were written; an empty value is an empty table or none.
 
 use super::tree::{Name, Node, Value};
-use crate::diagnostic::{Path, Problem, nearest, one_of};
+use crate::diagnostic::{Path, Problem, VALUE_SHOWN_MAX, excerpt, nearest, one_of};
 use serde::{
     Deserializer,
     de::{
@@ -46,8 +46,12 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
+/// Longest message of a type, in characters.
+const MESSAGE_SHOWN_MAX: usize = 400;
+
 fn unknown(kind: &str, name: &str, names: &[&'static str]) -> ReadError {
-    let mut problem = Problem::new(Path::new(), format!("unknown {kind} `{name}`"));
+    let mut problem =
+        Problem::new(Path::new(), format!("unknown {kind} `{}`", excerpt(name, VALUE_SHOWN_MAX)));
     problem.expected = Some(one_of(names));
     problem.nearest = nearest(name, names.iter().copied()).map(str::to_owned);
     ReadError(Box::new(problem))
@@ -59,7 +63,7 @@ fn found(what: Unexpected<'_>) -> String {
         Unexpected::Unsigned(value) => format!("found the number `{value}`"),
         Unexpected::Signed(value) => format!("found the number `{value}`"),
         Unexpected::Float(value) => format!("found the number `{value}`"),
-        Unexpected::Str(value) => format!("found `{value}`"),
+        Unexpected::Str(value) => format!("found `{}`", excerpt(value, VALUE_SHOWN_MAX)),
         Unexpected::Unit | Unexpected::Option => "found nothing".to_owned(),
         Unexpected::Seq => "found a list".to_owned(),
         Unexpected::Map => "found a table".to_owned(),
@@ -84,7 +88,9 @@ fn wanted(expected: &dyn Expected) -> String {
 
 impl de::Error for ReadError {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self(Box::new(Problem::new(Path::new(), message.to_string())))
+        // Types name what they refuse as it was written.
+        let message = message.to_string();
+        Self(Box::new(Problem::new(Path::new(), excerpt(&message, MESSAGE_SHOWN_MAX))))
     }
 
     fn invalid_type(what: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -178,7 +184,9 @@ impl<'de> Deserializer<'de> for &'de Node {
             }
             Value::Table(entries) => {
                 let names: Vec<&str> = entries.iter().map(|(name, _)| name.text.as_str()).collect();
-                let message = format!("found {} choices: {}", names.len(), names.join(", "));
+                let (count, names) = (names.len(), names.join(", "));
+                let message =
+                    format!("found {count} choices: {}", excerpt(&names, VALUE_SHOWN_MAX));
                 let problem = Problem::new(Path::new(), message);
                 Err(ReadError(Box::new(problem.expected(format!("exactly {}", one_of(variants))))))
             }

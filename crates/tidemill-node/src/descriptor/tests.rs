@@ -179,6 +179,27 @@ fn refuses_what_is_no_yaml() {
     }
 }
 
+/// YAML takes a file of data for one long text.
+#[test]
+fn a_file_of_data_is_refused_with_an_excerpt() {
+    let data = "id,naïve\n1,a\n2,b\n".repeat(100_000);
+    let said = refused(&data);
+    assert!(said.contains("found `id,naïve") && said.contains("…`"), "{:.300}", said);
+    assert!(said.contains("expected a table of fields"), "{:.300}", said);
+    assert!(said.len() < 500, "{} bytes", said.len());
+    let long = "x".repeat(100_000);
+    for job in [
+        format!("name: j\n{long}: 1\n"),
+        JOB.replace("exactly-once", &long),
+        JOB.replace("{tumbling: 1d}", &long),
+        JOB.replace("tumbling", &long),
+        JOB.replace("10ms", &long),
+    ] {
+        let said = refused(&job);
+        assert!(said.len() < 2_000, "{} bytes: {:.300}", said.len(), said);
+    }
+}
+
 #[test]
 fn refuses_bombs() {
     let deep = format!("name: {}", "[".repeat(10_000));

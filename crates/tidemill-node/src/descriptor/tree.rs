@@ -3,7 +3,7 @@
 //! Numbers keep the text they were written as, so that a field of text may hold `1` or `1.50`.
 //! Invariants: the depth, the number of nodes and the use of aliases are bounded before memory is.
 
-use crate::diagnostic::{Place, Problem};
+use crate::diagnostic::{Place, Problem, VALUE_SHOWN_MAX, excerpt};
 use serde::{
     Deserialize, Deserializer,
     de::{self, MapAccess, SeqAccess},
@@ -93,7 +93,7 @@ impl Node {
             Value::Bool(_) | Value::Unsigned(_) | Value::Signed(_) | Value::Float(_) => {
                 format!("`{}`", self.raw)
             }
-            Value::Text(text) => format!("`{text}`"),
+            Value::Text(text) => format!("`{}`", excerpt(text, VALUE_SHOWN_MAX)),
             Value::List(_) => "a list".to_owned(),
             Value::Table(_) => "a table".to_owned(),
         }
