@@ -30,7 +30,11 @@ mod table;
 mod validate;
 
 use clap::{Parser, Subcommand};
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{
+    io::{IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 /// Done.
 const DONE: u8 = 0;
@@ -100,7 +104,8 @@ pub(crate) fn main() -> ExitCode {
     if !matches!(arguments.command, Command::Serve(_)) {
         let filter = tracing_subscriber::EnvFilter::try_from_env("TIDEMILL_LOG")
             .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        lines.with_ansi(std::io::stderr().is_terminal()).init();
     }
     ExitCode::from(match arguments.command {
         Command::Run(arguments) => run::run(&arguments),

@@ -183,6 +183,16 @@ fn a_folder_of_another_job_is_not_taken() {
 }
 
 #[test]
+fn what_is_logged_to_a_file_has_no_colours() {
+    let house = house();
+    let mut run = house.tidemill(&["run", "job.yaml"]);
+    let ran = run.env("TIDEMILL_LOG", "trace").output().expect("it runs");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(said.contains("DEBUG") || said.contains("TRACE"), "{said}");
+    assert!(!said.contains('\u{1b}'), "{said}");
+}
+
+#[test]
 fn a_table_is_joined_whole_before_the_stream_begins() {
     let house = house();
     house.write("names.csv", "code,name\nAA,American\nDL,Delta\n");

@@ -169,8 +169,8 @@ impl Opened {
             } else {
                 continue;
             };
-            let (job, checkpoint) = (&plan.name, info.number);
-            tracing::warn!(job, checkpoint, "it is not gone on from: {lacking}");
+            let (job, number) = (&plan.name, info.number);
+            tracing::warn!(job, "checkpoint {number} is not gone on from: {lacking}");
         }
         Ok(None)
     }
