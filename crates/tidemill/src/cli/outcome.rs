@@ -40,15 +40,17 @@ impl Outcome<'_> {
         (count as f64 / self.seconds.max(1e-6)) as u64
     }
 
-    /// Reasons of the first dead letters: position and reason.
-    fn reasons(&self) -> Vec<(String, String)> {
+    /// Of the first dead letters, which source or stage refused each, where it stood, and why.
+    fn reasons(&self) -> Vec<[String; 3]> {
         let at = |name: &str| self.letters.columns.iter().position(|column| column == name);
-        let (Some(position), Some(reason)) = (at("position"), at("reason")) else {
+        let (Some(stage), Some(position), Some(reason)) =
+            (at("stage"), at("position"), at("reason"))
+        else {
             return Vec::new();
         };
         let text = |cell: &Option<String>| cell.clone().unwrap_or_default();
         let rows = self.letters.rows();
-        rows.iter().map(|row| (text(&row[position]), text(&row[reason]))).collect()
+        rows.iter().map(|row| [stage, position, reason].map(|it| text(&row[it]))).collect()
     }
 
     /// The summary for a person.
@@ -92,8 +94,13 @@ impl Outcome<'_> {
         }
         if progress.dead_letters > 0 {
             add("", "dead letters", progress.dead_letters, "records", &self.letters.place);
-            for (position, reason) in self.reasons() {
-                let _ = writeln!(text, "       {position}: {reason}");
+            for [stage, position, reason] in self.reasons() {
+                // The position in a source names its file or stream, that in a stage only a slice.
+                let of_stage = match progress.stages.iter().any(|it| it.name == stage) {
+                    true => format!("{stage}, "),
+                    false => String::new(),
+                };
+                let _ = writeln!(text, "       {of_stage}{position}: {reason}");
             }
         }
         text
@@ -111,7 +118,9 @@ impl Outcome<'_> {
         let reasons: Vec<Value> = self
             .reasons()
             .into_iter()
-            .map(|(position, reason)| json!({ "position": position, "reason": reason }))
+            .map(|[stage, position, reason]| {
+                json!({ "stage": stage, "position": position, "reason": reason })
+            })
             .collect();
         json!({
             "type": "summary",

@@ -183,6 +183,18 @@ fn a_folder_of_another_job_is_not_taken() {
 }
 
 #[test]
+fn a_dead_letter_of_a_stage_says_the_stage() {
+    let house = house();
+    let job =
+        JOB.replace("    where: delay > 15", "    select: {carrier: carrier, delay: 10 / delay}");
+    house.write("job.yaml", &job);
+    let ran = house.run(&["run", "job.yaml"]).ends_with(0);
+    assert!(ran.stderr().contains("       late, slice "), "{}", ran.stderr());
+    let summary = house.run(&["run", "job.yaml", "--json"]).ends_with(0).summary();
+    assert_eq!(summary["dead_letter_reasons"][0]["stage"], "late", "{summary}");
+}
+
+#[test]
 fn what_is_logged_to_a_file_has_no_colours() {
     let house = house();
     let mut run = house.tidemill(&["run", "job.yaml"]);
