@@ -40,12 +40,17 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
+/// What else could have been written.
+fn or_unlimited(error: impl std::fmt::Display) -> String {
+    format!("{error}, or `unlimited`")
+}
+
 /// Milliseconds; -1 is for ever.
 fn time(text: &str) -> Result<i64, String> {
     if text == "unlimited" {
         return Ok(-1);
     }
-    let span: Span = text.parse().map_err(|error| format!("{error}"))?;
+    let span: Span = text.parse().map_err(or_unlimited)?;
     Ok(span.0 / 1000)
 }
 
@@ -54,7 +59,7 @@ fn size(text: &str) -> Result<i64, String> {
     if text == "unlimited" {
         return Ok(-1);
     }
-    let size: ByteSize = text.parse().map_err(|error| format!("{error}"))?;
+    let size: ByteSize = text.parse().map_err(or_unlimited)?;
     i64::try_from(size.0).map_err(|_| format!("`{text}` is more than there is"))
 }
 

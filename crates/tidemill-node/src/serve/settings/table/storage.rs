@@ -18,7 +18,7 @@ pub(super) const STREAMS: &[Setting] = &[
         "auto-create",
         SWITCH,
         "auto.create.topics.enable",
-        "Clients that ask for a stream that is not there make it.",
+        "Kafka clients that ask for a stream that is not there make it; `tidemill stream` does not.",
         |s| s.broker.auto_create.to_string(),
         |s, text| s.broker.auto_create = value::truth(text)?
     ),

@@ -22,6 +22,9 @@ fn options_and_names_come_together_and_names_count() {
     assert_eq!(arguments.by_name(), BTreeMap::from(expected));
     assert_eq!((time("unlimited"), size("unlimited")), (Ok(-1), Ok(-1)));
     assert!(time("7 days of rain").is_err() && size("99999999999999GiB").is_err());
+    for refused in [time("none"), size("none")] {
+        assert!(refused.is_err_and(|it| it.ends_with("or `unlimited`")));
+    }
     assert!(pair("no value").is_err() && pair("=x").is_err());
     assert_eq!(pair("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
 }
