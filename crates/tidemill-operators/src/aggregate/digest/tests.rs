@@ -50,3 +50,15 @@ fn a_digest_is_saved_with_what_is_not_finite() {
         assert_eq!(one.map(f64::to_bits), two.map(f64::to_bits), "{q}");
     }
 }
+
+/// As docs/job.md has it.
+#[test]
+fn the_median_of_a_few_values_is_one_of_them() {
+    for (values, median) in
+        [(&[1.0, 9.0][..], 9.0), (&[1.0, 2.0, 8.0, 9.0], 8.0), (&[1.0, 4.0, 9.0], 4.0)]
+    {
+        let mut digest = Digest::default();
+        values.iter().for_each(|value| digest.update(*value));
+        assert_eq!(digest.quantile(0.5), Some(median));
+    }
+}
