@@ -12,6 +12,7 @@
 //! written and no thread starts here.
 
 mod files;
+mod first_times;
 mod operators;
 mod sinks;
 mod stage;
@@ -40,7 +41,7 @@ use tidemill_connectors::{
 };
 use tidemill_env::World;
 use tidemill_flow::{JobGraph, Link, NodeId, NodeKind, Partition, SourceFactory};
-use tidemill_types::job::{JobSpec, KafkaSourceSpec, SourceSpec};
+use tidemill_types::job::{Format, JobSpec, KafkaSourceSpec, SourceSpec};
 
 /// What a plan needs to know besides the job.
 #[derive(Clone, Debug, Default)]
@@ -182,7 +183,14 @@ impl<'a> Planner<'a> {
                 (Some(file), None) => {
                     let path = self.path(&file.path);
                     match FileSource::new(self.world, &path, file, source.time.as_ref()) {
-                        Ok(source) => source,
+                        Ok(factory) => {
+                            // A batch of columns is large, and its times have a type.
+                            let is_of_lines = matches!(file.format, Format::Csv | Format::Json);
+                            if is_of_lines && source.time.is_some() {
+                                self.look_at_times(name, &*factory);
+                            }
+                            factory
+                        }
                         Err(error) => {
                             let problem = operators::source_problem(name, &error);
                             self.problem(problem);
@@ -203,6 +211,13 @@ impl<'a> Planner<'a> {
             let preload = !streamed.contains(&name.as_str());
             let node = self.graph.add(name, NodeKind::Source { factory, preload });
             self.name(name, node, 0, schema);
+        }
+    }
+
+    /// Warns of an event time that is probably not what was meant; the job can run all the same.
+    fn look_at_times(&self, name: &str, source: &dyn SourceFactory) {
+        if let Some(doubt) = first_times::doubt(source) {
+            tracing::warn!(job = self.spec.name, source = name, "{doubt}");
         }
     }
 

@@ -195,6 +195,16 @@ fn a_dead_letter_of_a_stage_says_the_stage() {
 }
 
 #[test]
+fn times_that_are_no_times_are_warned_of() {
+    let house = house();
+    house.write("job.yaml", &JOB.replace("field: ts", "field: carrier"));
+    for command in ["validate", "run"] {
+        let stderr = house.run(&[command, "job.yaml"]).ends_with(0).stderr();
+        assert!(stderr.contains("records would all be dead letters"), "{stderr}");
+    }
+}
+
+#[test]
 fn what_is_logged_to_a_file_has_no_colours() {
     let house = house();
     let mut run = house.tidemill(&["run", "job.yaml"]);
