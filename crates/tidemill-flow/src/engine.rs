@@ -13,6 +13,7 @@ use crate::runtime::{
     worker::{self, WorkerQueue},
 };
 use open::Opened;
+pub use open::has_begun;
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},

@@ -34,7 +34,7 @@ pub mod source;
 pub mod trial;
 
 pub use block::{Block, Payload, Routing, Selection, TIME_COLUMN, VALUE_COLUMN, rows_schema};
-pub use engine::{CheckpointTo, JobHandle, Processes, RunOptions};
+pub use engine::{CheckpointTo, JobHandle, Processes, RunOptions, has_begun};
 pub use error::{AskError, JobError, StartError};
 pub use graph::{GraphError, JobGraph, Link, Node, NodeId, NodeKind};
 pub use look::{LookError, StageLook, Stages, StateAt, StateTable, TakeRows};

@@ -14,7 +14,7 @@ use crate::runtime::{
     job::Job,
     lane::Core,
     layout::Layout,
-    ledger::{Ledger, Opening, Owner, Recorded, Unopened},
+    ledger::{Ledger, Opening, Owner, Recorded, Unopened, has_ledger},
     looks::Looks,
     needed::Running,
     pacer::Pacer,
@@ -32,7 +32,7 @@ use tidemill_env::sync::{
     Mutex, RwLock,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
-use tidemill_env::{DiskLock, World, has_no_room};
+use tidemill_env::{Disk, DiskLock, World, has_no_room};
 use tidemill_state::Checkpoints;
 use tidemill_types::{
     Cycle,
@@ -83,6 +83,12 @@ fn open_ledger(
         return Err(StartError::Ledger { path, message: message.to_owned() });
     }
     Ok((Some(ledger), recorded))
+}
+
+/// Whether a job has begun in a data folder, if only to be killed before it read anything.
+#[must_use]
+pub fn has_begun(disk: &dyn Disk, folder: &Path) -> bool {
+    disk.exists(&folder.join(LOCK_FILE)).unwrap_or(false) || has_ledger(disk, folder)
 }
 
 /// Takes a data folder for this job, until the last of its threads ends.

@@ -138,7 +138,7 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
 /// Refuses to go on in a folder where nothing has begun: it is the wrong one, and a job that began
 /// anew there would replace what its sinks have.
 fn has_begun(descriptor: &Descriptor, folder: &Path, world: &World) -> Result<(), Refused> {
-    if tidemill_flow::has_ledger(&*world.disk, folder) {
+    if tidemill_flow::has_begun(&*world.disk, folder) {
         return Ok(());
     }
     let (folder, name) = (folder.display(), &descriptor.spec.name);
