@@ -14,7 +14,7 @@ use tidemill_env::World;
 use tidemill_flow::{JobHandle, RunOptions, engine};
 use tidemill_node::plan::{PlanOptions, Planned, plan};
 use tidemill_node::{Descriptor, Problem, Refused, Registry, Streams, open_checkpoints};
-use tidemill_types::job::{SourceSpec, StartSpec};
+use tidemill_types::job::{SinkSpec, SourceSpec, StartSpec};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArguments {
@@ -64,7 +64,7 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
             return Err(Refused(vec![descriptor.locate(problem)]));
         }
         if let Some(folder) = arguments.data.as_deref().filter(|_| arguments.resume) {
-            has_begun(&descriptor, folder, &world)?;
+            replaces_nothing(&descriptor, folder, &options(arguments).base_dir, &world)?;
         }
         let streams = open_streams(arguments, &descriptor, &world)?;
         let options = PlanOptions { streams: streams.clone(), ..options(arguments) };
@@ -135,15 +135,29 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     show(arguments, &descriptor, &outcome, to_stderr)
 }
 
-/// Refuses to go on in a folder where nothing has begun: it is the wrong one, and a job that began
-/// anew there would replace what its sinks have.
-fn has_begun(descriptor: &Descriptor, folder: &Path, world: &World) -> Result<(), Refused> {
-    if tidemill_flow::has_begun(&*world.disk, folder) {
+/// Refuses to go on in a folder where nothing has begun if a file of the job is there: the folder is
+/// the wrong one then, and a job that began anew would replace that file. Else it may begin, so that
+/// whoever keeps a job running always says `--resume`.
+fn replaces_nothing(
+    descriptor: &Descriptor,
+    folder: &Path,
+    base_dir: &Path,
+    world: &World,
+) -> Result<(), Refused> {
+    let disk = &*world.disk;
+    if tidemill_flow::has_begun(disk, folder) {
         return Ok(());
     }
+    let file = |(name, sink): (&String, &SinkSpec)| Some((name.clone(), sink.file.clone()?.path));
+    let mut files = descriptor.spec.sinks.iter().filter_map(file);
+    let is_there = |path: &Path| disk.exists(&base_dir.join(path)).unwrap_or(false);
+    let Some((sink, path)) = files.find(|(_, path)| is_there(path.as_ref())) else {
+        return Ok(());
+    };
     let (folder, name) = (folder.display(), &descriptor.spec.name);
-    let message = format!("{folder} holds no earlier run of job `{name}` to resume");
-    let problem = Problem::new::<String>([], message);
+    let message =
+        format!("{folder} holds no earlier run of job `{name}` to resume, and {path} is there");
+    let problem = Problem::new(["sinks", sink.as_str(), "file", "path"], message);
     let problem =
         problem.expected("the `--data` folder of that run, or no `--resume` to begin anew");
     Err(Refused(vec![descriptor.locate(problem)]))

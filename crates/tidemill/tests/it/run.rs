@@ -161,12 +161,16 @@ fn a_folder_without_an_earlier_run_is_not_resumed() {
     std::fs::create_dir(house.path("empty")).expect("a folder can be made");
     for folder in ["dada", "empty"] {
         let ran = house.run(&["run", "job.yaml", "--data", folder, "--resume"]).ends_with(2);
-        let said = format!("{folder} holds no earlier run of job `delays`");
+        let said = format!("{folder} holds no earlier run of job `delays` to resume, and ");
         assert!(ran.stderr().contains(&said), "{}", ran.stderr());
         assert!(ran.stderr().contains("no `--resume` to begin anew"), "{}", ran.stderr());
     }
     assert!(!house.path("dada").exists());
     assert_eq!(house.read("out.ndjson"), out);
+    // Where there is nothing to be replaced it begins: who keeps it running says the same each time.
+    std::fs::remove_file(house.path("out.ndjson")).expect("it is there");
+    house.run(&["run", "job.yaml", "--data", "dada", "--resume"]).ends_with(0);
+    assert_ne!(house.read("out.ndjson"), out, "of the new input");
 }
 
 #[test]
