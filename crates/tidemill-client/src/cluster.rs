@@ -327,7 +327,7 @@ impl Cluster {
                 Way::Ready(connection) => return Ok(connection),
                 Way::Opening => (None, deadline_us),
                 Way::Resting { until_us, error } => (Some(error), until_us),
-                Way::Unknown => (Some(self.nobody()), deadline_us),
+                Way::Unknown => (Some(self.nobody(&[])), deadline_us),
             };
             let state = self.inner.lock();
             if state.closed {
@@ -339,7 +339,7 @@ impl Cluster {
                 return Err(error);
             }
             if now_us >= deadline_us {
-                return Err(self.nobody());
+                return Err(self.nobody(&all));
             }
             let until_us = until_us.min(deadline_us).min(next_us.unwrap_or(u64::MAX));
             let wait = Duration::from_micros(until_us.saturating_sub(now_us).max(1000));
@@ -349,11 +349,13 @@ impl Cluster {
         }
     }
 
-    fn nobody(&self) -> CallError {
-        CallError::Unreachable {
-            address: self.inner.options.bootstrap.join(","),
-            reason: "nobody answered in time".to_owned(),
-        }
+    /// Says that no answer came from where it was waited for: a node, or any of the cluster.
+    fn nobody(&self, waited_for: &[&Slot]) -> CallError {
+        let address = match waited_for {
+            [slot] => slot.address().to_owned(),
+            _ => self.inner.options.bootstrap.join(","),
+        };
+        CallError::Unreachable { address, reason: "nobody answered in time".to_owned() }
     }
 
     /// Learns where a node is that was just named: a coordinator. It may not be in the metadata yet,

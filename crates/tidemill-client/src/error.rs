@@ -6,10 +6,7 @@ use tidemill_wire::kafka::{ApiKey, ErrorCode, KafkaString};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// Nobody takes connections there.
-    #[error(
-        "no node at {address}: {reason}; start one with `tidemill serve --kafka-listen {address}`, \
-         or name another address"
-    )]
+    #[error("no node at {address}: {reason}")]
     Unreachable {
         /// Where it was tried.
         address: String,

@@ -166,3 +166,18 @@ fn a_coordinator_that_has_moved_is_looked_for_where_it_is_now() {
     learn(&now);
     assert!(cluster.wait_node(3, soon(&cluster)).is_ok());
 }
+
+#[test]
+fn a_node_that_does_not_answer_in_time_is_named_with_its_own_address() {
+    let node = node();
+    let silent = FakeNode::start(|_, _| Reply::Nothing);
+    let cluster = Cluster::new(&World::real(), &quick(node.address()));
+    let (host, port) = silent.address().rsplit_once(':').unwrap();
+    cluster.learn(5, host, port.parse().unwrap());
+    let error = cluster.wait_node(5, cluster.now_us() + 50_000).err().unwrap();
+    let CallError::Unreachable { address, .. } = error else { panic!("{error:?}") };
+    assert_eq!(address, silent.address());
+    let error = cluster.wait_node(6, cluster.now_us()).err().unwrap();
+    let CallError::Unreachable { address, .. } = error else { panic!("{error:?}") };
+    assert_eq!(address, node.address(), "nothing is known of it");
+}

@@ -438,14 +438,17 @@ fn a_stream_that_is_deleted_while_it_is_read_is_waited_for_and_then_given_up() {
         // One may wait to learn where to begin.
         log.state.lock().unwrap().streams.remove("events");
         let starts = BTreeMap::from([(0, start), (1, start)]);
-        let (meta, began) = (consumer.shared.cluster.metadata(), std::time::Instant::now());
+        let meta = consumer.shared.cluster.metadata();
+        let clock = Arc::clone(&World::real().clock);
+        let began_us = clock.monotonic_micros();
+        let waited = || Duration::from_micros(clock.monotonic_micros() - began_us);
         consumer.assign_known("events", &meta.streams["events"], &starts);
         let mut stopped = Vec::new();
         while stopped.len() < 2 {
             if let Err(error) = consumer.poll(Duration::from_millis(5)) {
                 stopped.push(error.to_string());
             }
-            assert!(began.elapsed() < PATIENCE, "{start:?} {:?}", consumer.obstacle());
+            assert!(waited() < PATIENCE, "{start:?} {:?}", consumer.obstacle());
         }
         stopped.sort();
         let said = [
@@ -453,7 +456,7 @@ fn a_stream_that_is_deleted_while_it_is_read_is_waited_for_and_then_given_up() {
             "stream `events` streamlet 1: there is no",
         ];
         assert!(stopped.iter().zip(said).all(|(it, said)| it.starts_with(said)), "{stopped:?}");
-        assert!(began.elapsed() >= Duration::from_millis(250), "it was waited for");
+        assert!(waited() >= Duration::from_millis(250), "it was waited for");
     }
 }
 

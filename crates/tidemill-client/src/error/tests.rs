@@ -13,8 +13,7 @@ fn a_refusal_says_the_words_the_code_and_what_the_node_said() {
 }
 
 #[test]
-fn a_node_that_is_not_there_is_told_with_what_to_do() {
+fn a_node_that_is_not_there_is_told_with_where_and_why() {
     let error = CallError::Unreachable { address: "h:1".into(), reason: "refused".into() };
-    let said = error.to_string();
-    assert!(said.starts_with("no node at h:1: refused; start one with `tidemill serve"), "{said}");
+    assert_eq!(error.to_string(), "no node at h:1: refused", "it may be one of any cluster");
 }

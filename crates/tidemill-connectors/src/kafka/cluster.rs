@@ -24,18 +24,34 @@ pub(super) fn client(world: &World, brokers: &str) -> Result<Client, ConnectorEr
     Ok(Client::new(world, options))
 }
 
+/// Whether an address, or several with commas between them, is of those that the job names; others
+/// are learnt from them.
+fn is_named(brokers: &str, address: &str) -> bool {
+    let named = ClientOptions::at(brokers).bootstrap;
+    address.split(',').all(|it| named.iter().any(|named| named == it))
+}
+
 /// Why a topic cannot be used, and what to do.
 pub(super) fn refused(brokers: &str, topic: &str, error: &AdminError) -> ConnectorError {
     let (kind, message) = match (error, error.code()) {
         (AdminError::Call(error), _) => {
-            let reason = match error {
-                CallError::Unreachable { address, reason } => format!("{address}: {reason}"),
-                other => other.to_string(),
+            let none = |reason: String| {
+                format!(
+                    "no broker of the cluster of topic `{topic}` answers ({reason}): `brokers` is \
+                     `{brokers}`, and one of these must be up when the job starts"
+                )
             };
-            let message = format!(
-                "no broker of the cluster of topic `{topic}` answers ({reason}): `brokers` is \
-                 `{brokers}`, and one of these must be up when the job starts"
-            );
+            let message = match error {
+                CallError::Unreachable { address, reason } if is_named(brokers, address) => {
+                    none(format!("{address}: {reason}"))
+                }
+                CallError::Unreachable { address, reason } => format!(
+                    "the cluster at `{brokers}` of topic `{topic}` answers, but names a broker that \
+                     does not, `{address}`: {reason}; it must be up, and its `advertised.listeners` \
+                     must say where it is reached from here"
+                ),
+                other => none(other.to_string()),
+            };
             let kind = match error {
                 CallError::Unreachable { .. }
                 | CallError::Lost { .. }
@@ -57,3 +73,6 @@ pub(super) fn refused(brokers: &str, topic: &str, error: &AdminError) -> Connect
     };
     ConnectorError { kind, message }
 }
+
+#[cfg(test)]
+mod tests;

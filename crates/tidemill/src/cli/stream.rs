@@ -9,10 +9,13 @@ mod rates;
 mod render;
 mod settings;
 
+#[cfg(test)]
+mod tests;
+
 use super::{DONE, FAILED, REFUSED, STOPPED, print_all, signals::StopFlag};
 use clap::{Args, Subcommand};
 use std::time::Duration;
-use tidemill_client::{AdminError, Client, ClientOptions, ErrorCode};
+use tidemill_client::{AdminError, CallError, Client, ClientOptions, ErrorCode};
 use tidemill_env::World;
 
 /// How long a node may take to take a connection.
@@ -71,18 +74,29 @@ impl NodeArguments {
 }
 
 /// Says what went wrong, and what can be done about it.
-fn failed(error: &(impl std::fmt::Display + ?Sized), code: Option<ErrorCode>) -> u8 {
+fn failed(error: &(impl std::fmt::Display + ?Sized), hint: Option<&str>) -> u8 {
     say!("error: {error}");
-    if code == Some(ErrorCode::UnknownTopicOrPartition) {
-        say!(
-            "hint: `tidemill stream list` shows what there is, `tidemill stream create` makes one"
-        );
+    if let Some(hint) = hint {
+        say!("hint: {hint}");
     }
     FAILED
 }
 
 fn admin_failed(error: &AdminError) -> u8 {
-    failed(error, error.code())
+    failed(error, hint(error))
+}
+
+/// What can be done about it.
+fn hint(error: &AdminError) -> Option<&'static str> {
+    match error {
+        AdminError::Call(CallError::Unreachable { .. }) => {
+            Some("`tidemill serve` starts a node, `--bootstrap` says where one is")
+        }
+        error if error.code() == Some(ErrorCode::UnknownTopicOrPartition) => {
+            Some("`tidemill stream list` shows what there is, `tidemill stream create` makes one")
+        }
+        _ => None,
+    }
 }
 
 /// Listens to Ctrl-C.

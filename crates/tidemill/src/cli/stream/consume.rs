@@ -1,7 +1,7 @@
 //! `tidemill stream consume`: records become lines of standard output.
 
 use super::{
-    DONE, NodeArguments, STOPPED, failed,
+    DONE, NodeArguments, STOPPED, admin_failed, failed,
     from::start,
     rates::{Counts, Rates},
     render::{Format, render},
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 use tidemill_client::{
-    Admin, AdminError, Consumer,
+    Admin, Consumer,
     admin::OffsetAt,
     consumer::{Batch, ConsumeError, ConsumerOptions, Isolation, Start},
 };
@@ -129,11 +129,10 @@ pub(super) fn consume(arguments: &ConsumeArguments) -> u8 {
 }
 
 fn consume_failed(error: &ConsumeError) -> u8 {
-    let code = match error {
-        ConsumeError::Lookup(error) => AdminError::code(error),
-        _ => None,
-    };
-    failed(error, code)
+    match error {
+        ConsumeError::Lookup(error) => admin_failed(error),
+        error => failed(error, None),
+    }
 }
 
 /// Where to begin in each streamlet, and where to end.

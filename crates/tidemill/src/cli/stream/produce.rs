@@ -1,19 +1,16 @@
 //! `tidemill stream produce`: lines of standard input become records.
 
 use super::{
-    DONE, FAILED, NodeArguments, STOPPED, failed,
+    DONE, FAILED, NodeArguments, STOPPED, admin_failed, failed,
     lines::{Ended, Lines, split},
     rates::{Counts, Rates},
     settings::pair,
     stop_flag,
 };
 use std::{io, time::Duration};
-use tidemill_client::{
-    AdminError,
-    producer::{
-        Acks, Codec, Compression, FlushError, Header, NewRecord, ProduceError, Producer,
-        ProducerOptions, StreamWriter,
-    },
+use tidemill_client::producer::{
+    Acks, Codec, Compression, FlushError, Header, NewRecord, ProduceError, Producer,
+    ProducerOptions, StreamWriter,
 };
 use tidemill_env::World;
 use tidemill_node::record_key::record_key;
@@ -206,11 +203,10 @@ pub(super) fn produce(arguments: &ProduceArguments) -> u8 {
 }
 
 fn produce_failed(error: &ProduceError) -> u8 {
-    let code = match error {
-        ProduceError::Lookup(error) => AdminError::code(error),
-        _ => None,
-    };
-    failed(error, code)
+    match error {
+        ProduceError::Lookup(error) => admin_failed(error),
+        error => failed(error, None),
+    }
 }
 
 /// Flushes, and shows that it goes on.
