@@ -138,8 +138,8 @@ pub(super) const PLANTS: &[Plant] = &[
         package: "tidemill-connectors",
         file: "crates/tidemill-connectors/src/columns/nested.rs",
         changes: &[(
-            "let has_whole = has_whole(field.data_type());",
-            "let has_whole = has_whole(field.data_type()) && json.is_empty();",
+            "has_whole(data_type) && may_have_fractions(json)",
+            "has_whole(data_type) && may_have_fractions(&[])",
         )],
         caught_by: &["nothing_in_a_list_or_an_object_is_cut_to_a_whole_number"],
     },
