@@ -105,8 +105,7 @@ def run_interrupted(mill, how, patience, most=4):
     """Runs the job to its end, through some interruptions; returns how many there were, and the last run's summary."""
     times = runs = 0
     while True:
-        # A process that died before it had a ledger has left nothing to resume, and that is refused.
-        more = ["--resume"] if any((mill.folder / "interrupted").glob("ledger*")) else []
+        more = ["--resume"] if runs else []
         runs += 1
         process = subprocess.Popen(
             mill.command("--json", "--data", "interrupted", *more), cwd=mill.folder,

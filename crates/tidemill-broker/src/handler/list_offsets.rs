@@ -29,6 +29,9 @@ const LATEST_TIERED: i64 = -5;
 /// Offset and its timestamp in milliseconds; -1 where there is none.
 type Outcome = Result<(i64, i64), ErrorCode>;
 
+/// A partition, and what it is told; none while its records are looked at.
+type Told = (i32, Option<Outcome>);
+
 /// Answers for each partition.
 pub(crate) async fn answer(
     context: &Context<'_>,
@@ -40,7 +43,7 @@ pub(crate) async fn answer(
     let committed = request.isolation_level == 1;
     let twice = named_twice(&request);
     let mut looks: Vec<Look> = Vec::new();
-    let mut topics: Vec<(KafkaString, Vec<(i32, Option<Outcome>)>)> = Vec::new();
+    let mut topics: Vec<(KafkaString, Vec<Told>)> = Vec::new();
     for asked in request.topics {
         let topic = broker.topic(asked.name.as_str());
         let one = |it: ListOffsetsPartition| {
@@ -63,8 +66,8 @@ pub(crate) async fn answer(
     }
     // Records are looked at, and they may be on the disk.
     let mut found = broker.inflating.each(looks, Look::outcome).await.into_iter();
-    let topic = |(name, partitions): (KafkaString, Vec<(i32, Option<Outcome>)>)| {
-        let one = |(index, outcome): (i32, Option<Outcome>)| {
+    let topic = |(name, partitions): (KafkaString, Vec<Told>)| {
+        let one = |(index, outcome): Told| {
             let outcome = outcome.or_else(|| found.next());
             told(index, outcome.expect("each look has its answer"), has_epoch)
         };

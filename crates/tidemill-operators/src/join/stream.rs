@@ -15,7 +15,8 @@ use crate::keys::{KeyCodec, Keys};
 use crate::lane::{Lane, Part, Picked, Times};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, TimestampMicrosecondArray};
 use arrow_schema::{DataType, Field, SchemaRef};
-use hashbrown::{HashTable, hash_table::Entry};
+use group::{Group, forget, group_of, near, place};
+use hashbrown::HashTable;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use tidemill_state::{Delta, Noted, Reader, SavedError, State, Structure, put_byt
 use tidemill_types::job::JoinKind;
 use tidemill_types::{Micros, SliceId, Span};
 
+mod group;
 #[cfg(test)]
 mod tests;
 
@@ -129,13 +131,6 @@ const GROUPS_LOOKED_AT: usize = 8;
 struct SliceRows {
     groups: HashTable<Group>,
     sides: [Side; 2],
-}
-
-/// The rows of one key, by side, in order of time and arrival.
-struct Group {
-    hash: u64,
-    key: Arc<[u8]>,
-    slots: [VecDeque<u32>; 2],
 }
 
 /// The rows of one side.
@@ -322,18 +317,6 @@ impl SliceRows {
     }
 }
 
-/// The group of a key.
-fn group_of<'a>(groups: &'a mut HashTable<Group>, hash: u64, key: &[u8]) -> &'a mut Group {
-    let same = |group: &Group| group.hash == hash && *group.key == *key;
-    match groups.entry(hash, same, |group| group.hash) {
-        Entry::Occupied(known) => known.into_mut(),
-        Entry::Vacant(free) => {
-            let slots = Default::default();
-            free.insert(Group { hash, key: key.into(), slots }).into_mut()
-        }
-    }
-}
-
 /// Writes the row of a slot with all that is known of it.
 fn write_slot((held, codec): (&Held<Waiting>, &RowCodec), slot: usize, out: &mut Vec<u8>) -> bool {
     let Some(waiting) = held.get(slot as u32) else { return false };
@@ -461,34 +444,6 @@ impl State for SliceRows {
     }
 }
 
-/// Where a row is among those of its key.
-fn place(held: &Held<Waiting>, slot: u32) -> (i64, u64) {
-    let waiting = held.data(slot);
-    (waiting.time, waiting.arrival)
-}
-
-/// Puts into `met` the rows of a group whose times are near enough, in order of arrival.
-fn near(
-    slots: &VecDeque<u32>,
-    held: &Held<Waiting>,
-    (time, within): (i64, i64),
-    met: &mut Vec<(u64, u32)>,
-) {
-    let (first, last) = (time.saturating_sub(within), time.saturating_add(within));
-    let from = slots.partition_point(|slot| held.data(*slot).time < first);
-    met.clear();
-    for slot in slots.range(from..) {
-        let (at, arrival) = place(held, *slot);
-        if at > last {
-            break;
-        }
-        met.push((arrival, *slot));
-    }
-    if !met.is_sorted() {
-        met.sort_unstable();
-    }
-}
-
 /// Writes the pair of a row and one of the other side.
 fn meet(
     sides: &mut [Side; 2],
@@ -506,16 +461,4 @@ fn meet(
     pairs.left.pick_held(&sides[0].held, left);
     pairs.right_held(&sides[1].held, right);
     pairs.time(time.max(other_time));
-}
-
-/// Takes a slot out of the group of its key; the group goes with its last row. Rows go in the order
-/// that a group has them in, so it is the first.
-fn forget(groups: &mut HashTable<Group>, hash: u64, side: usize, slot: u32) {
-    let holds = |group: &Group| group.hash == hash && group.slots[side].front() == Some(&slot);
-    let Ok(mut found) = groups.find_entry(hash, holds) else { return };
-    let slots = &mut found.get_mut().slots;
-    slots[side].pop_front();
-    if slots.iter().all(VecDeque::is_empty) {
-        found.remove();
-    }
 }
