@@ -166,7 +166,13 @@ fn is_columnar(format: Format) -> bool {
 fn no_way(subject: &str, (name, type_name): (&String, &str), found: &DataType) -> ConnectorError {
     let message =
         format!("column `{name}` of `{subject}` is {found}, which cannot be read as `{type_name}`");
-    let expected = format!("a type that {found} can be read as");
+    let names = ["boolean", "bigint", "double", "text", "date", "timestamp"];
+    let fits = |name: &&str| column_type::parse(name).is_ok_and(|it| can_be(found, &it));
+    let fitting: Vec<&str> = names.into_iter().filter(fits).collect();
+    let expected = match fitting.as_slice() {
+        [] => "the type that it has".to_owned(),
+        fitting => format!("a type such as {}", fitting.join(", ")),
+    };
     let (field, place) = (name.clone(), SchemaPlace::Type);
     let kind = ConnectorErrorKind::Schema { place, field, expected, nearest: None };
     ConnectorError { kind, message }

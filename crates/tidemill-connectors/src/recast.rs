@@ -42,8 +42,10 @@ pub(crate) fn can_be(from: &DataType, to: &DataType) -> bool {
     if holds(&from, to) {
         return true;
     }
-    if let (Some(from), DataType::List(to)) = (element(&from), to) {
-        return can_be(from.data_type(), to.data_type());
+    if let (Some(element), DataType::List(to)) = (element(&from), to) {
+        let plain = DataType::List(Arc::clone(element));
+        return arrow_cast::can_cast_types(&from, &plain)
+            && can_be(element.data_type(), to.data_type());
     }
     let is_time = matches!(from, DataType::Timestamp(_, _) | DataType::Date32 | DataType::Date64);
     let is_text = from == DataType::Utf8;

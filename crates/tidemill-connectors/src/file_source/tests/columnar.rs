@@ -223,10 +223,13 @@ fn a_value_that_does_not_fit_the_type_that_the_job_names_is_a_dead_letter() {
 fn a_type_that_no_value_of_the_column_fits_is_refused_with_the_job() {
     for (format, bytes) in columnar() {
         let error = source(&bytes, &typed(format, &[("n", "date")]), None).err().unwrap();
-        let ConnectorErrorKind::Schema { place: SchemaPlace::Type, field, .. } = error.kind else {
+        let ConnectorErrorKind::Schema { place: SchemaPlace::Type, field, expected, .. } =
+            error.kind
+        else {
             panic!("{error:?}")
         };
         assert_eq!(field, "n");
+        assert_eq!(expected, "a type such as bigint, double, text, timestamp");
         let message = "column `n` of `f` is Int32, which cannot be read as `date`";
         assert_eq!(error.message, message);
     }
