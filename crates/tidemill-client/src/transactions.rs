@@ -62,8 +62,9 @@ const NEWEST: &[(ApiKey, i16)] = &[
     (ApiKey::InitProducerId, 5),
     (ApiKey::Produce, 11),
 ];
-/// The rest before asking again while the transaction before is being ended, in microseconds.
-const REST_US: u64 = 5_000;
+/// The first and the longest rest before asking again while the transaction before is being ended, in
+/// microseconds. That takes a moment, or as long as a partition has no leader.
+const REST_US: (u64, u64) = (5_000, 500_000);
 
 /// The transactions of one id, one after the other. It has connections of its own.
 pub struct Transactions {
@@ -112,7 +113,8 @@ impl Client {
 }
 
 /// Whether the same may succeed after [`Transactions::take_over`]: the cluster could not be reached,
-/// something is on its way to another node, or the transaction was ended by somebody else.
+/// something is on its way to another node, or a transaction is still being ended, or was by somebody
+/// else.
 #[must_use]
 pub fn is_passing(error: &AdminError) -> bool {
     match error {
@@ -123,7 +125,9 @@ pub fn is_passing(error: &AdminError) -> bool {
             refusal.code.is_retriable()
                 || matches!(
                     refusal.code,
-                    ErrorCode::ProducerFenced
+                    ErrorCode::ConcurrentTransactions
+                        | ErrorCode::KafkaStorageError
+                        | ErrorCode::ProducerFenced
                         | ErrorCode::InvalidProducerEpoch
                         | ErrorCode::InvalidProducerIdMapping
                         | ErrorCode::UnknownProducerId
@@ -185,12 +189,13 @@ impl Transactions {
         format!("transactional id `{}`", self.id)
     }
 
-    /// As [`Admin::again`], with short rests while the transaction before is being ended.
+    /// As [`Admin::again`], with shorter rests while the transaction before is being ended.
     fn again<T>(
         &self,
         mut attempt: impl FnMut() -> Result<T, AdminError>,
     ) -> Result<T, AdminError> {
         let deadline_us = self.admin.deadline_us();
+        let mut rest_us = REST_US.0;
         self.admin.again(|| {
             loop {
                 match attempt() {
@@ -198,7 +203,8 @@ impl Transactions {
                         if error.code() == Some(ErrorCode::ConcurrentTransactions)
                             && self.admin.now_us() < deadline_us =>
                     {
-                        self.admin.rest(REST_US);
+                        self.admin.rest(rest_us);
+                        rest_us = (2 * rest_us).min(REST_US.1);
                     }
                     other => return other,
                 }

@@ -231,6 +231,38 @@ fn an_end_that_the_cluster_has_lost_is_made_up_for_as_it_was_decided() {
 }
 
 #[test]
+fn a_transaction_that_cannot_be_ended_is_waited_for_with_longer_and_longer_rests() {
+    let log = FakeLog::start(&[("events", 1)]);
+    let client = client(log.address());
+    let asked = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&asked);
+    // A partition that it wrote to has no leader.
+    log.on_request(move |key| match key {
+        ApiKey::InitProducerId => {
+            *counted.lock().unwrap() += 1;
+            Fault::Code(ErrorCode::ConcurrentTransactions)
+        }
+        _ => Fault::None,
+    });
+    let mut transactions = client.transactions("t", Duration::from_secs(60));
+    let error = transactions.take_over("events", "g").unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::ConcurrentTransactions));
+    assert!(is_passing(&error));
+    let asked = *asked.lock().unwrap();
+    assert!((3..30).contains(&asked), "{asked} times in 2 s");
+    log.on_request(|_| Fault::None);
+    transactions.take_over("events", "g").unwrap();
+    // A disk of a leader has failed: another node will lead.
+    log.on_request(|key| match key {
+        ApiKey::Produce => Fault::Code(ErrorCode::KafkaStorageError),
+        _ => Fault::None,
+    });
+    let chunks = BTreeMap::from([(0, vec![chunk(&["a"])])]);
+    let error = transactions.commit("events", chunks, &mark(1)).unwrap_err();
+    assert!(is_passing(&error), "{error}");
+}
+
+#[test]
 fn what_will_not_pass_is_told_as_such() {
     let log = FakeLog::start(&[("events", 1)]);
     let client = client(log.address());
