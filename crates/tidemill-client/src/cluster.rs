@@ -37,6 +37,10 @@ use slot::Slot;
 #[cfg(test)]
 mod tests;
 
+/// So many nodes that do not answer are tried one after the other within
+/// [`ClientOptions::connect_timeout`], so that one that hangs does not hide the others.
+const TRIES: u64 = 10;
+
 /// Streams for which metadata are kept up to date.
 type Wanted = BTreeSet<String>;
 
@@ -83,7 +87,10 @@ pub(crate) enum Way {
     /// Requests can be sent.
     Ready(Connection),
     /// It is being connected to.
-    Opening,
+    Opening {
+        /// When another one is worth a try, on the monotonic clock.
+        until_us: u64,
+    },
     /// It has failed; it is left alone until this moment.
     Resting {
         /// On the monotonic clock.
@@ -187,7 +194,8 @@ impl Cluster {
         }
     }
 
-    /// The way to any node, the ones of the metadata first.
+    /// The way to any node, the ones of the metadata first. While one takes long to connect to, which
+    /// it does when its host is down, the others are tried.
     pub(crate) fn way_to_any(&self, now_us: u64) -> Way {
         let mut state = self.inner.lock();
         if state.closed {
@@ -198,14 +206,24 @@ impl Cluster {
         if let Some(ready) = slots.iter().find_map(|slot| slot.ready()) {
             return Way::Ready(ready);
         }
-        if slots.iter().any(|slot| slot.is_opening()) {
-            return Way::Opening;
+        let patience_us = micros(self.inner.options.connect_timeout) / TRIES;
+        let opening = slots.iter().filter(|slot| slot.is_opening());
+        let until_us = opening.map(|slot| slot.opened_us().saturating_add(patience_us)).max();
+        if let Some(until_us) = until_us.filter(|it| now_us < *it) {
+            return Way::Opening { until_us };
         }
+        slots.retain(|slot| !slot.is_opening());
         // The one that has rested longest.
         slots.sort_by_key(|slot| slot.rests_until_us());
-        match slots.first_mut() {
-            Some(slot) => slot.way(now_us, |address| self.open(address)),
-            None => Way::Unknown,
+        let way = slots.first_mut().map(|slot| slot.way(now_us, |address| self.open(address)));
+        match (way, until_us) {
+            (Some(Way::Opening { .. }), _) => {
+                Way::Opening { until_us: now_us.saturating_add(patience_us) }
+            }
+            // One that is being connected to may still come.
+            (Some(Way::Resting { until_us, .. }), Some(_)) => Way::Opening { until_us },
+            (None, Some(_)) => Way::Opening { until_us: u64::MAX },
+            (way, _) => way.unwrap_or(Way::Unknown),
         }
     }
 
@@ -239,8 +257,8 @@ impl Cluster {
     fn ask_metadata(&self, now_us: u64) -> Option<u64> {
         let connection = match self.way_to_any(now_us) {
             Way::Ready(connection) => connection,
-            Way::Resting { until_us, .. } => return Some(until_us),
-            Way::Opening | Way::Unknown => return None,
+            Way::Resting { until_us, .. } | Way::Opening { until_us } => return Some(until_us),
+            Way::Unknown => return None,
         };
         let Ok(version) = connection.version(ApiKey::Metadata) else { return None };
         let wanted = {
@@ -325,7 +343,7 @@ impl Cluster {
             let next_us = self.tend(now_us);
             let (error, until_us) = match way(now_us) {
                 Way::Ready(connection) => return Ok(connection),
-                Way::Opening => (None, deadline_us),
+                Way::Opening { until_us } => (None, until_us),
                 Way::Resting { until_us, error } => (Some(error), until_us),
                 Way::Unknown => (Some(self.nobody(&[])), deadline_us),
             };

@@ -51,6 +51,10 @@ impl Slot {
         self.connection.as_ref().is_some_and(|it| !it.is_ready() && it.ended().is_none())
     }
 
+    pub(super) fn opened_us(&self) -> u64 {
+        self.opened_us
+    }
+
     pub(super) fn rests_until_us(&self) -> u64 {
         self.rests_until_us
     }
@@ -77,7 +81,7 @@ impl Slot {
     pub(super) fn way(&mut self, now_us: u64, open: impl FnOnce(&str) -> Connection) -> Way {
         match &self.connection {
             Some(connection) if connection.is_ready() => Way::Ready(connection.clone()),
-            Some(_) => Way::Opening,
+            Some(_) => Way::Opening { until_us: u64::MAX },
             None if now_us < self.rests_until_us => Way::Resting {
                 until_us: self.rests_until_us,
                 error: self.last_error.clone().unwrap_or(CallError::Closed),
@@ -85,7 +89,7 @@ impl Slot {
             None => {
                 self.opened_us = now_us;
                 self.connection = Some(open(&self.address));
-                Way::Opening
+                Way::Opening { until_us: u64::MAX }
             }
         }
     }

@@ -79,6 +79,25 @@ fn the_second_address_helps_when_nobody_is_at_the_first() {
 }
 
 #[test]
+fn the_second_address_helps_when_the_first_hangs() {
+    // Connections are taken, and nothing is said on them.
+    let (hangs, node) = (FakeNode::start(|_, _| Reply::Nothing), node());
+    let addresses = format!("{},{}", hangs.address(), node.address());
+    let options = ClientOptions { connect_timeout: Duration::from_secs(5), ..quick(&addresses) };
+    let cluster = Cluster::new(&World::real(), &options);
+    // So long an admin waits.
+    let deadline_us = cluster.now_us() + micros(options.connect_timeout);
+    let connection = cluster.wait_any(deadline_us).unwrap();
+    assert_eq!(connection.address(), node.address());
+    // Who asks for metadata and does not wait for them comes back in time.
+    let cluster = Cluster::new(&World::real(), &options);
+    cluster.want("events");
+    let now_us = cluster.now_us();
+    let next_us = cluster.tend(now_us).unwrap();
+    assert!(next_us <= now_us + micros(options.connect_timeout) / TRIES);
+}
+
+#[test]
 fn when_nobody_answers_it_is_said_at_once() {
     let gone = node();
     let options = quick(gone.address());

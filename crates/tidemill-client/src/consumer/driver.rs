@@ -185,7 +185,7 @@ fn ask_nodes(shared: &Arc<Shared>, metadata: &Metadata, now_us: u64) -> bool {
         }
         match shared.cluster.way_to(leader, now_us) {
             Way::Ready(connection) => ask(shared, metadata, leader, &connection, now_us),
-            Way::Opening => {}
+            Way::Opening { .. } => {}
             Way::Resting { error, .. } => {
                 all_well = false;
                 shared.lock().hinder(error.to_string());

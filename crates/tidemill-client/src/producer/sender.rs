@@ -152,7 +152,7 @@ impl Sender {
         }
         let connection = match self.shared.cluster.way_to(id, now_us) {
             Way::Ready(connection) => connection,
-            Way::Opening => return u64::MAX,
+            Way::Opening { .. } => return u64::MAX,
             way => {
                 let look_us = now_us.saturating_add(LOOK_US);
                 let (error, look_us) = match way {
@@ -304,8 +304,8 @@ impl Sender {
         }
         let connection = match shared.cluster.way_to_any(now_us) {
             Way::Ready(connection) => connection,
-            Way::Resting { until_us, .. } => return until_us,
-            Way::Opening | Way::Unknown => return u64::MAX,
+            Way::Resting { until_us, .. } | Way::Opening { until_us } => return until_us,
+            Way::Unknown => return u64::MAX,
         };
         let version = match connection.version(ApiKey::InitProducerId) {
             Ok(version) => version,
