@@ -30,8 +30,9 @@
 //!    is sent after a crash is what would have been sent.
 //!
 //! The cluster forgets an offset that was not written for long (`offsets.retention.minutes`, 7 days
-//! by default, for a group without members). A job that ended at the end of a cycle has noted where
-//! it was; one that was killed, and is resumed after that time, is refused.
+//! by default, for a group without members). A job that has no rows for long writes it again now and
+//! then. One that ended at the end of a cycle has noted where it was; one that was killed, and is
+//! resumed after that time, is refused.
 //!
 //! Invariant: nothing is written under an id whose offset was not read since it was taken over.
 
@@ -47,6 +48,9 @@ use tidemill_env::World;
 use tidemill_flow::{Patience, SinkError};
 use tidemill_types::{Cycle, job::KafkaSinkSpec};
 use tidemill_wire::records::{ChunkBuilder, Compression};
+
+/// After so long without rows the offset is written again, in microseconds.
+const RENEW_US: u64 = 3600 * 1_000_000;
 
 /// What is noted of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +79,8 @@ pub(super) struct Once {
     timeout: Duration,
     transactions: Transactions,
     held: Cycle,
+    /// When that was written last, on the monotonic clock.
+    written_us: u64,
     patience: Patience,
 }
 
@@ -121,6 +127,7 @@ impl Once {
             timeout,
             transactions: client.transactions("", timeout),
             held: Cycle::NONE,
+            written_us: 0,
             patience: Patience::new(world),
         }
     }
@@ -159,6 +166,7 @@ impl Once {
         }
         self.transactions = self.client.transactions(&self.id(self.run.run), self.timeout);
         self.persist(|it| it.begin()).map_err(SinkError::new)?;
+        self.written_us = self.world.clock.monotonic_micros();
         self.run = Run { begun: true, ended: None, ..self.run.clone() };
         self.note().map_err(|error| not_noted(&error))?;
         Ok(self.held)
@@ -241,11 +249,16 @@ impl Once {
         ready: &[Pending],
         partitions: u32,
     ) -> Result<(), String> {
+        let silent_us = self.world.clock.monotonic_micros().saturating_sub(self.written_us);
         // Cycles without rows leave nothing to be seen, and are made again after a crash.
-        if ready.iter().any(|it| !it.rows.is_empty()) {
-            self.persist(|it| it.try_commit(cycle, ready, partitions))?;
-            self.held = cycle;
-        }
+        let cycle = match ready.iter().any(|it| !it.rows.is_empty()) {
+            true => cycle,
+            false if silent_us >= RENEW_US => self.held,
+            false => return Ok(()),
+        };
+        self.persist(|it| it.try_commit(cycle, ready, partitions))?;
+        self.held = cycle;
+        self.written_us = self.world.clock.monotonic_micros();
         Ok(())
     }
 
@@ -261,8 +274,8 @@ impl Once {
                     let message = "another process has resumed this job and writes in its place";
                     return Err(Trouble::Lasting(message.to_owned()));
                 }
-                Some((held, _)) if held == cycle => return Ok(()),
                 Some((held, _)) if held == self.held => {}
+                Some((held, _)) if held == cycle => return Ok(()),
                 found => {
                     let found = found.map_or("nothing".to_owned(), |it| format!("cycle {}", it.0));
                     let message = format!(

@@ -1,9 +1,16 @@
 //! What is wrong is said when the job is planned, and rows go where they belong.
 
+mod cluster;
+
 use super::*;
 use crate::stream::rows::Pending;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
-use std::collections::BTreeMap;
+use cluster::{Cluster, TOPIC};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
+use tidemill_env::Clock;
 use tidemill_flow::Payload;
 use tidemill_types::{SliceId, Span, job::Format};
 use tidemill_wire::{chunk::ChunkHead, partitioner::streamlet_of, records::Records};
@@ -104,4 +111,51 @@ fn what_cannot_be_written_is_refused_with_what_to_do() {
     assert!(
         refused(KafkaSinkSpec { brokers: "x".to_owned(), ..spec() }).message.contains("HOST:PORT")
     );
+}
+
+/// A clock that can be put forward.
+struct Forward {
+    clock: Arc<dyn Clock>,
+    by_us: AtomicU64,
+}
+
+impl Clock for Forward {
+    fn monotonic_micros(&self) -> u64 {
+        self.clock.monotonic_micros() + self.by_us.load(Ordering::SeqCst)
+    }
+
+    fn wall_micros(&self) -> i64 {
+        self.clock.wall_micros()
+    }
+
+    fn sleep_micros(&self, micros: u64) {
+        self.clock.sleep_micros(micros);
+    }
+}
+
+#[test]
+fn an_offset_is_written_again_before_the_cluster_forgets_it() {
+    let cluster = Cluster::start();
+    let real = World::real();
+    let clock = Arc::new(Forward { clock: Arc::clone(&real.clock), by_us: AtomicU64::new(0) });
+    let world = World { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..real };
+    let client = super::super::cluster::client(&world, cluster.address()).unwrap();
+    let spec = KafkaSinkSpec { topic: TOPIC.to_owned(), ..spec() };
+    let folder = tempfile::tempdir().unwrap();
+    let mut once = Once::new(&world, &client, &spec, "job", &folder.path().join("run"));
+    assert_eq!(once.open(false, "topic-id").unwrap(), Cycle::NONE);
+    assert_eq!(cluster.commits(), 1, "the life");
+    once.commit(Cycle(1), &[], 1).unwrap();
+    assert_eq!(cluster.commits(), 1, "nothing to be seen");
+    let hour = || clock.by_us.fetch_add(3600 * 1_000_000, Ordering::SeqCst);
+    hour();
+    once.commit(Cycle(2), &[], 1).unwrap();
+    once.commit(Cycle(3), &[], 1).unwrap();
+    assert_eq!(cluster.commits(), 2);
+    // As brokers do with connections that nothing is sent on; the id is taken over then.
+    cluster.hang_up();
+    hour();
+    once.commit(Cycle(4), &[], 1).unwrap();
+    once.commit(Cycle(5), &[], 1).unwrap();
+    assert_eq!(cluster.commits(), 3);
 }

@@ -1,0 +1,166 @@
+//! A broker that keeps the offset of a group: enough of Kafka for transactions without rows.
+
+use bytes::{Bytes, BytesMut};
+use std::sync::{Arc, Mutex};
+use tidemill_env::{Connection, World};
+use tidemill_wire::kafka::{
+    ApiKey, Message, RequestHead, end_frame, known_versions,
+    message::{
+        AddOffsetsToTxnResponseData, ApiVersionsResponseData, EndTxnResponseData,
+        FindCoordinatorResponseData, InitProducerIdResponseData, MetadataResponseData,
+        OffsetFetchRequestData, OffsetFetchResponseData, TxnOffsetCommitRequestData,
+        TxnOffsetCommitResponseData,
+        api_versions_response::ApiVersion,
+        find_coordinator_response::Coordinator,
+        metadata_response::MetadataResponseBroker,
+        offset_fetch_response::{
+            OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
+        },
+        txn_offset_commit_response::{
+            TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
+        },
+    },
+    text,
+};
+
+/// The one topic.
+pub(super) const TOPIC: &str = "t";
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct Cluster {
+    address: String,
+    kept: Arc<Mutex<Kept>>,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// What the next end of a transaction commits: an offset and its metadata.
+    open: Option<(i64, String)>,
+    committed: Option<(i64, String)>,
+    commits: u32,
+    closers: Vec<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl Cluster {
+    pub(super) fn start() -> Self {
+        let world = World::real();
+        let listener = world.net.listen("127.0.0.1:0").unwrap();
+        let cluster = Self { address: listener.address().unwrap(), kept: Arc::default() };
+        let (broker, spawn) = (cluster.clone(), world.clone());
+        let accept = move || {
+            while let Ok(connection) = listener.accept() {
+                broker.kept.lock().unwrap().closers.push(Arc::clone(&connection.closer));
+                let broker = broker.clone();
+                let serve = Box::new(move || drop(broker.serve(connection)));
+                drop(spawn.spawn.spawn("broker", serve));
+            }
+        };
+        drop(world.spawn.spawn("broker", Box::new(accept)));
+        cluster
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// How many transactions were committed.
+    pub(super) fn commits(&self) -> u32 {
+        self.kept.lock().unwrap().commits
+    }
+
+    /// Closes all connections.
+    pub(super) fn hang_up(&self) {
+        self.kept.lock().unwrap().closers.drain(..).for_each(|close| close());
+    }
+
+    fn serve(&self, mut connection: Connection) -> std::io::Result<()> {
+        loop {
+            let mut length = [0; 4];
+            connection.reader.read_exact(&mut length)?;
+            let mut content = vec![0; u32::from_be_bytes(length) as usize];
+            connection.reader.read_exact(&mut content)?;
+            let mut content = Bytes::from(content);
+            let head = RequestHead::read(&mut content).unwrap();
+            let answer = self.kept.lock().unwrap().answer(&self.address, &head, content);
+            connection.writer.write_all(&answer)?;
+        }
+    }
+}
+
+impl Kept {
+    fn answer(&mut self, address: &str, head: &RequestHead, mut content: Bytes) -> Vec<u8> {
+        let (host, port) = address.rsplit_once(':').unwrap();
+        let port = port.parse().unwrap();
+        match ApiKey::from_i16(head.key).unwrap() {
+            ApiKey::ApiVersions => written(head, &versions()),
+            ApiKey::Metadata => {
+                let broker = MetadataResponseBroker::default().with_node_id(3);
+                let broker = broker.with_host(text(host)).with_port(port);
+                written(head, &MetadataResponseData::default().with_brokers(vec![broker]))
+            }
+            ApiKey::FindCoordinator => {
+                let row = Coordinator::default().with_node_id(3).with_host(text(host));
+                let rows = vec![row.with_port(port)];
+                written(head, &FindCoordinatorResponseData::default().with_coordinators(rows))
+            }
+            ApiKey::InitProducerId => {
+                self.open = None;
+                written(head, &InitProducerIdResponseData::default().with_producer_id(1))
+            }
+            ApiKey::OffsetFetch => {
+                let asked = OffsetFetchRequestData::read(&mut content, head.version).unwrap();
+                let group = asked.groups[0].group_id.clone();
+                let group = OffsetFetchResponseGroup::default().with_group_id(group);
+                let topics = self.committed.iter().map(|(offset, metadata)| {
+                    let row =
+                        OffsetFetchResponsePartitions::default().with_committed_offset(*offset);
+                    let row = row.with_metadata(Some(text(metadata)));
+                    let topic = OffsetFetchResponseTopics::default().with_name(text(TOPIC));
+                    topic.with_partitions(vec![row])
+                });
+                let groups = vec![group.with_topics(topics.collect())];
+                written(head, &OffsetFetchResponseData::default().with_groups(groups))
+            }
+            ApiKey::AddOffsetsToTxn => written(head, &AddOffsetsToTxnResponseData::default()),
+            ApiKey::TxnOffsetCommit => {
+                let asked = TxnOffsetCommitRequestData::read(&mut content, head.version).unwrap();
+                let row = &asked.topics[0].partitions[0];
+                let metadata = row.committed_metadata.as_ref().unwrap().to_string();
+                self.open = Some((row.committed_offset, metadata));
+                let row = TxnOffsetCommitResponsePartition::default();
+                let topic = TxnOffsetCommitResponseTopic::default().with_name(text(TOPIC));
+                let topics = vec![topic.with_partitions(vec![row])];
+                written(head, &TxnOffsetCommitResponseData::default().with_topics(topics))
+            }
+            ApiKey::EndTxn => {
+                self.committed = self.open.take();
+                self.commits += 1;
+                written(head, &EndTxnResponseData::default())
+            }
+            other => panic!("transactions without rows do not ask for {other:?}"),
+        }
+    }
+}
+
+/// All requests but that for how a transaction was decided, in all versions.
+fn versions() -> ApiVersionsResponseData {
+    let known = (0..80).filter_map(ApiKey::from_i16);
+    let rows = known.filter(|it| *it != ApiKey::DescribeTransactions).map(|key| {
+        let known = known_versions(key);
+        ApiVersion::default()
+            .with_api_key(key as i16)
+            .with_min_version(*known.start())
+            .with_max_version(*known.end())
+    });
+    ApiVersionsResponseData::default().with_api_keys(rows.collect())
+}
+
+fn written(head: &RequestHead, message: &impl Message) -> Vec<u8> {
+    let mut content = BytesMut::new();
+    message.write(&mut content, head.version).unwrap();
+    let mut out = head.begin_response(content.len());
+    out.extend_from_slice(&content);
+    end_frame(&mut out, 0).unwrap();
+    out.to_vec()
+}
