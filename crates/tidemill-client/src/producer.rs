@@ -191,7 +191,8 @@ impl Producer {
                 };
                 let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
                 let chunks = waiting.iter().map(left).sum();
-                return Err(FlushError::TimedOut { chunks, waited_ms });
+                let last = waiting.iter().find_map(|(it, _)| it.lock().last_obstacle());
+                return Err(FlushError::TimedOut { chunks, waited_ms, last });
             };
             shared.wait_finished(seen, left);
         }

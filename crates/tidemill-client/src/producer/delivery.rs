@@ -86,12 +86,17 @@ pub enum ProduceError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlushError {
     /// Some still wait.
-    #[error("{chunks} chunks were not delivered within {waited_ms} ms")]
+    #[error(
+        "{chunks} chunks were not delivered within {waited_ms} ms{}",
+        .last.as_deref().map(|it| format!("; {it}")).unwrap_or_default()
+    )]
     TimedOut {
         /// Chunks that wait.
         chunks: u64,
         /// How long it was waited for them.
         waited_ms: u64,
+        /// The last obstacle of one of them, if any is known.
+        last: Option<String>,
     },
     /// Some could not be delivered, since the last flush and of those for which nobody waited by
     /// itself.

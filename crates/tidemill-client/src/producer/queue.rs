@@ -317,6 +317,7 @@ impl Queue {
             Verdict::Delivered | Verdict::Known => {
                 self.failures = 0;
                 self.not_before_us = 0;
+                self.last_obstacle = None;
                 Some(Finished { chunk, outcome: Ok(delivered) })
             }
             Verdict::Failed => {
@@ -342,6 +343,11 @@ impl Queue {
     /// Notes what stands in the way of sending.
     pub(super) fn note_obstacle(&mut self, obstacle: impl ToString) {
         self.last_obstacle = Some(obstacle.to_string());
+    }
+
+    /// What has stood in the way since chunks were last delivered.
+    pub(super) fn last_obstacle(&self) -> Option<String> {
+        self.last_obstacle.clone()
     }
 
     /// Takes out chunks that have waited for too long, and are not under way.

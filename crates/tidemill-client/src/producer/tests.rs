@@ -291,6 +291,23 @@ fn what_waits_for_too_long_is_given_up_with_the_reason() {
 }
 
 #[test]
+fn a_flush_that_ends_too_early_says_what_stands_in_the_way() {
+    let log = FakeLog::start(&[("events", 1)]);
+    let producer = client(log.address()).producer(ProducerOptions::default());
+    let events = producer.stream("events").unwrap();
+    events.send_and_wait(&value(b"1")).unwrap();
+    let address = log.address().to_owned();
+    drop(log);
+    events.send(&value(b"2")).unwrap();
+    let late = producer.flush(Duration::from_millis(500)).unwrap_err();
+    let said = late.to_string();
+    assert!(
+        said.starts_with("1 chunks were not delivered within ") && said.contains(&address),
+        "{said}"
+    );
+}
+
+#[test]
 fn an_end_tells_what_was_not_delivered() {
     let log = FakeLog::start(&[("events", 1)]);
     let producer = client(log.address()).producer(ProducerOptions::default());
