@@ -15,6 +15,10 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use tidemill_wire::kafka::{ErrorCode, Request, message::MetadataRequestData};
 
+/// So often a node is tried that closes connections at once: one that has too many may do so, and
+/// one that asks for TLS always does.
+const AT_ONCE_TRIES: u32 = 5;
+
 mod groups;
 pub(crate) mod offsets;
 mod records;
@@ -154,7 +158,11 @@ impl Admin {
             failures += 1;
             let rest =
                 crate::backoff::rest_us(failures, self.cluster.options(), self.cluster.random());
-            if !error.is_passing() || self.cluster.now_us().saturating_add(rest) >= deadline_us {
+            let at_once = matches!(error, AdminError::Call(CallError::ClosedAtOnce { .. }))
+                && failures < AT_ONCE_TRIES;
+            if !(error.is_passing() || at_once)
+                || self.cluster.now_us().saturating_add(rest) >= deadline_us
+            {
                 return Err(error);
             }
             self.cluster.world().clock.sleep_micros(rest);

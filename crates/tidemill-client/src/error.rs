@@ -13,6 +13,15 @@ pub enum CallError {
         /// What the system said.
         reason: String,
     },
+    /// The other side takes connections and closes them before it has said anything.
+    #[error(
+        "{address} closed the connection before it answered; does it ask for TLS? That is not \
+         spoken here yet"
+    )]
+    ClosedAtOnce {
+        /// The other end.
+        address: String,
+    },
     /// The connection ended before the answer came. What was asked may have been done.
     #[error("the connection to {address} was lost: {reason}")]
     Lost {

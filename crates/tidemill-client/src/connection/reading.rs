@@ -38,7 +38,7 @@ impl Drop for Ending<'_> {
 
 fn read_one(shared: &Shared, reader: &mut impl Read) -> Result<(), CallError> {
     let ended = |error: io::Error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => shared.lost("the other side closed it"),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => shared.closed(),
         _ => shared.lost(error),
     };
     let mut head = [0; 8];

@@ -78,6 +78,8 @@ pub(super) struct State {
     pending: VecDeque<Pending>,
     pending_bytes: usize,
     next_correlation_id: i32,
+    /// Whether anything was answered but which versions there are.
+    served: bool,
     pub(super) closer: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
@@ -122,6 +124,7 @@ impl Shared {
                 pending: VecDeque::new(),
                 pending_bytes: 0,
                 next_correlation_id: 0,
+                served: false,
                 closer: None,
             }),
             bell: Condvar::new(),
@@ -244,6 +247,7 @@ impl Shared {
         let index = state.pending.iter().position(|it| it.correlation_id == correlation_id)?;
         let pending = state.pending.remove(index)?;
         state.pending_bytes -= pending.bytes;
+        state.served |= pending.api != ApiKey::ApiVersions;
         Some(pending)
     }
 
@@ -266,6 +270,20 @@ impl Shared {
 
     pub(super) fn lost(&self, reason: impl ToString) -> CallError {
         CallError::Lost { address: self.address.clone(), reason: reason.to_string() }
+    }
+
+    /// What the other side's closing means. Who asks for TLS does it at the first bytes, and who asks
+    /// for SASL at the first request behind that for the versions.
+    pub(super) fn closed(&self) -> CallError {
+        let state = self.lock();
+        match state.phase {
+            Phase::Connecting => CallError::ClosedAtOnce { address: self.address.clone() },
+            _ if !state.served && !state.pending.is_empty() => self.lost(
+                "the other side closed it at the first request; does it ask for SASL? That is not \
+                 spoken here yet",
+            ),
+            _ => self.lost("the other side closed it"),
+        }
     }
 
     pub(super) fn bad_answer(&self, reason: impl ToString) -> CallError {

@@ -190,6 +190,34 @@ fn lengths_and_ids_that_lie_end_the_connection() {
 }
 
 #[test]
+fn what_closes_the_connection_at_once_may_want_tls_or_sasl() {
+    let node = FakeNode::start(|_, _| Reply::Close);
+    let error = open(&node, quick()).ended().unwrap();
+    assert!(matches!(error, CallError::ClosedAtOnce { .. }), "{error:?}");
+    assert!(error.to_string().contains("does it ask for TLS?"), "{error}");
+    // It is not tried for as long as one that was there before.
+    let options = ClientOptions {
+        request_timeout: Duration::from_secs(600),
+        ..ClientOptions::at(node.address())
+    };
+    let admin = crate::Client::new(&World::real(), options).admin();
+    assert_eq!(admin.list().unwrap_err(), crate::AdminError::Call(error));
+    let error = hostile(|_| Reply::Close);
+    assert!(error.to_string().contains("does it ask for SASL?"), "{error}");
+    // One that has answered something asks for nothing.
+    let mut answered = false;
+    let node = FakeNode::start(move |head, _| match ApiKey::from_i16(head.key) {
+        Some(ApiKey::ApiVersions) => versions_answer(head),
+        _ if std::mem::replace(&mut answered, true) => Reply::Close,
+        _ => Reply::message(head, &HeartbeatResponseData::default()),
+    });
+    let connection = open(&node, quick());
+    beat(&connection).unwrap();
+    let error = beat(&connection).unwrap_err();
+    assert!(!error.to_string().contains("SASL"), "{error}");
+}
+
+#[test]
 fn garbage_in_place_of_the_versions_is_told() {
     for garbage in [vec![], vec![0xff; 40], vec![0, 0, 0x7f, 0xff, 0xff, 0xff]] {
         let node = FakeNode::start(move |head, _| Reply::content(head, &garbage));

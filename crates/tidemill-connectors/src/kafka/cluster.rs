@@ -54,6 +54,7 @@ pub(super) fn refused(brokers: &str, topic: &str, error: &AdminError) -> Connect
             };
             let kind = match error {
                 CallError::Unreachable { .. }
+                | CallError::ClosedAtOnce { .. }
                 | CallError::Lost { .. }
                 | CallError::TimedOut { .. } => ConnectorErrorKind::Away,
                 _ => ConnectorErrorKind::Unreachable,
