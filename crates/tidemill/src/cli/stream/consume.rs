@@ -16,6 +16,7 @@ use tidemill_client::{
     Admin, Consumer,
     admin::OffsetAt,
     consumer::{Batch, ConsumeError, ConsumerOptions, Isolation, Start},
+    transactions::is_passing,
 };
 use tidemill_env::World;
 
@@ -91,7 +92,7 @@ pub(super) fn consume(arguments: &ConsumeArguments) -> u8 {
     let may_draw = !io::stdout().is_terminal();
     let mut rates = Rates::new(now_us(), arguments.node.json, arguments.quiet, may_draw);
     let mut copy = Copy { arguments, gathered: Gathered::default(), counts: Counts::default() };
-    let mut committed_us = now_us();
+    let (mut committed_us, mut commits) = (now_us(), Commits::default());
     let end = loop {
         if stop.is_set() {
             break End::Stopped;
@@ -104,12 +105,24 @@ pub(super) fn consume(arguments: &ConsumeArguments) -> u8 {
         }
         if now_us().saturating_sub(committed_us) > COMMIT_US {
             committed_us = now_us();
-            if let Err(error) = copy.flush().and_then(|()| copy.commit(&admin)) {
+            if let Err(error) = copy.flush() {
                 break error;
+            }
+            match commits.not_the_last(copy.commit(&admin)) {
+                Ok(None) => {}
+                Ok(Some(_)) if arguments.quiet => {}
+                Ok(Some(error)) => {
+                    say!("offsets are not committed, it is tried again every 5 s: {error}");
+                }
+                Err(error) => break End::Failed(error.into()),
             }
         }
     };
-    let end = match (copy.flush().and_then(|()| copy.commit(&admin)), end) {
+    let last = match copy.flush() {
+        Ok(()) => copy.commit(&admin).map_err(|error| End::Failed(error.into())),
+        Err(error) => Err(error),
+    };
+    let end = match (last, end) {
         (Err(error), End::Done | End::Stopped) => error,
         (_, end) => end,
     };
@@ -181,6 +194,28 @@ fn plan(arguments: &ConsumeArguments, admin: &Admin) -> Result<Plan, ConsumeErro
         }
     }
     Ok(Plan { starts, ends: (!arguments.follow).then_some(ends) })
+}
+
+/// How it goes with committing.
+#[derive(Default)]
+struct Commits {
+    failing: bool,
+}
+
+impl Commits {
+    /// What to do about a commit that another one follows: end, with the error, or go on. That it
+    /// does not work for now is told once.
+    fn not_the_last(
+        &mut self,
+        outcome: Result<(), AdminError>,
+    ) -> Result<Option<AdminError>, AdminError> {
+        let was_failing = std::mem::replace(&mut self.failing, outcome.is_err());
+        match outcome {
+            Ok(()) => Ok(None),
+            Err(error) if is_passing(&error) => Ok(Some(error).filter(|_| !was_failing)),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// From the consumer to standard output.
@@ -274,14 +309,14 @@ impl Copy<'_> {
     }
 
     /// Commits what was written.
-    fn commit(&self, admin: &Admin) -> Result<(), End> {
+    fn commit(&self, admin: &Admin) -> Result<(), AdminError> {
         let Some(group) = &self.arguments.group else { return Ok(()) };
         let written = &self.gathered.written;
         if written.is_empty() {
             return Ok(());
         }
         let offsets = BTreeMap::from([(self.arguments.name.clone(), written.clone())]);
-        admin.commit_group_offsets(group, &offsets).map_err(|error| End::Failed(error.into()))
+        admin.commit_group_offsets(group, &offsets)
     }
 }
 

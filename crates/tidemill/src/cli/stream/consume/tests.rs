@@ -1,6 +1,7 @@
 //! What a group has behind it was written.
 
 use super::*;
+use tidemill_client::{CallError, ErrorCode, Refusal};
 
 /// Takes so many bytes, and then nobody reads any more.
 struct Reader(usize);
@@ -30,4 +31,25 @@ fn offsets_of_lines_that_nobody_took_are_not_committed() {
     // At the end all that is left is written once more.
     gathered.flush(&mut Reader(100)).unwrap();
     assert_eq!(gathered.written, BTreeMap::from([(0, 1)]));
+}
+
+#[test]
+fn a_coordinator_that_is_away_for_a_while_ends_nothing() {
+    let away = || {
+        let (address, reason) = ("127.0.0.1:1".to_owned(), "connection refused".to_owned());
+        AdminError::from(CallError::Unreachable { address, reason })
+    };
+    let refused = |code| {
+        let refusal = Refusal { code, message: None };
+        AdminError::Refused { what: "group `g`".to_owned(), refusal }
+    };
+    let mut commits = Commits::default();
+    assert_eq!(commits.not_the_last(Ok(())), Ok(None));
+    assert_eq!(commits.not_the_last(Err(away())), Ok(Some(away())));
+    let loading = refused(ErrorCode::CoordinatorLoadInProgress);
+    assert_eq!(commits.not_the_last(Err(loading)), Ok(None), "it was told");
+    assert_eq!(commits.not_the_last(Ok(())), Ok(None));
+    assert_eq!(commits.not_the_last(Err(away())), Ok(Some(away())), "it is told again");
+    let members = refused(ErrorCode::UnknownMemberId);
+    assert_eq!(commits.not_the_last(Err(members.clone())), Err(members));
 }
