@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 use tidemill_client::{
-    Admin, Consumer,
+    Admin, AdminError, Consumer,
     admin::OffsetAt,
     consumer::{Batch, ConsumeError, ConsumerOptions, Isolation, Start},
     transactions::is_passing,
