@@ -14,7 +14,7 @@ use tidemill_env::World;
 use tidemill_flow::{JobHandle, RunOptions, engine};
 use tidemill_node::plan::{PlanOptions, Planned, plan};
 use tidemill_node::{Descriptor, Problem, Refused, Registry, Streams, open_checkpoints};
-use tidemill_types::job::{SinkSpec, SourceSpec, StartSpec};
+use tidemill_types::job::{SourceSpec, StartSpec};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArguments {
@@ -64,7 +64,8 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
             return Err(Refused(vec![descriptor.locate(problem)]));
         }
         if let Some(folder) = arguments.data.as_deref().filter(|_| arguments.resume) {
-            replaces_nothing(&descriptor, folder, &options(arguments).base_dir, &world)?;
+            let base_dir = options(arguments).base_dir;
+            warn_of_nothing_to_resume(&descriptor, folder, &base_dir, &world);
         }
         let streams = open_streams(arguments, &descriptor, &world)?;
         let options = PlanOptions { streams: streams.clone(), ..options(arguments) };
@@ -135,32 +136,28 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     show(arguments, &descriptor, &outcome, to_stderr)
 }
 
-/// Refuses to go on in a folder where nothing has begun if a file of the job is there: the folder is
-/// the wrong one then, and a job that began anew would replace that file. Else it may begin, so that
-/// whoever keeps a job running always says `--resume`.
-fn replaces_nothing(
+/// Warns of a job that is to go on in a folder where nothing has begun, if a file of it is there: it
+/// may be the wrong folder, and the job begins anew and replaces that file. It is not refused: one
+/// that was killed before it had its folder is started again in the same words.
+fn warn_of_nothing_to_resume(
     descriptor: &Descriptor,
     folder: &Path,
     base_dir: &Path,
     world: &World,
-) -> Result<(), Refused> {
+) {
     let disk = &*world.disk;
     if tidemill_flow::has_begun(disk, folder) {
-        return Ok(());
+        return;
     }
-    let file = |(name, sink): (&String, &SinkSpec)| Some((name.clone(), sink.file.clone()?.path));
-    let mut files = descriptor.spec.sinks.iter().filter_map(file);
+    let mut files = descriptor.spec.sinks.values().filter_map(|it| Some(&it.file.as_ref()?.path));
     let is_there = |path: &Path| disk.exists(&base_dir.join(path)).unwrap_or(false);
-    let Some((sink, path)) = files.find(|(_, path)| is_there(path.as_ref())) else {
-        return Ok(());
-    };
-    let (folder, name) = (folder.display(), &descriptor.spec.name);
-    let message =
-        format!("{folder} holds no earlier run of job `{name}` to resume, and {path} is there");
-    let problem = Problem::new(["sinks", sink.as_str(), "file", "path"], message);
-    let problem =
-        problem.expected("the `--data` folder of that run, or no `--resume` to begin anew");
-    Err(Refused(vec![descriptor.locate(problem)]))
+    if let Some(path) = files.find(|path| is_there(path.as_ref())) {
+        let (folder, job) = (folder.display(), &descriptor.spec.name);
+        tracing::warn!(
+            job,
+            "{folder} holds no earlier run to resume: the job begins anew and replaces {path}"
+        );
+    }
 }
 
 /// The streams in the job's folder, if the job has any.
