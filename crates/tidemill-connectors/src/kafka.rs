@@ -13,6 +13,8 @@ mod cluster;
 mod feed;
 mod sink;
 mod source;
+#[cfg(test)]
+mod testing;
 
 pub use sink::KafkaSink;
 pub use source::KafkaSource;

@@ -4,7 +4,6 @@ use super::checkpoints::{kill, options, wait_for_checkpoints};
 use super::lives::AtTheEnd;
 use super::*;
 use std::sync::atomic::AtomicBool;
-use tidemill_env::sync::Condvar;
 use tidemill_state::{State, Structure};
 use tidemill_types::job::{Delivery, Every};
 
@@ -387,16 +386,9 @@ fn an_exactly_once_job_begins_with_slices_that_were_saved_together() {
 fn a_job_that_cannot_be_saved_stops_all_the_same() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = options(&World::real(), folder.path(), Span(3_600_000_000));
-    let is_open = Arc::new((Mutex::new(false), Condvar::new()));
+    let gate = server::Gate::new(false);
     let to = options.checkpoint.as_mut().expect("it is set");
-    let gate = Arc::clone(&is_open);
-    to.backend = server::before_commits(&to.backend, move |_| {
-        let mut is_open = gate.0.lock().expect("held briefly");
-        while !*is_open {
-            is_open = gate.1.wait(is_open).expect("held briefly");
-        }
-        Ok(())
-    });
+    to.backend = gate.before(&to.backend);
     let (stream, sink) = (Stream::of(0..1_000), Collect::default());
     let graph = stage(&stream, Arc::new(Seen), &sink);
     let handle = start(graph, &World::real(), &options).expect("it starts");
@@ -405,8 +397,7 @@ fn a_job_that_cannot_be_saved_stops_all_the_same() {
     while !handle.is_over() {
         std::thread::yield_now();
     }
-    *is_open.0.lock().expect("held briefly") = true;
-    is_open.1.notify_all();
+    gate.set(true);
     handle.wait().expect("it stops well");
     assert_eq!(handle.progress().checkpoints.completed, 0);
 }
@@ -472,16 +463,9 @@ fn a_sink_that_begins_anew_is_refused() {
 fn a_backend_that_is_slow_is_asked_less_often() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = with(&options(&World::real(), folder.path(), Span(500)), Every::Auto);
-    let is_open = Arc::new((Mutex::new(true), Condvar::new()));
+    let gate = server::Gate::new(true);
     let to = options.checkpoint.as_mut().expect("it is set");
-    let gate = Arc::clone(&is_open);
-    to.backend = server::before_commits(&to.backend, move |_| {
-        let mut is_open = gate.0.lock().expect("held briefly");
-        while !*is_open {
-            is_open = gate.1.wait(is_open).expect("held briefly");
-        }
-        Ok(())
-    });
+    to.backend = gate.before(&to.backend);
     let (stream, sink) = (Stream::of(0..1_000), Collect::default());
     let graph = stage(&stream, Arc::new(Seen), &sink);
     let handle = start(graph, &World::real(), &options).expect("it starts");
@@ -496,7 +480,7 @@ fn a_backend_that_is_slow_is_asked_less_often() {
     }
     let before = handle.progress().checkpoints;
     assert!(before.every_us > 0, "{before:?}");
-    *is_open.0.lock().expect("held briefly") = false;
+    gate.set(false);
     // Many times what fits into a cycle, until the time of several checkpoints is over.
     let start_us = handle.job.now_us();
     while handle.job.now_us() < start_us + 2 * before.every_us {
@@ -504,8 +488,7 @@ fn a_backend_that_is_slow_is_asked_less_often() {
     }
     let during = handle.progress().checkpoints.completed;
     assert!(during <= before.completed + 2, "the backend hangs");
-    *is_open.0.lock().expect("held briefly") = true;
-    is_open.1.notify_all();
+    gate.set(true);
     wait_for_checkpoints(&handle, during + 1);
     let after = handle.progress().checkpoints;
     assert!(after.every_us > before.every_us, "{after:?} after {before:?}");

@@ -1,6 +1,7 @@
 //! A server of checkpoints that refuses, waits or goes away as a test wants.
 
 use super::*;
+use tidemill_env::sync::Condvar;
 use tidemill_state::{Backend, Batch, StateError};
 
 /// Asks before each commit and each read; what that refuses does not reach the backend.
@@ -34,6 +35,35 @@ pub(super) fn before_commits(
     commit: impl Fn(&Batch) -> Result<(), StateError> + Send + Sync + 'static,
 ) -> Arc<dyn Backend> {
     Arc::new(Before { inner: Arc::clone(inner), commit, read: || Ok(()) })
+}
+
+/// What commits wait at while it is closed.
+pub(super) struct Gate {
+    is_open: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Gate {
+    pub(super) fn new(is_open: bool) -> Arc<Self> {
+        Arc::new(Self { is_open: Mutex::new(is_open), bell: Condvar::new() })
+    }
+
+    pub(super) fn set(&self, is_open: bool) {
+        *self.is_open.lock().expect("held briefly") = is_open;
+        self.bell.notify_all();
+    }
+
+    /// The backend behind it.
+    pub(super) fn before(self: &Arc<Self>, inner: &Arc<dyn Backend>) -> Arc<dyn Backend> {
+        let gate = Arc::clone(self);
+        before_commits(inner, move |_| {
+            let mut is_open = gate.is_open.lock().expect("held briefly");
+            while !*is_open {
+                is_open = gate.bell.wait(is_open).expect("held briefly");
+            }
+            Ok(())
+        })
+    }
 }
 
 pub(super) fn unreachable(why: &str) -> StateError {

@@ -203,6 +203,9 @@ fn read(bytes: &[u8], owner: &Owner) -> Result<(Recorded, u64), String> {
     Ok((recorded, length as u64))
 }
 
+/// More than the head of a ledger has, which names the sources of its job.
+const HEAD_BYTES_MAX: usize = 1 << 20;
+
 /// A file that another job than this one has, if any of a ledger's files is one, and whose it is.
 ///
 /// What has no whole head is nobody's.
@@ -215,7 +218,10 @@ pub(super) fn of_another(
     job: &str,
 ) -> Result<Option<(PathBuf, String)>, (PathBuf, io::Error)> {
     for path in files {
-        let bytes = disk.read(path).map_err(|error| (path.clone(), error))?;
+        // A ledger without checkpoints is as long as its job has run.
+        let mut bytes = vec![0; HEAD_BYTES_MAX];
+        let read = disk.open_read(path).and_then(|file| file.read_full_at(0, &mut bytes));
+        bytes.truncate(read.map_err(|error| (path.clone(), error))?);
         let entry = journal::first(&bytes).and_then(|record| LedgerEntry::decode(record).ok());
         if let Some(LedgerEntry::Head(head) | LedgerEntry::Later { head, .. }) = entry
             && head.job != job

@@ -1,16 +1,15 @@
 //! A broker that keeps the offset of a group: enough of Kafka for transactions without rows.
 
-use bytes::{Bytes, BytesMut};
+use crate::kafka::testing::{serve, versions, written};
+use bytes::Bytes;
 use std::sync::{Arc, Mutex};
-use tidemill_env::{Connection, World};
+use tidemill_env::World;
 use tidemill_wire::kafka::{
-    ApiKey, Message, RequestHead, end_frame, known_versions,
+    ApiKey, RequestHead,
     message::{
-        AddOffsetsToTxnResponseData, ApiVersionsResponseData, EndTxnResponseData,
-        FindCoordinatorResponseData, InitProducerIdResponseData, MetadataResponseData,
-        OffsetFetchRequestData, OffsetFetchResponseData, TxnOffsetCommitRequestData,
-        TxnOffsetCommitResponseData,
-        api_versions_response::ApiVersion,
+        AddOffsetsToTxnResponseData, EndTxnResponseData, FindCoordinatorResponseData,
+        InitProducerIdResponseData, MetadataResponseData, OffsetFetchRequestData,
+        OffsetFetchResponseData, TxnOffsetCommitRequestData, TxnOffsetCommitResponseData,
         find_coordinator_response::Coordinator,
         metadata_response::MetadataResponseBroker,
         offset_fetch_response::{
@@ -52,8 +51,12 @@ impl Cluster {
             while let Ok(connection) = listener.accept() {
                 broker.kept.lock().unwrap().closers.push(Arc::clone(&connection.closer));
                 let broker = broker.clone();
-                let serve = Box::new(move || drop(broker.serve(connection)));
-                drop(spawn.spawn.spawn("broker", serve));
+                let serving = Box::new(move || {
+                    drop(serve(connection, |head, asked, content| {
+                        broker.answer(head, asked, content)
+                    }))
+                });
+                drop(spawn.spawn.spawn("broker", serving));
             }
         };
         drop(world.spawn.spawn("broker", Box::new(accept)));
@@ -74,26 +77,23 @@ impl Cluster {
         self.kept.lock().unwrap().closers.drain(..).for_each(|close| close());
     }
 
-    fn serve(&self, mut connection: Connection) -> std::io::Result<()> {
-        loop {
-            let mut length = [0; 4];
-            connection.reader.read_exact(&mut length)?;
-            let mut content = vec![0; u32::from_be_bytes(length) as usize];
-            connection.reader.read_exact(&mut content)?;
-            let mut content = Bytes::from(content);
-            let head = RequestHead::read(&mut content).unwrap();
-            let answer = self.kept.lock().unwrap().answer(&self.address, &head, content);
-            connection.writer.write_all(&answer)?;
-        }
+    fn answer(&self, head: &RequestHead, asked: ApiKey, content: Bytes) -> Vec<u8> {
+        self.kept.lock().unwrap().answer(&self.address, (head, asked), content)
     }
 }
 
 impl Kept {
-    fn answer(&mut self, address: &str, head: &RequestHead, mut content: Bytes) -> Vec<u8> {
+    fn answer(
+        &mut self,
+        address: &str,
+        (head, asked): (&RequestHead, ApiKey),
+        mut content: Bytes,
+    ) -> Vec<u8> {
         let (host, port) = address.rsplit_once(':').unwrap();
         let port = port.parse().unwrap();
-        match ApiKey::from_i16(head.key).unwrap() {
-            ApiKey::ApiVersions => written(head, &versions()),
+        match asked {
+            // Without how a transaction was decided.
+            ApiKey::ApiVersions => written(head, &versions(&[ApiKey::DescribeTransactions])),
             ApiKey::Metadata => {
                 let broker = MetadataResponseBroker::default().with_node_id(3);
                 let broker = broker.with_host(text(host)).with_port(port);
@@ -141,26 +141,4 @@ impl Kept {
             other => panic!("transactions without rows do not ask for {other:?}"),
         }
     }
-}
-
-/// All requests but that for how a transaction was decided, in all versions.
-fn versions() -> ApiVersionsResponseData {
-    let known = (0..80).filter_map(ApiKey::from_i16);
-    let rows = known.filter(|it| *it != ApiKey::DescribeTransactions).map(|key| {
-        let known = known_versions(key);
-        ApiVersion::default()
-            .with_api_key(key as i16)
-            .with_min_version(*known.start())
-            .with_max_version(*known.end())
-    });
-    ApiVersionsResponseData::default().with_api_keys(rows.collect())
-}
-
-fn written(head: &RequestHead, message: &impl Message) -> Vec<u8> {
-    let mut content = BytesMut::new();
-    message.write(&mut content, head.version).unwrap();
-    let mut out = head.begin_response(content.len());
-    out.extend_from_slice(&content);
-    end_frame(&mut out, 0).unwrap();
-    out.to_vec()
 }

@@ -1,6 +1,7 @@
 //! A broker with one topic in memory: enough of Kafka for a source.
 
-use bytes::{Bytes, BytesMut};
+use crate::kafka::testing::{serve, versions, written};
+use bytes::Bytes;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -9,15 +10,14 @@ use std::{
     },
     time::Duration,
 };
-use tidemill_env::{Connection, World};
+use tidemill_env::World;
 use tidemill_wire::{
     chunk::{ChunkHead, stamp},
     kafka::{
-        ApiKey, ErrorCode, Message, RequestHead, end_frame, known_versions,
+        ApiKey, ErrorCode, RequestHead,
         message::{
-            ApiVersionsResponseData, FetchRequestData, FetchResponseData, ListOffsetsRequestData,
-            ListOffsetsResponseData, MetadataResponseData,
-            api_versions_response::ApiVersion,
+            FetchRequestData, FetchResponseData, ListOffsetsRequestData, ListOffsetsResponseData,
+            MetadataResponseData,
             fetch_response::{FetchableTopicResponse, PartitionData},
             list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse},
             metadata_response::{
@@ -94,8 +94,12 @@ impl Cluster {
                 && !over.load(Ordering::SeqCst)
             {
                 let broker = broker.clone();
-                let serve = Box::new(move || drop(broker.serve(connection)));
-                drop(spawn.spawn.spawn("broker", serve));
+                let serving = Box::new(move || {
+                    drop(serve(connection, |head, asked, content| {
+                        broker.answer(head, asked, content)
+                    }))
+                });
+                drop(spawn.spawn.spawn("broker", serving));
             }
         };
         drop(world.spawn.spawn("broker", Box::new(accept)));
@@ -123,29 +127,19 @@ struct Broker {
 }
 
 impl Broker {
-    /// Answers until the other side goes.
-    fn serve(&self, mut connection: Connection) -> std::io::Result<()> {
-        loop {
-            let mut length = [0; 4];
-            connection.reader.read_exact(&mut length)?;
-            let mut content = vec![0; u32::from_be_bytes(length) as usize];
-            connection.reader.read_exact(&mut content)?;
-            let mut content = Bytes::from(content);
-            let head = RequestHead::read(&mut content).unwrap();
-            let answer = match ApiKey::from_i16(head.key).unwrap() {
-                ApiKey::ApiVersions => written(&head, &versions()),
-                ApiKey::Metadata => written(&head, &self.metadata()),
-                ApiKey::ListOffsets => {
-                    let asked = ListOffsetsRequestData::read(&mut content, head.version).unwrap();
-                    written(&head, &self.offsets(&asked))
-                }
-                ApiKey::Fetch => {
-                    let asked = FetchRequestData::read(&mut content, head.version).unwrap();
-                    written(&head, &self.fetch(&asked))
-                }
-                other => panic!("a source does not ask for {other:?}"),
-            };
-            connection.writer.write_all(&answer)?;
+    fn answer(&self, head: &RequestHead, asked: ApiKey, mut content: Bytes) -> Vec<u8> {
+        match asked {
+            ApiKey::ApiVersions => written(head, &versions(&[])),
+            ApiKey::Metadata => written(head, &self.metadata()),
+            ApiKey::ListOffsets => {
+                let asked = ListOffsetsRequestData::read(&mut content, head.version).unwrap();
+                written(head, &self.offsets(&asked))
+            }
+            ApiKey::Fetch => {
+                let asked = FetchRequestData::read(&mut content, head.version).unwrap();
+                written(head, &self.fetch(&asked))
+            }
+            other => panic!("a source does not ask for {other:?}"),
         }
     }
 
@@ -189,25 +183,4 @@ impl Broker {
         let topic = topic.with_partitions(rows.collect());
         FetchResponseData::default().with_responses(vec![topic])
     }
-}
-
-/// All requests that are known, in all versions.
-fn versions() -> ApiVersionsResponseData {
-    let rows = (0..80).filter_map(ApiKey::from_i16).map(|key| {
-        let known = known_versions(key);
-        ApiVersion::default()
-            .with_api_key(key as i16)
-            .with_min_version(*known.start())
-            .with_max_version(*known.end())
-    });
-    ApiVersionsResponseData::default().with_api_keys(rows.collect())
-}
-
-fn written(head: &RequestHead, message: &impl Message) -> Vec<u8> {
-    let mut content = BytesMut::new();
-    message.write(&mut content, head.version).unwrap();
-    let mut out = head.begin_response(content.len());
-    out.extend_from_slice(&content);
-    end_frame(&mut out, 0).unwrap();
-    out.to_vec()
 }
