@@ -47,6 +47,9 @@ pub struct RunOptions {
     pub processes: Processes,
     /// Go on where an earlier run with the same folder stopped. Needs `data`.
     pub resume: bool,
+    /// A number for this beginning of a job that does not resume: [`crate::is_of_life`] then tells
+    /// whether a crash came before or after the ledger of the life before was replaced.
+    pub life: Option<u64>,
     /// Save the state of the job now and then, so that one that resumes need not begin at the start
     /// of its input. Needs `data`, and the delivery `exactly-once` or `at-most-once`. Default: never.
     pub checkpoint: Option<CheckpointTo>,

@@ -48,6 +48,6 @@ pub use progress::{
     CheckpointProgress, Progress, SinkProgress, SourceProgress, StageProgress, Stalled,
 };
 pub use rows::{Rows, RowsPool};
-pub use runtime::ledger::has_ledger;
+pub use runtime::ledger::{has_ledger, is_of_life};
 pub use sink::{Sink, SinkError};
 pub use source::{Position, Read, ReadRequest, Source, SourceError, SourceFactory, SourceWaker};

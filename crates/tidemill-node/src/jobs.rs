@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! submit ─▶ parse, plan ─▶ folder: job.json (wanted: running) ─▶ engine ─▶ a thread waits for
-//! node starts ─▶ folders that want to run ─▶ plan ─▶ engine, resuming      its end ─▶ job.json
-//!                   └─ something is away: the thread tries again ─┘
+//! node starts ─▶ folders that want to run ─▶ a thread each: plan ─▶ engine, resuming ─▶ its end
+//!                                              └─ something is away: it tries again ─┘
 //! ```
 //!
 //! A job is known by its name, and its folder is `jobs/NAME` in the node's data folder.
@@ -35,7 +35,7 @@ use crate::{
     plan::{PlanOptions, Planned, plan},
     streams::Streams,
 };
-use folder::{Folder, Record};
+use folder::{Begins, Folder, Record};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -114,9 +114,10 @@ impl std::fmt::Debug for Jobs {
 }
 
 impl Jobs {
-    /// The jobs in a node's data folder; those that are wanted are started. One for which something
-    /// is away waits for that; one that cannot be started for another reason is failed with it. The
-    /// others run. What was being deleted is.
+    /// The jobs in a node's data folder; those that are wanted are started side by side. One for
+    /// which something is away waits for that; one that cannot be started for another reason is
+    /// failed with it. The others run. What was being deleted is. Jobs that take longer to start than
+    /// a second or two are not waited for.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -141,6 +142,7 @@ impl Jobs {
                 Err(error) => tracing::error!(%error, "a job's folder cannot be read"),
             }
         }
+        jobs.wait_for_first_tries();
         Ok(jobs)
     }
 
@@ -152,31 +154,20 @@ impl Jobs {
         Folder::at(&self.world, &self.folder.join(name))
     }
 
-    /// Takes a job of an earlier life, and starts it if it is wanted.
-    fn take_up(self: &Arc<Self>, mut record: Record) {
+    /// Takes a job of an earlier life, and has it started if it is wanted.
+    fn take_up(self: &Arc<Self>, record: Record) {
         let name = record.name.clone();
-        if record.status.is_wanted() {
-            match self.start(&record, true, None) {
-                Ok(handle) => match self.enter(record, handle) {
-                    Ok(()) => return,
-                    Err(not) => record = self.failed(not.0, &not.1),
-                },
-                Err(error) if error.may_pass() => match self.enter_waiting(record, &error) {
-                    Ok(()) => return,
-                    Err(not) => record = self.failed(not.0, &not.1),
-                },
-                Err(error) => record = self.failed(record, &error),
-            }
+        let entered = match record.status.is_wanted() {
+            true => self.enter_waiting(record),
+            false => return drop(self.state().jobs.insert(name, Entry::new(record))),
+        };
+        if let Err(not) = entered {
+            let (mut record, error) = *not;
+            tracing::error!(job = name, %error, "a job could not be started again");
+            record.status = Status::Failed(error.to_string());
+            self.keep(&record);
+            self.state().jobs.insert(name, Entry::new(record));
         }
-        self.state().jobs.insert(name, Entry::new(record));
-    }
-
-    /// Notes that a job could not be started again.
-    fn failed(&self, mut record: Record, error: &JobsError) -> Record {
-        tracing::error!(job = record.name, %error, "a job could not be started again");
-        record.status = Status::Failed(error.to_string());
-        self.keep(&record);
-        record
     }
 
     fn keep(&self, record: &Record) {
@@ -190,15 +181,11 @@ impl Jobs {
     }
 
     /// Plans a job and starts it.
-    fn start(
-        &self,
-        record: &Record,
-        resume: bool,
-        from: Option<u64>,
-    ) -> Result<JobHandle, JobsError> {
+    fn start(&self, record: &Record) -> Result<JobHandle, JobsError> {
         let descriptor = Self::parse(record)?;
         let folder = self.folder.join(&record.name);
-        let resume = resume && descriptor.spec.goes_on();
+        let begins = self.begins(record)?;
+        let resume = begins.resume && descriptor.spec.goes_on();
         let options = PlanOptions {
             base_dir: record.base_dir.clone().unwrap_or_else(|| folder.clone()),
             data: Some(folder.clone()),
@@ -219,10 +206,11 @@ impl Jobs {
         }
         let planned = plan(&descriptor, &options, &self.world, &Registry::default());
         let Planned { graph, .. } = planned.map_err(JobsError::Refused)?;
-        let checkpoint = open_checkpoints(&descriptor.spec, Some(&folder), from, &self.world);
+        let checkpoint =
+            open_checkpoints(&descriptor.spec, Some(&folder), begins.from, &self.world);
         let start = |checkpoint| {
-            let data = Some(folder);
-            let run = RunOptions { data, resume, checkpoint, ..RunOptions::default() };
+            let (data, life) = (Some(folder), Some(begins.life));
+            let run = RunOptions { data, resume, life, checkpoint, ..RunOptions::default() };
             engine::start(graph, &self.world, &run)
         };
         let started = checkpoint.and_then(start);
@@ -233,6 +221,24 @@ impl Jobs {
                 _ => JobsError::Start(message),
             }
         })
+    }
+
+    /// How a job begins. One of which a crash has left unknown whether it had begun goes on if its
+    /// ledger is there.
+    fn begins(&self, record: &Record) -> Result<Begins, JobsError> {
+        let Some(begins) = record.begins else { return Ok(Begins::RESUMED) };
+        let folder = self.folder.join(&record.name);
+        let has_begun = !begins.resume
+            && tidemill_flow::is_of_life(&*self.world.disk, &folder, begins.life)
+                .map_err(|error| JobsError::Disk { path: folder, error })?;
+        Ok(if has_begun { Begins::RESUMED } else { begins })
+    }
+
+    /// Notes that a job has begun. Where that fails, its ledger says so.
+    fn has_begun(&self, record: &mut Record) {
+        if record.begins.take().is_some() {
+            self.keep(record);
+        }
     }
 
     /// Whoever starts a job or reads its checkpoints locks this first.
@@ -325,6 +331,7 @@ impl Jobs {
             set,
             base_dir,
             threads: None,
+            begins: None,
         };
         let spec = Self::parse(&record)?.spec;
         (record.name, record.delivery) = (spec.name, spec.delivery);
@@ -360,9 +367,11 @@ impl Jobs {
             self.finish_deletion(&record.name)?;
         }
         let before = folder.read().map_err(disk)?;
+        let life = self.world.random(record.submitted_us.cast_unsigned()).next();
+        record.begins = Some(Begins { resume, from, life });
         folder.write(&record).map_err(disk)?;
         let name = record.name.clone();
-        let started = self.start(&record, resume, from);
+        let started = self.start(&record).inspect(|_| self.has_begun(&mut record));
         match started.and_then(|it| self.enter(record, it).map_err(|not| not.1)) {
             Ok(()) => self.get(&name),
             Err(error) => {

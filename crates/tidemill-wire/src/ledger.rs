@@ -1,8 +1,8 @@
 //! Entries of a job's ledger: where each cycle was cut.
 //!
 //! ```text
-//! first file:   head │ cycle 1 │ cycle 2 │ …        each a record of the journal format
-//! later file:   head │ cycle n + 1 │ …              the files before it may be gone
+//! first file:   head │ (life) │ cycle 1 │ cycle 2 │ …     each a record of the journal format
+//! later file:   head │ (life) │ cycle n + 1 │ …           the files before it may be gone
 //! cycle:        number, recorded time, for each source slice: end position, flags (and watermark)
 //! ```
 //!
@@ -50,6 +50,8 @@ pub enum LedgerEntry {
         /// By cut: the watermark there.
         watermarks: Vec<Micros>,
     },
+    /// The second record of each file, if whoever began the job gave this beginning a number.
+    Life(u64),
 }
 
 /// What a ledger belongs to.
@@ -81,14 +83,14 @@ pub struct Cut {
 }
 
 impl LedgerEntry {
-    /// The cycle that was cut, and its recorded time; none if it is the first of a file.
+    /// The cycle that was cut, and its recorded time; none if it is of the head of a file.
     #[must_use]
     pub fn cycle(&self) -> Option<(Cycle, Micros)> {
         match self {
             Self::Cycle { cycle, time, .. } | Self::Marked { cycle, time, .. } => {
                 Some((*cycle, *time))
             }
-            Self::Head(_) | Self::Later { .. } => None,
+            Self::Head(_) | Self::Later { .. } | Self::Life(_) => None,
         }
     }
 

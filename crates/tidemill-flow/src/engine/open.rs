@@ -164,7 +164,7 @@ impl Opened {
         let lock = options.data.as_deref().map(|folder| lock(world, folder)).transpose()?;
         // Before the ledger: that of a job which is refused stays.
         let from = origin::open_checkpoints(plan, options)?;
-        let opening = origin::opening(plan, from.as_ref(), options.resume)?;
+        let opening = origin::opening(plan, from.as_ref(), options)?;
         let (ledger, recorded) = open_ledger(plan, world, options, opening)?;
         let mut opened = Self {
             lock,

@@ -47,6 +47,8 @@ pub(crate) struct Ledger {
     head: LedgerHead,
     /// See [`Recorded::began`].
     began: Cycle,
+    /// See [`Recorded::life`].
+    life: Option<u64>,
     /// Files before the one that is appended to, with the cycle from which on each is over.
     older: VecDeque<(PathBuf, Cycle)>,
     path: PathBuf,
@@ -111,13 +113,19 @@ impl Unopened {
 pub(crate) enum Opening {
     /// It is gone on with.
     Resume,
-    /// It is replaced by one that begins after this cycle, which had this time.
-    Anew(Cycle, Micros),
+    /// It is replaced.
+    Anew(Beginning),
 }
 
-impl Opening {
-    /// It is replaced, and the job begins at its start.
-    pub(crate) const AT_START: Self = Self::Anew(Cycle::NONE, Micros(0));
+/// How a ledger begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Beginning {
+    /// The cycle before its first; none if the job begins at its start.
+    pub(crate) after: Cycle,
+    /// The time of that cycle.
+    pub(crate) time: Micros,
+    /// The number that whoever begins the job gives it, by which it is known again.
+    pub(crate) life: Option<u64>,
 }
 
 /// The first file of a ledger.
@@ -144,6 +152,20 @@ pub fn has_ledger(disk: &dyn Disk, folder: &Path) -> bool {
     files(disk, folder).is_ok_and(|files| !files.is_empty())
 }
 
+/// Whether the ledger of a job was begun by who gave its beginning this number: all that is left of
+/// the life before is of no use then.
+///
+/// # Errors
+/// Its files cannot be read.
+pub fn is_of_life(disk: &dyn Disk, folder: &Path, life: u64) -> io::Result<bool> {
+    if !disk.exists(folder)? {
+        return Ok(false);
+    }
+    let lives = files(disk, folder)?.into_iter().map(|path| read::life_of(disk, &path));
+    let lives = lives.filter_map(Result::transpose).collect::<io::Result<Vec<_>>>()?;
+    Ok(!lives.is_empty() && lives.into_iter().all(|it| it == Some(life)))
+}
+
 impl Ledger {
     /// Opens the ledger of a job in its folder; makes one if there is none, or if the job begins
     /// anew. A torn tail is cut off; anything else that is wrong is an error, and stays, and so does
@@ -160,21 +182,21 @@ impl Ledger {
         disk.create_dir_all(folder).map_err(fail)?;
         let there = files(&**disk, folder).map_err(fail)?;
         let at = match opening {
-            Opening::Anew(cycle, time) => {
+            Opening::Anew(beginning) => {
                 Self::is_of_no_other(&**disk, &there, &owner.job)?;
-                (cycle, time)
+                beginning
             }
             Opening::Resume => match read::all(&**disk, &there, owner).map_err(damaged)? {
                 Some(found) => return Self::go_on(disk, folder, owner, found).map_err(fail),
-                None => (Cycle::NONE, Micros(0)),
+                None => Beginning::default(),
             },
         };
         let made = Self::create(disk, folder, owner, at).map_err(fail)?;
         for left in there.iter().filter(|it| **it != path) {
             disk.remove(left).and_then(|()| disk.sync_dir(folder)).map_err(fail)?;
         }
-        let (began, time) = at;
-        Ok((made, Recorded { began, after: began, time, ..Recorded::default() }))
+        let Beginning { after, time, life } = at;
+        Ok((made, Recorded { began: after, after, time, life, ..Recorded::default() }))
     }
 
     /// A job that begins anew replaces its own ledger: by a slip of the folder it would be that of
@@ -208,6 +230,7 @@ impl Ledger {
             folder: folder.to_path_buf(),
             head: owner.head(),
             began: recorded.began,
+            life: recorded.life,
             older: older.collect(),
             path: active.path,
             file,
@@ -250,16 +273,18 @@ impl Ledger {
         disk: &Arc<dyn Disk>,
         folder: &Path,
         owner: &Owner,
-        (after, time): (Cycle, Micros),
+        beginning: Beginning,
     ) -> io::Result<Self> {
         let (path, head) = (first_file(folder), owner.head());
-        let (file, bytes) = begin_file(&**disk, &path, &head, (after, after, time))?;
+        let Beginning { after, time, life } = beginning;
+        let (file, bytes) = begin_file(&**disk, &path, &head, (after, beginning))?;
         disk.sync_dir(folder)?;
         Ok(Self {
             disk: Arc::clone(disk),
             folder: folder.to_path_buf(),
             head,
             began: after,
+            life,
             older: VecDeque::new(),
             path,
             file,
@@ -327,7 +352,9 @@ impl Ledger {
     /// Begins the next file. If that fails, the one before is appended to as ever.
     fn begin_next(&mut self, last: (Cycle, Micros)) {
         let path = later_file(&self.folder, last.0);
-        let begun = begin_file(&*self.disk, &path, &self.head, (self.began, last.0, last.1))
+        let (after, time) = last;
+        let beginning = Beginning { after, time, life: self.life };
+        let begun = begin_file(&*self.disk, &path, &self.head, (self.began, beginning))
             .and_then(|begun| self.disk.sync_dir(&self.folder).map(|()| begun));
         match begun {
             Ok((file, bytes)) => {
@@ -366,8 +393,9 @@ fn begin_file(
     disk: &dyn Disk,
     path: &Path,
     head: &LedgerHead,
-    (began, after, time): (Cycle, Cycle, Micros),
+    (began, beginning): (Cycle, Beginning),
 ) -> io::Result<(Box<dyn DiskFile>, u64)> {
+    let Beginning { after, time, life } = beginning;
     let head = head.clone();
     let entry = match after {
         Cycle::NONE => LedgerEntry::Head(head),
@@ -375,6 +403,9 @@ fn begin_file(
     };
     let mut buffer = Vec::new();
     journal::append(&mut buffer, &entry.encode());
+    if let Some(life) = life {
+        journal::append(&mut buffer, &LedgerEntry::Life(life).encode());
+    }
     let mut file = disk.create(path)?;
     file.append(&buffer)?;
     file.sync()?;

@@ -27,6 +27,25 @@ pub(super) struct Record {
     pub(super) base_dir: Option<PathBuf>,
     /// Worker threads, if they were changed.
     pub(super) threads: Option<usize>,
+    /// How it is begun, until it is known that it has.
+    #[serde(default)]
+    pub(super) begins: Option<Begins>,
+}
+
+/// How a job that was submitted begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Begins {
+    /// It goes on where it stopped.
+    pub(super) resume: bool,
+    /// With the checkpoint of this number.
+    pub(super) from: Option<u64>,
+    /// The number by which its ledger is known from that of the life before.
+    pub(super) life: u64,
+}
+
+impl Begins {
+    /// It goes on where its ledger ends.
+    pub(super) const RESUMED: Self = Self { resume: true, from: None, life: 0 };
 }
 
 /// A job's folder.

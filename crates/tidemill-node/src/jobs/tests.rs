@@ -15,6 +15,10 @@ fn node(folder: &TempDir) -> Node {
 }
 
 impl Node {
+    fn folder_of(&self, name: &str) -> Folder {
+        self.jobs.folder_of(name)
+    }
+
     pub(super) fn open(folder: &TempDir) -> Self {
         let world = World::real();
         let streams = Streams::open(&world, folder.path(), false).unwrap();
@@ -26,7 +30,7 @@ impl Node {
         self.streams.close();
     }
 
-    fn wait(&self, name: &str, done: impl Fn(&JobView) -> bool) -> JobView {
+    pub(super) fn wait(&self, name: &str, done: impl Fn(&JobView) -> bool) -> JobView {
         let clock = World::real().clock;
         for _ in 0..20_000 {
             let view = self.jobs.get(name).unwrap();
@@ -236,4 +240,41 @@ fn a_node_does_not_wait_for_a_job_that_does_not_end() {
     let node = Node::open(&folder);
     node.wait("double", |it| it.status == Status::Running);
     node.stop();
+}
+
+/// A job of this name has run; another is submitted, and the node is killed before it is known
+/// whether that has begun.
+#[test]
+fn a_submission_that_a_crash_cut_short_begins_and_does_not_go_on_with_the_life_before() {
+    let folder = TempDir::new().unwrap();
+    let first = node(&folder);
+    fill(&first, &folder, 0, 10);
+    first.jobs.submit(submission(&folder, DOUBLE)).unwrap();
+    let rows = |it: &JobView| it.progress.as_ref().map_or(0, |it| it.sinks[0].rows);
+    first.wait("double", |it| rows(it) == 10);
+    first.jobs.cancel("double").unwrap();
+    first.wait("double", |it| it.status == Status::Cancelled);
+    let of = first.folder_of("double");
+    let mut record = of.read().unwrap().unwrap();
+    assert_eq!(record.begins, None);
+    first.stop();
+
+    // The file was noted, and the ledger is still that of the life before.
+    let begins = Begins { resume: false, from: None, life: 7 };
+    record.text = DOUBLE.replace("n * 2", "n * 3");
+    (record.status, record.begins) = (Status::Running, Some(begins));
+    of.write(&record).unwrap();
+    let second = node(&folder);
+    second.wait("double", |it| rows(it) == 10);
+    assert_eq!(of.read().unwrap().unwrap().begins, None, "it has begun");
+    second.stop();
+    assert_eq!(numbers(&folder), (0..10).map(|it| it * 3).collect::<Vec<_>>());
+
+    // It had begun, and that was not noted: it does not begin once more.
+    of.write(&record).unwrap();
+    let third = node(&folder);
+    fill(&third, &folder, 10, 15);
+    third.wait("double", |it| rows(it) == 5);
+    third.stop();
+    assert_eq!(numbers(&folder), (0..15).map(|it| it * 3).collect::<Vec<_>>());
 }

@@ -1,10 +1,11 @@
-//! Jobs that are wanted and cannot be started yet, as something outside is away: a broker, a
-//! database, a server of checkpoints. Each has a thread that tries again, with rests.
+//! Jobs that are wanted and do not run yet: their node has just been started, or something outside is
+//! away, a broker, a database, a server of checkpoints. Each has a thread that tries, with rests.
 //!
 //! ```text
-//! away ─▶ rest: 1 s, 2 s, … 1 min ─▶ try ─▶ runs: the thread waits for its end
-//!   └────────────────────────────────┤
-//!                                    └─▶ an error that does not pass: failed
+//! wanted ─▶ try ─▶ runs: the thread waits for its end
+//!            ▲ ├──▶ an error that does not pass: failed
+//!            │ └──▶ away ─▶ rest: 1 s, 2 s, … 1 min
+//!            └───────────────────────────────────┘
 //! ```
 //!
 //! Invariant: what is noted of such a job is that it is to run, so it waits in every life of the
@@ -30,9 +31,15 @@ pub(super) struct Waiting {
     pub(super) is_tried: bool,
 }
 
-/// How long to rest after so many tries, from 1.
+/// How long a node that starts waits for its jobs to run, in microseconds.
+const FIRST_US_MAX: u64 = 2_000_000;
+
+/// How long to rest after so many tries.
 fn rest_us(tries: u32) -> u64 {
     let (first, most) = REST_US;
+    if tries == 0 {
+        return 0;
+    }
     1_u64.checked_shl(tries.saturating_sub(1)).map_or(most, |it| it.saturating_mul(first)).min(most)
 }
 
@@ -46,20 +53,15 @@ impl Entry {
 }
 
 impl Jobs {
-    /// Puts a job that cannot be started yet among the others, and has it tried again.
+    /// Puts a wanted job among the others, and has it tried at once and until it runs.
     ///
     /// # Errors
     /// There is no thread for that.
-    pub(super) fn enter_waiting(
-        self: &Arc<Self>,
-        mut record: Record,
-        error: &JobsError,
-    ) -> Result<(), NotEntered> {
-        tracing::warn!(job = record.name, %error, "a job waits for what is away");
-        record.status = Status::Waiting(error.to_string());
+    pub(super) fn enter_waiting(self: &Arc<Self>, mut record: Record) -> Result<(), NotEntered> {
+        record.status = Status::Waiting("it is being started with its node".to_owned());
         let (jobs, name) = (Arc::clone(self), record.name.clone());
         let mut entry = Entry::new(record);
-        entry.waiting = Some(self.resting(1));
+        entry.waiting = Some(Waiting { is_tried: true, ..self.resting(0) });
         let mut state = self.state();
         let of = name.clone();
         let watch = Box::new(move || jobs.start_when_it_can_be(&of));
@@ -71,13 +73,29 @@ impl Jobs {
         Ok(())
     }
 
+    /// Until every job has been tried once, or this has taken long enough: who asks for jobs is
+    /// answered while a server that one of them needs says nothing.
+    pub(super) fn wait_for_first_tries(&self) {
+        let clock = &self.world.clock;
+        let until_us = clock.monotonic_micros().saturating_add(FIRST_US_MAX);
+        let mut state = self.state();
+        while state.jobs.values().any(|it| it.waiting.as_ref().is_some_and(|it| it.is_tried)) {
+            let left_us = until_us.saturating_sub(clock.monotonic_micros());
+            if left_us == 0 {
+                break;
+            }
+            let left = Duration::from_micros(left_us);
+            state = self.bell.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     fn resting(&self, tries: u32) -> Waiting {
         let now_us = self.world.clock.wall_micros();
         Waiting { next_try_us: now_us.saturating_add_unsigned(rest_us(tries)), is_tried: false }
     }
 
     fn start_when_it_can_be(self: &Arc<Self>, name: &str) {
-        for tries in 1.. {
+        for tries in 0.. {
             if !self.rests(name, rest_us(tries)) {
                 return;
             }
@@ -85,7 +103,8 @@ impl Jobs {
             let turn = self.turn(name);
             let mine = turn.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(record) = self.begins_a_try(name) else { return };
-            let started = self.start(&Record { status: Status::Running, ..record }, true, None);
+            let mut record = Record { status: Status::Running, ..record };
+            let started = self.start(&record);
             let noting = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
             let mut state = self.state();
             let stopping = state.stopping;
@@ -102,21 +121,31 @@ impl Jobs {
             match started {
                 Ok(handle) => {
                     let handle = Arc::new(handle);
-                    tracing::info!(job = name, "what was away is there, and the job goes on");
-                    (entry.record.status, entry.waiting) = (Status::Running, None);
+                    if tries > 0 {
+                        tracing::info!(job = name, "what was away is there, and the job goes on");
+                    }
+                    self.has_begun(&mut record);
+                    (entry.record, entry.waiting) = (record, None);
                     entry.handle = Some(Arc::clone(&handle));
                     drop((state, noting, mine));
+                    self.bell.notify_all();
                     return self.ended(name, &handle);
                 }
                 Err(error) if error.may_pass() => {
+                    if tries == 0 {
+                        tracing::warn!(job = name, %error, "a job waits for what is away");
+                    }
                     entry.record.status = Status::Waiting(error.to_string());
                     entry.waiting = Some(self.resting(tries + 1));
+                    drop(state);
+                    self.bell.notify_all();
                 }
                 Err(error) => {
                     tracing::error!(job = name, %error, "a job could not be started again");
                     let _view = entry.give_up(Status::Failed(error.to_string()));
                     let record = entry.record.clone();
                     drop(state);
+                    self.bell.notify_all();
                     return self.keep(&record);
                 }
             }

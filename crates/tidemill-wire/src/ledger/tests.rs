@@ -17,6 +17,7 @@ fn the_bytes_of_version_1_are_pinned() {
     assert_eq!(first.encode(), [0, 1, 1, b'j', 7, 1, 1, b's', 1]);
     let later = LedgerEntry::Later { head, began: Cycle(2), after: Cycle(300), time: Micros(-1) };
     assert_eq!(later.encode(), [2, 1, 1, b'j', 7, 1, 1, b's', 1, 2, 0xac, 2, 1]);
+    assert_eq!(LedgerEntry::Life(300).encode(), [4, 0xac, 2]);
 }
 
 #[test]

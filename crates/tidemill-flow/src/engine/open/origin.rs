@@ -4,7 +4,7 @@ use super::{Opened, open_error};
 use crate::engine::RunOptions;
 use crate::error::StartError;
 use crate::runtime::{
-    ledger::Opening,
+    ledger::{Beginning, Opening},
     plan::{Plan, Work},
     restore::{self, Before},
     sink_lane::SharedSink,
@@ -89,16 +89,18 @@ pub(super) fn open_checkpoints(
 pub(super) fn opening(
     plan: &Plan,
     from: Option<&(Checkpoints, Origin)>,
-    resume: bool,
+    options: &RunOptions,
 ) -> Result<Opening, StartError> {
+    let life = options.life;
     match from {
         Some((checkpoints, Origin::Anew(number))) => {
             let manifest = of_number(checkpoints, *number)?;
             fitting(plan, manifest)?;
-            Ok(Opening::Anew(manifest.cycle, manifest.time))
+            let (after, time) = (manifest.cycle, manifest.time);
+            Ok(Opening::Anew(Beginning { after, time, life }))
         }
-        _ if resume => Ok(Opening::Resume),
-        _ => Ok(Opening::AT_START),
+        _ if options.resume => Ok(Opening::Resume),
+        _ => Ok(Opening::Anew(Beginning { life, ..Beginning::default() })),
     }
 }
 

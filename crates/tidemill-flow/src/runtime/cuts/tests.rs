@@ -8,7 +8,9 @@ fn add(cuts: &mut Cuts, source: u32, cycle: u64, ended: bool) -> String {
     let whole = cuts.take().into_iter().map(|entry| match entry {
         LedgerEntry::Cycle { cycle, cuts, .. } => format!("{cycle}x{}", cuts.len()),
         LedgerEntry::Marked { cycle, watermarks, .. } => format!("{cycle}m{watermarks:?}"),
-        LedgerEntry::Head(_) | LedgerEntry::Later { .. } => "head".to_owned(),
+        LedgerEntry::Head(_) | LedgerEntry::Later { .. } | LedgerEntry::Life(_) => {
+            "head".to_owned()
+        }
     });
     whole.collect::<Vec<_>>().join(" ")
 }

@@ -18,6 +18,8 @@ use tidemill_wire::{
 pub(crate) struct Recorded {
     /// The cycle of the checkpoint that the job began with; none if it began at its start.
     pub(crate) began: Cycle,
+    /// The number of that beginning, if it was given one.
+    pub(crate) life: Option<u64>,
     /// Cycles after this one are recorded.
     pub(crate) after: Cycle,
     /// The recorded time of that cycle.
@@ -184,6 +186,7 @@ fn read(bytes: &[u8], owner: &Owner) -> Result<(Recorded, u64), String> {
                 belongs(head, owner)?;
                 (recorded.began, recorded.after, recorded.time) = (began, after, time);
             }
+            LedgerEntry::Life(life) if index == 1 => recorded.life = Some(life),
             LedgerEntry::Cycle { cycle, time, cuts } if index > 0 => {
                 recorded.add((cycle, time), cuts)?;
             }
@@ -194,6 +197,7 @@ fn read(bytes: &[u8], owner: &Owner) -> Result<(Recorded, u64), String> {
             }
             LedgerEntry::Head(_)
             | LedgerEntry::Later { .. }
+            | LedgerEntry::Life(_)
             | LedgerEntry::Cycle { .. }
             | LedgerEntry::Marked { .. } => {
                 return Err(format!("record {index} is out of place"));
@@ -218,10 +222,7 @@ pub(super) fn of_another(
     job: &str,
 ) -> Result<Option<(PathBuf, String)>, (PathBuf, io::Error)> {
     for path in files {
-        // A ledger without checkpoints is as long as its job has run.
-        let mut bytes = vec![0; HEAD_BYTES_MAX];
-        let read = disk.open_read(path).and_then(|file| file.read_full_at(0, &mut bytes));
-        bytes.truncate(read.map_err(|error| (path.clone(), error))?);
+        let bytes = beginning_of(disk, path).map_err(|error| (path.clone(), error))?;
         let entry = journal::first(&bytes).and_then(|record| LedgerEntry::decode(record).ok());
         if let Some(LedgerEntry::Head(head) | LedgerEntry::Later { head, .. }) = entry
             && head.job != job
@@ -230,6 +231,24 @@ pub(super) fn of_another(
         }
     }
     Ok(None)
+}
+
+/// The first bytes of a file: a ledger without checkpoints is as long as its job has run.
+fn beginning_of(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; HEAD_BYTES_MAX];
+    let read = disk.open_read(path)?.read_full_at(0, &mut bytes)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// The number of the life that a file is of, if it has one; nothing if its head is not whole.
+pub(super) fn life_of(disk: &dyn Disk, path: &Path) -> io::Result<Option<Option<u64>>> {
+    let bytes = beginning_of(disk, path)?;
+    let (records, ..) = journal::read(&bytes);
+    Ok(records.first().map(|_| match records.get(1).map(|it| LedgerEntry::decode(it)) {
+        Some(Ok(LedgerEntry::Life(life))) => Some(life),
+        _ => None,
+    }))
 }
 
 /// Whether a head is that of the owner, in a version that this build knows.

@@ -10,6 +10,13 @@ fn owner() -> Owner {
     Owner { job: "j".to_owned(), seed: 0, sources: vec![("s".to_owned(), 1)] }
 }
 
+const AT_START: Opening =
+    Opening::Anew(Beginning { after: Cycle::NONE, time: Micros(0), life: None });
+
+fn anew(cycle: u64) -> Opening {
+    Opening::Anew(Beginning { after: Cycle(cycle), time: Micros(7), life: None })
+}
+
 fn entry(cycle: u64) -> LedgerEntry {
     let position = cycle * 100;
     let cut = Cut { source: 0, slice: 0, position, ended: false, idle: false };
@@ -74,22 +81,22 @@ fn a_job_begins_anew_in_its_own_folder_and_not_in_that_of_another() {
         let owner = Owner { job: job.to_owned(), seed: 0, sources };
         Ledger::open(&world.disk, folder.path(), &owner, opening)
     };
-    let (mut ledger, _) = open("mine", 1, Opening::AT_START).expect("new");
+    let (mut ledger, _) = open("mine", 1, AT_START).expect("new");
     ledger.append(&[entry(1), entry(2)]).expect("room");
     drop(ledger);
     let path = folder.path().join("ledger");
     let before = std::fs::read(&path).expect("it is there");
-    for opening in [Opening::AT_START, Opening::Anew(Cycle(3), Micros(7))] {
+    for opening in [AT_START, anew(3)] {
         let Err(refused) = open("yours", 1, opening) else { panic!("it took the folder") };
         assert!(refused.message.contains("belongs to job `mine`"), "{}", refused.message);
         assert_eq!((&refused.path, refused.passes), (&path, false));
         assert_eq!(std::fs::read(&path).expect("still there"), before, "left as it was");
     }
     // The same job, also with other sources.
-    assert_eq!(open("mine", 2, Opening::AT_START).expect("anew").1.last(), Cycle::NONE);
+    assert_eq!(open("mine", 2, AT_START).expect("anew").1.last(), Cycle::NONE);
     // A head that is not whole is nobody's.
     std::fs::write(&path, &before[..9]).expect("room");
-    open("yours", 1, Opening::AT_START).expect("anew");
+    open("yours", 1, AT_START).expect("anew");
 }
 
 #[test]
@@ -248,6 +255,44 @@ fn damage_before_the_last_file_is_refused() {
     assert!(!files[0].exists(), "a checkpoint says that it is over");
 }
 
+/// A beginning is known by its number in every file, and only once nothing is left of the life
+/// before, wherever a crash comes.
+#[test]
+fn a_ledger_is_of_the_life_that_began_it_as_soon_as_it_is_that_lifes() {
+    let folder = Path::new("/job");
+    let begins = |life| Opening::Anew(Beginning { life, ..Beginning::default() });
+    for crash in 0..40 {
+        let sim = World::simulated(crash);
+        let process = || -> Arc<dyn Disk> { Arc::new(sim.disk.process()) };
+        let open = |opening| Ledger::open(&process(), folder, &owner(), opening);
+        let is_of = |life| is_of_life(&*process(), folder, life).expect("it can be read");
+        assert!(!is_of(1), "there is none");
+        let (mut ledger, _) = open(begins(Some(1))).expect("new");
+        sim.disk.sync_dir(Path::new("/")).expect("it works");
+        ledger.begin_next_at(100);
+        for cycle in 1..=20 {
+            ledger.append(&[entry(cycle)]).expect("it works");
+            ledger.floor = Cycle(cycle);
+        }
+        ledger.forget(Cycle(10));
+        drop(ledger);
+        assert!(is_of(1) && !is_of(2));
+        assert_eq!(open(Opening::Resume).expect("whole").1.life, Some(1));
+        sim.disk.fail_after(crash);
+        let begun = open(begins(Some(2))).is_ok();
+        sim.disk.power_cut();
+        assert!(!begun || is_of(2), "what was begun is known again");
+        let last = open(Opening::Resume).expect("whole").1.last();
+        match is_of(2) {
+            true => assert_eq!(last, Cycle::NONE, "nothing of the life before is left"),
+            false => assert_eq!(last, Cycle(20), "it is the life before, whole"),
+        }
+    }
+    let sim = World::simulated(1);
+    drop(Ledger::open(&sim.world.disk, folder, &owner(), begins(None)).expect("new"));
+    assert!(!is_of_life(&*sim.disk, folder, 1).expect("it can be read"), "it has no number");
+}
+
 /// What a ledger must say after a crash.
 #[derive(Debug, Default)]
 struct Model {
@@ -267,14 +312,16 @@ proptest! {
         let sim = World::simulated(seed);
         let folder = Path::new("/job");
         let mut model = Model::default();
-        let mut opening = Opening::AT_START;
+        let mut opening = AT_START;
         for _life in 0..12 {
             let disk: Arc<dyn Disk> = Arc::new(sim.disk.process());
             if random.below(3) > 0 {
                 sim.disk.fail_after(random.below(60));
             }
             let opened = Ledger::open(&disk, folder, &owner(), opening);
-            if let (Ok((ledger, recorded)), Opening::Anew(at, _)) = (&opened, opening) {
+            if let (Ok((ledger, recorded)), Opening::Anew(Beginning { after: at, .. })) =
+                (&opened, opening)
+            {
                 assert_eq!((recorded.began, recorded.last(), ledger.after), (at, at, at));
                 model = Model { last: at.0, tried: at.0, floor: at.0, began: at.0 };
             } else if let Ok((_, recorded)) = &opened {
@@ -316,7 +363,7 @@ proptest! {
             }
             drop(ledger);
             opening = match random.below(5) {
-                0 => Opening::Anew(Cycle(random.below(9)), Micros(7)),
+                0 => anew(random.below(9)),
                 _ => Opening::Resume,
             };
             if random.below(2) == 0 { sim.disk.power_cut() } else { sim.disk.kill() }

@@ -32,6 +32,7 @@ fn record(name: &str, status: Status) -> Record {
         set: Vec::new(),
         base_dir: None,
         threads: None,
+        begins: None,
     }
 }
 
@@ -124,8 +125,11 @@ fn names_that_lead_elsewhere_and_jobs_that_are_wanted_are_refused() {
         assert!(matches!(error, JobsError::Unknown(_)), "{name}: {error}");
     }
     assert!(sim.process().disk.exists(Path::new("/data/old/deleted.json")).unwrap());
-    let refused = JobsError::Away("nobody answers".to_owned());
-    assert!(jobs.enter_waiting(record("waits", Status::Running), &refused).is_ok());
+    // Nobody listens there, so it waits whenever it has been tried.
+    let text =
+        JOB.replace("file: {path: /in.ndjson,", "kafka: {brokers: \"127.0.0.1:1\", topic: t,");
+    let waits = Record { text, ..record("waits", Status::Running) };
+    assert!(jobs.enter_waiting(waits).is_ok());
     let error = jobs.delete("waits").expect_err("it is wanted");
     assert!(error.to_string().contains("`tidemill job cancel waits`"), "{error}");
     jobs.close();

@@ -19,6 +19,7 @@ fn wanted(folder: &TempDir, text: &str) {
         set: Vec::new(),
         base_dir: Some(folder.path().to_owned()),
         threads: None,
+        begins: None,
     };
     Folder::at(&World::real(), &folder.path().join("jobs/far")).write(&record).unwrap();
 }
@@ -37,11 +38,15 @@ fn job(source: &str, sink: &str, more: &str) -> String {
 const FILE: &str = "file: {path: in.csv, format: csv}";
 const NOWHERE: &str = "blackhole: {}";
 
+fn waits_for(view: &JobView, at: &str) -> bool {
+    matches!(&view.status, Status::Waiting(why) if why.contains(at))
+}
+
 #[test]
 fn rests_grow_from_a_second_to_a_minute() {
     let seconds: Vec<u64> = (1..=9).map(|it| rest_us(it) / 1_000_000).collect();
     assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-    assert_eq!(rest_us(u32::MAX), 60_000_000);
+    assert_eq!((rest_us(0), rest_us(u32::MAX)), (0, 60_000_000));
 }
 
 #[test]
@@ -56,8 +61,7 @@ fn what_is_away_is_waited_for_in_every_life_until_the_job_is_cancelled() {
         wanted(&folder, &text);
         for _ in 0..2 {
             let node = Node::open(&folder);
-            let view = node.jobs.get("far").unwrap();
-            assert!(matches!(&view.status, Status::Waiting(why) if why.contains(&at)), "{view:?}");
+            let view = node.wait("far", |it| waits_for(it, &at));
             assert!(view.next_try_us > Some(view.submitted_us));
             node.stop();
         }
@@ -86,8 +90,7 @@ fn a_server_of_checkpoints_that_is_away_is_waited_for_and_a_bad_job_is_not() {
         format!("checkpoint: {{every: 1s, backend: {{redis: {{url: \"redis://{at}\"}}}}}}\n");
     wanted(&folder, &job(FILE, NOWHERE, &more));
     let node = Node::open(&folder);
-    let view = node.jobs.get("far").unwrap();
-    assert!(matches!(&view.status, Status::Waiting(why) if why.contains(&at)), "{view:?}");
+    node.wait("far", |it| waits_for(it, &at));
     node.jobs.cancel("far").unwrap();
     let refused = node.jobs.delete("far").expect_err("what it keeps there cannot be deleted");
     assert!(refused.to_string().contains(&at), "{refused}");
@@ -101,7 +104,27 @@ fn a_server_of_checkpoints_that_is_away_is_waited_for_and_a_bad_job_is_not() {
     );
     wanted(&folder, &bad);
     let node = Node::open(&folder);
-    let view = node.jobs.get("far").unwrap();
-    assert!(matches!(&view.status, Status::Failed(why) if why.contains("none")), "{view:?}");
+    let failed = |it: &JobView| matches!(&it.status, Status::Failed(why) if why.contains("none"));
+    node.wait("far", failed);
     node.stop();
+}
+
+/// A server that takes connections and says nothing holds the jobs up that need it, and nobody else.
+#[test]
+fn a_node_answers_while_the_servers_of_its_jobs_say_nothing() {
+    let folder = TempDir::new().unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = silent.local_addr().unwrap();
+    let kafka = format!("kafka: {{brokers: \"{at}\", topic: t, format: text}}");
+    wanted(&folder, &job(&kafka, NOWHERE, ""));
+    let world = World::real();
+    let began_us = world.clock.monotonic_micros();
+    let node = Node::open(&folder);
+    let took_us = world.clock.monotonic_micros() - began_us;
+    let view = node.jobs.get("far").unwrap();
+    let Status::Waiting(why) = &view.status else { panic!("{view:?} after {took_us} us") };
+    assert!(why.contains("being started"), "it answered before the broker was given up: {why}");
+    assert_eq!(node.jobs.cancel("far").unwrap().status, Status::Cancelled);
+    node.stop();
+    drop(silent);
 }
