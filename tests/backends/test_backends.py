@@ -109,8 +109,8 @@ def test_a_node_that_starts_before_its_server_waits_for_it(server, name, node):
     node.kill()
     server.kill()
     node.start()
-    found = node.job(name)
-    assert found["status"] == "waiting" and "cannot be reached" in found["message"], found
+    found = wait(lambda: (it := node.job(name)) and "cannot be reached" in it.get("message", "") and it, 60, "why it waits")
+    assert found["status"] == "waiting", found
     assert SECRET not in found["message"]
     server.start()
     wait(lambda: node.job(name)["status"] == "running", 90, "running")

@@ -52,7 +52,9 @@ def test_a_job_goes_on_when_the_broker_it_reads_is_there_again(own):
     broker, node = far_away(own)
     node.start()
     found = job(node)
-    assert found["status"] == "waiting" and f"127.0.0.1:{broker.kafka_port}" in found["message"]
+    assert found["status"] == "waiting", "its node is ready before it has been given up"
+    found = wait(lambda: (it := job(node)) and f"127.0.0.1:{broker.kafka_port}" in it["message"] and it, 60, "why it waits")
+    assert found["status"] == "waiting"
     assert found["next_try_us"] > found["submitted_us"] and found["progress"] is None
     assert status(node) == ["waiting"]
     code, said = tidemill(node, "job", "list")
