@@ -31,6 +31,7 @@ pub(crate) mod functions;
 mod names;
 #[cfg(test)]
 mod tests;
+pub(crate) mod words;
 
 pub use call::{AggregateCall, parse_call};
 pub use names::nearest;
@@ -85,7 +86,8 @@ pub(crate) struct Parsed {
 pub(crate) fn parse(sql: &str) -> Result<Parsed, ExprError> {
     let syntax = |error: &dyn std::fmt::Display| syntax_error(&error.to_string());
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
-    let tokens = tokens.map_err(|error| syntax(&error))?;
+    let mut tokens = tokens.map_err(|error| syntax(&error))?;
+    words::quote_names(&mut tokens);
     let depth = depth::checked(&tokens)?;
     let mut parser = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens);
     let ast = parser.parse_expr().map_err(|error| syntax(&error))?;

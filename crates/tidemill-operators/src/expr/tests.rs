@@ -245,3 +245,44 @@ fn a_result_that_would_be_too_large_is_none() {
         [Some(800_000), Some(401_000), Some(2_000)]
     );
 }
+
+/// They are names wherever SQL cannot make anything of them here, and in quotes they always were.
+#[test]
+fn words_of_sql_may_be_names_of_columns() {
+    let names = ["user", "interval", "trim", "exists", "struct", "localtime", "plain"];
+    let fields: Vec<_> = names.map(|name| Field::new(name, DataType::Int64, true)).into();
+    let schema = Arc::new(Schema::new(fields));
+    let columns: Vec<ArrayRef> = (1..)
+        .take(names.len())
+        .map(|it| Arc::new(Int64Array::from(vec![it])) as ArrayRef)
+        .collect();
+    let batch = RecordBatch::try_new(Arc::clone(&schema), columns).expect("columns of the schema");
+    let number = |sql: &str| {
+        let array = Expr::compile(sql, &schema).expect(sql).evaluate(&batch).expect(sql);
+        arrow_cast::cast(&array, &DataType::Int64).expect(sql).as_primitive::<Int64Type>().value(0)
+    };
+    for (sql, expected) in [
+        ("user", 1),
+        ("User".to_lowercase().as_str(), 1),
+        ("\"user\" + user", 2),
+        ("abs(user)", 1),
+        ("case when user is null then 9 when user = 1 then interval else trim end", 2),
+        ("interval", 2),
+        ("interval + 1", 3),
+        ("interval between user and trim and not interval in (7, 8)", 1),
+        ("(interval)", 2),
+        ("cast(interval as varchar) || 'x' = '2x'", 1),
+        ("exists + struct * localtime", 34),
+        ("length(trim(' x ')) + trim", 4),
+        ("extract(day from timestamp '2026-01-03' + interval '1 day') + interval", 6),
+        ("extract(day from timestamp '2026-01-03' + interval '1' day) + interval", 6),
+        ("struct(user, plain)['c1']", 7),
+    ] {
+        assert_eq!(number(sql), expected, "{sql}");
+    }
+    let call = parse_call("sum(user) filter (where interval > 1)").expect("a call");
+    assert_eq!(call.arguments, ["\"user\""]);
+    assert_eq!(number(call.filter.as_deref().expect("a filter")), 1);
+    refused("user + 1", "unknown column `user`", (1, 1), None);
+    refused("current_date", "another result at every call", (1, 1), None);
+}

@@ -12,7 +12,7 @@
 //! | queries, each of which may read the one before | [`QUERIES_MAX`], counted in what was parsed |
 
 use super::plan::is_aggregate;
-use crate::expr::{ExprError, syntax_error};
+use crate::expr::{ExprError, syntax_error, words};
 use datafusion_sql::sqlparser::{
     ast::{self, SetExpr, Statement, TableFactor, Visit, Visitor},
     dialect::GenericDialect,
@@ -40,7 +40,8 @@ pub(super) fn parse(sql: &str) -> Result<Statement, ExprError> {
         return Err(ExprError::new(format!("the query has more than {SQL_BYTES_MAX} bytes")));
     }
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
-    let tokens = tokens.map_err(|error| syntax_error(&error.to_string()))?;
+    let mut tokens = tokens.map_err(|error| syntax_error(&error.to_string()))?;
+    words::quote_names(&mut tokens);
     if let Some(token) = tokens.iter().filter(|it| deepens(&it.token)).nth(OPERATORS_MAX) {
         let error = ExprError::new(format!("the query has more than {OPERATORS_MAX} operators"));
         return Err(error.at(token.span.start));
