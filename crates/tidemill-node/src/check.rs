@@ -8,7 +8,7 @@ mod stage;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use graph::{sources_of, streamed};
+pub(crate) use graph::{reached, sources_of, streamed};
 pub(crate) use stage::EXPIRES;
 
 use crate::diagnostic::Problem;

@@ -41,7 +41,7 @@ use tidemill_connectors::{
 };
 use tidemill_env::World;
 use tidemill_flow::{JobGraph, Link, NodeId, NodeKind, Partition, SourceFactory};
-use tidemill_types::job::{Format, JobSpec, KafkaSourceSpec, SourceSpec};
+use tidemill_types::job::{Format, JobSpec, KafkaSourceSpec, SourceSpec, UntilSpec};
 
 /// What a plan needs to know besides the job.
 #[derive(Clone, Debug, Default)]
@@ -176,7 +176,7 @@ impl<'a> Planner<'a> {
     }
 
     fn sources(&mut self) {
-        let streamed = check::streamed(self.spec);
+        let (streamed, reached) = (check::streamed(self.spec), check::reached(self.spec));
         for (name, source) in &self.spec.sources {
             let factory = match (&source.file, self.registry.source(name)) {
                 (_, Some(source)) => source.clone(),
@@ -208,7 +208,17 @@ impl<'a> Planner<'a> {
                 },
             };
             let schema = factory.schema();
-            let preload = !streamed.contains(&name.as_str());
+            let is_read = reached.contains(&name.as_str());
+            if !is_read {
+                let source = name.as_str();
+                tracing::warn!(
+                    job = self.spec.name,
+                    source,
+                    "no sink takes what comes of a source"
+                );
+            }
+            // What has no end cannot be read to its end first.
+            let preload = is_read && !streamed.contains(&name.as_str()) && ends(source, &*factory);
             let node = self.graph.add(name, NodeKind::Source { factory, preload });
             self.name(name, node, 0, schema);
         }
@@ -329,6 +339,16 @@ impl<'a> Planner<'a> {
         }
         Some(union)
     }
+}
+
+/// Whether a source comes to an end by itself.
+fn ends(source: &SourceSpec, factory: &dyn SourceFactory) -> bool {
+    let until = match &source.kafka {
+        Some(kafka) => kafka.until,
+        None if source.stream.is_some() => source.until,
+        None => return !factory.live(),
+    };
+    until == Some(UntilSpec::Latest)
 }
 
 /// A stream where there is no log.

@@ -108,8 +108,7 @@ pub(super) fn order(spec: &JobSpec) -> Result<Vec<&str>, Vec<&str>> {
     Ok(done)
 }
 
-/// Sources that the sinks reach without going through the table of a join. A source that is not
-/// among them is read to its end before the others begin.
+/// Sources that the sinks reach without going through the table of a join.
 pub(crate) fn streamed(spec: &JobSpec) -> Vec<&str> {
     let mut seen: Vec<&str> = Vec::new();
     let mut walk: Vec<&str> =
@@ -129,10 +128,19 @@ pub(crate) fn streamed(spec: &JobSpec) -> Vec<&str> {
     spec.sources.keys().map(String::as_str).filter(|name| seen.contains(name)).collect()
 }
 
+/// Sources that the sinks reach, by any way.
+pub(crate) fn reached(spec: &JobSpec) -> Vec<&str> {
+    reached_from(spec, spec.sinks.values().flat_map(|sink| &sink.from).map(String::as_str))
+}
+
 /// Sources that a name leads to, by any way.
 pub(crate) fn sources_of<'s>(spec: &'s JobSpec, name: &'s str) -> Vec<&'s str> {
+    reached_from(spec, [name])
+}
+
+fn reached_from<'s>(spec: &'s JobSpec, names: impl IntoIterator<Item = &'s str>) -> Vec<&'s str> {
     let mut seen: Vec<&str> = Vec::new();
-    let mut walk = vec![name];
+    let mut walk: Vec<&str> = names.into_iter().collect();
     while let Some(name) = walk.pop() {
         if seen.contains(&name) {
             continue;

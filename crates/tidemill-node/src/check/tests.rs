@@ -191,6 +191,9 @@ fn a_source_read_only_as_a_table_is_not_streamed() {
     let text = job("  s: {join: {left: a, table: b, on: [x]}}", SINK);
     let descriptor = parse(&text, "j").expect("a job");
     assert_eq!(streamed(&descriptor.spec), ["a"]);
+    assert_eq!(reached(&descriptor.spec), ["a", "b"]);
+    let unread = parse(&job("  s: {from: b, where: x}", "  out: {from: a, blackhole: {}}"), "j");
+    assert_eq!(reached(&unread.expect("a job").spec), ["a"]);
     assert_eq!(sources_of(&descriptor.spec, "s"), ["a", "b"]);
     let long: String = (0..600)
         .map(|n| {

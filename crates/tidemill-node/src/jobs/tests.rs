@@ -278,3 +278,30 @@ fn a_submission_that_a_crash_cut_short_begins_and_does_not_go_on_with_the_life_b
     third.stop();
     assert_eq!(numbers(&folder), (0..15).map(|it| it * 3).collect::<Vec<_>>());
 }
+
+/// What has no end is not read to its end first: neither a source that nothing is made of, nor a
+/// table that is a stream.
+#[test]
+fn a_live_source_holds_nobody_back() {
+    let folder = TempDir::new().unwrap();
+    let node = node(&folder);
+    fill(&node, &folder, 0, 10);
+    for (name, more) in [
+        ("unread", "sinks: {out: {from: lines, file: {path: out.ndjson, format: json}}}"),
+        (
+            "table",
+            "stages: {both: {join: {left: lines, table: numbers, on: [n], kind: left}}}\n\
+             sinks: {out: {from: both, file: {path: out.ndjson, format: json}}}",
+        ),
+    ] {
+        let text = format!(
+            "name: {name}\nsources:\n  lines: {{stream: numbers, format: json}}\n  numbers: \
+             {{stream: numbers, format: json}}\n{more}"
+        );
+        node.jobs.submit(submission(&folder, &text)).unwrap();
+        node.wait(name, |it| it.progress.as_ref().is_some_and(|it| it.sinks[0].rows == 10));
+        node.jobs.cancel(name).unwrap();
+        node.wait(name, |it| it.status == Status::Cancelled);
+    }
+    node.stop();
+}
