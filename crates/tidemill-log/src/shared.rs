@@ -197,29 +197,21 @@ impl Shared {
             pool.bytes -= taken.as_ref().map_or(0, |(_, length)| *length);
             taken
         };
-        let file = match recycled {
-            Some((from, _)) => {
-                let made = self.open_segment(&from).and_then(|file| {
-                    self.write_head(&*file, key, name, reserve)?;
-                    disk.rename(&from, &path)?;
-                    Ok(file)
-                });
-                if made.is_err() {
-                    // The pool does not count it any more.
-                    let _left = disk.remove(&from);
-                }
-                made?
-            }
-            None => {
-                let file = self.open_segment(&path)?;
-                let outcome = self.write_head(&*file, key, name, reserve);
-                if outcome.is_err() {
-                    let _left = disk.remove(&path);
-                }
-                outcome?;
-                file
-            }
+        // It has its name once it has a head: what a kill leaves before is taken over by the pool.
+        let from = match recycled {
+            Some((from, _)) => from,
+            None => self.pool_folder.join(format!("{:016x}", self.next_epoch())),
         };
+        let made = self.open_segment(&from).and_then(|file| {
+            self.write_head(&*file, key, name, reserve)?;
+            disk.rename(&from, &path)?;
+            Ok(file)
+        });
+        if made.is_err() {
+            // The pool does not count it.
+            let _left = disk.remove(&from);
+        }
+        let file = made?;
         let length = file.length()?;
         let segment = Segment::fresh(key, path, file);
         segment.state().reserved = length;

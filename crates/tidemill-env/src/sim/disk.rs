@@ -51,6 +51,8 @@ struct State {
     life: u64,
     /// Operations that still succeed before one fails.
     fail_in: Option<u64>,
+    /// Operations that still happen before the processes that use the disk are killed.
+    kill_in: Option<u64>,
     operations: u64,
     /// Syncs of files that still succeed before one fails.
     fail_sync_in: Option<u64>,
@@ -114,6 +116,7 @@ impl SimDisk {
             next_file: 0,
             life: 0,
             fail_in: None,
+            kill_in: None,
             operations: 0,
             fail_sync_in: None,
             fail_reads: None,
@@ -153,6 +156,12 @@ impl SimDisk {
     /// A failed append has written half of its bytes.
     pub fn fail_after(&self, operations: u64) {
         self.state().fail_in = Some(operations);
+    }
+
+    /// After `operations` more that change the disk, the processes that use it are killed: none of
+    /// theirs comes to pass any more, not even one that clears up. For handles of a [`Self::process`].
+    pub fn kill_after(&self, operations: u64) {
+        self.state().kill_in = Some(operations);
     }
 
     /// From now on what is in a file that is removed can be asked for.
@@ -231,6 +240,7 @@ impl State {
     fn end_life(&mut self) {
         self.life += 1;
         self.fail_in = None;
+        self.kill_in = None;
         self.fail_sync_in = None;
         self.fail_reads = None;
         self.locks.clear();
@@ -239,6 +249,10 @@ impl State {
     /// Counts an operation that changes the disk; an error if it is the one that must fail.
     fn operate(&mut self) -> io::Result<()> {
         self.operations += 1;
+        if is_the_one(&mut self.kill_in) {
+            self.end_life();
+            return Err(dead());
+        }
         if is_the_one(&mut self.fail_in) {
             return Err(io::Error::other("the disk failed, as the test asked"));
         }

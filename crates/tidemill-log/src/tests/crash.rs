@@ -569,3 +569,54 @@ fn row_19_cutting_behind_a_gap_can_stop_anywhere_and_is_done_by_the_next_recover
     }
     assert!(gaps > 5, "{gaps}");
 }
+
+/// A kill is no damage: whatever it cuts short, nothing but an end that is torn is found afterwards,
+/// once, and nothing is left of a stream that is deleted.
+#[test]
+fn a_kill_at_any_operation_leaves_nothing_that_has_to_be_told() {
+    let life = |sim: &SimWorld| {
+        let world = World { disk: Arc::new(sim.disk.process()), ..sim.world.clone() };
+        Log::open(&world, Path::new(FOLDER), by_hand())
+    };
+    for recycled in [0, 1 << 20] {
+        let mut killed = 0;
+        for step in 0.. {
+            let sim = World::simulated(step);
+            let options = LogOptions { recycled_bytes: ByteSize(recycled), ..by_hand() };
+            let world = World { disk: Arc::new(sim.disk.process()), ..sim.world.clone() };
+            let log = Log::open(&world, Path::new(FOLDER), options).unwrap();
+            let stream = log.create("s", spec()).unwrap();
+            let streamlet = stream.streamlet(0).unwrap();
+            sim.disk.kill_after(step);
+            let mut put_all = || -> Result<(), AppendError> {
+                for index in 0..40 {
+                    put(&streamlet, &[index; 12_000])?;
+                    log.sync();
+                    if index == 20 {
+                        let end = streamlet.high_watermark();
+                        stream.delete_records(&streamlet, end).ok();
+                        log.maintain(Micros(0)).ok();
+                    }
+                }
+                Ok(())
+            };
+            let is_whole = put_all().is_ok();
+            drop((streamlet, stream, log));
+            sim.disk.kill();
+            let log = life(&sim).unwrap();
+            let torn = |it: &Finding| matches!(it, Finding::Torn { .. });
+            assert!(log.findings().iter().all(torn), "step {step}: {:?}", log.findings());
+            log.delete("s").unwrap();
+            log.close();
+            let log = life(&sim).unwrap();
+            assert!(log.findings().is_empty(), "step {step}: {:?}", log.findings());
+            assert!(segment_files(&sim).is_empty(), "step {step}");
+            log.close();
+            killed += 1;
+            if is_whole {
+                break;
+            }
+        }
+        assert!(killed > 40, "{killed}");
+    }
+}
