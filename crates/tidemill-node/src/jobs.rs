@@ -52,6 +52,11 @@ mod tests;
 /// Most jobs that a node keeps, ended ones counted.
 const JOBS_MAX: usize = 1_000;
 
+/// How long one that has ended is kept for those who still look at it, in microseconds, and how often
+/// that is seen after.
+const LOOK_US_MAX: u64 = 5_000_000;
+const LOOK_REST_US: u64 = 1_000;
+
 /// A job to be run.
 #[derive(Clone, Debug, Default)]
 pub struct Submission {
@@ -255,7 +260,7 @@ impl Jobs {
         let (name, handle) = (record.name.clone(), Arc::new(handle));
         let (jobs, waited, of) = (Arc::clone(self), Arc::clone(&handle), name.clone());
         let mut state = self.state();
-        let watch = Box::new(move || jobs.ended(&of, &waited));
+        let watch = Box::new(move || jobs.ended(&of, waited));
         match self.world.spawn.try_spawn("job", watch) {
             Ok(watcher) => {
                 let (handle, watcher) = (Some(handle), Some(watcher));
@@ -273,9 +278,12 @@ impl Jobs {
     }
 
     /// Waits for a job's end and notes it.
-    fn ended(&self, name: &str, handle: &Arc<JobHandle>) {
+    fn ended(&self, name: &str, handle: Arc<JobHandle>) {
         let outcome = handle.wait();
         let progress = handle.progress();
+        // Who sees that it has ended may start it or read its checkpoints, once it is gone.
+        let turn = self.turn(name);
+        let _mine = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let _noting = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         let state = self.state();
         let stopping = state.stopping;
@@ -303,11 +311,24 @@ impl Jobs {
         }
         // Only now another may be started, or its folder deleted.
         let mut state = self.state();
-        if let Some(entry) = state.jobs.get_mut(name) {
-            (entry.record, entry.last, entry.handle) = (record, Some(progress), None);
-        }
+        let shown = state.jobs.get_mut(name).and_then(|entry| {
+            (entry.record, entry.last) = (record, Some(progress));
+            entry.handle.take()
+        });
         drop(state);
         self.bell.notify_all();
+        drop(shown);
+        self.let_go(handle);
+    }
+
+    /// Drops what is left of a job, once nobody looks at it any more: its checkpoints are open as long
+    /// as that.
+    fn let_go(&self, handle: Arc<JobHandle>) {
+        let clock = &self.world.clock;
+        let until_us = clock.monotonic_micros().saturating_add(LOOK_US_MAX);
+        while Arc::strong_count(&handle) > 1 && clock.monotonic_micros() < until_us {
+            clock.sleep_micros(LOOK_REST_US);
+        }
     }
 
     /// Takes a job and starts it. It is on the disk when this returns.

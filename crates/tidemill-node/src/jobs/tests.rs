@@ -305,3 +305,31 @@ fn a_live_source_holds_nobody_back() {
     }
     node.stop();
 }
+
+/// Whoever sees that a job has ended can go on with it: nothing of it is open any more.
+#[test]
+fn a_job_that_is_seen_to_have_ended_can_be_resumed_at_once() {
+    let folder = TempDir::new().unwrap();
+    let node = node(&folder);
+    fill(&node, &folder, 0, 30_000);
+    let text = "
+name: known
+checkpoint: {every: 20ms}
+sources: {numbers: {stream: numbers, format: json}}
+stages: {once: {from: numbers, dedup: {on: [n]}}}
+sinks: {out: {from: once, blackhole: {}}}
+";
+    node.jobs.submit(submission(&folder, text)).unwrap();
+    let saved =
+        |it: &JobView| it.progress.as_ref().is_some_and(|it| it.checkpoints.made_us.is_some());
+    for _ in 0..8 {
+        node.wait("known", saved);
+        node.jobs.cancel("known").unwrap();
+        // Without a rest: it is asked the moment it can be.
+        while node.jobs.get("known").unwrap().status == Status::Running {}
+        assert!(!node.jobs.checkpoints("known").unwrap().is_empty());
+        let again = Submission { resume: true, ..submission(&folder, text) };
+        node.jobs.submit(again).unwrap();
+    }
+    node.stop();
+}

@@ -129,7 +129,7 @@ impl Jobs {
                     entry.handle = Some(Arc::clone(&handle));
                     drop((state, noting, mine));
                     self.bell.notify_all();
-                    return self.ended(name, &handle);
+                    return self.ended(name, handle);
                 }
                 Err(error) if error.may_pass() => {
                     if tries == 0 {
