@@ -17,6 +17,7 @@ pub(super) struct Written {
     pub(super) run: u64,
     /// The last cycle that was whole.
     pub(super) held: u64,
+    /// As many as the run writes to.
     pub(super) offsets: Vec<i64>,
 }
 

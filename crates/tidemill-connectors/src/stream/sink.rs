@@ -94,6 +94,10 @@ pub struct StreamSink {
     held: Cycle,
     /// By streamlet: the last part that is there of a cycle after the one held. An earlier life has
     /// written it, or an attempt of a commit that then found no room.
+    ///
+    /// Its length is the number of streamlets that rows are divided among. A stream may get more of
+    /// them: a cycle of which a part is there is divided as it was, and the others are written to from
+    /// the next note on, which says so to a later life.
     there: Vec<Option<(Cycle, u32)>>,
     chunks_since_note: u64,
     /// A commit began that did not end: chunks of it may be there, and must be found.
@@ -182,11 +186,15 @@ impl StreamSink {
         }
     }
 
+    /// Notes where the next life begins to look, when no part of a cycle is beyond that.
     fn note(&mut self) -> Result<(), SinkError> {
-        let Some(notes) = &self.notes else { return Ok(()) };
-        let offsets = self.streamlets().iter().map(|it| it.end_offset()).collect();
-        let note = Written { run: self.run, held: self.held.0, offsets };
-        notes.write(&note).map_err(|error| self.failed_by_disk(error))?;
+        let offsets: Vec<i64> = self.streamlets().iter().map(|it| it.end_offset()).collect();
+        let count = offsets.len();
+        if let Some(notes) = &self.notes {
+            let note = Written { run: self.run, held: self.held.0, offsets };
+            notes.write(&note).map_err(|error| self.failed_by_disk(error))?;
+        }
+        self.there = vec![None; count];
         self.chunks_since_note = 0;
         Ok(())
     }
@@ -195,7 +203,7 @@ impl StreamSink {
     fn look(&mut self, note: &Written) -> Result<(), SinkError> {
         self.held = Cycle(note.held);
         let mut last = vec![None; self.there.len()];
-        for streamlet in self.streamlets() {
+        for streamlet in self.streamlets().into_iter().take(last.len()) {
             let index = streamlet.index() as usize;
             let noted = note.offsets.get(index).copied().unwrap_or(0);
             let mut offset = noted.max(streamlet.start_offset());
@@ -322,6 +330,7 @@ impl Sink for StreamSink {
         match note {
             Some(note) => {
                 self.run = note.run;
+                self.there.truncate(note.offsets.len());
                 self.look(&note)?;
             }
             None => {

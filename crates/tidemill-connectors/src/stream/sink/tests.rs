@@ -148,6 +148,63 @@ proptest! {
         run(&mut *sink(&sim, &last, streamlets), resume, &counts, 1).unwrap();
         prop_assert_eq!(records(&last), records(&calm_log));
     }
+
+    /// As that, of a stream that gets streamlets while it is written and between the lives: rows may
+    /// be elsewhere, and are there once.
+    #[test]
+    fn a_job_whose_stream_gets_streamlets_writes_each_row_once(
+        counts in proptest::collection::vec(prop_oneof![Just(0i64), 1i64..20, 4000i64..5000], 1..12),
+        cuts in proptest::collection::vec((1u64..60, 1u64..6, any::<bool>(), 0usize..14), 1..5),
+    ) {
+        let grow = |log: &Log| {
+            if let Some(stream) = log.get("out") {
+                let spec = stream.spec();
+                let more = StreamSpec { streamlets: spec.streamlets + 1, ..spec };
+                let _failed = log.alter("out", more);
+            }
+        };
+        let sim = World::simulated(2);
+        let mut resume = false;
+        for (cut, together, grows, at) in cuts {
+            let log = log(&sim);
+            if grows {
+                grow(&log);
+            }
+            sim.disk.fail_after(cut);
+            let mut sink = sink(&sim, &log, 1);
+            let mut life = || -> Result<(), SinkError> {
+                let held = sink.open(resume)?;
+                for cycle in held.0 + 1..=counts.len() as u64 {
+                    sink.write(Cycle(cycle), &rows(cycle, counts[cycle as usize - 1]))?;
+                    if cycle % together == 0 || cycle == counts.len() as u64 {
+                        sink.commit(Cycle(cycle))?;
+                        sink.sync()?;
+                    }
+                    if cycle == at as u64 {
+                        grow(&log);
+                    }
+                }
+                sink.close()
+            };
+            let done = life();
+            sim.disk.kill();
+            resume = sim.disk.exists(Path::new("/job/sink-out.json")).unwrap();
+            if done.is_ok() {
+                break;
+            }
+        }
+        let last = log(&sim);
+        grow(&last);
+        run(&mut *sink(&sim, &last, 1), resume, &counts, 1).unwrap();
+        let mut found: Vec<String> = records(&last).into_iter().map(|it| it.2).collect();
+        let mut wanted: Vec<String> = (1..=counts.len() as u64)
+            .flat_map(|cycle| (0..counts[cycle as usize - 1]).map(move |it| (cycle, it)))
+            .map(|(cycle, it)| format!(r#"{{"n":{},"k":"k{}"}}"#, cycle as i64 * 1000 + it, it % 5))
+            .collect();
+        found.sort_unstable();
+        wanted.sort_unstable();
+        prop_assert_eq!(found, wanted);
+    }
 }
 
 /// The disk is full in the middle of commits, more than once; then there is room.
