@@ -1,6 +1,7 @@
 //! A record as a line of text.
 
-use serde_json::{Map, Value};
+use serde::de::IgnoredAny;
+use serde_json::Value;
 use std::fmt::Write;
 use tidemill_client::consumer::Received;
 
@@ -23,8 +24,7 @@ pub(super) fn render(into: &mut Vec<u8>, format: Format, streamlet: i32, record:
             into.push(b'\n');
         }
         Format::Json => {
-            let object = Value::Object(object(streamlet, record));
-            into.extend_from_slice(object.to_string().as_bytes());
+            json(into, streamlet, record);
             into.push(b'\n');
         }
         Format::Hex => {
@@ -35,43 +35,60 @@ pub(super) fn render(into: &mut Vec<u8>, format: Format, streamlet: i32, record:
     }
 }
 
-fn object(streamlet: i32, record: &Received<'_>) -> Map<String, Value> {
-    let mut object = Map::new();
-    object.insert("streamlet".to_owned(), streamlet.into());
-    object.insert("offset".to_owned(), record.offset.into());
-    object.insert("timestamp_ms".to_owned(), record.timestamp_ms.into());
-    put(&mut object, "key", record.key, false);
-    put(&mut object, "value", record.value, true);
+fn json(into: &mut Vec<u8>, streamlet: i32, record: &Received<'_>) {
+    let Received { offset, timestamp_ms, .. } = record;
+    let head =
+        format!(r#"{{"streamlet":{streamlet},"offset":{offset},"timestamp_ms":{timestamp_ms},"#);
+    into.extend_from_slice(head.as_bytes());
+    field(into, "key", record.key, false);
+    into.push(b',');
+    field(into, "value", record.value, true);
     if !record.headers.is_empty() {
-        let headers = record.headers.map(|header| {
-            let mut pair = Map::new();
-            put(&mut pair, "key", Some(header.key), false);
-            put(&mut pair, "value", header.value, false);
-            Value::Object(pair)
-        });
-        object.insert("headers".to_owned(), headers.collect());
+        into.extend_from_slice(b",\"headers\":");
+        let mut before = b'[';
+        for header in record.headers {
+            into.extend_from_slice(&[before, b'{']);
+            field(into, "key", Some(header.key), false);
+            into.push(b',');
+            field(into, "value", header.value, false);
+            into.push(b'}');
+            before = b',';
+        }
+        into.push(b']');
     }
-    object
+    into.push(b'}');
 }
 
-/// Bytes as JSON: a JSON object or array as itself, other text as a string, what is no text in
+/// Bytes as a field: a JSON object or array as itself, other text as a string, what is no text in
 /// hexadecimal digits under `NAME_hex`.
-fn put(object: &mut Map<String, Value>, name: &str, bytes: Option<&[u8]>, may_be_json: bool) {
-    let Some(bytes) = bytes else {
-        object.insert(name.to_owned(), Value::Null);
-        return;
-    };
-    if may_be_json
-        && matches!(bytes.first(), Some(b'{' | b'['))
-        && let Ok(value) = serde_json::from_slice::<Value>(bytes)
-    {
-        object.insert(name.to_owned(), value);
-        return;
+fn field(into: &mut Vec<u8>, name: &str, bytes: Option<&[u8]>, may_be_json: bool) {
+    let text = bytes.map(std::str::from_utf8);
+    let tail = if let Some(Err(_)) = text { "_hex" } else { "" };
+    into.extend_from_slice(format!("\"{name}{tail}\":").as_bytes());
+    match text {
+        None => into.extend_from_slice(b"null"),
+        Some(Ok(text)) if may_be_json && is_object_or_array(text) => compact(into, text),
+        Some(Ok(text)) => into.extend_from_slice(Value::from(text).to_string().as_bytes()),
+        Some(Err(_)) => into.extend_from_slice(format!("\"{}\"", hex(bytes)).as_bytes()),
     }
-    match std::str::from_utf8(bytes) {
-        Ok(text) => object.insert(name.to_owned(), text.into()),
-        Err(_) => object.insert(format!("{name}_hex"), hex(Some(bytes)).into()),
-    };
+}
+
+fn is_object_or_array(text: &str) -> bool {
+    text.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+/// JSON without the blanks between its values, and else as it is: a number keeps its digits.
+fn compact(into: &mut Vec<u8>, json: &str) {
+    let (mut in_string, mut escaped) = (false, false);
+    into.extend(json.bytes().filter(|byte| {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            _ => {}
+        }
+        in_string || !byte.is_ascii_whitespace()
+    }));
 }
 
 fn hex(bytes: Option<&[u8]>) -> String {

@@ -17,10 +17,15 @@ fn each_format_writes_one_line() {
     assert_eq!(line(Format::Hex, Some(b"k"), Some(b"\xff\x00")), "2\t7\t6b\tff00\n");
     assert_eq!(line(Format::Hex, None, None), "2\t7\t-\t-\n");
     let head = r#"{"streamlet":2,"offset":7,"timestamp_ms":1500"#;
-    let cases: [(&[u8], &str); 5] = [
+    let cases: [(&[u8], &str); 7] = [
         (b"text", r#""value":"text""#),
         (b"5", r#""value":"5""#),
         (b"{\n \"a\": [1, null]}", r#""value":{"a":[1,null]}"#),
+        (
+            b"{\"n\": 49.995729000000004, \"m\":123456789012345678901234567890, \"m\": 1.10}",
+            r#""value":{"n":49.995729000000004,"m":123456789012345678901234567890,"m":1.10}"#,
+        ),
+        (b"[\"a \\\" b\" ,\t\"\\\\\"]", r#""value":["a \" b","\\"]"#),
         (b"{no json", r#""value":"{no json""#),
         (b"\xff", r#""value_hex":"ff""#),
     ];
