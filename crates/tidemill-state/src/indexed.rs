@@ -54,11 +54,13 @@ const OPEN_FILES_MAX: usize = 256;
 /// How a backend of this kind is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexedOptions {
-    /// A data file that is longer gets no more batches (default 64 MiB).
+    /// A data file that is longer gets no more batches (default 64 MiB; an eighth of what is free on
+    /// the disk if that is less, and one MiB in any case).
     pub file_bytes: ByteSize,
     /// The index is flushed when so much was written since the last time: batches of so many bytes
     /// are gone through after a crash (default 256 MiB). It is flushed before if a file's worth was
-    /// deleted, so that the room of it comes back.
+    /// deleted, so that the room of it comes back, and when four files' worth was written where
+    /// files are shorter for want of room.
     pub flush_bytes: ByteSize,
     /// A thread of its own flushes (default). Else only [`IndexedBackend::flush`] does.
     pub flush_in_background: bool,
@@ -213,7 +215,7 @@ impl Store {
             return Err(StateError::Failed { path: self.folder.clone() });
         }
         if writer.length > FILE_HEAD_BYTES as u64
-            && writer.length + batch.bytes() as u64 > self.options.file_bytes.0
+            && writer.length + batch.bytes() as u64 > self.file_bytes_max()
         {
             self.begin_file(writer)?;
         }
@@ -234,6 +236,8 @@ impl Store {
         self.seal(batch, &head, writer);
         if let Err(error) = self.write(writer, batch) {
             batch.open(open_bytes);
+            // There may be room in files of which nothing is live.
+            self.flusher.want();
             return Err(error);
         }
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);

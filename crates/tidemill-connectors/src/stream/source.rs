@@ -107,7 +107,17 @@ impl StreamSource {
                                that name; start the job anew";
                 return Err(refused(message.to_owned()));
             }
-            Some(began) => began.bounds,
+            Some(began) => {
+                let (known, now) = (began.bounds.len(), stream.streamlets().len());
+                if known < now {
+                    tracing::warn!(
+                        stream = name,
+                        "the stream has {now} streamlets, and the job reads the {known} that it had \
+                         when it began; submit it anew, without resuming, to read all"
+                    );
+                }
+                began.bounds
+            }
             None => bounds(&views, &spec, group.as_deref()).map_err(refused)?,
         };
         let progress = group.map(Progress::new);

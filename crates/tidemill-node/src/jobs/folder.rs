@@ -99,7 +99,7 @@ impl Folder {
         if let Some(above) = self.path.parent() {
             disk.sync_dir(above)?;
         }
-        let fresh = self.path.join("job.json.new");
+        let fresh = self.begun();
         // The text of a job may hold a password.
         let mut file = disk.create_private(&fresh)?;
         file.append(&serde_json::to_vec_pretty(record).map_err(io::Error::other)?)?;
@@ -107,6 +107,16 @@ impl Folder {
         drop(file);
         disk.rename(&fresh, &self.path.join(FILE))?;
         disk.sync_dir(&self.path)
+    }
+
+    /// What is to be the file.
+    fn begun(&self) -> PathBuf {
+        self.path.join("job.json.new")
+    }
+
+    /// Removes what was to be the file, when the process ended.
+    pub(super) fn remove_begun(&self) -> io::Result<()> {
+        self.world.disk.remove(&self.begun())
     }
 
     /// Takes the job out; other files of the folder stay.

@@ -151,6 +151,9 @@ fn a_job_that_cannot_start_again_fails_and_the_others_run() {
     let log = Log::open(&world, &folder.path().join("log"), LogOptions::default()).unwrap();
     log.delete("numbers").unwrap();
     log.close();
+    // The node was killed while it took another.
+    fs::create_dir(folder.path().join("jobs/begun")).unwrap();
+    fs::write(folder.path().join("jobs/begun/job.json.new"), "{").unwrap();
     fs::create_dir(folder.path().join("jobs/odd")).unwrap();
     fs::write(folder.path().join("jobs/odd/job.json"), "no JSON").unwrap();
 
@@ -160,6 +163,7 @@ fn a_job_that_cannot_start_again_fails_and_the_others_run() {
     assert_eq!(second.jobs.list().len(), 2);
     second.stop();
     assert!(folder.path().join("jobs/odd/job.json").exists(), "nothing is deleted");
+    assert!(!folder.path().join("jobs/begun").exists(), "it may hold a password");
 }
 
 #[test]

@@ -15,6 +15,10 @@ pub(super) const INDEX: &str = "index";
 const INDEX_NEW: &str = "index.new";
 /// A flush that is made for what it frees frees so many times what it writes.
 const FREED_PER_INDEX: u64 = 8;
+/// A file gets no more than this part of what is free on the disk.
+const FREE_SHARE: u64 = 8;
+/// But as much as this.
+const FILE_BYTES_MIN: u64 = 1 << 20;
 
 /// Tells the thread that flushes what to do.
 #[derive(Default)]
@@ -46,6 +50,12 @@ impl Flusher {
         }
     }
 
+    /// Whether a flush is wanted, which the caller makes.
+    #[cfg(test)]
+    pub(super) fn take_wanted(&self) -> bool {
+        std::mem::take(&mut self.state().wanted)
+    }
+
     pub(super) fn close(&self) {
         self.state().closed = true;
         self.wake.notify_one();
@@ -59,12 +69,22 @@ impl Flusher {
 impl Store {
     /// Has the index flushed, if so much was written, or is free in files, that it is worth it.
     pub(super) fn flush_if_due(&self, unflushed: u64, index: &Index) {
-        let freed_bytes = index.freed_bytes();
-        let is_much_free = freed_bytes >= self.options.file_bytes.0
-            && freed_bytes / FREED_PER_INDEX >= index.base_bytes();
-        if unflushed >= self.options.flush_bytes.0 || is_much_free {
+        let (freed_bytes, file_bytes) = (index.freed_bytes(), self.file_bytes_max());
+        let is_much_free =
+            freed_bytes >= file_bytes && freed_bytes / FREED_PER_INDEX >= index.base_bytes();
+        let flush_bytes = self.options.flush_bytes.0;
+        let is_scarce = file_bytes < self.options.file_bytes.0;
+        let flush_bytes = if is_scarce { flush_bytes.min(4 * file_bytes) } else { flush_bytes };
+        if unflushed >= flush_bytes || is_much_free {
             self.flusher.want();
         }
+    }
+
+    /// A data file that is longer gets no more batches: where the disk is nearly full, what is dead in
+    /// files must not be what fills it.
+    pub(super) fn file_bytes_max(&self) -> u64 {
+        let free = self.world.disk.space(&self.folder).map_or(u64::MAX, |it| it.free_bytes);
+        self.options.file_bytes.0.min((free / FREE_SHARE).max(FILE_BYTES_MIN))
     }
 
     /// What the thread does.

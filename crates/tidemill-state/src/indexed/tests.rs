@@ -425,6 +425,38 @@ fn the_room_of_what_was_deleted_comes_back_without_more_being_written() {
     }
 }
 
+/// Little is live and much was written, on a disk that could not hold a file as long as there usually
+/// are: what is dead never fills it.
+#[test]
+fn row_14_on_a_small_disk_room_comes_back_before_there_is_none() {
+    for deletes in [true, false] {
+        let sim = World::simulated(1);
+        sim.disk.set_capacity(24 << 20);
+        let options = IndexedOptions { flush_in_background: false, ..IndexedOptions::default() };
+        let world = sim.process();
+        let (backend, _) = IndexedBackend::open(&world, Path::new(FOLDER), options).expect("room");
+        let mut flushes = 0;
+        let mut most = 0;
+        for number in 0..1_500_u32 {
+            let mut batch = Batch::default();
+            let key = |number: u32| format!("{}", if deletes { number } else { number % 10 });
+            batch.put(key(number).as_bytes(), &vec![number as u8; 200_000]);
+            if deletes && number >= 10 {
+                batch.delete(key(number - 10).as_bytes());
+            }
+            backend.commit(&mut batch).unwrap_or_else(|error| panic!("commit {number}: {error}"));
+            if backend.store.flusher.take_wanted() {
+                backend.flush().expect("there is room");
+                flushes += 1;
+            }
+            most = most.max(sim.disk.used());
+        }
+        assert!(flushes < 300, "{flushes}: what is free is worth a flush");
+        assert!(most < 20 << 20, "{most}");
+        assert_eq!(backend.keys(b"").expect("in memory").len(), 10);
+    }
+}
+
 /// Commits `count` batches of a thousand bytes, each under keys of its own.
 fn long_batches(sim: &SimWorld, count: u8) -> Model {
     let (backend, _) = open(&sim.process()).unwrap();
