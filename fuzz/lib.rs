@@ -55,7 +55,7 @@ pub fn read_file(format: Format, bytes: &[u8]) {
     let mut world = World::simulated(0).world;
     world.disk = std::sync::Arc::new(disk);
     let (path, schema) = ("f".to_owned(), Default::default());
-    let spec = FileSourceSpec { path, format, schema, sample: Some(4) };
+    let spec = FileSourceSpec { schema, sample: Some(4), ..FileSourceSpec::new(path, format) };
     if let Ok(source) = FileSource::new(&world, "f", &spec, None) {
         let large = drain(&*source, 1 << 20, 1 << 20);
         let small = drain(&*source, 16, 2);

@@ -1,8 +1,8 @@
-//! CSV (RFC 4180) with a header line.
+//! CSV (RFC 4180), with a header line or without, and with a comma or another byte between fields.
 //!
 //! - An empty field is null; `""` is an empty text. In columns that are not text, `NA`, `null` and
 //!   `NULL` without quotes are null too; `NULL` is so in text as well if there is one column only.
-//! - A record has as many fields as the header, or it is bad.
+//! - A record has as many fields as there are columns, or it is bad.
 
 use crate::columns::{COLUMNS_MAX, Columns, Shape, Value, parse_bool};
 use crate::guess::{Guess, Guesses};
@@ -15,10 +15,14 @@ use memchr::{memchr, memchr_iter};
 /// A missing value in a file of one column, without quotes: an empty line is no record.
 pub(crate) const LONE_NULL: &[u8] = b"NULL";
 
+/// The byte between two fields, if nobody says another.
+pub(crate) const COMMA: u8 = b',';
+
 /// Reads records into columns.
 pub(crate) struct CsvDecoder {
     columns: Columns,
     fields: usize,
+    delimiter: u8,
     scratch: Vec<u8>,
 }
 
@@ -40,14 +44,14 @@ impl CsvField<'_> {
 /// # Errors
 /// What `each` says.
 fn split(
-    record: &[u8],
+    (record, delimiter): (&[u8], u8),
     scratch: &mut Vec<u8>,
     mut each: impl FnMut(usize, CsvField<'_>) -> Result<(), String>,
 ) -> Result<usize, String> {
     let mut count = 0;
     if memchr(b'"', record).is_none() {
         let mut start = 0;
-        for comma in memchr_iter(b',', record) {
+        for comma in memchr_iter(delimiter, record) {
             each(count, CsvField { text: &record[start..comma], quoted: false })?;
             (count, start) = (count + 1, comma + 1);
         }
@@ -61,7 +65,7 @@ fn split(
         if quoted {
             at = unquote(record, at + 1, scratch);
         }
-        let end = memchr(b',', &record[at..]).map(|comma| at + comma);
+        let end = memchr(delimiter, &record[at..]).map(|comma| at + comma);
         let text = &record[at..end.unwrap_or(record.len())];
         if quoted {
             // Framing has seen to it that nothing follows a closing quote.
@@ -98,9 +102,9 @@ fn unquote(record: &[u8], from: usize, out: &mut Vec<u8>) -> usize {
 ///
 /// # Errors
 /// A name stands there twice, or is not UTF-8, or there are more than a file may have.
-pub(crate) fn header(record: &[u8]) -> Result<Vec<String>, String> {
+pub(crate) fn header(record: &[u8], delimiter: u8) -> Result<Vec<String>, String> {
     let mut names: Vec<String> = Vec::new();
-    split(record, &mut Vec::new(), |index, field| {
+    split((record, delimiter), &mut Vec::new(), |index, field| {
         // Here and not at the end: each name is compared with all before it.
         if names.len() == COLUMNS_MAX {
             return Err(format!("it has more than {COLUMNS_MAX} columns"));
@@ -118,10 +122,15 @@ pub(crate) fn header(record: &[u8]) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
+/// How many fields a record has.
+pub(crate) fn fields(record: &[u8], delimiter: u8) -> usize {
+    split((record, delimiter), &mut Vec::new(), |_, _| Ok(())).unwrap_or_default()
+}
+
 /// Adds what one record shows. A bad record shows nothing.
-pub(crate) fn guess_line(record: &[u8], names: &[String], guesses: &mut Guesses) {
+pub(crate) fn guess_line(record: &[u8], delimiter: u8, names: &[String], guesses: &mut Guesses) {
     let mut seen: Vec<Guess> = Vec::with_capacity(names.len());
-    let split = split(record, &mut Vec::new(), |_, field| {
+    let split = split((record, delimiter), &mut Vec::new(), |_, field| {
         seen.push(guess(field));
         Ok(())
     });
@@ -153,14 +162,14 @@ fn is_float(text: &[u8]) -> bool {
 }
 
 impl CsvDecoder {
-    pub(crate) fn new(shape: &Shape) -> Self {
+    pub(crate) fn new(shape: &Shape, delimiter: u8) -> Self {
         let fields = shape.fields.len();
-        Self { columns: Columns::new(shape), fields, scratch: Vec::new() }
+        Self { columns: Columns::new(shape), fields, delimiter, scratch: Vec::new() }
     }
 
     fn fields(&mut self, record: &[u8]) -> Result<(), String> {
-        let Self { columns, fields, scratch } = self;
-        let count = split(record, scratch, |index, field| {
+        let Self { columns, fields, delimiter, scratch } = self;
+        let count = split((record, *delimiter), scratch, |index, field| {
             if index >= *fields {
                 return Ok(());
             }
@@ -174,7 +183,7 @@ impl CsvDecoder {
         if count == *fields {
             columns.end_row()
         } else {
-            Err(format!("it has {count} fields, the header has {fields}"))
+            Err(format!("it has {count} fields, there are {fields} columns"))
         }
     }
 }

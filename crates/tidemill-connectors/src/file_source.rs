@@ -2,7 +2,7 @@
 
 use crate::arrow_file::ArrowBatches;
 use crate::batch_source::{self, BatchSource, Batches};
-use crate::columns::Shape;
+use crate::columns::{COLUMNS_MAX, Shape};
 use crate::csv;
 use crate::error::ConnectorError;
 use crate::found::{Found, SAMPLE_BYTES_MAX, SAMPLE_RECORDS, Sample, decoder};
@@ -31,6 +31,8 @@ pub struct FileSource {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     format: Format,
+    /// Of CSV.
+    delimiter: u8,
     size: u64,
     /// Where the records of a line format begin, and the number of that line.
     data: (u64, u64),
@@ -63,13 +65,14 @@ impl FileSource {
         let mut found = match spec.format {
             Format::Arrow => find_arrow(file, size).map_err(unreadable)?,
             Format::Parquet => find_parquet(file, size).map_err(unreadable)?,
-            format => find_lines(file, size, format, sample).map_err(unreadable)?,
+            _ => find_lines(file, size, spec, sample).map_err(unreadable)?,
         };
         found.apply(&path.display().to_string(), spec.format, &spec.schema, time)?;
         Ok(Arc::new(Self {
             disk: Arc::clone(&world.disk),
             path: path.to_owned(),
             format: spec.format,
+            delimiter: delimiter(spec),
             size,
             data: found.data,
             total: found.total,
@@ -80,7 +83,9 @@ impl FileSource {
 
     fn framing(&self) -> Framing {
         match self.format {
-            Format::Csv => Framing::Csv { fields: self.shape.fields.len() },
+            Format::Csv => {
+                Framing::Csv { fields: self.shape.fields.len(), delimiter: self.delimiter }
+            }
             Format::Json => Framing::Json,
             Format::Influx => Framing::Influx,
             _ => Framing::Text,
@@ -122,7 +127,7 @@ impl SourceFactory for FileSource {
                 Ok(Box::new(LineSource::new(
                     path,
                     input,
-                    decoder(self.format, &self.shape),
+                    decoder(self.format, &self.shape, self.delimiter),
                     self.lateness,
                 )))
             }
@@ -158,27 +163,26 @@ fn find_parquet(file: Arc<dyn DiskRead>, size: u64) -> Result<Found, String> {
 fn find_lines(
     file: Arc<dyn DiskRead>,
     size: u64,
-    format: Format,
+    spec: &FileSourceSpec,
     sample: usize,
 ) -> Result<Found, String> {
-    let (framing, mut seen) = match format {
+    let delimiter = delimiter(spec);
+    let (framing, mut seen) = match spec.format {
         Format::Json => (Framing::Json, Sample::Json(Guesses::default())),
         Format::Influx => (Framing::Influx, Sample::Influx(InfluxGuesses::default())),
-        Format::Csv => (Framing::Csv { fields: 0 }, Sample::Csv(Vec::new(), Guesses::default())),
+        Format::Csv => (
+            Framing::Csv { fields: 0, delimiter },
+            Sample::Csv(Vec::new(), delimiter, Guesses::default()),
+        ),
         _ => (Framing::Text, Sample::Text),
     };
     let mut input = Input::new(file, framing, size);
     input.skip_mark().map_err(|error| error.to_string())?;
-    if let Sample::Csv(names, guesses) = &mut seen {
-        *names = read_header(&mut input)?;
-        if names.iter().any(|name| has_bare_return(name)) {
-            let why = "its header has a carriage return without a line feed: lines end with `\\n` \
-                       or `\\r\\n`";
-            return Err(why.to_owned());
-        }
+    if let Sample::Csv(names, _, guesses) = &mut seen {
+        *names = csv_columns(&mut input, spec)?;
         // Columns stand as in the header, whatever the sample shows.
         names.iter().for_each(|name| guesses.add(name, crate::guess::Guess::Nothing));
-        input.set_framing(Framing::Csv { fields: names.len() });
+        input.set_framing(Framing::Csv { fields: names.len(), delimiter });
     }
     let data = (input.offset(), input.line());
     let (mut left, mut empty) = (sample, true);
@@ -191,7 +195,7 @@ fn find_lines(
             seen.add(&chunk.bytes[record.start..record.end])?;
         }
     }
-    let open = matches!(format, Format::Json | Format::Influx);
+    let open = matches!(spec.format, Format::Json | Format::Influx);
     Ok(Found { shape: seen.shape(), data, total: Some(size), open, empty })
 }
 
@@ -200,17 +204,56 @@ fn has_bare_return(name: &str) -> bool {
     name.match_indices('\r').any(|(at, _)| !name[at + 1..].starts_with('\n'))
 }
 
-fn read_header(input: &mut Input) -> Result<Vec<String>, String> {
+/// The byte between two fields of CSV.
+fn delimiter(spec: &FileSourceSpec) -> u8 {
+    spec.delimiter.and_then(|it| u8::try_from(it).ok()).unwrap_or(csv::COMMA)
+}
+
+/// The names of the columns; the input then stands at the first record.
+fn csv_columns(input: &mut Input, spec: &FileSourceSpec) -> Result<Vec<String>, String> {
+    let (begin, delimiter) = ((input.offset(), input.line()), delimiter(spec));
+    if spec.header != Some(false) {
+        let read = first_record(input, |record| csv::header(record, delimiter))?;
+        let names = read.ok_or("it is empty: CSV begins with a header line")??;
+        if names.iter().any(|name| has_bare_return(name)) {
+            let why = "its header has a carriage return without a line feed: lines end with `\\n` \
+                       or `\\r\\n`";
+            return Err(why.to_owned());
+        }
+        return Ok(names);
+    }
+    let fields = first_record(input, |record| csv::fields(record, delimiter))?;
+    input.seek(begin.0, begin.1);
+    let named: Vec<String> = spec.schema.keys().cloned().collect();
+    match fields {
+        None if named.is_empty() => {
+            Err("it is empty, so that its columns are not known: name them in `schema`".to_owned())
+        }
+        Some(fields) if fields > COLUMNS_MAX => {
+            Err(format!("it has more than {COLUMNS_MAX} columns"))
+        }
+        Some(fields) if named.is_empty() => {
+            Ok((1..=fields).map(|it| format!("column_{it}")).collect())
+        }
+        Some(fields) if fields != named.len() => Err(format!(
+            "its first record has {fields} fields, and `schema` names {} columns: without a header \
+             it names all of them, in order",
+            named.len()
+        )),
+        _ => Ok(named),
+    }
+}
+
+/// What is made of the first record of CSV; nothing if there is none.
+fn first_record<T>(input: &mut Input, make: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, String> {
     loop {
         let chunk = input.next(1, 1, None).map_err(|error| error.message)?;
-        let Some(chunk) = chunk else {
-            return Err("it is empty: CSV begins with a header line".to_owned());
-        };
+        let Some(chunk) = chunk else { return Ok(None) };
         if let Some(record) = chunk.records.first() {
             if let Some(reason) = record.bad {
-                return Err(format!("its header is bad: {reason}"));
+                return Err(format!("its first record is bad: {reason}"));
             }
-            return csv::header(&chunk.bytes[record.start..record.end]);
+            return Ok(Some(make(&chunk.bytes[record.start..record.end])));
         }
     }
 }

@@ -71,9 +71,10 @@ impl Found {
 }
 
 /// A decoder of single records in a format, but for those that come in batches.
-pub(crate) fn decoder(format: Format, shape: &Shape) -> Box<dyn Decode> {
+/// `delimiter` is that of CSV.
+pub(crate) fn decoder(format: Format, shape: &Shape, delimiter: u8) -> Box<dyn Decode> {
     match format {
-        Format::Csv => Box::new(CsvDecoder::new(shape)),
+        Format::Csv => Box::new(CsvDecoder::new(shape, delimiter)),
         Format::Json => Box::new(JsonDecoder::new(shape)),
         Format::Influx => Box::new(InfluxDecoder::new(shape)),
         _ => Box::new(TextDecoder(Columns::new(shape))),
@@ -84,7 +85,8 @@ pub(crate) fn decoder(format: Format, shape: &Shape) -> Box<dyn Decode> {
 pub(crate) enum Sample {
     Text,
     Json(Guesses),
-    Csv(Vec<String>, Guesses),
+    /// The names of the columns, and the byte between fields.
+    Csv(Vec<String>, u8, Guesses),
     Influx(InfluxGuesses),
 }
 
@@ -97,8 +99,8 @@ impl Sample {
                 json::guess_line(record, guesses);
                 guesses.overflowed()
             }
-            Self::Csv(names, guesses) => {
-                csv::guess_line(record, names, guesses);
+            Self::Csv(names, delimiter, guesses) => {
+                csv::guess_line(record, *delimiter, names, guesses);
                 guesses.overflowed()
             }
             Self::Influx(guesses) => {
@@ -113,7 +115,7 @@ impl Sample {
     pub(crate) fn shape(self) -> Shape {
         match self {
             Self::Text => text::shape(),
-            Self::Json(guesses) | Self::Csv(_, guesses) => guesses.shape(),
+            Self::Json(guesses) | Self::Csv(.., guesses) => guesses.shape(),
             Self::Influx(guesses) => guesses.shape(),
         }
     }

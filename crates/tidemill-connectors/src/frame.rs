@@ -9,8 +9,7 @@ use memchr::memchr;
 use tidemill_types::limits::RECORD_BYTES_MAX;
 
 /// Why a record over several lines was given up.
-pub(crate) const OPEN_QUOTE: &str =
-    "its quotes do not match: a quoted field ends with a quote before a comma or the record's end";
+pub(crate) const OPEN_QUOTE: &str = "its quotes do not match: a quoted field ends with a quote before the next field or the record's end";
 
 /// Why bytes are no single record.
 const SEVERAL_LINES: &str = "it has more than one line, and is read as one record";
@@ -24,8 +23,9 @@ pub(crate) enum Framing {
     Json,
     /// Lines; blank ones and comments (`#`) are left out.
     Influx,
-    /// CSV with so many fields; 0 while the header itself is read.
-    Csv { fields: usize },
+    /// CSV with so many fields and this byte between them; 0 while the first record is read, which
+    /// tells.
+    Csv { fields: usize, delimiter: u8 },
 }
 
 /// One record, or a stretch without one.
@@ -66,10 +66,10 @@ impl Framing {
             None if last => view,
             None => return None,
         };
-        if let Self::Csv { fields } = self
+        if let Self::Csv { fields, delimiter } = self
             && memchr(b'"', line).is_some()
         {
-            return quoted(view, line, fields, last);
+            return quoted(view, line, (fields, delimiter), last);
         }
         Some(self.line(line))
     }
@@ -105,13 +105,13 @@ impl Framing {
 }
 
 /// A CSV record with quotes.
-fn quoted(view: &[u8], line: &[u8], fields: usize, last: bool) -> Option<Frame> {
+fn quoted(view: &[u8], line: &[u8], (fields, delimiter): (usize, u8), last: bool) -> Option<Frame> {
     let give_up = Framing::Text.line(line);
     let bad = Frame { is: Framed::Bad(OPEN_QUOTE), ..give_up };
     let (mut at, mut found, mut lines) = (0, 0, 0);
     loop {
         found += 1;
-        match field_end(view, at) {
+        match field_end(view, at, delimiter) {
             End::Field(end) if fields == 0 || found < fields || end < line.len() => at = end + 1,
             // Too many fields: on one line the reader says so, over several it is a stray quote.
             End::Field(_) | End::Broken => return Some(bad),
@@ -141,7 +141,7 @@ fn quoted(view: &[u8], line: &[u8], fields: usize, last: bool) -> Option<Frame> 
 }
 
 enum End {
-    /// A comma stands there.
+    /// The byte between fields stands there.
     Field(usize),
     /// A line break stands there.
     Record(usize),
@@ -152,10 +152,10 @@ enum End {
 }
 
 /// Where the CSV field that starts at `at` ends.
-fn field_end(view: &[u8], at: usize) -> End {
+fn field_end(view: &[u8], at: usize, delimiter: u8) -> End {
     if view.get(at) != Some(&b'"') {
-        return match memchr::memchr2(b',', b'\n', &view[at..]) {
-            Some(end) if view[at + end] == b',' => End::Field(at + end),
+        return match memchr::memchr2(delimiter, b'\n', &view[at..]) {
+            Some(end) if view[at + end] == delimiter => End::Field(at + end),
             Some(end) => End::Record(at + end),
             None => End::File { open: false },
         };
@@ -169,7 +169,7 @@ fn field_end(view: &[u8], at: usize) -> End {
         match &view[at..] {
             // Two quotes in a row are one quote of the text.
             [b'"', ..] => at += 1,
-            [b',', ..] => return End::Field(at),
+            [next, ..] if *next == delimiter => return End::Field(at),
             [b'\n', ..] => return End::Record(at),
             [b'\r', b'\n', ..] => return End::Record(at + 1),
             [] | [b'\r'] => return End::File { open: false },

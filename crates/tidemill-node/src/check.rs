@@ -14,7 +14,8 @@ pub(crate) use stage::EXPIRES;
 use crate::diagnostic::Problem;
 use crate::registry::Registry;
 use tidemill_types::job::{
-    CompressionSpec, DEAD_LETTER, Delivery, Every, JobSpec, SinkSpec, SourceSpec, StartSpec,
+    CompressionSpec, DEAD_LETTER, Delivery, Every, FileSourceSpec, Format, JobSpec, SinkSpec,
+    SourceSpec, StartSpec,
 };
 use tidemill_types::limits::{SLICES_MAX, STAGES_MAX, WORKERS_MAX};
 use tidemill_types::{ByteSize, Span};
@@ -212,6 +213,9 @@ fn source_kind(source: &SourceSpec, custom: bool, path: [&str; 2], problems: &mu
     zero(&["file", "sample"], source.file.as_ref().is_some_and(|it| it.sample == Some(0)));
     zero(&["sample"], source.sample == Some(0));
     zero(&["kafka", "sample"], source.kafka.as_ref().is_some_and(|it| it.sample == Some(0)));
+    if let Some(file) = &source.file {
+        of_csv(file, path, problems);
+    }
     if matches!(source.kafka.as_ref().and_then(|it| it.start.as_ref()), Some(StartSpec::Group(_))) {
         let message = "a topic of another cluster cannot start from a consumer group";
         let problem = Problem::new([path[0], path[1], "kafka", "start"], message);
@@ -233,6 +237,21 @@ fn source_kind(source: &SourceSpec, custom: bool, path: [&str; 2], problems: &mu
             let expected = "a `stream`, or the same part under `file` or `kafka`";
             problems.push(problem.expected(expected));
         }
+    }
+}
+
+/// That parts of CSV are of a CSV file, and can be.
+fn of_csv(file: &FileSourceSpec, [sources, name]: [&str; 2], problems: &mut Vec<Problem>) {
+    let parts = [("header", file.header.is_some()), ("delimiter", file.delimiter.is_some())];
+    for (part, _) in parts.iter().filter(|(_, there)| *there && file.format != Format::Csv) {
+        let message = format!("`{part}` belongs to the format `csv`");
+        problems.push(Problem::new([sources, name, "file", part], message));
+    }
+    let can_be = |it: char| it.is_ascii() && !matches!(it, '"' | '\n' | '\r');
+    if let Some(delimiter) = file.delimiter.filter(|it| !can_be(*it)) {
+        let message = format!("{delimiter:?} cannot stand between fields");
+        let problem = Problem::new([sources, name, "file", "delimiter"], message);
+        problems.push(problem.expected("a character of one byte, such as `;`, `|` or `\"\\t\"`"));
     }
 }
 

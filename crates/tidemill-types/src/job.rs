@@ -325,6 +325,22 @@ pub struct FileSourceSpec {
     /// How many records of the file's head decide the types of columns (default 10,000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<usize>,
+    /// `csv`: whether the first line names the columns (default true). Without it `schema` names all
+    /// of them in order, or they are `column_1`, `column_2` and so on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<bool>,
+    /// `csv`: the character between two fields (default `,`), one byte long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delimiter: Option<char>,
+}
+
+impl FileSourceSpec {
+    /// A file, read in the usual way of its format.
+    #[must_use]
+    pub fn new(path: impl Into<String>, format: Format) -> Self {
+        let (path, schema) = (path.into(), Named::default());
+        Self { path, format, schema, sample: None, header: None, delimiter: None }
+    }
 }
 
 /// How bytes are read as records, or written from them.

@@ -21,7 +21,7 @@ mod seek;
 mod soup;
 
 fn spec(format: Format) -> FileSourceSpec {
-    FileSourceSpec { path: "f".to_owned(), format, schema: Default::default(), sample: None }
+    FileSourceSpec::new("f", format)
 }
 
 fn typed(format: Format, schema: &[(&str, &str)]) -> FileSourceSpec {

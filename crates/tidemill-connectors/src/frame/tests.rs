@@ -28,12 +28,15 @@ fn lines_end_with_either_break() {
     assert_eq!(frames(Framing::Text, "a\nb"), ["a", "b"]);
     assert_eq!(frames(Framing::Json, "{}\r\n  \r\n\n{}"), ["{}", "{}"]);
     assert_eq!(frames(Framing::Influx, "# x\n\nm v=1\n #y\n"), ["m v=1"]);
-    assert_eq!(frames(Framing::Csv { fields: 2 }, "a,b\n\nc,d\r\n"), ["a,b", "c,d"]);
+    assert_eq!(
+        frames(Framing::Csv { fields: 2, delimiter: b',' }, "a,b\n\nc,d\r\n"),
+        ["a,b", "c,d"]
+    );
 }
 
 #[test]
 fn quoted_fields_hold_line_breaks() {
-    let csv = Framing::Csv { fields: 2 };
+    let csv = Framing::Csv { fields: 2, delimiter: b',' };
     assert_eq!(frames(csv, "\"a\nb\",c\nd,e\n"), ["\"a\nb\",c", "d,e"]);
     assert_eq!(frames(csv, "a,\"b \"\"x\"\"\n,\"\nc,d"), ["a,\"b \"\"x\"\"\n,\"", "c,d"]);
     assert_eq!(frames(csv, "a,b\"c\nd,e\n"), ["a,b\"c", "d,e"], "a quote within a field is text");
@@ -41,7 +44,7 @@ fn quoted_fields_hold_line_breaks() {
 
 #[test]
 fn a_stray_quote_costs_one_line() {
-    let csv = Framing::Csv { fields: 2 };
+    let csv = Framing::Csv { fields: 2, delimiter: b',' };
     assert_eq!(frames(csv, "a,\"b\nc,d\ne,f\n"), ["!a,\"b", "c,d", "e,f"]);
     assert_eq!(frames(csv, "a,\"b\nc,\"d\ne,f\n"), ["!a,\"b", "!c,\"d", "e,f"]);
     assert_eq!(frames(csv, "\"\n"), ["!\""]);
@@ -52,7 +55,7 @@ proptest! {
     #[test]
     fn what_is_seen_so_far_does_not_move_an_end(text in "[ab\",\r\n]{0,40}", fields in 0_usize..4) {
         let bytes = text.as_bytes();
-        for framing in [Framing::Text, Framing::Json, Framing::Influx, Framing::Csv { fields }] {
+        for framing in [Framing::Text, Framing::Json, Framing::Influx, Framing::Csv { fields, delimiter: b',' }] {
             let whole = framing.frame(bytes, false);
             for seen in 0..bytes.len() {
                 if let Some(frame) = framing.frame(&bytes[..seen], false) {

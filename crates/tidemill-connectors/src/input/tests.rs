@@ -60,7 +60,7 @@ fn a_line_that_is_too_long_is_passed_over_and_its_neighbours_are_kept() {
     text.extend_from_slice(b"\nlast\n");
     let mut outcomes = Vec::new();
     for read_ahead in [READ_AHEAD_BYTES, 700_001] {
-        for framing in [Framing::Text, Framing::Csv { fields: 1 }] {
+        for framing in [Framing::Text, Framing::Csv { fields: 1, delimiter: b',' }] {
             let mut long = input(&text, framing, read_ahead);
             let found = cuts(&mut long, 1 << 30, 100);
             assert!(long.buffer.len() <= RECORD_BYTES_MAX + 2 * READ_AHEAD_BYTES);
@@ -146,7 +146,7 @@ proptest! {
         records in 1_usize..6,
         read_ahead in 1_usize..20,
     ) {
-        for framing in [Framing::Text, Framing::Json, Framing::Influx, Framing::Csv { fields: 2 }] {
+        for framing in [Framing::Text, Framing::Json, Framing::Influx, Framing::Csv { fields: 2, delimiter: b',' }] {
             let all_at_once = cuts(&mut input(text.as_bytes(), framing, 1_000), bytes, records);
             let in_pieces = cuts(&mut input(text.as_bytes(), framing, read_ahead), bytes, records);
             prop_assert_eq!(all_at_once, in_pieces);

@@ -93,7 +93,7 @@ fn every_format_comes_back_through_its_source() {
         let sim = World::simulated(1);
         sim.disk.put("f", &written(format));
         let schema = [("t".to_owned(), "timestamp".to_owned())].into_iter().collect();
-        let spec = FileSourceSpec { path: String::new(), format, schema, sample: None };
+        let spec = FileSourceSpec { schema, ..FileSourceSpec::new("", format) };
         let source = FileSource::new(&sim.world, "f", &spec, None).unwrap();
         let mut letters: Vec<DeadLetter> = Vec::new();
         let request = ReadRequest { cycle: Cycle(1), bytes: 1 << 20, records: 100, until: None };
@@ -127,10 +127,8 @@ fn a_csv_file_of_one_column_has_nulls() {
     let written = sim.disk.read(Path::new("f")).unwrap();
     assert_eq!(String::from_utf8(written).unwrap(), "s\n\"NULL\"\nNULL\n\"\"\nNA\nnull\n");
     let spec = FileSourceSpec {
-        path: String::new(),
-        format: Format::Csv,
         schema: [("s".to_owned(), "text".to_owned())].into_iter().collect(),
-        sample: None,
+        ..FileSourceSpec::new("", Format::Csv)
     };
     let source = FileSource::new(&sim.world, "f", &spec, None).unwrap();
     let mut letters: Vec<DeadLetter> = Vec::new();

@@ -12,6 +12,7 @@ use super::reader::Kept;
 use super::source::StreamSourceSpec;
 use super::values::Values;
 use crate::columns::{OUT_OF_RANGE, largest_time};
+use crate::csv::COMMA;
 use crate::found::decoder;
 use crate::frame::Framing;
 use crate::line_source::{BadRecords, Decode, add_late, letter};
@@ -105,11 +106,14 @@ impl<F: Feed> Slice<F> {
             subject,
             feed,
             framing: match spec.format {
-                Format::Csv => Some(Framing::Csv { fields: values.shape.fields.len() }),
+                Format::Csv => Some({
+                    let fields = values.shape.fields.len();
+                    Framing::Csv { fields, delimiter: COMMA }
+                }),
                 Format::Influx => Some(Framing::Influx),
                 _ => None,
             },
-            decoder: decoder(spec.format, &values.shape),
+            decoder: decoder(spec.format, &values.shape, COMMA),
             meta: MetaColumns::default(),
             meta_spec: spec.meta.clone(),
             schema: Arc::clone(&values.schema),

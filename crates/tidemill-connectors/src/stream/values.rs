@@ -50,7 +50,7 @@ impl Look {
                 let names: Vec<String> = spec.schema.keys().cloned().collect();
                 let mut guesses = Guesses::default();
                 names.iter().for_each(|name| guesses.add(name, Guess::Nothing));
-                Sample::Csv(names, guesses)
+                Sample::Csv(names, crate::csv::COMMA, guesses)
             }
             Format::Text => Sample::Text,
             Format::Arrow | Format::Parquet => {

@@ -272,3 +272,20 @@ fn refuses_addresses_of_other_servers_without_their_passwords() {
         assert!(found[0].contains(path.split('.').next_back().unwrap()), "{found:?}");
     }
 }
+
+#[test]
+fn parts_of_csv_are_of_csv_files() {
+    let with = |file: &str| {
+        let text = job("  s: {from: a, where: x > 1}", SINK);
+        text.replace("{path: b.csv, format: csv}", &format!("{{path: b, {file}}}"))
+    };
+    for good in ["format: csv, header: false, delimiter: \";\"", "format: csv, delimiter: \"\\t\""]
+    {
+        assert_eq!(problems(&with(good)), [""; 0], "{good}");
+    }
+    let refused = |file: &str| problems(&with(file)).join(" ");
+    assert!(refused("format: json, header: true").contains("`header` belongs to the format `csv`"));
+    assert!(refused("format: text, delimiter: \",\"").contains("`delimiter` belongs to"));
+    assert!(refused("format: csv, delimiter: \"é\"").contains("cannot stand between fields"));
+    assert!(refused("format: csv, delimiter: '\"'").contains("cannot stand between fields"));
+}

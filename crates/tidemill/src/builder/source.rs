@@ -29,8 +29,7 @@ pub struct File {
 impl File {
     /// A file of any format.
     pub fn new(path: impl Into<String>, format: Format) -> Self {
-        let path = path.into();
-        let file = FileSourceSpec { path, format, schema: Named::new(), sample: None };
+        let file = FileSourceSpec::new(path, format);
         Self { file, time: None, problems: Vec::new() }
     }
 
@@ -42,6 +41,25 @@ impl File {
     /// RFC 4180 with a header line.
     pub fn csv(path: impl Into<String>) -> Self {
         Self::new(path, Format::Csv)
+    }
+
+    /// CSV without a header line: `columns` are the names and types of all columns, in order, or
+    /// empty; then they are text, numbers and so on as the first records show them, and are called
+    /// `column_1`, `column_2` and so on.
+    pub fn csv_without_header<N: Into<String>, T: Into<String>>(
+        path: impl Into<String>,
+        columns: impl IntoIterator<Item = (N, T)>,
+    ) -> Self {
+        let mut made = Self::csv(path);
+        made.file.header = Some(false);
+        made.file.schema = columns.into_iter().map(|(n, t)| (n.into(), t.into())).collect();
+        made
+    }
+
+    /// Of CSV: the character between two fields, in place of a comma.
+    pub fn delimiter(mut self, delimiter: char) -> Self {
+        self.file.delimiter = Some(delimiter);
+        self
     }
 
     /// One record a line, in the column `text`.

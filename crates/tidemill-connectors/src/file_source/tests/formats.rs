@@ -165,7 +165,7 @@ fn csv_records_that_do_not_fit_are_bad() {
     assert_eq!(texts(&batch, "b")[2].as_deref(), Some(""), "an empty text in quotes is no null");
     assert_eq!(lines(&letters), [3, 4, 5, 6, 7]);
     let reasons: Vec<&str> = letters.iter().map(|it| it.reason.as_str()).collect();
-    assert_eq!(reasons[0], "it has 1 fields, the header has 2");
+    assert_eq!(reasons[0], "it has 1 fields, there are 2 columns");
     assert_eq!(reasons[2], "field `a`: \"four\" is not a tinyint");
     assert_eq!(reasons[3], "it is not UTF-8");
 }
@@ -285,4 +285,45 @@ fn csv_with_lines_that_end_in_another_way_is_refused() {
     }
     let quoted = source(b"\"a\r\nb\",c\r\n1,2\r\n", &spec(Format::Csv), None).unwrap();
     assert_eq!(types(&*quoted)[0].0, "a\r\nb", "a name over two lines is one");
+}
+
+#[test]
+fn csv_may_have_no_header_and_another_byte_between_fields() {
+    let form = |header: Option<bool>, delimiter: char, schema: &[(&str, &str)]| FileSourceSpec {
+        header,
+        delimiter: Some(delimiter),
+        ..typed(Format::Csv, schema)
+    };
+    let text = "\u{feff}1;\"a;\"\"b\nc\";2,5\n2;;x\n3;y\n";
+    let factory = source(text.as_bytes(), &form(Some(false), ';', &[]), None).unwrap();
+    let columns = [("column_1", DataType::Int64), ("column_2", DataType::Utf8)];
+    assert_eq!(types(&*factory), named(&[&columns[..], &[("column_3", DataType::Utf8)]].concat()));
+    let (batch, letters) = whole(&*factory);
+    assert_eq!(ints(&batch, "column_1"), [Some(1), Some(2)], "the first record is one");
+    assert_eq!(texts(&batch, "column_2"), [Some("a;\"b\nc".to_owned()), None]);
+    assert_eq!(texts(&batch, "column_3")[0].as_deref(), Some("2,5"));
+    assert_eq!(
+        (lines(&letters), letters[0].reason.as_str()),
+        (vec![4], "it has 2 fields, there are 3 columns")
+    );
+
+    let all = [("id", "bigint"), ("name", "text"), ("much", "text")];
+    let (batch, letters) =
+        whole(&*source(text.as_bytes(), &form(Some(false), ';', &all), None).unwrap());
+    assert_eq!((ints(&batch, "id").len(), letters.len()), (2, 1));
+    assert_eq!(texts(&batch, "name")[0].as_deref(), Some("a;\"b\nc"));
+    let refused = |text: &str, spec: &FileSourceSpec| {
+        source(text.as_bytes(), spec, None).err().expect("it is refused").message
+    };
+    let few = refused(text, &form(Some(false), ';', &all[..2]));
+    assert!(few.contains("has 3 fields, and `schema` names 2 columns"), "{few}");
+    let empty = refused("", &form(Some(false), ';', &[]));
+    assert!(empty.contains("name them in `schema`"), "{empty}");
+    let (batch, _) = whole(&*source(b"", &form(Some(false), ';', &all), None).unwrap());
+    assert_eq!((batch.num_rows(), batch.num_columns()), (0, 3));
+
+    let tabs = source(b"id\tname\n7\ta,b\n", &form(None, '\t', &[]), None).unwrap();
+    let (batch, _) = whole(&*tabs);
+    assert_eq!(ints(&batch, "id"), [Some(7)]);
+    assert_eq!(texts(&batch, "name"), [Some("a,b".to_owned())]);
 }

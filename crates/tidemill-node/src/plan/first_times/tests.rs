@@ -9,12 +9,7 @@ use tidemill_types::job::{FileSourceSpec, Format, TimeSpec};
 fn check(lines: &str, expected: Option<&str>) {
     let sim = World::simulated(1);
     sim.disk.put("f", format!("at,n\n{lines}").as_bytes());
-    let spec = FileSourceSpec {
-        path: "f".to_owned(),
-        format: Format::Csv,
-        schema: Default::default(),
-        sample: None,
-    };
+    let spec = FileSourceSpec::new("f", Format::Csv);
     let time = TimeSpec { field: "at".to_owned(), lateness: Default::default() };
     let source = FileSource::new(&sim.world, "f", &spec, Some(&time)).expect("a good source");
     match (doubt(&*source), expected) {
