@@ -40,6 +40,18 @@ impl From<SinkError> for Trouble {
 /// Exactly-once rests on [`Sink::open`]: a sink stores the last committed cycle together with its
 /// data, so that a replay can leave out what is already there (DESIGN 1, "Output").
 pub trait Sink: Send {
+    /// Finds out what would keep [`Self::open`] from being done, and changes nothing of what is
+    /// there: the server answers and lets the job in, the folder can be written to, the table fits.
+    /// What was made for that, such as a connection, is kept for `open`. Called once, before `open`,
+    /// and for all sinks before anything of the job is opened: one that begins anew and is refused
+    /// leaves what an earlier one wrote. Default: nothing is known beforehand.
+    ///
+    /// # Errors
+    /// The sink cannot be written.
+    fn check(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
     /// Prepares the sink and says the last cycle that it holds: [`Cycle::NONE`] if it is new.
     /// Rows of cycles after that one, left by a crash, are removed. With `resume` false, what an
     /// earlier job left is replaced.

@@ -25,11 +25,21 @@ pub trait SourceFactory: Send + Sync {
     fn slices(&self) -> u32 {
         1
     }
-    /// Opens a slice at its start.
+    /// Opens a slice at its start. Nothing is changed by that, in the source or in what is noted of
+    /// it: the job may still be refused.
     ///
     /// # Errors
     /// The source cannot be opened.
     fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError>;
+    /// Notes what a job that resumes has to know of the source, such as where it began. Called once,
+    /// after its slices were opened and before any of them is read, when the job's ledger is that of
+    /// its new life.
+    ///
+    /// # Errors
+    /// It could not be noted.
+    fn begin(&self) -> Result<(), SourceError> {
+        Ok(())
+    }
     /// Whether records come by themselves, in their own time (a socket, a clock), and not as fast
     /// as they are read. A cycle of a live source ends by time.
     fn live(&self) -> bool {

@@ -114,6 +114,10 @@ struct Previewed {
 }
 
 impl Sink for Previewed {
+    fn check(&mut self) -> Result<(), SinkError> {
+        self.inner.as_mut().map_or(Ok(()), |inner| inner.check())
+    }
+
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
         self.inner.as_mut().map_or(Ok(Cycle::NONE), |inner| inner.open(resume))
     }

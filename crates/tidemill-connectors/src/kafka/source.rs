@@ -48,7 +48,7 @@ pub struct KafkaSource {
     /// Made when the first slice is opened.
     hub: Mutex<Option<Arc<Hub>>>,
     /// Written before the first slice is read.
-    note: Mutex<Option<Notes<Began>>>,
+    note: Option<Notes<Began>>,
 }
 
 impl KafkaSource {
@@ -114,23 +114,12 @@ impl KafkaSource {
             }
         };
         let (world, topic) = (world.clone(), topic.to_owned());
-        let (hub, note) = (Mutex::new(None), Mutex::new(note));
+        let hub = Mutex::new(None);
         Ok(Arc::new(Self { world, client, topic, id, spec, values, bounds, kept_from, hub, note }))
     }
 
     fn failed(&self, error: impl std::fmt::Display) -> SourceError {
         SourceError::new(format!("topic `{}`: {error}", self.topic))
-    }
-
-    /// Keeps where reading begins, once.
-    fn write_note(&self) -> Result<(), SourceError> {
-        let mut note = self.note.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(notes) = &*note {
-            let (stream, bounds) = (self.id.clone(), self.bounds.clone());
-            notes.write(&Began { stream, bounds }).map_err(|error| self.failed(error))?;
-        }
-        *note = None;
-        Ok(())
     }
 
     fn hub(&self) -> Result<Arc<Hub>, SourceError> {
@@ -216,13 +205,19 @@ impl SourceFactory for KafkaSource {
     }
 
     fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
-        self.write_note()?;
         let hub = self.hub()?;
         let (start, until) = self.bounds[slice as usize];
         let subject = ("topic", format!("{} partition {slice}", self.topic));
         let kept_from = self.kept_from.get(slice as usize).copied().unwrap_or(0);
         let feed = KafkaFeed::new(&hub, slice, start, kept_from);
         Ok(Box::new(Slice::new(subject, feed, until, &self.values, &self.spec)))
+    }
+
+    /// Keeps where reading begins.
+    fn begin(&self) -> Result<(), SourceError> {
+        let Some(note) = &self.note else { return Ok(()) };
+        let (stream, bounds) = (self.id.clone(), self.bounds.clone());
+        note.write(&Began { stream, bounds }).map_err(|error| self.failed(error))
     }
 
     fn live(&self) -> bool {

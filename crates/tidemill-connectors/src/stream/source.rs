@@ -15,7 +15,7 @@ use arrow_schema::SchemaRef;
 use std::{
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -66,7 +66,7 @@ pub struct StreamSource {
     /// If a consumer group follows.
     progress: Option<Progress>,
     /// Written before the first slice is read.
-    note: Mutex<Option<Notes<Began>>>,
+    note: Option<Notes<Began>>,
 }
 
 impl StreamSource {
@@ -121,21 +121,8 @@ impl StreamSource {
             None => bounds(&views, &spec, group.as_deref()).map_err(refused)?,
         };
         let progress = group.map(Progress::new);
-        let (world, note) = (world.clone(), Mutex::new(note));
+        let world = world.clone();
         Ok(Arc::new(Self { world, stream, spec, values, views, bounds, progress, note }))
-    }
-
-    /// Keeps where reading begins, once.
-    fn write_note(&self) -> Result<(), SourceError> {
-        let mut note = self.note.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(notes) = &*note {
-            let (stream, bounds) = (self.stream.id().to_string(), self.bounds.clone());
-            notes.write(&Began { stream, bounds }).map_err(|error| {
-                SourceError::new(format!("stream `{}`: {error}", self.stream.name()))
-            })?;
-        }
-        *note = None;
-        Ok(())
     }
 }
 
@@ -176,7 +163,6 @@ impl SourceFactory for StreamSource {
     }
 
     fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
-        self.write_note()?;
         let view = self.views.get(slice as usize).cloned().ok_or_else(|| {
             SourceError::new(format!("stream `{}` has no streamlet {slice}", self.stream.name()))
         })?;
@@ -185,6 +171,14 @@ impl SourceFactory for StreamSource {
         let reader = Reader::new(view, start);
         let feed = LogFeed { reader, waker: None, wish: None };
         Ok(Box::new(Slice::new(subject, feed, until, &self.values, &self.spec)))
+    }
+
+    /// Keeps where reading begins.
+    fn begin(&self) -> Result<(), SourceError> {
+        let Some(note) = &self.note else { return Ok(()) };
+        let (stream, bounds) = (self.stream.id().to_string(), self.bounds.clone());
+        note.write(&Began { stream, bounds })
+            .map_err(|error| SourceError::new(format!("stream `{}`: {error}", self.stream.name())))
     }
 
     fn live(&self) -> bool {

@@ -25,7 +25,7 @@ use crate::runtime::{
     source_lane::SourceLane,
     stage_lane::{Passed, StageLane},
 };
-use crate::sink::{Sink, SinkError};
+use crate::sink::Sink;
 use crate::source::{Position, Source};
 use std::{collections::BTreeMap, io, path::Path, sync::Arc};
 use tidemill_env::sync::{
@@ -36,11 +36,14 @@ use tidemill_env::{Disk, DiskLock, World, has_no_room};
 use tidemill_state::Checkpoints;
 use tidemill_types::{
     Cycle,
-    job::{DEAD_LETTER, Delivery, Recovery},
+    job::{Delivery, Recovery},
 };
 use tidemill_wire::ledger::Cut;
 
 mod origin;
+mod sinks;
+
+use origin::Origin;
 
 /// The file that stands for the lock of a data folder.
 const LOCK_FILE: &str = "lock";
@@ -104,14 +107,6 @@ fn lock(world: &World, folder: &Path) -> Result<Box<dyn DiskLock>, StartError> {
     })
 }
 
-/// Why a sink could not be opened.
-fn sink_error(name: &str, error: SinkError) -> StartError {
-    match error.passes {
-        true => StartError::Away { message: format!("`{name}`: {}", error.message) },
-        false => open_error(name, error.message),
-    }
-}
-
 /// Everything that a job has, opened before anything starts.
 pub(super) struct Opened {
     /// Of the data folder.
@@ -152,24 +147,24 @@ fn unread_error(name: &str, error: &Unread) -> StartError {
 impl Opened {
     pub(super) fn new(
         plan: &Plan,
-        parts: Parts,
+        mut parts: Parts,
         world: &World,
         options: &RunOptions,
         workers: usize,
     ) -> Result<Self, StartError> {
         if plan.delivery == Delivery::AtMostOnce && options.checkpoint.is_some() {
-            sinks_go_on(plan, &parts)?;
+            sinks::go_on(plan, &parts)?;
         }
         // What another job has open is not touched.
         let lock = options.data.as_deref().map(|folder| lock(world, folder)).transpose()?;
-        // Before the ledger: that of a job which is refused stays.
-        let from = origin::open_checkpoints(plan, options)?;
+        // All that can be refused is, before the ledger and the sinks begin anew: a job that cannot
+        // be started leaves what the one before it left.
+        let mut from = origin::open_checkpoints(plan, options)?;
         let opening = origin::opening(plan, from.as_ref(), options)?;
-        let (ledger, recorded) = open_ledger(plan, world, options, opening)?;
         let mut opened = Self {
             lock,
-            ledger,
-            recorded,
+            ledger: None,
+            recorded: Recorded::default(),
             before: Before::default(),
             from: Cycle::NONE,
             skips: plan.delivery == Delivery::AtMostOnce,
@@ -183,27 +178,66 @@ impl Opened {
             dead_letter: None,
             dead_letter_held: Cycle::NONE,
         };
-        let mut sources = open_sources(plan)?;
-        opened.open_sinks(plan, parts)?;
-        if let Some((checkpoints, from)) = from {
-            opened.go_on(plan, checkpoints, from)?;
+        let mut sources = Some(open_sources(plan)?);
+        if let Opening::Anew(beginning) = opening {
+            // What the new ledger will hold is known.
+            opened.recorded = Recorded::of_new(beginning);
+            let sources = sources.take().unwrap_or_default();
+            opened.find_origin(plan, from.take(), sources, options)?;
+            opened.find_states(plan, world, options, workers)?;
         }
-        opened.begins_where_the_ledger_does(options)?;
-        opened.from = opened.before.cycle;
-        if opened.skips {
-            opened.before.skip(plan, &opened.recorded);
+        sinks::check(plan, &mut parts)?;
+        (opened.ledger, opened.recorded) = open_ledger(plan, world, options, opening)?;
+        begin_sources(plan)?;
+        opened.open_sinks(plan, parts)?;
+        if let Some(sources) = sources {
+            opened.find_origin(plan, from, sources, options)?;
+            opened.find_states(plan, world, options, workers)?;
+        }
+        if let Some(checkpoints) = &mut opened.checkpoints {
+            checkpoints.confirm().map_err(origin::refused)?;
+        }
+        Ok(opened)
+    }
+
+    /// Finds where the job goes on, and takes its sources there.
+    fn find_origin(
+        &mut self,
+        plan: &Plan,
+        from: Option<(Checkpoints, Origin)>,
+        mut sources: Vec<(usize, OpenSource)>,
+        options: &RunOptions,
+    ) -> Result<(), StartError> {
+        if let Some((checkpoints, from)) = from {
+            self.go_on(plan, checkpoints, from)?;
+        }
+        self.begins_where_the_ledger_does(options)?;
+        self.from = self.before.cycle;
+        if self.skips {
+            self.before.skip(plan, &self.recorded);
         }
         for (node, source) in &mut sources {
-            opened.seek(plan, *node, source)?;
+            self.seek(plan, *node, source)?;
         }
-        opened.sources = opened.source_lanes(plan, sources);
+        self.sources = self.source_lanes(plan, sources);
+        Ok(())
+    }
+
+    /// The states of all stages, as of there.
+    fn find_states(
+        &mut self,
+        plan: &Plan,
+        world: &World,
+        options: &RunOptions,
+        workers: usize,
+    ) -> Result<(), StartError> {
         for id in (0..plan.nodes.len()).filter(|id| plan.is_here(*id)) {
             if let Some(checkpoints) =
-                opened.checkpoints.as_mut().filter(|_| plan.nodes[id].ttl.is_some())
+                self.checkpoints.as_mut().filter(|_| plan.nodes[id].ttl.is_some())
             {
                 checkpoints.read_by_row(id as u32);
             }
-            let Self { checkpoints, before, saved, slices_left, running, .. } = &mut opened;
+            let Self { checkpoints, before, saved, slices_left, running, .. } = self;
             let states = restore::states(
                 (plan, id),
                 checkpoints.as_ref(),
@@ -212,17 +246,14 @@ impl Opened {
                 slices_left,
                 running,
             );
-            opened.states.insert(id, states);
+            self.states.insert(id, states);
         }
         if options.checkpoint.as_ref().is_some_and(|to| to.recovery == Recovery::Eager) {
-            let saved = Arc::new(std::mem::take(&mut opened.saved));
+            let saved = Arc::new(std::mem::take(&mut self.saved));
             held::load_all(world, &saved, workers)
                 .map_err(|(node, error)| unread_error(&plan.nodes[node].name, &error))?;
         }
-        if let Some(checkpoints) = &mut opened.checkpoints {
-            checkpoints.confirm().map_err(origin::refused)?;
-        }
-        Ok(opened)
+        Ok(())
     }
 
     /// Goes to where a source slice was as of the checkpoint.
@@ -256,47 +287,6 @@ impl Opened {
         };
         goes_on.map(lane).collect()
     }
-
-    fn open_sinks(&mut self, plan: &Plan, parts: Parts) -> Result<(), StartError> {
-        let ledger_last = self.recorded.last();
-        // Before the first cycle is in the ledger no sink has committed any: what a sink holds then
-        // is of an earlier job, and a crash came before it was replaced.
-        let resume = ledger_last > self.recorded.began;
-        for (id, sink) in parts.sinks.into_iter().enumerate() {
-            let Some(mut sink) = sink.filter(|_| plan.is_here(id)) else { continue };
-            let name = &plan.nodes[id].name;
-            let held = sink.open(resume).map_err(|error| sink_error(name, error))?;
-            if held > ledger_last {
-                let message = format!(
-                    "it holds cycle {held}, but the ledger ends at {ledger_last}: they do not \
-                     belong together"
-                );
-                return Err(open_error(name, message));
-            }
-            self.sinks.push((id, Arc::new(Mutex::new(sink)), held));
-        }
-        self.dead_letter = parts.dead_letter;
-        if let Some(sink) = &mut self.dead_letter {
-            let held = sink.open(resume).map_err(|error| sink_error(DEAD_LETTER, error))?;
-            self.dead_letter_held = held;
-        }
-        Ok(())
-    }
-}
-
-/// What a job that does nothing twice has written stays: it cannot be written anew.
-fn sinks_go_on(plan: &Plan, parts: &Parts) -> Result<(), StartError> {
-    let begins_anew =
-        |sink: &Option<Box<dyn Sink>>| sink.as_ref().is_some_and(|sink| sink.begins_anew());
-    let name = match parts.sinks.iter().position(begins_anew) {
-        Some(node) => plan.nodes[node].name.as_str(),
-        None if begins_anew(&parts.dead_letter) => DEAD_LETTER,
-        None => return Ok(()),
-    };
-    let message = "what it writes is whole only at its end, and begun anew when the job resumes: a \
-                   job with the delivery `at-most-once` and a `checkpoint` reads nothing again, and \
-                   would lose it; write a format that can be added to, or a stream";
-    Err(open_error(name, message.to_owned()))
 }
 
 /// A slice of a source, at its start.
@@ -316,6 +306,17 @@ fn open_sources(plan: &Plan) -> Result<Vec<(usize, OpenSource)>, StartError> {
         }
     }
     Ok(sources)
+}
+
+/// Lets the sources note where they begin. After the ledger: one with cycles of an earlier life
+/// beside notes of this one would be taken for theirs.
+fn begin_sources(plan: &Plan) -> Result<(), StartError> {
+    for (_, node) in plan.nodes.iter().enumerate().filter(|(id, _)| plan.is_here(*id)) {
+        if let Work::Source { factory, .. } = &node.work {
+            factory.begin().map_err(|error| open_error(&node.name, error.message))?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn build(

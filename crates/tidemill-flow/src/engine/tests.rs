@@ -22,6 +22,7 @@ use tidemill_wire::{journal, ledger::LedgerEntry};
 
 mod ahead;
 mod alone;
+mod anew;
 mod bad_records;
 mod budget;
 mod checkpoints;

@@ -195,8 +195,7 @@ impl Ledger {
         for left in there.iter().filter(|it| **it != path) {
             disk.remove(left).and_then(|()| disk.sync_dir(folder)).map_err(fail)?;
         }
-        let Beginning { after, time, life } = at;
-        Ok((made, Recorded { began: after, after, time, life, ..Recorded::default() }))
+        Ok((made, Recorded::of_new(at)))
     }
 
     /// A job that begins anew replaces its own ledger: by a slip of the folder it would be that of

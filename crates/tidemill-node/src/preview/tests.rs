@@ -31,6 +31,10 @@ fn block(rows: &[(Option<&str>, f64)]) -> Arc<Block> {
 struct Counts(Arc<Mutex<Vec<String>>>);
 
 impl Sink for Counts {
+    fn check(&mut self) -> Result<(), SinkError> {
+        self.0.lock().expect("no panic").push("check".to_owned());
+        Ok(())
+    }
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
         self.0.lock().expect("no panic").push(format!("open {resume}"));
         Ok(Cycle(3))
@@ -64,13 +68,14 @@ fn keeps_the_first_rows_and_passes_everything_on() {
     let calls = Arc::new(Mutex::new(Vec::new()));
     let mut sink = preview.sink(Some(Box::new(Counts(Arc::clone(&calls)))));
     assert!(sink.begins_anew() && !preview.sink(None).begins_anew());
+    sink.check().expect("it can be opened");
     assert_eq!(sink.open(true).expect("opens"), Cycle(3));
     sink.write(Cycle(4), &[first]).expect("writes");
     sink.write(Cycle(5), &[second]).expect("writes");
     assert_eq!(sink.commit(Cycle(5)).expect_err("the sink's own error").message, "full");
     sink.close().expect("closes");
     let calls = calls.lock().expect("no panic").clone();
-    assert_eq!(calls, ["open true", "write 4 2", "write 5 2", "commit 5", "close"]);
+    assert_eq!(calls, ["check", "open true", "write 4 2", "write 5 2", "commit 5", "close"]);
     let text = |cells: [Option<&str>; 3]| cells.map(|it| it.map(str::to_owned)).to_vec();
     assert_eq!(
         preview.rows(),

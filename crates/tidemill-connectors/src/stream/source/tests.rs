@@ -9,7 +9,10 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
 use tidemill_env::{SimWorld, World};
 use tidemill_flow::{DeadLetter, Payload, Position, ReadRequest, TIME_COLUMN};
 use tidemill_log::{AppendHow, Fsync, LogOptions, StreamSpec, Streamlet};
@@ -329,13 +332,18 @@ fn a_job_that_resumes_reads_from_where_it_began() {
         resume,
         ..spec(Format::Text)
     };
+    let source = |resume| StreamSource::new(&sim.world, &log, None, "s", latest(resume));
     let open = |resume| {
-        let source = StreamSource::new(&sim.world, &log, None, "s", latest(resume));
-        source.map(|source| source.open(0).unwrap().position())
+        let source = source(resume)?;
+        let position = source.open(0).unwrap().position();
+        source.begin().unwrap();
+        Ok::<_, ConnectorError>(position)
     };
     assert_eq!(open(true).unwrap(), Position(1), "there is no note yet");
     put(&streamlet, Compression::NONE, &["new", "newer"]);
     assert_eq!(open(true).unwrap(), Position(1));
+    assert_eq!(source(false).unwrap().open(0).unwrap().position(), Position(3));
+    assert_eq!(open(true).unwrap(), Position(1), "the new run was refused and did not begin");
     assert_eq!(open(false).unwrap(), Position(3), "a new run begins anew");
     log.delete("s").unwrap();
     log.create("s", StreamSpec::default()).unwrap();

@@ -50,7 +50,7 @@ fn wait_for_checkpoint_at(handle: &JobHandle, cycle: Cycle) {
 }
 
 /// What a folder holds, by name.
-fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(folder).expect("a folder");
     let read = |entry: io::Result<std::fs::DirEntry>| {
         let entry = entry.expect("it is there");

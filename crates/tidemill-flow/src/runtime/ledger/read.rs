@@ -1,6 +1,6 @@
 //! What the files of a ledger say.
 
-use super::{LedgerHead, Owner};
+use super::{Beginning, LedgerHead, Owner};
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
@@ -31,6 +31,11 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
+    /// What one says that begins.
+    pub(crate) fn of_new(Beginning { after, time, life }: Beginning) -> Self {
+        Self { began: after, after, time, life, ..Self::default() }
+    }
+
     /// When a cycle was, if that is recorded.
     pub(crate) fn time(&self, cycle: Cycle) -> Option<Micros> {
         if cycle == self.after {

@@ -77,7 +77,9 @@ fn a_job_begins_where_the_group_stands() {
     let at = |group, note: Option<&str>, resume| {
         let note = note.map(PathBuf::from);
         let source = source(&sim, &log, group, StreamSourceSpec { note, resume, ..by_group() })?;
-        Ok::<_, ConnectorError>([0, 1, 2].map(|it| source.open(it).unwrap().position().0))
+        let starts = [0, 1, 2].map(|it| source.open(it).unwrap().position().0);
+        source.begin().unwrap();
+        Ok::<_, ConnectorError>(starts)
     };
     assert_eq!(at(committed(&[]), None, false).unwrap(), [0, 0, 0], "it has none");
     let note = Some("/job/source.json");

@@ -1,0 +1,72 @@
+//! Sinks of a job: looked at before it begins, and opened when it does.
+
+use super::{Opened, open_error};
+use crate::error::StartError;
+use crate::runtime::plan::{Parts, Plan};
+use crate::sink::{Sink, SinkError};
+use std::sync::Arc;
+use tidemill_env::sync::Mutex;
+use tidemill_types::job::DEAD_LETTER;
+
+/// Why a sink could not be opened.
+fn sink_error(name: &str, error: SinkError) -> StartError {
+    match error.passes {
+        true => StartError::Away { message: format!("`{name}`: {}", error.message) },
+        false => open_error(name, error.message),
+    }
+}
+
+/// What a job that does nothing twice has written stays: it cannot be written anew.
+pub(super) fn go_on(plan: &Plan, parts: &Parts) -> Result<(), StartError> {
+    let begins_anew =
+        |sink: &Option<Box<dyn Sink>>| sink.as_ref().is_some_and(|sink| sink.begins_anew());
+    let name = match parts.sinks.iter().position(begins_anew) {
+        Some(node) => plan.nodes[node].name.as_str(),
+        None if begins_anew(&parts.dead_letter) => DEAD_LETTER,
+        None => return Ok(()),
+    };
+    let message = "what it writes is whole only at its end, and begun anew when the job resumes: a \
+                   job with the delivery `at-most-once` and a `checkpoint` reads nothing again, and \
+                   would lose it; write a format that can be added to, or a stream";
+    Err(open_error(name, message.to_owned()))
+}
+
+/// Whether all sinks can be opened, as far as that can be known; nothing of them is changed.
+pub(super) fn check(plan: &Plan, parts: &mut Parts) -> Result<(), StartError> {
+    for (id, sink) in parts.sinks.iter_mut().enumerate().filter(|(id, _)| plan.is_here(*id)) {
+        let Some(sink) = sink else { continue };
+        sink.check().map_err(|error| sink_error(&plan.nodes[id].name, error))?;
+    }
+    match &mut parts.dead_letter {
+        Some(sink) => sink.check().map_err(|error| sink_error(DEAD_LETTER, error)),
+        None => Ok(()),
+    }
+}
+
+impl Opened {
+    pub(super) fn open_sinks(&mut self, plan: &Plan, parts: Parts) -> Result<(), StartError> {
+        let ledger_last = self.recorded.last();
+        // Before the first cycle is in the ledger no sink has committed any: what a sink holds then
+        // is of an earlier job, and a crash came before it was replaced.
+        let resume = ledger_last > self.recorded.began;
+        for (id, sink) in parts.sinks.into_iter().enumerate() {
+            let Some(mut sink) = sink.filter(|_| plan.is_here(id)) else { continue };
+            let name = &plan.nodes[id].name;
+            let held = sink.open(resume).map_err(|error| sink_error(name, error))?;
+            if held > ledger_last {
+                let message = format!(
+                    "it holds cycle {held}, but the ledger ends at {ledger_last}: they do not \
+                     belong together"
+                );
+                return Err(open_error(name, message));
+            }
+            self.sinks.push((id, Arc::new(Mutex::new(sink)), held));
+        }
+        self.dead_letter = parts.dead_letter;
+        if let Some(sink) = &mut self.dead_letter {
+            let held = sink.open(resume).map_err(|error| sink_error(DEAD_LETTER, error))?;
+            self.dead_letter_held = held;
+        }
+        Ok(())
+    }
+}
