@@ -24,7 +24,7 @@ use load::{Load, Pending};
 use name::TableName;
 use once::Once;
 use repeating::Repeating;
-use session::Session;
+use session::{BEGIN, Session};
 use std::{collections::VecDeque, path::Path, sync::Arc};
 use table::Table;
 use tidemill_env::World;
@@ -155,8 +155,8 @@ impl PostgresSink {
         let Self { spec, table, schema, session, writer, .. } = self;
         let once = matches!(writer, Writer::Once(_));
         session.persist(|client: &mut Client| {
-            if let Some(found) = table::look(client, table)? {
-                return fit::fit(table, &found, schema, &spec.key, once).map_err(Trouble::Lasting);
+            if let Some(columns) = find(client, (table, schema, spec), once)? {
+                return Ok(columns);
             }
             if held > Cycle::NONE {
                 let text = "the rows of earlier cycles are gone with it; start the job anew";
@@ -164,13 +164,31 @@ impl PostgresSink {
                     "there is no such table any more, and {text}"
                 )));
             }
-            let columns = fit::to_be_made(schema, &spec.key).map_err(Trouble::Lasting)?;
-            match client.batch_execute(&table::creation(table, &columns, schema, &spec.key)) {
-                // It is there now, and has to fit.
-                Err(error) if is_race(&error) => Err(Trouble::Passing(said(&error))),
-                made => Ok(made.map(|()| columns)?),
-            }
+            make(client, (table, schema, spec))
         })
+    }
+}
+
+/// The table's columns for the rows; none if it is not there.
+fn find(
+    client: &mut Client,
+    (table, schema, spec): (&TableName, &SchemaRef, &PostgresSinkSpec),
+    once: bool,
+) -> Result<Option<Vec<Column>>, Trouble> {
+    let Some(found) = table::look(client, table)? else { return Ok(None) };
+    fit::fit(table, &found, schema, &spec.key, once).map(Some).map_err(Trouble::Lasting)
+}
+
+/// Makes the table.
+fn make(
+    client: &mut Client,
+    (table, schema, spec): (&TableName, &SchemaRef, &PostgresSinkSpec),
+) -> Result<Vec<Column>, Trouble> {
+    let columns = fit::to_be_made(schema, &spec.key).map_err(Trouble::Lasting)?;
+    match client.batch_execute(&table::creation(table, &columns, schema, &spec.key)) {
+        // It is there now, and has to fit.
+        Err(error) if is_race(&error) => Err(Trouble::Passing(said(&error))),
+        made => Ok(made.map(|()| columns)?),
     }
 }
 
@@ -200,6 +218,27 @@ fn look(
 }
 
 impl Sink for PostgresSink {
+    /// All that opening does to the database, in a transaction that is taken back.
+    fn check(&mut self) -> Result<(), SinkError> {
+        let Self { spec, table, schema, session, writer, .. } = self;
+        let once = match writer {
+            Writer::Once(once) => Some(once),
+            Writer::Repeating(_) => None,
+        };
+        let checked = session.persist_or_tell(|client| {
+            client.batch_execute(BEGIN)?;
+            once.iter().try_for_each(|it| it.try_out(client))?;
+            if find(client, (table, schema, spec), once.is_some())?.is_none() {
+                make(client, (table, schema, spec))?;
+            }
+            Ok(client.batch_execute("ROLLBACK")?)
+        });
+        checked.map_err(|trouble| match trouble {
+            Trouble::Passing(error) => SinkError { passes: true, ..self.failed(error) },
+            Trouble::Lasting(error) => self.failed(error),
+        })
+    }
+
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
         let held = match &mut self.writer {
             Writer::Once(once) => once.open(resume, &mut self.session),

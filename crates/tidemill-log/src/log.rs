@@ -168,6 +168,14 @@ impl Log {
         self.create_one(name, spec)
     }
 
+    /// Whether a stream could be made, as far as that is known without the disk.
+    ///
+    /// # Errors
+    /// As those of [`Self::create`], but for the disk's.
+    pub fn can_create(&self, name: &str, spec: &StreamSpec) -> Result<(), LogError> {
+        self.check_new(name, spec, self.streamlet_count())
+    }
+
     /// As [`Self::create`], for one who has the lock of changes.
     fn create_one(&self, name: &str, spec: StreamSpec) -> Result<Arc<Stream>, LogError> {
         self.check_new(name, &spec, self.streamlet_count())?;

@@ -145,6 +145,19 @@ impl Admin {
     /// No node answers, or the node refuses: [`ErrorCode::TopicAlreadyExists`] if there is one of
     /// this name.
     pub fn create(&self, new: &NewStream) -> Result<(), AdminError> {
+        self.ask_for(new, false)?;
+        self.wait_for_leaders(&new.name, new.streamlets.unwrap_or(1))
+    }
+
+    /// Whether a stream could be made; none is.
+    ///
+    /// # Errors
+    /// As those of [`Self::create`].
+    pub fn can_create(&self, new: &NewStream) -> Result<(), AdminError> {
+        self.ask_for(new, true)
+    }
+
+    fn ask_for(&self, new: &NewStream, validate_only: bool) -> Result<(), AdminError> {
         let setting = |(name, value): (&String, &String)| {
             CreatableTopicConfig::default().with_name(text(name)).with_value(Some(text(value)))
         };
@@ -155,13 +168,14 @@ impl Admin {
             .with_configs(new.settings.iter().map(setting).collect());
         let request = CreateTopicsRequestData::default()
             .with_topics(vec![row])
+            .with_validate_only(validate_only)
             .with_timeout_ms(self.timeout_ms());
         let answer = self.controller()?.call(&request, self.request_timeout())?;
         for it in &answer.topics {
             Refusal::check(it.error_code, it.error_message.as_ref())
                 .map_err(about(stream(&new.name)))?;
         }
-        self.wait_for_leaders(&new.name, new.streamlets.unwrap_or(1))
+        Ok(())
     }
 
     /// The id of a stream, 32 hexadecimal digits (zeros if the node does not know ids), and how many

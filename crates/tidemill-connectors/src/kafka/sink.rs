@@ -20,7 +20,7 @@ use arrow_schema::SchemaRef;
 use once::Once;
 use repeating::Repeating;
 use std::{path::Path, sync::Arc};
-use tidemill_client::{AdminError, Client, ErrorCode, admin::NewStream};
+use tidemill_client::{Admin, AdminError, Client, ErrorCode, admin::NewStream};
 use tidemill_env::World;
 use tidemill_flow::{Block, Patience, Sink, SinkError};
 use tidemill_types::{Cycle, job::KafkaSinkSpec};
@@ -33,6 +33,8 @@ mod tests;
 /// Writes rows to a topic of another cluster.
 pub struct KafkaSink {
     client: Client,
+    /// Its connections are those of the time before the job runs.
+    admin: Admin,
     spec: KafkaSinkSpec,
     rows: Rows,
     writer: Writer,
@@ -63,7 +65,8 @@ impl KafkaSink {
         let subject = format!("topic `{}`", spec.topic);
         let rows = Rows::new((&subject, &spec.topic), spec.format, &spec.key, schema)?;
         let client = cluster::client(world, &spec.brokers)?;
-        match client.admin().identify(&spec.topic) {
+        let admin = client.admin();
+        match admin.identify(&spec.topic) {
             Ok(_) => {}
             Err(error) if is_unknown(&error) && spec.create => {}
             Err(error) if is_unknown(&error) => {
@@ -79,7 +82,8 @@ impl KafkaSink {
             Some(path) => Writer::Once(Box::new(Once::new(world, &client, spec, name, path))),
             None => Writer::Repeating(Box::new(Repeating::new(world, &client))),
         };
-        Ok(Box::new(Self { client, spec: spec.clone(), rows, writer, partitions: 0 }))
+        let spec = spec.clone();
+        Ok(Box::new(Self { client, admin, spec, rows, writer, partitions: 0 }))
     }
 
     fn failed(&self, error: impl std::fmt::Display) -> SinkError {
@@ -88,22 +92,31 @@ impl KafkaSink {
 
     /// The topic's id and its partitions; it is made if it is to be.
     fn find_or_make(&self) -> Result<(String, u32), AdminError> {
-        let admin = self.client.admin();
-        match admin.identify(&self.spec.topic) {
+        match self.admin.identify(&self.spec.topic) {
             Err(error) if is_unknown(&error) && self.spec.create => {
-                let partitions = self.spec.partitions.and_then(|it| i32::try_from(it).ok());
-                let new = NewStream {
-                    name: self.spec.topic.clone(),
-                    streamlets: partitions,
-                    ..NewStream::default()
-                };
-                match admin.create(&new) {
-                    Err(error) if error.code() != Some(ErrorCode::TopicAlreadyExists) => Err(error),
-                    _ => admin.identify(&self.spec.topic),
+                match self.admin.create(&self.to_be_made()) {
+                    Err(error) if !is_known(&error) => Err(error),
+                    _ => self.admin.identify(&self.spec.topic),
                 }
             }
             found => found,
         }
+    }
+
+    /// Whether the topic is there, or would be made; nothing is.
+    fn can_find_or_make(&self) -> Result<(), AdminError> {
+        match self.admin.identify(&self.spec.topic) {
+            Err(error) if is_unknown(&error) && self.spec.create => {
+                let checked = self.admin.can_create(&self.to_be_made());
+                checked.or_else(|error| if is_known(&error) { Ok(()) } else { Err(error) })
+            }
+            found => found.map(|_| ()),
+        }
+    }
+
+    fn to_be_made(&self) -> NewStream {
+        let streamlets = self.spec.partitions.and_then(|it| i32::try_from(it).ok());
+        NewStream { name: self.spec.topic.clone(), streamlets, ..NewStream::default() }
     }
 }
 
@@ -111,10 +124,26 @@ fn is_unknown(error: &AdminError) -> bool {
     error.code() == Some(ErrorCode::UnknownTopicOrPartition)
 }
 
+/// Somebody else has made it meanwhile.
+fn is_known(error: &AdminError) -> bool {
+    error.code() == Some(ErrorCode::TopicAlreadyExists)
+}
+
 impl Sink for KafkaSink {
+    /// What cannot be told beforehand is whether the cluster takes the job's transactions: that shows
+    /// when their id is taken over, which ends those of an earlier process.
+    fn check(&mut self) -> Result<(), SinkError> {
+        self.can_find_or_make().map_err(|error| {
+            let refused = cluster::refused(&self.spec.brokers, &self.spec.topic, &error);
+            let passes = refused.kind == ConnectorErrorKind::Away;
+            SinkError { passes, ..self.failed(error) }
+        })
+    }
+
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
         let (id, partitions) = self.find_or_make().map_err(|error| self.failed(error))?;
         self.partitions = partitions.max(1);
+        self.admin = self.client.admin();
         let opened = match &mut self.writer {
             Writer::Once(once) => once.open(resume, &id),
             Writer::Repeating(repeating) => {

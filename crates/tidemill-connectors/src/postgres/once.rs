@@ -31,7 +31,7 @@
 use super::load::{Load, Pending};
 use super::name::{TableName, literal};
 use super::session::{BEGIN, Session, last_row};
-use super::trouble::{Trouble, is_race};
+use super::trouble::{Trouble, is_race, said};
 use crate::stream::note::{Notes, not_noted};
 use postgres::Client;
 use serde::{Deserialize, Serialize};
@@ -105,6 +105,13 @@ impl Once {
         }
     }
 
+    /// Does within a transaction what [`Self::open`] does to the table of marks. Who called takes it
+    /// back.
+    pub(super) fn try_out(&self, client: &mut Client) -> Result<(), Trouble> {
+        self.make_marks(client)?;
+        Ok(client.batch_execute(&self.writing_mark())?)
+    }
+
     /// Begins a run, or goes on with the one that is noted. Gives back what is held.
     pub(super) fn open(&mut self, resume: bool, session: &mut Session) -> Result<Cycle, SinkError> {
         match self.notes.read() {
@@ -154,7 +161,8 @@ impl Once {
             self.marks
         ));
         match made {
-            Err(error) if is_race(&error) => Ok(()),
+            // It is there now; a transaction that this was part of is begun again.
+            Err(error) if is_race(&error) => Err(Trouble::Passing(said(&error))),
             Err(error) => match Trouble::from(error) {
                 Trouble::Lasting(error) => Err(Trouble::Lasting(format!(
                     "the table {} cannot be made, in which the sink keeps how far it is: {error}",
@@ -168,19 +176,24 @@ impl Once {
 
     /// Writes the mark of a run that has none.
     fn begin(&self, client: &mut Client) -> Result<Cycle, Trouble> {
-        client.batch_execute(&format!(
-            "{BEGIN} INSERT INTO {} (job, sink, target, run, life, cycle) \
+        client.batch_execute(&format!("{BEGIN} {}; COMMIT", self.writing_mark()))?;
+        Ok(Cycle::NONE)
+    }
+
+    /// The statement that does it.
+    fn writing_mark(&self) -> String {
+        format!(
+            "INSERT INTO {} (job, sink, target, run, life, cycle) \
              VALUES ({}, {}, {}, '{}', '{}', 0) ON CONFLICT (job, sink) DO UPDATE SET \
              target = excluded.target, run = excluded.run, life = excluded.life, cycle = 0, \
-             updated_at = now(); COMMIT",
+             updated_at = now()",
             self.marks,
             literal(&self.job),
             literal(&self.sink),
             literal(&self.target),
             self.run_text(),
             self.life
-        ))?;
-        Ok(Cycle::NONE)
+        )
     }
 
     /// Puts this life in the place of the one before.

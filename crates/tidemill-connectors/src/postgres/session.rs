@@ -50,8 +50,18 @@ impl Session {
     /// Tries again and again, with rests, until it is done or cannot be: for ever once the job runs.
     pub(super) fn persist<T>(
         &mut self,
-        mut attempt: impl FnMut(&mut Client) -> Result<T, Trouble>,
+        attempt: impl FnMut(&mut Client) -> Result<T, Trouble>,
     ) -> Result<T, String> {
+        self.persist_or_tell(attempt).map_err(|trouble| match trouble {
+            Trouble::Passing(error) | Trouble::Lasting(error) => error,
+        })
+    }
+
+    /// As [`Self::persist`]; if the job does not run yet, what was waited for too long may pass still.
+    pub(super) fn persist_or_tell<T>(
+        &mut self,
+        mut attempt: impl FnMut(&mut Client) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
         let begun_us = self.world.clock.monotonic_micros();
         loop {
             match self.attempt(&mut attempt) {
@@ -59,20 +69,20 @@ impl Session {
                     self.patience.over();
                     return Ok(done);
                 }
-                Err(Trouble::Lasting(error)) => return Err(error),
                 Err(Trouble::Passing(error)) if self.patience.gives_up() => {
-                    return Err(Patience::given_up(error));
+                    return Err(Trouble::Lasting(Patience::given_up(error)));
                 }
-                Err(Trouble::Passing(error))
+                Err(trouble @ Trouble::Passing(_))
                     if !self.patience.runs() && self.has_waited(begun_us) =>
                 {
-                    return Err(error);
+                    return Err(trouble);
                 }
                 Err(Trouble::Passing(error)) => {
                     let shown = &self.address.shown;
                     self.patience.tell(format_args!("the database at `{shown}`: {error}"));
                     self.patience.rest();
                 }
+                Err(lasting) => return Err(lasting),
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use super::growing::GrowingFile;
 use super::marks::{folder, with_suffix};
-use super::{row_without_values, shown, shown_schema, sink_error};
+use super::{disk_error, row_without_values, shown, shown_schema, sink_error, writable};
 use crate::error::ConnectorError;
 use arrow_array::RecordBatch;
 use arrow_ipc::writer::FileWriter;
@@ -190,6 +190,12 @@ impl ColumnarSink {
 }
 
 impl Sink for ColumnarSink {
+    /// The file that is there is replaced by name at the end, whoever may write to it.
+    fn check(&mut self) -> Result<(), SinkError> {
+        let checked = writable::check(&*self.world.disk, &self.partial);
+        checked.map_err(|error| disk_error(&self.path, error))
+    }
+
     fn open(&mut self, _resume: bool) -> Result<Cycle, SinkError> {
         self.begin().map_err(|error| self.failed(error))?;
         Ok(Cycle::NONE)

@@ -18,7 +18,7 @@ use super::columnar::ColumnarSink;
 use super::encode::RowEncoder;
 use super::growing::GrowingFile;
 use super::marks::{Committed, Marks, folder};
-use super::{Pending, disk_error, sink_error};
+use super::{Pending, disk_error, sink_error, writable};
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use arrow_schema::SchemaRef;
 use std::{
@@ -218,6 +218,11 @@ fn check_path(world: &World, path: &Path) -> Result<(), ConnectorError> {
 }
 
 impl Sink for FileSink {
+    fn check(&mut self) -> Result<(), SinkError> {
+        let checked = writable::check(&*self.world.disk, &self.path);
+        checked.map_err(|error| disk_error(&self.path, error))
+    }
+
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
         let held = match resume {
             true => self.marks.committed(&self.path).map_err(|it| SinkError::new(it.message))?,

@@ -177,13 +177,16 @@ impl StreamSink {
         if let Some(stream) = self.log.get(name) {
             return Ok(stream);
         }
-        let made = StreamSpec { streamlets: self.spec.streamlets, ..StreamSpec::default() };
-        match self.log.create(name, made) {
+        match self.log.create(name, self.to_be_made()) {
             Err(LogError::Exists(_)) => {
                 self.log.get(name).ok_or_else(|| LogError::Unknown(name.clone()))
             }
             other => other,
         }
+    }
+
+    fn to_be_made(&self) -> StreamSpec {
+        StreamSpec { streamlets: self.spec.streamlets, ..StreamSpec::default() }
     }
 
     /// Notes where the next life begins to look, when no part of a cycle is beyond that.
@@ -316,6 +319,17 @@ impl Waits {
 }
 
 impl Sink for StreamSink {
+    /// Whether the disk has room for a stream that is to be made is not known beforehand.
+    fn check(&mut self) -> Result<(), SinkError> {
+        if self.log.get(&self.spec.name).is_some() {
+            return Ok(());
+        }
+        match self.log.can_create(&self.spec.name, &self.to_be_made()) {
+            Ok(()) | Err(LogError::Exists(_)) => Ok(()),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
         let stream = self.find_or_make().map_err(|error| {
             let passes = matches!(&error, LogError::Disk { error, .. } if has_no_room(error));

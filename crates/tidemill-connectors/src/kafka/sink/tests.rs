@@ -5,7 +5,7 @@ mod cluster;
 use super::*;
 use crate::stream::rows::Pending;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
-use cluster::{Cluster, TOPIC};
+use cluster::{Cluster, REFUSED, TOPIC};
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicU64, Ordering},
@@ -111,6 +111,26 @@ fn what_cannot_be_written_is_refused_with_what_to_do() {
     assert!(
         refused(KafkaSinkSpec { brokers: "x".to_owned(), ..spec() }).message.contains("HOST:PORT")
     );
+}
+
+#[test]
+fn a_topic_that_cannot_be_made_is_said_before_it_is() {
+    let cluster = Cluster::start();
+    let folder = tempfile::tempdir().unwrap();
+    let notes = folder.path().join("sink-s.json");
+    let schema = batch(0..1).schema();
+    let sink = |topic: &str, brokers: &str| {
+        let (topic, brokers) = (topic.to_owned(), brokers.to_owned());
+        let spec = KafkaSinkSpec { topic, brokers, create: true, ..spec() };
+        KafkaSink::new(&World::real(), &spec, "j-s", &schema, Some(&notes)).unwrap()
+    };
+    let mut good = sink("new", cluster.address());
+    good.check().unwrap();
+    let error = sink(REFUSED, cluster.address()).check().unwrap_err();
+    assert!(error.message.contains("topic `refused` cannot be written"), "{error}");
+    assert!(!error.passes, "{error}");
+    assert_eq!(cluster.topics(), [("new".to_owned(), true), (REFUSED.to_owned(), true)]);
+    assert_eq!((cluster.commits(), notes.exists()), (0, false));
 }
 
 /// A clock that can be put forward.

@@ -100,6 +100,22 @@ fn rows_are_records_with_keys_where_kafka_clients_look_for_them() {
 }
 
 #[test]
+fn a_stream_that_cannot_be_made_is_said_before_it_is() {
+    let sim = World::simulated(1);
+    let options = LogOptions { sync_threads: 0, streamlets_max: 3, ..LogOptions::default() };
+    let log = Arc::new(Log::open(&sim.world, Path::new("/log"), options).unwrap());
+    let error = sink(&sim, &log, 4).check().unwrap_err();
+    assert!(error.message.contains("at most 3"), "{error}");
+    sink(&sim, &log, 3).check().unwrap();
+    assert!(log.get("out").is_none() && !sim.disk.exists(Path::new("/job")).unwrap());
+    sink(&sim, &log, 3).open(false).unwrap();
+    // One that is there needs no more room in the log.
+    let note = sim.disk.read(Path::new("/job/sink-out.json")).unwrap();
+    sink(&sim, &log, 3).check().unwrap();
+    assert_eq!(sim.disk.read(Path::new("/job/sink-out.json")).unwrap(), note);
+}
+
+#[test]
 fn a_stream_that_cannot_be_written_so_is_refused_before_it_is_made() {
     let sim = World::simulated(1);
     let log = log(&sim);

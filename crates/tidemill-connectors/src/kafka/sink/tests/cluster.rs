@@ -5,11 +5,13 @@ use bytes::Bytes;
 use std::sync::{Arc, Mutex};
 use tidemill_env::World;
 use tidemill_wire::kafka::{
-    ApiKey, RequestHead,
+    ApiKey, ErrorCode, RequestHead,
     message::{
-        AddOffsetsToTxnResponseData, EndTxnResponseData, FindCoordinatorResponseData,
-        InitProducerIdResponseData, MetadataResponseData, OffsetFetchRequestData,
-        OffsetFetchResponseData, TxnOffsetCommitRequestData, TxnOffsetCommitResponseData,
+        AddOffsetsToTxnResponseData, CreateTopicsRequestData, CreateTopicsResponseData,
+        EndTxnResponseData, FindCoordinatorResponseData, InitProducerIdResponseData,
+        MetadataResponseData, OffsetFetchRequestData, OffsetFetchResponseData,
+        TxnOffsetCommitRequestData, TxnOffsetCommitResponseData,
+        create_topics_response::CreatableTopicResult,
         find_coordinator_response::Coordinator,
         metadata_response::MetadataResponseBroker,
         offset_fetch_response::{
@@ -25,6 +27,9 @@ use tidemill_wire::kafka::{
 /// The one topic.
 pub(super) const TOPIC: &str = "t";
 
+/// One that may not be made.
+pub(super) const REFUSED: &str = "refused";
+
 /// See the module.
 #[derive(Clone)]
 pub(super) struct Cluster {
@@ -38,6 +43,8 @@ struct Kept {
     open: Option<(i64, String)>,
     committed: Option<(i64, String)>,
     commits: u32,
+    /// Topics that were to be made, and whether that was only to be looked at.
+    topics: Vec<(String, bool)>,
     closers: Vec<Arc<dyn Fn() + Send + Sync>>,
 }
 
@@ -72,6 +79,11 @@ impl Cluster {
         self.kept.lock().unwrap().commits
     }
 
+    /// Topics that were to be made, and whether that was only to be looked at.
+    pub(super) fn topics(&self) -> Vec<(String, bool)> {
+        self.kept.lock().unwrap().topics.clone()
+    }
+
     /// Closes all connections.
     pub(super) fn hang_up(&self) {
         self.kept.lock().unwrap().closers.drain(..).for_each(|close| close());
@@ -103,6 +115,19 @@ impl Kept {
                 let row = Coordinator::default().with_node_id(3).with_host(text(host));
                 let rows = vec![row.with_port(port)];
                 written(head, &FindCoordinatorResponseData::default().with_coordinators(rows))
+            }
+            ApiKey::CreateTopics => {
+                let asked = CreateTopicsRequestData::read(&mut content, head.version).unwrap();
+                let topic = &asked.topics[0];
+                self.topics.push((topic.name.to_string(), asked.validate_only));
+                let code = if topic.name.to_string() == REFUSED {
+                    ErrorCode::TopicAuthorizationFailed
+                } else {
+                    ErrorCode::None
+                };
+                let row = CreatableTopicResult::default().with_name(topic.name.clone());
+                let rows = vec![row.with_error_code(i16::from(code))];
+                written(head, &CreateTopicsResponseData::default().with_topics(rows))
             }
             ApiKey::InitProducerId => {
                 self.open = None;

@@ -1,0 +1,36 @@
+//! Whether a file can be written, found out without a change to what is there.
+//!
+//! The rights of a folder do not say it all: its file system may be mounted to be read only, or be
+//! full. So a small file is made in it, and removed again.
+
+use super::marks::folder;
+use std::{io, path::Path};
+use tidemill_env::Disk;
+
+/// The name of that file. Several jobs may try in one folder at once.
+const TRIAL: &str = ".tidemill-trial";
+
+/// Finds out whether a file can be made, or written to if it is there; folders that are missing are
+/// left missing, and looked at where the first of them would be made.
+///
+/// # Errors
+/// Why it cannot be written.
+pub(super) fn check(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    if disk.exists(path)? {
+        // Nothing is cut off by that.
+        drop(disk.open_append(path)?);
+    }
+    let mut there = folder(path);
+    while there.file_name().is_some() && !disk.exists(there)? {
+        there = folder(there);
+    }
+    let trial = there.join(TRIAL);
+    let mut file = disk.create(&trial)?;
+    let written = file.append(b"\n");
+    drop(file);
+    match disk.remove(&trial) {
+        // Another job tried at the same time, and was the first to remove it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => written,
+        removed => written.and(removed),
+    }
+}
