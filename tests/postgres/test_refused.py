@@ -163,6 +163,36 @@ def test_a_schema_in_which_nothing_may_be_made_is_named(mill, secret):
     assert 'the table "closed"."tidemill_sinks" cannot be made' in text and "permission denied" in text, text
 
 
+def test_a_run_that_is_refused_leaves_the_one_before_it(mill, secret):
+    """Whether marks may be written is known to the server alone; it is asked before anything begins anew."""
+    mill.database.ask("CREATE SCHEMA closed; CREATE TABLE closed.t (id bigint, name text)")
+    mill.database.ask("GRANT USAGE ON SCHEMA closed TO secret; GRANT INSERT ON closed.t TO secret")
+    first = "file: {from: rows, file: {path: out.ndjson, format: json}}\n" + mill.table("t")
+    mill.job(first)
+    mill.run("--data", "data")
+    def left():
+        files = [*(mill.folder / "data").rglob("*"), *mill.folder.glob("out.ndjson*")]
+        marks = mill.database.ask("SELECT run, life, cycle, updated_at FROM tidemill_sinks")
+        return {path: path.read_bytes() for path in files if path.is_file()}, marks
+    before = left()
+    for table, expected in {
+        "closed.t": 'the table "closed"."tidemill_sinks" cannot be made',
+        "closed.made": 'the table "closed"."tidemill_sinks" cannot be made',
+        "closed.once": "permission denied for schema closed",
+    }.items():
+        if table == "closed.once":
+            mill.database.ask("CREATE TABLE closed.tidemill_sinks (LIKE tidemill_sinks INCLUDING ALL)")
+            mill.database.ask("GRANT ALL ON closed.tidemill_sinks TO secret")
+        mill.job(f"{first}\n{mill.table(table, url=secret.format(''), sink='last')}")
+        text = mill.run("--data", "data", code=2, env={"PGPASSWORD": PASSWORD})
+        assert expected in text, text
+        assert left() == before, table
+    assert mill.database.ask("SELECT * FROM closed.tidemill_sinks") == []
+    mill.job(first)
+    mill.run("--data", "data", "--resume")
+    assert len(mill.database.rows("t")) == 3
+
+
 def test_a_job_is_looked_at_without_being_run(mill):
     write(mill, "t")
     ran = subprocess.run([binary(), "validate", "job.yaml"], cwd=mill.folder, capture_output=True, text=True, env=dict(os.environ))

@@ -1,6 +1,7 @@
 //! Jobs that run: results, summaries, dead letters, the same bytes every time.
 
 use crate::house::{House, examples, flights};
+use std::path::Path;
 
 const JOB: &str = "
 name: delays
@@ -178,6 +179,37 @@ fn a_folder_of_another_job_is_not_taken() {
     assert!(!house.path("more.ndjson").exists());
     house.run(&["run", "job.yaml", "--data", "data", "--resume"]).ends_with(0);
     house.run(&["run", "job.yaml", "--data", "data"]).ends_with(0);
+}
+
+#[test]
+fn a_run_that_is_refused_leaves_the_one_before_it() {
+    let house = house();
+    house.run(&["run", "job.yaml", "--data", "data"]).ends_with(0);
+    let before = house.contents();
+    assert!(before.contains_key(Path::new("data/ledger")), "{:?}", before.keys());
+    assert!(before.contains_key(Path::new("out.ndjson")), "{:?}", before.keys());
+    house.write("flights.csv", &flights(30));
+    // Nobody may write there, and nobody listens there.
+    let file = "file: {path: /proc/no/such/more.ndjson, format: FORMAT}";
+    let database = "postgres: {url: 'postgresql://u@127.0.0.1:1/db', table: t}";
+    for (from, sink, says) in [
+        ("late", file.replace("FORMAT", "json"), "more.ndjson` cannot be written"),
+        ("late", file.replace("FORMAT", "parquet"), "more.ndjson` cannot be written"),
+        ("late", database.to_owned(), "127.0.0.1:1"),
+        ("dead_letter", file.replace("FORMAT", "json"), "more.ndjson` cannot be written"),
+    ] {
+        let job = format!("{}  more: {{from: {from}, {sink}}}\n", house.read("job.yaml"));
+        house.write("more.yaml", &job);
+        let ran = house.run(&["run", "more.yaml", "--data", "data"]).ends_with(2);
+        assert!(ran.stderr().contains(says), "{}", ran.stderr());
+        let mut after = house.contents();
+        after.remove(Path::new("more.yaml"));
+        after.insert("flights.csv".into(), before[Path::new("flights.csv")].clone());
+        assert!(after == before, "{job}: {:?}", after.keys());
+    }
+    house.write("flights.csv", &String::from_utf8_lossy(&before[Path::new("flights.csv")]));
+    house.run(&["run", "job.yaml", "--data", "data", "--resume"]).ends_with(0);
+    assert_eq!(house.read("out.ndjson").as_bytes(), before[Path::new("out.ndjson")]);
 }
 
 #[test]
