@@ -78,7 +78,7 @@ fn a_real_disk_is_left_as_it_is_too() {
     std::fs::write(&path, "an earlier job's\n").unwrap();
     sink(&path).check().unwrap();
     sink(&folder.path().join("on/the/way/out.ndjson")).check().unwrap();
-    assert_eq!(world.disk.list(folder.path()).unwrap(), [path.clone()]);
+    assert_eq!(world.disk.list(folder.path()).unwrap(), std::slice::from_ref(&path));
     assert_eq!(std::fs::read(&path).unwrap(), b"an earlier job's\n");
     // Nobody may make a file there, whatever his rights are.
     let error = sink(Path::new("/proc/on/the/way/out.ndjson")).check().unwrap_err();
