@@ -278,8 +278,8 @@ const PLANTS: &[Plant] = &[
         package: "tidemill-flow",
         file: "crates/tidemill-flow/src/engine/open.rs",
         changes: &[(
-            "            opened.seek(plan, *node, source)?;\n",
-            "            let _unused = opened.seek(plan, *node, &mut OpenSource {\n                slice: u32::MAX,\n                source: std::mem::replace(&mut source.source, open_sources(plan)?.remove(0).1.source),\n            });\n",
+            "            self.seek(plan, *node, source)?;\n",
+            "            let _unused = self.seek(plan, *node, &mut OpenSource {\n                slice: u32::MAX,\n                source: std::mem::replace(&mut source.source, open_sources(plan)?.remove(0).1.source),\n            });\n",
         )],
         caught_by: &["a_job_that_was_killed_goes_on_from_its_checkpoint"],
     },
