@@ -51,7 +51,7 @@ class Node:
     def ended(self):
         """What became of the job; none while it runs."""
         status = json.loads(self.job("status", "job", "--json"))
-        return None if status["status"] == "running" else status
+        return None if status["status"] in ("running", "waiting") else status
 
 
 @pytest.fixture
