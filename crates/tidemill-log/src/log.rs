@@ -19,7 +19,7 @@ use crate::{
     options::{Limits, LogOptions, StreamSpec},
     recover::Finish,
     report::Finding,
-    retention::Trusted,
+    retention::{self, Trusted},
     segment::Segment,
     shared::{Shared, at},
     stream::Stream,
@@ -100,6 +100,7 @@ impl Log {
         let mut opening = Opening { shared: &shared, aside, finish: Finish::default() };
         let streams = opening.streams(&streams_folder, &mut findings)?;
         opening.finish.all(&shared)?;
+        retention::tell_before(opening::segments(&streams));
         shared.hold(lock);
         let spawn = |index: usize| {
             let shared = Arc::clone(&shared);
@@ -328,6 +329,9 @@ impl Log {
             let mut trusted = self.0.trusted.lock().unwrap_or_else(PoisonError::into_inner);
             trusted.now(now.0, monotonic_us)
         };
+        if now.is_sure {
+            self.0.shared.set_back(now.clock_s);
+        }
         self.0.shared.blocks.trim();
         let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
         let outcomes: Vec<_> = self.list().iter().map(|it| it.maintain(now)).collect();

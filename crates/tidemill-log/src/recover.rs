@@ -57,6 +57,7 @@ pub(crate) struct Recovered {
 pub(crate) struct SegmentFile {
     pub(crate) path: PathBuf,
     pub(crate) key: SegmentKey,
+    pub(crate) created_us: i64,
     pub(crate) mark: Mark,
 }
 
@@ -101,7 +102,8 @@ pub(crate) fn inspect(
         return Ok(Err(format!("its head says it is {key} of stream {}", key.stream)));
     }
     let mark = Mark::decode(&block, &key).unwrap_or_else(Mark::none);
-    Ok(Ok(SegmentFile { path: path.to_owned(), key, mark }))
+    let created_us = head.created_us;
+    Ok(Ok(SegmentFile { path: path.to_owned(), key, created_us, mark }))
 }
 
 /// Opens one streamlet. `start` is what its metadata say. It may be served once what is left
@@ -236,6 +238,8 @@ fn settle(
         return shared.recycle(folder, std::slice::from_ref(&file.path));
     }
     let settled = Arc::new(Segment::recovered(file.key, file.path.clone(), &now));
+    let created_s = u32::try_from(file.created_us / 1_000_000).unwrap_or(0);
+    settled.state().before_s = created_s;
     recovered.segments.push(Arc::clone(&settled));
     if now == file.mark && now.sealed {
         return Ok(());

@@ -3,7 +3,8 @@
 //!
 //! Invariants: only sealed segments below the watermark go; the new start is on the disk before a
 //! file goes; a clock that jumps forward alone deletes nothing, and neither does one that is wrong
-//! when the log is opened and is set right soon after.
+//! when the log is opened and is set right soon after; what came while it was ahead goes at its time
+//! once it is right.
 
 use crate::{
     error::LogError,
@@ -17,6 +18,11 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, PoisonError, atomic::Ordering},
 };
+
+mod age;
+
+use age::Said;
+pub(crate) use age::{is_ahead, tell_before};
 
 /// Rounds of maintenance without an append after which an open file is closed.
 const IDLE_ROUNDS: u32 = 2;
@@ -46,6 +52,8 @@ pub(crate) struct Trusted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Now {
     pub(crate) us: i64,
+    /// What the clock says, in seconds.
+    pub(crate) clock_s: u32,
     /// It is that of earlier lives too.
     pub(crate) is_sure: bool,
 }
@@ -67,7 +75,9 @@ impl Trusted {
         }
         self.us = wall_us.min(self.us.saturating_add(most));
         (self.wall_us, self.monotonic_us) = (wall_us, monotonic_us);
-        Now { us: self.us, is_sure: monotonic_us - self.agree_since_us >= AGREE_US }
+        let clock_s = u32::try_from((wall_us / 1_000_000).max(0)).unwrap_or(u32::MAX);
+        let is_sure = monotonic_us - self.agree_since_us >= AGREE_US;
+        Now { us: self.us, clock_s, is_sure }
     }
 }
 
@@ -106,35 +116,49 @@ fn new_start(
 }
 
 impl Streamlet {
-    /// Its segments, when the time is that of earlier lives too, or is not.
-    fn aged(&self, is_sure: bool) -> Vec<Aged> {
+    /// Its segments, in the order of their ends, at this time.
+    fn aged(&self, now: Now) -> Vec<Aged> {
+        let is_sure = now.is_sure;
         let watermark = self.progress().watermark();
         let see = |segment: &Arc<Segment>| {
             let has_age = is_sure || self.shared.is_of_this_life(&segment.key);
-            let state = segment.state();
-            Aged {
+            let mut state = segment.state();
+            // What is appended to still may have come later.
+            if is_sure && state.sealed && is_ahead(state.appended_s, now.clock_s) {
+                state.seen_s.get_or_insert(now.clock_s);
+            }
+            let (appended_s, before_s, seen_s) = (state.appended_s, state.before_s, state.seen_s);
+            let aged = Aged {
                 end: state.end,
                 bytes: state.written,
-                appended_s: has_age.then_some(state.appended_s),
+                appended_s: has_age.then_some(appended_s),
                 may_go: state.sealed && state.unsynced.is_none() && state.end <= watermark,
-            }
+            };
+            (aged, Said { appended_s, before_s, seen_s })
         };
-        let mut aged: Vec<Aged> = self.segments().values().map(see).collect();
-        aged.sort_by_key(|it| it.end);
+        let mut seen: Vec<(Aged, Said)> = self.segments().values().map(see).collect();
+        seen.sort_by_key(|(it, _)| it.end);
+        let (mut aged, said): (Vec<Aged>, Vec<Said>) = seen.into_iter().unzip();
+        for (aged, came_s) in aged.iter_mut().zip(age::came(&said, now.clock_s)) {
+            aged.appended_s = aged.appended_s.map(|_| came_s);
+        }
         aged
     }
 
-    /// Ends open segments that nobody has appended to since `cutoff_s`, and closes idle files.
-    fn tend(self: &Arc<Self>, cutoff_s: Option<i64>) {
+    /// Ends open segments that nobody has appended to since `cutoff_s`, or that say of a chunk that
+    /// it came in the future, and closes idle files.
+    fn tend(self: &Arc<Self>, cutoff_s: Option<i64>, now: Now) {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner).clone();
         for slot in slots {
             let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(segment) = slot.open.clone() else { continue };
             let (old, idle) = {
                 let state = segment.state();
-                let appended_s = i64::from(state.appended_s);
+                let appended_s = state.appended_s;
                 let empty = state.first == state.end;
-                (!empty && cutoff_s.is_some_and(|it| appended_s < it), state.commit == Commit::Idle)
+                let ahead = now.is_sure && is_ahead(appended_s, now.clock_s);
+                let old = cutoff_s.is_some_and(|it| ahead || i64::from(appended_s) < it);
+                (!empty && old, state.commit == Commit::Idle)
             };
             slot.idle_rounds = slot.idle_rounds.saturating_add(1);
             if old {
@@ -170,10 +194,10 @@ impl Stream {
         let bytes_max = spec.retention.bytes.filter(|_| !keeps).map(|it| it.0);
         let mut starts = BTreeMap::new();
         for streamlet in self.streamlets() {
-            streamlet.tend(cutoff_s);
+            streamlet.tend(cutoff_s, now);
             streamlet.trim();
             let read_below = if keeps { 0 } else { streamlet.progress_floor() };
-            let start = new_start(&streamlet.aged(now.is_sure), cutoff_s, bytes_max, read_below);
+            let start = new_start(&streamlet.aged(now), cutoff_s, bytes_max, read_below);
             if let Some(start) = start {
                 starts.insert(streamlet.index(), start);
             }

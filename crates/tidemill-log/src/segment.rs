@@ -74,6 +74,10 @@ pub(crate) struct SegmentState {
     pub(crate) durable_offsets: i64,
     pub(crate) max_timestamp_ms: i64,
     pub(crate) appended_s: u32,
+    /// Where that is in the future: the moment at which this was first seen.
+    pub(crate) seen_s: Option<u32>,
+    /// The latest moment at which a chunk came that was there before this segment was made.
+    pub(crate) before_s: u32,
     pub(crate) sealed: bool,
     /// The mark on the disk says that it is sealed.
     pub(crate) seal_marked: bool,
@@ -163,6 +167,8 @@ impl Segment {
             durable_offsets: mark.offsets,
             max_timestamp_ms: mark.max_timestamp_ms,
             appended_s: mark.appended_s,
+            seen_s: None,
+            before_s: 0,
             sealed: mark.sealed,
             seal_marked: mark.sealed,
             mark_due: false,

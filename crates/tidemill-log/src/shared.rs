@@ -11,6 +11,7 @@ use crate::{
     ids::SegmentKey,
     memory::Memory,
     options::{Journal, LogOptions},
+    retention::is_ahead,
     segment::Segment,
     sync_figures::SyncCounter,
 };
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     epoch: AtomicU64,
     /// The latest moment at which a chunk came, as the log has it, in seconds since 1970.
     newest_s: AtomicU32,
+    /// The latest that it ever was.
+    highest_s: AtomicU32,
     closed: AtomicBool,
     /// Held as long as anything of this log can write: threads and streamlets hold this.
     lock: Mutex<Option<Box<dyn DiskLock>>>,
@@ -90,6 +93,7 @@ impl Shared {
             life,
             epoch: AtomicU64::new(u64::from(life) << 32),
             newest_s: AtomicU32::new(0),
+            highest_s: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             lock: Mutex::default(),
         };
@@ -134,8 +138,9 @@ impl Shared {
         key.epoch >> 32 == u64::from(self.life)
     }
 
-    /// When a chunk comes that comes now, in seconds since 1970: never before another that is there.
-    /// A clock that is behind for a while would make it old once it is right again.
+    /// When a chunk comes that comes now, in seconds since 1970: never before another that is there,
+    /// but for [`Self::set_back`]. A clock that is behind for a while would make it old once it is
+    /// right again.
     pub(crate) fn now_s(&self) -> u32 {
         let now = u32::try_from(self.world.clock.wall_micros() / 1_000_000).unwrap_or(0);
         let newest = self.newest_s.load(Ordering::Relaxed);
@@ -144,7 +149,16 @@ impl Shared {
 
     /// A chunk came then: when the newest one did.
     pub(crate) fn came_s(&self, appended_s: u32) -> u32 {
+        self.highest_s.fetch_max(appended_s, Ordering::Relaxed);
         self.newest_s.fetch_max(appended_s, Ordering::Relaxed).max(appended_s)
+    }
+
+    /// The clock is sure to say this, in seconds since 1970: if it was ahead when chunks came, those
+    /// that come from now on are not said to have come then.
+    pub(crate) fn set_back(&self, clock_s: u32) {
+        if is_ahead(self.newest_s.load(Ordering::Relaxed), clock_s) {
+            self.newest_s.store(clock_s, Ordering::Relaxed);
+        }
     }
 
     fn put_into_pool(&self, path: PathBuf, length: u64) {
@@ -214,7 +228,11 @@ impl Shared {
         let file = made?;
         let length = file.length()?;
         let segment = Segment::fresh(key, path, file);
-        segment.state().reserved = length;
+        {
+            let mut state = segment.state();
+            state.reserved = length;
+            state.before_s = self.highest_s.load(Ordering::Relaxed);
+        }
         Ok(segment)
     }
 

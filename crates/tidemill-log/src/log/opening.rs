@@ -8,6 +8,7 @@ use crate::{
     options::{Fsync, Limits},
     recover::{self, Finish, SegmentFile},
     report::Finding,
+    segment::Segment,
     shared::{Shared, at},
     stream::Stream,
     streamlet::{StreamCore, Streamlet},
@@ -43,6 +44,12 @@ pub(super) fn next_life(
 /// Whether anything was ever appended to a stream.
 fn had_data(stream: &Stream) -> bool {
     stream.streamlets().iter().any(|it| it.end_offset() > 0)
+}
+
+/// All segments of these streams.
+pub(super) fn segments(streams: &BTreeMap<String, Arc<Stream>>) -> Vec<Arc<Segment>> {
+    let streamlets = streams.values().flat_map(|it| it.streamlets());
+    streamlets.flat_map(|it| it.segments().values().cloned().collect::<Vec<_>>()).collect()
 }
 
 /// What opening needs.

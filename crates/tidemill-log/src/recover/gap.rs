@@ -122,7 +122,7 @@ fn copy_aside(
 /// the only ones to know. A file that is as short as its mark says was sealed durably; of a longer
 /// one, whose recovery was cut short, that is not known, and it is sealed again.
 pub(super) fn seal(shared: &Shared, segment: &mut Scanned) -> io::Result<()> {
-    let Scanned { file: SegmentFile { path, key, mark }, now, .. } = segment;
+    let Scanned { file: SegmentFile { path, key, mark, .. }, now, .. } = segment;
     let file = shared.world.disk.open_placed(path)?;
     // It may still have to tell of a sync that failed in an earlier life. What that was about, if it
     // stays, is written again.

@@ -97,6 +97,91 @@ fn row_13_what_came_while_the_clock_was_behind_is_not_old_when_it_is_right_again
     assert_eq!(log.get("other").unwrap().streamlet(0).unwrap().start_offset(), 0);
 }
 
+/// Rounds of retention every five minutes for so long: how many segments went.
+fn rounds(sim: &SimWorld, log: &Log, for_us: i64) -> usize {
+    let every_us = 300_000_000;
+    let round = |_| {
+        sim.clock.advance(every_us as u64);
+        log.maintain(now(sim)).unwrap()
+    };
+    (0..for_us / every_us).map(round).sum()
+}
+
+#[test]
+fn row_13_what_comes_after_a_clock_was_ahead_goes_at_its_time() {
+    for (ahead_us, restarted) in [(DAY / 24, false), (400 * DAY, false), (400 * DAY, true)] {
+        let sim = World::simulated(1);
+        let (log, streamlet) = started(&sim, spec());
+        fill(&log, &streamlet, 20);
+        sim.clock.jump_wall(ahead_us);
+        fill(&log, &streamlet, 20);
+        sim.clock.jump_wall(-ahead_us);
+        let (log, streamlet) = if restarted {
+            log.close();
+            drop((log, streamlet));
+            reopened(&sim)
+        } else {
+            (log, streamlet)
+        };
+        assert_eq!(rounds(&sim, &log, DAY / 48), 0);
+        fill(&log, &streamlet, 20);
+        assert_eq!(rounds(&sim, &log, 6 * DAY), 0);
+        assert_eq!(streamlet.start_offset(), 0, "nothing is old");
+        fill(&log, &streamlet, 20);
+        rounds(&sim, &log, DAY + DAY / 12);
+        let start = streamlet.start_offset();
+        assert!((40..=60).contains(&start), "what came a week ago is gone: {start}");
+        rounds(&sim, &log, 7 * DAY);
+        log.sync();
+        rounds(&sim, &log, DAY / 48);
+        assert_eq!(streamlet.start_offset(), 80);
+    }
+}
+
+#[test]
+fn row_13_a_node_that_starts_often_is_rid_of_what_came_while_its_clock_was_ahead() {
+    let sim = World::simulated(1);
+    let (log, streamlet) = started(&sim, spec());
+    sim.clock.jump_wall(400 * DAY);
+    fill(&log, &streamlet, 40);
+    sim.clock.jump_wall(-400 * DAY);
+    rounds(&sim, &log, DAY / 48);
+    fill(&log, &streamlet, 20);
+    log.close();
+    drop((log, streamlet));
+    for day in 1..=8 {
+        let (log, streamlet) = reopened(&sim);
+        assert_eq!(rounds(&sim, &log, DAY) > 0, day == 8, "day {day}");
+        log.close();
+        assert_eq!(streamlet.start_offset(), if day == 8 { 60 } else { 0 });
+    }
+}
+
+#[test]
+fn row_13_what_came_while_the_clock_was_surely_behind_is_not_old_when_it_is_right_again() {
+    let sim = World::simulated(1);
+    let (log, streamlet) = started(&sim, spec());
+    fill(&log, &streamlet, 1);
+    log.close();
+    drop((log, streamlet));
+    sim.clock.jump_wall(-30 * DAY);
+    let (log, streamlet) = reopened(&sim);
+    let other = log.create("other", spec()).unwrap().streamlet(0).unwrap();
+    assert_eq!(rounds(&sim, &log, DAY / 48), 0);
+    fill(&log, &streamlet, 40);
+    fill(&log, &other, 40);
+    assert_eq!(rounds(&sim, &log, DAY / 48), 0);
+    log.close();
+    drop((log, streamlet, other));
+    sim.clock.jump_wall(30 * DAY);
+    let (log, streamlet) = reopened(&sim);
+    let other = log.get("other").unwrap().streamlet(0).unwrap();
+    assert_eq!(rounds(&sim, &log, 6 * DAY), 0);
+    assert_eq!((streamlet.start_offset(), other.start_offset()), (0, 0));
+    assert!(rounds(&sim, &log, 2 * DAY) > 0);
+    assert_eq!((streamlet.start_offset(), other.start_offset()), (41, 40));
+}
+
 #[test]
 fn the_largest_size_is_kept_and_emptied_files_are_used_again() {
     let sim = World::simulated(1);

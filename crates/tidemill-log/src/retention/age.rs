@@ -1,0 +1,77 @@
+//! When chunks came, for a clock that may have been wrong when it was asked.
+//!
+//! ```text
+//! clock       right │ ahead │ right │ behind │ right
+//! a chunk says    5 │   900 │     7 │      2 │    10
+//! it counts as    5 │ 6 … 7 │     7 │      7 │    10
+//! ```
+//!
+//! What is in the future now was said by a clock that was ahead: it came no later than when that was
+//! first seen, and no later than what came after it. What is before something that was there already
+//! was said by one that was behind: it counts as that.
+//!
+//! Invariant: nothing counts as having come before something that it came after, unless that is in
+//! the future.
+
+use crate::segment::Segment;
+use std::sync::Arc;
+
+/// By less a moment is not in the future.
+const AHEAD_S: u32 = 60;
+
+/// Whether a moment is in the future, when the clock says this.
+pub(crate) fn is_ahead(moment_s: u32, clock_s: u32) -> bool {
+    moment_s > clock_s.saturating_add(AHEAD_S)
+}
+
+/// What a segment says of its last chunk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    pub(super) appended_s: u32,
+    /// The latest moment that anything said that was there before the segment.
+    pub(super) before_s: u32,
+    /// When it was first seen that it says something in the future, by a clock that was sure.
+    pub(super) seen_s: Option<u32>,
+}
+
+/// When the last chunks of segments came, which are in the order in which these came.
+pub(super) fn came(said: &[Said], clock_s: u32) -> Vec<u32> {
+    let mut came_s: Vec<u32> = said.iter().map(|it| it.appended_s).collect();
+    let mut after_s = u32::MAX;
+    for (came_s, said) in came_s.iter_mut().zip(said).rev() {
+        if let Some(seen_s) = said.seen_s {
+            *came_s = (*came_s).min(seen_s).min(after_s);
+        }
+        after_s = after_s.min(*came_s);
+    }
+    let mut before_s = 0;
+    for (came_s, said) in came_s.iter_mut().zip(said) {
+        for earlier_s in [before_s, said.before_s] {
+            if !is_ahead(earlier_s, clock_s) {
+                *came_s = (*came_s).max(earlier_s);
+            }
+        }
+        before_s = *came_s;
+    }
+    came_s
+}
+
+/// Tells segments of earlier lives, which know when they were made, what was there before them.
+pub(crate) fn tell_before(mut segments: Vec<Arc<Segment>>) {
+    segments.sort_by_key(|it| it.key.epoch);
+    // The latest moments: of a life that ended, and at which a segment was made.
+    let (mut ended_s, mut made_s) = (0, 0);
+    for life in segments.chunk_by(|a, b| a.key.epoch >> 32 == b.key.epoch >> 32) {
+        let mut appended_s = 0;
+        for segment in life {
+            let mut state = segment.state();
+            made_s = state.before_s.max(made_s);
+            state.before_s = made_s.max(ended_s);
+            appended_s = state.appended_s.max(appended_s);
+        }
+        ended_s = appended_s.max(ended_s);
+    }
+}
+
+#[cfg(test)]
+mod tests;
