@@ -76,6 +76,9 @@ def test_keys_choose_the_streamlet_as_kafka_does(node, name):
         assert len({streamlet for streamlet, _ in places}) == 1
         assert [n for _, n in places] == sorted(n for _, n in places)
     assert len({it["streamlet"] for it in found}) > 1
+    assert answer["without_key"] == 0
+    assert node.append(name, [{"k": 1}, {"k": None}, {"n": 2}, 3], "?key=k")["without_key"] == 3
+    assert "without_key" not in node.append(name, [1])
     only = node.append(name, [1, 2], "?streamlet=2")
     assert {it["streamlet"] for it in only["appended"]} == {2}
     assert node.post(f"/streams/{name}?streamlet=4", "1\n").status == 404

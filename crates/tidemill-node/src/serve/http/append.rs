@@ -44,25 +44,37 @@ pub(super) async fn append(
 ) -> Result<Response, Problem> {
     let parameters = Parameters::of(&uri, PARAMETERS)?;
     let lines = lines_of(&parameters)?;
+    let asks_for_keys = parameters.text("key").is_some();
     let only = parameters.value("streamlet", "the number of a streamlet")?;
     let stream = state.log.get(&name).ok_or_else(|| unknown(&name))?;
+    let needs_keys = stream.spec().compacted;
     let received = body::receive(&state, &headers, body).await?;
     let number = state.number();
     let batch = Batch::new(stream, only, number)?;
-    let (ranges, count) = write(&state, number, received, batch, move |bytes, now_ms, batch| {
-        for (line, text) in non_empty_lines(bytes) {
-            let key = lines.key(text).map_err(|why| Problem::bad(why).at_line(line))?;
-            let added = batch.add(now_ms, key.as_deref(), text);
-            added.map_err(|error| Problem::from(error).at_line(line))?;
-        }
-        Ok(())
+    let written = write(&state, number, received, batch, move |bytes, now_ms, batch| {
+        lines.records(bytes, now_ms, needs_keys, batch)
     })
     .await?;
-    Ok((StatusCode::OK, json(&answer(&ranges, count))).into_response())
+    Ok((StatusCode::OK, json(&answer(&written, asks_for_keys))).into_response())
 }
 
-fn answer(ranges: &[Range], count: usize) -> Value {
-    serde_json::json!({ "records": count, "appended": json_of(ranges) })
+/// What was written, and how many records have no key where a field was named that has it: with a
+/// wrong name that is all of them.
+fn answer(written: &Written, asks_for_keys: bool) -> Value {
+    let Written { ranges, record_count, keyless_count } = written;
+    let mut answer = serde_json::json!({ "records": record_count, "appended": json_of(ranges) });
+    if asks_for_keys {
+        answer["without_key"] = (*keyless_count).into();
+    }
+    answer
+}
+
+/// Records that count.
+pub(super) struct Written {
+    pub(super) ranges: Vec<Range>,
+    pub(super) record_count: usize,
+    /// Those of them that have no key.
+    pub(super) keyless_count: usize,
 }
 
 pub(super) fn unknown(name: &str) -> Problem {
@@ -70,15 +82,14 @@ pub(super) fn unknown(name: &str) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("there is no stream `{name}`"))
 }
 
-/// Inflates a body, has its records put into a batch, appends that and waits until it counts. Gives
-/// back the offsets and how many records there were.
+/// Inflates a body, has its records put into a batch, appends that and waits until it counts.
 pub(super) async fn write(
     state: &Arc<State>,
     number: u64,
     received: body::Received,
     mut batch: Batch,
     fill: impl FnOnce(&[u8], i64, &mut Batch) -> Result<(), Problem> + Send + 'static,
-) -> Result<(Vec<Range>, usize), Problem> {
+) -> Result<Written, Problem> {
     let shared = Arc::clone(state);
     let work = move || {
         let (bytes, mut charge) = received.plain(&shared)?;
@@ -86,13 +97,13 @@ pub(super) async fn write(
         shared.charge_more(&mut charge, 2 * bytes.len())?;
         fill(&bytes, shared.now_ms(), &mut batch)?;
         drop(bytes);
-        let count = batch.record_count;
-        Ok::<_, Problem>((batch.append(number), count, charge))
+        let counts = (batch.record_count, batch.keyless_count);
+        Ok::<_, Problem>((batch.append(number), counts, charge))
     };
-    let (appending, count, _charge) = blocking(work).await??;
+    let (appending, (record_count, keyless_count), _charge) = blocking(work).await??;
     let ranges = appending.durable().await?;
-    state.counts.written_records.fetch_add(count as u64, Ordering::Relaxed);
-    Ok((ranges, count))
+    state.counts.written_records.fetch_add(record_count as u64, Ordering::Relaxed);
+    Ok(Written { ranges, record_count, keyless_count })
 }
 
 /// Does what may block on a thread that may.
@@ -122,6 +133,35 @@ fn lines_of(parameters: &Parameters) -> Result<Lines, Problem> {
 }
 
 impl Lines {
+    /// Puts each line of a body into a batch.
+    fn records(
+        &self,
+        bytes: &[u8],
+        now_ms: i64,
+        needs_keys: bool,
+        batch: &mut Batch,
+    ) -> Result<(), Problem> {
+        for (line, text) in non_empty_lines(bytes) {
+            let key = self.key(text).map_err(|why| Problem::bad(why).at_line(line))?;
+            if key.is_none() && needs_keys {
+                return Err(self.keyless().at_line(line));
+            }
+            let added = batch.add(now_ms, key.as_deref(), text);
+            added.map_err(|error| Problem::from(error).at_line(line))?;
+        }
+        Ok(())
+    }
+
+    /// A line has no key, and must have one.
+    fn keyless(&self) -> Problem {
+        let why = match self {
+            Self::Json { key: Some(field) } => format!("there is no field `{field}`, the key"),
+            Self::Json { key: None } => "say which field is the key, with `key`".to_owned(),
+            Self::Text => "lines of text have no key".to_owned(),
+        };
+        Problem::bad(format!("{why}: all records of a stream that is `compact` have one"))
+    }
+
     /// The key of a line, if it has one; or why it is no such line.
     fn key<'t>(&self, text: &'t [u8]) -> Result<Option<Cow<'t, [u8]>>, String> {
         let no_json = |error: serde_json::Error| {

@@ -32,6 +32,8 @@ pub(super) struct Batch {
     open: BTreeMap<u32, ChunkBuilder>,
     full: Vec<(u32, Vec<u8>)>,
     pub(super) record_count: usize,
+    /// Those of them that have no key.
+    pub(super) keyless_count: usize,
 }
 
 /// A record is longer than the stream takes.
@@ -88,6 +90,7 @@ impl Batch {
             open: BTreeMap::new(),
             full: Vec::new(),
             record_count: 0,
+            keyless_count: 0,
         })
     }
 
@@ -124,6 +127,7 @@ impl Batch {
             return Err(TooLong { bytes, max });
         }
         self.record_count += 1;
+        self.keyless_count += usize::from(key.is_none());
         Ok(())
     }
 

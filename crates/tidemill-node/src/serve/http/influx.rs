@@ -187,7 +187,7 @@ async fn lines(
             Ok(())
         }
     };
-    let (_, written) = write(state, number, received, batch, fill).await?;
+    let written = write(state, number, received, batch, fill).await?.record_count;
     let bad = bad.lock().unwrap_or_else(PoisonError::into_inner);
     bad.problem(written).map_or(Ok(()), Err)
 }

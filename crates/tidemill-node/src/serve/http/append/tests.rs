@@ -1,6 +1,16 @@
 //! Lines, keys, and what is refused.
 
 use super::*;
+use std::path::Path as FilePath;
+use tidemill_env::World;
+use tidemill_log::{Log, LogOptions, StreamSpec};
+
+fn batch() -> Batch {
+    let options = LogOptions { sync_threads: 0, ..LogOptions::default() };
+    let world = World::simulated(7).world;
+    let log = Log::open(&world, FilePath::new("data"), options).unwrap();
+    Batch::new(log.create("s", StreamSpec::default()).unwrap(), None, 0).unwrap()
+}
 
 fn key_of(field: &str, line: &str) -> Result<Option<String>, String> {
     let lines = Lines::Json { key: Some(field.to_owned()) };
@@ -23,6 +33,25 @@ fn the_key_is_the_text_of_a_field() {
     for line in [r#"{"k":null}"#, r#"{"v":1}"#, "[1]", "5"] {
         assert_eq!(key_of("k", line), Ok(None), "{line}");
     }
+}
+
+#[test]
+fn a_line_without_a_key_is_counted_and_refused_where_there_must_be_one() {
+    let lines = Lines::Json { key: Some("id".to_owned()) };
+    let body = b"{\"id\":7}\n\n{\"Id\":8}\n{\"id\":null}\n";
+    let mut taken = batch();
+    lines.records(body, 0, false, &mut taken).unwrap();
+    assert_eq!((taken.record_count, taken.keyless_count), (3, 2));
+    let written = Written { ranges: Vec::new(), record_count: 3, keyless_count: 2 };
+    assert_eq!(answer(&written, true)["without_key"], 2);
+    assert_eq!(answer(&written, false).get("without_key"), None, "nobody asked for keys");
+    let refused =
+        |lines: &Lines, body: &[u8]| lines.records(body, 0, true, &mut batch()).unwrap_err();
+    let problem = refused(&lines, body);
+    assert!(problem.message.starts_with("there is no field `id`, the key"), "{problem:?}");
+    assert_eq!(problem.details["line"], 3);
+    assert!(refused(&Lines::Json { key: None }, b"{}").message.contains("with `key`"));
+    assert!(refused(&Lines::Text, b"a").message.contains("no key"));
 }
 
 #[test]
