@@ -1,15 +1,18 @@
 //! Parquet: row groups in order, each read column by column.
+//!
+//! Timestamps in the old form INT96 count days and nanoseconds. In nanoseconds since 1970 those after
+//! 2262 would become others, so they are read in microseconds.
 
 use crate::batch_source::Batches;
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 use parquet::{
     arrow::arrow_reader::{
         ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
         ParquetRecordBatchReaderBuilder,
     },
-    basic::Compression,
+    basic::{Compression, Type as PhysicalType},
     errors::ParquetError,
     file::reader::{ChunkReader, Length},
 };
@@ -85,6 +88,40 @@ fn unread(packed: Compression) -> Option<&'static str> {
     }
 }
 
+/// The schema with microseconds for what the file has as INT96; none if it has none.
+fn without_nanos_of_days(found: &ArrowReaderMetadata) -> Option<SchemaRef> {
+    let columns = found.metadata().file_metadata().schema_descr().columns();
+    let mut is_old = columns.iter().map(|it| it.physical_type() == PhysicalType::INT96);
+    if !is_old.clone().any(|it| it) {
+        return None;
+    }
+    let schema = found.schema();
+    let fields: Fields = schema.fields().iter().map(|it| in_micros(it, &mut is_old)).collect();
+    Some(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
+}
+
+/// A column, whose leaves are the next of all leaves.
+fn in_micros(field: &FieldRef, is_old: &mut impl Iterator<Item = bool>) -> FieldRef {
+    let data_type = match field.data_type() {
+        DataType::Struct(fields) => {
+            DataType::Struct(fields.iter().map(|it| in_micros(it, is_old)).collect())
+        }
+        DataType::List(element) => DataType::List(in_micros(element, is_old)),
+        DataType::LargeList(element) => DataType::LargeList(in_micros(element, is_old)),
+        DataType::FixedSizeList(element, length) => {
+            DataType::FixedSizeList(in_micros(element, is_old), *length)
+        }
+        DataType::Map(entries, sorted) => DataType::Map(in_micros(entries, is_old), *sorted),
+        other => match (is_old.next(), other) {
+            (Some(true), DataType::Timestamp(_, zone)) => {
+                DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
+            }
+            _ => other.clone(),
+        },
+    };
+    Arc::new(Field::clone(field).with_data_type(data_type))
+}
+
 /// A file's row groups, in order.
 pub(crate) struct ParquetBatches {
     pieces: Pieces,
@@ -101,7 +138,12 @@ impl ParquetBatches {
     /// It is no Parquet.
     pub(crate) fn open(file: Arc<dyn DiskRead>, size: u64) -> Result<Self, String> {
         let pieces = Pieces { file, size };
-        let load = || ArrowReaderMetadata::load(&pieces, ArrowReaderOptions::new());
+        let load = || {
+            let found = ArrowReaderMetadata::load(&pieces, ArrowReaderOptions::new())?;
+            let Some(schema) = without_nanos_of_days(&found) else { return Ok(found) };
+            let options = ArrowReaderOptions::new().with_schema(schema);
+            ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options)
+        };
         let metadata = std::panic::catch_unwind(std::panic::AssertUnwindSafe(load))
             .map_err(|_| "its footer is damaged".to_owned())?
             .map_err(|error| error.to_string())?;

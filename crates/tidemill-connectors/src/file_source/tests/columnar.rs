@@ -1,7 +1,7 @@
 //! Arrow IPC and Parquet: whole files, and damaged ones.
 
 use super::*;
-use arrow_array::{ArrayRef, Int32Array, StringArray, TimestampMillisecondArray};
+use arrow_array::{ArrayRef, Int32Array, StringArray, TimestampMillisecondArray, cast::AsArray};
 
 /// Two batches of three columns; the time of the second record is missing.
 fn batches() -> Vec<RecordBatch> {
@@ -271,4 +271,56 @@ fn a_parquet_file_that_is_packed_otherwise_is_refused_with_the_job() {
     let error = source(bytes, &spec(Format::Parquet), None).err().unwrap();
     let why = "`f` cannot be read: it is packed by GZIP; by Snappy, ZSTD or not at all is read";
     assert_eq!(error.message, why);
+}
+
+/// Parquet with one column of INT96: days since noon of the 1st of January 4713 BC, and nanoseconds.
+fn old_times(times: &[(u32, u64)]) -> Vec<u8> {
+    use parquet::data_type::{Int96, Int96Type};
+    let schema = "message m { optional int96 t; optional group s { optional int96 u; } }";
+    let schema = parquet::schema::parser::parse_message_type(schema).unwrap();
+    let values: Vec<Int96> = times
+        .iter()
+        .map(|(day, nanos)| Int96::from(vec![*nanos as u32, (*nanos >> 32) as u32, *day]))
+        .collect();
+    let properties = Arc::default();
+    let mut writer =
+        parquet::file::writer::SerializedFileWriter::new(Vec::new(), Arc::new(schema), properties)
+            .unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    for level in [1, 2] {
+        let mut column = group.next_column().unwrap().unwrap();
+        let levels = vec![level; values.len()];
+        column.typed::<Int96Type>().write_batch(&values, Some(&levels), None).unwrap();
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.into_inner().unwrap()
+}
+
+#[test]
+fn old_times_of_parquet_are_those_that_were_written_in_any_year() {
+    const EPOCH: u32 = 2_440_588;
+    let day_us = 86_400_000_000_i64;
+    let times =
+        [(EPOCH, 1_999), (EPOCH - 1, 0), (EPOCH + 2_932_896, 86_399_999_999_999), (0, 5_000)];
+    let bytes = old_times(&times);
+    let factory = source(&bytes, &spec(Format::Parquet), None).unwrap();
+    let (steps, letters) = drain(&*factory, &request(1 << 20, 30));
+    assert!(letters.is_empty());
+    // The last moment of the year 9999, and a day before all history.
+    let expected = [
+        Some(1),
+        Some(-day_us),
+        Some(253_402_300_799_999_999),
+        Some(5 - i64::from(EPOCH) * day_us),
+    ];
+    assert_eq!(moments(&steps[0].0, "t"), expected);
+    let nested = steps[0].0.column_by_name("s").unwrap().as_struct().column(0).clone();
+    let nested = nested.as_primitive::<TimestampMicrosecondType>();
+    assert_eq!(nested.iter().collect::<Vec<_>>(), expected);
+    // No event time is before the year 0.
+    let factory = source(&bytes, &spec(Format::Parquet), Some(&time("t", 0))).unwrap();
+    let (_, letters) = drain(&*factory, &request(1 << 20, 30));
+    assert_eq!(letters.len(), 1);
+    assert_eq!(letters[0].reason, "field `t`: event time is not within the years 0000 to 9999");
 }
