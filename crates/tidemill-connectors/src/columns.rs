@@ -17,13 +17,15 @@ pub(crate) use column::{Value, micros_of_millis, parse_bool};
 
 use crate::column_type;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
-use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use column::Column;
 use std::sync::Arc;
 use tidemill_flow::TIME_COLUMN;
 
 /// Most columns that a file may have.
 pub(crate) const COLUMNS_MAX: usize = 4_096;
+/// Most values of a batch, nulls with them: each takes memory, however short its records are.
+const CELLS_MAX: usize = 2 << 20;
 /// Of an event time that [`tidemill_types::Micros::is_event_time`] is not true of.
 pub(crate) const OUT_OF_RANGE: &str = "is not within the years 0000 to 9999";
 /// Most bytes of a value that a reason quotes.
@@ -46,6 +48,21 @@ impl Shape {
             fields.push(Field::new(TIME_COLUMN, column_type::moment_type(), false));
         }
         Arc::new(Schema::new(fields))
+    }
+
+    /// Most rows of a batch: fewer if there are very many columns, of which most may be null.
+    pub(crate) fn rows_max(&self) -> usize {
+        let cells = self.fields.iter().map(|it| cells_of(it.data_type())).sum::<usize>();
+        (CELLS_MAX / cells.max(1)).max(1)
+    }
+}
+
+/// Values that a row has in a column.
+fn cells_of(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::Struct(fields) => fields.iter().map(|it| cells_of(it.data_type())).sum(),
+        DataType::List(element) => cells_of(element.data_type()),
+        _ => 1,
     }
 }
 

@@ -127,7 +127,10 @@ impl SourceFactory for FileSource {
                 Ok(Box::new(LineSource::new(
                     path,
                     input,
-                    decoder(self.format, &self.shape, self.delimiter),
+                    (
+                        decoder(self.format, &self.shape, self.delimiter),
+                        self.shape.rows_max(),
+                    ),
                     self.lateness,
                 )))
             }

@@ -33,6 +33,7 @@ pub(crate) struct LineSource {
     decoder: Box<dyn Decode>,
     /// What a seek left out, whose lines the input has not counted.
     passed: Option<PassedOver>,
+    records_max: usize,
     lateness: Span,
     watermark: Micros,
 }
@@ -41,10 +42,11 @@ impl LineSource {
     pub(crate) fn new(
         path: String,
         input: Input,
-        decoder: Box<dyn Decode>,
+        (decoder, records_max): (Box<dyn Decode>, usize),
         lateness: Span,
     ) -> Self {
-        Self { path, input, decoder, passed: None, lateness, watermark: Micros::MIN }
+        let watermark = Micros::MIN;
+        Self { path, input, decoder, passed: None, records_max, lateness, watermark }
     }
 
     fn failed(path: &str, error: impl std::fmt::Display) -> SourceError {
@@ -59,6 +61,8 @@ impl Source for LineSource {
         letters: &mut Vec<DeadLetter>,
     ) -> Result<Read, SourceError> {
         let path = &self.path;
+        let records = request.records.min(self.records_max);
+        let request = &ReadRequest { records, ..*request };
         let chunk = self.input.read(request).map_err(|error| Self::failed(path, error))?;
         let Some(chunk) = chunk else {
             // Only a replay stops before the end, and then the engine knows.

@@ -189,6 +189,22 @@ fn an_empty_file_has_its_time_column() {
 }
 
 #[test]
+fn records_of_very_many_columns_come_in_batches_of_few() {
+    let record = |number: usize| format!("{{\"n\":{number},\"f{}\":{number}}}\n", number % 4_000);
+    let text: String = (0..9_000).map(record).collect();
+    let factory = source(text.as_bytes(), &spec(Format::Json), None).unwrap();
+    let (steps, letters) = drain(&*factory, &request(1 << 20, 1 << 20));
+    assert!(letters.is_empty());
+    let columns = factory.schema().fields().len();
+    assert_eq!(columns, 4_001);
+    assert!(steps.iter().all(|step| step.0.num_rows() * columns <= 2 << 20), "memory is bounded");
+    let numbers: Vec<_> = steps.iter().flat_map(|step| ints(&step.0, "n")).collect();
+    assert_eq!(numbers, (0..9_000).map(Some).collect::<Vec<_>>());
+    let seven: Vec<_> = steps.iter().flat_map(|step| ints(&step.0, "f7")).flatten().collect();
+    assert_eq!(seven, [7, 4_007, 8_007]);
+}
+
+#[test]
 fn the_sample_decides_and_what_does_not_fit_later_is_a_dead_letter() {
     let text = b"{\"a\":1}\n{\"a\":2}\n{\"a\":2.5}\n{\"a\":\"x\"}\n{\"a\":3,\"b\":9}\n";
     let few = FileSourceSpec { sample: Some(2), ..spec(Format::Json) };

@@ -80,6 +80,8 @@ pub(crate) struct Slice<F> {
     /// How one record is told from several, in formats of lines.
     framing: Option<Framing>,
     decoder: Box<dyn Decode>,
+    /// Most rows of a batch.
+    records_max: usize,
     meta: MetaColumns,
     meta_spec: MetaSpec,
     schema: SchemaRef,
@@ -114,6 +116,7 @@ impl<F: Feed> Slice<F> {
                 _ => None,
             },
             decoder: decoder(spec.format, &values.shape, COMMA),
+            records_max: values.shape.rows_max(),
             meta: MetaColumns::default(),
             meta_spec: spec.meta.clone(),
             schema: Arc::clone(&values.schema),
@@ -164,14 +167,15 @@ impl<F: Feed> Source for Slice<F> {
             let ended = self.until.is_some_and(|until| self.feed.offset() >= until);
             return Ok(if ended && replayed.is_none() { Read::End } else { self.feed.wait() });
         }
+        let records_max = request.records.min(self.records_max);
         let (mut bytes, mut records) = (0, 0);
         let mut bad: BadRecords = Vec::new();
-        while bytes < request.bytes && records < request.records {
+        while bytes < request.bytes && records < records_max {
             let filled = self.feed.fill(request.bytes - bytes, below);
             if !filled.map_err(|error| self.failed(error))? {
                 break;
             }
-            let room = request.records - records;
+            let room = records_max - records;
             let (decoder, columns, subject) = (&mut self.decoder, &mut self.meta, &self.subject);
             let (meta_spec, kept, framing) = (&self.meta_spec, &mut self.kept, self.framing);
             let is_time = self.time_is_timestamp;
