@@ -21,8 +21,10 @@ use tidemill_env::{World, has_no_room};
 use tidemill_flow::{Block, Sink, SinkError};
 use tidemill_types::{Cycle, job::Format};
 
-/// Rows of a row group: what a writer of Parquet holds in memory.
+/// Rows and bytes of a row group, whichever come first: what a writer of Parquet holds in memory. A
+/// group ends behind the rows that bring it there.
 const GROUP_ROWS: usize = 128 * 1_024;
+const GROUP_BYTES: usize = 64 << 20;
 /// Bytes that are gathered before they are written.
 const WRITE_BYTES: usize = 256 << 10;
 
@@ -68,6 +70,7 @@ impl<W: Write + Send> Writer<W> {
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_max_row_group_row_count(Some(GROUP_ROWS))
+            .set_max_row_group_bytes(Some(GROUP_BYTES))
             .build();
         let writer = ArrowWriter::try_new(out, Arc::clone(schema), Some(properties))?;
         Ok(Self::Parquet(writer))

@@ -89,6 +89,33 @@ fn csv_and_text_are_exact() {
 }
 
 #[test]
+fn a_row_group_of_long_values_is_bounded_by_its_bytes() {
+    const LONG_BYTES: usize = 4 << 20;
+    let schema = Arc::new(Schema::new(vec![Field::new("s", DataType::Utf8, false)]));
+    let sim = World::simulated(1);
+    let mut sink = FileSink::new(&sim.world, "f", Format::Parquet, Arc::clone(&schema)).unwrap();
+    sink.open(false).unwrap();
+    let mut random = sim.world.random(1);
+    for cycle in 1..=20 {
+        // Nothing that could be packed.
+        let mut letters = || random.next().to_le_bytes().map(|it| char::from(b'0' + it % 64));
+        let long: String = (0..LONG_BYTES / 8).flat_map(|_| letters()).collect();
+        let column: ArrayRef = Arc::new(StringArray::from(vec![long]));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column]).unwrap();
+        sink.write(Cycle(cycle), &[block(batch)]).unwrap();
+        sink.commit(Cycle(cycle)).unwrap();
+    }
+    sink.close().unwrap();
+    let bytes = bytes::Bytes::from(sim.disk.read(Path::new("f")).unwrap());
+    let metadata = parquet::file::metadata::ParquetMetaDataReader::new();
+    let metadata = metadata.parse_and_finish(&bytes).unwrap();
+    let groups = metadata.row_groups();
+    assert!(groups.len() > 1 && groups.iter().map(|it| it.num_rows()).sum::<i64>() == 20);
+    let longest = groups.iter().map(|it| it.total_byte_size()).max().unwrap();
+    assert!(longest < 100 << 20, "{longest}");
+}
+
+#[test]
 fn every_format_comes_back_through_its_source() {
     for format in [Format::Json, Format::Csv, Format::Arrow, Format::Parquet] {
         let sim = World::simulated(1);
