@@ -11,6 +11,7 @@
 //! without other parts is no node at all: those who read it read all of its inputs. Nothing is
 //! written and no thread starts here.
 
+mod empty;
 mod files;
 mod first_times;
 mod operators;
@@ -129,6 +130,8 @@ struct Planner<'a> {
     names: IndexMap<String, Outlets>,
     /// Stages that are known not to share their windows, or were planned with those they do.
     apart: BTreeSet<String>,
+    /// Sources in whose files no columns were found, and what these are called in the job.
+    columnless: Vec<(String, String)>,
     previews: Vec<Preview>,
     problems: Vec<Problem>,
 }
@@ -153,17 +156,32 @@ impl<'a> Planner<'a> {
         let (names, previews, problems) = (IndexMap::new(), Vec::new(), Vec::new());
         let streams = unseen::Streams::Opened;
         let apart = BTreeSet::new();
-        Self { spec, options, world, registry, streams, graph, names, apart, previews, problems }
+        let columnless = Vec::new();
+        Self {
+            spec,
+            options,
+            world,
+            registry,
+            streams,
+            graph,
+            names,
+            apart,
+            columnless,
+            previews,
+            problems,
+        }
     }
 
     /// All nodes; gives back the view of dead letters.
     fn all(&mut self) -> Preview {
         self.files();
         self.sources();
+        let of_sources = self.problems.len();
         for name in check::order(self.spec) {
             self.stage(name, &self.spec.stages[name]);
         }
         self.sinks();
+        self.blame_empty_files(of_sources);
         self.dead_letters()
     }
 
@@ -188,6 +206,9 @@ impl<'a> Planner<'a> {
                             let is_of_lines = matches!(file.format, Format::Csv | Format::Json);
                             if is_of_lines && source.time.is_some() {
                                 self.look_at_times(name, &*factory);
+                            }
+                            if empty::shows_no_columns(source, &*factory) {
+                                self.columnless.push((name.clone(), file.path.clone()));
                             }
                             factory
                         }

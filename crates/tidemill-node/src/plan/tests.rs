@@ -202,6 +202,43 @@ fn refuses_unions_of_different_columns() {
 }
 
 #[test]
+fn says_of_an_empty_file_that_its_columns_are_not_known() {
+    let house = House::new();
+    std::fs::write(house.0.path().join("none.json"), "").expect("a file");
+    let plan = |source: &str, stage: &str| {
+        let text = format!(
+            "name: j\nsources:\n  \
+             none: {{file: {{path: none.json, format: json{source}}}, time: {{field: at}}}}\n\
+             stages:\n  s: {stage}\n  t: {{from: s, where: other = 1}}\n\
+             sinks:\n  out: {{from: t, blackhole: {{}}}}\n"
+        );
+        let descriptor = parse(&text, "j").expect("a job that can be read");
+        let base_dir = house.0.path().to_path_buf();
+        let options = PlanOptions { base_dir, ..PlanOptions::default() };
+        plan(&descriptor, &options, &World::real(), &Registry::default())
+            .map_err(|refused| refused.to_string())
+    };
+    for stage in [
+        "{from: none, where: n > 1}",
+        "{from: none, key: [n], window: {global: {}}, aggregate: {c: count(*)}}",
+        "{from: none, select: {n: 1}}",
+    ] {
+        let refused = plan("", stage).expect_err("columns that nobody knows");
+        assert_eq!(refused.matches("error:").count(), 1, "{refused}");
+        assert_eq!(
+            refused.lines().next().expect("a line"),
+            "j:3:23: error: `none.json` is empty, so its columns are not known, expected a file \
+             with a record, or `schema` with the columns and their types",
+        );
+    }
+    plan("", "{from: none, select: {other: 1}}").expect("no column is needed");
+    let schema = ", schema: {n: bigint, other: bigint}";
+    plan(schema, "{from: none, where: n > 1}").expect("the columns are known");
+    let refused = plan(schema, "{from: none, where: m > 1}").expect_err("no column");
+    assert!(refused.contains("unknown column `m`"), "{refused}");
+}
+
+#[test]
 fn refuses_columns_that_are_not_there() {
     let house = House::new();
     let window = "window: {global: {}}, aggregate: {n: count(*)}";
