@@ -245,6 +245,31 @@ def test_a_table_that_is_gone_is_not_made_again(mill):
     assert "start the job anew" in mill.run("--data", "data", "--resume", code=2)
 
 
+def test_a_job_that_resumes_goes_on_with_its_tables_whatever_the_search_path(mill):
+    def path(to):
+        mill.database.ask(f"ALTER DATABASE {mill.database.name} SET search_path = {to}")
+
+    mill.database.ask("CREATE SCHEMA one")
+    mill.database.ask("CREATE SCHEMA two")
+    mill.numbered(ROWS)
+    mill.job(mill.table("out"), head=HEAD)
+    path("one")
+    process = mill.begin("--data", "data")
+    assert mill.reaches(process, 20)
+    process.kill()
+    process.wait()
+    wait(lambda: not mill.database.backends(), 10, "no backends")
+    path("two, one")
+    mill.run("--data", "data", "--resume")
+    assert [row[0] for row in mill.database.rows("one.out")] == list(range(ROWS))
+    assert mill.database.ask("SELECT to_regclass('two.out'), to_regclass('two.tidemill_sinks')") == [(None, None)]
+    # Rows that stand in the second schema of the path have their marks there, and not in the first.
+    mill.database.ask("DROP TABLE one.tidemill_sinks")
+    mill.run("--data", "other")
+    assert len(mill.database.rows("one.out")) == 2 * ROWS
+    assert mill.database.ask("SELECT cycle > 0 FROM one.tidemill_sinks") == [(True,)]
+
+
 def test_without_a_data_folder_rows_are_there_once_and_no_mark_is(mill):
     mill.numbered(1000)
     mill.job(mill.table("out"), head=HEAD)

@@ -64,6 +64,17 @@ def test_every_type_is_made_and_reads_as_itself(mill):
     assert isinstance(found[0][12], date) and isinstance(found[0][13], time)
 
 
+def test_a_domain_over_a_domain_takes_what_its_type_takes(mill):
+    mill.database.ask("CREATE DOMAIN amount AS numeric(8, 2)")
+    mill.database.ask("CREATE DOMAIN price AS amount NOT NULL DEFAULT 1")
+    mill.database.ask("CREATE DOMAIN cheap AS price CHECK (value < 100)")
+    mill.database.ask("CREATE TABLE out (id bigint, price cheap, other cheap)")
+    mill.input([{"id": 1, "price": 12}, {"id": 2, "price": 99}])
+    mill.job(mill.table("out"))
+    mill.run("--data", "data")
+    assert mill.database.rows("out") == [(1, Decimal("12.00"), Decimal("1.00")), (2, Decimal("99.00"), Decimal("1.00"))]
+
+
 def test_a_table_that_is_there_takes_what_fits_it(mill):
     mill.database.ask("CREATE TYPE mood AS ENUM ('good', 'bad')")
     mill.database.ask("CREATE DOMAIN percent AS smallint CHECK (value BETWEEN 0 AND 100)")

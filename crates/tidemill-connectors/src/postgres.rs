@@ -55,6 +55,8 @@ const LOOK_US_MAX: u64 = 5_000_000;
 /// Writes rows to a table of a database.
 pub struct PostgresSink {
     spec: PostgresSinkSpec,
+    /// The table as the job names it.
+    name: String,
     table: TableName,
     schema: SchemaRef,
     session: Session,
@@ -130,6 +132,7 @@ impl PostgresSink {
         };
         Ok(Box::new(Self {
             spec: spec.clone(),
+            name: table.to_string(),
             table,
             schema: Arc::clone(schema),
             session: Session::new(world, address, client),
@@ -144,7 +147,7 @@ impl PostgresSink {
     fn failed(&self, error: impl std::fmt::Display) -> SinkError {
         SinkError::new(format!(
             "table `{}` at `{}` cannot be written: {error}",
-            self.table,
+            self.name,
             self.session.shown()
         ))
     }
@@ -246,6 +249,9 @@ impl Sink for PostgresSink {
         };
         let held =
             held.map_err(|error| SinkError { passes: error.passes, ..self.failed(error) })?;
+        if let Writer::Once(once) = &self.writer {
+            self.table = once.table();
+        }
         let columns = self.find_or_make(held).map_err(|error| self.failed(error))?;
         let load = Load::new(&self.table, &columns, &self.spec.key, &self.life);
         self.encoder = Encoder::new(columns, load.is_numbered());

@@ -44,6 +44,11 @@ impl TableName {
         Self { schema: self.schema.clone(), name: name.to_owned() }
     }
 
+    /// The table of this name in this schema.
+    pub(super) fn within(&self, schema: &str) -> Self {
+        Self { schema: Some(schema.to_owned()), name: self.name.clone() }
+    }
+
     /// As it stands in a statement.
     pub(super) fn sql(&self) -> String {
         match &self.schema {

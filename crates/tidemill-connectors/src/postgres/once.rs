@@ -43,12 +43,31 @@ use tidemill_types::Cycle;
 /// The table of marks.
 pub(super) const MARKS: &str = "tidemill_sinks";
 
+/// The schema of the first table, the one in which it would be made, and the schema of the second.
+const SCHEMAS: &str = "SELECT \
+    (SELECT n.nspname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+        WHERE c.oid = to_regclass($1)), \
+    current_schema()::text, \
+    (SELECT n.nspname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+        WHERE c.oid = to_regclass($2))";
+
 /// What is noted of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Run {
     run: u64,
     /// Whether the mark was written.
     begun: bool,
+    /// The schemas of the table that is written and of that of marks, if the job names none. A run
+    /// that was noted before there were these finds both by the server's `search_path`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    schemas: Option<Schemas>,
+}
+
+/// Where tables are that the job names without a schema.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Schemas {
+    table: String,
+    marks: String,
 }
 
 /// See the module.
@@ -56,6 +75,8 @@ pub(super) struct Once {
     world: World,
     /// The table of marks, as it stands in a statement.
     marks: String,
+    /// The table that is written, as the job names it.
+    named: TableName,
     job: String,
     sink: String,
     /// The table that is written.
@@ -95,11 +116,12 @@ impl Once {
         Self {
             world: world.clone(),
             marks: table.beside(MARKS).sql(),
+            named: table.clone(),
             job: job.to_owned(),
             sink: sink.to_owned(),
             target: table.to_string(),
             notes: Notes::new(world, notes),
-            run: Run { run: 0, begun: false },
+            run: Run { run: 0, begun: false, schemas: None },
             life: life.to_owned(),
             held: Cycle::NONE,
         }
@@ -119,9 +141,15 @@ impl Once {
             Err(error) if resume => return Err(SinkError::new(error.to_string())),
             _ => {
                 let now = self.world.clock.wall_micros().unsigned_abs();
-                self.run = Run { run: self.world.random(now).next(), begun: false };
+                let run = self.world.random(now).next();
+                let schemas = session.persist(|client| self.schemas(client));
+                let schemas = schemas.map_err(SinkError::new)?;
+                self.run = Run { run, begun: false, schemas };
                 self.note()?;
             }
+        }
+        if let Some(schemas) = &self.run.schemas {
+            self.marks = self.named.within(&schemas.marks).beside(MARKS).sql();
         }
         session.persist(|client| self.make_marks(client)).map_err(SinkError::new)?;
         self.held = match self.run.begun {
@@ -134,6 +162,32 @@ impl Once {
             self.note()?;
         }
         Ok(self.held)
+    }
+
+    /// The table that is written, with its schema if that is known.
+    pub(super) fn table(&self) -> TableName {
+        let schemas = self.run.schemas.as_ref();
+        schemas.map_or_else(|| self.named.clone(), |it| self.named.within(&it.table))
+    }
+
+    /// Where the tables of a run that begins are, if the job does not say it: the one that is
+    /// written where it is found or would be made, that of marks beside it, unless there is only
+    /// another one to be found.
+    fn schemas(&self, client: &mut Client) -> Result<Option<Schemas>, Trouble> {
+        if self.named.schema.is_some() {
+            return Ok(None);
+        }
+        let marks = self.named.beside(MARKS).sql();
+        let row = client.query_one(SCHEMAS, &[&self.named.sql(), &marks])?;
+        let (found, made, marks): (Option<String>, Option<String>, Option<String>) =
+            (row.get(0), row.get(1), row.get(2));
+        // Where nothing can be made, the server says so when that is tried.
+        let Some(table) = found.or(made) else { return Ok(None) };
+        let beside = self.named.within(&table).beside(MARKS).sql();
+        let is_beside = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&beside])?;
+        let marks = marks.filter(|_| !is_beside.get::<_, bool>(0));
+        let marks = marks.unwrap_or_else(|| table.clone());
+        Ok(Some(Schemas { table, marks }))
     }
 
     fn note(&self) -> Result<(), SinkError> {
@@ -318,7 +372,8 @@ mod tests {
         let table = TableName::parse("s.t").unwrap();
         let notes = Path::new("sink-x.json");
         let once = Once::new(&World::real(), ("job", "x"), &table, "me", notes);
-        Once { run: Run { run: 7, begun: true }, held: Cycle(held), ..once }
+        let run = Run { run: 7, begun: true, schemas: None };
+        Once { run, held: Cycle(held), ..once }
     }
 
     fn mark(life: &str, cycle: u64) -> Mark {

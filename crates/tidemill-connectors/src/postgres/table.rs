@@ -39,16 +39,25 @@ pub(super) struct TableColumn {
 const TABLE: &str = "SELECT c.oid, c.relkind::text, c.relpersistence::text FROM pg_class c \
     WHERE c.oid = to_regclass($1)";
 
-// The type of a domain is the one below it.
-const COLUMNS: &str = "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), \
-    coalesce(b.typname, t.typname)::text, coalesce(b.typtype, t.typtype)::text = 'e', \
-    CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, \
-    a.attnotnull OR t.typnotnull, \
+// The type of a domain is the one below it, which may be a domain too. The innermost has the
+// modifier, the outermost has the default of those below if it has none, and each may forbid nulls.
+const COLUMNS: &str = "WITH RECURSIVE level AS ( \
+        SELECT a.attnum, t.typname, t.typtype, t.typbasetype, t.typtypmod AS below, \
+            a.atttypmod AS modifier, t.typnotnull AS not_null \
+        FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid \
+        WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped \
+        UNION ALL \
+        SELECT l.attnum, t.typname, t.typtype, t.typbasetype, t.typtypmod, \
+            l.below, l.not_null OR t.typnotnull \
+        FROM level l JOIN pg_type t ON l.typtype = 'd' AND t.oid = l.typbasetype) \
+    SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), \
+    l.typname::text, l.typtype::text = 'e', l.modifier, \
+    a.attnotnull OR l.not_null, \
     a.atthasdef OR a.attidentity <> '' OR (t.typtype = 'd' AND t.typdefault IS NOT NULL), \
     a.attgenerated <> '', a.attidentity = 'a' \
-    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid \
-    LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype \
-    WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
+    FROM level l JOIN pg_attribute a ON a.attrelid = $1 AND a.attnum = l.attnum \
+    JOIN pg_type t ON t.oid = a.atttypid \
+    WHERE l.typtype <> 'd' ORDER BY a.attnum";
 
 const UNIQUE: &str = "SELECT array_agg(a.attname::text) FROM pg_index i \
     JOIN pg_attribute a ON a.attrelid = i.indrelid \
