@@ -7,6 +7,8 @@
 use arrow_ipc::{CompressionType, Message, root_as_message};
 
 const CONTINUATION: [u8; 4] = [0xff; 4];
+/// What a file begins with, and, without the zeros, ends with.
+const MAGIC: &[u8; 8] = b"ARROW1\0\0";
 
 /// Refuses a message with a compressed body.
 ///
@@ -46,6 +48,24 @@ pub fn refuse_compressed_stream(mut bytes: &[u8]) -> Result<(), String> {
         bytes = rest.split_at_checked(body).ok_or_else(cut_off)?.1;
     }
     Ok(())
+}
+
+/// Refuses an Arrow file in which a message has a compressed body. Gives back its messages, which are
+/// a stream: a decoder of streams takes nothing for the lengths that the file's footer claims.
+///
+/// # Errors
+/// One has, or a message is damaged, or the file is not whole; in words.
+pub fn refuse_compressed_file(bytes: &[u8]) -> Result<&[u8], String> {
+    let not_whole = || "it is no Arrow file that is whole".to_owned();
+    let rest = bytes.strip_prefix(MAGIC).and_then(|rest| rest.strip_suffix(&MAGIC[..6]));
+    let (rest, footer) = rest.and_then(|rest| rest.split_last_chunk()).ok_or_else(not_whole)?;
+    let footer = u32::from_le_bytes(*footer) as usize;
+    let end = rest.len().checked_sub(footer).ok_or_else(not_whole)?;
+    // After the magic a writer may leave zeros, up to its alignment.
+    let zeros = rest[..end].iter().take_while(|byte| **byte == 0).count();
+    let messages = &rest[zeros / 8 * 8..end];
+    refuse_compressed_stream(messages)?;
+    Ok(messages)
 }
 
 #[cfg(test)]

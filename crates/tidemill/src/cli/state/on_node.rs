@@ -1,4 +1,6 @@
 //! The states of a node's jobs, over HTTP. Rows come as Arrow files.
+//!
+//! Invariant: whatever answers, no memory is taken for lengths that its answer claims.
 
 use super::super::node::{NodeArguments, answer, ask, ask_bytes, escaped, job_path};
 use super::{
@@ -6,10 +8,18 @@ use super::{
     show_answer, show_export, show_tables, whole,
 };
 use crate::cli::FAILED;
-use arrow_ipc::reader::FileReader;
+use arrow_buffer::Buffer;
+use arrow_ipc::reader::StreamDecoder;
 use serde_json::{Value, json};
-use std::io::{Cursor, Write};
-use tidemill_node::look::Answer;
+use std::{
+    io::Write,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+use tidemill_node::look::{ANSWER_ROWS_MAX, Answer};
+use tidemill_wire::arrow::refuse_compressed_file;
+
+#[cfg(test)]
+mod tests;
 
 /// Where a state is asked for.
 fn state_path(
@@ -37,7 +47,7 @@ pub(super) fn query(arguments: &QueryArguments) -> Done<u8> {
     let body = json!({ "sql": arguments.sql });
     let file =
         bytes(&state.of.node, "POST", &state_path(state, None, state.checkpoint), Some(&body))?;
-    show_answer(arguments, &read(&state.of.node, file)?)
+    show_answer(arguments, &read(&state.of.node, &file, ANSWER_ROWS_MAX)?)
 }
 
 pub(super) fn export(arguments: &ExportArguments) -> Done<u8> {
@@ -50,7 +60,7 @@ pub(super) fn export(arguments: &ExportArguments) -> Done<u8> {
     let mut asked = state.checkpoint;
     for (table, path) in places(&arguments.to, &state.stage, &tables)? {
         let file = bytes(node, "GET", &state_path(state, Some(&table), asked), None)?;
-        let answer = read(node, file.clone())?;
+        let answer = read(node, &file, usize::MAX)?;
         let of = |key: &str| {
             let text = answer.schema.metadata().get(key);
             text.and_then(|it| it.parse::<u64>().ok()).map_or(Value::Null, Value::from)
@@ -99,12 +109,30 @@ fn bytes(node: &NodeArguments, method: &str, path: &str, body: Option<&Value>) -
     }
 }
 
-fn read(node: &NodeArguments, file: Vec<u8>) -> Done<Answer> {
-    let read = FileReader::try_new(Cursor::new(file), None).and_then(|reader| {
-        let schema = reader.schema();
-        Ok(Answer { schema, batches: reader.collect::<Result<_, _>>()? })
-    });
-    read.map_err(|error| {
+/// The rows of an Arrow file, at most so many. Its reader trusts offsets in places; what it then does
+/// is an error too.
+fn rows(file: &[u8], rows_max: usize) -> Result<Answer, String> {
+    let messages = refuse_compressed_file(file)?;
+    let decode = || {
+        let (mut decoder, mut rest) = (StreamDecoder::new(), Buffer::from(messages));
+        let (mut batches, mut count) = (Vec::new(), 0_usize);
+        while !rest.is_empty() {
+            let batch = decoder.decode(&mut rest).map_err(|error| error.to_string())?;
+            count = count.saturating_add(batch.as_ref().map_or(0, |it| it.num_rows()));
+            if count > rows_max {
+                return Err(format!("it has more than {rows_max} rows"));
+            }
+            batches.extend(batch);
+        }
+        let schema = decoder.schema().ok_or_else(|| "it has no schema".to_owned())?;
+        Ok(Answer { schema, batches })
+    };
+    catch_unwind(AssertUnwindSafe(decode))
+        .unwrap_or_else(|_| Err("its parts contradict each other".to_owned()))
+}
+
+fn read(node: &NodeArguments, file: &[u8], rows_max: usize) -> Done<Answer> {
+    rows(file, rows_max).map_err(|error| {
         say!("error: {}: the answer cannot be read: {error}", node.http);
         FAILED
     })
