@@ -30,6 +30,7 @@ pub mod progress;
 pub mod rows;
 mod runtime;
 pub mod sink;
+mod slice_runs;
 pub mod source;
 pub mod trial;
 
@@ -50,4 +51,5 @@ pub use progress::{
 pub use rows::{Rows, RowsPool};
 pub use runtime::ledger::{has_ledger, is_of_life};
 pub use sink::{Sink, SinkError};
+pub use slice_runs::SliceRuns;
 pub use source::{Position, Read, ReadRequest, Source, SourceError, SourceFactory, SourceWaker};

@@ -16,6 +16,7 @@ use crate::block::{Block, Payload};
 use crate::look::{StateAt, StateTable, TakeRows};
 use crate::rows::{Rows, RowsPool};
 use crate::runtime::held::Held;
+use crate::slice_runs::SliceRuns;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 use std::{any::Any, ops::Range, sync::Arc};
@@ -242,6 +243,8 @@ pub struct Output {
     pub(crate) emitted: Vec<(usize, SliceId, Emitted)>,
     pub(crate) rows: Option<Rows>,
     pub(crate) rows_bytes_max: usize,
+    /// Whether a stage reads what is written under the slices that write it.
+    by_slice: bool,
     most: Most,
 }
 
@@ -259,8 +262,10 @@ pub(crate) struct TooMuch(pub(crate) String);
 
 /// What was written at once.
 pub(crate) enum Emitted {
-    /// New rows.
+    /// New rows, of one slice or of whichever.
     Rows(Payload),
+    /// New rows of several slices.
+    Runs(RecordBatch, SliceRuns),
     /// All rows of a block of the input.
     Block(Arc<Block>),
 }
@@ -275,6 +280,7 @@ impl Output {
             emitted: Vec::new(),
             rows: None,
             rows_bytes_max: rows_bytes_max.clamp(1, 1 << 30),
+            by_slice: true,
             most: Most { bytes: u64::MAX, left: u64::MAX },
         }
     }
@@ -282,6 +288,12 @@ impl Output {
     /// As it is, but for the bytes that may be written in a cycle.
     pub(crate) fn limited(mut self, bytes: ByteSize) -> Self {
         self.most = Most { bytes: bytes.0, left: bytes.0 };
+        self
+    }
+
+    /// As it is, but if nobody asks of which slice a row is, that is not noted.
+    pub(crate) fn by_slice(mut self, by_slice: bool) -> Self {
+        self.by_slice = by_slice;
         self
     }
 
@@ -304,7 +316,7 @@ impl Output {
     #[cold]
     fn recount(&mut self) {
         let of = |(_, _, emitted): &(usize, SliceId, Emitted)| match emitted {
-            Emitted::Rows(Payload::Arrow(batch)) => {
+            Emitted::Rows(Payload::Arrow(batch)) | Emitted::Runs(batch, _) => {
                 let of = |it: &ArrayRef| it.to_data().get_slice_memory_size();
                 let all = batch.columns().iter().map(of).sum::<Result<usize, _>>();
                 all.unwrap_or_else(|_| batch.get_array_memory_size())
@@ -323,10 +335,18 @@ impl Output {
         }
     }
 
-    /// Says that what follows is written by `slice`. Needed only where a stage is read by a
-    /// stateful stage with the partition `local`; others may write for several slices at once.
+    /// Whether a stage reads what is written with the partition `local`, under the slices that
+    /// write it. Who else writes for several slices at once need not tell them apart.
+    #[must_use]
+    pub fn is_by_slice(&self) -> bool {
+        self.by_slice
+    }
+
+    /// Says that what follows is written by `slice`. Who does not say it writes all under the first
+    /// slice of the lane, which depends on the number of threads. Costs nothing where nobody asks
+    /// ([`Self::is_by_slice`]).
     pub fn set_slice(&mut self, slice: SliceId) {
-        if self.slice != slice {
+        if self.by_slice && self.slice != slice {
             self.flush_rows();
             self.slice = slice;
         }
@@ -344,6 +364,23 @@ impl Output {
             let bytes = batch.get_array_memory_size();
             self.emitted.push((port, self.slice, Emitted::Rows(Payload::Arrow(batch))));
             self.count(bytes);
+        }
+    }
+
+    /// Writes columns of several slices to an output.
+    pub fn emit_runs(&mut self, port: usize, batch: RecordBatch, runs: SliceRuns) {
+        match runs.first().filter(|_| self.by_slice && batch.num_rows() > 0) {
+            Some((_, false)) => {
+                self.flush_rows();
+                let bytes = batch.get_array_memory_size();
+                self.emitted.push((port, self.slice, Emitted::Runs(batch, runs)));
+                self.count(bytes);
+            }
+            Some((slice, true)) => {
+                self.set_slice(slice);
+                self.emit_to(port, batch);
+            }
+            None => self.emit_to(port, batch),
         }
     }
 
@@ -385,6 +422,7 @@ impl Output {
         self.flush_rows();
         let batch = |emitted: Emitted| match emitted {
             Emitted::Rows(payload) => Block::whole(payload, SliceId(0)).batch(),
+            Emitted::Runs(batch, _) => batch,
             Emitted::Block(block) => block.batch(),
         };
         self.emitted.drain(..).map(|(port, _, emitted)| (port, batch(emitted))).collect()

@@ -220,6 +220,7 @@ impl Operator for DedupOperator {
         let times: Vec<_> = picked.iter().map(|picked| Times::of(&picked.batch)).collect();
         for (slice, parts) in self.lane.slices() {
             let known: &mut Known = context.state(slice);
+            self.gather.next_slice(slice);
             for part in parts {
                 let (picked, keys) = (&picked[part.block], &keys[part.block]);
                 for number in part.rows() {
@@ -236,7 +237,7 @@ impl Operator for DedupOperator {
             }
         }
         if let Some(batch) = self.gather.finish()? {
-            output.emit(batch);
+            output.emit_runs(0, batch, self.gather.runs());
         }
         Ok(())
     }

@@ -4,7 +4,8 @@ use crate::held::{Held, PieceId};
 use crate::lane::failed;
 use arrow_array::{RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_select::{interleave::interleave_record_batch, take::take_record_batch};
-use tidemill_flow::OperatorError;
+use tidemill_flow::{OperatorError, SliceRuns};
+use tidemill_types::SliceId;
 
 /// Rows in one batch at most.
 pub(crate) const GATHERED_ROWS_MAX: usize = 65_536;
@@ -16,6 +17,9 @@ pub(crate) struct Gather {
     picks: Vec<(usize, usize)>,
     /// The sources that are pieces of the slice being picked from, by piece.
     pieces: Vec<(PieceId, usize)>,
+    runs: SliceRuns,
+    /// Those of the rows that were copied together last.
+    finished: SliceRuns,
 }
 
 impl Gather {
@@ -25,8 +29,9 @@ impl Gather {
         self.sources.len() - 1
     }
 
-    /// Says that rows of another slice follow.
-    pub(crate) fn next_slice(&mut self) {
+    /// Says that rows of a slice follow.
+    pub(crate) fn next_slice(&mut self, slice: SliceId) {
+        self.runs.begin(slice, self.picks.len());
         self.pieces.clear();
     }
 
@@ -68,7 +73,13 @@ impl Gather {
         self.sources.clear();
         self.picks.clear();
         self.pieces.clear();
+        self.finished = self.runs.take();
         Ok(batch)
+    }
+
+    /// Of which slices the rows were that were copied together last.
+    pub(crate) fn runs(&mut self) -> SliceRuns {
+        std::mem::take(&mut self.finished)
     }
 
     fn of_one(one: &RecordBatch, picks: &[(usize, usize)]) -> Result<RecordBatch, OperatorError> {

@@ -26,6 +26,11 @@ pub(crate) struct Part {
 }
 
 impl Part {
+    /// All rows of a stretch, as if they were of its first slice.
+    pub(crate) fn of_stretch(parts: &[Self]) -> Self {
+        Self { count: parts.iter().map(|part| part.count).sum(), ..parts[0] }
+    }
+
     /// The numbers of its rows.
     pub(crate) fn rows(&self) -> Range<usize> {
         self.first..self.first + self.count
@@ -79,6 +84,13 @@ impl Lane {
     /// The slices that have rows, with their parts.
     pub(crate) fn slices(&self) -> impl Iterator<Item = (SliceId, &[Part])> {
         self.parts.chunk_by(|a, b| a.slice == b.slice).map(|parts| (parts[0].slice, parts))
+    }
+
+    /// Parts that follow one another in a block too, whatever their slices: they can be looked at as
+    /// one by who treats each row by itself.
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = &[Part]> {
+        let goes_on = |a: &Part, b: &Part| a.block == b.block && a.first + a.count == b.first;
+        self.parts.chunk_by(goes_on)
     }
 
     /// The parts of one slice.

@@ -264,7 +264,7 @@ impl Operator for TopOperator {
         }
         for slice in slices.map(SliceId) {
             let groups: &mut Groups = context.state(slice);
-            self.complete.next_slice();
+            self.complete.next_slice(slice);
             groups.complete(limit, &mut self.complete, output)?;
         }
         write(&mut self.complete, output)
@@ -305,7 +305,7 @@ impl TopOperator {
 
 fn write(complete: &mut Gather, output: &mut Output) -> Result<(), OperatorError> {
     if let Some(batch) = complete.finish()? {
-        output.emit(batch);
+        output.emit_runs(0, batch, complete.runs());
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! A block whose rows all stay goes on by reference: nothing is copied.
 
 use crate::expr::{Expr, ExprError};
-use crate::lane::{Lane, Picked};
+use crate::lane::{Lane, Part, Picked};
 use crate::refused::without_refused;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array, cast::AsArray};
 use arrow_buffer::OffsetBuffer;
@@ -11,7 +11,8 @@ use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow_select::{filter::filter_record_batch, take::take};
 use std::sync::Arc;
 use tidemill_flow::{
-    Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState, TIME_COLUMN,
+    Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceRuns, SliceState,
+    TIME_COLUMN,
 };
 use tidemill_types::{
     SliceId,
@@ -140,7 +141,7 @@ impl Unnest {
         Ok(Self { list, element, place, schema: Arc::new(Schema::new(fields)) })
     }
 
-    fn run(&self, batch: &RecordBatch) -> Result<RecordBatch, OperatorError> {
+    fn run(&self, batch: &RecordBatch, ends: &mut [usize]) -> Result<RecordBatch, OperatorError> {
         let list = self.list.evaluate(batch)?;
         let (rows, elements) = match list.data_type() {
             DataType::List(_) => {
@@ -153,6 +154,9 @@ impl Unnest {
             }
         }?;
         debug_assert_eq!(elements.data_type(), &self.element);
+        for end in ends {
+            *end = rows.values().partition_point(|row| (*row as usize) < *end);
+        }
         let mut columns = Vec::with_capacity(self.schema.fields().len());
         for column in batch.columns() {
             columns.push(take(column, &rows, None).map_err(arrow_error)?);
@@ -196,7 +200,7 @@ impl OperatorFactory for Transform {
     }
 
     fn operator(&self) -> Box<dyn Operator> {
-        Box::new(TransformLane { transform: self.clone(), lane: Lane::default() })
+        Box::new(TransformLane { transform: self.clone(), lane: Lane::default(), ends: Vec::new() })
     }
 
     fn state(&self, _: SliceId) -> SliceState {
@@ -205,13 +209,15 @@ impl OperatorFactory for Transform {
 }
 
 impl Transform {
-    fn run(&self, batch: RecordBatch) -> Result<RecordBatch, OperatorError> {
+    /// The rows that are made of a batch. `ends` says where some of its rows end, and then where
+    /// those end that are made of them.
+    fn run(&self, batch: RecordBatch, ends: &mut [usize]) -> Result<RecordBatch, OperatorError> {
         let batch = match &self.unnest {
-            Some(unnest) => unnest.run(&batch).map_err(|error| of_part("flat_map", error))?,
+            Some(unnest) => unnest.run(&batch, ends).map_err(|error| of_part("flat_map", error))?,
             None => batch,
         };
         let batch = match &self.filter {
-            Some(filter) => keep(filter, batch).map_err(|error| of_part("where", error))?,
+            Some(filter) => keep(filter, batch, ends).map_err(|error| of_part("where", error))?,
             None => batch,
         };
         let Some(select) = &self.select else { return Ok(batch) };
@@ -231,14 +237,24 @@ fn of_part(part: &str, error: OperatorError) -> OperatorError {
     OperatorError::new(format!("`{part}`: {}", error.message))
 }
 
-fn keep(filter: &Expr, batch: RecordBatch) -> Result<RecordBatch, OperatorError> {
+fn keep(
+    filter: &Expr,
+    batch: RecordBatch,
+    ends: &mut [usize],
+) -> Result<RecordBatch, OperatorError> {
     let mask = filter.evaluate(&batch)?;
     let Some(mask) = mask.as_any().downcast_ref::<BooleanArray>() else {
         // The condition is `null`, which is not true for any row.
+        ends.fill(0);
         return Ok(batch.slice(0, 0));
     };
     if mask.null_count() == 0 && mask.true_count() == batch.num_rows() {
         return Ok(batch);
+    }
+    let (mut from, mut kept) = (0, 0);
+    for end in ends {
+        kept += mask.slice(from, *end - from).true_count();
+        from = std::mem::replace(end, kept);
     }
     filter_record_batch(&batch, mask).map_err(arrow_error)
 }
@@ -247,6 +263,8 @@ fn keep(filter: &Expr, batch: RecordBatch) -> Result<RecordBatch, OperatorError>
 struct TransformLane {
     transform: Transform,
     lane: Lane,
+    /// Where the parts of a stretch end.
+    ends: Vec<usize>,
 }
 
 impl Operator for TransformLane {
@@ -259,23 +277,56 @@ impl Operator for TransformLane {
         let blocks = input.port(0);
         self.lane.read(blocks, &context.slices);
         let mut picked: Vec<Option<Picked<'_>>> = blocks.iter().map(|_| None).collect();
-        for (slice, parts) in self.lane.slices() {
-            output.set_slice(slice);
-            let mut first = 0;
+        // The slice that was read last, and how many of its rows.
+        let (mut slice, mut before) = (SliceId(context.slices.start), 0);
+        for parts in self.lane.stretches() {
+            let (block, nth) = (&blocks[parts[0].block], parts[0].block);
+            let picked = picked[nth].get_or_insert_with(|| Picked::new(block, &context.slices));
+            self.ends.clear();
+            self.ends.extend(parts.iter().map(|part| part.first + part.count - parts[0].first));
+            let rows = picked.part(Part::of_stretch(parts))?;
+            let written = self.transform.run(rows, &mut self.ends);
+            if let Ok(written) = &written {
+                output.emit_runs(0, written.clone(), runs(parts, &self.ends));
+            }
             for part in parts {
-                let block = &blocks[part.block];
-                let picked =
-                    picked[part.block].get_or_insert_with(|| Picked::new(block, &context.slices));
-                let rows = picked.part(*part)?;
-                let run = |rows: &RecordBatch| self.transform.run(rows.clone());
-                let written = run(&rows).or_else(|_| {
-                    let evaluate = |rows: &RecordBatch| run(rows).map(|_| ());
-                    run(&without_refused(&rows, &evaluate, (slice, first), context)?)
-                });
-                output.emit(written?);
-                first += part.count;
+                if part.slice != slice {
+                    (slice, before) = (part.slice, 0);
+                }
+                if written.is_err() {
+                    output.set_slice(slice);
+                    output.emit(self.screened(picked.part(*part)?, (slice, before), context)?);
+                }
+                before += part.count;
             }
         }
         Ok(())
     }
+}
+
+impl TransformLane {
+    /// What is made of the rows of a slice that are not refused.
+    fn screened(
+        &self,
+        rows: RecordBatch,
+        at: (SliceId, usize),
+        context: &mut Context<'_>,
+    ) -> Result<RecordBatch, OperatorError> {
+        let run = |rows: &RecordBatch| self.transform.run(rows.clone(), &mut []);
+        run(&rows).or_else(|_| {
+            let evaluate = |rows: &RecordBatch| run(rows).map(|_| ());
+            run(&without_refused(&rows, &evaluate, at, context)?)
+        })
+    }
+}
+
+/// Whose the rows are that were made of some parts.
+fn runs(parts: &[Part], ends: &[usize]) -> SliceRuns {
+    let mut runs = SliceRuns::default();
+    let mut from = 0;
+    for (part, end) in parts.iter().zip(ends) {
+        runs.begin(part.slice, from);
+        from = *end;
+    }
+    runs
 }

@@ -27,7 +27,9 @@ use arrow_array::{
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use arrow_select::take::take_record_batch;
 use std::sync::Arc;
-use tidemill_flow::{Block, Context, OperatorError, OperatorFactory, Output, TIME_COLUMN};
+use tidemill_flow::{
+    Block, Context, OperatorError, OperatorFactory, Output, SliceRuns, TIME_COLUMN,
+};
 use tidemill_types::SliceId;
 use tidemill_types::job::{Named, WindowSpec};
 
@@ -266,17 +268,22 @@ pub(crate) fn has_rows(blocks: &[Arc<Block>], slice: SliceId) -> bool {
     blocks.iter().any(|block| !block.rows_of(slice).is_empty())
 }
 
-/// The late rows of a cycle: blocks and rows, slice by slice, so that lanes do not show.
+/// The late rows of a cycle: blocks, rows and their slices, slice by slice, so that lanes do not show.
 #[derive(Default)]
-pub(crate) struct Late(Vec<(usize, Vec<u32>)>);
+pub(crate) struct Late(Vec<(usize, Vec<u32>, SliceRuns)>);
 
 impl Late {
     /// Takes a slice's late rows of a block.
-    pub(crate) fn add(&mut self, block: usize, rows: &mut Vec<u32>) {
-        match self.0.last_mut() {
-            _ if rows.is_empty() => {}
-            Some((last, before)) if *last == block => before.append(rows),
-            _ => self.0.push((block, std::mem::take(rows))),
+    pub(crate) fn add(&mut self, slice: SliceId, block: usize, rows: &mut Vec<u32>) {
+        if rows.is_empty() {
+            return;
+        }
+        if self.0.last().is_none_or(|(last, ..)| *last != block) {
+            self.0.push((block, Vec::new(), SliceRuns::default()));
+        }
+        if let Some((_, before, runs)) = self.0.last_mut() {
+            runs.begin(slice, before.len());
+            before.append(rows);
         }
     }
 
@@ -287,10 +294,10 @@ impl Late {
         port: usize,
         output: &mut Output,
     ) -> Result<(), OperatorError> {
-        for (block, rows) in self.0 {
+        for (block, rows, runs) in self.0 {
             let rows = UInt32Array::from(rows);
             let late = take_record_batch(&blocks[block].batch, &rows).map_err(arrow_error)?;
-            output.emit_to(port, late);
+            output.emit_runs(port, late, runs);
         }
         Ok(())
     }
@@ -305,6 +312,7 @@ pub(crate) struct Emitter {
     starts: Vec<i64>,
     ends: Vec<i64>,
     times: Vec<i64>,
+    runs: SliceRuns,
 }
 
 impl Emitter {
@@ -316,7 +324,13 @@ impl Emitter {
             starts: Vec::new(),
             ends: Vec::new(),
             times: Vec::new(),
+            runs: SliceRuns::default(),
         }
+    }
+
+    /// Says that rows of a slice follow.
+    pub(crate) fn begin(&mut self, slice: SliceId) {
+        self.runs.begin(slice, self.times.len());
     }
 
     /// Says the bounds and the time of the next `count` rows.
@@ -342,7 +356,7 @@ impl Emitter {
         output: &mut Output,
     ) -> Result<(), OperatorError> {
         if let Some(batch) = self.batch(plan)? {
-            output.emit_to(self.port, batch);
+            output.emit_runs(self.port, batch, self.runs.take());
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use super::{
     hash_number, slice_of,
 };
 use crate::block::{Payload, Routing};
+use crate::slice_runs::SliceRuns;
 use std::ops::Range;
 
 /// Routes blocks, and keeps the memory that it takes. What is given to it as `used` is written over.
@@ -86,6 +87,33 @@ impl Router {
         self.slices_of_rows.clear();
         self.slices_of_rows.extend(rows.map(slice));
         used.hashes.clear();
+        self.sort(slices, used)
+    }
+
+    /// Routes rows as `runs` say.
+    pub(crate) fn by_runs(
+        &mut self,
+        runs: &SliceRuns,
+        rows: usize,
+        slices: u32,
+        mut used: Routing,
+    ) -> Routing {
+        used.hashes.clear();
+        if runs.each(rows).map(|(slice, _)| slice.0 % slices).is_sorted() {
+            // As nearly always: the rows stand in order.
+            used.order.clear();
+            used.order.extend(0..rows as u32);
+            used.starts.clear();
+            for (slice, rows) in runs.each(rows) {
+                used.starts.resize((slice.0 % slices) as usize + 1, rows.start as u32);
+            }
+            used.starts.resize(slices as usize + 1, rows as u32);
+            return used;
+        }
+        self.slices_of_rows.clear();
+        for (slice, rows) in runs.each(rows) {
+            self.slices_of_rows.extend(std::iter::repeat_n(slice.0 % slices, rows.len()));
+        }
         self.sort(slices, used)
     }
 

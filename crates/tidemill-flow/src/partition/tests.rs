@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::block::{Payload, Routing};
+use crate::slice_runs::SliceRuns;
 use arrow_array::{
     BinaryArray, Decimal128Array, FixedSizeBinaryArray, Int32Array, Int64Array, StringArray,
     StringViewArray,
@@ -107,4 +108,22 @@ proptest! {
         let spread = sizes.iter().max().expect("a slice") - sizes.iter().min().expect("a slice");
         prop_assert!(spread <= 1);
     }
+}
+
+#[test]
+fn rows_go_where_their_runs_say() {
+    let routed = |begun: &[(u32, usize)], rows: usize, slices| {
+        let mut runs = SliceRuns::default();
+        begun.iter().for_each(|(slice, row)| runs.begin(SliceId(*slice), *row));
+        let used = Routing { order: vec![9; 3], starts: vec![7; 9], hashes: vec![1] };
+        let routing = Router::default().by_runs(&runs, rows, slices, used);
+        assert!(routing.hashes.is_empty());
+        (routing.order, routing.starts)
+    };
+    let in_order = routed(&[(1, 0), (3, 2)], 5, 5);
+    assert_eq!(in_order, (vec![0, 1, 2, 3, 4], vec![0, 0, 2, 2, 5, 5]));
+    // Slices come round, where those that read are fewer.
+    assert_eq!(routed(&[(1, 0), (3, 2)], 5, 2), (vec![0, 1, 2, 3, 4], vec![0, 0, 5]));
+    assert_eq!(routed(&[(1, 0), (2, 2)], 5, 2), (vec![2, 3, 4, 0, 1], vec![0, 3, 5]));
+    assert_eq!(routed(&[(0, 0), (4, 1)], 3, 5), (vec![0, 1, 2], vec![0, 1, 1, 1, 1, 3]));
 }

@@ -229,6 +229,12 @@ impl Plan {
         }
     }
 
+    /// Whether a stage reads what the node writes under the slices that write it.
+    pub(crate) fn is_read_by_slice(&self, node: usize) -> bool {
+        let mut links = self.nodes[node].links_out.iter().flatten().map(|link| &self.links[*link]);
+        links.any(|it| it.partition == Partition::Local && self.nodes[it.to].slices > 1)
+    }
+
     /// Whether the node runs in this process.
     pub(crate) fn is_here(&self, node: usize) -> bool {
         self.nodes[node].process == self.process

@@ -10,6 +10,7 @@ use super::layout::Layout;
 use super::plan::{Work, rows_of};
 use crate::block::{Block, Payload};
 use crate::partition::{Partition, Router};
+use crate::slice_runs::SliceRuns;
 use std::sync::Arc;
 use tidemill_env::sync::atomic::Ordering;
 use tidemill_types::SliceId;
@@ -31,6 +32,15 @@ struct Gathered {
     parcels: Vec<Vec<Parcel>>,
 }
 
+/// Of which slices the rows are that a lane writes at once.
+#[derive(Clone, Copy)]
+pub(crate) enum Of<'a> {
+    /// Of this one; of a lane that does not tell its slices apart, the first of them.
+    One(SliceId),
+    /// Of several; the lane's first, and which rows are whose.
+    Runs(SliceId, &'a SliceRuns),
+}
+
 /// Who writes: the lane, in its layout, in a cycle with this seed.
 #[derive(Clone, Copy)]
 pub(crate) struct Writer<'a> {
@@ -49,7 +59,7 @@ impl Sender {
         &mut self,
         writer: Writer<'_>,
         output: usize,
-        slice: SliceId,
+        of: Of<'_>,
         payload: Payload,
     ) -> Result<(), String> {
         let node = &writer.job.plan.nodes[writer.lane.node];
@@ -61,11 +71,11 @@ impl Sender {
         counter.fetch_add(rows_of(&payload), Ordering::Relaxed);
         match node.links_out.get(output).map_or(&[][..], Vec::as_slice) {
             [] => Ok(()),
-            [link] => self.send_over(writer, *link, slice, payload),
+            [link] => self.send_over(writer, *link, of, payload),
             links => {
-                let batch = Block::whole(payload, slice).batch();
+                let batch = Block::whole(payload, SliceId(0)).batch();
                 links.iter().try_for_each(|link| {
-                    self.send_over(writer, *link, slice, Payload::Arrow(batch.clone()))
+                    self.send_over(writer, *link, of, Payload::Arrow(batch.clone()))
                 })
             }
         }
@@ -92,7 +102,7 @@ impl Sender {
         };
         if !links.iter().all(reads_it_so) {
             let payload = Payload::Arrow(block.batch());
-            return self.send(writer, output, slice, payload);
+            return self.send(writer, output, Of::One(slice), payload);
         }
         node.count.rows_out.fetch_add(block.len() as u64, Ordering::Relaxed);
         for link in links {
@@ -106,11 +116,22 @@ impl Sender {
         &mut self,
         writer: Writer<'_>,
         link: usize,
-        slice: SliceId,
+        of: Of<'_>,
         payload: Payload,
     ) -> Result<(), String> {
         let plan = &writer.job.plan.links[link];
         let slices = writer.job.plan.nodes[plan.to].slices;
+        let slice = match of {
+            Of::Runs(_, runs) if plan.partition == Partition::Local && slices > 1 => {
+                let used = writer.job.blocks.take_routing();
+                let rows = rows_of(&payload) as usize;
+                let routing = self.router.by_runs(runs, rows, slices, used);
+                let block = writer.job.blocks.take(payload, Some(routing), SliceId(0));
+                self.gather(writer, link, &block);
+                return Ok(());
+            }
+            Of::One(slice) | Of::Runs(slice, _) => slice,
+        };
         if let Some(to) = plan.partition.whole(slice, slices) {
             let block = writer.job.blocks.take(payload, None, to);
             self.gather(writer, link, &block);

@@ -12,7 +12,7 @@ use super::inbox::CycleEnd;
 use super::job::Job;
 use super::lane::{After, Lane};
 use super::pacer::Permit;
-use super::send::{Sender, Writer};
+use super::send::{Of, Sender, Writer};
 use super::shed::{Kept, Shed, Stand};
 use super::small::Small;
 use crate::error::JobError;
@@ -317,7 +317,9 @@ impl SourceLane {
         for payload in self.small.take(payload).map_err(|error| failed(error.to_string()))? {
             let layout = job.layout(lane.layout);
             let writer = Writer { job, layout: &layout, lane, seed: job.seed_of(cycle) };
-            self.sender.send(writer, 0, SliceId(lane.slices.start), payload).map_err(failed)?;
+            self.sender
+                .send(writer, 0, Of::One(SliceId(lane.slices.start)), payload)
+                .map_err(failed)?;
         }
         Ok(())
     }
@@ -420,7 +422,9 @@ impl SourceLane {
         let writer = || Writer { job, layout: &layout, lane, seed: job.seed_of(cycle) };
         let failed = |message| job.error_at(lane.node, cycle, message);
         if let Some(rest) = self.small.rest().map_err(|error| failed(error.to_string()))? {
-            self.sender.send(writer(), 0, SliceId(lane.slices.start), rest).map_err(failed)?;
+            self.sender
+                .send(writer(), 0, Of::One(SliceId(lane.slices.start)), rest)
+                .map_err(failed)?;
         }
         self.sender.end(writer(), CycleEnd { cycle, time, watermark, ended }).map_err(failed)?;
         lane.state.lock().expect("no panic while held").source_next = cycle.next();

@@ -8,8 +8,9 @@ use super::inbox::{CycleEnd, Slot};
 use super::job::Job;
 use super::lane::{After, Lane};
 use super::plan::Work;
-use super::send::{Sender, Writer};
+use super::send::{Of, Sender, Writer};
 use super::writing::{Writing, written_at_once};
+use crate::block::Payload;
 use crate::error::JobError;
 use crate::operator::{Context, CycleInput, DeadLetter, Emitted, Operator, Output, Place, TooMuch};
 use std::{
@@ -75,7 +76,9 @@ impl StageLane {
             wants_time,
             sender: Sender::default(),
             input: CycleInput::default(),
-            output: Output::new(buffer).limited(job.plan.buffer.output),
+            output: Output::new(buffer)
+                .limited(job.plan.buffer.output)
+                .by_slice(job.plan.is_read_by_slice(node)),
             letters: Vec::new(),
             writing: None,
             leaving,
@@ -356,7 +359,10 @@ impl StageLane {
             .emitted
             .drain(..)
             .try_for_each(|(port, slice, emitted)| match emitted {
-                Emitted::Rows(payload) => self.sender.send(writer, port, slice, payload),
+                Emitted::Rows(payload) => self.sender.send(writer, port, Of::One(slice), payload),
+                Emitted::Runs(batch, runs) => {
+                    self.sender.send(writer, port, Of::Runs(slice, &runs), Payload::Arrow(batch))
+                }
                 Emitted::Block(block) => self.sender.pass(writer, port, slice, block),
             })
             .and_then(|()| self.sender.end(writer, end));

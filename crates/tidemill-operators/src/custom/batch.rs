@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::sync::Arc;
 use tidemill_flow::{
-    Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
+    Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
 };
 use tidemill_types::SliceId;
 
@@ -68,30 +68,43 @@ where
     ) -> Result<(), OperatorError> {
         let blocks = input.port(0);
         self.lane.read(blocks, &context.slices);
+        let picked = || -> Vec<Picked<'_>> {
+            blocks.iter().map(|block| Picked::new(block, &context.slices)).collect()
+        };
+        if output.is_by_slice() {
+            let picked = picked();
+            for (slice, parts) in self.lane.slices() {
+                self.emit.begin(slice);
+                if let Some(batch) = gathered(parts, &picked)? {
+                    context.at(slice, 0);
+                    (self.function)(&batch, &mut self.emit)?;
+                }
+            }
+            return self.emit.finish(output);
+        }
+        let is_whole = |part: &Part| {
+            blocks[part.block].routing.is_none() && part.count == blocks[part.block].len()
+        };
         let parts = self.lane.parts();
-        let whole = parts.iter().all(|part| part.count == blocks[part.block].len());
-        if whole && parts.iter().all(|part| blocks[part.block].routing.is_none()) {
+        if parts.iter().all(is_whole) {
             for part in parts {
                 context.at(part.slice, 0);
                 (self.function)(&blocks[part.block].batch(), &mut self.emit)?;
             }
-        } else if let Some(batch) = gathered(parts, blocks, context)? {
+        } else if let Some(batch) = gathered(parts, &picked())? {
             (self.function)(&batch, &mut self.emit)?;
         }
         self.emit.finish(output)
     }
 }
 
-/// The rows of all parts in one batch.
-fn gathered(
-    parts: &[Part],
-    blocks: &[Arc<Block>],
-    context: &Context<'_>,
-) -> Result<Option<RecordBatch>, OperatorError> {
+/// The rows of some parts in one batch.
+fn gathered(parts: &[Part], picked: &[Picked<'_>]) -> Result<Option<RecordBatch>, OperatorError> {
+    if let [part] = parts {
+        return picked[part.block].part(*part).map(Some);
+    }
     let mut gather = Gather::default();
-    let picked: Vec<Picked<'_>> =
-        blocks.iter().map(|block| Picked::new(block, &context.slices)).collect();
-    for it in &picked {
+    for it in picked {
         gather.source(&it.batch);
     }
     for part in parts {

@@ -72,6 +72,7 @@ where
         let blocks = input.port(0);
         self.lane.read(blocks, &context.slices);
         for (slice, parts) in self.lane.slices() {
+            output.set_slice(slice);
             let mut number = 0;
             for part in parts {
                 let block = &blocks[part.block];

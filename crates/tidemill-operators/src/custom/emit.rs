@@ -7,8 +7,8 @@ use arrow_array::types::TimestampMicrosecondType;
 use arrow_array::{ArrayRef, RecordBatch, builder};
 use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
 use std::sync::Arc;
-use tidemill_flow::{OperatorError, Output, TIME_COLUMN};
-use tidemill_types::Micros;
+use tidemill_flow::{OperatorError, Output, SliceRuns, TIME_COLUMN};
+use tidemill_types::{Micros, SliceId};
 
 /// Rows in one batch at most.
 const ROWS_MAX: usize = 16_384;
@@ -21,7 +21,9 @@ pub struct Emit {
     visible: Vec<usize>,
     time_column: Option<usize>,
     rows: usize,
-    done: Vec<RecordBatch>,
+    /// The slices of those rows.
+    runs: SliceRuns,
+    done: Vec<(RecordBatch, SliceRuns)>,
     /// The time of the record being processed.
     pub(super) now: Option<Micros>,
     pub(super) letters: Vec<(String, Vec<u8>)>,
@@ -177,6 +179,7 @@ impl Emit {
             visible: (0..schema.fields().len()).filter(|it| Some(*it) != time_column).collect(),
             time_column,
             rows: 0,
+            runs: SliceRuns::default(),
             done: Vec::new(),
             now: None,
             letters: Vec::new(),
@@ -251,7 +254,7 @@ impl Emit {
             return Err(out_of_range());
         }
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), batch.columns().to_vec());
-        self.done.push(batch.map_err(crate::lane::failed)?);
+        self.done.push((batch.map_err(crate::lane::failed)?, self.runs.take()));
         Ok(())
     }
 
@@ -285,15 +288,20 @@ impl Emit {
             .map(|(builder, field)| builder.finish(field.data_type()).slice(0, rows))
             .collect();
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
-        self.done.push(batch.map_err(crate::lane::failed)?);
+        self.done.push((batch.map_err(crate::lane::failed)?, self.runs.take()));
         Ok(())
+    }
+
+    /// Says that a slice writes what follows.
+    pub(super) fn begin(&mut self, slice: SliceId) {
+        self.runs.begin(slice, self.rows);
     }
 
     /// Hands over what was written in the cycle.
     pub(super) fn finish(&mut self, output: &mut Output) -> Result<(), OperatorError> {
         self.flush()?;
         self.now = None;
-        self.done.drain(..).for_each(|batch| output.emit(batch));
+        self.done.drain(..).for_each(|(batch, runs)| output.emit_runs(0, batch, runs));
         Ok(())
     }
 }

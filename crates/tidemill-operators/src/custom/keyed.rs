@@ -194,6 +194,7 @@ where
         let all = self.every_cycle || context.all_ended();
         let mut call = |slice, parts| {
             let input = SliceInput { parts, blocks: &blocks };
+            self.emit.begin(slice);
             (self.run)(context, slice, input, &mut self.emit)?;
             send_letters(&mut self.emit, context, slice, 0);
             Ok(())
@@ -387,6 +388,7 @@ where
     F: Fn(&mut S, &Record<'_>, &mut Emit, &CycleInfo) -> Outcome,
 {
     let info = CycleInfo::new(context, slice);
+    emit.begin(slice);
     let mut number = 0;
     for rows in input.batches() {
         let columns = &columns[rows.part.block];

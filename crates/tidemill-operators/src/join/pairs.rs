@@ -10,7 +10,7 @@ use arrow_array::{
 use arrow_schema::{FieldRef, Schema, SchemaRef};
 use std::sync::Arc;
 use tidemill_flow::{OperatorError, Output};
-use tidemill_types::job::JoinKind;
+use tidemill_types::{SliceId, job::JoinKind};
 
 /// The columns of a join's output: the left's, then some of the right's.
 #[derive(Clone, Debug)]
@@ -98,10 +98,10 @@ impl Pairs {
         &self.shape
     }
 
-    /// Says that pairs of another slice follow.
-    pub(super) fn next_slice(&mut self) {
-        self.left.next_slice();
-        self.right.next_slice();
+    /// Says that pairs of a slice follow.
+    pub(super) fn next_slice(&mut self, slice: SliceId) {
+        self.left.next_slice(slice);
+        self.right.next_slice(slice);
     }
 
     /// Notes the time of the next pair, if it is not the left's.
@@ -148,7 +148,7 @@ impl Pairs {
         }
         columns.extend(right.iter().flat_map(|right| right.columns().iter().cloned()));
         let batch = RecordBatch::try_new(Arc::clone(&self.shape.schema), columns);
-        output.emit(batch.map_err(failed)?);
+        output.emit_runs(0, batch.map_err(failed)?, self.left.runs());
         Ok(())
     }
 }

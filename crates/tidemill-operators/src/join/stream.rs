@@ -191,7 +191,7 @@ impl Operator for StreamOperator {
         let limits = [limit(1), limit(0)];
         for slice in context.slices.clone().map(SliceId) {
             let rows: &mut SliceRows = context.state(slice);
-            self.pairs.next_slice();
+            self.pairs.next_slice(slice);
             for (side, blocks) in ports.iter().enumerate() {
                 for part in self.lanes[side].of(slice) {
                     let block = &blocks[part.block];

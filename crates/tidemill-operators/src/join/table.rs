@@ -254,7 +254,7 @@ impl TableOperator {
         let mut sources = vec![None; read.len()];
         for (slice, parts) in self.lanes[0].slices() {
             let table: &mut Table = context.state(slice);
-            self.pairs.next_slice();
+            self.pairs.next_slice(slice);
             for part in parts {
                 let (batch, keys) = &read[part.block];
                 let rows = picked_rows(&blocks[part.block], &slices);

@@ -247,6 +247,7 @@ impl Operator for Lane {
         let blocks = &*blocks;
         for slice in context.slices.clone().map(SliceId).filter(|it| has_rows(blocks, *it)) {
             let state: &mut Windows = context.state(slice);
+            self.emitter.begin(slice);
             for (block, prepared) in blocks.iter().zip(&prepared) {
                 let mut outcome = Ok(());
                 block.rows_of(slice).for_each(|row| {

@@ -454,8 +454,11 @@ impl Operator for Lane {
             for (nth, ((block, prepared), only_pane)) in of_blocks.enumerate() {
                 self.take_slice(panes, slice, (block, prepared, *only_pane), between.0)?;
                 for (late, outlet) in late.iter_mut().zip(&mut self.outlets) {
-                    late.add(nth, &mut outlet.late);
+                    late.add(slice, nth, &mut outlet.late);
                 }
+            }
+            if closes || ends {
+                self.outlets.iter_mut().for_each(|it| it.emitter.begin(slice));
             }
             if closes {
                 self.close(panes, between, output)?;

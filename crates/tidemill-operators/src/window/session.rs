@@ -437,8 +437,9 @@ impl Operator for Lane {
             let state: &mut Sessions = context.state(slice);
             for (nth, (block, prepared)) in blocks.iter().zip(&prepared).enumerate() {
                 self.take_slice(state, slice, (block, prepared), before)?;
-                late.add(nth, &mut self.late);
+                late.add(slice, nth, &mut self.late);
             }
+            self.emitter.begin(slice);
             self.close(state, now, output)?;
         }
         self.emitter.flush(&self.factory.plan, output)?;

@@ -2,6 +2,7 @@
 
 mod generated;
 mod state;
+mod threads;
 
 use super::*;
 use arrow_array::{cast::AsArray, types::Int64Type};

@@ -70,8 +70,8 @@ pub(super) const PLANTS: &[Plant] = &[
         package: "tidemill-operators",
         file: "crates/tidemill-operators/src/window.rs",
         changes: &[(
-            "        for (block, rows) in self.0 {\n",
-            "        let mut all = self.0;\n        all.sort_by_key(|(block, _)| *block);\n        for (block, rows) in all {\n",
+            "        for (block, rows, runs) in self.0 {\n",
+            "        let mut all = self.0;\n        all.sort_by_key(|(block, ..)| *block);\n        for (block, rows, runs) in all {\n",
         )],
         caught_by: &["lanes_do_not_show_in_late_rows"],
     },

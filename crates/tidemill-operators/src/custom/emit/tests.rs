@@ -11,7 +11,9 @@ fn emit(fields: Vec<Field>) -> Emit {
 /// The first columns of all rows.
 fn numbers(emit: &mut Emit) -> Vec<i64> {
     emit.flush().unwrap();
-    let of = |it: &RecordBatch| it.column(0).as_primitive::<Int64Type>().values().to_vec();
+    let of = |(it, _): &(RecordBatch, SliceRuns)| {
+        it.column(0).as_primitive::<Int64Type>().values().to_vec()
+    };
     emit.done.iter().flat_map(of).collect()
 }
 
@@ -62,5 +64,5 @@ fn a_null_is_written_to_a_column_of_any_type() {
         .unwrap_err();
     }
     assert_eq!(numbers(&mut emit), [0, 1]);
-    assert!(emit.done.iter().all(|it| it.column(1).null_count() == it.num_rows()));
+    assert!(emit.done.iter().all(|(it, _)| it.column(1).null_count() == it.num_rows()));
 }
