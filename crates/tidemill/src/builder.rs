@@ -240,6 +240,7 @@ impl Job {
 
     /// Goes on where an earlier run with the same [`Self::data`] stopped.
     pub fn resume(mut self) -> Self {
+        self.plan_options.resume = true;
         self.run_options.resume = true;
         self
     }

@@ -1,6 +1,7 @@
 //! A job in code is the same job as in a file, and runs.
 
 mod generated;
+mod resume;
 mod state;
 mod threads;
 
