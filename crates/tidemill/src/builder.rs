@@ -153,6 +153,10 @@ impl Job {
         name: impl Into<String>,
         make: impl Fn(&SchemaRef) -> Result<Arc<dyn OperatorFactory>, String> + Send + Sync + 'static,
     ) -> Self {
+        let name = name.into();
+        if self.registry.operator(&name).is_some() {
+            self.twice("operators", &name);
+        }
         self.registry.add_operator(name, Arc::new(make));
         self
     }

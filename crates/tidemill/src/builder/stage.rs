@@ -12,7 +12,8 @@ use tidemill_types::job::{
     StageSpec, StdoutSpec, TopSpec, WindowSpec,
 };
 
-/// A stage being built. Its parts apply in the order of a job file, whatever the order of calls.
+/// A stage being built. Its parts apply in the order of a job file, whatever the order of calls. But for
+/// [`Stage::filter`] each is called once.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Stage {
@@ -82,6 +83,26 @@ impl Stage {
         self.problems.push(Problem::new::<String>([], message));
     }
 
+    /// Says a part of the stage. What was said before is not replaced without a word.
+    fn part<T>(&mut self, call: &str, of: impl FnOnce(&mut StageSpec) -> &mut Option<T>, part: T) {
+        if of(&mut self.spec).replace(part).is_some() {
+            self.twice(call);
+        }
+    }
+
+    fn twice(&mut self, call: &str) {
+        let message = format!("`{call}` is called twice: what comes after it is another stage");
+        self.problems.push(Problem::new::<String>([], message));
+    }
+
+    fn window(mut self, call: &str, window: WindowSpec) -> Self {
+        if self.spec.window.replace(window).is_some() {
+            let message = format!("`{call}` is a second window: a stage has one");
+            self.problems.push(Problem::new::<String>([], message));
+        }
+        self
+    }
+
     /// Columns of a stage, each a name and an expression.
     fn columns<const N: usize>(&mut self, field: &str, named: [(&str, &str); N]) -> Named<String> {
         let mut columns = Named::default();
@@ -96,69 +117,73 @@ impl Stage {
 
     /// One record becomes one for each element of the list that `unnest` gives, in column `name`.
     pub fn flat_map(mut self, unnest: &str, name: &str) -> Self {
-        self.spec.flat_map = Some(FlatMapSpec { unnest: unnest.to_owned(), name: name.to_owned() });
+        let spec = FlatMapSpec { unnest: unnest.to_owned(), name: name.to_owned() };
+        self.part("flat_map", |it| &mut it.flat_map, spec);
         self
     }
 
-    /// Keeps records for which a SQL condition is true.
+    /// Keeps records for which a SQL condition is true; called again, those for which all are.
     pub fn filter(mut self, condition: &str) -> Self {
-        self.spec.filter = Some(condition.to_owned());
+        self.spec.filter = Some(match self.spec.filter.take() {
+            Some(others) => format!("({others}) and ({condition})"),
+            None => condition.to_owned(),
+        });
         self
     }
 
     /// New columns, each a name and a SQL expression; all others are dropped.
     pub fn select<const N: usize>(mut self, columns: [(&str, &str); N]) -> Self {
-        self.spec.select = Some(self.columns("select", columns));
+        let columns = self.columns("select", columns);
+        self.part("select", |it| &mut it.select, columns);
         self
     }
 
     /// Columns whose values decide the slice.
     pub fn key<const N: usize>(mut self, columns: [&str; N]) -> Self {
-        self.spec.key = Some(columns.map(str::to_owned).to_vec());
+        self.part("key", |it| &mut it.key, columns.map(str::to_owned).to_vec());
         self
     }
 
     /// Windows of one size, side by side, such as `1d`.
     pub fn tumbling(mut self, size: &str) -> Self {
-        self.spec.window = Some(WindowSpec::Tumbling(self.span("window", size)));
-        self
+        let size = self.span("window", size);
+        self.window("tumbling", WindowSpec::Tumbling(size))
     }
 
     /// Windows of one size, a new one at every step.
     pub fn sliding(mut self, size: &str, every: &str) -> Self {
         let (size, every) = (self.span("window", size), self.span("window", every));
-        self.spec.window = Some(WindowSpec::Sliding(SlidingWindow { size, every }));
-        self
+        self.window("sliding", WindowSpec::Sliding(SlidingWindow { size, every }))
     }
 
     /// Windows that end when their key is silent for `gap`.
     pub fn session(mut self, gap: &str) -> Self {
-        self.spec.window = Some(WindowSpec::Session(self.span("window", gap)));
-        self
+        let gap = self.span("window", gap);
+        self.window("session", WindowSpec::Session(gap))
     }
 
     /// The last `size` records of a key, after every `every` records.
-    pub fn count(mut self, size: u64, every: u64) -> Self {
-        self.spec.window = Some(WindowSpec::Count(CountWindow { size, every }));
-        self
+    pub fn count(self, size: u64, every: u64) -> Self {
+        self.window("count", WindowSpec::Count(CountWindow { size, every }))
     }
 
     /// One window for the whole input.
-    pub fn global(mut self) -> Self {
-        self.spec.window = Some(WindowSpec::Global(EmptySpec {}));
-        self
+    pub fn global(self) -> Self {
+        self.window("global", WindowSpec::Global(EmptySpec {}))
     }
 
     /// Aggregates, each a column name and a SQL aggregate call.
     pub fn aggregate<const N: usize>(mut self, aggregates: [(&str, &str); N]) -> Self {
-        self.spec.aggregate = Some(self.columns("aggregate", aggregates));
+        let aggregates = self.columns("aggregate", aggregates);
+        self.part("aggregate", |it| &mut it.aggregate, aggregates);
         self
     }
 
     /// The `k` rows with the largest values of a column or expression.
     pub fn top(mut self, k: usize, by: &str) -> Self {
         let by = by.to_owned();
-        self.spec.top = Some(TopSpec { k, by, ascending: false, per: Vec::new() });
+        let spec = TopSpec { k, by, ascending: false, per: Vec::new() };
+        self.part("top", |it| &mut it.top, spec);
         self
     }
 
@@ -174,6 +199,7 @@ impl Stage {
     /// After [`Self::top`]: columns whose values form a group.
     pub fn per<const N: usize>(mut self, columns: [&str; N]) -> Self {
         match &mut self.spec.top {
+            Some(top) if !top.per.is_empty() => self.twice("per"),
             Some(top) => top.per = columns.map(str::to_owned).to_vec(),
             None => self.misplaced("per", "`top`"),
         }
@@ -183,13 +209,14 @@ impl Stage {
     /// The first record of each key only.
     pub fn dedup<const N: usize>(mut self, on: [&str; N]) -> Self {
         let on = on.map(str::to_owned).to_vec();
-        self.spec.dedup = Some(DedupSpec { on, within: None });
+        self.part("dedup", |it| &mut it.dedup, DedupSpec { on, within: None });
         self
     }
 
     /// After a join: columns that must be equal, `name` or `left_name = right_name`.
     pub fn on<const N: usize>(mut self, columns: [&str; N]) -> Self {
         match &mut self.spec.join {
+            Some(join) if !join.on.is_empty() => self.twice("on"),
             Some(join) => join.on = columns.map(str::to_owned).to_vec(),
             None => self.misplaced("on", "a join"),
         }
@@ -199,10 +226,16 @@ impl Stage {
     /// After a join or [`Self::dedup`]: the limit in event time.
     pub fn within(mut self, span: &str) -> Self {
         let span = self.span("within", span);
-        match (&mut self.spec.join, &mut self.spec.dedup) {
-            (Some(join), _) => join.within = Some(span),
-            (None, Some(dedup)) => dedup.within = Some(span),
-            (None, None) => self.misplaced("within", "a join or `dedup`"),
+        let before = match (&mut self.spec.join, &mut self.spec.dedup) {
+            (Some(join), _) => join.within.replace(span),
+            (None, Some(dedup)) => dedup.within.replace(span),
+            (None, None) => {
+                self.misplaced("within", "a join or `dedup`");
+                None
+            }
+        };
+        if before.is_some() {
+            self.twice("within");
         }
         self
     }
@@ -218,19 +251,19 @@ impl Stage {
 
     /// The name under which other stages read records that came too late for their window.
     pub fn late(mut self, name: &str) -> Self {
-        self.spec.late = Some(name.to_owned());
+        self.part("late", |it| &mut it.late, name.to_owned());
         self
     }
 
     /// How records reach the slices of this stage.
     pub fn partition(mut self, partition: PartitionSpec) -> Self {
-        self.spec.partition = Some(partition);
+        self.part("partition", |it| &mut it.partition, partition);
         self
     }
 
     /// Slices of this stage, if not the job's.
     pub fn slices(mut self, slices: u32) -> Self {
-        self.spec.slices = Some(slices);
+        self.part("slices", |it| &mut it.slices, slices);
         self
     }
 
@@ -238,13 +271,14 @@ impl Stage {
     /// checkpoint when something does: results are the same. For count windows and operators whose
     /// state is a `Map`; the job needs a checkpoint. A time such as `"1h"`.
     pub fn ttl(mut self, time: &str) -> Self {
-        self.spec.ttl = Some(self.span("ttl", time));
+        let time = self.span("ttl", time);
+        self.part("ttl", |it| &mut it.ttl, time);
         self
     }
 
     /// Runs the operator that `Job::operator` registered under this name.
     pub fn operator(mut self, name: &str) -> Self {
-        self.spec.operator = Some(name.to_owned());
+        self.part("operator", |it| &mut it.operator, name.to_owned());
         self
     }
 

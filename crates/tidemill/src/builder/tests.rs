@@ -170,6 +170,55 @@ fn what_would_be_lost_without_a_word_is_reported() {
 }
 
 #[test]
+fn what_is_said_twice_is_reported() {
+    let nothing =
+        |_: &SchemaRef| -> Result<Arc<dyn OperatorFactory>, String> { Err("none".into()) };
+    let job = Job::new("j")
+        .operator("f", nothing)
+        .operator("f", nothing)
+        .source("a", File::csv("a.csv"))
+        .stage("s", from("a").select([("x", "x")]).key(["x"]).select([("y", "y")]).key(["y"]))
+        .stage("w", from("a").tumbling("1h").session("1m").aggregate([("n", "count(*)")]))
+        .stage("t", from("a").top(1, "x").per(["x"]).per(["y"]).operator("f").operator("f"))
+        .stage("j", join("a", "a").on(["x"]).within("1h").on(["y"]).within("2h"))
+        .sink("out", from("s").to_blackhole());
+    let text = job.run().expect_err("mistakes").to_string();
+    let twice = |place: &str, call: &str| {
+        format!(
+            "job `j`: {place}: error: `{call}` is called twice: what comes after it is another stage"
+        )
+    };
+    let wanted = [
+        "job `j`: operators.f: error: the name `f` is given twice".to_owned(),
+        twice("stages.s", "select"),
+        twice("stages.s", "key"),
+        "job `j`: stages.w: error: `session` is a second window: a stage has one".to_owned(),
+        twice("stages.t", "per"),
+        twice("stages.t", "operator"),
+        twice("stages.j", "on"),
+        twice("stages.j", "within"),
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), wanted);
+}
+
+#[test]
+fn records_pass_all_filters_of_a_stage() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("in.csv"), "n\n1\n2\n3\n4\n").expect("a file");
+    let (sink, rows) = collected();
+    let stage = from("in").filter("n = 1 or n > 2").filter("n < 4");
+    Job::new("both")
+        .base_dir(folder.path())
+        .source("in", File::csv("in.csv"))
+        .stage("some", stage)
+        .sink("out", from("some").to(sink))
+        .run()
+        .expect("runs");
+    let numbers = rows.read(|row| row.i64("n")).expect("a column");
+    assert_eq!(numbers, [Some(1), Some(3)]);
+}
+
+#[test]
 fn runs_and_collects() {
     let folder = tempfile::tempdir().expect("a folder");
     let rows: String = (0..1_000).map(|n| format!("{},{}\n", n % 7, n)).collect();
