@@ -100,7 +100,9 @@ impl CycleInfo {
 }
 
 /// A schema with the hidden event time: what an operator must write for windows to follow it.
-/// A row that does not say its time has that of the record it was made from.
+/// A row that does not say its time has that of the record it was made from, in functions that see one
+/// record. All others say it for each row: in [`keyed`], `on_cycle` and `on_end` with
+/// [`RowWriter::time`], in [`per_batch`] in the column itself.
 #[must_use]
 pub fn with_time(schema: &Schema) -> SchemaRef {
     let mut fields = schema.fields().to_vec();

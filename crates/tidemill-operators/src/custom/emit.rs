@@ -4,7 +4,7 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMicrosecondType;
-use arrow_array::{ArrayRef, RecordBatch, builder};
+use arrow_array::{Array, ArrayRef, RecordBatch, builder};
 use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
 use std::sync::Arc;
 use tidemill_flow::{OperatorError, Output, SliceRuns, TIME_COLUMN};
@@ -153,7 +153,8 @@ impl RowWriter<'_> {
         self.put(Value::Null)
     }
 
-    /// Says the event time of the row, if it is not that of the record being processed.
+    /// Says the event time of the row, if it is not that of the record being processed. Where no single
+    /// record is, it must be said.
     pub fn time(&mut self, time: Micros) -> &mut Self {
         self.time = Some(time);
         self
@@ -190,7 +191,8 @@ impl Emit {
     ///
     /// # Errors
     /// A value does not fit its column, or there are too few or too many; the error names it. Or the
-    /// event time is none that a record can have ([`Micros::is_event_time`]). Nothing is left of the
+    /// output has event time, and the row has none, or none that a record can have
+    /// ([`Micros::is_event_time`]). Nothing is left of the
     /// row then, and a function that does not give the error back goes on without it.
     pub fn row(&mut self, write: impl FnOnce(&mut RowWriter<'_>)) -> Result<(), OperatorError> {
         let mut writer = RowWriter { emit: self, next: 0, time: None, error: None };
@@ -204,10 +206,13 @@ impl Emit {
         if error.is_none()
             && let Some(index) = self.time_column
         {
-            let given = time.or(self.now);
-            error = given.filter(|it| !it.is_event_time()).map(|_| out_of_range());
-            let given = given.map_or(Value::Null, Value::Time);
-            error = error.or(self.columns[index].append(given, self.schema.field(index)).err());
+            error = match time.or(self.now) {
+                None => Some(no_time()),
+                Some(time) if !time.is_event_time() => Some(out_of_range()),
+                Some(time) => {
+                    self.columns[index].append(Value::Time(time), self.schema.field(index)).err()
+                }
+            };
         }
         if let Some(error) = error {
             // A function may go on without this row, but not without those before it.
@@ -224,8 +229,8 @@ impl Emit {
     /// Writes a batch of the output's columns.
     ///
     /// # Errors
-    /// A column is missing or of another type; the error names it. Or an event time is none that a
-    /// record can have ([`Micros::is_event_time`]).
+    /// A column is missing or of another type; the error names it. Or a row of an output with event
+    /// time has none, or none that a record can have ([`Micros::is_event_time`]).
     pub fn batch(&mut self, batch: RecordBatch) -> Result<(), OperatorError> {
         self.flush()?;
         let (wanted, given) = (self.schema.fields(), batch.schema_ref().fields());
@@ -250,6 +255,9 @@ impl Emit {
         }
         let times = self.time_column.map(|index| batch.column(index));
         let times = times.and_then(|it| it.as_primitive_opt::<TimestampMicrosecondType>());
+        if times.is_some_and(|it| it.null_count() > 0) {
+            return Err(no_time());
+        }
         if times.is_some_and(|it| it.iter().flatten().any(|it| !Micros(it).is_event_time())) {
             return Err(out_of_range());
         }
@@ -304,6 +312,14 @@ impl Emit {
         self.done.drain(..).for_each(|(batch, runs)| output.emit_runs(0, batch, runs));
         Ok(())
     }
+}
+
+/// Windows would take a row without a time for one of 1970.
+fn no_time() -> OperatorError {
+    OperatorError::new(
+        "a row has no event time, as no single record is being processed that has one: say it with \
+         `row.time(…)`, or in the column `__time` of a batch",
+    )
 }
 
 fn out_of_range() -> OperatorError {

@@ -280,6 +280,43 @@ fn a_row_has_the_time_of_its_record_unless_it_says_another() {
 }
 
 #[test]
+fn a_row_for_windows_has_a_time_or_is_refused() {
+    let output = with_time(&Schema::new(vec![Field::new("n", DataType::Int64, true)]));
+    let refused = |factory: Arc<dyn OperatorFactory>| {
+        let mut trial = Trial::new(factory, vec![Partition::Local], 1, 1);
+        let error = trial.cycle(vec![vec![words(&["a"])]], Micros(5), true).unwrap_err();
+        assert!(error.message.starts_with("a row has no event time"), "{}", error.message);
+    };
+    let write = |emit: &mut Emit, time: Option<Micros>| {
+        emit.row(|row| {
+            row.put(1_i64);
+            if let Some(time) = time {
+                row.time(time);
+            }
+        })
+    };
+    let schema = || Arc::clone(&output);
+    refused(Arc::new(keyed(schema(), || (), move |(), _, emit, _| write(emit, None))));
+    let nothing = |(): &mut (), _: &Record<'_>, _: &mut Emit, _: &CycleInfo| Ok(());
+    let closing = move |(): &mut (), emit: &mut Emit, _: &CycleInfo| write(emit, None);
+    refused(Arc::new(keyed_record(schema(), || (), nothing).on_cycle(closing)));
+    refused(Arc::new(keyed_record(schema(), || (), nothing).on_end(closing)));
+    // A record that has none itself.
+    refused(Arc::new(per_record(schema(), move |_, emit, _| write(emit, None))));
+    let of_batch = schema();
+    refused(Arc::new(per_batch(schema(), move |_, emit| {
+        let times = TimestampMicrosecondArray::from(vec![Some(1), None]).with_timezone("UTC");
+        let columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(vec![1, 2])), Arc::new(times)];
+        emit.batch(RecordBatch::try_new(Arc::clone(&of_batch), columns).unwrap())
+    })));
+    let said = keyed(schema(), || (), move |(), _, emit, _| write(emit, Some(Micros(7))));
+    let mut trial = Trial::new(Arc::new(said), vec![Partition::Local], 1, 1);
+    let out = trial.cycle(vec![vec![words(&["a"])]], Micros(5), false).unwrap();
+    let times = out[0].1.column(1).as_primitive::<arrow_array::types::TimestampMicrosecondType>();
+    assert_eq!(times.values().to_vec(), vec![7]);
+}
+
+#[test]
 fn mistakes_name_the_column() {
     let check = |got: Result<Vec<(usize, RecordBatch)>, String>, wanted: &str| {
         assert_eq!(got.unwrap_err(), wanted);
