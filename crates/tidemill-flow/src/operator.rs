@@ -189,7 +189,7 @@ pub struct DeadLetter {
     /// The slice that refused it. Letters of a cycle are written by stage and slice, those of one
     /// slice in the order in which it refused them.
     pub slice: SliceId,
-    /// Where it stood: file, byte offset and line; or slice and row.
+    /// Where it stood: file, byte offset and line; or slice and row; or that it was in a batch.
     pub position: String,
     /// Why it was refused.
     pub reason: String,
@@ -223,12 +223,23 @@ impl Context<'_> {
 
     /// Sends a record to the dead-letter sink. `row` counts within the slice's input of the cycle.
     pub fn dead_letter(&mut self, slice: SliceId, row: usize, reason: String, record: &[u8]) {
+        self.letter(slice, format!("slice {slice}, row {row}"), reason, record);
+    }
+
+    /// As [`Self::dead_letter`], of who sees rows of several slices as one batch and does not know
+    /// which of them it is. `slice` is the first of them.
+    pub fn dead_letter_of_batch(&mut self, slice: SliceId, reason: String, record: &[u8]) {
+        // Where batches begin depends on threads, and what is written must not.
+        self.letter(slice, "in a batch".to_owned(), reason, record);
+    }
+
+    fn letter(&mut self, slice: SliceId, position: String, reason: String, record: &[u8]) {
         let kept = record.len().min(tidemill_types::limits::DEAD_LETTER_BYTES_MAX);
         self.letters.push(DeadLetter {
             stage: String::new(),
             cycle: self.cycle,
             slice,
-            position: format!("slice {slice}, row {row}"),
+            position,
             reason,
             record: record[..kept].to_vec(),
         });

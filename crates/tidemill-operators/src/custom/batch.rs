@@ -66,10 +66,10 @@ where
         input: &CycleInput,
         output: &mut Output,
     ) -> Result<(), OperatorError> {
-        let blocks = input.port(0);
-        self.lane.read(blocks, &context.slices);
+        let (blocks, slices) = (input.port(0), context.slices.clone());
+        self.lane.read(blocks, &slices);
         let picked = || -> Vec<Picked<'_>> {
-            blocks.iter().map(|block| Picked::new(block, &context.slices)).collect()
+            blocks.iter().map(|block| Picked::new(block, &slices)).collect()
         };
         if output.is_by_slice() {
             let picked = picked();
@@ -77,7 +77,7 @@ where
                 self.emit.begin(slice);
                 if let Some(batch) = gathered(parts, &picked)? {
                     context.at(slice, 0);
-                    (self.function)(&batch, &mut self.emit)?;
+                    call(&*self.function, &batch, &mut self.emit, (slice, context))?;
                 }
             }
             return self.emit.finish(output);
@@ -89,13 +89,32 @@ where
         if parts.iter().all(is_whole) {
             for part in parts {
                 context.at(part.slice, 0);
-                (self.function)(&blocks[part.block].batch(), &mut self.emit)?;
+                let batch = blocks[part.block].batch();
+                call(&*self.function, &batch, &mut self.emit, (part.slice, context))?;
             }
         } else if let Some(batch) = gathered(parts, &picked())? {
-            (self.function)(&batch, &mut self.emit)?;
+            let first = SliceId(slices.start);
+            call(&*self.function, &batch, &mut self.emit, (first, context))?;
         }
         self.emit.finish(output)
     }
+}
+
+/// Calls the function with a batch, whose first rows are of `slice`.
+fn call<F>(
+    function: &F,
+    batch: &RecordBatch,
+    emit: &mut Emit,
+    (slice, context): (SliceId, &mut Context<'_>),
+) -> Result<(), OperatorError>
+where
+    F: Fn(&RecordBatch, &mut Emit) -> Result<(), OperatorError>,
+{
+    function(batch, emit)?;
+    for (reason, record) in emit.letters.drain(..) {
+        context.dead_letter_of_batch(slice, reason, &record);
+    }
+    Ok(())
 }
 
 /// The rows of some parts in one batch.

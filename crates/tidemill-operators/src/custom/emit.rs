@@ -267,7 +267,8 @@ impl Emit {
     }
 
     /// Sends what could not be processed to the dead-letter sink, and goes on. Known to be of the
-    /// record being processed in functions that see one record; else of the slice.
+    /// record being processed in functions that see one record; of the slice in those that see one;
+    /// in those that see batches the letter says no more than that.
     pub fn dead_letter(&mut self, reason: impl Into<String>, record: &[u8]) {
         let kept = record.len().min(tidemill_types::limits::DEAD_LETTER_BYTES_MAX);
         self.letters.push((reason.into(), record[..kept].to_vec()));
@@ -307,6 +308,7 @@ impl Emit {
 
     /// Hands over what was written in the cycle.
     pub(super) fn finish(&mut self, output: &mut Output) -> Result<(), OperatorError> {
+        debug_assert!(self.letters.is_empty(), "who calls the function sends its letters");
         self.flush()?;
         self.now = None;
         self.done.drain(..).for_each(|(batch, runs)| output.emit_runs(0, batch, runs));

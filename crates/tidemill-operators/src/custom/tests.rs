@@ -415,6 +415,27 @@ fn what_cannot_be_processed_goes_to_the_dead_letters_with_its_row() {
 }
 
 #[test]
+fn what_a_function_of_batches_puts_aside_is_in_the_dead_letters() {
+    let letters = |partition: Partition, lanes| {
+        let picky = per_batch(counts_schema(), |batch, emit| {
+            for word in batch.column(0).as_string::<i32>().iter().flatten() {
+                emit.dead_letter("a word", word.as_bytes());
+            }
+            Ok(())
+        });
+        let mut trial = Trial::new(Arc::new(picky), vec![partition], 4, lanes);
+        for blocks in [vec![words(&["a", "b"]), words(&["c"])], vec![words(&["d"])]] {
+            trial.cycle(vec![blocks], Micros::MIN, false).unwrap();
+        }
+        assert!(trial.letters.iter().all(|it| it.position == "in a batch"));
+        trial.letters.into_iter().map(|it| it.record).collect::<Vec<_>>()
+    };
+    assert_eq!(letters(Partition::Local, 1), [b"a", b"b", b"c", b"d"]);
+    let by_key = letters(Partition::Key(vec![0]), 1);
+    assert_eq!((by_key.len(), &by_key), (4, &letters(Partition::Key(vec![0]), 3)));
+}
+
+#[test]
 fn closings_are_called_for_every_slice() {
     let sizes = |operator: KeyedRecord<state::Value<i64>, _>, cycles: &[bool]| {
         let mut trial = Trial::new(Arc::new(operator), vec![Partition::Key(vec![0])], 4, 2);
