@@ -21,6 +21,7 @@ pub mod plan;
 pub mod preview;
 pub mod record_key;
 pub mod registry;
+mod resume;
 pub mod schema;
 pub mod serve;
 pub mod streams;
@@ -29,4 +30,5 @@ pub use checkpoint::{CheckpointView, StageView, open_checkpoints, stored_checkpo
 pub use descriptor::Descriptor;
 pub use diagnostic::{Diagnostic, Problem, Refused};
 pub use registry::Registry;
+pub use resume::check_resume;
 pub use streams::Streams;

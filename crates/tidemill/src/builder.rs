@@ -37,7 +37,7 @@ use tidemill_flow::{
     JobError, JobHandle, OperatorFactory, Progress, RunOptions, StartError, engine,
 };
 use tidemill_node::plan::{PlanOptions, Planned, plan};
-use tidemill_node::{Descriptor, Problem, Refused, Registry, open_checkpoints};
+use tidemill_node::{Descriptor, Problem, Refused, Registry, check_resume, open_checkpoints};
 use tidemill_types::job::{CheckpointSpec, Delivery, JobSpec, Named, StateSpec};
 
 /// Why a job did not run to its end.
@@ -242,7 +242,8 @@ impl Job {
         self
     }
 
-    /// Goes on where an earlier run with the same [`Self::data`] stopped.
+    /// Goes on where an earlier run with the same [`Self::data`] stopped. Refused for a job without
+    /// that folder, and for a [`Delivery`] that keeps no ledger there.
     pub fn resume(mut self) -> Self {
         self.plan_options.resume = true;
         self.run_options.resume = true;
@@ -265,9 +266,13 @@ impl Job {
             return Err(JobFailure::Refused(refused(&descriptor, self.problems)));
         }
         let world = World::real();
+        let data = self.run_options.data.as_deref();
+        if self.run_options.resume {
+            check_resume(&descriptor, data, &self.plan_options.base_dir, &world)
+                .map_err(JobFailure::Refused)?;
+        }
         let Planned { graph, .. } = plan(&descriptor, &self.plan_options, &world, &self.registry)
             .map_err(JobFailure::Refused)?;
-        let data = self.run_options.data.as_deref();
         let checkpoint = open_checkpoints(&descriptor.spec, data, None, &world);
         let checkpoint = checkpoint.map_err(JobFailure::Start)?;
         let run_options = RunOptions { checkpoint, ..self.run_options };

@@ -9,11 +9,13 @@ use super::progress::{Display, Moment, print_json};
 use super::signals::StopFlag;
 use super::{DONE, FAILED, JobArguments, REFUSED, STOPPED, load, print_all, table};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tidemill_env::World;
 use tidemill_flow::{JobHandle, RunOptions, engine};
 use tidemill_node::plan::{PlanOptions, Planned, plan};
-use tidemill_node::{Descriptor, Problem, Refused, Registry, Streams, open_checkpoints};
+use tidemill_node::{
+    Descriptor, Problem, Refused, Registry, Streams, check_resume, open_checkpoints,
+};
 use tidemill_types::job::{SourceSpec, StartSpec};
 
 #[derive(Debug, clap::Args)]
@@ -56,16 +58,9 @@ const LOOK_US_MAX: u64 = 20_000;
 pub(super) fn run(arguments: &RunArguments) -> u8 {
     let world = World::real();
     let prepared = load::load(&arguments.job).and_then(|descriptor| {
-        if arguments.resume && !descriptor.spec.goes_on() {
-            let message = "a job without a ledger cannot resume";
-            let problem = Problem::new(["delivery"], message);
-            let problem = problem
-                .expected("`exactly-once`, `at-most-once` with a `checkpoint`, or no `--resume`");
-            return Err(Refused(vec![descriptor.locate(problem)]));
-        }
-        if let Some(folder) = arguments.data.as_deref().filter(|_| arguments.resume) {
+        if arguments.resume {
             let base_dir = options(arguments).base_dir;
-            warn_of_nothing_to_resume(&descriptor, folder, &base_dir, &world);
+            check_resume(&descriptor, arguments.data.as_deref(), &base_dir, &world)?;
         }
         let streams = open_streams(arguments, &descriptor, &world)?;
         let options = PlanOptions { streams: streams.clone(), ..options(arguments) };
@@ -134,30 +129,6 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
         letters: &letters,
     };
     show(arguments, &descriptor, &outcome, to_stderr)
-}
-
-/// Warns of a job that is to go on in a folder where nothing has begun, if a file of it is there: it
-/// may be the wrong folder, and the job begins anew and replaces that file. It is not refused: one
-/// that was killed before it had its folder is started again in the same words.
-fn warn_of_nothing_to_resume(
-    descriptor: &Descriptor,
-    folder: &Path,
-    base_dir: &Path,
-    world: &World,
-) {
-    let disk = &*world.disk;
-    if tidemill_flow::has_begun(disk, folder) {
-        return;
-    }
-    let mut files = descriptor.spec.sinks.values().filter_map(|it| Some(&it.file.as_ref()?.path));
-    let is_there = |path: &Path| disk.exists(&base_dir.join(path)).unwrap_or(false);
-    if let Some(path) = files.find(|path| is_there(path.as_ref())) {
-        let (folder, job) = (folder.display(), &descriptor.spec.name);
-        tracing::warn!(
-            job,
-            "{folder} holds no earlier run to resume: the job begins anew and replaces {path}"
-        );
-    }
 }
 
 /// The streams in the job's folder, if the job has any.

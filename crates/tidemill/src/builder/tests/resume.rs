@@ -65,3 +65,28 @@ fn a_resumed_job_ends_where_its_topic_ended_when_it_began() {
     let written = std::fs::read_to_string(folder.path().join("out.ndjson")).expect("its file");
     assert_eq!(written.lines().count(), 3_000);
 }
+
+#[test]
+fn a_job_that_cannot_go_on_is_refused_and_its_file_stays() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let job = || {
+        Job::new("j")
+            .source("numbers", numbers(5))
+            .sink("out", from("numbers").to_file("out.ndjson", Format::Json))
+            .base_dir(folder.path())
+    };
+    job().run().expect("runs");
+    let data = folder.path().join("data");
+    for (job, wanted) in [
+        (job(), "a job without a data folder cannot resume"),
+        (job().data(&data).delivery(Delivery::AtLeastOnce), "a job without a ledger cannot resume"),
+        (job().data(&data).delivery(Delivery::AtMostOnce), "a job without a ledger cannot resume"),
+    ] {
+        let Err(JobFailure::Refused(refused)) = job.resume().start() else { panic!("refused") };
+        assert!(refused.to_string().contains(wanted), "{refused}");
+    }
+    let written = std::fs::read_to_string(folder.path().join("out.ndjson")).expect("its file");
+    assert_eq!(written.lines().count(), 5);
+    let handle = job().data(&data).checkpoint("1h").delivery(Delivery::AtMostOnce).resume().start();
+    handle.expect("goes on").wait().expect("runs");
+}
