@@ -74,7 +74,8 @@ pub fn collected() -> (impl Sink, Collected) {
 }
 
 struct CollectingSink {
-    pending: Vec<RecordBatch>,
+    /// Of cycles that are not committed, in their order.
+    pending: Vec<(Cycle, RecordBatch)>,
     rows: Collected,
 }
 
@@ -83,20 +84,21 @@ impl Sink for CollectingSink {
         Ok(Cycle::NONE)
     }
 
-    fn write(&mut self, _: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
+    fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
         for block in blocks {
             let mut batch = block.batch();
             if let Ok(index) = batch.schema().index_of(TIME_COLUMN) {
                 batch.remove_column(index);
             }
-            self.pending.push(batch);
+            self.pending.push((cycle, batch));
         }
         Ok(())
     }
 
-    fn commit(&mut self, _: Cycle) -> Result<(), SinkError> {
+    fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
+        let due = self.pending.partition_point(|(it, _)| *it <= cycle);
         let mut held = self.rows.0.lock().unwrap_or_else(PoisonError::into_inner);
-        held.append(&mut self.pending);
+        held.extend(self.pending.drain(..due).map(|(_, batch)| batch));
         Ok(())
     }
 
@@ -108,3 +110,6 @@ impl Sink for CollectingSink {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

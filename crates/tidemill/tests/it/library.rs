@@ -150,7 +150,7 @@ fn numbers() -> Generated {
 /// A sink that counts the rows that are committed.
 #[derive(Default)]
 struct Counting {
-    waiting: usize,
+    waiting: Vec<(Cycle, usize)>,
     rows: Arc<AtomicUsize>,
 }
 
@@ -159,13 +159,15 @@ impl Sink for Counting {
         Ok(Cycle::NONE)
     }
 
-    fn write(&mut self, _: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
-        self.waiting += blocks.iter().map(|block| block.batch().num_rows()).sum::<usize>();
+    fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
+        self.waiting.push((cycle, blocks.iter().map(|block| block.len()).sum()));
         Ok(())
     }
 
-    fn commit(&mut self, _: Cycle) -> Result<(), SinkError> {
-        self.rows.fetch_add(std::mem::take(&mut self.waiting), Ordering::Relaxed);
+    fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
+        let due = self.waiting.partition_point(|(it, _)| *it <= cycle);
+        let rows: usize = self.waiting.drain(..due).map(|(_, rows)| rows).sum();
+        self.rows.fetch_add(rows, Ordering::Relaxed);
         Ok(())
     }
 
@@ -234,6 +236,25 @@ fn a_sink_of_the_program() -> Outcome {
         .base_dir(house.path(""));
     job.run()?;
     assert_eq!(rows.load(Ordering::Relaxed), 1_000);
+    Ok(())
+}
+
+#[test]
+fn the_sink_of_the_page_shows_no_row_before_its_cycle_is_committed() -> Outcome {
+    let mut sink = Counting::default();
+    let rows = Arc::clone(&sink.rows);
+    let block = |count: i64| {
+        let numbers = Arc::new(Int64Array::from_iter_values(0..count));
+        let schema = columns(&[("n", DataType::Int64)]);
+        let batch = RecordBatch::try_new(schema, vec![numbers]).expect("a column of numbers");
+        Arc::new(Block::whole(tidemill::flow::Payload::Arrow(batch), tidemill::SliceId(0)))
+    };
+    sink.write(Cycle(1), &[block(1)])?;
+    sink.write(Cycle(2), &[block(2)])?;
+    sink.commit(Cycle(1))?;
+    assert_eq!(rows.load(Ordering::Relaxed), 1);
+    sink.commit(Cycle(2))?;
+    assert_eq!(rows.load(Ordering::Relaxed), 3);
     Ok(())
 }
 
