@@ -92,6 +92,8 @@ pub struct Processes {
 pub struct JobHandle {
     job: Arc<Job>,
     threads: Mutex<Vec<Box<dyn Thread>>>,
+    /// Held by who waits for the threads: others wait for that one.
+    waits: Mutex<()>,
     /// The lock of the data folder. Its threads hold it, each to its end.
     lock: Option<Weak<dyn DiskLock>>,
 }
@@ -121,6 +123,7 @@ pub fn start(
     let handle = JobHandle {
         job: Arc::clone(&job),
         threads: Mutex::new(Vec::new()),
+        waits: Mutex::new(()),
         lock: lock.as_ref().map(Arc::downgrade),
     };
     let started = || {
@@ -296,13 +299,21 @@ impl JobHandle {
         self.job.is_over()
     }
 
-    /// Waits for the end of the job.
+    /// Waits for the end of the job, and of all of its threads. Any number of threads may wait.
     ///
     /// # Errors
     /// The job failed; the error says where.
     pub fn wait(&self) -> Result<Progress, JobError> {
-        let threads = std::mem::take(&mut *self.threads.lock().expect("no panic while held"));
-        threads.into_iter().for_each(|thread| thread.join());
+        let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let threads = std::mem::take(&mut *self.threads.lock().expect("no panic while held"));
+            if threads.is_empty() {
+                break;
+            }
+            // A change of threads may add some meanwhile.
+            threads.into_iter().for_each(|thread| thread.join());
+        }
+        drop(waits);
         match self.job.failure.lock().expect("no panic while held").clone() {
             Some(error) => Err(error),
             None => Ok(self.progress()),

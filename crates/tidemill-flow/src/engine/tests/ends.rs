@@ -32,3 +32,49 @@ fn a_sink_that_has_ended_holds_nobody_back() {
         assert_eq!(sinks.map(|it| rows(&it).len()), [700, 40_000]);
     }
 }
+
+#[test]
+fn all_who_wait_come_back_when_the_job_has_ended() {
+    let setup = Setup { count: i64::MAX, ..SETUP };
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = |resume| RunOptions {
+        data: Some(folder.path().to_owned()),
+        resume,
+        ..RunOptions::default()
+    };
+    let begin = |resume| {
+        let graph = graph(&setup, &Collect::default());
+        start(graph, &World::real(), &options(resume)).expect("it starts")
+    };
+    let handle = begin(false);
+    let (begun, over) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        let waits = || {
+            begun.fetch_add(1, Ordering::AcqRel);
+            handle.wait().expect("it ends well");
+            over.lock().expect("held briefly").push(handle.is_over());
+        };
+        scope.spawn(waits);
+        // The first has the threads to wait for.
+        while !handle.threads.lock().expect("held briefly").is_empty() {
+            std::thread::yield_now();
+        }
+        scope.spawn(waits);
+        // More threads than those that it waits for.
+        handle.rescale(4).expect("it changes");
+        while begun.load(Ordering::Acquire) < 2 {
+            std::thread::yield_now();
+        }
+        let cycle = handle.progress().cycle_committed.0;
+        while handle.progress().cycle_committed.0 < cycle + 20 {
+            std::thread::yield_now();
+        }
+        assert!(over.lock().expect("held briefly").is_empty(), "nobody comes back before");
+        handle.stop();
+    });
+    assert_eq!(*over.lock().expect("held briefly"), [true, true]);
+    // Nothing of the job has its folder any more.
+    let again = begin(true);
+    again.stop();
+    again.wait().expect("it ends well");
+}
