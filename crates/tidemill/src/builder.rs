@@ -38,7 +38,9 @@ use tidemill_flow::{
 };
 use tidemill_node::plan::{PlanOptions, Planned, plan};
 use tidemill_node::{Descriptor, Problem, Refused, Registry, check_resume, open_checkpoints};
-use tidemill_types::job::{CheckpointSpec, Delivery, JobSpec, Named, StateSpec};
+use tidemill_types::job::{
+    BufferSpec, CheckpointSpec, CycleSpec, Delivery, JobSpec, Named, StateSpec,
+};
 
 /// Why a job did not run to its end.
 #[non_exhaustive]
@@ -78,6 +80,8 @@ pub struct Job {
     registry: Registry,
     plan_options: PlanOptions,
     run_options: RunOptions,
+    /// The checkpoint that it goes on from, if not the newest.
+    from: Option<u64>,
     problems: Vec<Problem>,
 }
 
@@ -88,10 +92,10 @@ impl Job {
         let spec = JobSpec {
             name: name.into(),
             delivery: Delivery::default(),
-            cycle: tidemill_types::job::CycleSpec::default(),
+            cycle: CycleSpec::default(),
             slices: 64,
             parallelism: None,
-            buffer: tidemill_types::job::BufferSpec::default(),
+            buffer: BufferSpec::default(),
             compression: tidemill_types::job::CompressionSpec::default(),
             checkpoint: None,
             state: StateSpec::default(),
@@ -104,6 +108,7 @@ impl Job {
             registry: Registry::default(),
             plan_options: PlanOptions::default(),
             run_options: RunOptions::default(),
+            from: None,
             problems: Vec::new(),
         }
     }
@@ -173,6 +178,19 @@ impl Job {
             Ok(time) => self.spec.cycle.time = time,
             Err(error) => self.problems.push(Problem::new(["cycle"], format!("{error}"))),
         }
+        self
+    }
+
+    /// As [`Self::cycle`], with everything that `cycle` in a job file can say: also the bytes and the
+    /// records with which a cycle ends, which sources that are not live go by alone.
+    pub fn cycle_with(mut self, cycle: CycleSpec) -> Self {
+        self.spec.cycle = cycle;
+        self
+    }
+
+    /// Buffers of the links between stages, and how much a thread may write in one cycle.
+    pub fn buffer(mut self, buffer: BufferSpec) -> Self {
+        self.spec.buffer = buffer;
         self
     }
 
@@ -250,6 +268,19 @@ impl Job {
         self
     }
 
+    /// As [`Self::resume`], from the checkpoint of this number in place of the newest.
+    pub fn resume_from(mut self, checkpoint: u64) -> Self {
+        self.from = Some(checkpoint);
+        self.resume()
+    }
+
+    /// Begins anew, at the checkpoint of this number in the folder of [`Self::data`], with the state
+    /// that it has: sinks get what comes after it.
+    pub fn begin_from(mut self, checkpoint: u64) -> Self {
+        self.from = Some(checkpoint);
+        self
+    }
+
     /// The job as a descriptor, such as to write it to a file.
     #[must_use]
     pub fn spec(&self) -> &JobSpec {
@@ -273,7 +304,7 @@ impl Job {
         }
         let Planned { graph, .. } = plan(&descriptor, &self.plan_options, &world, &self.registry)
             .map_err(JobFailure::Refused)?;
-        let checkpoint = open_checkpoints(&descriptor.spec, data, None, &world);
+        let checkpoint = open_checkpoints(&descriptor.spec, data, self.from, &world);
         let checkpoint = checkpoint.map_err(JobFailure::Start)?;
         let run_options = RunOptions { checkpoint, ..self.run_options };
         engine::start(graph, &world, &run_options).map_err(JobFailure::Start)
