@@ -26,6 +26,7 @@ mod anew;
 mod bad_records;
 mod budget;
 mod checkpoints;
+mod clocks;
 mod ends;
 mod event_time;
 mod expiry;
@@ -36,6 +37,7 @@ mod pass;
 mod recovery;
 mod rescale;
 mod server;
+mod told;
 
 fn schema(names: &[&str]) -> SchemaRef {
     let field = |name: &&str| Field::new(*name, DataType::Int64, false);

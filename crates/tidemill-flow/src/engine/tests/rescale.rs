@@ -113,3 +113,77 @@ fn a_replay_whose_threads_change_puts_each_record_into_its_cycle() {
         assert!(rows(&sink) == undisturbed, "threads changed at cycle {cycle}");
     }
 }
+
+/// Numbers that come late: the first read brings nothing, and is held up.
+struct Late {
+    numbers: Numbers,
+    is_read: mpsc::Sender<()>,
+    go_on: Mutex<Option<mpsc::Receiver<()>>>,
+}
+
+struct LateSlice {
+    numbers: Box<dyn Source>,
+    is_read: mpsc::Sender<()>,
+    go_on: Option<mpsc::Receiver<()>>,
+}
+
+impl SourceFactory for Late {
+    fn schema(&self) -> SchemaRef {
+        self.numbers.schema()
+    }
+    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+        let go_on = self.go_on.lock().expect("held briefly").take();
+        let (numbers, is_read) = (self.numbers.open(slice)?, self.is_read.clone());
+        Ok(Box::new(LateSlice { numbers, is_read, go_on }))
+    }
+    fn live(&self) -> bool {
+        true
+    }
+}
+
+impl Source for LateSlice {
+    fn read(
+        &mut self,
+        request: &ReadRequest,
+        letters: &mut Vec<DeadLetter>,
+    ) -> Result<Read, SourceError> {
+        let Some(go_on) = self.go_on.take() else {
+            return self.numbers.read(request, letters);
+        };
+        self.is_read.send(()).expect("the test waits for it");
+        go_on.recv().expect("the test goes on");
+        Ok(Read::Idle { until: None })
+    }
+    fn position(&self) -> Position {
+        self.numbers.position()
+    }
+    fn watermark(&self) -> Micros {
+        self.numbers.watermark()
+    }
+}
+
+/// A source that has been silent for a second is about to end a cycle without records, and the layout
+/// ends before that: all that it has comes still.
+#[test]
+fn a_silent_source_whose_threads_change_has_not_ended() {
+    let setup = Setup { count: 3_000, ..SETUP };
+    let sim = World::simulated(1);
+    let sink = Collect::default();
+    let (is_read, read) = mpsc::channel();
+    let (go, go_on) = mpsc::channel();
+    let numbers = Numbers { count: setup.count, keys: 97, live: true };
+    let factory = Arc::new(Late { numbers, is_read, go_on: Mutex::new(Some(go_on)) });
+    let mut graph = graph(&setup, &sink);
+    graph.nodes[0].kind = NodeKind::Source { factory, preload: false };
+    let handle = start(graph, &sim.world, &RunOptions::default()).expect("it starts");
+    read.recv().expect("it is read");
+    sim.clock.advance(2_000_000);
+    assert_eq!(handle.rescale(3), Ok(Cycle(1)), "no cycle has begun");
+    go.send(()).expect("it waits");
+    while !handle.is_over() {
+        sim.clock.advance(1_000);
+        std::thread::yield_now();
+    }
+    assert!(handle.wait().expect("it ends well").finished);
+    assert_eq!(by_key(&rows(&sink)), expected(setup.count));
+}
