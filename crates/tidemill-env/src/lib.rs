@@ -27,7 +27,7 @@ pub use net::{Connection, Listener, Net};
 pub use random::Random;
 #[cfg(debug_assertions)]
 pub use sim::{Failed, Pace, Ran, Simulation};
-pub use sim::{SimClock, SimDisk, SimWorld};
+pub use sim::{Refused, SimClock, SimDisk, SimWorld};
 
 /// Time. The monotonic clock only moves forward.
 pub trait Clock: Send + Sync {

@@ -12,7 +12,7 @@ pub(crate) mod schedule;
 #[cfg(debug_assertions)]
 mod trace;
 
-pub use disk::SimDisk;
+pub use disk::{Refused, SimDisk};
 #[cfg(debug_assertions)]
 pub use run::{Failed, Ran, Simulation};
 #[cfg(debug_assertions)]

@@ -36,6 +36,8 @@ pub struct Outcome {
     pub revived: u64,
     /// Records that are not in the output of a job that may lose some.
     pub lost: u64,
+    /// Rows of a job that may repeat some, beside those that it must have.
+    pub repeated: u64,
     /// Cycles of which a sink has rows.
     pub cycles: u64,
     /// The job in words.
@@ -97,6 +99,22 @@ pub fn run_at_most_once(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> 
     }
 }
 
+/// Runs a seed with a job that keeps no ledger, and whose sources are told how far its sinks are: it
+/// may repeat records, and must not lose one.
+///
+/// # Errors
+/// It did; or something else that must always hold did not.
+pub fn run_at_least_once(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
+    let Lived { job, ended, ran, words } = lived(seed, keeps_trace, Job::that_may_repeat)?;
+    match job.repeated(&ended.outputs) {
+        Ok(repeated) => Ok(Outcome { repeated, ..outcome(&ended, ran, words) }),
+        Err(why) => {
+            let message = format!("{why}{}", ended.story);
+            Err(Wrong { message, job: words, trace: ran.trace })
+        }
+    }
+}
+
 /// The lives of a job that came to its end.
 struct Lived {
     job: Arc<Job>,
@@ -146,6 +164,7 @@ fn outcome(ended: &Ended, ran: Ran, job: String) -> Outcome {
         rescaled: ended.rescaled,
         revived: ended.revived,
         lost: 0,
+        repeated: 0,
         cycles: rows.count() as u64,
         job,
         trace: ran.trace,
@@ -179,9 +198,15 @@ fn undisturbed(
         }
         false => RunOptions::default(),
     };
-    let handle = start(job.graph(&sim.world, 1), &sim.world, &options);
-    handle.map_err(|it| it.to_string())?.wait().map_err(|it| it.to_string())?;
-    life::outputs(&sim.world, job)
+    let handle = start(job.graph(&sim.world, 0, 1), &sim.world, &options);
+    let progress = handle.map_err(|it| it.to_string())?.wait().map_err(|it| it.to_string())?;
+    // A replay reads what the ledger says, and both would lack what the ledger lacks.
+    let read: Vec<u64> = progress.sources.iter().map(|it| it.records).collect();
+    let should: Vec<u64> = job.feeds().iter().map(|it| it.records().count() as u64).collect();
+    match read == should {
+        true => life::outputs(&sim.world, job),
+        false => Err(format!("its sources have {should:?} records, and {read:?} were read")),
+    }
 }
 
 /// Where two outputs differ first.

@@ -129,28 +129,4 @@ impl Fate {
             ends_dark: random.below(2) == 0,
         }
     }
-
-    /// Whether the disk with ledger and output may fail.
-    pub(crate) fn hurts_output(&self) -> bool {
-        let hurts = |it| matches!(it, Event::Fails(_) | Event::SyncFails(_));
-        self.events.iter().any(|(_, event)| hurts(*event))
-    }
-
-    /// Whether that disk is full for a time, which a job that runs waits for.
-    pub(crate) fn fills_output(&self) -> bool {
-        self.events.iter().any(|(_, event)| matches!(event, Event::Full(_)))
-    }
-
-    /// Whether a state may be not readable.
-    pub(crate) fn hurts_reading(&self) -> bool {
-        self.events.iter().any(|(_, event)| matches!(event, Event::StateReadsFail(..)))
-    }
-
-    /// Whether the disk with the checkpoints may refuse something.
-    pub(crate) fn hurts_state(&self) -> bool {
-        let hurts = |it| {
-            matches!(it, Event::StateFails(_) | Event::StateSyncFails(_) | Event::StateFull(_))
-        };
-        self.hurts_reading() || self.events.iter().any(|(_, event)| hurts(*event))
-    }
 }

@@ -5,8 +5,11 @@
 use crate::kept;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use std::sync::Arc;
-use tidemill_env::{Clock, Random};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+};
+use tidemill_env::{Clock, Random, sync::Mutex};
 use tidemill_flow::{
     DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceError, SourceFactory,
     TIME_COLUMN, partition::hash_number,
@@ -28,7 +31,7 @@ pub(crate) struct Feed {
     seed: u64,
     pub(crate) slices: u32,
     /// Records of each slice.
-    count: u64,
+    pub(crate) count: u64,
     keys: u64,
     /// A live source: the time from one record to the next, in microseconds.
     pub(crate) every_us: Option<u64>,
@@ -66,6 +69,12 @@ impl Feed {
 
     fn is_refused(&self, slice: u32, number: u64) -> bool {
         self.random(slice, number).is_multiple_of(REFUSED_ONE_IN)
+    }
+
+    /// Slice and number of the records that are refused.
+    pub(crate) fn refused(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let numbers = (0..self.slices).flat_map(|it| (0..self.count).map(move |nth| (it, nth)));
+        numbers.filter(|(slice, number)| self.is_refused(*slice, *number))
     }
 
     /// Key, value and time of all records that are not refused.
@@ -109,10 +118,24 @@ fn batch(records: &[(i64, i64, i64)]) -> RecordBatch {
     RecordBatch::try_new(schema(), columns).expect("columns of the schema")
 }
 
+/// What a source was told, as a broker keeps the offsets of a group: by slice, how far everything that
+/// came of its records is where it stays.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told(Arc<Mutex<BTreeMap<u32, u64>>>);
+
+impl Told {
+    fn of(&self, slice: u32) -> u64 {
+        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.get(&slice).copied().unwrap_or_default()
+    }
+}
+
 /// A source and its clock.
 pub(crate) struct Fed {
     pub(crate) feed: Feed,
     pub(crate) clock: Arc<dyn Clock>,
+    /// It follows, and a life begins where the ones before were told.
+    pub(crate) told: Option<Told>,
 }
 
 impl SourceFactory for Fed {
@@ -124,10 +147,22 @@ impl SourceFactory for Fed {
     }
     fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
         let clock = Arc::clone(&self.clock);
-        Ok(Box::new(FedSlice { feed: self.feed, clock, slice, next: 0, seen: Micros::MIN }))
+        let next = self.told.as_ref().map_or(0, |told| told.of(slice));
+        Ok(Box::new(FedSlice { feed: self.feed, clock, slice, next, seen: Micros::MIN }))
     }
     fn live(&self) -> bool {
         self.feed.every_us.is_some()
+    }
+    fn follows(&self) -> bool {
+        self.told.is_some()
+    }
+    fn committed(&self, slice: u32, Position(position): Position) {
+        if let Some(Told(told)) = &self.told {
+            // A process that is dead may say last what it knew before.
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            let told = told.entry(slice).or_default();
+            *told = position.max(*told);
+        }
     }
 }
 
@@ -164,7 +199,7 @@ impl Source for FedSlice {
                     stage: String::new(),
                     cycle: request.cycle,
                     slice: SliceId(self.slice),
-                    position: number.to_string(),
+                    position: format!("{}:{number}", self.slice),
                     reason: "it is refused".to_owned(),
                     record: Vec::new(),
                 });
@@ -186,10 +221,12 @@ impl Source for FedSlice {
     }
 
     fn seek(&mut self, to: Position, watermark: Micros) -> Result<(), SourceError> {
-        let _told_again = watermark;
+        // What it is told is all that it knows of what it read before, as it is of a file.
         self.next = to.0;
-        let seen = (0..to.0).map(|it| self.feed.time(self.slice, it)).max();
-        self.seen = seen.map_or(Micros::MIN, Micros);
+        self.seen = match watermark {
+            Micros::MIN => Micros::MIN,
+            Micros(watermark) => Micros(watermark + LATENESS_US),
+        };
         Ok(())
     }
 

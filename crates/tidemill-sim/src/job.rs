@@ -1,12 +1,13 @@
 //! A job made from a seed: a graph of moderate size, of all that can hold a state.
 
+mod again;
 mod loss;
 
 use crate::{
     feed::{self, Fed, Feed},
     kept::Kept,
 };
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::{path::PathBuf, sync::Arc};
 use tidemill_env::{Random, World};
 use tidemill_flow::{JobGraph, Link, NodeId, NodeKind, OperatorFactory, Partition};
@@ -35,6 +36,8 @@ pub(crate) struct Job {
     read: Vec<(usize, usize)>,
     /// Of a job that may lose: what the rows of each sink are.
     told: Vec<loss::Told>,
+    /// Of one that may do some of it twice: what its sources were told.
+    followed: Vec<feed::Told>,
     delivery: Delivery,
     /// Of such a job: records of a slice from one save of it to the next.
     save_records: u64,
@@ -88,6 +91,7 @@ fn window(random: &mut Random) -> WindowSpec {
 fn operator(
     random: &mut Random,
     input: &SchemaRef,
+    live: bool,
 ) -> (&'static str, Arc<dyn OperatorFactory>, Partition) {
     let fits = "a stage that fits its input";
     let key = input.index_of("key").expect("every stream has it");
@@ -131,25 +135,30 @@ fn operator(
             ("top", made.factory, made.partition)
         }
         _ => {
-            let (name, factory, _) = sums();
+            let (name, factory, _) = sums(live);
             (name, factory, by_key)
         }
     }
 }
 
-/// The sum of a key with each of its records, in a state of its own kind.
-fn sums() -> (&'static str, Arc<dyn OperatorFactory>, Partition) {
+/// The sum of a key with each of its records, in a state of its own kind, and all that the function
+/// is told of clocks and randomness. Of a job whose cycles another run has too, but at another time,
+/// the time is left out.
+fn sums(live: bool) -> (&'static str, Arc<dyn OperatorFactory>, Partition) {
+    let number = |name| Field::new(name, DataType::Int64, true);
+    let names = ["key", "value", "random", "cycle_time"];
     let sums = custom::keyed_record(
-        custom::with_time(&feed::schema()),
+        custom::with_time(&Schema::new(names.map(number).to_vec())),
         Map::<i64, i64>::default,
-        |sums, record, emit, _| {
+        move |sums, record, emit, info| {
             let key = record.i64("key")?.unwrap_or_default();
             let value = record.i64("value")?.unwrap_or_default();
             let sum = sums.get_or_default(key);
             *sum += value;
             let sum = *sum;
             emit.row(|row| {
-                row.put(key).put(sum);
+                row.put(key).put(sum).put(info.random(0).cast_signed());
+                row.put(if live { info.cycle_time.0 } else { 0 });
             })
         },
     );
@@ -169,6 +178,7 @@ impl Job {
             stages: Vec::new(),
             read: Vec::new(),
             told: Vec::new(),
+            followed: Vec::new(),
             delivery: Delivery::ExactlyOnce,
             save_records: 1 + random.below(64),
             cycle_records: 2 + random.next() % (2 << random.below(5)),
@@ -221,9 +231,10 @@ impl Job {
 
     fn stage(&mut self, random: &mut Random, streams: &mut Vec<Stream>) {
         let read = random.below(streams.len() as u64) as usize;
+        let live = self.is_live();
         let stream = &mut streams[read];
         stream.is_read = true;
-        let (name, factory, partition) = operator(random, &stream.schema);
+        let (name, factory, partition) = operator(random, &stream.schema, live);
         let reads = vec![(stream.node, partition)];
         self.add(name, factory, random, reads, streams);
     }
@@ -244,6 +255,11 @@ impl Job {
         streams.push(Stream { node, schema, is_read: false });
     }
 
+    /// Its sources.
+    pub(crate) fn feeds(&self) -> &[Feed] {
+        &self.sources
+    }
+
     /// Whether its cycles end by time, so that another run has others.
     pub(crate) fn is_live(&self) -> bool {
         self.sources.iter().any(|it| it.every_us.is_some())
@@ -260,10 +276,18 @@ impl Job {
         Every::Bounds { time: Some(time), records }
     }
 
-    /// Where its sinks keep what they have, with the dead letters.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let numbers = (0..self.read.len()).map(|it| PathBuf::from(format!("/out/{it}")));
-        numbers.chain([PathBuf::from("/out/letters")]).collect()
+    /// Whether it keeps no ledger: each life begins where its sources were told to, with sinks of its
+    /// own.
+    pub(crate) fn begins_anew(&self) -> bool {
+        self.delivery == Delivery::AtLeastOnce
+    }
+
+    /// Where its sinks keep what they have in a life, with the dead letters.
+    pub(crate) fn files(&self, life: u64) -> Vec<PathBuf> {
+        let folder = if self.begins_anew() { format!("/out/{life}-") } else { "/out/".to_owned() };
+        let numbers = (0..self.read.len()).map(|it| it.to_string());
+        let names = numbers.chain(["letters".to_owned()]);
+        names.map(|name| PathBuf::from(format!("{folder}{name}"))).collect()
     }
 
     /// In words.
@@ -280,7 +304,7 @@ impl Job {
     }
 
     /// A graph for one life.
-    pub(crate) fn graph(&self, world: &World, workers: usize) -> JobGraph {
+    pub(crate) fn graph(&self, world: &World, life: u64, workers: usize) -> JobGraph {
         let mut graph = JobGraph::new("simulated");
         (graph.workers, graph.seed, graph.delivery) = (workers, 7, self.delivery);
         graph.cycle = CycleSpec {
@@ -292,7 +316,8 @@ impl Job {
         graph.buffer.high_watermark = ByteSize(self.credit);
         graph.buffer.low_watermark = ByteSize(self.credit / 2);
         for (at, feed) in self.sources.iter().enumerate() {
-            let factory = Arc::new(Fed { feed: *feed, clock: Arc::clone(&world.clock) });
+            let (clock, told) = (Arc::clone(&world.clock), self.followed.get(at).cloned());
+            let factory = Arc::new(Fed { feed: *feed, clock, told });
             graph.add(format!("source{at}"), NodeKind::Source { factory, preload: false });
         }
         for stage in &self.stages {
@@ -306,7 +331,7 @@ impl Job {
                 graph.links.push(Link { from, output: 0, to: node, port, partition });
             }
         }
-        let mut files = self.files().into_iter();
+        let mut files = self.files(life).into_iter();
         for ((from, output), path) in self.read.iter().zip(files.by_ref()) {
             let sink = Box::new(Kept::new(world, path, self.syncs));
             let to = graph.add(format!("sink{from}.{output}"), NodeKind::Sink { sink });

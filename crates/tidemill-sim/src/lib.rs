@@ -20,9 +20,10 @@ mod fate;
 mod feed;
 mod job;
 mod kept;
+mod ledger;
 mod life;
 
-pub use check::{Outcome, Wrong, run, run_at_most_once};
+pub use check::{Outcome, Wrong, run, run_at_least_once, run_at_most_once};
 
 #[cfg(test)]
 mod tests;

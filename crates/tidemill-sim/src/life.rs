@@ -13,6 +13,7 @@ use crate::{
     fate::{Event, Fate, Request},
     job::Job,
     kept::{self, Rows},
+    ledger,
 };
 use std::{
     collections::BTreeMap,
@@ -20,7 +21,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 use tidemill_env::{
-    Disk, Pace, Random, SimDisk, SimWorld, Thread, World,
+    Disk, Pace, Random, Refused, SimDisk, SimWorld, Thread, World,
     sync::{
         Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
@@ -32,6 +33,9 @@ use tidemill_types::Cycle;
 
 /// Lives with misfortune; the one after them has none.
 const LIVES_MAX: u64 = 7;
+/// The disk with ledger and output, and that with the checkpoints.
+const OUTPUT: usize = 0;
+const STATE: usize = 1;
 /// The folder of the job's ledger.
 pub(crate) const FOLDER: &str = "/job";
 
@@ -71,6 +75,8 @@ struct Known {
 struct Life {
     sim: SimWorld,
     state_disk: SimDisk,
+    /// What the disk with ledger and output, and that with the checkpoints, had refused before.
+    refused_before: [Refused; 2],
     handle: Mutex<Option<Arc<JobHandle>>>,
     known: Arc<Mutex<Known>>,
     is_dead: AtomicBool,
@@ -85,6 +91,38 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Life {
     fn handle(&self) -> Option<Arc<JobHandle>> {
         lock(&self.handle).clone()
+    }
+
+    /// What a disk has refused in this life. What might have failed and did not excuses nothing.
+    fn refused(&self, disk: usize) -> Refused {
+        let now = [&*self.sim.disk, &self.state_disk][disk].refused();
+        let before = self.refused_before[disk];
+        Refused {
+            changes: now.changes - before.changes,
+            reads: now.reads - before.reads,
+            full: now.full - before.full,
+        }
+    }
+
+    /// Whether the disk with ledger and output has failed, but for want of room, which a job that
+    /// runs waits for.
+    fn output_failed(&self) -> bool {
+        self.refused(OUTPUT).changes > 0
+    }
+
+    /// Whether that disk was full.
+    fn output_was_full(&self) -> bool {
+        self.refused(OUTPUT).full > 0
+    }
+
+    /// Whether a state could not be read.
+    fn reading_failed(&self) -> bool {
+        self.refused(STATE).reads > 0
+    }
+
+    /// Whether the disk with the checkpoints has refused anything.
+    fn state_failed(&self) -> bool {
+        self.refused(STATE) != Refused::default()
     }
 
     fn die(&self, of_power: bool) {
@@ -215,6 +253,10 @@ pub(crate) fn all(
         }
     }
     ended.story = story;
+    if job.begins_anew() {
+        ended.outputs = outputs_of_lives(sim, job, ended.lives)?;
+        return Ok(ended);
+    }
     ended.rescaled = lock(&known).rescaled;
     ended.ledger = sim.disk.removed();
     for path in sim.disk.list(Path::new(FOLDER)).map_err(|it| it.to_string())? {
@@ -222,8 +264,25 @@ pub(crate) fn all(
         ended.ledger.insert(path, bytes);
     }
     ended.ledger.retain(|path, _| path.starts_with(FOLDER));
+    ledger::check(job.feeds(), &ended.ledger).map_err(|why| format!("{why}{}", ended.story))?;
     ended.outputs = outputs(&sim.world, job)?;
     Ok(ended)
+}
+
+/// What the sinks of all lives hold together; those of a life that was killed end anywhere.
+fn outputs_of_lives(sim: &SimWorld, job: &Job, lives: u64) -> Result<Vec<Rows>, String> {
+    let mut all: Vec<Rows> = Vec::new();
+    for life in 1..=lives {
+        let files = job.files(life);
+        all.resize(files.len(), Rows::new());
+        for (path, all) in files.iter().zip(&mut all) {
+            if sim.disk.exists(path).map_err(|it| it.to_string())? {
+                let bytes = sim.disk.read(path).map_err(|it| it.to_string())?;
+                all.extend(kept::read(&bytes).map_err(|it| it.to_string())?.0);
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// What the sinks hold.
@@ -236,7 +295,7 @@ pub(crate) fn outputs(world: &World, job: &Job) -> Result<Vec<Rows>, String> {
             false => Err(format!("{} has a torn tail at the end", path.display())),
         }
     };
-    job.files().iter().map(|path| read(path)).collect()
+    job.files(0).iter().map(|path| read(path)).collect()
 }
 
 /// One life; whether the job has come to its end in it.
@@ -260,22 +319,65 @@ fn one(
         sim: sim.clone(),
         state_disk: state_disk.clone(),
         handle: Mutex::new(None),
+        refused_before: [sim.disk.refused(), state_disk.refused()],
         known: Arc::clone(known),
         is_dead: AtomicBool::new(false),
         is_over: AtomicBool::new(false),
         was_stopped: AtomicBool::new(false),
     });
-    lock(known).unsure |= fate.hurts_output();
     let events = fate.events.clone();
     let suffers = life.spawn("fate", move |life| life.suffer(&events));
     let outcome = live(&life, &world, &state_world, job, fate, ended);
     life.is_over.store(true, Ordering::SeqCst);
     suffers.join();
+    lock(known).unsure |= life.output_failed();
     let is_done = outcome?;
     if !is_done && !life.is_dead.load(Ordering::SeqCst) {
         life.die(fate.ends_dark);
     }
     Ok(is_done)
+}
+
+/// The checkpoint that was kept from which a life goes on, if it does.
+fn from_kept(life: &Life, job: &Job, fate: &Fate) -> Option<(u64, Cycle)> {
+    // A job that does nothing twice goes on after the last cycle that it began.
+    match fate.from_kept && !job.may_lose() {
+        true => lock(&life.known).kept.last_key_value().map(|(number, cycle)| (*number, *cycle)),
+        false => None,
+    }
+}
+
+/// How it is run; an error if its checkpoints cannot be opened.
+fn options(
+    state_world: &World,
+    job: &Job,
+    fate: &Fate,
+    from: Option<(u64, Cycle)>,
+) -> Result<RunOptions, String> {
+    if job.begins_anew() {
+        return Ok(RunOptions::default());
+    }
+    let indexed = IndexedOptions {
+        file_bytes: fate.file_bytes,
+        flush_bytes: fate.flush_bytes,
+        flush_in_background: true,
+    };
+    let backend = IndexedBackend::open(state_world, Path::new("/state"), indexed);
+    let (backend, _) = backend.map_err(|error| error.to_string())?;
+    let to = CheckpointTo {
+        every: job.every(fate.every),
+        backend: Arc::new(backend),
+        from: from.map(|it| it.0),
+        recovery: fate.recovery,
+    };
+    Ok(RunOptions {
+        data: Some(FOLDER.into()),
+        resume: true,
+        checkpoint: Some(to),
+        // A few cycles a file.
+        ledger_file_bytes: Some(200),
+        ..RunOptions::default()
+    })
 }
 
 /// From its start to its end.
@@ -288,43 +390,19 @@ fn live(
     ended: &mut Ended,
 ) -> Result<bool, String> {
     let is_dead = || life.is_dead.load(Ordering::SeqCst);
-    let backend = IndexedBackend::open(
-        state_world,
-        Path::new("/state"),
-        IndexedOptions {
-            file_bytes: fate.file_bytes,
-            flush_bytes: fate.flush_bytes,
-            flush_in_background: true,
-        },
-    );
-    let backend = match backend {
-        Ok((backend, _)) => backend,
-        Err(_) if is_dead() || fate.hurts_state() => return Ok(false),
+    let from = match job.begins_anew() {
+        true => None,
+        false => from_kept(life, job, fate),
+    };
+    let options = match options(state_world, job, fate, from) {
+        Ok(options) => options,
+        Err(_) if is_dead() || life.state_failed() => return Ok(false),
         Err(error) => return Err(format!("the checkpoints cannot be opened: {error}")),
     };
-    // A job that does nothing twice goes on after the last cycle that it began.
-    let from = match fate.from_kept && !job.may_lose() {
-        true => lock(&life.known).kept.last_key_value().map(|(number, cycle)| (*number, *cycle)),
-        false => None,
-    };
-    let to = CheckpointTo {
-        every: job.every(fate.every),
-        backend: Arc::new(backend),
-        from: from.map(|it| it.0),
-        recovery: fate.recovery,
-    };
-    let options = RunOptions {
-        data: Some(FOLDER.into()),
-        resume: true,
-        checkpoint: Some(to),
-        // A few cycles a file.
-        ledger_file_bytes: Some(200),
-        ..RunOptions::default()
-    };
-    let handle = match start(job.graph(world, fate.workers), world, &options) {
+    let handle = match start(job.graph(world, ended.lives, fate.workers), world, &options) {
         Ok(handle) => Arc::new(handle),
-        Err(_) if is_dead() || fate.hurts_state() || fate.hurts_output() => return Ok(false),
-        Err(StartError::Away { .. }) if fate.fills_output() => return Ok(false),
+        Err(_) if is_dead() || life.state_failed() || life.output_failed() => return Ok(false),
+        Err(StartError::Away { .. }) if life.output_was_full() => return Ok(false),
         // It says so, and nothing is lost: without a number it would begin at its start.
         Err(error) if from.is_some() && error.to_string().contains("lacks rows") => {
             return match lock(&life.known).unsure {
@@ -338,7 +416,9 @@ fn live(
     if is_dead() || life.was_stopped.load(Ordering::SeqCst) {
         handle.stop();
     }
-    went_on(life, &handle, from, ended)?;
+    if !job.begins_anew() {
+        went_on(life, &handle, from, ended)?;
+    }
     let (asks, requests) = (Arc::clone(life), fate.requests.clone());
     let asker = life.spawn("asker", move |_| asks.ask(&requests));
     let outcome = handle.wait();
@@ -348,14 +428,18 @@ fn live(
     let progress = handle.progress();
     ended.checkpoints += progress.checkpoints.completed;
     ended.revived += progress.stages.iter().map(|it| it.revived_keys).sum::<u64>();
+    if progress.checkpoints.completed > 0 && !life.output_failed() {
+        // All sinks have what came before it, on a disk that did as it said.
+        lock(&life.known).unsure = false;
+    }
     ended.told += u64::from(progress.checkpoints.failure.is_some());
     *lock(&life.handle) = None;
     match outcome {
         Err(error) if error.panicked => Err(format!("it panicked: {error}")),
         _ if is_dead() => Ok(false),
-        Err(_) if fate.hurts_output() || fate.hurts_reading() => Ok(false),
+        Err(_) if life.output_failed() || life.reading_failed() => Ok(false),
         // It gave up what it could not write, as it was to stop.
-        Err(_) if fate.fills_output() && life.was_stopped.load(Ordering::SeqCst) => Ok(false),
+        Err(_) if life.output_was_full() && life.was_stopped.load(Ordering::SeqCst) => Ok(false),
         Err(error) => Err(format!("it failed: {error}")),
         Ok(_) if life.was_stopped.load(Ordering::SeqCst) => Ok(false),
         Ok(progress) if progress.finished => Ok(true),
@@ -381,9 +465,7 @@ fn went_on(
         let cycle = known.cycle;
         return Err(format!("it began at {}, but {cycle} or {from:?} was complete", began.cycle));
     }
-    if began.completed == 0 {
-        known.cycle = began.cycle;
-    }
+    known.cycle = began.cycle;
     ended.went_on += u64::from(began.cycle > Cycle::NONE);
     let there: Vec<u64> = handle.checkpoints().iter().map(|(info, _)| info.number).collect();
     match known.kept.keys().find(|it| !there.contains(it)) {

@@ -22,6 +22,9 @@ struct Arguments {
     /// Jobs that do nothing twice, and may lose records.
     #[arg(long)]
     at_most_once: bool,
+    /// Jobs that keep no ledger, and may repeat records.
+    #[arg(long, conflicts_with = "at_most_once")]
+    at_least_once: bool,
     /// Seeds that run at the same time.
     #[arg(long, default_value_t = 2)]
     jobs: u64,
@@ -76,6 +79,8 @@ mod runner {
     const EXACTLY_ONCE: Kind = Kind { flag: "", run: tidemill_sim::run };
     const AT_MOST_ONCE: Kind =
         Kind { flag: " --at-most-once", run: tidemill_sim::run_at_most_once };
+    const AT_LEAST_ONCE: Kind =
+        Kind { flag: " --at-least-once", run: tidemill_sim::run_at_least_once };
 
     #[derive(Default)]
     struct Sum {
@@ -87,6 +92,7 @@ mod runner {
         rescaled: u64,
         revived: u64,
         lost: u64,
+        repeated: u64,
         points: u64,
         wrong: Vec<u64>,
     }
@@ -101,6 +107,7 @@ mod runner {
             self.rescaled += of.rescaled;
             self.revived += of.revived;
             self.lost += of.lost;
+            self.repeated += of.repeated;
             self.points += of.points;
         }
     }
@@ -141,7 +148,11 @@ mod runner {
     }
 
     pub(super) fn run(arguments: &Arguments) -> ExitCode {
-        let kind = if arguments.at_most_once { AT_MOST_ONCE } else { EXACTLY_ONCE };
+        let kind = match (arguments.at_most_once, arguments.at_least_once) {
+            (true, _) => AT_MOST_ONCE,
+            (false, true) => AT_LEAST_ONCE,
+            (false, false) => EXACTLY_ONCE,
+        };
         if let Some(seed) = arguments.seed {
             return one(seed, arguments.trace, kind);
         }
@@ -183,7 +194,7 @@ mod runner {
         println!(
             "{} seeds in {took_s} s: {} lives, {} of which went on from a checkpoint; {} checkpoints, \
              {} lives that told of a failed one; {} changes of threads; {} keys that came back; \
-             {} records lost; {} points",
+             {} records lost, {} repeated; {} points",
             sum.seeds,
             sum.lives,
             sum.went_on,
@@ -192,6 +203,7 @@ mod runner {
             sum.rescaled,
             sum.revived,
             sum.lost,
+            sum.repeated,
             sum.points
         );
         if sum.wrong.is_empty() {

@@ -45,6 +45,29 @@ fn row_2_row_40_a_job_that_may_lose_counts_nothing_twice() {
 }
 
 #[test]
+fn row_2_row_40_a_job_without_a_ledger_loses_nothing() {
+    let (mut lives, mut repeated) = (0, 0);
+    for seed in 0..SEEDS {
+        let outcome = run_at_least_once(seed, false).unwrap_or_else(|wrong| {
+            panic!(
+                "seed {seed}: {}
+{}
+{}",
+                wrong.message,
+                wrong.job,
+                wrong.trace.join(
+                    "
+"
+                )
+            )
+        });
+        lives += outcome.lives;
+        repeated += outcome.repeated;
+    }
+    assert!(lives > 2 * SEEDS && repeated > 100, "{lives} {repeated}");
+}
+
+#[test]
 fn a_seed_gives_the_same_run_again() {
     let hash = |seed| run(seed, false).map(|it| (it.hash, it.points, it.micros)).ok();
     for seed in 1_000..1_012 {

@@ -38,6 +38,17 @@ struct FileData {
     untold: bool,
 }
 
+/// How often a disk has refused something since it was new: what a test asked for, and came to pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// Changes and syncs that failed.
+    pub changes: u64,
+    /// Reads that failed.
+    pub reads: u64,
+    /// Changes and syncs that found no room.
+    pub full: u64,
+}
+
 type Names = BTreeMap<PathBuf, u64>;
 
 #[derive(Debug)]
@@ -64,6 +75,7 @@ struct State {
     tells_late: bool,
     /// Files that are locked, and by which life.
     locks: BTreeMap<PathBuf, u64>,
+    refused: Refused,
     /// What was in files that were removed, if a test wants to know.
     removed: Option<BTreeMap<PathBuf, Vec<u8>>>,
     random: Random,
@@ -123,6 +135,7 @@ impl SimDisk {
             capacity: u64::MAX,
             tells_late: false,
             locks: BTreeMap::new(),
+            refused: Refused::default(),
             removed: None,
             random: Random::new(seed),
         });
@@ -254,6 +267,7 @@ impl State {
             return Err(dead());
         }
         if is_the_one(&mut self.fail_in) {
+            self.refused.changes += 1;
             return Err(io::Error::other("the disk failed, as the test asked"));
         }
         Ok(())
@@ -269,6 +283,7 @@ impl State {
             }
             _ => return Ok(()),
         }
+        self.refused.reads += 1;
         Err(io::Error::other("a read failed, as the test asked"))
     }
 

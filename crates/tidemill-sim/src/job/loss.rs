@@ -46,7 +46,7 @@ impl Job {
             for _ in 0..1 + random.below(2) {
                 let slices = 1 + random.below(8) as u32;
                 if random.below(3) == 0 {
-                    let (name, factory, how) = super::sums();
+                    let (name, factory, how) = super::sums(job.is_live());
                     job.counts((name, factory, slices), (source, how), Told::Sums { source });
                 } else {
                     job.windows(random, source, slices);

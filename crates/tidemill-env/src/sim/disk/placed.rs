@@ -3,7 +3,7 @@
 //! Invariant: a power cut keeps a synced sector as it was synced, and of an unsynced one either
 //! the old bytes or the new ones; sectors are independent of each other.
 
-use super::{FileData, SimDisk, SimFile, State, is_the_one};
+use super::{FileData, Refused, SimDisk, SimFile, State, is_the_one};
 use crate::{DiskLock, FileSystem, PlacedFile, Random};
 use std::{
     io,
@@ -106,6 +106,12 @@ impl SimDisk {
         self.state().used()
     }
 
+    /// How often it has refused something.
+    #[must_use]
+    pub fn refused(&self) -> Refused {
+        self.state().refused
+    }
+
     /// After `syncs` more of files, one fails; the one after it works again.
     pub fn fail_sync_after(&self, syncs: u64) {
         self.state().fail_sync_in = Some(syncs);
@@ -166,8 +172,12 @@ impl State {
     }
 
     /// Whether the disk has room for so many more bytes.
-    pub(super) fn room(&self, more: u64) -> io::Result<()> {
-        if self.tells_late || more == 0 || !self.is_over(more) { Ok(()) } else { Err(full()) }
+    pub(super) fn room(&mut self, more: u64) -> io::Result<()> {
+        if self.tells_late || more == 0 || !self.is_over(more) {
+            return Ok(());
+        }
+        self.refused.full += 1;
+        Err(full())
     }
 
     /// How many bytes it has room for.
@@ -182,9 +192,14 @@ impl State {
     /// Counts a sync of a file; an error if it is the one that must fail.
     fn sync_fails(&mut self) -> io::Result<()> {
         if is_the_one(&mut self.fail_sync_in) {
+            self.refused.changes += 1;
             return Err(io::Error::other("the sync failed, as the test asked"));
         }
-        if self.tells_late && self.is_over(0) { Err(full()) } else { Ok(()) }
+        if !self.tells_late || !self.is_over(0) {
+            return Ok(());
+        }
+        self.refused.full += 1;
+        Err(full())
     }
 }
 
@@ -213,8 +228,10 @@ impl SimFile {
     pub(super) fn sync_file(&self) -> io::Result<()> {
         let mut state = self.live()?;
         let mut outcome = state.operate().and_then(|()| state.sync_fails());
+        let state = &mut *state;
         let file = state.files.entry(self.file).or_default();
         if std::mem::take(&mut file.untold) {
+            state.refused.changes += 1;
             outcome = Err(io::Error::other("a sync of the whole file system failed before"));
         }
         match outcome {

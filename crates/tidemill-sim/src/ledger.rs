@@ -1,0 +1,78 @@
+//! What must hold of the ledger that the lives of a job left, whatever the job made of it.
+//!
+//! A job with a live source is compared with a replay of its ledger. So what the ledger says is held
+//! against the sources themselves.
+
+use crate::feed::Feed;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+use tidemill_types::{Cycle, Micros};
+use tidemill_wire::{
+    journal,
+    ledger::{Cut, LedgerEntry},
+};
+
+type Cycles = BTreeMap<Cycle, (Micros, Vec<Cut>)>;
+
+/// Whether the ledger of a job that has come to its end says of each slice that all of it was read,
+/// and of each cycle a time that is not before that of the one before.
+///
+/// # Errors
+/// It does not.
+pub(crate) fn check(feeds: &[Feed], files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<(), String> {
+    let (mut last_cycle, mut last_time) = (Cycle::NONE, Micros::MIN);
+    // By source and slice: where it stands, and whether it has ended.
+    let mut slices: BTreeMap<(u32, u32), (u64, bool)> = BTreeMap::new();
+    for (source, feed) in (0..).zip(feeds) {
+        slices.extend((0..feed.slices).map(|slice| ((source, slice), (0, false))));
+    }
+    for (cycle, (time, cuts)) in cycles(files)? {
+        if cycle != last_cycle.next() {
+            return Err(format!("cycle {cycle} of the ledger follows cycle {last_cycle}"));
+        }
+        if time < last_time {
+            return Err(format!(
+                "cycle {cycle} was at {time:?}, and the one before at {last_time:?}"
+            ));
+        }
+        (last_cycle, last_time) = (cycle, time);
+        for cut in cuts {
+            let slice = slices.get_mut(&(cut.source, cut.slice));
+            let slice = slice.ok_or_else(|| format!("there is no slice of {cut:?}"))?;
+            if slice.1 || cut.position < slice.0 {
+                return Err(format!("cycle {cycle} has {cut:?}, and before it was {slice:?}"));
+            }
+            *slice = (cut.position, cut.ended);
+        }
+    }
+    let all = |(source, _): &(u32, u32)| (feeds[*source as usize].count, true);
+    match slices.iter().find(|(slice, is)| **is != all(slice)) {
+        Some((slice, is)) => {
+            Err(format!("{slice:?} is at {is:?} in the ledger, and should be at {:?}", all(slice)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// All cycles that the files have.
+fn cycles(files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<Cycles, String> {
+    let mut cycles = Cycles::new();
+    let is_ledger = |path: &&PathBuf| {
+        path.file_name().is_some_and(|name| Path::new(name).to_string_lossy().starts_with("ledger"))
+    };
+    for path in files.keys().filter(is_ledger) {
+        let (records, ..) = journal::read(&files[path]);
+        for record in records {
+            let entry = LedgerEntry::decode(record).map_err(|error| error.to_string())?;
+            if let LedgerEntry::Cycle { cycle, time, cuts }
+            | LedgerEntry::Marked { cycle, time, cuts, .. } = entry
+            {
+                // What a later file has was written later.
+                cycles.insert(cycle, (time, cuts));
+            }
+        }
+    }
+    Ok(cycles)
+}
