@@ -4,6 +4,7 @@ use crate::{
     job::Job,
     kept::Rows,
     life::{self, Ended, FOLDER},
+    outputs,
 };
 use std::{
     collections::BTreeMap,
@@ -26,6 +27,8 @@ pub struct Outcome {
     pub lives: u64,
     /// How often it went on from a checkpoint.
     pub went_on: u64,
+    /// How often a new life of it began with a checkpoint.
+    pub begun: u64,
     /// How many checkpoints were completed.
     pub checkpoints: u64,
     /// How many lives said that a checkpoint could not be written.
@@ -38,6 +41,8 @@ pub struct Outcome {
     pub lost: u64,
     /// Rows of a job that may repeat some, beside those that it must have.
     pub repeated: u64,
+    /// One if a bit turned and the job said so.
+    pub damaged: u64,
     /// Cycles of which a sink has rows.
     pub cycles: u64,
     /// The job in words.
@@ -62,14 +67,33 @@ pub struct Wrong {
 /// # Errors
 /// Something that must always hold did not.
 pub fn run(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
-    let Lived { job, ended, ran, words } = lived(seed, keeps_trace, Job::of)?;
+    agrees(seed, lived(seed, keeps_trace, Job::of, false)?)
+}
+
+/// Runs a seed with a job in whose files bits turn between its lives: it says that it cannot go on, or
+/// its output is that of an undisturbed run.
+///
+/// # Errors
+/// It is not; or something else that must always hold did not.
+pub fn run_damaged(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
+    let lived = lived(seed, keeps_trace, Job::of, true)?;
+    match lived.ended.is_damaged {
+        true => Ok(Outcome { damaged: 1, ..outcome(&lived.ended, lived.ran, lived.words) }),
+        false => agrees(seed, lived),
+    }
+}
+
+/// Compares what the lives of a job left with what an undisturbed run writes.
+fn agrees(seed: u64, lived: Lived) -> Result<Outcome, Wrong> {
+    let Lived { job, ended, ran, words } = lived;
     let wrong = |message, trace| Wrong { message, job: words.clone(), trace };
     let (alone, ledger) = (Arc::clone(&job), ended.ledger.clone());
     let (undisturbed, _) =
         simulate(Simulation::new(seed), move |sim| undisturbed(sim, &alone, &ledger))
             .map_err(|failed| wrong(format!("undisturbed: {}", failed.message), failed.trace))?;
-    let undisturbed =
+    let mut undisturbed =
         undisturbed.map_err(|message| wrong(format!("undisturbed: {message}"), Vec::new()))?;
+    undisturbed.iter_mut().for_each(|rows| rows.retain(|(cycle, _)| *cycle > ended.after.0));
     let all = ended.outputs.iter().zip(&undisturbed).enumerate();
     if let Some((sink, (is, should))) = all.into_iter().find(|(_, (is, should))| is != should) {
         let what = difference(sink, is, should);
@@ -84,7 +108,7 @@ pub fn run(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
 /// # Errors
 /// It did; or something else that must always hold did not.
 pub fn run_at_most_once(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
-    let Lived { job, ended, ran, words } = lived(seed, keeps_trace, Job::that_may_lose)?;
+    let Lived { job, ended, ran, words } = lived(seed, keeps_trace, Job::that_may_lose, false)?;
     let lost = job.lost(&ended.outputs).and_then(|lost| match lost {
         // Nothing happened to it, and what a bounded source has is not shed.
         1.. if ended.lives == 1 && !job.is_live() => Err(format!("{lost} records are not there")),
@@ -105,7 +129,7 @@ pub fn run_at_most_once(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> 
 /// # Errors
 /// It did; or something else that must always hold did not.
 pub fn run_at_least_once(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
-    let Lived { job, ended, ran, words } = lived(seed, keeps_trace, Job::that_may_repeat)?;
+    let Lived { job, ended, ran, words } = lived(seed, keeps_trace, Job::that_may_repeat, false)?;
     match job.repeated(&ended.outputs) {
         Ok(repeated) => Ok(Outcome { repeated, ..outcome(&ended, ran, words) }),
         Err(why) => {
@@ -128,6 +152,7 @@ fn lived(
     seed: u64,
     keeps_trace: bool,
     job: impl FnOnce(&mut Random) -> Job,
+    damages: bool,
 ) -> Result<Lived, Wrong> {
     let mut random = Random::new(Random::new(seed).next() ^ 0x0074_6964_656d_696c);
     let pace = Pace::of(&mut random);
@@ -136,8 +161,9 @@ fn lived(
     let wrong = |message, trace| Wrong { message, job: words.clone(), trace };
     let lived = Arc::clone(&job);
     let simulation = Simulation { seed, pace, keeps_trace };
-    let (ended, ran) = simulate(simulation, move |sim| life::all(sim, &lived, &pace, &mut random))
-        .map_err(|failed| wrong(failed.message, failed.trace))?;
+    let (ended, ran) =
+        simulate(simulation, move |sim| life::all(sim, &lived, &pace, &mut random, damages))
+            .map_err(|failed| wrong(failed.message, failed.trace))?;
     let ended = ended.map_err(|message| wrong(message, ran.trace.clone()))?;
     if let Some(name) = ran.panicked.first() {
         return Err(wrong(format!("the thread {name} panicked"), ran.trace));
@@ -159,12 +185,14 @@ fn outcome(ended: &Ended, ran: Ran, job: String) -> Outcome {
         micros: ran.micros,
         lives: ended.lives,
         went_on: ended.went_on,
+        begun: ended.begun,
         checkpoints: ended.checkpoints,
         told: ended.told,
         rescaled: ended.rescaled,
         revived: ended.revived,
         lost: 0,
         repeated: 0,
+        damaged: 0,
         cycles: rows.count() as u64,
         job,
         trace: ran.trace,
@@ -204,7 +232,7 @@ fn undisturbed(
     let read: Vec<u64> = progress.sources.iter().map(|it| it.records).collect();
     let should: Vec<u64> = job.feeds().iter().map(|it| it.records().count() as u64).collect();
     match read == should {
-        true => life::outputs(&sim.world, job),
+        true => outputs::of(&sim.world, job),
         false => Err(format!("its sources have {should:?} records, and {read:?} were read")),
     }
 }

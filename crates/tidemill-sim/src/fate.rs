@@ -16,6 +16,8 @@ pub(crate) enum Event {
     Fails(u64),
     /// As above, a sync.
     SyncFails(u64),
+    /// After so many reads of that disk, so many fail.
+    ReadsFail(u64, u64),
     /// That disk has so many bytes left.
     Full(u64),
     /// It has room again.
@@ -37,6 +39,8 @@ pub(crate) enum Request {
     Rescale(usize),
     Keep,
     Delete,
+    /// Somebody starts the job once more, in the same folder.
+    Second,
 }
 
 /// A life of a job, before it begins.
@@ -47,6 +51,8 @@ pub(crate) struct Fate {
     pub(crate) every: Span,
     /// It goes on from a checkpoint that was kept, if there is one.
     pub(crate) from_kept: bool,
+    /// In that case: with a new ledger and new output.
+    pub(crate) begins: bool,
     pub(crate) flush_bytes: ByteSize,
     pub(crate) file_bytes: ByteSize,
     /// After so many microseconds each.
@@ -104,13 +110,18 @@ impl Fate {
             let (after, count) = (random.below(20), 1 + random.below(3));
             events.push((0, Event::StateReadsFail(after, count)));
         }
+        if !is_last && random.below(8) == 0 {
+            let (after, count) = (random.below(8), 1 + random.below(3));
+            events.push((0, Event::ReadsFail(after, count)));
+        }
         events.sort_by_key(|(at, _)| *at);
         let mut requests: Vec<_> = (0..random.below(5))
             .map(|_| {
-                let request = match random.below(4) {
+                let request = match random.below(5) {
                     0 | 1 => Request::Rescale(1 + random.below(4) as usize),
                     2 => Request::Keep,
-                    _ => Request::Delete,
+                    3 => Request::Delete,
+                    _ => Request::Second,
                 };
                 (moment(random, pace), request)
             })
@@ -122,6 +133,7 @@ impl Fate {
                 [random.below(3) as usize],
             every: Span(1 << (5 + random.below(9))),
             from_kept: random.below(4) == 0,
+            begins: random.below(3) == 0,
             flush_bytes: ByteSize(1 << (10 + random.below(12))),
             file_bytes: ByteSize(1 << (10 + random.below(12))),
             events,

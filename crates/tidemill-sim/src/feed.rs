@@ -18,8 +18,6 @@ use tidemill_types::{Micros, SliceId};
 
 /// Event time from one record to the next, in microseconds.
 const STEP_US: i64 = 1_000;
-/// How far records may be behind in event time before they are late, in microseconds.
-const LATENESS_US: i64 = 4_000;
 /// One record in so many is refused.
 const REFUSED_ONE_IN: u64 = 37;
 /// Input bytes of a record.
@@ -33,6 +31,8 @@ pub(crate) struct Feed {
     /// Records of each slice.
     pub(crate) count: u64,
     keys: u64,
+    /// How far records may be behind in event time before they are late, in microseconds.
+    lateness_us: i64,
     /// A live source: the time from one record to the next, in microseconds.
     pub(crate) every_us: Option<u64>,
     /// After this record a live source is silent for two seconds.
@@ -47,6 +47,7 @@ impl Feed {
             slices: 1 + random.below(3) as u32,
             count,
             keys: 1 + random.next() % (2 << random.below(8)),
+            lateness_us: 2_000 << random.below(5),
             every_us: live.then(|| 1 << random.below(12)),
             silent_after: random.below(2 * count),
         }
@@ -58,7 +59,8 @@ impl Feed {
 
     fn time(&self, slice: u32, number: u64) -> i64 {
         // Some are later than that: they are late.
-        let behind = (self.random(slice, number) >> 32) as i64 % (LATENESS_US + LATENESS_US / 4);
+        let behind =
+            (self.random(slice, number) >> 32) as i64 % (self.lateness_us + self.lateness_us / 4);
         number as i64 * STEP_US - behind
     }
 
@@ -225,7 +227,7 @@ impl Source for FedSlice {
         self.next = to.0;
         self.seen = match watermark {
             Micros::MIN => Micros::MIN,
-            Micros(watermark) => Micros(watermark + LATENESS_US),
+            Micros(watermark) => Micros(watermark + self.feed.lateness_us),
         };
         Ok(())
     }
@@ -233,7 +235,7 @@ impl Source for FedSlice {
     fn watermark(&self) -> Micros {
         match self.seen {
             Micros::MIN => Micros::MIN,
-            Micros(seen) => Micros(seen - LATENESS_US),
+            Micros(seen) => Micros(seen - self.feed.lateness_us),
         }
     }
 }

@@ -2,10 +2,11 @@
 
 mod again;
 mod loss;
+mod program;
 
 use crate::{
     feed::{self, Fed, Feed},
-    kept::Kept,
+    kept::{Kept, Memory},
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::{path::PathBuf, sync::Arc};
@@ -34,11 +35,15 @@ pub(crate) struct Job {
     stages: Vec<Stage>,
     /// Nodes and outputs that a sink reads.
     read: Vec<(usize, usize)>,
+    /// Of the first sink; all others are files.
+    pub(crate) memory: Memory,
     /// Of a job that may lose: what the rows of each sink are.
     told: Vec<loss::Told>,
     /// Of one that may do some of it twice: what its sources were told.
     followed: Vec<feed::Told>,
     delivery: Delivery,
+    /// Its first source is read before the others.
+    preloads: bool,
     /// Of such a job: records of a slice from one save of it to the next.
     save_records: u64,
     cycle_records: u64,
@@ -52,8 +57,16 @@ struct Stage {
     name: String,
     factory: Arc<dyn OperatorFactory>,
     slices: u32,
-    /// By port: the node that is read, and how.
-    reads: Vec<(usize, Partition)>,
+    /// The nodes that are read, at which port and how: several at one port are a union.
+    reads: Vec<Reads>,
+}
+
+/// A link of a stage, by the node at its other end.
+#[derive(Clone, Debug)]
+struct Reads {
+    node: usize,
+    port: usize,
+    how: Partition,
 }
 
 /// Rows of one shape that a node writes: `key` and `value` are among the columns.
@@ -96,11 +109,16 @@ fn operator(
     let fits = "a stage that fits its input";
     let key = input.index_of("key").expect("every stream has it");
     let by_key = Partition::Key(vec![key]);
-    match random.below(6) {
+    match random.below(8) {
         0 => {
             let select = named(&[("key", "key"), ("value", "value + 1")]);
             let made = transform(input, None, Some("value % 5 <> 0"), Some(&select));
-            ("filter", made.expect(fits), Partition::Local)
+            let how = match random.below(4) {
+                0 => Partition::Random,
+                1 => Partition::All,
+                _ => Partition::Local,
+            };
+            ("filter", made.expect(fits), how)
         }
         1 => {
             let calls =
@@ -134,10 +152,13 @@ fn operator(
             let made = top(input, &spec).expect(fits);
             ("top", made.factory, made.partition)
         }
-        _ => {
+        5 => {
+            let how = if random.below(2) == 0 { Partition::Random } else { by_key };
             let (name, factory, _) = sums(live);
-            (name, factory, by_key)
+            (name, factory, how)
         }
+        6 => ("latest", program::latest(), by_key),
+        _ => ("held", program::held(), by_key),
     }
 }
 
@@ -174,9 +195,12 @@ impl Job {
                 Feed::of(random, live)
             })
             .collect();
+        let preloads = sources[0].every_us.is_none() && random.below(3) == 0;
         Self {
+            preloads,
             stages: Vec::new(),
             read: Vec::new(),
+            memory: Memory::Whole,
             told: Vec::new(),
             followed: Vec::new(),
             delivery: Delivery::ExactlyOnce,
@@ -191,6 +215,11 @@ impl Job {
 
     pub(crate) fn of(random: &mut Random) -> Self {
         let mut job = Self::with_sources(random);
+        job.memory = match random.below(16) {
+            0 => Memory::BeginsAnew,
+            1 | 2 => Memory::None,
+            _ => Memory::Whole,
+        };
         let mut streams: Vec<Stream> = (0..job.sources.len())
             .map(|node| Stream { node, schema: feed::schema(), is_read: false })
             .collect();
@@ -222,8 +251,8 @@ impl Job {
         let made = join(&streams[left].schema, &streams[right].schema, &spec);
         let made = made.expect("two streams that have the key");
         let reads = vec![
-            (streams[left].node, Partition::Key(made.left_keys)),
-            (streams[right].node, Partition::Key(made.right_keys)),
+            Reads { node: streams[left].node, port: 0, how: Partition::Key(made.left_keys) },
+            Reads { node: streams[right].node, port: 1, how: Partition::Key(made.right_keys) },
         ];
         (streams[left].is_read, streams[right].is_read) = (true, true);
         self.add("join", made.factory, random, reads, streams);
@@ -232,10 +261,17 @@ impl Job {
     fn stage(&mut self, random: &mut Random, streams: &mut Vec<Stream>) {
         let read = random.below(streams.len() as u64) as usize;
         let live = self.is_live();
-        let stream = &mut streams[read];
-        stream.is_read = true;
-        let (name, factory, partition) = operator(random, &stream.schema, live);
-        let reads = vec![(stream.node, partition)];
+        let schema = Arc::clone(&streams[read].schema);
+        let (name, factory, how) = operator(random, &schema, live);
+        let mut reads = Vec::new();
+        for (at, stream) in streams.iter_mut().enumerate() {
+            // What has the same columns can be read as one.
+            let joins = at != read && stream.schema == schema && how != Partition::Local;
+            if at == read || (joins && random.below(2) == 0) {
+                stream.is_read = true;
+                reads.push(Reads { node: stream.node, port: 0, how: how.clone() });
+            }
+        }
         self.add(name, factory, random, reads, streams);
     }
 
@@ -244,12 +280,12 @@ impl Job {
         name: &str,
         factory: Arc<dyn OperatorFactory>,
         random: &mut Random,
-        reads: Vec<(usize, Partition)>,
+        reads: Vec<Reads>,
         streams: &mut Vec<Stream>,
     ) {
         let schema = Arc::clone(&factory.outputs()[0]);
         let node = self.sources.len() + self.stages.len();
-        let local = reads.iter().any(|(_, it)| *it == Partition::Local);
+        let local = reads.iter().any(|it| it.how == Partition::Local);
         let slices = if local { 0 } else { 1 + random.below(8) as u32 };
         self.stages.push(Stage { name: format!("{name}{node}"), factory, slices, reads });
         streams.push(Stream { node, schema, is_read: false });
@@ -293,13 +329,14 @@ impl Job {
     /// In words.
     pub(crate) fn describe(&self) -> String {
         let stage = |it: &Stage| {
-            let reads = it.reads.iter().map(|(node, how)| format!("{node} by {how:?}"));
+            let reads = it.reads.iter().map(|it| format!("{} by {:?}", it.node, it.how));
             format!("{} × {} of {}", it.name, it.slices, reads.collect::<Vec<_>>().join(" and "))
         };
+        let preloads = if self.preloads { ", the first before the others" } else { "" };
         let stages = self.stages.iter().map(stage).collect::<Vec<_>>().join("; ");
         format!(
-            "sources {:?}; {stages}; sinks of {:?}; cycles of {} records or {} us, links of {} bytes",
-            self.sources, self.read, self.cycle_records, self.cycle_us, self.credit
+            "sources {:?}{preloads}; {stages}; sinks of {:?}, the first with the memory {:?}; cycles of {} records or {} us, links of {} bytes",
+            self.sources, self.read, self.memory, self.cycle_records, self.cycle_us, self.credit
         )
     }
 
@@ -318,7 +355,8 @@ impl Job {
         for (at, feed) in self.sources.iter().enumerate() {
             let (clock, told) = (Arc::clone(&world.clock), self.followed.get(at).cloned());
             let factory = Arc::new(Fed { feed: *feed, clock, told });
-            graph.add(format!("source{at}"), NodeKind::Source { factory, preload: false });
+            let preload = self.preloads && at == 0;
+            graph.add(format!("source{at}"), NodeKind::Source { factory, preload });
         }
         for stage in &self.stages {
             let (factory, slices) = (Arc::clone(&stage.factory), stage.slices);
@@ -326,20 +364,21 @@ impl Job {
             let expires = structure::can_expire(&mut *factory.state(SliceId(0))) && slices % 2 == 1;
             let node = graph.add(stage.name.clone(), NodeKind::Stage { factory, slices });
             graph.nodes[node.0].ttl = expires.then_some(Span(self.cycle_us));
-            for (port, (from, partition)) in stage.reads.iter().enumerate() {
-                let (from, partition) = (NodeId(*from), partition.clone());
+            for Reads { node: from, port, how } in stage.reads.clone() {
+                let (from, partition) = (NodeId(from), how);
                 graph.links.push(Link { from, output: 0, to: node, port, partition });
             }
         }
         let mut files = self.files(life).into_iter();
-        for ((from, output), path) in self.read.iter().zip(files.by_ref()) {
-            let sink = Box::new(Kept::new(world, path, self.syncs));
+        for (nth, ((from, output), path)) in self.read.iter().zip(files.by_ref()).enumerate() {
+            let memory = if nth == 0 { self.memory } else { Memory::Whole };
+            let sink = Box::new(Kept::new(world, path, self.syncs, memory));
             let to = graph.add(format!("sink{from}.{output}"), NodeKind::Sink { sink });
             let (from, output) = (NodeId(*from), *output);
             graph.links.push(Link { from, output, to, port: 0, partition: Partition::One });
         }
         let letters = files.next().expect("the letters are last");
-        graph.dead_letter = Some(Box::new(Kept::new(world, letters, self.syncs)));
+        graph.dead_letter = Some(Box::new(Kept::new(world, letters, self.syncs, Memory::Whole)));
         graph
     }
 }

@@ -5,6 +5,7 @@
 use arrow_array::RecordBatch;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -16,7 +17,20 @@ use tidemill_wire::journal;
 /// The rows of a cycle, as text.
 pub(crate) type Rows = Vec<(u64, String)>;
 
+/// What a sink knows of what it wrote in an earlier life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// Its last cycle, as a file does.
+    #[default]
+    Whole,
+    /// Nothing, though it is there (the standard output): some of it is written again.
+    None,
+    /// Nothing is there: it is whole only at its end.
+    BeginsAnew,
+}
+
 pub(crate) struct Kept {
+    memory: Memory,
     world: World,
     path: PathBuf,
     /// Every commit is durable, not those alone that a checkpoint asks for.
@@ -28,8 +42,9 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    pub(crate) fn new(world: &World, path: PathBuf, syncs: bool) -> Self {
-        Self { world: world.clone(), path, syncs, file: None, length: 0, written: Vec::new() }
+    pub(crate) fn new(world: &World, path: PathBuf, syncs: bool, memory: Memory) -> Self {
+        let world = world.clone();
+        Self { memory, world, path, syncs, file: None, length: 0, written: Vec::new() }
     }
 
     /// Appends all bytes, or none.
@@ -73,6 +88,21 @@ pub(crate) fn read(bytes: &[u8]) -> Result<(Rows, usize), SinkError> {
     Ok((records.iter().map(row).collect::<Result<_, SinkError>>()?, length))
 }
 
+/// What a sink has that wrote some cycles again.
+///
+/// # Errors
+/// It wrote one differently.
+pub(crate) fn once(rows: Rows) -> Result<Rows, String> {
+    let mut once = BTreeMap::new();
+    for (cycle, text) in rows {
+        let first: &mut String = once.entry(cycle).or_insert_with(|| text.clone());
+        if *first != text {
+            return Err(format!("cycle {cycle} was written as\n{first}and as\n{text}"));
+        }
+    }
+    Ok(once.into_iter().collect())
+}
+
 /// Rows as lines.
 pub(crate) fn text(batch: &RecordBatch) -> Result<String, SinkError> {
     let options = FormatOptions::default();
@@ -96,7 +126,8 @@ fn failed(error: std::io::Error) -> SinkError {
 
 impl Sink for Kept {
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
-        let is_there = resume && self.world.disk.exists(&self.path).map_err(failed)?;
+        let goes_on = resume && self.memory != Memory::BeginsAnew;
+        let is_there = goes_on && self.world.disk.exists(&self.path).map_err(failed)?;
         let bytes = match is_there {
             true => self.world.disk.read(&self.path).map_err(failed)?,
             false => Vec::new(),
@@ -105,7 +136,10 @@ impl Sink for Kept {
         // Written anew: what a failed sync gave up would be lost for ever else.
         self.file = Some(self.put(&bytes[..length]).map_err(failed)?);
         self.length = length as u64;
-        Ok(Cycle(rows.last().map_or(0, |(cycle, _)| *cycle)))
+        match self.memory {
+            Memory::Whole => Ok(Cycle(rows.last().map_or(0, |(cycle, _)| *cycle))),
+            Memory::None | Memory::BeginsAnew => Ok(Cycle::NONE),
+        }
     }
 
     fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
@@ -136,6 +170,14 @@ impl Sink for Kept {
     fn sync(&mut self) -> Result<bool, SinkError> {
         self.file()?.sync().map_err(failed)?;
         Ok(true)
+    }
+
+    fn forgets(&self) -> bool {
+        self.memory == Memory::None
+    }
+
+    fn begins_anew(&self) -> bool {
+        self.memory == Memory::BeginsAnew
     }
 
     fn close(&mut self) -> Result<(), SinkError> {

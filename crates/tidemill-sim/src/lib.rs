@@ -16,14 +16,17 @@
 #![cfg(debug_assertions)]
 
 mod check;
+mod damage;
 mod fate;
 mod feed;
 mod job;
 mod kept;
 mod ledger;
 mod life;
+mod outputs;
+mod second;
 
-pub use check::{Outcome, Wrong, run, run_at_least_once, run_at_most_once};
+pub use check::{Outcome, Wrong, run, run_at_least_once, run_at_most_once, run_damaged};
 
 #[cfg(test)]
 mod tests;

@@ -10,10 +10,11 @@
 //! does, so that nobody can tell; they end when they notice.
 
 use crate::{
+    damage::{self, CHECKPOINTS},
     fate::{Event, Fate, Request},
     job::Job,
-    kept::{self, Rows},
-    ledger,
+    kept::{Memory, Rows},
+    ledger, outputs, second,
 };
 use std::{
     collections::BTreeMap,
@@ -27,9 +28,10 @@ use tidemill_env::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use tidemill_flow::{CheckpointTo, JobHandle, RunOptions, StartError, engine::start};
-use tidemill_state::{IndexedBackend, IndexedOptions};
+use tidemill_flow::{JobHandle, StartError, engine::start};
 use tidemill_types::Cycle;
+
+mod origin;
 
 /// Lives with misfortune; the one after them has none.
 const LIVES_MAX: u64 = 7;
@@ -49,12 +51,18 @@ pub(crate) struct Ended {
     pub(crate) lives: u64,
     /// Lives that went on from a checkpoint.
     pub(crate) went_on: u64,
+    /// New lives that began with a checkpoint.
+    pub(crate) begun: u64,
     pub(crate) checkpoints: u64,
     /// Lives that said that a checkpoint could not be written.
     pub(crate) told: u64,
     pub(crate) rescaled: u64,
     /// How often a key came back that had left memory.
     pub(crate) revived: u64,
+    /// The last new life began after this cycle, and has no rows up to there.
+    pub(crate) after: Cycle,
+    /// A bit turned, and the job said that it cannot go on.
+    pub(crate) is_damaged: bool,
     /// What was done to each life, and what became of it.
     pub(crate) story: String,
 }
@@ -69,6 +77,12 @@ struct Known {
     /// A sink may lack what it said that it had: its disk failed, and lies perhaps.
     unsure: bool,
     rescaled: u64,
+    /// A new life was to begin from this checkpoint, and perhaps has not.
+    begins: Option<(u64, Cycle)>,
+    /// A bit has turned: the job may say that it cannot go on, and must not go on wrongly.
+    damaged: bool,
+    /// Something that must not be.
+    wrong: Option<String>,
 }
 
 /// A life that goes on.
@@ -107,6 +121,11 @@ impl Life {
     /// Whether the disk with ledger and output has failed, but for want of room, which a job that
     /// runs waits for.
     fn output_failed(&self) -> bool {
+        self.output_may_lack() || self.refused(OUTPUT).reads > 0
+    }
+
+    /// Whether that disk may not have what it was given.
+    fn output_may_lack(&self) -> bool {
         self.refused(OUTPUT).changes > 0
     }
 
@@ -123,6 +142,12 @@ impl Life {
     /// Whether the disk with the checkpoints has refused anything.
     fn state_failed(&self) -> bool {
         self.refused(STATE) != Refused::default()
+    }
+
+    /// The job said that it cannot go on: so it should once a bit has turned.
+    fn says(&self, ended: &mut Ended, why: String) -> Result<bool, String> {
+        ended.is_damaged = lock(&self.known).damaged;
+        if ended.is_damaged { Ok(true) } else { Err(why) }
     }
 
     fn die(&self, of_power: bool) {
@@ -167,6 +192,7 @@ impl Life {
                 }
                 Event::Fails(after) => disk.fail_after(after),
                 Event::SyncFails(after) => disk.fail_sync_after(after),
+                Event::ReadsFail(after, count) => disk.fail_reads_after(after, count),
                 Event::Full(left) => disk.set_capacity(disk.used() + left),
                 Event::Room => disk.set_capacity(u64::MAX),
                 Event::StateFails(after) => state.fail_after(after),
@@ -180,7 +206,7 @@ impl Life {
     }
 
     /// What is asked of it.
-    fn ask(&self, requests: &[(u64, Request)]) {
+    fn ask(&self, job: &Job, requests: &[(u64, Request)]) {
         let mut passed = 0;
         for (at, request) in requests {
             self.sim.world.clock.sleep_micros(at - passed);
@@ -206,6 +232,14 @@ impl Life {
                         drop(handle.delete_checkpoint(number));
                     }
                 }
+                Request::Second if job.begins_anew() => {}
+                Request::Second => {
+                    let refused = second::is_refused(job, &self.sim.process());
+                    let gone = self.is_dead.load(Ordering::SeqCst) || handle.is_over();
+                    if !gone && self.refused(OUTPUT) == Refused::default() {
+                        lock(&self.known).wrong = refused.err();
+                    }
+                }
             }
         }
     }
@@ -223,9 +257,10 @@ impl Life {
 /// Everything from the first start to the end.
 pub(crate) fn all(
     sim: &SimWorld,
-    job: &Job,
+    job: &Arc<Job>,
     pace: &Pace,
     random: &mut Random,
+    damages: bool,
 ) -> Result<Ended, String> {
     let state_disk = SimDisk::new(random.next());
     let known = Arc::new(Mutex::new(Known::default()));
@@ -248,13 +283,23 @@ pub(crate) fn all(
         if is_done {
             break;
         }
+        if damages && random.below(2) == 0 {
+            let done = damage::flip(&sim.disk, &state_disk, random, job.is_live());
+            lock(&known).damaged |= done.is_some();
+            story.push_str(&done.map(|it| format!("\n  {it}")).unwrap_or_default());
+        }
         if is_last {
             return Err("the last life, to which nothing happened, did not end the job".to_owned());
         }
     }
+    // What did not fail any more is read from here.
+    sim.disk.fail_reads_after(u64::MAX, 0);
     ended.story = story;
     if job.begins_anew() {
-        ended.outputs = outputs_of_lives(sim, job, ended.lives)?;
+        ended.outputs = outputs::of_lives(&sim.world, job, ended.lives)?;
+        return Ok(ended);
+    }
+    if ended.is_damaged {
         return Ok(ended);
     }
     ended.rescaled = lock(&known).rescaled;
@@ -264,45 +309,19 @@ pub(crate) fn all(
         ended.ledger.insert(path, bytes);
     }
     ended.ledger.retain(|path, _| path.starts_with(FOLDER));
-    ledger::check(job.feeds(), &ended.ledger).map_err(|why| format!("{why}{}", ended.story))?;
-    ended.outputs = outputs(&sim.world, job)?;
-    Ok(ended)
-}
-
-/// What the sinks of all lives hold together; those of a life that was killed end anywhere.
-fn outputs_of_lives(sim: &SimWorld, job: &Job, lives: u64) -> Result<Vec<Rows>, String> {
-    let mut all: Vec<Rows> = Vec::new();
-    for life in 1..=lives {
-        let files = job.files(life);
-        all.resize(files.len(), Rows::new());
-        for (path, all) in files.iter().zip(&mut all) {
-            if sim.disk.exists(path).map_err(|it| it.to_string())? {
-                let bytes = sim.disk.read(path).map_err(|it| it.to_string())?;
-                all.extend(kept::read(&bytes).map_err(|it| it.to_string())?.0);
-            }
-        }
+    // Of a ledger that was replaced parts are still there.
+    if !lock(&known).damaged && ended.after == Cycle::NONE {
+        ledger::check(job.feeds(), &ended.ledger).map_err(|why| format!("{why}{}", ended.story))?;
     }
-    Ok(all)
-}
-
-/// What the sinks hold.
-pub(crate) fn outputs(world: &World, job: &Job) -> Result<Vec<Rows>, String> {
-    let read = |path: &Path| -> Result<Rows, String> {
-        let bytes = world.disk.read(path).map_err(|it| it.to_string())?;
-        let (rows, length) = kept::read(&bytes).map_err(|it| it.to_string())?;
-        match length == bytes.len() {
-            true => Ok(rows),
-            false => Err(format!("{} has a torn tail at the end", path.display())),
-        }
-    };
-    job.files(0).iter().map(|path| read(path)).collect()
+    ended.outputs = outputs::of(&sim.world, job)?;
+    Ok(ended)
 }
 
 /// One life; whether the job has come to its end in it.
 fn one(
     sim: &SimWorld,
     state_disk: &SimDisk,
-    job: &Job,
+    job: &Arc<Job>,
     fate: &Fate,
     known: &Arc<Mutex<Known>>,
     ended: &mut Ended,
@@ -330,7 +349,7 @@ fn one(
     let outcome = live(&life, &world, &state_world, job, fate, ended);
     life.is_over.store(true, Ordering::SeqCst);
     suffers.join();
-    lock(known).unsure |= life.output_failed();
+    lock(known).unsure |= life.output_may_lack();
     let is_done = outcome?;
     if !is_done && !life.is_dead.load(Ordering::SeqCst) {
         life.die(fate.ends_dark);
@@ -338,97 +357,58 @@ fn one(
     Ok(is_done)
 }
 
-/// The checkpoint that was kept from which a life goes on, if it does.
-fn from_kept(life: &Life, job: &Job, fate: &Fate) -> Option<(u64, Cycle)> {
-    // A job that does nothing twice goes on after the last cycle that it began.
-    match fate.from_kept && !job.may_lose() {
-        true => lock(&life.known).kept.last_key_value().map(|(number, cycle)| (*number, *cycle)),
-        false => None,
-    }
-}
-
-/// How it is run; an error if its checkpoints cannot be opened.
-fn options(
-    state_world: &World,
-    job: &Job,
-    fate: &Fate,
-    from: Option<(u64, Cycle)>,
-) -> Result<RunOptions, String> {
-    if job.begins_anew() {
-        return Ok(RunOptions::default());
-    }
-    let indexed = IndexedOptions {
-        file_bytes: fate.file_bytes,
-        flush_bytes: fate.flush_bytes,
-        flush_in_background: true,
-    };
-    let backend = IndexedBackend::open(state_world, Path::new("/state"), indexed);
-    let (backend, _) = backend.map_err(|error| error.to_string())?;
-    let to = CheckpointTo {
-        every: job.every(fate.every),
-        backend: Arc::new(backend),
-        from: from.map(|it| it.0),
-        recovery: fate.recovery,
-    };
-    Ok(RunOptions {
-        data: Some(FOLDER.into()),
-        resume: true,
-        checkpoint: Some(to),
-        // A few cycles a file.
-        ledger_file_bytes: Some(200),
-        ..RunOptions::default()
-    })
-}
-
 /// From its start to its end.
 fn live(
     life: &Arc<Life>,
     world: &World,
     state_world: &World,
-    job: &Job,
+    job: &Arc<Job>,
     fate: &Fate,
     ended: &mut Ended,
 ) -> Result<bool, String> {
     let is_dead = || life.is_dead.load(Ordering::SeqCst);
-    let from = match job.begins_anew() {
-        true => None,
-        false => from_kept(life, job, fate),
-    };
-    let options = match options(state_world, job, fate, from) {
+    let origin = origin::of(&mut lock(&life.known), job, fate);
+    let options = match origin::options(state_world, job, fate, origin) {
         Ok(options) => options,
         Err(_) if is_dead() || life.state_failed() => return Ok(false),
-        Err(error) => return Err(format!("the checkpoints cannot be opened: {error}")),
+        Err(error) => {
+            return life.says(ended, format!("the checkpoints cannot be opened: {error}"));
+        }
     };
     let handle = match start(job.graph(world, ended.lives, fate.workers), world, &options) {
         Ok(handle) => Arc::new(handle),
         Err(_) if is_dead() || life.state_failed() || life.output_failed() => return Ok(false),
         Err(StartError::Away { .. }) if life.output_was_full() => return Ok(false),
         // It says so, and nothing is lost: without a number it would begin at its start.
-        Err(error) if from.is_some() && error.to_string().contains("lacks rows") => {
-            return match lock(&life.known).unsure {
+        Err(error) if origin.is_kept() && error.to_string().contains("lacks rows") => {
+            let known = lock(&life.known);
+            return match known.unsure || known.damaged || job.memory == Memory::BeginsAnew {
                 true => Ok(false),
-                false => Err(format!("it cannot go on from {from:?}: {error}")),
+                false => Err(format!("it cannot go on from {origin:?}: {error}")),
             };
         }
-        Err(error) => return Err(format!("it does not start: {error}")),
+        Err(error) => return life.says(ended, format!("it does not start: {error}")),
     };
     *lock(&life.handle) = Some(Arc::clone(&handle));
     if is_dead() || life.was_stopped.load(Ordering::SeqCst) {
         handle.stop();
     }
     if !job.begins_anew() {
-        went_on(life, &handle, from, ended)?;
+        origin::went_on(life, job, &handle, origin, ended)?;
     }
-    let (asks, requests) = (Arc::clone(life), fate.requests.clone());
-    let asker = life.spawn("asker", move |_| asks.ask(&requests));
+    let (asked, requests) = (Arc::clone(job), fate.requests.clone());
+    let asker = life.spawn("asker", move |life| life.ask(&asked, &requests));
     let outcome = handle.wait();
     life.is_over.store(true, Ordering::SeqCst);
     asker.join();
+    if let Some(wrong) = lock(&life.known).wrong.take() {
+        return Err(wrong);
+    }
     life.note_progress(&handle);
     let progress = handle.progress();
     ended.checkpoints += progress.checkpoints.completed;
     ended.revived += progress.stages.iter().map(|it| it.revived_keys).sum::<u64>();
-    if progress.checkpoints.completed > 0 && !life.output_failed() {
+    if progress.checkpoints.completed > 0 && !life.output_may_lack() {
         // All sinks have what came before it, on a disk that did as it said.
         lock(&life.known).unsure = false;
     }
@@ -440,36 +420,9 @@ fn live(
         Err(_) if life.output_failed() || life.reading_failed() => Ok(false),
         // It gave up what it could not write, as it was to stop.
         Err(_) if life.output_was_full() && life.was_stopped.load(Ordering::SeqCst) => Ok(false),
-        Err(error) => Err(format!("it failed: {error}")),
+        Err(error) => life.says(ended, format!("it failed: {error}")),
         Ok(_) if life.was_stopped.load(Ordering::SeqCst) => Ok(false),
         Ok(progress) if progress.finished => Ok(true),
         Ok(_) => Err("it ended, and is not finished".to_owned()),
-    }
-}
-
-/// Whether it went on from where it should.
-fn went_on(
-    life: &Life,
-    handle: &JobHandle,
-    from: Option<(u64, Cycle)>,
-    ended: &mut Ended,
-) -> Result<(), String> {
-    let began = handle.progress().checkpoints;
-    let mut known = lock(&life.known);
-    let is_right = match from {
-        // Others may have been completed since.
-        Some((_, cycle)) => began.cycle == cycle || began.completed > 0,
-        None => began.cycle >= known.cycle,
-    };
-    if !is_right && !known.unsure {
-        let cycle = known.cycle;
-        return Err(format!("it began at {}, but {cycle} or {from:?} was complete", began.cycle));
-    }
-    known.cycle = began.cycle;
-    ended.went_on += u64::from(began.cycle > Cycle::NONE);
-    let there: Vec<u64> = handle.checkpoints().iter().map(|(info, _)| info.number).collect();
-    match known.kept.keys().find(|it| !there.contains(it)) {
-        Some(gone) => Err(format!("checkpoint {gone} was kept, and there are {there:?}")),
-        None => Ok(()),
     }
 }

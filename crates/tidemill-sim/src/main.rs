@@ -25,6 +25,9 @@ struct Arguments {
     /// Jobs that keep no ledger, and may repeat records.
     #[arg(long, conflicts_with = "at_most_once")]
     at_least_once: bool,
+    /// Jobs in whose files bits turn between their lives.
+    #[arg(long, conflicts_with_all = ["at_most_once", "at_least_once"])]
+    damaged: bool,
     /// Seeds that run at the same time.
     #[arg(long, default_value_t = 2)]
     jobs: u64,
@@ -81,18 +84,21 @@ mod runner {
         Kind { flag: " --at-most-once", run: tidemill_sim::run_at_most_once };
     const AT_LEAST_ONCE: Kind =
         Kind { flag: " --at-least-once", run: tidemill_sim::run_at_least_once };
+    const DAMAGED: Kind = Kind { flag: " --damaged", run: tidemill_sim::run_damaged };
 
     #[derive(Default)]
     struct Sum {
         seeds: u64,
         lives: u64,
         went_on: u64,
+        begun: u64,
         checkpoints: u64,
         told: u64,
         rescaled: u64,
         revived: u64,
         lost: u64,
         repeated: u64,
+        damaged: u64,
         points: u64,
         wrong: Vec<u64>,
     }
@@ -102,12 +108,14 @@ mod runner {
             self.seeds += 1;
             self.lives += of.lives;
             self.went_on += of.went_on;
+            self.begun += of.begun;
             self.checkpoints += of.checkpoints;
             self.told += of.told;
             self.rescaled += of.rescaled;
             self.revived += of.revived;
             self.lost += of.lost;
             self.repeated += of.repeated;
+            self.damaged += of.damaged;
             self.points += of.points;
         }
     }
@@ -148,11 +156,13 @@ mod runner {
     }
 
     pub(super) fn run(arguments: &Arguments) -> ExitCode {
-        let kind = match (arguments.at_most_once, arguments.at_least_once) {
-            (true, _) => AT_MOST_ONCE,
-            (false, true) => AT_LEAST_ONCE,
-            (false, false) => EXACTLY_ONCE,
-        };
+        let kinds = [
+            (arguments.at_most_once, AT_MOST_ONCE),
+            (arguments.at_least_once, AT_LEAST_ONCE),
+            (arguments.damaged, DAMAGED),
+        ];
+        let wanted = kinds.into_iter().find(|(is_wanted, _)| *is_wanted);
+        let kind = wanted.map_or(EXACTLY_ONCE, |(_, kind)| kind);
         if let Some(seed) = arguments.seed {
             return one(seed, arguments.trace, kind);
         }
@@ -192,18 +202,21 @@ mod runner {
         let sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
         let took_s = (world.clock.monotonic_micros() - started_us) / 1_000_000;
         println!(
-            "{} seeds in {took_s} s: {} lives, {} of which went on from a checkpoint; {} checkpoints, \
+            "{} seeds in {took_s} s: {} lives, {} of which went on from a checkpoint and {} began anew \
+             with one; {} checkpoints, \
              {} lives that told of a failed one; {} changes of threads; {} keys that came back; \
-             {} records lost, {} repeated; {} points",
+             {} records lost, {} repeated; {} jobs that told of damage; {} points",
             sum.seeds,
             sum.lives,
             sum.went_on,
+            sum.begun,
             sum.checkpoints,
             sum.told,
             sum.rescaled,
             sum.revived,
             sum.lost,
             sum.repeated,
+            sum.damaged,
             sum.points
         );
         if sum.wrong.is_empty() {

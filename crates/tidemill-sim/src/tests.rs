@@ -2,8 +2,10 @@
 
 use super::*;
 
-/// Seeds that each of the two tests runs.
+/// Seeds that each of the three tests runs that kill jobs with ledgers.
 const SEEDS: u64 = 75;
+/// Those of other jobs.
+const FEWER: u64 = 25;
 
 fn agree(seeds: std::ops::Range<u64>) {
     let (mut went_on, mut told, mut rescaled, mut revived) = (0, 0, 0, 0);
@@ -47,7 +49,7 @@ fn row_2_row_40_a_job_that_may_lose_counts_nothing_twice() {
 #[test]
 fn row_2_row_40_a_job_without_a_ledger_loses_nothing() {
     let (mut lives, mut repeated) = (0, 0);
-    for seed in 0..SEEDS {
+    for seed in 0..FEWER {
         let outcome = run_at_least_once(seed, false).unwrap_or_else(|wrong| {
             panic!(
                 "seed {seed}: {}
@@ -64,7 +66,19 @@ fn row_2_row_40_a_job_without_a_ledger_loses_nothing() {
         lives += outcome.lives;
         repeated += outcome.repeated;
     }
-    assert!(lives > 2 * SEEDS && repeated > 100, "{lives} {repeated}");
+    assert!(lives > 2 * FEWER && repeated > 100, "{lives} {repeated}");
+}
+
+#[test]
+fn row_20_what_is_damaged_is_told_or_does_no_harm() {
+    let mut damaged = 0;
+    for seed in 0..FEWER {
+        let outcome = run_damaged(seed, false).unwrap_or_else(|wrong| {
+            panic!("seed {seed}: {}\n{}\n{}", wrong.message, wrong.job, wrong.trace.join("\n"))
+        });
+        damaged += outcome.damaged;
+    }
+    assert!(damaged > 5, "{damaged}");
 }
 
 #[test]

@@ -67,7 +67,7 @@ struct State {
     operations: u64,
     /// Syncs of files that still succeed before one fails.
     fail_sync_in: Option<u64>,
-    /// Reads of open files that still succeed, and then how many fail.
+    /// Reads that still succeed, and then how many fail.
     fail_reads: Option<(u64, u64)>,
     /// Bytes that all files together may have.
     capacity: u64,
@@ -273,7 +273,7 @@ impl State {
         Ok(())
     }
 
-    /// Counts a read of an open file; an error if it is one that must fail.
+    /// Counts a read; an error if it is one that must fail.
     fn read(&mut self) -> io::Result<()> {
         match &mut self.fail_reads {
             Some((0, failing @ 1..)) => *failing -= 1,
@@ -318,7 +318,8 @@ impl Disk for SimDisk {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let state = self.alive()?;
+        let mut state = self.alive()?;
+        state.read()?;
         Ok(state.files[&state.find(path)?].data.clone())
     }
 

@@ -1,7 +1,7 @@
 //! Jobs that may do some of it twice (`at-least-once`): they keep no ledger, and their sources are told
 //! how far the sinks are. Each life begins there, and loses nothing.
 
-use super::{Job, Stage, named};
+use super::{Job, Reads, Stage, named};
 use crate::{feed, kept::Rows};
 use std::collections::BTreeMap;
 use tidemill_env::Random;
@@ -29,7 +29,12 @@ impl Job {
                 _ => (Partition::Key(vec![0]), 1 + random.below(8) as u32),
             };
             let name = format!("same{}", count + source);
-            job.stages.push(Stage { name, factory, slices, reads: vec![(source, how)] });
+            job.stages.push(Stage {
+                name,
+                factory,
+                slices,
+                reads: vec![Reads { node: source, port: 0, how }],
+            });
             job.read.push((count + source, 0));
         }
         job

@@ -2,7 +2,7 @@
 //!
 //! Their stages are such that what the sources have says how much each row can hold at most.
 
-use super::{Job, Stage, named};
+use super::{Job, Reads, Stage, named};
 use crate::{
     feed::{self, Feed},
     kept::Rows,
@@ -81,12 +81,17 @@ impl Job {
     fn counts(
         &mut self,
         (name, factory, slices): (&str, Arc<dyn OperatorFactory>, u32),
-        read: (usize, Partition),
+        (read, how): (usize, Partition),
         told: Told,
     ) {
         let node = self.sources.len() + self.stages.len();
         let name = format!("{name}{node}");
-        self.stages.push(Stage { name, factory, slices, reads: vec![read] });
+        self.stages.push(Stage {
+            name,
+            factory,
+            slices,
+            reads: vec![Reads { node: read, port: 0, how }],
+        });
         self.read.push((node, 0));
         self.told.push(told);
     }

@@ -1,0 +1,45 @@
+//! A second process that would run the same job in the same folder, while the first runs it.
+
+use crate::{job::Job, life::FOLDER};
+use arrow_schema::SchemaRef;
+use std::sync::Arc;
+use tidemill_env::World;
+use tidemill_flow::{
+    NodeKind, RunOptions, Source, SourceError, SourceFactory, StartError, engine::start,
+};
+
+/// A source that cannot be opened: whoever gets so far gets no further, and does no harm.
+struct Missing(Arc<dyn SourceFactory>);
+
+impl SourceFactory for Missing {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+    fn slices(&self) -> u32 {
+        self.0.slices()
+    }
+    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+        Err(SourceError::new("the second process got as far as its sources"))
+    }
+}
+
+/// Whether a second process is refused as it should be: before it touches anything.
+///
+/// # Errors
+/// What it was told instead.
+pub(crate) fn is_refused(job: &Job, world: &World) -> Result<(), String> {
+    let mut graph = job.graph(world, 0, 1);
+    for node in &mut graph.nodes {
+        if let NodeKind::Source { factory, .. } = &mut node.kind {
+            *factory = Arc::new(Missing(Arc::clone(factory)));
+        }
+    }
+    let options = RunOptions { data: Some(FOLDER.into()), resume: true, ..RunOptions::default() };
+    match start(graph, world, &options) {
+        Err(StartError::InUse { .. }) => Ok(()),
+        Err(error) => {
+            Err(format!("a second process was not told that the folder is in use: {error}"))
+        }
+        Ok(_) => Err("a second process runs in the same folder".to_owned()),
+    }
+}
