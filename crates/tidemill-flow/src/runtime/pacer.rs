@@ -87,7 +87,9 @@ impl Pacer {
             Permit::Stop
         } else if preload || (self.preloading == 0 && cycle > self.preloaded) {
             Permit::Read
-        } else if self.preloading == 0 || self.is_behind(cycle) {
+        } else if self.preloading == 0 || self.ahead >= cycle {
+            // Not for a cycle that is wanted and that nobody has come to yet: which of them is the
+            // first that they read for must not depend on who waits for what.
             Permit::Empty
         } else {
             Permit::Hold

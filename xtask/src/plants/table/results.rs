@@ -214,4 +214,17 @@ pub(super) const PLANTS: &[Plant] = &[
         )],
         caught_by: &["a_source_is_told_of_nothing_that_a_slower_sink_lacks"],
     },
+    Plant {
+        name: "wanted-moves-others",
+        what: "Where others begin that wait for a table depends on who waits for a checkpoint meanwhile.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/runtime/pacer.rs",
+        changes: &[(
+            "self.preloading == 0 || self.ahead >= cycle",
+            "self.preloading == 0 || self.is_behind(cycle)",
+        )],
+        caught_by: &[
+            "who_waits_for_a_cycle_does_not_move_what_comes_after_that_which_is_read_first",
+        ],
+    },
 ];

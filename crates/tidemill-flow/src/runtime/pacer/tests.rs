@@ -46,3 +46,15 @@ fn a_stop_lets_everyone_finish_the_cycles_that_were_begun() {
     assert!(pacer.is_behind(Cycle(2)), "nobody waits for its time");
     assert_eq!(pacer.permit(Cycle(3), false), Permit::Stop);
 }
+
+#[test]
+fn who_waits_for_a_cycle_does_not_move_what_comes_after_that_which_is_read_first() {
+    let mut pacer = Pacer::new(1);
+    pacer.want(Cycle(5));
+    assert_eq!(pacer.permit(Cycle(1), false), Permit::Hold, "cycle 2 may be the first to read for");
+    pacer.begin(Cycle(1), Micros(0));
+    pacer.end(Cycle(1));
+    assert!(pacer.preload_ended(Cycle(1)));
+    assert_eq!(pacer.permit(Cycle(1), false), Permit::Empty);
+    assert_eq!(pacer.permit(Cycle(2), false), Permit::Read);
+}
