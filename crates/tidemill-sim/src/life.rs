@@ -13,7 +13,7 @@ use crate::{
     damage::{self, CHECKPOINTS},
     fate::{Event, Fate, Request},
     job::Job,
-    kept::{Memory, Rows},
+    kept::Rows,
     ledger, outputs, second,
 };
 use std::{
@@ -382,7 +382,7 @@ fn live(
         // It says so, and nothing is lost: without a number it would begin at its start.
         Err(error) if origin.is_kept() && error.to_string().contains("lacks rows") => {
             let known = lock(&life.known);
-            return match known.unsure || known.damaged || job.memory == Memory::BeginsAnew {
+            return match known.unsure || known.damaged {
                 true => Ok(false),
                 false => Err(format!("it cannot go on from {origin:?}: {error}")),
             };

@@ -1,6 +1,7 @@
 //! Where a life begins, and whether it did.
 
-use super::{CHECKPOINTS, Ended, FOLDER, Fate, Job, Known, Life, Memory, lock};
+use super::{CHECKPOINTS, Ended, FOLDER, Fate, Job, Known, Life, lock};
+use crate::kept::Memory;
 use std::{path::Path, sync::Arc};
 use tidemill_env::World;
 use tidemill_flow::{CheckpointTo, JobHandle, RunOptions};
@@ -40,8 +41,10 @@ pub(super) fn of(known: &mut Known, job: &Job, fate: &Fate) -> Origin {
     if let Some(checkpoint) = known.begins {
         return Origin::Anew(checkpoint);
     }
-    // A job that does nothing twice goes on after the last cycle that it began.
-    if !fate.from_kept || job.may_lose() || job.begins_anew() {
+    // A job that does nothing twice goes on after the last cycle that it began; a sink that begins
+    // anew has nothing of what came before a checkpoint.
+    let cannot = job.may_lose() || job.begins_anew() || job.memory == Memory::BeginsAnew;
+    if !fate.from_kept || cannot {
         return Origin::Newest;
     }
     let kept = known.kept.last_key_value().map(|(number, cycle)| (*number, *cycle));
