@@ -117,10 +117,10 @@ impl Fate {
         events.sort_by_key(|(at, _)| *at);
         let mut requests: Vec<_> = (0..random.below(5))
             .map(|_| {
-                let request = match random.below(5) {
-                    0 | 1 => Request::Rescale(1 + random.below(4) as usize),
-                    2 => Request::Keep,
-                    3 => Request::Delete,
+                let request = match random.below(6) {
+                    0..=2 => Request::Rescale(1 + random.below(4) as usize),
+                    3 => Request::Keep,
+                    4 => Request::Delete,
                     _ => Request::Second,
                 };
                 (moment(random, pace), request)
@@ -132,8 +132,8 @@ impl Fate {
             recovery: [Recovery::Eager, Recovery::Lazy, Recovery::Prefetch]
                 [random.below(3) as usize],
             every: Span(1 << (5 + random.below(9))),
-            from_kept: random.below(4) == 0,
-            begins: random.below(3) == 0,
+            from_kept: random.below(3) == 0,
+            begins: random.below(2) == 0,
             flush_bytes: ByteSize(1 << (10 + random.below(12))),
             file_bytes: ByteSize(1 << (10 + random.below(12))),
             events,
