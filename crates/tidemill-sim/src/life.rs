@@ -74,8 +74,6 @@ struct Known {
     cycle: Cycle,
     /// Those that were kept, by their number.
     kept: BTreeMap<u64, Cycle>,
-    /// A sink may lack what it said that it had: its disk failed, and lies perhaps.
-    unsure: bool,
     rescaled: u64,
     /// A new life was to begin from this checkpoint, and perhaps has not.
     begins: Option<(u64, Cycle)>,
@@ -121,12 +119,7 @@ impl Life {
     /// Whether the disk with ledger and output has failed, but for want of room, which a job that
     /// runs waits for.
     fn output_failed(&self) -> bool {
-        self.output_may_lack() || self.refused(OUTPUT).reads > 0
-    }
-
-    /// Whether that disk may not have what it was given.
-    fn output_may_lack(&self) -> bool {
-        self.refused(OUTPUT).changes > 0
+        self.refused(OUTPUT).changes > 0 || self.refused(OUTPUT).reads > 0
     }
 
     /// Whether that disk was full.
@@ -237,7 +230,8 @@ impl Life {
                     let refused = second::is_refused(job, &self.sim.process());
                     let gone = self.is_dead.load(Ordering::SeqCst) || handle.is_over();
                     if !gone && self.refused(OUTPUT) == Refused::default() {
-                        lock(&self.known).wrong = refused.err();
+                        let wrong = &mut lock(&self.known).wrong;
+                        *wrong = wrong.take().or(refused.err());
                     }
                 }
             }
@@ -349,7 +343,6 @@ fn one(
     let outcome = live(&life, &world, &state_world, job, fate, ended);
     life.is_over.store(true, Ordering::SeqCst);
     suffers.join();
-    lock(known).unsure |= life.output_may_lack();
     let is_done = outcome?;
     if !is_done && !life.is_dead.load(Ordering::SeqCst) {
         life.die(fate.ends_dark);
@@ -381,8 +374,7 @@ fn live(
         Err(StartError::Away { .. }) if life.output_was_full() => return Ok(false),
         // It says so, and nothing is lost: without a number it would begin at its start.
         Err(error) if origin.is_kept() && error.to_string().contains("lacks rows") => {
-            let known = lock(&life.known);
-            return match known.unsure || known.damaged {
+            return match lock(&life.known).damaged {
                 true => Ok(false),
                 false => Err(format!("it cannot go on from {origin:?}: {error}")),
             };
@@ -408,10 +400,6 @@ fn live(
     let progress = handle.progress();
     ended.checkpoints += progress.checkpoints.completed;
     ended.revived += progress.stages.iter().map(|it| it.revived_keys).sum::<u64>();
-    if progress.checkpoints.completed > 0 && !life.output_may_lack() {
-        // All sinks have what came before it, on a disk that did as it said.
-        lock(&life.known).unsure = false;
-    }
     ended.told += u64::from(progress.checkpoints.failure.is_some());
     *lock(&life.handle) = None;
     match outcome {

@@ -115,10 +115,9 @@ pub(super) fn went_on(
         // Checkpoints of the life before are there still, but no longer for those that go on.
         known.begins = None;
         known.kept.retain(|it, _| *it == number);
-        known.unsure = false;
         (ended.after, ended.begun) = (cycle, ended.begun + 1);
     }
-    if !is_right && !known.unsure && !known.damaged {
+    if !is_right && !known.damaged {
         let cycle = known.cycle;
         return Err(format!("it began at {}, but {cycle} or {origin:?} was complete", began.cycle));
     }
