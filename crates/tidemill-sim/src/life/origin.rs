@@ -55,7 +55,11 @@ pub(super) fn of(known: &mut Known, job: &Job, fate: &Fate) -> Origin {
             known.begins = Some(checkpoint);
             Origin::Anew(checkpoint)
         }
-        Some(checkpoint) => Origin::Kept(checkpoint),
+        Some(checkpoint) => {
+            // Those after it go as the life begins, whether or not it comes to run.
+            known.cycle = known.cycle.min(checkpoint.1);
+            Origin::Kept(checkpoint)
+        }
     }
 }
 
