@@ -127,10 +127,7 @@ impl SourceFactory for FileSource {
                 Ok(Box::new(LineSource::new(
                     path,
                     input,
-                    (
-                        decoder(self.format, &self.shape, self.delimiter),
-                        self.shape.rows_max(),
-                    ),
+                    (decoder(self.format, &self.shape, self.delimiter), self.shape.rows_max()),
                     self.lateness,
                 )))
             }

@@ -588,9 +588,9 @@ fn a_kill_at_any_operation_leaves_nothing_that_has_to_be_told() {
             let stream = log.create("s", spec()).unwrap();
             let streamlet = stream.streamlet(0).unwrap();
             sim.disk.kill_after(step);
-            let mut put_all = || -> Result<(), AppendError> {
+            let put_all = || -> Result<(), AppendError> {
                 for index in 0..40 {
-                    put(&streamlet, &[index; 12_000])?;
+                    let _told = put(&streamlet, &[index; 12_000])?;
                     log.sync();
                     if index == 20 {
                         let end = streamlet.high_watermark();
