@@ -17,8 +17,8 @@
 //! - What a query holds is bounded, on the way to a result too; one that would need more is an error
 //!   that says what to do. `run.rs` says what is not counted. The time that it takes is not bounded.
 //! - A clause that is not known is refused, never passed over.
-//! - A sum of integers that does not fit is an error, as a job's is; `+`, `-` and `*` of integers
-//!   wrap, as in a job's expressions.
+//! - A sum of integers that does not fit is an error, as a job's is; so is what `+`, `-` and `*` make
+//!   beyond their type, arguments and `FILTER`s of aggregates included.
 
 mod admit;
 mod group;

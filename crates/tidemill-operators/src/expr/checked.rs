@@ -24,7 +24,15 @@ pub(crate) fn physical(
     schema: &DFSchema,
 ) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
     let expr = create_physical_expr(logical, schema, &ExecutionProps::new(), &Default::default())?;
-    expr.transform_up(|node| checked(node, schema.as_arrow())).data()
+    fails(expr, schema.as_arrow())
+}
+
+/// The same of one that DataFusion has made.
+pub(crate) fn fails(
+    expr: Arc<dyn PhysicalExpr>,
+    input: &Schema,
+) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
+    expr.transform_up(|node| checked(node, input)).data()
 }
 
 fn checked(

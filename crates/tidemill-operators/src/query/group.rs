@@ -5,12 +5,12 @@ use super::{
     reach::{self, Reach},
     shaped, truth,
 };
-use crate::expr::{ExprError, plan_error};
+use crate::expr::{ExprError, checked, plan_error};
 use crate::keys::one_zero;
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{DECIMAL256_MAX_PRECISION, DataType, SchemaRef};
-use arrow_select::filter::filter as filter_array;
+use arrow_select::filter::filter_record_batch;
 use datafusion_common::DFSchema;
 use datafusion_expr::{
     Accumulator, Cast, EmitTo, Expr as Logical, ExprSchemable, GroupsAccumulator,
@@ -111,7 +111,13 @@ fn aggregate(expr: &Logical, input: &DFSchema) -> Result<(Gathered, Reach), Expr
     let lowered =
         LoweredAggregateBuilder::new(&call, input, input.as_arrow(), &properties, &context);
     let lowered = lowered.build().map_err(|error| plan_error(&error))?;
-    Ok(((lowered.aggregate, lowered.filter), all))
+    let fails = |it| checked::fails(it, input.as_arrow()).map_err(|error| plan_error(&error));
+    let filter = lowered.filter.map(fails).transpose()?;
+    let parts = lowered.aggregate.all_expressions();
+    let args = parts.args.into_iter().map(fails).collect::<Result<_, _>>()?;
+    let aggregate = lowered.aggregate.with_new_expressions(args, parts.order_by_exprs);
+    let aggregate = aggregate.expect("it has as many arguments as before");
+    Ok(((Arc::new(aggregate), filter), all))
 }
 
 /// What a sum is gathered of: of integers in a type that no number of rows fills, since DataFusion's
@@ -190,21 +196,18 @@ impl<'a> Grouped<'a> {
         let groups = self.groups_of(batch)?;
         let count = self.keys.len();
         for (nth, (aggregate, filter)) in self.plan.aggregates.iter().enumerate() {
-            let values = aggregate.expressions();
-            let values = values.iter().map(|expr| evaluate(expr, batch));
-            let mut values = values.collect::<Result<Vec<_>, _>>()?;
             let wanted = filter.as_ref().map(|expr| truth(expr, batch)).transpose()?;
+            // Of a row that is left out no argument is computed: it may have no value.
+            let kept = wanted.as_ref().map(|it| filter_record_batch(batch, it)).transpose()?;
+            let values = aggregate.expressions();
+            let values = values.iter().map(|expr| evaluate(expr, kept.as_ref().unwrap_or(batch)));
+            let values = values.collect::<Result<Vec<_>, _>>()?;
             match &mut self.gathering {
-                Gathering::One(all) => {
-                    if let Some(wanted) = &wanted {
-                        for values in &mut values {
-                            *values = filter_array(values, wanted)?;
-                        }
-                    }
-                    all[nth].update_batch(&values)?;
-                }
+                Gathering::One(all) => all[nth].update_batch(&values)?,
                 Gathering::Groups(all) => {
-                    all[nth].update_batch(&values, &groups, wanted.as_ref(), count)?;
+                    let kept = wanted.as_ref().map(|it| kept_groups(&groups, it));
+                    let groups = kept.as_ref().unwrap_or(&groups);
+                    all[nth].update_batch(&values, groups, None, count)?;
                 }
             }
         }
@@ -254,6 +257,12 @@ impl<'a> Grouped<'a> {
         };
         shaped(&self.plan.schema, columns, count).map(Some)
     }
+}
+
+/// The groups of the rows that are wanted.
+fn kept_groups(groups: &[usize], wanted: &BooleanArray) -> Vec<usize> {
+    let is_wanted = |row: usize| wanted.is_valid(row) && wanted.value(row);
+    groups.iter().enumerate().filter(|(row, _)| is_wanted(*row)).map(|(_, it)| *it).collect()
 }
 
 fn shaped_keys(

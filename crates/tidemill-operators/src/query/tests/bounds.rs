@@ -227,8 +227,28 @@ fn a_sum_of_integers_beyond_64_bits_is_an_error() {
         "SELECT 9223372036854775807 + n FROM state WHERE n = 1",
         "SELECT n FROM state WHERE n > 9223372036854775807 + 1",
         "SELECT key FROM state GROUP BY key HAVING count(*) * 9223372036854775807 > 0",
+        "SELECT sum(n * 9223372036854775807) FROM state WHERE n = 2",
+        "SELECT key, max(-9223372036854775807 - n) FROM state GROUP BY key",
+        "SELECT avg(n + 9223372036854775800) FROM state",
+        "SELECT count(*) FILTER (WHERE n * 9223372036854775807 < 0) FROM state",
+        "SELECT key, min(n) FILTER (WHERE n * 9223372036854775807 < 0) FROM state GROUP BY key",
+        "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY n * 9223372036854775807) FROM state",
     ] {
         let failed = ask_of(sql, batches(100, 13)).unwrap_err().to_string();
         assert!(failed.contains("verflow"), "{sql}: {failed}");
+    }
+}
+
+#[test]
+fn a_row_that_an_aggregate_leaves_out_needs_no_value() {
+    for (sql, expected) in [
+        (
+            "SELECT sum(n * 9223372036854775807) FILTER (WHERE n < 2) FROM state",
+            "9223372036854775807",
+        ),
+        ("SELECT max(10 / n) FILTER (WHERE n > 4), count(*) FROM state", "2 100"),
+        ("SELECT max(10 / n) FILTER (WHERE n > 4) AS m FROM state GROUP BY key LIMIT 1", "1"),
+    ] {
+        assert_eq!(ask(sql), [expected], "{sql}");
     }
 }
