@@ -48,7 +48,8 @@ impl RowEncoder {
             Format::Csv => RowFormat::Csv,
             Format::Text => RowFormat::Text,
             Format::Influx | Format::Arrow | Format::Parquet => {
-                let message = "its format must be json, csv or text";
+                let message =
+                    "its format must be json, csv or text, or, of a file, arrow or parquet";
                 return Err(ConnectorError::unwritable(place, message));
             }
         };
