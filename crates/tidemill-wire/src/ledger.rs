@@ -67,6 +67,27 @@ pub struct LedgerHead {
     pub sources: Vec<(String, u32)>,
 }
 
+/// What the stages of a job do that keep a state, beside its ledger: one record of the journal
+/// format. Another job than that would continue its output with something else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StagesNote {
+    /// [`LEDGER_VERSION`].
+    pub version: u8,
+    /// In the order of the job.
+    pub stages: Vec<StageNote>,
+}
+
+/// What one stage does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageNote {
+    /// Its name.
+    pub name: String,
+    /// Its slices.
+    pub slices: u32,
+    /// In words, as a checkpoint has them.
+    pub does: String,
+}
+
 /// Where one source slice ended a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
@@ -110,6 +131,26 @@ impl LedgerEntry {
     pub fn decode(bytes: &[u8]) -> Result<Self, postcard::Error> {
         let (entry, rest) = postcard::take_from_bytes(bytes)?;
         if rest.is_empty() { Ok(entry) } else { Err(postcard::Error::DeserializeBadEncoding) }
+    }
+}
+
+impl StagesNote {
+    /// The note as bytes, without framing.
+    ///
+    /// # Panics
+    /// Never: all fields have an encoding.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("every field has an encoding")
+    }
+
+    /// Reads a note. Bytes after it are refused.
+    ///
+    /// # Errors
+    /// The bytes are not a note.
+    pub fn decode(bytes: &[u8]) -> Result<Self, postcard::Error> {
+        let (note, rest) = postcard::take_from_bytes(bytes)?;
+        if rest.is_empty() { Ok(note) } else { Err(postcard::Error::DeserializeBadEncoding) }
     }
 }
 

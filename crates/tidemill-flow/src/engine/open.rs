@@ -65,13 +65,7 @@ fn open_ledger(
         sources: sources.map(|node| (node.name.clone(), node.slices)).collect(),
     };
     let opened = Ledger::open(&world.disk, folder, &owner, opening);
-    let (mut ledger, recorded) = opened.map_err(|Unopened { path, message, passes }| {
-        let path = path.display().to_string();
-        match passes {
-            true => StartError::Away { message: format!("ledger {path}: {message}") },
-            false => StartError::Ledger { path, message },
-        }
-    })?;
+    let (mut ledger, recorded) = opened.map_err(unopened)?;
     if let Some(bytes) = options.ledger_file_bytes {
         ledger.begin_next_at(bytes);
     }
@@ -86,6 +80,15 @@ fn open_ledger(
         return Err(StartError::Ledger { path, message: message.to_owned() });
     }
     Ok((Some(ledger), recorded))
+}
+
+/// Why the ledger could not be opened, or what is noted beside it.
+fn unopened(Unopened { path, message, passes }: Unopened) -> StartError {
+    let path = path.display().to_string();
+    match passes {
+        true => StartError::Away { message: format!("ledger {path}: {message}") },
+        false => StartError::Ledger { path, message },
+    }
 }
 
 /// Whether a job has begun in a data folder, if only to be killed before it read anything.
@@ -194,6 +197,7 @@ impl Opened {
             opened.find_origin(plan, from, sources, options)?;
             opened.find_states(plan, world, options, workers)?;
         }
+        opened.stages_are_those(plan, world, options)?;
         if let Some(checkpoints) = &mut opened.checkpoints {
             checkpoints.confirm().map_err(origin::refused)?;
         }

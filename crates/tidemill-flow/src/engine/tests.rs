@@ -25,6 +25,7 @@ mod alone;
 mod anew;
 mod bad_records;
 mod budget;
+mod changed;
 mod checkpoints;
 mod clocks;
 mod ends;

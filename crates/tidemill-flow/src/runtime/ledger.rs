@@ -18,6 +18,7 @@
 //!   the others are a ledger of the life before.
 
 mod read;
+pub(crate) mod stages;
 #[cfg(test)]
 mod tests;
 

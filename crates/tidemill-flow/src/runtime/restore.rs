@@ -10,8 +10,9 @@ use std::{
     sync::Arc,
 };
 use tidemill_env::sync::atomic::AtomicUsize;
-use tidemill_state::{Checkpoints, Manifest, SavedRows, SavedSource, SavedStage, structure};
+use tidemill_state::{Checkpoints, Manifest, SavedRows, SavedSource, structure};
 use tidemill_types::{Cycle, Micros, SliceId, job::Delivery};
+use tidemill_wire::ledger::StageNote;
 
 /// What was done in earlier lives of the job.
 #[derive(Debug, Default)]
@@ -58,7 +59,7 @@ impl Before {
             };
             before.watermarks.insert(node, saved.watermark);
             if keeps_something {
-                fits(&plan.nodes[node], saved)?;
+                fits(&plan.nodes[node], (saved.slices.len(), &saved.does))?;
             }
         }
         // One that is new holds nothing yet, and one that is gone is missed by nobody.
@@ -202,19 +203,40 @@ pub(crate) fn stage_of(plan: &Plan, name: &str) -> Option<usize> {
     node_of(plan, name, |work| matches!(work, Work::Stage { .. })).ok()
 }
 
-/// Whether a saved state fits a stage: it does the same, in as many slices.
-fn fits(found: &NodePlan, saved: &SavedStage) -> Result<(), String> {
+/// Whether a stage does what it did, in as many slices: a state that it had fits it then.
+fn fits(found: &NodePlan, (slices, did): (usize, &str)) -> Result<(), String> {
     let Work::Stage { factory } = &found.work else { return Ok(()) };
-    let (name, slices) = (&saved.name, saved.slices.len());
+    let name = &found.name;
     if found.slices as usize != slices {
         return Err(format!("stage `{name}` has {} slices now, and had {slices}", found.slices));
     }
     let does = factory.does();
-    if does != saved.does {
-        let did = &saved.does;
+    if does != did {
         return Err(format!("stage `{name}` does something else now: {does}; it did: {did}"));
     }
     Ok(())
+}
+
+/// What the stages do that keep a state.
+pub(crate) fn noted(plan: &Plan) -> Vec<StageNote> {
+    let note = |node: &NodePlan| {
+        let Work::Stage { factory } = &node.work else { return None };
+        let keeps_something = !factory.state(SliceId(0)).structures().is_empty();
+        let name = node.name.clone();
+        keeps_something.then(|| StageNote { name, slices: node.slices, does: factory.does() })
+    };
+    plan.nodes.iter().filter_map(note).collect()
+}
+
+/// Whether the stages with a state are what was noted of them. There may be new ones.
+///
+/// # Errors
+/// What differs.
+pub(crate) fn fit_note(plan: &Plan, noted: &[StageNote]) -> Result<(), String> {
+    noted.iter().try_for_each(|was| {
+        let node = stage_of(plan, &was.name).ok_or_else(|| no_stage(plan, &was.name))?;
+        fits(&plan.nodes[node], (was.slices as usize, &was.does))
+    })
 }
 
 fn node_of(plan: &Plan, name: &str, is_kind: impl Fn(&Work) -> bool) -> Result<usize, String> {

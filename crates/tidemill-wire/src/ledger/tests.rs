@@ -18,6 +18,10 @@ fn the_bytes_of_version_1_are_pinned() {
     let later = LedgerEntry::Later { head, began: Cycle(2), after: Cycle(300), time: Micros(-1) };
     assert_eq!(later.encode(), [2, 1, 1, b'j', 7, 1, 1, b's', 1, 2, 0xac, 2, 1]);
     assert_eq!(LedgerEntry::Life(300).encode(), [4, 0xac, 2]);
+    let stages = vec![StageNote { name: "w".into(), slices: 300, does: "d".into() }];
+    let note = StagesNote { version: LEDGER_VERSION, stages };
+    assert_eq!(note.encode(), [1, 1, 1, b'w', 0xac, 2, 1, b'd']);
+    assert_eq!(StagesNote::decode(&note.encode()), Ok(note));
 }
 
 #[test]
@@ -37,6 +41,6 @@ proptest! {
 
     #[test]
     fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _outcome = LedgerEntry::decode(&bytes);
+        let _outcome = (LedgerEntry::decode(&bytes), StagesNote::decode(&bytes));
     }
 }

@@ -1,15 +1,16 @@
 //! Where a job goes on: at its start, or at a checkpoint that its ledger and its sinks fit.
 
-use super::{Opened, open_error};
+use super::{Opened, open_error, unopened};
 use crate::engine::RunOptions;
 use crate::error::StartError;
 use crate::runtime::{
-    ledger::{Beginning, Opening},
+    ledger::{Beginning, Opening, stages},
     plan::{Plan, Work},
     restore::{self, Before},
     sink_lane::SharedSink,
 };
 use std::sync::Arc;
+use tidemill_env::World;
 use tidemill_state::{CheckpointError, Checkpoints, Manifest};
 use tidemill_types::{
     Cycle, Micros,
@@ -201,6 +202,43 @@ impl Opened {
             ),
         };
         Err(StartError::Ledger { path: folder.join("ledger").display().to_string(), message })
+    }
+
+    /// Notes what the stages of the job do, for the next time that it is resumed.
+    ///
+    /// # Errors
+    /// The job is done again from its start, and its stages are not those that it had.
+    pub(super) fn stages_are_those(
+        &self,
+        plan: &Plan,
+        world: &World,
+        options: &RunOptions,
+    ) -> Result<(), StartError> {
+        let Some(folder) = options.data.as_deref().filter(|_| self.ledger.is_some()) else {
+            return Ok(());
+        };
+        // Where no cycle is done again, there is nothing to differ from.
+        let is_again = !self.skips
+            && self.before.cycle == Cycle::NONE
+            && self.recorded.last() > self.recorded.began;
+        let was = match stages::read(&*world.disk, folder) {
+            Err(error) if is_again => return Err(unopened(error)),
+            was => was.unwrap_or_default(),
+        };
+        if let Some(was) = was.as_ref().filter(|_| is_again) {
+            restore::fit_note(plan, was).map_err(|why| StartError::Ledger {
+                path: folder.join("ledger").display().to_string(),
+                message: format!(
+                    "without a checkpoint the job does all of it again, and is not the one that \
+                     was begun: {why}; undo that change, or begin anew, without resuming"
+                ),
+            })?;
+        }
+        let now = restore::noted(plan);
+        if was.as_ref() != Some(&now) {
+            stages::write(&*world.disk, folder, now).map_err(unopened)?;
+        }
+        Ok(())
     }
 
     /// The ledger may be that of a later life: its times tell.

@@ -31,7 +31,9 @@ fn ledger(folder: &Path) -> (Vec<String>, u64) {
     for file in files {
         let name = file.file_name().to_string_lossy().into_owned();
         // One that went meanwhile is none of them: the job may be at work.
+        // What is noted beside it is no part of it.
         if name.starts_with("ledger")
+            && !name.starts_with("ledger.stages")
             && let Ok(metadata) = file.metadata()
         {
             bytes += metadata.len();

@@ -1,0 +1,69 @@
+//! What stages with a state do, noted beside the ledger, for a job that is done again from its start:
+//! a checkpoint, which says the same, it may not have.
+//!
+//! The sinks of such a job leave out the cycles that they hold. So what other stages would write
+//! behind those belongs to nothing that is there.
+//!
+//! Invariants:
+//!
+//! - The note is the old one or the new one, whole. It is written after the ledger was opened and
+//!   before the first cycle: a ledger that has cycles has the note of the job that made them.
+//! - A ledger without a note is one of an older build, and fits any job of its name and sources.
+
+use super::Unopened;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+use tidemill_env::Disk;
+use tidemill_wire::{
+    journal,
+    ledger::{LEDGER_VERSION, StageNote, StagesNote},
+};
+
+/// The file of the note.
+fn file(folder: &Path) -> PathBuf {
+    folder.join("ledger.stages")
+}
+
+/// What was noted; none if there is no note.
+pub(crate) fn read(disk: &dyn Disk, folder: &Path) -> Result<Option<Vec<StageNote>>, Unopened> {
+    let path = file(folder);
+    let bytes = match disk.read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Unopened::of(&path, &error)),
+    };
+    let note = journal::first(&bytes).and_then(|record| StagesNote::decode(record).ok());
+    let message = match note {
+        Some(note) if note.version == LEDGER_VERSION => return Ok(Some(note.stages)),
+        Some(note) => format!("version {} is not known to this build", note.version),
+        None => {
+            "it is damaged, and tells whether the job is still the one that was begun; without \
+                 it the job goes on whatever became of its stages"
+                .to_owned()
+        }
+    };
+    Err(Unopened { path, message, passes: false })
+}
+
+/// Replaces the note in one step that outlives a power cut.
+pub(crate) fn write(
+    disk: &dyn Disk,
+    folder: &Path,
+    stages: Vec<StageNote>,
+) -> Result<(), Unopened> {
+    let path = file(folder);
+    let fresh = folder.join("ledger.stages.new");
+    let mut bytes = Vec::new();
+    journal::append(&mut bytes, &StagesNote { version: LEDGER_VERSION, stages }.encode());
+    let write = || {
+        let mut file = disk.create(&fresh)?;
+        file.append(&bytes)?;
+        file.sync()?;
+        drop(file);
+        disk.rename(&fresh, &path)?;
+        disk.sync_dir(folder)
+    };
+    write().map_err(|error| Unopened::of(&path, &error))
+}
