@@ -371,7 +371,7 @@ impl JobHandle {
                 }),
                 Work::Sink => progress
                     .sinks
-                    .push(SinkProgress { name: node.name.clone(), rows: read(&count.rows_in) }),
+                    .push(SinkProgress { name: node.name.clone(), rows: read(&count.rows_out) }),
             }
         }
         // A stopped job is over too, but not finished.

@@ -117,6 +117,6 @@ pub struct StageProgress {
 pub struct SinkProgress {
     /// Its name.
     pub name: String,
-    /// Rows written and committed.
+    /// Rows written and committed in this life of the job.
     pub rows: u64,
 }

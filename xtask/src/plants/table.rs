@@ -122,8 +122,8 @@ const PLANTS: &[Plant] = &[
                 "    committer.cut",
             ),
             (
-                "    for (node, sink, cycle, held) in due {\n        did = true;\n        if cycle > held {\n            commit_sink(job, node, &sink, cycle)?;\n        }\n        let mut inner = committer.inner.lock().expect(\"no panic while held\");\n        inner.sinks.get_mut(&node).expect(\"a sink of this job\").committed = cycle;\n    }\n",
-                "    for (node, sink, cycle, held) in due {\n        did = true;\n        if cycle > held {\n            commit_sink(job, node, &sink, cycle)?;\n        }\n        let mut inner = committer.inner.lock().expect(\"no panic while held\");\n        inner.sinks.get_mut(&node).expect(\"a sink of this job\").committed = cycle;\n    }\n    record(job, ledger, &entries, complete)?;\n",
+                "    for (node, sink, cycle, held) in due {\n        did = true;\n        if cycle > held {\n            commit_sink(job, node, &sink, cycle)?;\n        }\n        committer.inner.lock().expect(\"no panic while held\").commit(job, node, cycle);\n    }\n",
+                "    for (node, sink, cycle, held) in due {\n        did = true;\n        if cycle > held {\n            commit_sink(job, node, &sink, cycle)?;\n        }\n        committer.inner.lock().expect(\"no panic while held\").commit(job, node, cycle);\n    }\n    record(job, ledger, &entries, complete)?;\n",
             ),
         ],
         caught_by: &["a_sink_has_nothing_that_the_ledger_does_not_hold"],

@@ -20,7 +20,7 @@ use crate::block::{Block, Payload};
 use crate::error::JobError;
 use crate::sink::{Sink, SinkError};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
@@ -66,8 +66,19 @@ struct SinkState {
     held: Cycle,
     written: Cycle,
     committed: Cycle,
+    /// Rows of the cycles that are written and not committed yet, where there are any.
+    uncommitted: VecDeque<(Cycle, u64)>,
     /// Nothing is written after [`Self::written`].
     ended: bool,
+}
+
+impl SinkState {
+    /// Everything up to a cycle is committed; gives back how many rows more that are.
+    fn commit(&mut self, cycle: Cycle) -> u64 {
+        self.committed = cycle;
+        let upto = self.uncommitted.partition_point(|(it, _)| *it <= cycle);
+        self.uncommitted.drain(..upto).map(|(_, rows)| rows).sum()
+    }
 }
 
 /// What only the commit thread holds.
@@ -89,7 +100,8 @@ impl Committer {
         let (written, committed) = (before.cycle, before.cycle);
         let state = |(node, sink, held)| {
             let ended = before.has_ended(node);
-            (node, SinkState { sink, held, written, committed, ended })
+            let uncommitted = VecDeque::new();
+            (node, SinkState { sink, held, written, committed, uncommitted, ended })
         };
         let sinks = sinks.into_iter().map(state).collect();
         let cuts = Cuts::new(slices, before.cycle, |slice| before.source_has_ended(slice));
@@ -125,17 +137,20 @@ impl Committer {
         }
     }
 
-    /// A sink has written a cycle. Without a ledger it is committed here and now.
+    /// A sink has written a cycle of so many rows. Without a ledger it is committed here and now.
     pub(crate) fn written(
         &self,
         job: &Arc<Job>,
         node: usize,
-        cycle: Cycle,
+        (cycle, rows): (Cycle, u64),
         ended: bool,
     ) -> Result<(), JobError> {
         let mut inner = self.inner.lock().expect("no panic while held");
         let state = inner.sinks.get_mut(&node).expect("a sink of this job");
         (state.written, state.ended) = (cycle, ended);
+        if rows > 0 {
+            state.uncommitted.push_back((cycle, rows));
+        }
         if self.has_ledger {
             self.ring(inner);
             return Ok(());
@@ -144,7 +159,7 @@ impl Committer {
         drop(inner);
         commit_sink(job, node, &sink, cycle)?;
         let mut inner = self.inner.lock().expect("no panic while held");
-        inner.sinks.get_mut(&node).expect("a sink of this job").committed = cycle;
+        inner.commit(job, node, cycle);
         let all = inner.committed();
         drop(inner);
         job.commit_reached(all);
@@ -186,6 +201,12 @@ impl Committer {
 }
 
 impl Inner {
+    /// A sink has committed everything up to a cycle.
+    fn commit(&mut self, job: &Job, node: usize, cycle: Cycle) {
+        let rows = self.sinks.get_mut(&node).expect("a sink of this job").commit(cycle);
+        job.plan.nodes[node].count.rows_out.fetch_add(rows, Ordering::Relaxed);
+    }
+
     /// The last cycle that every sink has committed. One that has ended has all that come after.
     fn committed(&self) -> Cycle {
         let complete = self.cuts.complete();
@@ -263,8 +284,7 @@ fn round(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobError> {
         if cycle > held {
             commit_sink(job, node, &sink, cycle)?;
         }
-        let mut inner = committer.inner.lock().expect("no panic while held");
-        inner.sinks.get_mut(&node).expect("a sink of this job").committed = cycle;
+        committer.inner.lock().expect("no panic while held").commit(job, node, cycle);
     }
     let all = committer.inner.lock().expect("no panic while held").committed();
     job.commit_reached(all);

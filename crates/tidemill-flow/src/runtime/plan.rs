@@ -52,6 +52,7 @@ pub(crate) struct NodePlan {
 pub(crate) struct NodeCount {
     pub(crate) rows_in: AtomicU64,
     pub(crate) bytes_in: AtomicU64,
+    /// A sink: rows that are committed.
     pub(crate) rows_out: AtomicU64,
     pub(crate) rows_side: AtomicU64,
     pub(crate) busy_us: AtomicU64,

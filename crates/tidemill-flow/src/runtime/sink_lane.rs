@@ -62,8 +62,10 @@ impl SinkLane {
             let last = Cycle(node.count.last_rows.load(Ordering::Acquire));
             job.checkpointer.sink(lane.node, last);
         }
+        // What it holds already is not counted as written once more.
+        let mut written = 0;
         if cycle > self.held {
-            node.count.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
+            written = rows as u64;
             let mut sink = self.sink.lock().expect("a panic of a sink ends the job");
             sink.write(cycle, &self.blocks)
                 .map_err(|error| job.error_at(lane.node, cycle, error.message))?;
@@ -72,7 +74,7 @@ impl SinkLane {
         lane.state.lock().expect("no panic while held").inbox.recycle(slot);
         self.freed.iter().for_each(|(link, bytes)| job.release(*link, *bytes));
         node.count.busy_us.fetch_add(job.now_us() - start_us, Ordering::Relaxed);
-        job.committer.written(job, lane.node, cycle, ended)?;
+        job.committer.written(job, lane.node, (cycle, written), ended)?;
         Ok(if ended { After::Done } else { After::Ready })
     }
 }

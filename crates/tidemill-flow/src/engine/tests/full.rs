@@ -151,6 +151,8 @@ fn row_14_a_job_that_stalls_says_so_reads_no_more_and_goes_on_within_seconds() {
         assert_eq!(stalled.part, "ledger");
         assert!(stalled.why.contains("/job/ledger: the simulated disk is full"), "{}", stalled.why);
         assert!(stalled.since_us + 60_000_000 <= sim.world.clock.wall_micros());
+        let committed = rows(&sink).len() as u64;
+        assert_eq!(before.sinks[0].rows, committed, "what waits for the ledger is not counted");
         sim.world.clock.sleep_micros(60_000_000);
         let after = handle.progress();
         assert_eq!(after.sources, before.sources, "nothing is read");
