@@ -189,7 +189,9 @@ impl Jobs {
         let resume = begins.resume && descriptor.spec.goes_on();
         let options = PlanOptions {
             base_dir: record.base_dir.clone().unwrap_or_else(|| folder.clone()),
+            job_file: record.job_file(),
             data: Some(folder.clone()),
+            node: self.folder.parent().map(Path::to_path_buf),
             preview_rows: 0,
             threads: record.threads,
             resume,

@@ -49,8 +49,12 @@ use tidemill_types::job::{Format, JobSpec, KafkaSourceSpec, SourceSpec, UntilSpe
 pub struct PlanOptions {
     /// The folder that relative paths of the job begin in.
     pub base_dir: PathBuf,
+    /// The file that the job is read from, which no sink may write.
+    pub job_file: Option<PathBuf>,
     /// The job's data folder: dead letters go there when no sink takes them.
     pub data: Option<PathBuf>,
+    /// The folder that the streams are in, if it is another one.
+    pub node: Option<PathBuf>,
     /// How many rows of each sink are kept for a person to look at (default none).
     pub preview_rows: usize,
     /// Worker threads, in place of the job's `parallelism`.

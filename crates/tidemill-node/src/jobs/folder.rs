@@ -48,6 +48,13 @@ impl Begins {
     pub(super) const RESUMED: Self = Self { resume: true, from: None, life: 0 };
 }
 
+impl Record {
+    /// The file that it was read from, if that is known.
+    pub(super) fn job_file(&self) -> Option<PathBuf> {
+        Some(self.base_dir.as_ref()?.join(Path::new(&self.file).file_name()?))
+    }
+}
+
 /// A job's folder.
 pub(super) struct Folder {
     pub(super) world: World,

@@ -2,7 +2,8 @@
 //!
 //! Files are compared, and not their paths: one file has many of those. A sink has its file and what
 //! stands beside that: `PATH.tidemill` with its marks, or `PATH.partial`. The job has its data
-//! folder: the ledger, notes, dead letters and checkpoints in it, and what a node keeps there.
+//! folder: the ledger, notes, dead letters and checkpoints in it. Its node has the streams, and what
+//! it keeps beside them. And there is the file that the job was read from.
 //!
 //! Nothing is opened here.
 
@@ -13,8 +14,27 @@ use tidemill_env::FileIdentity;
 use tidemill_types::job::{DEAD_LETTER, FileSinkSpec, Format};
 
 /// What stands in a job's data folder besides notes and later files of the ledger.
-const OF_THE_JOB: [&str; 7] =
-    ["lock", "ledger", "ledger.new", "job.json", "job.json.new", "deleted.json", "checkpoints"];
+const OF_THE_JOB: [&str; 9] = [
+    "lock",
+    "ledger",
+    "ledger.new",
+    "ledger.stages",
+    "ledger.stages.new",
+    "job.json",
+    "job.json.new",
+    "deleted.json",
+    "checkpoints",
+];
+
+/// What stands in the folder of a node besides its jobs.
+const OF_THE_NODE: [&str; 6] = [
+    "log",
+    "broker.redb",
+    "broker.redb.lock",
+    "broker.redb.new",
+    "cluster.json",
+    "cluster.json.new",
+];
 
 /// A file, and whose it is.
 struct Owned {
@@ -43,6 +63,9 @@ impl Planner<'_> {
         }
         for (name, path) in &sources {
             self.own(&mut owned, &self.path(path), &format!("the file of the source `{name}`"));
+        }
+        if let Some(path) = &self.options.job_file {
+            self.own(&mut owned, path, "the job file");
         }
         for (name, sink) in &self.spec.sinks {
             if let Some(file) = &sink.file {
@@ -94,27 +117,43 @@ impl Planner<'_> {
     fn taken(&self, owned: &[Owned], path: &Path) -> Option<String> {
         let file = self.world.disk.identity(path).ok()?;
         let of_the_job = || "a file of the job itself".to_owned();
-        by(owned, &file).or_else(|| self.is_of_the_job(path, &file).then(of_the_job))
+        let of_the_node = || "a file of the node itself".to_owned();
+        by(owned, &file)
+            .or_else(|| self.is_of_the_job(path, &file).then(of_the_job))
+            .or_else(|| self.is_of_the_node(path, &file).then(of_the_node))
+    }
+
+    fn is(&self, path: &Path, file: &FileIdentity) -> bool {
+        self.world.disk.identity(path).is_ok_and(|it| it == *file)
+    }
+
+    /// Whether a path leads into a folder.
+    fn is_within(&self, path: &Path, folder: &Path) -> bool {
+        let folder = self.world.disk.identity(folder);
+        folder.is_ok_and(|folder| path.ancestors().skip(1).any(|it| self.is(it, &folder)))
+    }
+
+    fn is_of_the_node(&self, path: &Path, file: &FileIdentity) -> bool {
+        let folder = self.options.node.as_ref().or(self.options.data.as_ref());
+        let Some(folder) = folder else { return false };
+        OF_THE_NODE.iter().any(|it| self.is(&folder.join(it), file))
+            || self.is_within(path, &folder.join("log"))
     }
 
     fn is_of_the_job(&self, path: &Path, file: &FileIdentity) -> bool {
         let Some(data) = &self.options.data else { return false };
-        let disk = &self.world.disk;
-        let is = |a: &Path, b: &FileIdentity| disk.identity(a).is_ok_and(|it| it == *b);
         let fixed = OF_THE_JOB.iter().map(|it| (*it).to_owned());
         let sources = self.spec.sources.keys().map(|it| format!("source-{it}.json"));
         let sinks = self.spec.sinks.keys().map(|it| format!("sink-{it}.json"));
-        if fixed.chain(sources).chain(sinks).any(|it| is(&data.join(it), file)) {
+        if fixed.chain(sources).chain(sinks).any(|it| self.is(&data.join(it), file)) {
             return true;
         }
-        let Ok(folder) = disk.identity(data) else { return false };
+        let Ok(folder) = self.world.disk.identity(data) else { return false };
         let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
-        let above = |it: &Path| it.parent().is_some_and(|it| is(it, &folder));
+        let above = |it: &Path| it.parent().is_some_and(|it| self.is(it, &folder));
         // Later files of the ledger, which are not there yet.
         let number = name.strip_prefix("ledger-").is_some_and(|it| it.parse::<u64>().is_ok());
-        let within = disk.identity(&data.join("checkpoints"));
-        let within = within.is_ok_and(|folder| path.ancestors().skip(1).any(|it| is(it, &folder)));
-        (number && above(path)) || within
+        (number && above(path)) || self.is_within(path, &data.join("checkpoints"))
     }
 }
 

@@ -348,7 +348,8 @@ fn refusal(house: &House, source: &str, sinks: &str) -> String {
     let descriptor = parse(&text, "j").expect("a job that can be read");
     let base_dir = house.0.path().to_path_buf();
     let data = Some(base_dir.join("data"));
-    let options = PlanOptions { base_dir, data, ..PlanOptions::default() };
+    let (node, job_file) = (Some(base_dir.join("node")), Some(base_dir.join("j.yaml")));
+    let options = PlanOptions { base_dir, job_file, data, node, ..PlanOptions::default() };
     let planned = plan(&descriptor, &options, &World::real(), &Registry::default());
     let refused = planned.map(|_| ()).expect_err("a file of two").to_string();
     assert_eq!(refused.matches("error:").count(), 1, "{refused}");
@@ -399,6 +400,7 @@ fn no_file_of_the_job_itself_is_a_sinks_or_a_source() {
     for path in [
         "data/ledger",
         "data/ledger-00000000000000000007",
+        "data/ledger.stages",
         "./data/job.json",
         "data/source-f.json",
         "data/sink-o.json",
@@ -409,6 +411,16 @@ fn no_file_of_the_job_itself_is_a_sinks_or_a_source() {
         let expected = format!("error: `{path}` is a file of the job itself too");
         assert!(refused.ends_with(&expected), "{refused}");
     }
+    for path in ["node/log/meta", "node/log/orders/0/x", "node/broker.redb", "./node/cluster.json"]
+    {
+        let sinks = format!("  o: {{from: f, file: {{path: {path}, format: csv}}}}\n");
+        let refused = refusal(&house, "flights.csv", &sinks);
+        let expected = format!("error: `{path}` is a file of the node itself too");
+        assert!(refused.ends_with(&expected), "{refused}");
+    }
+    let sinks = "  o: {from: f, file: {path: none/../j.yaml, format: csv}}\n";
+    let refused = refusal(&house, "flights.csv", sinks);
+    assert!(refused.ends_with("error: `none/../j.yaml` is the job file too"), "{refused}");
     let letters = "data/none/../dead-letter.ndjson";
     let sinks = format!("  o: {{from: f, file: {{path: {letters}, format: json}}}}\n");
     let refused = refusal(&house, "flights.csv", &sinks);

@@ -156,7 +156,9 @@ fn open_streams(
 fn options(arguments: &RunArguments) -> PlanOptions {
     PlanOptions {
         base_dir: load::base_dir(&arguments.job),
+        job_file: Some(arguments.job.file.clone()),
         data: arguments.data.clone(),
+        node: None,
         preview_rows: if arguments.json || arguments.quiet {
             0
         } else {

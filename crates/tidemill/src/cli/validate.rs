@@ -19,8 +19,8 @@ pub(super) struct ValidateArguments {
 }
 
 pub(super) fn validate(arguments: &ValidateArguments) -> u8 {
-    let options =
-        PlanOptions { base_dir: load::base_dir(&arguments.job), ..PlanOptions::default() };
+    let (base_dir, job_file) = (load::base_dir(&arguments.job), Some(arguments.job.file.clone()));
+    let options = PlanOptions { base_dir, job_file, ..PlanOptions::default() };
     let looked = load::load(&arguments.job).and_then(|descriptor| {
         look_at(&descriptor, &options, &World::real(), &Registry::default())
     });
