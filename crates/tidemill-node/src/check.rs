@@ -2,12 +2,14 @@
 //!
 //! Every problem is found, not only the first, so that one look at the file mends them all.
 
+mod advice;
 mod backend;
 mod graph;
 mod stage;
 #[cfg(test)]
 mod tests;
 
+pub use advice::advice;
 pub(crate) use graph::{reached, sources_of, streamed};
 pub(crate) use stage::EXPIRES;
 

@@ -289,3 +289,32 @@ fn parts_of_csv_are_of_csv_files() {
     assert!(refused("format: csv, delimiter: \"é\"").contains("cannot stand between fields"));
     assert!(refused("format: csv, delimiter: '\"'").contains("cannot stand between fields"));
 }
+
+#[test]
+fn a_job_over_a_stream_without_a_checkpoint_is_told_what_it_will_miss() {
+    let advised = |source: &str, more: &str| {
+        let text = format!(
+            "name: j\n{more}sources:\n  s: {{{source}}}\nsinks:\n  o: {{from: s, blackhole: {{}}}}\n"
+        );
+        let descriptor = parse(&text, "j").expect("a job that can be read");
+        assert!(check(&descriptor.spec, &Registry::default()).is_empty(), "{text}");
+        advice(&descriptor.spec)
+    };
+    let stream = "stream: orders, format: json";
+    let kafka = "kafka: {brokers: \"h:1\", topic: t, format: json}";
+    for source in [stream, kafka] {
+        let said = advised(source, "");
+        assert_eq!(said.len(), 1);
+        assert!(
+            said[0].contains("without a `checkpoint` the job reads `s` from where it first began")
+        );
+    }
+    for (source, more) in [
+        (stream, "checkpoint: {every: 1m}\n"),
+        (stream, "delivery: at-least-once\n"),
+        ("stream: orders, format: json, until: latest", ""),
+        ("file: {path: a.csv, format: csv}", ""),
+    ] {
+        assert_eq!(advised(source, more), Vec::<String>::new(), "{source} {more}");
+    }
+}

@@ -95,6 +95,7 @@ fn submit(arguments: &JobArguments, resume: bool, node: &NodeArguments) -> u8 {
         Ok(body) => body,
         Err(code) => return code,
     };
+    load::advise(&descriptor);
     answer(node, ask(node, "POST", "/jobs", Some(&body)), |it| {
         let name = word(&it["name"]);
         format!("job {name} is running; look at it with: tidemill job status {name}\n")

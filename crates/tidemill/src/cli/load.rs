@@ -7,7 +7,7 @@ use std::{
     io::{self, Read},
     path::{Path, PathBuf},
 };
-use tidemill_node::{Descriptor, Diagnostic, Problem, Refused, descriptor};
+use tidemill_node::{Descriptor, Diagnostic, Problem, Refused, check, descriptor};
 use tidemill_types::limits::JOB_FILE_BYTES_MAX;
 
 /// Reads the job that the arguments name.
@@ -23,6 +23,13 @@ pub(super) fn load(arguments: &JobArguments) -> Result<Descriptor, Refused> {
         Refused(vec![Diagnostic { file: name.clone(), place: None, line: None, problem }])
     })?;
     descriptor::parse_with(&text, &name, &arguments.set)
+}
+
+/// Warns of what the job may miss one day.
+pub(super) fn advise(descriptor: &Descriptor) {
+    for advice in check::advice(&descriptor.spec) {
+        tracing::warn!(job = descriptor.spec.name, "{advice}");
+    }
 }
 
 /// One byte more than is allowed is enough to know that a file is too long.

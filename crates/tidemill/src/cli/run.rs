@@ -62,6 +62,9 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
             let base_dir = options(arguments).base_dir;
             check_resume(&descriptor, arguments.data.as_deref(), &base_dir, &world)?;
         }
+        if arguments.data.is_some() {
+            load::advise(&descriptor);
+        }
         let streams = open_streams(arguments, &descriptor, &world)?;
         let options = PlanOptions { streams: streams.clone(), ..options(arguments) };
         let planned = plan(&descriptor, &options, &world, &Registry::default());

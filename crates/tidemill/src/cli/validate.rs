@@ -22,7 +22,9 @@ pub(super) fn validate(arguments: &ValidateArguments) -> u8 {
     let (base_dir, job_file) = (load::base_dir(&arguments.job), Some(arguments.job.file.clone()));
     let options = PlanOptions { base_dir, job_file, ..PlanOptions::default() };
     let looked = load::load(&arguments.job).and_then(|descriptor| {
-        look_at(&descriptor, &options, &World::real(), &Registry::default())
+        let looked = look_at(&descriptor, &options, &World::real(), &Registry::default())?;
+        load::advise(&descriptor);
+        Ok(looked)
     });
     match looked {
         Ok(Validated { planned, unchecked }) if arguments.json => {
