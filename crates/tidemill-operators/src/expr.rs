@@ -27,6 +27,7 @@ mod call;
 pub(crate) mod checked;
 mod depth;
 mod fallible;
+pub(crate) mod far;
 pub(crate) mod functions;
 mod names;
 #[cfg(test)]
@@ -218,7 +219,10 @@ fn compile_physical(
         .with_config_options(Arc::new(ConfigOptions::default()))
         .build();
     let simplifier = ExprSimplifier::new(context);
-    let logical = simplifier.coerce(logical, schema).map_err(|error| plan_error(&error))?;
+    let logical = simplifier
+        .coerce(logical, schema)
+        .and_then(|it| far::in_microseconds(it, schema))
+        .map_err(|error| plan_error(&error))?;
     checked::refuse_constants(&logical)?;
     let logical = simplifier.simplify(logical).map_err(|error| plan_error(&error))?;
     checked::physical(&logical, schema).map_err(|error| plan_error(&error))

@@ -286,3 +286,54 @@ fn words_of_sql_may_be_names_of_columns() {
     refused("user + 1", "unknown column `user`", (1, 1), None);
     refused("current_date", "another result at every call", (1, 1), None);
 }
+
+#[test]
+fn times_are_compared_with_texts_of_far_years() {
+    use arrow_array::{TimestampMicrosecondArray, TimestampSecondArray};
+    use arrow_schema::TimeUnit::{Microsecond, Nanosecond, Second};
+    let zone = |zone: Option<&str>| zone.map(Into::into);
+    let schema: SchemaRef = Arc::new(Schema::new(vec![
+        Field::new("at", DataType::Timestamp(Microsecond, zone(Some("UTC"))), true),
+        Field::new("plain", DataType::Timestamp(Microsecond, None), true),
+        Field::new("seconds", DataType::Timestamp(Second, None), true),
+        Field::new("fine", DataType::Timestamp(Nanosecond, None), true),
+    ]));
+    // 0500-01-01, 2024-01-01 and 9500-01-01.
+    let seconds = [-46_388_678_400, 1_704_067_200, 237_623_846_400];
+    let micros = seconds.map(|it| it * 1_000_000);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(TimestampMicrosecondArray::from(micros.to_vec()).with_timezone("UTC")),
+        Arc::new(TimestampMicrosecondArray::from(micros.to_vec())),
+        Arc::new(TimestampSecondArray::from(seconds.to_vec())),
+        Arc::new(arrow_array::TimestampNanosecondArray::from(vec![0, 1, 2])),
+    ];
+    let batch = RecordBatch::try_new(Arc::clone(&schema), columns).expect("columns of the schema");
+    let truth = |sql: &str| {
+        let array = Expr::compile(sql, &schema).expect(sql).evaluate(&batch).expect(sql);
+        array.as_boolean().values().iter().collect::<Vec<_>>()
+    };
+    for column in ["at", "plain", "seconds"] {
+        for (condition, expected) in [
+            ("> '9000-01-01'", [false, false, true]),
+            ("= '9500-01-01T00:00:00Z'", [false, false, true]),
+            ("<> '0500-01-01'", [false, true, true]),
+            ("< '0600-01-01 00:00:00.5'", [true, false, false]),
+            ("between '0600-01-01' and '9000-01-01'", [false, true, false]),
+            ("not between '2000-01-01' and '9000-01-01'", [true, false, true]),
+            ("in ('2024-01-01', '9500-01-01')", [false, true, true]),
+            ("> cast('9000-01-01' as timestamp)", [false, false, true]),
+            ("> timestamp '9000-01-01'", [false, false, true]),
+            (">= date '9500-01-01'", [false, false, true]),
+            // As ever.
+            ("> '2024-01-01'", [false, false, true]),
+            (">= date '2024-01-01'", [false, true, true]),
+        ] {
+            assert_eq!(truth(&format!("{column} {condition}")), expected, "{column} {condition}");
+        }
+    }
+    // Digits are not lost by it.
+    for sql in ["at > '9000-01-01T00:00:00.0000001'", "fine > '9000-01-01'"] {
+        let error = Expr::compile(sql, &schema).expect_err(sql);
+        assert!(error.message.contains("verflow"), "{sql}: {}", error.message);
+    }
+}

@@ -8,7 +8,7 @@ use super::{
     reach::{self, Reach},
     sort::SortPlan,
 };
-use crate::expr::{ExprError, checked, functions, plan_error, refuse_volatile};
+use crate::expr::{ExprError, checked, far, functions, plan_error, refuse_volatile};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use datafusion_common::{
     DFSchema, DataFusionError, Result as Planned, TableReference, config::ConfigOptions, plan_err,
@@ -237,7 +237,10 @@ pub(super) fn simple(expr: Logical, schema: &DFSchema) -> Result<(Logical, Reach
         .with_config_options(Arc::new(ConfigOptions::default()))
         .build();
     let simplifier = ExprSimplifier::new(context);
-    let expr = simplifier.coerce(expr, schema).map_err(|error| placed(&error))?;
+    let expr = simplifier
+        .coerce(expr, schema)
+        .and_then(|it| far::in_microseconds(it, schema))
+        .map_err(|error| placed(&error))?;
     let reach = reach::of(&expr, schema)?;
     reach.of_constants()?;
     checked::refuse_constants(&expr)?;
