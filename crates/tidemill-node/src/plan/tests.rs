@@ -85,7 +85,7 @@ fn a_stage_of_several_parts_is_several_nodes() {
         [
             "flights source preload=false",
             "more source preload=false",
-            "ratios source preload=true",
+            "ratios source preload=false",
             "codes source preload=true",
             "day.select stage 0 <0 flights.0 Local <0 more.0 Local",
             "day stage 64 <0 day.select.0 Key([1])",
