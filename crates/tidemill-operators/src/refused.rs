@@ -3,39 +3,95 @@
 //!
 //! ```text
 //! batch ── evaluated at once ─▶ all rows have values
-//!       └─ fails ─▶ its halves, their halves … ─▶ rows that fail alone
+//!       └─ fails ─▶ its halves, their halves … ─▶ values of the parts that have them
+//!                                              └─▶ rows that fail alone
 //! ```
 //!
 //! Invariant: which rows are refused follows from each row alone; blocks, lanes and replays do not show.
+//! So what the parts gave is taken as it is: together, rows may fail of which none does alone. In
+//! `n <> 0 and 10 / n > 1` the right side is left out only if the left one decides all rows at once.
 
-use arrow_array::{RecordBatch, UInt32Array};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_json::{WriterBuilder, writer::LineDelimited};
-use arrow_select::{filter::filter_record_batch, take::take_record_batch};
+use arrow_schema::{Field, Schema};
+use arrow_select::{concat::concat_batches, take::take_record_batch};
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use tidemill_flow::{Block, Context, OperatorError, Payload, Routing, TIME_COLUMN};
 use tidemill_types::SliceId;
 
-/// Evaluates some rows; an error is of one of them.
-type Evaluate<'a> = dyn Fn(&RecordBatch) -> Result<(), OperatorError> + 'a;
+/// Makes something of some rows; an error is of one of them, or of how many they are.
+type Evaluate<'a> = dyn Fn(&RecordBatch) -> Result<RecordBatch, OperatorError> + 'a;
 
 /// Blocks, and what was made of each.
 pub(crate) type OfBlocks<'a, T> = (Cow<'a, [Arc<Block>]>, Vec<T>);
 
-/// The rows of a batch that are refused, ascending, each with its reason.
-fn refused_rows(batch: &RecordBatch, evaluate: &Evaluate<'_>) -> Vec<(usize, String)> {
-    let mut refused = Vec::new();
-    // What is left to look at, the next at the end.
-    let mut parts = vec![(0, batch.num_rows())];
-    while let Some((first, rows)) = parts.pop() {
-        let Err(error) = evaluate(&batch.slice(first, rows)) else { continue };
-        if rows > 1 {
-            let half = rows / 2;
-            parts.extend([(first + half, rows - half), (first, half)]);
-        } else if rows == 1 {
-            refused.push((first, error.message));
+/// Most that is made of a batch part by part: what is too large at once is not made in pieces.
+const MADE_BYTES_MAX: usize = 1 << 30;
+
+/// What came of the rows of a batch.
+struct Divided {
+    /// What was made of all rows but the refused ones, in their order.
+    made: RecordBatch,
+    /// The rows that are refused, each with its reason.
+    refused: BTreeMap<usize, String>,
+}
+
+impl Divided {
+    fn new(batch: &RecordBatch, evaluate: &Evaluate<'_>) -> Result<Self, OperatorError> {
+        let (mut made, mut made_bytes) = (Vec::new(), 0);
+        let mut refused = BTreeMap::new();
+        let mut of_all = None;
+        // What is left to look at, the next at the end.
+        let mut parts = vec![(0, batch.num_rows())];
+        while let Some((first, rows)) = parts.pop() {
+            let is_all = rows == batch.num_rows();
+            let part = if is_all { batch.clone() } else { batch.slice(first, rows) };
+            match evaluate(&part) {
+                Ok(it) if is_all => return Ok(Self { made: it, refused }),
+                Ok(it) => {
+                    made_bytes += bytes_of(&it)?;
+                    made.push(it);
+                }
+                Err(error) if rows == 0 => return Err(error),
+                Err(error) if rows == 1 => {
+                    refused.insert(first, error.message);
+                }
+                Err(error) => {
+                    let half = rows / 2;
+                    parts.extend([(first + half, rows - half), (first, half)]);
+                    of_all.get_or_insert(error);
+                }
+            }
+            if made_bytes > MADE_BYTES_MAX
+                && let Some(error) = of_all
+            {
+                return Err(error);
+            }
         }
+        let made = match made.first() {
+            Some(first) => {
+                concat_batches(first.schema_ref(), &made).map_err(crate::lane::failed)?
+            }
+            None => evaluate(&batch.slice(0, 0))?,
+        };
+        Ok(Self { made, refused })
     }
-    refused
+}
+
+/// Bytes of the rows of a batch, without those that it shares with others.
+fn bytes_of(batch: &RecordBatch) -> Result<usize, OperatorError> {
+    let of_column = |it: &ArrayRef| it.to_data().get_slice_memory_size();
+    batch.columns().iter().map(of_column).sum::<Result<_, _>>().map_err(crate::lane::failed)
+}
+
+/// Columns of one length as a batch, for those who go by their places.
+pub(crate) fn beside(columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, OperatorError> {
+    let field =
+        |(nth, it): (usize, &ArrayRef)| Field::new(nth.to_string(), it.data_type().clone(), true);
+    let fields: Vec<Field> = columns.iter().enumerate().map(field).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+        .map_err(crate::lane::failed)
 }
 
 /// A row as JSON, without its hidden time.
@@ -52,52 +108,39 @@ fn json(batch: &RecordBatch, row: usize) -> Vec<u8> {
     bytes
 }
 
-/// The rows of a slice that are not refused. `first` of its rows of the cycle stand before them.
-pub(crate) fn without_refused(
+/// What is made of the rows of a slice that are not refused. `first` of its rows of the cycle stand
+/// before them.
+pub(crate) fn of_rows(
     batch: &RecordBatch,
     evaluate: &Evaluate<'_>,
     (slice, first): (SliceId, usize),
     context: &mut Context<'_>,
 ) -> Result<RecordBatch, OperatorError> {
-    let refused: BTreeMap<usize, String> = refused_rows(batch, evaluate).into_iter().collect();
-    let stays = (0..batch.num_rows()).map(|row| Some(!refused.contains_key(&row))).collect();
-    let others = filter_record_batch(batch, &stays).map_err(crate::lane::failed)?;
+    let Divided { made, refused } = Divided::new(batch, evaluate)?;
     for (row, reason) in refused {
         context.dead_letter(slice, first + row, reason, &json(batch, row));
     }
-    Ok(others)
+    Ok(made)
 }
 
-/// What `of_block` makes of each block, and the blocks: those without the rows that `evaluate` refuses,
-/// if there are any.
-pub(crate) fn of_blocks<'a, T>(
+/// What `evaluate` makes of each row of each block, and the blocks: those without the rows that it
+/// refuses, if there are any. Refused rows of a lane's own slices become dead letters; other lanes see
+/// to theirs.
+pub(crate) fn of_blocks<'a>(
     blocks: &'a [Arc<Block>],
-    of_block: impl Fn(&Arc<Block>) -> Result<T, OperatorError>,
     evaluate: &Evaluate<'_>,
     context: &mut Context<'_>,
-) -> Result<OfBlocks<'a, T>, OperatorError> {
-    let of_all = |blocks: &[Arc<Block>]| blocks.iter().map(&of_block).collect::<Result<_, _>>();
-    if let Ok(made) = of_all(blocks) {
+) -> Result<OfBlocks<'a, RecordBatch>, OperatorError> {
+    let of_block = |block: &Arc<Block>| evaluate(&block.batch());
+    if let Ok(made) = blocks.iter().map(of_block).collect() {
         return Ok((Cow::Borrowed(blocks), made));
     }
-    let blocks = screened(blocks, evaluate, context)?;
-    let made = of_all(&blocks)?;
-    Ok((Cow::Owned(blocks), made))
-}
-
-/// The blocks without the rows that are refused. Those of a lane's own slices become dead letters; other
-/// lanes see to theirs.
-fn screened(
-    blocks: &[Arc<Block>],
-    evaluate: &Evaluate<'_>,
-    context: &mut Context<'_>,
-) -> Result<Vec<Arc<Block>>, OperatorError> {
     let slices = context.slices.clone();
     let mut before = vec![0; slices.len()];
-    let mut others = Vec::with_capacity(blocks.len());
+    let (mut others, mut of_others) = (Vec::new(), Vec::new());
     for block in blocks {
         let batch = block.batch();
-        let refused: BTreeMap<usize, String> = refused_rows(&batch, evaluate).into_iter().collect();
+        let Divided { made, refused } = Divided::new(&batch, evaluate)?;
         for (slice, before) in slices.clone().map(SliceId).zip(&mut before) {
             let rows = block.rows_of(slice);
             let mut nth = *before;
@@ -112,39 +155,44 @@ fn screened(
                 nth += 1;
             });
         }
-        others.push(match refused.is_empty() {
-            true => Arc::clone(block),
-            false => Arc::new(without_rows(block, &batch, &refused)?),
-        });
+        let (block, made) = match refused.is_empty() {
+            true => (Arc::clone(block), made),
+            false => without_rows(block, (&batch, made), &refused)?,
+        };
+        others.push(block);
+        of_others.push(made);
     }
-    Ok(others)
+    Ok((Cow::Owned(others), of_others))
 }
 
+/// A block without its refused rows, and what was made of each row that it then has; `made` is of
+/// those that stay.
 fn without_rows(
     block: &Block,
-    batch: &RecordBatch,
+    (batch, made): (&RecordBatch, RecordBatch),
     refused: &BTreeMap<usize, String>,
-) -> Result<Block, OperatorError> {
+) -> Result<(Arc<Block>, RecordBatch), OperatorError> {
     let is_refused = |row: &u32| refused.contains_key(&(*row as usize));
     let stays: Vec<u32> = (0..batch.num_rows() as u32).filter(|row| !is_refused(row)).collect();
-    let taken = |rows: Vec<u32>| {
-        let batch = take_record_batch(batch, &UInt32Array::from(rows)).map_err(crate::lane::failed);
-        batch.map(Payload::Arrow)
+    let taken = |batch: &RecordBatch, rows: Vec<u32>| {
+        take_record_batch(batch, &UInt32Array::from(rows)).map_err(crate::lane::failed)
     };
     let (Some(routing), Some(good)) = (&block.routing, stays.first()) else {
         let routing = block
             .routing
             .as_ref()
             .map(|it| Routing { starts: vec![0; it.starts.len()], ..Routing::default() });
-        return Ok(Block { payload: taken(stays)?, routing, slice: block.slice });
+        let payload = Payload::Arrow(taken(batch, stays)?);
+        return Ok((Arc::new(Block { payload, routing, slice: block.slice }), made));
     };
     // Rows keep their numbers, by which their hashes are found: a refused one has the values of a
     // good one, and belongs to no slice.
-    let payload = taken(
-        (0..batch.num_rows() as u32)
-            .map(|row| if is_refused(&row) { *good } else { row })
-            .collect(),
-    )?;
+    let rows = || 0..batch.num_rows() as u32;
+    let filled = rows().map(|row| if is_refused(&row) { *good } else { row }).collect();
+    let mut places = 0..;
+    let place = |row| if is_refused(&row) { 0 } else { places.next().unwrap_or(0) };
+    let made = taken(&made, rows().map(place).collect())?;
+    let payload = Payload::Arrow(taken(batch, filled)?);
     let mut order = Vec::with_capacity(stays.len());
     let mut starts = vec![0];
     for bounds in routing.starts.windows(2) {
@@ -153,7 +201,7 @@ fn without_rows(
         starts.push(order.len() as u32);
     }
     let routing = Routing { order, starts, hashes: routing.hashes.clone() };
-    Ok(Block { payload, routing: Some(routing), slice: block.slice })
+    Ok((Arc::new(Block { payload, routing: Some(routing), slice: block.slice }), made))
 }
 
 #[cfg(test)]

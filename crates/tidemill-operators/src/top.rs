@@ -17,7 +17,7 @@ use crate::gather::Gather;
 use crate::held::{RowCodec, shown};
 use crate::keys::{KeyCodec, UnknownColumn, columns, one_zero};
 use crate::lane::{Lane, Picked, Times, failed};
-use crate::refused::of_blocks;
+use crate::refused::{beside, of_blocks};
 use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{DataType, Field, SchemaRef, SortOptions};
@@ -230,9 +230,8 @@ impl Operator for TopOperator {
         input: &CycleInput,
         output: &mut Output,
     ) -> Result<(), OperatorError> {
-        let evaluate = |rows: &RecordBatch| self.by(rows).map(|_| ());
-        let by = |block: &Arc<Block>| self.by(&block.batch());
-        let (blocks, by) = of_blocks(input.port(0), by, &evaluate, context)?;
+        let evaluate = |rows: &RecordBatch| beside(vec![self.by(rows)?], rows.num_rows());
+        let (blocks, by) = of_blocks(input.port(0), &evaluate, context)?;
         let blocks = &*blocks;
         let slices = context.slices.clone();
         self.lane.read(blocks, &slices);
@@ -241,7 +240,7 @@ impl Operator for TopOperator {
             (false, true) => context.watermark,
             (false, false) => Micros::MIN,
         };
-        let read = |(block, by)| self.read(block, by, context);
+        let read = |(block, by): (_, &RecordBatch)| self.read(block, by.column(0), context);
         let read: Vec<ReadBlock<'_>> =
             blocks.iter().zip(&by).map(read).collect::<Result<_, _>>()?;
         for (slice, parts) in self.lane.slices() {

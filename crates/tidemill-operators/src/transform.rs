@@ -4,7 +4,7 @@
 
 use crate::expr::{Expr, ExprError};
 use crate::lane::{Lane, Part, Picked};
-use crate::refused::without_refused;
+use crate::refused::of_rows;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array, cast::AsArray};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -294,29 +294,14 @@ impl Operator for TransformLane {
                     (slice, before) = (part.slice, 0);
                 }
                 if written.is_err() {
+                    let run = |rows: &RecordBatch| self.transform.run(rows.clone(), &mut []);
                     output.set_slice(slice);
-                    output.emit(self.screened(picked.part(*part)?, (slice, before), context)?);
+                    output.emit(of_rows(&picked.part(*part)?, &run, (slice, before), context)?);
                 }
                 before += part.count;
             }
         }
         Ok(())
-    }
-}
-
-impl TransformLane {
-    /// What is made of the rows of a slice that are not refused.
-    fn screened(
-        &self,
-        rows: RecordBatch,
-        at: (SliceId, usize),
-        context: &mut Context<'_>,
-    ) -> Result<RecordBatch, OperatorError> {
-        let run = |rows: &RecordBatch| self.transform.run(rows.clone(), &mut []);
-        run(&rows).or_else(|_| {
-            let evaluate = |rows: &RecordBatch| run(rows).map(|_| ());
-            run(&without_refused(&rows, &evaluate, at, context)?)
-        })
     }
 }
 

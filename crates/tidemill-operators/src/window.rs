@@ -18,7 +18,7 @@
 use crate::aggregate::{AggregateError, Aggregates, ArgColumn, Columns, Results, Taken};
 use crate::expr::{Expr, ExprError, nearest};
 use crate::groups::{BlockKeys, KeyOut, KeyPlan};
-use crate::refused::{OfBlocks, of_blocks};
+use crate::refused::{OfBlocks, beside, of_blocks};
 use crate::transform::arrow_error;
 use arrow_array::{
     ArrayRef, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray, UInt32Array,
@@ -208,12 +208,14 @@ impl Windowed {
         format!("{} by {}", self.aggregates.does(), key.join(", "))
     }
 
-    fn arguments(&self, batch: &RecordBatch) -> Result<Columns, OperatorError> {
+    /// The values of the aggregates' arguments, as they are held.
+    fn arguments(&self, batch: &RecordBatch) -> Result<RecordBatch, OperatorError> {
         let argument = |(sql, expr, held): &(String, Expr, crate::aggregate::Held)| {
-            let column = expr.evaluate(batch).and_then(|it| ArgColumn::new(&it, *held));
+            let column = expr.evaluate(batch).and_then(|it| ArgColumn::values(&it, *held));
             column.map_err(|error| OperatorError::new(format!("`{sql}`: {}", error.message)))
         };
-        self.aggregates.arguments.iter().map(argument).collect()
+        let columns = self.aggregates.arguments.iter().map(argument).collect::<Result<_, _>>()?;
+        beside(columns, batch.num_rows())
     }
 
     /// The blocks of a cycle, and all that the aggregates look at. Rows that an argument has no value
@@ -223,14 +225,20 @@ impl Windowed {
         blocks: &'a [Arc<Block>],
         context: &mut Context<'_>,
     ) -> Result<OfBlocks<'a, Prepared>, OperatorError> {
-        let evaluate = |rows: &RecordBatch| self.arguments(rows).map(|_| ());
-        of_blocks(blocks, |block| self.prepare(block), &evaluate, context)
+        let evaluate = |rows: &RecordBatch| self.arguments(rows);
+        let (blocks, arguments) = of_blocks(blocks, &evaluate, context)?;
+        let of_blocks = blocks.iter().zip(&arguments);
+        let prepared =
+            of_blocks.map(|(block, it)| self.prepare(block, it)).collect::<Result<_, _>>()?;
+        Ok((blocks, prepared))
     }
 
-    /// Evaluates keys and arguments of a block, once for all slices.
-    fn prepare(&self, block: &Block) -> Result<Prepared, OperatorError> {
+    /// Reads the keys of a block, once for all slices, beside its arguments.
+    fn prepare(&self, block: &Block, arguments: &RecordBatch) -> Result<Prepared, OperatorError> {
         let batch = block.batch();
-        let arguments = self.arguments(&batch)?;
+        let held = self.aggregates.arguments.iter().map(|(_, _, held)| *held);
+        let column = |(it, held)| ArgColumn::of(it, held);
+        let arguments: Columns = arguments.columns().iter().zip(held).map(column).collect();
         let keys = self.keys.read(&batch)?;
         let hashes = self.keys.hashes(block)?;
         let times = self

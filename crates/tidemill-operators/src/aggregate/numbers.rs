@@ -10,12 +10,13 @@ use arrow_array::{
 use arrow_buffer::NullBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DECIMAL64_MAX_PRECISION, DataType, TimeUnit};
+use std::sync::Arc;
 use tidemill_flow::OperatorError;
 
 macro_rules! relabel {
     ($array:expr, $kind:ident, $zone:expr) => {{
         let array = $array.as_primitive::<arrow_array::types::$kind>().clone();
-        std::sync::Arc::new(array.with_timezone(std::sync::Arc::clone($zone))) as ArrayRef
+        Arc::new(array.with_timezone(Arc::clone($zone))) as ArrayRef
     }};
 }
 
@@ -65,15 +66,16 @@ fn safe_cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, OperatorError>
 }
 
 impl ArgColumn {
-    /// Takes the values of an argument.
+    /// The values of an argument in the form in which they are held.
     ///
     /// # Errors
     /// A number does not fit, such as an unsigned one beyond 2^63.
-    pub(crate) fn new(array: &ArrayRef, held: Held) -> Result<Self, OperatorError> {
-        Ok(match held {
+    pub(crate) fn values(array: &ArrayRef, held: Held) -> Result<ArrayRef, OperatorError> {
+        match held {
             Held::Int if let Some(scale) = unscaled(array.data_type()) => {
                 let it = safe_cast(array, &DataType::Decimal64(DECIMAL64_MAX_PRECISION, scale))?;
-                Self::Int(it.as_primitive::<Decimal64Type>().reinterpret_cast())
+                let it = it.as_primitive::<Decimal64Type>();
+                Ok(Arc::new(it.reinterpret_cast::<Int64Type>()))
             }
             Held::Int => {
                 // Some types of time reach 64 bits only by way of 32.
@@ -81,14 +83,28 @@ impl ArgColumn {
                     DataType::Date32 | DataType::Time32(_) => safe_cast(array, &DataType::Int32)?,
                     _ => array.clone(),
                 };
-                Self::Int(safe_cast(&array, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+                safe_cast(&array, &DataType::Int64)
             }
-            Held::Float => {
-                let array = safe_cast(array, &DataType::Float64)?;
-                Self::Float(array.as_primitive::<Float64Type>().clone())
-            }
-            Held::Text => Self::Text(safe_cast(array, &DataType::Utf8)?.as_string::<i32>().clone()),
-        })
+            Held::Float => safe_cast(array, &DataType::Float64),
+            Held::Text => safe_cast(array, &DataType::Utf8),
+        }
+    }
+
+    /// Takes the values of an argument.
+    ///
+    /// # Errors
+    /// A number does not fit.
+    pub(crate) fn new(array: &ArrayRef, held: Held) -> Result<Self, OperatorError> {
+        Ok(Self::of(&Self::values(array, held)?, held))
+    }
+
+    /// Takes what [`values`](Self::values) gave.
+    pub(crate) fn of(values: &ArrayRef, held: Held) -> Self {
+        match held {
+            Held::Int => Self::Int(values.as_primitive::<Int64Type>().clone()),
+            Held::Float => Self::Float(values.as_primitive::<Float64Type>().clone()),
+            Held::Text => Self::Text(values.as_string::<i32>().clone()),
+        }
     }
 
     /// The bits of a number; text has none.
@@ -114,7 +130,7 @@ impl ArgColumn {
 
 /// Turns integers back into the type that they were held for.
 pub(crate) fn from_ints(ints: Int64Array, to: &DataType) -> Result<ArrayRef, OperatorError> {
-    let array: ArrayRef = std::sync::Arc::new(ints);
+    let array: ArrayRef = Arc::new(ints);
     match to {
         DataType::Date32 | DataType::Time32(_) => {
             safe_cast(&safe_cast(&array, &DataType::Int32)?, to)
@@ -122,13 +138,13 @@ pub(crate) fn from_ints(ints: Int64Array, to: &DataType) -> Result<ArrayRef, Ope
         to if let Some(scale) = unscaled(to) => {
             let it = array.as_primitive::<Int64Type>().reinterpret_cast::<Decimal64Type>();
             let it = it.with_precision_and_scale(DECIMAL64_MAX_PRECISION, scale);
-            safe_cast(&(std::sync::Arc::new(it.map_err(arrow_error)?) as ArrayRef), to)
+            safe_cast(&(Arc::new(it.map_err(arrow_error)?) as ArrayRef), to)
         }
         // A sum of such.
         DataType::Decimal128(_, _) => {
             let ints = array.as_primitive::<Int64Type>();
             let it = ints.unary::<_, Decimal128Type>(i128::from).with_data_type(to.clone());
-            Ok(std::sync::Arc::new(it))
+            Ok(Arc::new(it))
         }
         DataType::Null => Ok(arrow_array::new_null_array(&DataType::Null, array.len())),
         DataType::Timestamp(unit, zone) => {

@@ -3,7 +3,8 @@
 //! They make a whole result before anybody can look at it, and what they are given may come from a
 //! record. So how large it would become is reckoned before: a row whose result would have more than
 //! [`ROW_BYTES_MAX`] has no value, and becomes a dead letter as one that divides by zero does. Rows
-//! whose results would together have more than [`ROWS_BYTES_MAX`] fail the job: none is to blame.
+//! whose results would together have more than [`ROWS_BYTES_MAX`] are evaluated in parts, and fail the
+//! job if that much comes of them, too: none is to blame.
 //!
 //! `regexp_replace`, `concat_ws` and `array_to_string` are not among them: their results are bounded
 //! by the product of what a record and the job say.

@@ -191,3 +191,56 @@ fn a_row_is_named_by_its_place_in_the_slice() {
     assert_eq!(positions, ["slice 0, row 1", "slice 0, row 4"]);
     assert_eq!(trial.letters[0].record, br#"{"id":7,"k":1,"v":0}"#);
 }
+
+/// The right side of `and` is left out only if the left one decides all rows at once, which must not
+/// show: such an expression has a value for each row.
+#[test]
+fn a_guard_fails_no_batch() {
+    let (schema, by_key) = (schema(), Partition::Key(vec![1]));
+    let guards = [
+        "v <> 0 and 10 / v > 1",
+        "not (v = 0 or 10 / v <= 1)",
+        "case when v <> 0 then 10 / v > 1 else false end",
+        "v > -1 and (v = 0 or 10 / v > 1) and not v = 0",
+        "v in (2, 3, 4, 5) or v between 9 and sqrt(v)",
+        "case when v = 0 then false else id in (id + 1 + 10 / v, 0, id) and 10 / v > 1 end",
+    ];
+    let rows = |numbers: std::ops::Range<i64>| -> Vec<Row> {
+        numbers.map(|it| (it, it % 3, (it % 7 != 6).then_some(it % 6), 5)).collect()
+    };
+    let cycles = vec![vec![rows(0..20), rows(20..21), rows(21..50)]];
+    let alone = cycles.iter().flatten().flatten().map(|row| vec![vec![*row]]).collect();
+    for sql in guards {
+        let made = transform(&schema, None, Some(sql), Some(&named(&[("id", "id")]))).expect(sql);
+        let ids = |cycles| {
+            let (written, letters) = run((&made, &by_key), cycles, 2);
+            assert!(letters.is_empty(), "{sql}: {letters:?}");
+            let id = |it: &String| it.rsplit_once(": ").expect("an id").1.to_owned();
+            let mut ids: Vec<String> = written.iter().map(id).collect();
+            ids.sort();
+            ids
+        };
+        assert_eq!(ids(&cycles), ids(&alone), "{sql}");
+        let aggregate = named(&[("n", &format!("count(*) filter (where {sql})"))]);
+        let windows = [WindowSpec::Tumbling(Span(10)), WindowSpec::Global(EmptySpec {})];
+        for window in &windows {
+            let made = windowed(&schema, &["k".to_owned()], Some(window), &aggregate).expect(sql);
+            let (written, letters) = run((&made, &by_key), &cycles, 2);
+            assert!(letters.is_empty(), "{sql}: {letters:?}");
+            assert_eq!(written.len(), 3, "{sql}: {written:?}");
+        }
+        let spec =
+            TopSpec { k: 50, by: sql.to_owned(), ascending: false, per: vec!["k".to_owned()] };
+        let made = top(&schema, &spec).expect(sql).factory;
+        let (written, letters) = run((&made, &by_key), &cycles, 2);
+        assert!(letters.is_empty(), "{sql}: {letters:?}");
+        assert_eq!(written.len(), 50, "{sql}");
+    }
+    // Rows that fail alone do so beside others that are guarded.
+    let sql = "v = 1 or 60 / (v - 2) > 0";
+    let made = transform(&schema, None, Some(sql), None).expect(sql);
+    let (written, letters) = run((&made, &by_key), &cycles, 2);
+    let of = |v| cycles[0].iter().flatten().filter(|row| row.2 == Some(v)).count();
+    assert_eq!(letters.len(), of(2));
+    assert_eq!(written.len(), of(1) + of(3) + of(4) + of(5));
+}
