@@ -5,11 +5,11 @@ use crate::transform::arrow_error;
 use arrow_array::{
     Array, ArrayRef, Float64Array, Int64Array, StringArray,
     cast::AsArray,
-    types::{Decimal64Type, Decimal128Type, Float64Type, Int64Type},
+    types::{Decimal32Type, Decimal64Type, Decimal128Type, Float64Type, Int64Type},
 };
 use arrow_buffer::NullBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{DECIMAL64_MAX_PRECISION, DataType, TimeUnit};
+use arrow_schema::{ArrowError, DECIMAL64_MAX_PRECISION, DataType, TimeUnit};
 use std::sync::Arc;
 use tidemill_flow::OperatorError;
 
@@ -65,6 +65,23 @@ fn safe_cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, OperatorError>
     cast_with_options(array, to, &options).map_err(arrow_error)
 }
 
+/// Decimals without their point. What stands under a null may be any number: arrow's cast panics at
+/// one that does not fit.
+fn digits(array: &ArrayRef) -> Result<Int64Array, OperatorError> {
+    match array.data_type() {
+        DataType::Decimal32(_, _) => Ok(array.as_primitive::<Decimal32Type>().unary(i64::from)),
+        DataType::Decimal64(_, _) => Ok(array.as_primitive::<Decimal64Type>().reinterpret_cast()),
+        _ => array
+            .as_primitive::<Decimal128Type>()
+            .try_unary(|it| i64::try_from(it).map_err(|_| too_long(it)))
+            .map_err(arrow_error),
+    }
+}
+
+fn too_long(digits: i128) -> ArrowError {
+    ArrowError::ComputeError(format!("the decimal {digits} has more digits than its type"))
+}
+
 impl ArgColumn {
     /// The values of an argument in the form in which they are held.
     ///
@@ -72,11 +89,7 @@ impl ArgColumn {
     /// A number does not fit, such as an unsigned one beyond 2^63.
     pub(crate) fn values(array: &ArrayRef, held: Held) -> Result<ArrayRef, OperatorError> {
         match held {
-            Held::Int if let Some(scale) = unscaled(array.data_type()) => {
-                let it = safe_cast(array, &DataType::Decimal64(DECIMAL64_MAX_PRECISION, scale))?;
-                let it = it.as_primitive::<Decimal64Type>();
-                Ok(Arc::new(it.reinterpret_cast::<Int64Type>()))
-            }
+            Held::Int if unscaled(array.data_type()).is_some() => Ok(Arc::new(digits(array)?)),
             Held::Int => {
                 // Some types of time reach 64 bits only by way of 32.
                 let array = match array.data_type() {

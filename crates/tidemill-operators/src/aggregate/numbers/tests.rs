@@ -51,3 +51,21 @@ fn an_unsigned_number_beyond_the_signed_ones_does_not_fit() {
     let column: ArrayRef = Arc::new(UInt64Array::from(vec![1 << 63]));
     assert!(ArgColumn::new(&column, Held::Int).is_err());
 }
+
+#[test]
+fn what_stands_under_a_null_is_not_looked_at() {
+    let nulls = NullBuffer::from(vec![true, false, false, true]);
+    let numbers = vec![150, i128::MIN, i128::MAX, -5];
+    let array = Decimal128Array::new(numbers.into(), Some(nulls));
+    let array = array.with_precision_and_scale(12, 2).expect("digits of what is there");
+    let column: ArrayRef = Arc::new(array);
+    let ArgColumn::Int(ints) = ArgColumn::new(&column, Held::Int).expect("it fits") else {
+        panic!("integers");
+    };
+    assert_eq!(ints, Int64Array::from(vec![Some(150), None, None, Some(-5)]));
+    let back = from_ints(ints, column.data_type()).expect("it came from there");
+    assert_eq!(&back, &column);
+    // A file may say that there are fewer digits than there are.
+    let long = Decimal128Array::from(vec![i128::MAX]).with_data_type(DataType::Decimal128(12, 2));
+    assert!(ArgColumn::new(&(Arc::new(long) as ArrayRef), Held::Int).is_err());
+}
