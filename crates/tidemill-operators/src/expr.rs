@@ -28,6 +28,7 @@ pub(crate) mod checked;
 mod depth;
 mod fallible;
 pub(crate) mod far;
+mod fields;
 pub(crate) mod functions;
 mod names;
 #[cfg(test)]

@@ -1,6 +1,9 @@
-//! Whole numbers that do not wrap: `+`, `-` and `*` beyond their type have no value, as in PostgreSQL.
+//! Expressions that are right where DataFusion's would not be.
+//!
+//! - Whole numbers do not wrap: `+`, `-` and `*` beyond their type have no value, as in PostgreSQL.
+//! - A field of an object that is null is null.
 
-use super::{ExprError, plan_error};
+use super::{ExprError, fields, plan_error};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Schema};
 use datafusion_common::{
@@ -9,7 +12,7 @@ use datafusion_common::{
 };
 use datafusion_expr::{Expr as Logical, ExprSchemable, Operator, execution_props::ExecutionProps};
 use datafusion_physical_expr::{
-    PhysicalExpr, create_physical_expr,
+    PhysicalExpr, ScalarFunctionExpr, create_physical_expr,
     expressions::{BinaryExpr, Literal, NegativeExpr},
 };
 use std::sync::Arc;
@@ -18,7 +21,7 @@ fn is_arithmetic(operator: Operator) -> bool {
     matches!(operator, Operator::Plus | Operator::Minus | Operator::Multiply)
 }
 
-/// An expression ready to run, which fails where DataFusion's would wrap.
+/// An expression ready to run.
 pub(crate) fn physical(
     logical: &Logical,
     schema: &DFSchema,
@@ -53,8 +56,13 @@ fn checked(
     } else {
         None
     };
-    Ok(match made {
-        Some(it) => Transformed::yes(Arc::new(it.with_fail_on_overflow(true)) as _),
+    if let Some(it) = made {
+        return Ok(Transformed::yes(Arc::new(it.with_fail_on_overflow(true))));
+    }
+    let field = node.downcast_ref::<ScalarFunctionExpr>();
+    let field = field.map(|call| fields::of_objects(call, input)).transpose()?.flatten();
+    Ok(match field {
+        Some(it) => Transformed::yes(Arc::new(it)),
         None => Transformed::no(node),
     })
 }

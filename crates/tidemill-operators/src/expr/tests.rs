@@ -2,7 +2,8 @@
 
 use super::*;
 use arrow_array::{
-    Float64Array, Int16Array, Int64Array, StringArray, UInt64Array, cast::AsArray, types::Int64Type,
+    Array, Float64Array, Int16Array, Int64Array, StringArray, StructArray, UInt64Array,
+    cast::AsArray, types::Int64Type,
 };
 use arrow_schema::{Field, Schema};
 use tidemill_flow::TIME_COLUMN;
@@ -48,6 +49,42 @@ fn nulls_are_sql_nulls() {
     assert_eq!(numbers("dep_delay > 15"), [Some(1), None, Some(0)]);
     assert_eq!(numbers("dep_delay is null or dep_delay > 15"), [Some(1), Some(1), Some(0)]);
     assert_eq!(numbers("case when \"Carrier\" = 'AA' then 1 end"), [Some(1), None, None]);
+}
+
+/// Its columns hold something there: files of Arrow may have it so, and `nullif` makes it so.
+#[test]
+fn a_field_of_an_object_that_is_null_is_null() {
+    let inner = vec![
+        Arc::new(Field::new("a", DataType::Int64, false)),
+        Arc::new(Field::new("b", DataType::Utf8, true)),
+    ];
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from(vec![1, 2, 3, 4])),
+        Arc::new(StringArray::from(vec![Some("q"), Some("hidden"), Some(""), None])),
+    ];
+    let nulls = vec![true, false, true, true];
+    let inner = StructArray::new(inner.into(), columns, Some(nulls.into()));
+    let outer = vec![Arc::new(Field::new("o", inner.data_type().clone(), true))];
+    let nulls = vec![true, true, true, false];
+    let outer = StructArray::new(outer.into(), vec![Arc::new(inner.clone())], Some(nulls.into()));
+    let columns: [(_, ArrayRef); 2] = [("o", Arc::new(inner)), ("p", Arc::new(outer))];
+    let batch = RecordBatch::try_from_iter(columns).expect("columns of one length");
+    let values = |sql: &str| {
+        let expr = Expr::compile(sql, &batch.schema()).expect(sql);
+        assert!(expr.nullable(), "{sql}");
+        // Of a part that begins within a byte of the nulls, too.
+        let part = expr.evaluate(&batch.slice(1, 3)).expect(sql);
+        let all = expr.evaluate(&batch).expect(sql);
+        assert_eq!(&all.slice(1, 3), &part, "{sql}");
+        let texts = arrow_cast::cast(&all, &DataType::Utf8).expect(sql);
+        texts.as_string::<i32>().iter().map(|it| it.map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let some = |it: &str| Some(it.to_owned());
+    assert_eq!(values("o.a"), [some("1"), None, some("3"), some("4")]);
+    assert_eq!(values("o['b']"), [some("q"), None, some(""), None]);
+    assert_eq!(values("p.o.a"), [some("1"), None, some("3"), None]);
+    assert_eq!(values("p['o']['b']"), [some("q"), None, some(""), None]);
+    assert_eq!(values("nullif(o, o)['a']"), [None, None, None, None]);
 }
 
 #[test]
