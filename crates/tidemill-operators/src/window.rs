@@ -348,6 +348,13 @@ impl Emitter {
         self.times.extend(std::iter::repeat_n(time, count));
     }
 
+    /// Says the times of the next rows, which have no bounds.
+    pub(crate) fn times(&mut self, times: &[i64]) {
+        self.bounds(times.len(), (0, 0), 0);
+        let first = self.times.len() - times.len();
+        self.times[first..].copy_from_slice(times);
+    }
+
     /// Puts out what there is, if it is much.
     pub(crate) fn flush_if_full(
         &mut self,

@@ -25,7 +25,7 @@ use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, Selection,
     SliceState, StateAt, StateTable, TakeRows,
 };
-use tidemill_types::{Micros, SliceId};
+use tidemill_types::{Micros, SliceId, Span};
 
 mod held;
 
@@ -42,6 +42,13 @@ pub(super) struct Stage {
     pub(super) spans: Option<Spans>,
     /// Its name, if it is one of several.
     pub(super) name: Option<String>,
+}
+
+impl Stage {
+    /// Whether a row that comes out has the latest time of its key's records.
+    fn is_by_latest(&self) -> bool {
+        self.spans.is_none() && self.plan.time.is_some()
+    }
 }
 
 #[derive(Clone)]
@@ -107,11 +114,19 @@ impl OperatorFactory for Factory {
 
     fn does(&self) -> String {
         let spans: Vec<Spans> = self.stages.iter().filter_map(|it| it.spans).collect();
-        format!("{} over {spans:?}", self.stages[0].plan.does())
+        let by_latest = if self.stages[0].is_by_latest() { ", at the latest of each" } else { "" };
+        format!("{} over {spans:?}{by_latest}", self.stages[0].plan.does())
     }
 
     fn wants_time(&self) -> bool {
         self.stages.iter().any(|it| it.spans.is_some())
+    }
+
+    /// Its rows come at the end of the input, with times that may be as early as any.
+    fn holds_back(&self) -> Span {
+        let stage = &self.stages[0];
+        let is_held = stage.is_by_latest() && !stage.plan.keys.columns.is_empty();
+        Span(if is_held { i64::MAX } else { 0 })
     }
 
     fn tables(&self) -> Vec<StateTable> {
@@ -191,9 +206,8 @@ impl Lane {
         table.groups.resolve(&prepared.keys, hashes, rows, &mut self.groups);
         table.change(&self.groups);
         table.cells.resize(table.groups.len());
-        if self.is_global() && prepared.times.is_some() {
-            let latest = rows.iter().map(|row| prepared.time(*row as usize)).max();
-            table.latest = table.latest.max(latest.unwrap_or(i64::MIN));
+        if self.stages[0].is_by_latest() {
+            table.note_times(rows.iter().map(|row| prepared.time(*row as usize)), &self.groups);
         }
         let aggregates = &self.stages[0].plan.aggregates;
         table.cells.update(aggregates, prepared.taken(), rows, &self.groups)
@@ -337,10 +351,10 @@ impl Lane {
             if spans.pane != spans.size {
                 let mut merged = panes.spare();
                 merged.add(&self.stages[0].plan, panes.open.range(bounds.0 + 1..=end))?;
-                self.put_out(0, &mut merged, (bounds, end - 1), output)?;
+                self.put_out(0, &mut merged, bounds, output)?;
                 panes.give_back(merged);
             } else if let Some(mut table) = panes.open.remove(&end) {
-                self.put_out(0, &mut table, (bounds, end - 1), output)?;
+                self.put_out(0, &mut table, bounds, output)?;
                 panes.let_go(end, table);
             }
         }
@@ -373,7 +387,7 @@ impl Lane {
                 let older = panes.open.range((Bound::Excluded(start), Bound::Included(first)));
                 merged.add(&stages[nth].plan, older.rev())?;
                 first = start;
-                self.put_out(nth, &mut merged, ((start, end), end - 1), output)?;
+                self.put_out(nth, &mut merged, (start, end), output)?;
             }
             panes.give_back(merged);
         }
@@ -384,7 +398,7 @@ impl Lane {
         &mut self,
         nth: usize,
         table: &mut Table,
-        (bounds, time): ((i64, i64), i64),
+        bounds: (i64, i64),
         output: &mut Output,
     ) -> Result<(), OperatorError> {
         let (plan, emitter) = (&self.stages[nth].plan, &mut self.outlets[nth].emitter);
@@ -396,7 +410,10 @@ impl Lane {
             let groups = start..count.min(start + READ_AT_ONCE);
             table.cells.read(&plan.aggregates, groups, &mut emitter.results);
         }
-        emitter.bounds(count, bounds, time);
+        match table.latest.is_empty() {
+            true => emitter.bounds(count, bounds, bounds.1 - 1),
+            false => emitter.times(&table.latest),
+        }
         emitter.flush_if_full(plan, output)
     }
 
@@ -412,14 +429,14 @@ impl Lane {
             // SQL: an aggregate over nothing is one row. It has the time that the input had come to,
             // so that it is not late for the windows of others.
             let table = panes.table(i64::MAX);
-            table.latest = if before.is_event_time() { before.0 } else { 0 };
             table.groups.resolve(&crate::groups::BlockKeys::Unit, &[], &[0], &mut self.groups);
+            let time = if before.is_event_time() { before.0 } else { 0 };
+            table.note_times(std::iter::once(time), &self.groups);
             table.change(&self.groups);
             table.cells.resize(1);
         }
         for (pane_end, mut table) in std::mem::take(&mut panes.open) {
-            let latest = table.latest;
-            self.put_out(0, &mut table, ((0, 0), latest), output)?;
+            self.put_out(0, &mut table, (0, 0), output)?;
             panes.let_go(pane_end, table);
         }
         Ok(())

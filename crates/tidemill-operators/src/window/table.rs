@@ -6,18 +6,12 @@ use crate::groups::Groups;
 use tidemill_flow::OperatorError;
 use tidemill_state::{Delta, Noted, Reader, SavedError, Structure, row_of};
 
-/// The key of what is saved besides the groups; longer than that of a group.
-const LATEST: &[u8] = b"latest";
-
 /// Groups and accumulators of one pane of one slice.
 pub(super) struct Table {
     pub(super) groups: Groups,
     pub(super) cells: Cells,
-    /// The largest time of its rows, where it is looked at.
-    pub(super) latest: i64,
-    /// As it was when the checkpoint under way began.
-    frozen_latest: Option<i64>,
-    saved_latest: i64,
+    /// The largest time of each group's rows, where it is looked at; none for any group elsewhere.
+    pub(super) latest: Vec<i64>,
     noted: Noted,
 }
 
@@ -26,9 +20,7 @@ impl Table {
         Self {
             groups: Groups::new(&plan.keys),
             cells: Cells::new(&plan.aggregates),
-            latest: i64::MIN,
-            frozen_latest: None,
-            saved_latest: i64::MIN,
+            latest: Vec::new(),
             noted: Noted::default(),
         }
     }
@@ -37,7 +29,7 @@ impl Table {
     pub(super) fn reset(&mut self) {
         self.groups.reset();
         self.cells.reset();
-        (self.latest, self.saved_latest, self.frozen_latest) = (i64::MIN, i64::MIN, None);
+        self.latest.clear();
         self.noted = Noted::default();
     }
 
@@ -57,26 +49,43 @@ impl Table {
         Ok(())
     }
 
+    /// Looks at the times of rows of these groups.
+    pub(super) fn note_times(&mut self, times: impl Iterator<Item = i64>, groups: &[u32]) {
+        self.latest.resize(self.groups.len(), i64::MIN);
+        for (time, group) in times.zip(groups) {
+            let latest = &mut self.latest[*group as usize];
+            *latest = time.max(*latest);
+        }
+    }
+
     /// The accumulators of these groups are about to change; new groups have none yet.
     pub(super) fn change(&mut self, groups: &[u32]) {
-        let table = (&self.groups, &self.cells);
+        let table = (&self.groups, &self.cells, &self.latest[..]);
         let warm = |group| table.0.warm(group) ^ table.1.warm(group);
         self.noted.change_all(groups, warm, |group, out| write_group(table, group, out));
     }
 }
 
-fn write_group((groups, cells): (&Groups, &Cells), group: usize, out: &mut Vec<u8>) -> bool {
+fn write_group(
+    (groups, cells, latest): (&Groups, &Cells, &[i64]),
+    group: usize,
+    out: &mut Vec<u8>,
+) -> bool {
     if group >= cells.groups() {
         return false;
     }
     groups.save(group, out);
     cells.save(group, out);
+    if let Some(latest) = latest.get(group) {
+        out.extend_from_slice(&latest.to_le_bytes());
+    }
     true
 }
 
 impl Structure for Table {
     fn memory(&self) -> usize {
-        self.groups.memory() + self.cells.memory() + self.noted.memory()
+        let latest = self.latest.capacity() * size_of::<i64>();
+        self.groups.memory() + self.cells.memory() + latest + self.noted.memory()
     }
 
     fn track(&mut self) {
@@ -85,17 +94,10 @@ impl Structure for Table {
 
     fn freeze(&mut self) {
         self.noted.freeze();
-        if self.latest != self.saved_latest {
-            self.saved_latest = self.latest;
-            self.frozen_latest = Some(self.latest);
-        }
     }
 
     fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
-        if let Some(latest) = self.frozen_latest.take() {
-            delta.put_with(LATEST, |out| out.extend_from_slice(&latest.to_le_bytes()));
-        }
-        let table = (&self.groups, &self.cells);
+        let table = (&self.groups, &self.cells, &self.latest[..]);
         self.noted.drain(delta, most, &mut |group, out| write_group(table, group, out))
     }
 
@@ -106,15 +108,14 @@ impl Structure for Table {
 
     fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
         let mut from = Reader::new(value);
-        if key == LATEST {
-            self.latest = from.i64()?;
-            self.saved_latest = self.latest;
-            return from.end();
-        }
         let group = row_of(key)?;
         self.groups.restore(group, &mut from)?;
         self.cells.resize(self.groups.len());
         self.cells.restore(group, &mut from)?;
+        if !from.rest().is_empty() {
+            self.latest.resize(self.groups.len(), i64::MIN);
+            self.latest[group] = from.i64()?;
+        }
         from.end()
     }
 

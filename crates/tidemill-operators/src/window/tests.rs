@@ -456,6 +456,40 @@ fn the_row_over_nothing_is_counted_by_windows_over_time() {
     }
 }
 
+/// A row of a global window has the time of its own key's latest record, whatever its slice holds.
+#[test]
+fn a_row_of_a_global_window_has_the_latest_time_of_its_key() {
+    let calls: Named<String> = [("n".to_owned(), "count(*)".to_owned())].into();
+    let key = ["key".to_owned()];
+    let factory = windowed(&schema(), &key, Some(&WindowSpec::Global(EmptySpec {})), &calls);
+    let factory = factory.expect("right");
+    // Windows behind it wait for such rows.
+    assert!(Micros(1 << 60).minus(factory.holds_back()) < Micros(-(1 << 60)));
+    for (slices, lanes) in [(1, 1), (2, 1), (5, 2), (64, 3)] {
+        let partition = vec![Partition::Key(vec![0])];
+        let mut trial = Trial::new(Arc::clone(&factory), partition, slices, lanes);
+        let mut cycle = |records: &[Record], ended| {
+            let watermark = if ended { Micros::MAX } else { Micros::MIN };
+            trial.cycle(vec![vec![batch(records)]], watermark, ended).expect("it runs")
+        };
+        cycle(&[(1, None, 1), (2, None, 50), (3, None, 90), (1, None, 4)], false);
+        cycle(&[(2, None, 7), (4, None, -8)], false);
+        let written = cycle(&[(1, None, 3), (4, None, -9), (2, None, 60)], true);
+        let mut rows: Vec<(i64, i64, i64)> = Vec::new();
+        for (_, batch) in &written {
+            let columns = [0, 1, 2].map(|it| {
+                let column = arrow_cast::cast(batch.column(it), &DataType::Int64);
+                column.expect("a number").as_primitive::<arrow_array::types::Int64Type>().clone()
+            });
+            let row =
+                |it: usize| (columns[0].value(it), columns[1].value(it), columns[2].value(it));
+            rows.extend((0..batch.num_rows()).map(row));
+        }
+        rows.sort_unstable();
+        assert_eq!(rows, [(1, 3, 4), (2, 3, 60), (3, 1, 90), (4, 2, -8)], "{slices} slices");
+    }
+}
+
 #[test]
 fn what_cannot_be_kept_can_be_counted() {
     let count = |call: &str| {
