@@ -31,6 +31,7 @@ pub(crate) mod far;
 mod fields;
 pub(crate) mod functions;
 mod names;
+pub(crate) mod one_nan;
 #[cfg(test)]
 mod tests;
 pub(crate) mod words;

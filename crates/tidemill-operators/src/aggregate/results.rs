@@ -1,6 +1,7 @@
 //! The result columns of aggregates on their way out.
 
 use super::{Aggregates, Held, numbers};
+use crate::expr::one_nan;
 use arrow_array::{
     ArrayRef, ArrowPrimitiveType, PrimitiveArray,
     builder::StringBuilder,
@@ -97,7 +98,7 @@ impl Results {
         let columns = self.columns.iter_mut().zip(&plan.results).map(|(column, result)| {
             let array: ArrayRef = match column {
                 Column::Int(it) => return numbers::from_ints(it.finish(), &result.data_type),
-                Column::Float(it) => Arc::new(it.finish()),
+                Column::Float(it) => one_nan::of_all(Arc::new(it.finish())),
                 Column::Text(it) => Arc::new(it.finish()),
             };
             if array.data_type() == &result.data_type {

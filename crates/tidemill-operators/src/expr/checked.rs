@@ -2,8 +2,9 @@
 //!
 //! - Whole numbers do not wrap: `+`, `-` and `*` beyond their type have no value, as in PostgreSQL.
 //! - A field of an object that is null is null.
+//! - There is one NaN.
 
-use super::{ExprError, fields, plan_error};
+use super::{ExprError, fields, one_nan::one_nan, plan_error};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Schema};
 use datafusion_common::{
@@ -61,9 +62,11 @@ fn checked(
     }
     let field = node.downcast_ref::<ScalarFunctionExpr>();
     let field = field.map(|call| fields::of_objects(call, input)).transpose()?.flatten();
-    Ok(match field {
-        Some(it) => Transformed::yes(Arc::new(it)),
-        None => Transformed::no(node),
+    let is_other = field.is_some();
+    let node = field.map_or(node, |it| Arc::new(it) as _);
+    Ok(match one_nan(&node, input) {
+        Some(it) => Transformed::yes(it),
+        None => Transformed::new_transformed(node, is_other),
     })
 }
 

@@ -87,6 +87,52 @@ fn a_field_of_an_object_that_is_null_is_null() {
     assert_eq!(values("nullif(o, o)['a']"), [None, None, None, None]);
 }
 
+/// Of whatever sign the processor makes it.
+#[test]
+fn there_is_one_nan_that_is_more_than_all_numbers() {
+    let nan = |sign: u64| f64::from_bits(f64::NAN.to_bits() | sign << 63);
+    let floats: ArrayRef = Arc::new(Float64Array::from(vec![f64::INFINITY, nan(0), nan(1)]));
+    let texts: ArrayRef = Arc::new(StringArray::from(vec!["NaN", "-NaN", "nan"]));
+    let small = arrow_cast::cast(&floats, &DataType::Float32).expect("smaller floats");
+    let numbers: ArrayRef = Arc::new(Float64Array::from(vec![1.0, 2.0, 3.0]));
+    let columns = [("x", floats), ("t", texts), ("f", small), ("n", numbers)];
+    let batch = RecordBatch::try_from_iter(columns).expect("columns of one length");
+    let made = [
+        "x - x",
+        "-(x - x)",
+        "x / x",
+        "x % 7",
+        "0.0 * x",
+        "0.0 / 0.0 + 0.0 * x",
+        "-abs(x - x)",
+        "sqrt(-1.0 - abs(x - x)) + nullif(x, 0)  - x",
+        "ln(-3.0) + x - x",
+        "cast(t as double)",
+        "try_cast(t as double)",
+        "f - f",
+        "case when x > 0 then x - x else x - x end",
+    ];
+    for sql in made {
+        for condition in
+            ["({}) > 5", "({}) = 'NaN'::double", "not ({}) < 5", "({}) in (1, 'NaN'::double)"]
+        {
+            let sql = condition.replace("{}", sql);
+            let values = Expr::compile(&sql, &batch.schema()).expect(&sql).evaluate(&batch);
+            let values = values.expect(&sql);
+            assert_eq!(values.as_boolean().true_count(), 3, "{sql}: {values:?}");
+        }
+        let values = Expr::compile(sql, &batch.schema()).expect(sql).evaluate(&batch).expect(sql);
+        let values = arrow_cast::cast(&values, &DataType::Float64).expect(sql);
+        let values = values.as_primitive::<arrow_array::types::Float64Type>();
+        let bits: Vec<u64> = values.values().iter().map(|it| it.to_bits()).collect();
+        assert_eq!(bits, [f64::NAN.to_bits(); 3], "{sql}");
+    }
+    for sql in ["n < 0.0 / 0.0", "n < -('NaN'::double)", "n between 1 and 0.0 / 0.0"] {
+        let values = Expr::compile(sql, &batch.schema()).expect(sql).evaluate(&batch).expect(sql);
+        assert_eq!(values.as_boolean().true_count(), 3, "{sql}: {values:?}");
+    }
+}
+
 #[test]
 fn types_are_made_to_fit() {
     assert_eq!(numbers("dep_delay + air_time"), [Some(21), None, None]);

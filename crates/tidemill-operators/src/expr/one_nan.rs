@@ -1,0 +1,128 @@
+//! One NaN. Comparisons go by all bits of a float, and what `inf - inf` gives has its sign set on some
+//! processors and not on others: it would be less than all numbers, or more. So what may make NaN
+//! gives the one that is read from text, which is more than all.
+
+use arrow_array::{
+    ArrayRef, RecordBatch,
+    cast::AsArray,
+    types::{Float32Type, Float64Type},
+};
+use arrow_schema::{DataType, FieldRef, Schema};
+use datafusion_common::{Result, ScalarValue};
+use datafusion_expr::ColumnarValue;
+use datafusion_physical_expr::{
+    PhysicalExpr, ScalarFunctionExpr,
+    expressions::{BinaryExpr, CastExpr, Literal, NegativeExpr, TryCastExpr},
+};
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+/// An expression that gives one NaN.
+#[derive(Debug, Eq)]
+pub(super) struct OneNan {
+    inner: Arc<dyn PhysicalExpr>,
+}
+
+/// The expression with one NaN, if it may make others.
+pub(super) fn one_nan(
+    expr: &Arc<dyn PhysicalExpr>,
+    input: &Schema,
+) -> Option<Arc<dyn PhysicalExpr>> {
+    if let Some(constant) = expr.downcast_ref::<Literal>() {
+        return of_constant(constant.value()).map(|it| Arc::new(Literal::new(it)) as _);
+    }
+    let makes_some = expr.is::<BinaryExpr>()
+        || expr.is::<NegativeExpr>()
+        || expr.is::<ScalarFunctionExpr>()
+        || expr.is::<CastExpr>()
+        || expr.is::<TryCastExpr>();
+    let is_float = || matches!(expr.data_type(input), Ok(DataType::Float32 | DataType::Float64));
+    let made = || Arc::new(OneNan { inner: Arc::clone(expr) }) as Arc<dyn PhysicalExpr>;
+    (makes_some && is_float()).then(made)
+}
+
+/// The one NaN, if it is any.
+fn of_constant(value: &ScalarValue) -> Option<ScalarValue> {
+    match value {
+        ScalarValue::Float32(Some(it)) if it.is_nan() => Some(ScalarValue::from(f32::NAN)),
+        ScalarValue::Float64(Some(it)) if it.is_nan() => Some(ScalarValue::from(f64::NAN)),
+        _ => None,
+    }
+}
+
+/// The same floats with one NaN.
+pub(crate) fn of_all(array: ArrayRef) -> ArrayRef {
+    // Without a way out of the loop, many are looked at together.
+    if let Some(floats) = array.as_primitive_opt::<Float64Type>() {
+        if floats.values().iter().fold(false, |found, it| found | it.is_nan()) {
+            let one = |it: f64| if it.is_nan() { f64::NAN } else { it };
+            return Arc::new(floats.unary::<_, Float64Type>(one));
+        }
+    } else if let Some(floats) = array.as_primitive_opt::<Float32Type>()
+        && floats.values().iter().fold(false, |found, it| found | it.is_nan())
+    {
+        let one = |it: f32| if it.is_nan() { f32::NAN } else { it };
+        return Arc::new(floats.unary::<_, Float32Type>(one));
+    }
+    array
+}
+
+impl PartialEq for OneNan {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner.eq(&other.inner)
+    }
+}
+
+impl Hash for OneNan {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.inner.hash(state);
+    }
+}
+
+impl fmt::Display for OneNan {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(out)
+    }
+}
+
+impl PhysicalExpr for OneNan {
+    fn data_type(&self, input: &Schema) -> Result<DataType> {
+        self.inner.data_type(input)
+    }
+
+    fn nullable(&self, input: &Schema) -> Result<bool> {
+        self.inner.nullable(input)
+    }
+
+    fn return_field(&self, input: &Schema) -> Result<FieldRef> {
+        self.inner.return_field(input)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        Ok(match self.inner.evaluate(batch)? {
+            ColumnarValue::Array(array) => ColumnarValue::Array(of_all(array)),
+            ColumnarValue::Scalar(value) => {
+                ColumnarValue::Scalar(of_constant(&value).unwrap_or(value))
+            }
+        })
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.inner]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        let inner = children.pop().unwrap_or_else(|| Arc::clone(&self.inner));
+        Ok(Arc::new(Self { inner }))
+    }
+
+    fn fmt_sql(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt_sql(out)
+    }
+}
