@@ -30,6 +30,7 @@ mod fallible;
 pub(crate) mod far;
 mod fields;
 pub(crate) mod functions;
+mod guarded;
 mod names;
 pub(crate) mod one_nan;
 #[cfg(test)]

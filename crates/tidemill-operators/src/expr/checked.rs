@@ -1,10 +1,11 @@
 //! Expressions that are right where DataFusion's would not be.
 //!
 //! - Whole numbers do not wrap: `+`, `-` and `*` beyond their type have no value, as in PostgreSQL.
+//! - The right side of `and` and `or` is looked at only where the left one does not decide.
 //! - A field of an object that is null is null.
 //! - There is one NaN.
 
-use super::{ExprError, fields, one_nan::one_nan, plan_error};
+use super::{ExprError, fields, guarded::guarded, one_nan::one_nan, plan_error};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Schema};
 use datafusion_common::{
@@ -59,6 +60,9 @@ fn checked(
     };
     if let Some(it) = made {
         return Ok(Transformed::yes(Arc::new(it.with_fail_on_overflow(true))));
+    }
+    if let Some(it) = guarded(&node, input) {
+        return Ok(Transformed::yes(Arc::new(it)));
     }
     let field = node.downcast_ref::<ScalarFunctionExpr>();
     let field = field.map(|call| fields::of_objects(call, input)).transpose()?.flatten();

@@ -2,8 +2,8 @@
 
 use super::*;
 use arrow_array::{
-    Array, Float64Array, Int16Array, Int64Array, StringArray, StructArray, UInt64Array,
-    cast::AsArray, types::Int64Type,
+    Array, BooleanArray, Float64Array, Int16Array, Int64Array, StringArray, StructArray,
+    UInt64Array, cast::AsArray, types::Int64Type,
 };
 use arrow_schema::{Field, Schema};
 use tidemill_flow::TIME_COLUMN;
@@ -131,6 +131,37 @@ fn there_is_one_nan_that_is_more_than_all_numbers() {
         let values = Expr::compile(sql, &batch.schema()).expect(sql).evaluate(&batch).expect(sql);
         assert_eq!(values.as_boolean().true_count(), 3, "{sql}: {values:?}");
     }
+}
+
+#[test]
+fn a_guard_keeps_rows_from_what_would_fail() {
+    let n = Int64Array::from(vec![Some(0), Some(5), None, Some(20), Some(0)]);
+    let yes = BooleanArray::from(vec![Some(false), None, Some(true), Some(true), None]);
+    let columns: [(_, ArrayRef); 2] = [("n", Arc::new(n)), ("b", Arc::new(yes))];
+    let batch = RecordBatch::try_from_iter(columns).expect("columns of one length");
+    let evaluate = |sql: &str, rows: &RecordBatch| {
+        let expr = Expr::compile(sql, &rows.schema()).expect(sql);
+        assert!(expr.can_fail(), "{sql}");
+        expr.evaluate(rows)
+    };
+    for sql in [
+        "n <> 0 and 10 / n > 1",
+        "n = 0 or 10 / n > 1",
+        "n is null or n = 0 or (10 / n > 1 and b)",
+        "n <> 0 and (b or 10 / n > 1)",
+        "n <> 0 and 10 / n > 1 and n < 100 and 3 / n = 0",
+        "n <> 0 and nullif(10 / n > 1, true)",
+        "case when n <> 0 then 10 / n > 1 else false end",
+    ] {
+        let together = evaluate(sql, &batch).expect(sql);
+        for row in 0..batch.num_rows() {
+            let alone = evaluate(sql, &batch.slice(row, 1)).expect(sql);
+            assert_eq!(&together.slice(row, 1), &alone, "{sql}, row {row}");
+        }
+    }
+    // What is null decides nothing.
+    evaluate("b and 10 / n > 1", &batch).expect_err("the last row has no value");
+    evaluate("b and 10 / n > 1", &batch.slice(0, 4)).expect("the others have theirs");
 }
 
 #[test]
