@@ -276,11 +276,13 @@ impl Aggregates {
         (function, distinct, quantile): (&str, bool, Option<&str>),
         (argument, held, data_type): (usize, Held, DataType),
     ) -> Result<(), ExprError> {
-        let numeric = |what: &str| match held {
-            Held::Text => {
-                Err(ExprError::new(format!("`{what}` is for numbers, not for {data_type}")))
-            }
-            Held::Int | Held::Float => Ok(()),
+        let is_number = match &data_type {
+            DataType::Boolean | DataType::Null => true,
+            it => it.is_numeric(),
+        };
+        let numeric = |what: &str| match is_number {
+            true => Ok(()),
+            false => Err(ExprError::new(format!("`{what}` is for numbers, not for {data_type}"))),
         };
         let float = (DataType::Float64, true);
         let count = (DataType::Int64, false);

@@ -635,6 +635,11 @@ fn what_does_not_fit_is_refused_by_part() {
     refused("key", day(), "cuont(*)", "aggregate.x", Some("count"));
     refused("key", day(), "sum(valeu)", "aggregate.x", Some("value"));
     refused("key", day(), "sum(name)", "aggregate.x", None);
+    for function in ["sum", "avg", "median", "var_samp"] {
+        for times in ["to_timestamp(key)", "cast(to_timestamp(key) as date)"] {
+            refused("key", day(), &format!("{function}({times})"), "aggregate.x", None);
+        }
+    }
     refused("key", day(), "quantile(value, 2)", "aggregate.x", None);
     refused("key", day(), "count(distinct *)", "aggregate.x", None);
     refused("key", day(), "count(distinct *) filter (where value > 1)", "aggregate.x", None);
