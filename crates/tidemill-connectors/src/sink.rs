@@ -10,6 +10,7 @@ pub(crate) mod encode;
 mod file;
 mod growing;
 mod marks;
+mod named_times;
 mod writable;
 mod writer;
 

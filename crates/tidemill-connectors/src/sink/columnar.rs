@@ -5,6 +5,7 @@
 
 use super::growing::GrowingFile;
 use super::marks::{folder, with_suffix};
+use super::named_times;
 use super::{disk_error, row_without_values, shown, shown_schema, sink_error, writable};
 use crate::error::ConnectorError;
 use arrow_array::RecordBatch;
@@ -63,6 +64,7 @@ enum Writer<W: Write + Send> {
 }
 
 impl<W: Write + Send> Writer<W> {
+    /// For rows of this schema; Parquet has some types as others, which it has a name for.
     fn new(format: Format, out: W, schema: &SchemaRef) -> Result<Self, ArrowError> {
         if format == Format::Arrow {
             return Ok(Self::Arrow(FileWriter::try_new(out, schema)?));
@@ -72,14 +74,14 @@ impl<W: Write + Send> Writer<W> {
             .set_max_row_group_row_count(Some(GROUP_ROWS))
             .set_max_row_group_bytes(Some(GROUP_BYTES))
             .build();
-        let writer = ArrowWriter::try_new(out, Arc::clone(schema), Some(properties))?;
+        let writer = ArrowWriter::try_new(out, named_times::schema(schema), Some(properties))?;
         Ok(Self::Parquet(writer))
     }
 
     fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
         match self {
             Self::Arrow(writer) => writer.write(batch),
-            Self::Parquet(writer) => Ok(writer.write(batch)?),
+            Self::Parquet(writer) => Ok(writer.write(&named_times::rows(batch)?)?),
         }
     }
 

@@ -1,8 +1,12 @@
 //! Dates and times of day that lie far out.
 
 use super::*;
-use arrow_array::{Array, Date32Array, Date64Array, ListArray, Time32MillisecondArray};
+use arrow_array::{
+    Array, Date32Array, Date64Array, ListArray, StructArray, Time32MillisecondArray,
+    Time32SecondArray, TimestampSecondArray,
+};
 use arrow_buffer::OffsetBuffer;
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 
 /// What a sink of this format writes of one column, or why it does not.
 fn written(format: Format, column: ArrayRef) -> Result<String, String> {
@@ -50,4 +54,50 @@ fn a_time_of_day_beyond_the_day_fails_the_job_and_is_not_written() {
         let why = written(format, Arc::clone(&times)).unwrap_err();
         assert!(why.contains("column `d`: Failed to convert 86400000"), "{format:?}: {why}");
     }
+}
+
+/// What a reader of Parquet takes a time for that knows nothing of Arrow.
+#[test]
+fn a_time_in_seconds_is_a_time_in_parquet() {
+    let seconds = TimestampSecondArray::from(vec![Some(1_700_000_000), None]);
+    let instants: ArrayRef = Arc::new(seconds.clone().with_timezone("UTC"));
+    let seconds: ArrayRef = Arc::new(seconds);
+    let item = Arc::new(Field::new("item", seconds.data_type().clone(), true));
+    let lists = ListArray::new(item, OffsetBuffer::from_lengths([2, 0]), seconds.clone(), None);
+    let part = Arc::new(Field::new("at", seconds.data_type().clone(), true));
+    let objects = StructArray::new(vec![part].into(), vec![Arc::clone(&seconds)], None);
+    let columns: [(_, ArrayRef); 6] = [
+        ("plain", seconds),
+        ("instant", instants),
+        ("day", Arc::new(Date64Array::from(vec![Some(1_709_208_000_500), None]))),
+        ("time", Arc::new(Time32SecondArray::from(vec![Some(86_399), None]))),
+        ("list", Arc::new(lists)),
+        ("object", Arc::new(objects)),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let sim = World::simulated(1);
+    let mut sink = FileSink::new(&sim.world, "f", Format::Parquet, batch.schema()).unwrap();
+    sink.open(false).unwrap();
+    sink.write(Cycle(1), &[block(batch.clone())]).unwrap();
+    sink.commit(Cycle(1)).unwrap();
+    sink.close().unwrap();
+    let bytes = bytes::Bytes::from(sim.disk.read(Path::new("f")).unwrap());
+    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let reader = ParquetRecordBatchReaderBuilder::try_new_with_options(bytes, options).unwrap();
+    let read = reader.build().unwrap().next().unwrap().unwrap();
+    let texts = |batch: &RecordBatch| {
+        let rows = rows_as(Format::Json, &batch.schema(), std::slice::from_ref(batch)).unwrap();
+        String::from_utf8(rows).unwrap()
+    };
+    // A date with its time of the day is a moment then.
+    let expected = texts(&batch).replace("12:00:00.500", "12:00:00.500Z");
+    assert_eq!(texts(&read), expected);
+    assert!(expected.starts_with("{\"plain\":\"2023-11-14T22:13:20Z\""), "{expected}");
+
+    let far: ArrayRef = Arc::new(TimestampSecondArray::from(vec![i64::MAX]));
+    let batch = RecordBatch::try_from_iter([("at", far)]).unwrap();
+    let mut sink = FileSink::new(&sim.world, "g", Format::Parquet, batch.schema()).unwrap();
+    sink.open(false).unwrap();
+    sink.write(Cycle(1), &[block(batch)]).unwrap();
+    assert!(sink.commit(Cycle(1)).unwrap_err().message.contains("verflow"));
 }

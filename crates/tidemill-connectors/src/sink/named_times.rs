@@ -1,0 +1,58 @@
+//! Times in units that Parquet has a name for. It has none for seconds: a file would hold plain
+//! numbers, that only a reader who knows Arrow's own note in it takes for times.
+
+use arrow_array::RecordBatch;
+use arrow_cast::{CastOptions, cast_with_options};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
+use std::sync::Arc;
+
+/// The schema of a file with rows of this one.
+pub(super) fn schema(schema: &SchemaRef) -> SchemaRef {
+    let fields: Vec<FieldRef> = schema.fields().iter().map(field).collect();
+    if fields.iter().eq(schema.fields().iter()) {
+        return Arc::clone(schema);
+    }
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+/// Rows as a file has them.
+///
+/// # Errors
+/// A time has no milliseconds: it is too far out.
+pub(super) fn rows(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let schema = schema(batch.schema_ref());
+    if schema == *batch.schema_ref() {
+        return Ok(batch.clone());
+    }
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let columns = batch.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(it, field)| cast_with_options(it, field.data_type(), &options));
+    let columns = columns.collect::<Result<_, _>>()?;
+    RecordBatch::try_new(schema, columns)
+}
+
+fn field(field: &FieldRef) -> FieldRef {
+    let data_type = named(field.data_type());
+    if data_type == *field.data_type() {
+        return Arc::clone(field);
+    }
+    Arc::new(Field::clone(field).with_data_type(data_type))
+}
+
+/// The type with milliseconds for seconds, and for dates that have them; also within lists and
+/// objects.
+fn named(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Timestamp(TimeUnit::Second, zone) => {
+            DataType::Timestamp(TimeUnit::Millisecond, zone.clone())
+        }
+        DataType::Date64 => DataType::Timestamp(TimeUnit::Millisecond, None),
+        DataType::Time32(TimeUnit::Second) => DataType::Time32(TimeUnit::Millisecond),
+        DataType::List(it) => DataType::List(field(it)),
+        DataType::LargeList(it) => DataType::LargeList(field(it)),
+        DataType::FixedSizeList(it, length) => DataType::FixedSizeList(field(it), *length),
+        DataType::Map(entries, sorted) => DataType::Map(field(entries), *sorted),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(field).collect()),
+        other => other.clone(),
+    }
+}
