@@ -12,8 +12,12 @@ use arrow_array::{
     },
 };
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
-use arrow_schema::{ArrowError, DataType, TimeUnit};
-use std::{fmt, io::Write};
+use arrow_json::{
+    EncoderOptions,
+    writer::{NullableEncoder, make_encoder},
+};
+use arrow_schema::{ArrowError, DataType, FieldRef, TimeUnit};
+use std::{cell::RefCell, fmt, io::Write};
 
 /// A column of moments, with the number of its units in a second.
 pub(crate) struct Moments<'a> {
@@ -88,6 +92,8 @@ enum Kind<'a> {
     Int(&'a PrimitiveArray<Int64Type>),
     Moments(Moments<'a>),
     Dates(Dates<'a>),
+    /// Lists and objects.
+    Json(RefCell<NullableEncoder<'a>>),
     Other(ArrayFormatter<'a>),
 }
 
@@ -102,6 +108,23 @@ impl fmt::Write for Memory<'_> {
 }
 
 impl<'a> Cell<'a> {
+    /// Lists and objects as JSON, as these options have it; any other column as [`new`](Self::new).
+    ///
+    /// # Errors
+    /// Values of the type have no text.
+    pub(crate) fn or_json(
+        column: &'a ArrayRef,
+        field: &'a FieldRef,
+        options: &'a EncoderOptions,
+    ) -> Result<Self, ArrowError> {
+        let is_nested = column.data_type().is_nested();
+        match is_nested.then(|| make_encoder(field, column, options)) {
+            Some(Ok(encoder)) => Ok(Self { column, kind: Kind::Json(RefCell::new(encoder)) }),
+            // JSON has no form for some, such as maps with other keys than text.
+            Some(Err(_)) | None => Self::new(column),
+        }
+    }
+
     pub(crate) fn new(column: &'a ArrayRef) -> Result<Self, ArrowError> {
         let kind = match column.data_type() {
             DataType::Utf8 => Kind::Text(column.as_string()),
@@ -131,6 +154,7 @@ impl<'a> Cell<'a> {
             Kind::Moments(moments) => moments.write(row, out),
             Kind::Dates(dates) => dates.write(row, out),
             Kind::Int(values) => write!(out, "{}", values.value(row)).expect("memory takes all"),
+            Kind::Json(values) => values.borrow_mut().encode(row, out),
             Kind::Other(values) => return values.value(row).write(&mut Memory(out)),
         }
         Ok(())

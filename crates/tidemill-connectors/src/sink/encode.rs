@@ -6,6 +6,7 @@
 //!   empty text is `""`.
 //! - Text: values parted by tabs; a line break or a tab within a value is written `\n`, `\r`, `\t`
 //!   (a tab in the only column stays).
+//! - In CSV and text, lists and objects are as in JSON.
 
 use super::cell::{Cell, Dates, Moments};
 use super::{row_without_values, shown};
@@ -103,8 +104,9 @@ impl RowEncoder {
 }
 
 fn csv(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
-    let cells = batch.columns().iter().map(Cell::new);
-    let cells = cells.collect::<Result<Vec<_>, _>>()?;
+    let (schema, options) = (batch.schema(), json_options());
+    let cells = cells_of(batch, &schema, &options)?;
+    let is_only = cells.len() == 1;
     let mut value = Vec::new();
     for row in 0..batch.num_rows() {
         for (nth, cell) in cells.iter().enumerate() {
@@ -113,20 +115,28 @@ fn csv(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
             }
             if !cell.is_null(row) {
                 value.clear();
-                cell.write(row, &mut value)
-                    .map_err(|error| of_column(batch.schema_ref().field(nth), error))?;
-                if cells.len() == 1 && value == LONE_NULL {
+                cell.write(row, &mut value).map_err(|error| of_column(schema.field(nth), error))?;
+                if is_only && value == LONE_NULL {
                     csv_quoted(&value, out);
                 } else {
                     csv_field(&value, out);
                 }
-            } else if cells.len() == 1 {
+            } else if is_only {
                 out.extend_from_slice(LONE_NULL);
             }
         }
         out.push(b'\n');
     }
     Ok(())
+}
+
+fn cells_of<'a>(
+    batch: &'a RecordBatch,
+    schema: &'a SchemaRef,
+    options: &'a EncoderOptions,
+) -> Result<Vec<Cell<'a>>, ArrowError> {
+    let columns = batch.columns().iter().zip(schema.fields());
+    columns.map(|(column, field)| Cell::or_json(column, field, options)).collect()
 }
 
 /// What is wrong with a value, with its column.
@@ -159,8 +169,9 @@ fn csv_quoted(value: &[u8], out: &mut Vec<u8>) {
 }
 
 fn text(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
-    let cells = batch.columns().iter().map(Cell::new);
-    let cells = cells.collect::<Result<Vec<_>, _>>()?;
+    let (schema, options) = (batch.schema(), json_options());
+    let cells = cells_of(batch, &schema, &options)?;
+    let is_only = cells.len() == 1;
     let mut value = Vec::new();
     for row in 0..batch.num_rows() {
         for (nth, cell) in cells.iter().enumerate() {
@@ -169,9 +180,8 @@ fn text(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
             }
             if !cell.is_null(row) {
                 value.clear();
-                cell.write(row, &mut value)
-                    .map_err(|error| of_column(batch.schema_ref().field(nth), error))?;
-                text_value(&value, cells.len() > 1, out);
+                cell.write(row, &mut value).map_err(|error| of_column(schema.field(nth), error))?;
+                text_value(&value, !is_only, out);
             }
         }
         out.push(b'\n');

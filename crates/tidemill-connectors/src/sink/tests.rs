@@ -7,8 +7,8 @@ mod moments;
 use super::*;
 use crate::FileSource;
 use arrow_array::{
-    ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray,
-    TimestampMicrosecondArray,
+    ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray,
+    StructArray, TimestampMicrosecondArray,
 };
 use arrow_schema::{DataType, Field};
 use proptest::prelude::*;
@@ -113,6 +113,33 @@ fn a_row_group_of_long_values_is_bounded_by_its_bytes() {
     assert!(groups.len() > 1 && groups.iter().map(|it| it.num_rows()).sum::<i64>() == 20);
     let longest = groups.iter().map(|it| it.total_byte_size()).max().unwrap();
     assert!(longest < 100 << 20, "{longest}");
+}
+
+#[test]
+fn lists_and_objects_are_json_in_csv_and_text() {
+    let texts = ListArray::from_iter_primitive::<arrow_array::types::Int64Type, _, _>([
+        Some(vec![Some(1), None]),
+        None,
+        Some(vec![]),
+    ]);
+    let name: ArrayRef = Arc::new(StringArray::from(vec![Some("a,\"b\""), None, Some("x")]));
+    let field = Arc::new(Field::new("p", DataType::Utf8, true));
+    let objects = StructArray::new(vec![field].into(), vec![name], None);
+    let columns: [(_, ArrayRef, _); 2] =
+        [("l", Arc::new(texts), true), ("o", Arc::new(objects), true)];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+    let written = |format| {
+        let rows = rows_as(format, &batch.schema(), std::slice::from_ref(&batch)).unwrap();
+        String::from_utf8(rows).unwrap()
+    };
+    assert_eq!(
+        written(Format::Csv),
+        "l,o\n\"[1,null]\",\"{\"\"p\"\":\"\"a,\\\"\"b\\\"\"\"\"}\"\n,\"{\"\"p\"\":null}\"\n[],\"{\"\"p\"\":\"\"x\"\"}\"\n"
+    );
+    assert_eq!(
+        written(Format::Text),
+        "[1,null]\t{\"p\":\"a,\\\"b\\\"\"}\n\t{\"p\":null}\n[]\t{\"p\":\"x\"}\n"
+    );
 }
 
 #[test]
