@@ -163,6 +163,18 @@ def test_configs_of_a_topic(java, topic):
     assert java.ask("describe_configs", topic=name)["max.message.bytes"][0] == "5000"
 
 
+def test_what_a_mirror_sets_and_deletes(java, topic):
+    """MirrorMaker 2 sets what a topic has at its source, and deletes all that has its default there, of whatever name."""
+    name = topic(retention_ms="3600000", local_retention_ms="60000", compression_zstd_level="5")
+    found = java.ask("describe_configs", topic=name)
+    assert found["local.retention.ms"][:2] == ["60000", "DYNAMIC_TOPIC_CONFIG"] and found["compression.zstd.level"][0] == "5"
+    deleted = ["retention.ms", "local.retention.ms", "compression.zstd.level", "remote.log.delete.on.disable", "no.such.config"]
+    java.ask("alter_configs", topic=name, changes=[["SET", "cleanup.policy", "compact"]] + [["DELETE", it] for it in deleted])
+    found = java.ask("describe_configs", topic=name)
+    assert found["cleanup.policy"][0] == "compact"
+    assert not [it for it in deleted if it in found and found[it][1] == "DYNAMIC_TOPIC_CONFIG"]
+
+
 def test_a_changed_config_counts_at_once(java, agent, open_clients, topic):
     name = topic()
     producer = open_clients.producer(agent("kafka-python"))

@@ -1,12 +1,15 @@
 //! Settings of topics that change what the broker does with their records.
 
 use super::{client::*, node::Node};
+use std::collections::BTreeMap;
 use tidemill_env::World;
+use tidemill_log::StreamSpec;
 use tidemill_types::Micros;
 use tidemill_wire::{
     kafka::{
         ErrorCode,
         message::{
+            DescribeConfigsRequestData, DescribeConfigsResource, DescribeConfigsResourceResult,
             IncrementalAlterConfigsRequestData, OffsetCommitRequestData,
             incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig},
             offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic},
@@ -20,17 +23,42 @@ fn keyless() -> Vec<u8> {
     chunk_at(&[1_000], b"value", Compression::NONE)
 }
 
-async fn set_policy(client: &mut Client, policy: &str) {
-    let config = AlterableConfig::default()
-        .with_name(text("cleanup.policy"))
-        .with_value(Some(text(policy)))
-        .with_config_operation(0);
+const SET: i8 = 0;
+const DELETE: i8 = 1;
+
+/// Changes settings of a topic (2) or a broker (4); the error's code.
+async fn alter(
+    client: &mut Client,
+    (kind, name): (i8, &str),
+    changes: &[(i8, &str, Option<&str>)],
+) -> i16 {
+    let config = |(operation, name, value): &(i8, &str, Option<&str>)| {
+        AlterableConfig::default()
+            .with_name(text(name))
+            .with_value(value.map(text))
+            .with_config_operation(*operation)
+    };
     let resource = AlterConfigsResource::default()
-        .with_resource_type(2)
-        .with_resource_name(text("t"))
-        .with_configs(vec![config]);
+        .with_resource_type(kind)
+        .with_resource_name(text(name))
+        .with_configs(changes.iter().map(config).collect());
     let request = IncrementalAlterConfigsRequestData::default().with_resources(vec![resource]);
-    assert_eq!(only(client.ask(&request, 1).await.responses).error_code, 0, "{policy}");
+    only(client.ask(&request, 1).await.responses).error_code
+}
+
+/// What a topic's settings are, and whether the topic says so itself.
+async fn shown(client: &mut Client, topic: &str) -> BTreeMap<String, (String, bool)> {
+    let resource = DescribeConfigsResource::default()
+        .with_resource_type(2)
+        .with_resource_name(text(topic))
+        .with_configuration_keys(None);
+    let request = DescribeConfigsRequestData::default().with_resources(vec![resource]);
+    let described = only(client.ask(&request, 4).await.results);
+    assert_eq!(described.error_code, 0);
+    let one = |it: DescribeConfigsResourceResult| {
+        (it.name.to_string(), (it.value.unwrap().to_string(), it.config_source == 1))
+    };
+    described.configs.into_iter().map(one).collect()
 }
 
 #[tokio::test]
@@ -46,7 +74,8 @@ async fn a_compacted_topic_wants_keys_and_keeps_all() {
     for (policy, keys, goes) in
         [("compact", true, false), ("delete", false, true), ("compact,delete", true, true)]
     {
-        set_policy(&mut client, policy).await;
+        let policy_set = [(SET, "cleanup.policy", Some(policy))];
+        assert_eq!(alter(&mut client, (2, "t"), &policy_set).await, 0, "{policy}");
         let answer = client.produce("t", 0, keyless()).await;
         assert_eq!(answer.error_code == no_key, keys, "{policy}");
         for _ in 0..3 {
@@ -102,5 +131,69 @@ async fn what_all_named_groups_have_read_goes() {
     let last = round();
     assert!((start + 1..400).contains(&last), "{last}: the open segment stays");
     drop(streamlet);
+    node.stop().await;
+}
+
+/// MirrorMaker sets what a topic's source has, and deletes all that has its default there.
+#[tokio::test]
+async fn a_setting_of_any_name_can_be_deleted() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create_with("t", 1, &[("retention.ms", "777")]).await;
+    let synced = [
+        (SET, "cleanup.policy", Some("compact")),
+        (DELETE, "retention.ms", None),
+        (DELETE, "min.insync.replicas", None),
+        (DELETE, "remote.log.delete.on.disable", None),
+        (DELETE, "no.such.setting", None),
+        (DELETE, "no.other", Some("5")),
+    ];
+    assert_eq!(alter(&mut client, (2, "t"), &synced).await, 0);
+    let spec = node.log.get("t").unwrap().spec();
+    assert_eq!(spec.settings, [("cleanup.policy".to_owned(), "compact".to_owned())].into());
+    assert_eq!(spec.retention, StreamSpec::default().retention);
+
+    let invalid = code(ErrorCode::InvalidConfig);
+    let refused = [(DELETE, "cleanup.policy", None), (SET, "no.such.setting", Some("1"))];
+    assert_eq!(alter(&mut client, (2, "t"), &refused).await, invalid);
+    assert_eq!(node.log.get("t").unwrap().spec(), spec, "all or nothing");
+
+    for broker in ["1", ""] {
+        let nothing = [(DELETE, "leader.replication.throttled.rate", None)];
+        assert_eq!(alter(&mut client, (4, broker), &nothing).await, 0);
+        let more = [(DELETE, "no.such.setting", None), (SET, "log.retention.ms", Some("1"))];
+        let refused = code(ErrorCode::InvalidRequest);
+        assert_eq!(alter(&mut client, (4, broker), &more).await, refused);
+    }
+    node.stop().await;
+}
+
+/// What MirrorMaker and deployments set, and what there is nothing here to do for.
+#[tokio::test]
+async fn settings_of_kafka_that_mean_nothing_here_are_kept_and_shown() {
+    let kept = [
+        ("compression.gzip.level", "-1", "7", "10"),
+        ("compression.lz4.level", "9", "17", "0"),
+        ("compression.zstd.level", "3", "-5", "23"),
+        ("local.retention.bytes", "-2", "4096", "-3"),
+        ("local.retention.ms", "-2", "-1", "soon"),
+        ("remote.log.copy.disable", "false", "true", "yes"),
+        ("remote.log.delete.on.disable", "false", "true", ""),
+    ];
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("plain", 1).await;
+    let all: Vec<_> = kept.iter().map(|(name, _, value, _)| (*name, *value)).collect();
+    client.create_with("t", 1, &all).await;
+    let (plain, set) = (shown(&mut client, "plain").await, shown(&mut client, "t").await);
+    for (name, default, value, bad) in kept {
+        assert_eq!(plain[name], (default.to_owned(), false), "{name}");
+        assert_eq!(set[name], (value.to_owned(), true), "{name}");
+        let refused = alter(&mut client, (2, "t"), &[(SET, name, Some(bad))]).await;
+        assert_eq!(refused, code(ErrorCode::InvalidConfig), "{name} is not {bad}");
+    }
+    let deleted: Vec<_> = kept.iter().map(|it| (DELETE, it.0, None)).collect();
+    assert_eq!(alter(&mut client, (2, "t"), &deleted).await, 0);
+    assert_eq!(shown(&mut client, "t").await, plain);
     node.stop().await;
 }

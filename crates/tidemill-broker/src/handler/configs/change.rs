@@ -143,7 +143,8 @@ fn change(broker: &Broker, asked: &Asked, validate_only: bool) -> Result<(), Ref
         OF_TOPIC => change_topic(broker, asked, validate_only),
         OF_BROKER => {
             is_this(broker, name)?;
-            if asked.changes.is_empty() {
+            // Nothing was changed since the node was started, so there is nothing to take back.
+            if asked.changes.iter().all(|it| it.operation == Some(Operation::Delete)) {
                 return Ok(());
             }
             let why = "settings of the broker cannot be changed while it runs: say them when the \
@@ -194,6 +195,10 @@ fn changed(
     now: impl FnOnce() -> Option<String>,
 ) -> Result<Option<String>, Refusal> {
     let name = change.name.as_str();
+    // Of any name: tools that copy settings delete all that have their defaults elsewhere.
+    if change.operation == Some(Operation::Delete) {
+        return Ok(None);
+    }
     let setting = find(name).ok_or_else(|| {
         let why = format!("{}: no topic has a setting of this name", name.escape_debug());
         Refusal::with(ErrorCode::InvalidConfig, &why)
@@ -207,7 +212,6 @@ fn changed(
     };
     match change.operation {
         Some(Operation::Set) => value().map(Some),
-        Some(Operation::Delete) => Ok(None),
         Some(operation) if setting.kind == Kind::List => {
             let now = now().unwrap_or_default();
             let value = value()?;
