@@ -175,6 +175,17 @@ def test_what_a_mirror_sets_and_deletes(java, topic):
     assert not [it for it in deleted if it in found and found[it][1] == "DYNAMIC_TOPIC_CONFIG"]
 
 
+@pytest.mark.parametrize("codec", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_a_topic_may_name_any_codec(java, agent, open_clients, topic, codec):
+    name = topic(compression_type=codec)
+    assert java.ask("describe_configs", topic=name)["compression.type"][:2] == [codec, "DYNAMIC_TOPIC_CONFIG"]
+    sent = [f"{i}" * 100 for i in range(20)]
+    open_clients.producer(agent("librdkafka"), codec="lz4").must_send(name, [record(it) for it in sent[:10]])
+    open_clients.producer(agent("java"), codec="none").must_send(name, [record(it) for it in sent[10:]])
+    for reader in ("franz-go", "kafka-python"):
+        assert [it.value for it in open_clients.consumer(agent(reader), assign=[[name, 0]]).read(20)] == sent
+
+
 def test_a_changed_config_counts_at_once(java, agent, open_clients, topic):
     name = topic()
     producer = open_clients.producer(agent("kafka-python"))

@@ -1,4 +1,4 @@
-//! Settings of topics that change what the broker does with their records.
+//! Settings of topics: how they are changed, and what the broker does with records for them.
 
 use super::{client::*, node::Node};
 use std::collections::BTreeMap;
@@ -6,6 +6,7 @@ use tidemill_env::World;
 use tidemill_log::StreamSpec;
 use tidemill_types::Micros;
 use tidemill_wire::{
+    chunk::Codec,
     kafka::{
         ErrorCode,
         message::{
@@ -19,12 +20,13 @@ use tidemill_wire::{
     records::Compression,
 };
 
+/// Operations on a setting.
+const SET: i8 = 0;
+const DELETE: i8 = 1;
+
 fn keyless() -> Vec<u8> {
     chunk_at(&[1_000], b"value", Compression::NONE)
 }
-
-const SET: i8 = 0;
-const DELETE: i8 = 1;
 
 /// Changes settings of a topic (2) or a broker (4); the error's code.
 async fn alter(
@@ -177,8 +179,11 @@ async fn settings_of_kafka_that_mean_nothing_here_are_kept_and_shown() {
         ("compression.zstd.level", "3", "-5", "23"),
         ("local.retention.bytes", "-2", "4096", "-3"),
         ("local.retention.ms", "-2", "-1", "soon"),
+        ("message.timestamp.after.max.ms", "9223372036854775807", "3600000", "-1"),
+        ("message.timestamp.before.max.ms", "9223372036854775807", "0", "long"),
         ("remote.log.copy.disable", "false", "true", "yes"),
         ("remote.log.delete.on.disable", "false", "true", ""),
+        ("unclean.leader.election.enable", "false", "true", "no"),
     ];
     let node = Node::start().await;
     let mut client = node.client().await;
@@ -195,5 +200,29 @@ async fn settings_of_kafka_that_mean_nothing_here_are_kept_and_shown() {
     let deleted: Vec<_> = kept.iter().map(|it| (DELETE, it.0, None)).collect();
     assert_eq!(alter(&mut client, (2, "t"), &deleted).await, 0);
     assert_eq!(shown(&mut client, "t").await, plain);
+    node.stop().await;
+}
+
+/// A topic's codec is what its creator wished for: its batches stay as they came, so that every
+/// consumer reads them.
+#[tokio::test]
+async fn batches_stay_as_they_came_whatever_codec_a_topic_names() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    let came = [Compression::NONE, Compression::of(Codec::Lz4)];
+    for codec in ["uncompressed", "gzip", "snappy", "lz4", "zstd", "producer"] {
+        client.create_with(codec, 1, &[("compression.type", codec)]).await;
+        assert_eq!(shown(&mut client, codec).await["compression.type"], (codec.to_owned(), true));
+        for (offset, compression) in (0..).zip(came) {
+            let sent = chunk_at(&[1_000], &[b'v'; 500], compression);
+            assert_eq!(client.produce(codec, 0, sent.clone()).await.error_code, 0, "{codec}");
+            let found = client.fetch(codec, 0, offset, 0).await.records.unwrap();
+            // All but where it is: the base offset, and the leader's epoch.
+            assert_eq!(found[16..], sent[16..], "{codec}");
+        }
+    }
+    let refused = alter(&mut client, (2, "lz4"), &[(SET, "compression.type", Some("brotli"))]);
+    assert_eq!(refused.await, code(ErrorCode::InvalidConfig));
+    assert_eq!(shown(&mut client, "lz4").await["compression.type"].0, "lz4");
     node.stop().await;
 }

@@ -20,6 +20,11 @@ fn number(text: &str) -> Result<(), String> {
     bounded(text, 0, i64::MAX).map(drop)
 }
 
+/// What a topic's batches are compressed with: what Kafka knows, and "as they came".
+fn codec(text: &str) -> Result<(), String> {
+    one_of(text, &["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"])
+}
+
 fn boolean(text: &str) -> Result<(), String> {
     one_of(text, &["true", "false"])
 }
@@ -62,8 +67,8 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
         name: "compression.type",
         kind: Kind::String,
         of_broker: Some("compression.type"),
-        doc: "Batches are stored as producers compressed them.",
-        place: Only { value: "producer", why: "batches are never compressed anew" },
+        doc: "Kept and not used: batches are stored and sent as producers compressed them, whatever it says.",
+        place: Kept { default: "producer", check: codec },
     },
     TopicSetting {
         name: "compression.zstd.level",
@@ -161,15 +166,15 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
         name: "message.timestamp.after.max.ms",
         kind: Kind::Long,
         of_broker: None,
-        doc: "Timestamps are not compared with the broker's clock.",
-        place: Only { value: UNLIMITED, why: "any timestamp is taken" },
+        doc: "Kept and not used: any timestamp is taken. Retention goes by the time of the append.",
+        place: Kept { default: UNLIMITED, check: number },
     },
     TopicSetting {
         name: "message.timestamp.before.max.ms",
         kind: Kind::Long,
         of_broker: None,
-        doc: "Timestamps are not compared with the broker's clock.",
-        place: Only { value: UNLIMITED, why: "any timestamp is taken" },
+        doc: "Kept and not used: any timestamp is taken. Retention goes by the time of the append.",
+        place: Kept { default: UNLIMITED, check: number },
     },
     TopicSetting {
         name: "message.timestamp.type",
@@ -336,7 +341,7 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
         name: "unclean.leader.election.enable",
         kind: Kind::Boolean,
         of_broker: Some("unclean.leader.election.enable"),
-        doc: "A replica that lacks acknowledged records never leads.",
-        place: Only { value: "false", why: "acknowledged records are not given up" },
+        doc: "Kept and not used: there is one replica, so none that lacks acknowledged records ever leads.",
+        place: Kept { default: "false", check: boolean },
     },
 ];
