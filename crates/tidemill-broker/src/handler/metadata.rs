@@ -23,6 +23,8 @@ use tidemill_wire::kafka::{
 
 /// Topics that one request may name: as many as a node can have partitions, and more.
 const TOPICS_MAX: usize = 200_000;
+/// The version from which on topics are asked for by id.
+const BY_ID_FROM_VERSION: i16 = 12;
 
 /// What became of topics that were not there and were to be made.
 type Made = BTreeMap<String, Result<Arc<Topic>, LogError>>;
@@ -63,6 +65,13 @@ pub(crate) async fn answer(
             };
         }
         Some(mut asked) => {
+            // Who asks by id says no name, or an empty one.
+            if context.version() >= BY_ID_FROM_VERSION {
+                asked
+                    .iter_mut()
+                    .filter(|it| it.topic_id != KafkaUuid::ZERO)
+                    .for_each(|it| it.name = None);
+            }
             // Each is answered once, with all of its partitions, however often it is named.
             once(&mut asked, |it| match &it.name {
                 // Its id does not count then.

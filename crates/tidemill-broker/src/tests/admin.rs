@@ -460,3 +460,31 @@ async fn metadata_of_a_topic_are_told_once_and_of_too_many_not_at_all() {
     }
     node.stop().await;
 }
+
+/// Java's admin client says an empty name beside the id.
+#[tokio::test]
+async fn metadata_are_told_by_id_whatever_the_name() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    let (t, nobody) = (client.create("t", 3).await, KafkaUuid::from_parts(3, 4));
+    let ask = |name: Option<&str>, id: KafkaUuid| {
+        MetadataRequestTopic::default().with_name(name.map(text)).with_topic_id(id)
+    };
+    for version in [12, 13] {
+        for name in [None, Some(""), Some("other")] {
+            let topics = vec![ask(name, t), ask(name, nobody), ask(None, t)];
+            let request = MetadataRequestData::default()
+                .with_topics(Some(topics))
+                .with_allow_auto_topic_creation(true);
+            let found = client.ask(&request, version).await.topics;
+            let found: Vec<_> = found
+                .iter()
+                .map(|it| (it.error_code, it.name.clone(), it.topic_id, it.partitions.len()))
+                .collect();
+            let unknown = (code(ErrorCode::UnknownTopicId), None, nobody, 0);
+            assert_eq!(found, [(0, Some(text("t")), t, 3), unknown], "{name:?}");
+        }
+    }
+    assert_eq!(node.log.list().len(), 1, "a name beside an id makes no topic");
+    node.stop().await;
+}
