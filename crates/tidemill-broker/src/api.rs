@@ -93,6 +93,7 @@ const SUPPORTED: &[(ApiKey, Option<i16>)] = &[
     (ApiKey::DescribeProducers, None),
     (ApiKey::DescribeTransactions, None),
     (ApiKey::ListTransactions, None),
+    (ApiKey::ConsumerGroupHeartbeat, None),
     (ApiKey::ListConfigResources, None),
     (ApiKey::DescribeTopicPartitions, None),
 ];
@@ -155,6 +156,7 @@ pub(crate) async fn begin(
         ApiKey::DescribeGroups => plain(context, body, handler::group::describe).await,
         ApiKey::ListGroups => plain(context, body, handler::group::list).await,
         ApiKey::DeleteGroups => plain(context, body, handler::group::delete).await,
+        ApiKey::ConsumerGroupHeartbeat => plain(context, body, handler::group::beat_anew).await,
         ApiKey::CreateTopics => plain(context, body, handler::topics::create).await,
         ApiKey::DeleteTopics => plain(context, body, handler::topics::delete).await,
         ApiKey::DeleteRecords => plain(context, body, handler::records::delete).await,

@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString,
     message::{
-        Coordinator, DeletableGroupResult, DeleteGroupsRequestData, DeleteGroupsResponseData,
+        ConsumerGroupHeartbeatRequestData, ConsumerGroupHeartbeatResponseData, Coordinator,
+        DeletableGroupResult, DeleteGroupsRequestData, DeleteGroupsResponseData,
         DescribeGroupsRequestData, DescribeGroupsResponseData, DescribedGroupMember,
         FindCoordinatorRequestData, FindCoordinatorResponseData, HeartbeatRequestData,
         HeartbeatResponseData, JoinGroupRequestData, JoinGroupResponseData,
@@ -172,6 +173,20 @@ pub(crate) async fn heartbeat(
     HeartbeatResponseData {
         error_code: code(context.broker.groups.heartbeat(&who)),
         ..HeartbeatResponseData::default()
+    }
+}
+
+/// A member of a group of the newer protocol (KIP-848), which is not there. It is told so, and not
+/// left to find no such request: librdkafka waits for one without a word.
+pub(crate) async fn beat_anew(
+    _: &Context<'_>,
+    _: ConsumerGroupHeartbeatRequestData,
+) -> ConsumerGroupHeartbeatResponseData {
+    let why = "groups have the classic protocol here: set group.protocol=classic";
+    ConsumerGroupHeartbeatResponseData {
+        error_code: ErrorCode::UnsupportedVersion.code(),
+        error_message: Some(text(why)),
+        ..ConsumerGroupHeartbeatResponseData::default()
     }
 }
 

@@ -440,3 +440,21 @@ async fn requests_that_make_no_sense_have_the_protocols_errors() {
     assert_eq!((left.error_code, left.members[0].error_code), (0, 25));
     node.stop().await;
 }
+
+/// A client of the newer protocol must see at once that it is not there, and wait for nothing.
+#[tokio::test]
+async fn a_member_of_the_newer_protocol_is_told_to_use_the_classic_one() {
+    let node = node().await;
+    let mut client = node.client().await;
+    let request = ConsumerGroupHeartbeatRequestData::default()
+        .with_group_id(text("g"))
+        .with_member_id(text("m"))
+        .with_subscribed_topic_names(Some(vec![text("t")]));
+    for version in known_versions(ApiKey::ConsumerGroupHeartbeat) {
+        let answer = client.ask(&request, version).await;
+        assert_eq!(answer.error_code, ErrorCode::UnsupportedVersion.code());
+        assert!(answer.error_message.unwrap().as_str().contains("group.protocol=classic"));
+    }
+    let listed = client.ask(&ListGroupsRequestData::default(), 5).await;
+    assert!(listed.groups.is_empty(), "it made no group");
+}

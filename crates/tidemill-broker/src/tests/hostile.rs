@@ -83,6 +83,7 @@ kinds! {
     AddPartitionsToTxnRequestData AddOffsetsToTxnRequestData EndTxnRequestData
     TxnOffsetCommitRequestData DescribeConfigsRequestData AlterConfigsRequestData
     DescribeLogDirsRequestData CreatePartitionsRequestData IncrementalAlterConfigsRequestData
+    ConsumerGroupHeartbeatRequestData
     DescribeClusterRequestData DescribeProducersRequestData DescribeTransactionsRequestData
     ListTransactionsRequestData ListConfigResourcesRequestData DescribeTopicPartitionsRequestData
 }
