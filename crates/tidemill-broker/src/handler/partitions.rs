@@ -5,6 +5,7 @@ use crate::{
     api::Context,
     handler::{
         blocking,
+        cluster::TOPIC_OPERATIONS,
         topics::{REPLICAS, positive, twice},
     },
     refusal::Refusal,
@@ -196,6 +197,8 @@ fn described(
         name: Some(name),
         topic_id: topic.id(),
         partitions: (first..end).map(partition).collect(),
+        // Nobody can ask for them, so that they are always told.
+        topic_authorized_operations: TOPIC_OPERATIONS,
         ..DescribeTopicPartitionsResponseTopic::default()
     };
     (described, (end < count).then_some(end))

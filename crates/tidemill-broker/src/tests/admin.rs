@@ -337,6 +337,9 @@ async fn partitions_are_described_in_pieces() {
         let answer = client.ask(&request, 0).await;
         for topic in answer.topics {
             let name = topic.name.unwrap();
+            // Read, write, create, delete, alter, describe, describe and alter configs.
+            let allowed = if topic.error_code == 0 { 0b1101_1111_1000 } else { i32::MIN };
+            assert_eq!(topic.topic_authorized_operations, allowed);
             if topic.error_code != 0 {
                 assert_eq!(topic.error_code, code(ErrorCode::UnknownTopicOrPartition));
                 seen.push((name.to_string(), -1));
