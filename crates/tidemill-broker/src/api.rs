@@ -84,6 +84,9 @@ const SUPPORTED: &[(ApiKey, Option<i16>)] = &[
     (ApiKey::AddOffsetsToTxn, None),
     (ApiKey::EndTxn, None),
     (ApiKey::TxnOffsetCommit, None),
+    (ApiKey::DescribeAcls, None),
+    (ApiKey::CreateAcls, None),
+    (ApiKey::DeleteAcls, None),
     (ApiKey::DescribeConfigs, None),
     (ApiKey::AlterConfigs, None),
     (ApiKey::DescribeLogDirs, None),
@@ -98,10 +101,10 @@ const SUPPORTED: &[(ApiKey, Option<i16>)] = &[
     (ApiKey::DescribeTopicPartitions, None),
 ];
 
-/// Whether requests of this kind change nothing, but for topics that Metadata makes: to answer one
-/// again does no harm.
+/// Whether requests of this kind change nothing, but for topics that Metadata makes, or are always
+/// refused: to answer one again does no harm.
 pub(crate) fn only_looks(key: i16) -> bool {
-    const LOOK: [ApiKey; 14] = [
+    const LOOK: [ApiKey; 17] = [
         ApiKey::ListOffsets,
         ApiKey::Metadata,
         ApiKey::OffsetFetch,
@@ -109,6 +112,9 @@ pub(crate) fn only_looks(key: i16) -> bool {
         ApiKey::DescribeGroups,
         ApiKey::ListGroups,
         ApiKey::OffsetForLeaderEpoch,
+        ApiKey::DescribeAcls,
+        ApiKey::CreateAcls,
+        ApiKey::DeleteAcls,
         ApiKey::DescribeConfigs,
         ApiKey::DescribeLogDirs,
         ApiKey::DescribeProducers,
@@ -161,6 +167,9 @@ pub(crate) async fn begin(
         ApiKey::DeleteTopics => plain(context, body, handler::topics::delete).await,
         ApiKey::DeleteRecords => plain(context, body, handler::records::delete).await,
         ApiKey::OffsetForLeaderEpoch => plain(context, body, handler::records::epoch_ends).await,
+        ApiKey::DescribeAcls => plain(context, body, handler::acls::describe).await,
+        ApiKey::CreateAcls => plain(context, body, handler::acls::create).await,
+        ApiKey::DeleteAcls => plain(context, body, handler::acls::delete).await,
         ApiKey::DescribeConfigs => plain(context, body, handler::configs::describe).await,
         ApiKey::AlterConfigs => plain(context, body, handler::configs::alter).await,
         ApiKey::DescribeLogDirs => plain(context, body, handler::log_dirs::describe).await,

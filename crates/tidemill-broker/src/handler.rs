@@ -1,5 +1,6 @@
 //! Who answers which request.
 
+pub(crate) mod acls;
 pub(crate) mod blocking;
 pub(crate) mod cluster;
 pub(crate) mod configs;

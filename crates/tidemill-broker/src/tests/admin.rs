@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidemill_log::StreamSpec;
 use tidemill_wire::kafka::message::describe_topic_partitions_request::Cursor;
 use tidemill_wire::kafka::{
-    ErrorCode, KafkaUuid,
+    ApiKey, ErrorCode, KafkaUuid, known_versions,
     message::{
         create_topics_request::CreatableReplicaAssignment,
         describe_log_dirs_request::DescribableLogDirTopic, *,
@@ -489,5 +489,29 @@ async fn metadata_are_told_by_id_whatever_the_name() {
         }
     }
     assert_eq!(node.log.list().len(), 1, "a name beside an id makes no topic");
+    node.stop().await;
+}
+
+/// As a broker of Kafka without an authorizer says it, for tools that ask all the same.
+#[tokio::test]
+async fn rules_of_access_are_told_to_be_switched_off() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    let disabled = code(ErrorCode::SecurityDisabled);
+    for version in known_versions(ApiKey::DescribeAcls) {
+        let answer = client.ask(&DescribeAclsRequestData::default(), version).await;
+        assert_eq!((answer.error_code, answer.resources.len()), (disabled, 0));
+        assert!(answer.error_message.unwrap().as_str().contains("no authorization"));
+
+        let creations = vec![AclCreation::default().with_resource_name(text("t")); 3];
+        let request = CreateAclsRequestData::default().with_creations(creations);
+        let results = client.ask(&request, version).await.results;
+        assert_eq!(results.iter().map(|it| it.error_code).collect::<Vec<_>>(), [disabled; 3]);
+
+        let request =
+            DeleteAclsRequestData::default().with_filters(vec![DeleteAclsFilter::default(); 2]);
+        let results = client.ask(&request, version).await.filter_results;
+        assert_eq!(results.iter().map(|it| it.error_code).collect::<Vec<_>>(), [disabled; 2]);
+    }
     node.stop().await;
 }

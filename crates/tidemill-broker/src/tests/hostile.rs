@@ -83,7 +83,8 @@ kinds! {
     AddPartitionsToTxnRequestData AddOffsetsToTxnRequestData EndTxnRequestData
     TxnOffsetCommitRequestData DescribeConfigsRequestData AlterConfigsRequestData
     DescribeLogDirsRequestData CreatePartitionsRequestData IncrementalAlterConfigsRequestData
-    ConsumerGroupHeartbeatRequestData
+    ConsumerGroupHeartbeatRequestData DescribeAclsRequestData CreateAclsRequestData
+    DeleteAclsRequestData
     DescribeClusterRequestData DescribeProducersRequestData DescribeTransactionsRequestData
     ListTransactionsRequestData ListConfigResourcesRequestData DescribeTopicPartitionsRequestData
 }

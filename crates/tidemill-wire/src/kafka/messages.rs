@@ -66,4 +66,7 @@ pairs! {
     ListConfigResources ListConfigResourcesRequestData ListConfigResourcesResponseData;
     ConsumerGroupDescribe ConsumerGroupDescribeRequestData ConsumerGroupDescribeResponseData;
     ConsumerGroupHeartbeat ConsumerGroupHeartbeatRequestData ConsumerGroupHeartbeatResponseData;
+    DescribeAcls DescribeAclsRequestData DescribeAclsResponseData;
+    CreateAcls CreateAclsRequestData CreateAclsResponseData;
+    DeleteAcls DeleteAclsRequestData DeleteAclsResponseData;
 }

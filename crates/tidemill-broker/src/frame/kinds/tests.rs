@@ -5,7 +5,8 @@ use std::mem::size_of;
 use tidemill_wire::kafka::{
     FRAME_HEAD_BYTES, KafkaString, RawTaggedField,
     message::{
-        Coordinator, DeletableGroupResult, OffsetCommitRequestTopic, PartitionProduceData,
+        AclCreation, AclCreationResult, Coordinator, DeletableGroupResult, DeleteAclsFilter,
+        DeleteAclsFilterResult, OffsetCommitRequestTopic, PartitionProduceData,
         PartitionProduceResponse, ProduceRequestData, TopicProduceData, TopicProduceResponse,
         describe_groups_response::DescribedGroup, describe_transactions_response::TransactionState,
         fetch_request::FetchTopic,
@@ -38,6 +39,12 @@ fn what_a_byte_becomes_is_charged() {
     let fetched = GROWING * size_of::<FetchTopic>() / 3;
     let committed = GROWING * size_of::<OffsetCommitRequestTopic>() / 3;
     assert!(fetched.max(committed) <= PLAIN_FACTOR, "{fetched} and {committed}");
+    // Eight bytes: five numbers, three names; each is refused with a reason.
+    let reason = 64;
+    let (create, delete) = (size_of::<AclCreation>(), size_of::<DeleteAclsFilter>());
+    let refused = size_of::<AclCreationResult>().max(size_of::<DeleteAclsFilterResult>());
+    let rules = (2 * create.max(delete) + refused + GROWING * reason) / 8;
+    assert!(rules <= PLAIN_FACTOR, "{rules}");
 }
 
 #[test]
