@@ -91,7 +91,11 @@ const SUPPORTED: &[(ApiKey, Option<i16>)] = &[
     (ApiKey::AlterConfigs, None),
     (ApiKey::DescribeLogDirs, None),
     (ApiKey::CreatePartitions, None),
+    (ApiKey::ElectLeaders, None),
     (ApiKey::IncrementalAlterConfigs, None),
+    (ApiKey::AlterPartitionReassignments, None),
+    (ApiKey::ListPartitionReassignments, None),
+    (ApiKey::DescribeClientQuotas, None),
     (ApiKey::DescribeCluster, None),
     (ApiKey::DescribeProducers, None),
     (ApiKey::DescribeTransactions, None),
@@ -101,10 +105,10 @@ const SUPPORTED: &[(ApiKey, Option<i16>)] = &[
     (ApiKey::DescribeTopicPartitions, None),
 ];
 
-/// Whether requests of this kind change nothing, but for topics that Metadata makes, or are always
-/// refused: to answer one again does no harm.
+/// Whether requests of this kind change nothing, but for topics that Metadata makes: to answer one
+/// again does no harm.
 pub(crate) fn only_looks(key: i16) -> bool {
-    const LOOK: [ApiKey; 17] = [
+    const LOOK: [ApiKey; 21] = [
         ApiKey::ListOffsets,
         ApiKey::Metadata,
         ApiKey::OffsetFetch,
@@ -117,6 +121,10 @@ pub(crate) fn only_looks(key: i16) -> bool {
         ApiKey::DeleteAcls,
         ApiKey::DescribeConfigs,
         ApiKey::DescribeLogDirs,
+        ApiKey::ElectLeaders,
+        ApiKey::AlterPartitionReassignments,
+        ApiKey::ListPartitionReassignments,
+        ApiKey::DescribeClientQuotas,
         ApiKey::DescribeProducers,
         ApiKey::DescribeTransactions,
         ApiKey::ListTransactions,
@@ -174,9 +182,17 @@ pub(crate) async fn begin(
         ApiKey::AlterConfigs => plain(context, body, handler::configs::alter).await,
         ApiKey::DescribeLogDirs => plain(context, body, handler::log_dirs::describe).await,
         ApiKey::CreatePartitions => plain(context, body, handler::partitions::create).await,
+        ApiKey::ElectLeaders => plain(context, body, handler::replicas::elect).await,
         ApiKey::IncrementalAlterConfigs => {
             plain(context, body, handler::configs::alter_incrementally).await
         }
+        ApiKey::AlterPartitionReassignments => {
+            plain(context, body, handler::replicas::reassign).await
+        }
+        ApiKey::ListPartitionReassignments => {
+            plain(context, body, handler::replicas::list_reassignments).await
+        }
+        ApiKey::DescribeClientQuotas => plain(context, body, handler::quotas::describe).await,
         ApiKey::DescribeCluster => plain(context, body, handler::cluster::describe).await,
         ApiKey::InitProducerId => plain(context, body, handler::transaction::init::answer).await,
         ApiKey::AddPartitionsToTxn => {

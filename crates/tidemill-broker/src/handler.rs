@@ -13,6 +13,8 @@ pub(crate) mod offsets;
 pub(crate) mod once;
 pub(crate) mod partitions;
 pub(crate) mod produce;
+pub(crate) mod quotas;
 pub(crate) mod records;
+pub(crate) mod replicas;
 pub(crate) mod topics;
 pub(crate) mod transaction;

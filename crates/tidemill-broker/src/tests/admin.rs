@@ -515,3 +515,75 @@ async fn rules_of_access_are_told_to_be_switched_off() {
     }
     node.stop().await;
 }
+
+#[tokio::test]
+async fn nobody_is_elected_as_all_partitions_are_led() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 2).await;
+    let topic = |name: &str, partitions: &[i32]| {
+        elect_leaders_request::TopicPartitions::default()
+            .with_topic(text(name))
+            .with_partitions(partitions.to_vec())
+    };
+    let (led, unknown) =
+        (code(ErrorCode::ElectionNotNeeded), code(ErrorCode::UnknownTopicOrPartition));
+    for version in known_versions(ApiKey::ElectLeaders) {
+        let topics = vec![topic("t", &[0, 1, 2, -1]), topic("gone", &[0])];
+        let request = ElectLeadersRequestData::default().with_topic_partitions(Some(topics));
+        let answer = client.ask(&request, version).await;
+        assert_eq!(answer.error_code, 0);
+        let told = answer.replica_election_results.iter().map(|it| {
+            let of_partition = |it: &elect_leaders_response::PartitionResult| it.error_code;
+            (it.topic.as_str(), it.partition_result.iter().map(of_partition).collect())
+        });
+        let told: Vec<(&str, Vec<i16>)> = told.collect();
+        assert_eq!(told, [("t", vec![led, led, unknown, unknown]), ("gone", vec![unknown])]);
+        let all = ElectLeadersRequestData::default().with_topic_partitions(None);
+        assert!(client.ask(&all, version).await.replica_election_results.is_empty());
+    }
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn partitions_can_be_moved_to_where_they_are_alone() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    let cases = [
+        (0, Some(vec![1]), ErrorCode::None),
+        (0, Some(vec![2]), ErrorCode::InvalidReplicaAssignment),
+        (0, Some(vec![1, 2]), ErrorCode::InvalidReplicaAssignment),
+        (0, Some(vec![]), ErrorCode::InvalidReplicaAssignment),
+        (0, None, ErrorCode::NoReassignmentInProgress),
+        (1, Some(vec![1]), ErrorCode::UnknownTopicOrPartition),
+        (-1, None, ErrorCode::UnknownTopicOrPartition),
+    ];
+    for (index, replicas, error) in cases {
+        let partition = ReassignablePartition::default()
+            .with_partition_index(index)
+            .with_replicas(replicas.clone());
+        let topic =
+            ReassignableTopic::default().with_name(text("t")).with_partitions(vec![partition]);
+        let request = AlterPartitionReassignmentsRequestData::default().with_topics(vec![topic]);
+        for version in known_versions(ApiKey::AlterPartitionReassignments) {
+            let answer = client.ask(&request, version).await;
+            let told = only(only(answer.responses).partitions);
+            assert_eq!((answer.error_code, told.error_code), (0, code(error)), "{replicas:?}");
+        }
+    }
+    let listed = client.ask(&ListPartitionReassignmentsRequestData::default(), 0).await;
+    assert_eq!((listed.error_code, listed.topics.len()), (0, 0));
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn there_are_no_quotas() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    for version in known_versions(ApiKey::DescribeClientQuotas) {
+        let answer = client.ask(&DescribeClientQuotasRequestData::default(), version).await;
+        assert_eq!((answer.error_code, answer.entries), (0, Some(Vec::new())));
+    }
+    node.stop().await;
+}

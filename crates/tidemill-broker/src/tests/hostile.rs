@@ -84,7 +84,8 @@ kinds! {
     TxnOffsetCommitRequestData DescribeConfigsRequestData AlterConfigsRequestData
     DescribeLogDirsRequestData CreatePartitionsRequestData IncrementalAlterConfigsRequestData
     ConsumerGroupHeartbeatRequestData DescribeAclsRequestData CreateAclsRequestData
-    DeleteAclsRequestData
+    DeleteAclsRequestData ElectLeadersRequestData AlterPartitionReassignmentsRequestData
+    ListPartitionReassignmentsRequestData DescribeClientQuotasRequestData
     DescribeClusterRequestData DescribeProducersRequestData DescribeTransactionsRequestData
     ListTransactionsRequestData ListConfigResourcesRequestData DescribeTopicPartitionsRequestData
 }

@@ -69,4 +69,10 @@ pairs! {
     DescribeAcls DescribeAclsRequestData DescribeAclsResponseData;
     CreateAcls CreateAclsRequestData CreateAclsResponseData;
     DeleteAcls DeleteAclsRequestData DeleteAclsResponseData;
+    ElectLeaders ElectLeadersRequestData ElectLeadersResponseData;
+    AlterPartitionReassignments AlterPartitionReassignmentsRequestData
+        AlterPartitionReassignmentsResponseData;
+    ListPartitionReassignments ListPartitionReassignmentsRequestData
+        ListPartitionReassignmentsResponseData;
+    DescribeClientQuotas DescribeClientQuotasRequestData DescribeClientQuotasResponseData;
 }

@@ -7,9 +7,10 @@ use tidemill_wire::kafka::{
     message::{
         AclCreation, AclCreationResult, Coordinator, DeletableGroupResult, DeleteAclsFilter,
         DeleteAclsFilterResult, OffsetCommitRequestTopic, PartitionProduceData,
-        PartitionProduceResponse, ProduceRequestData, TopicProduceData, TopicProduceResponse,
+        PartitionProduceResponse, ProduceRequestData, ReassignableTopic, ReassignableTopicResponse,
+        ReplicaElectionResult, TopicProduceData, TopicProduceResponse,
         describe_groups_response::DescribedGroup, describe_transactions_response::TransactionState,
-        fetch_request::FetchTopic,
+        elect_leaders_request::TopicPartitions, fetch_request::FetchTopic,
     },
     request_frame, text,
 };
@@ -39,6 +40,11 @@ fn what_a_byte_becomes_is_charged() {
     let fetched = GROWING * size_of::<FetchTopic>() / 3;
     let committed = GROWING * size_of::<OffsetCommitRequestTopic>() / 3;
     assert!(fetched.max(committed) <= PLAIN_FACTOR, "{fetched} and {committed}");
+    // The same, with an answer of its own.
+    let topic = size_of::<ReassignableTopic>().max(size_of::<TopicPartitions>());
+    let answer = size_of::<ReassignableTopicResponse>().max(size_of::<ReplicaElectionResult>());
+    let moved = ((GROWING - 1) * topic + answer) / 3 + GROWING;
+    assert!(moved <= PLAIN_FACTOR, "{moved}");
     // Eight bytes: five numbers, three names; each is refused with a reason.
     let reason = 64;
     let (create, delete) = (size_of::<AclCreation>(), size_of::<DeleteAclsFilter>());

@@ -1,0 +1,99 @@
+//! Who leads a partition, and where its replicas are: this node leads all, and is the only replica,
+//! so there is nobody to elect and nothing to move.
+
+use crate::{Broker, api::Context};
+use tidemill_wire::kafka::{
+    ErrorCode, KafkaString,
+    message::{
+        AlterPartitionReassignmentsRequestData, AlterPartitionReassignmentsResponseData,
+        ElectLeadersRequestData, ElectLeadersResponseData, ListPartitionReassignmentsRequestData,
+        ListPartitionReassignmentsResponseData, ReassignablePartition,
+        ReassignablePartitionResponse, ReassignableTopic, ReassignableTopicResponse,
+        ReplicaElectionResult, elect_leaders_request::TopicPartitions,
+        elect_leaders_response::PartitionResult,
+    },
+    text,
+};
+
+/// How many partitions a topic has; none if it is not there.
+fn partitions(broker: &Broker, topic: &KafkaString) -> std::ops::Range<i32> {
+    0..broker.topic(topic.as_str()).map_or(0, |it| it.partition_count())
+}
+
+/// Elects nobody: each partition that is named has its leader. Of all partitions, those are told
+/// that have another one now: none.
+pub(crate) async fn elect(
+    context: &Context<'_>,
+    request: ElectLeadersRequestData,
+) -> ElectLeadersResponseData {
+    let one = |asked: TopicPartitions| {
+        let there = partitions(context.broker, &asked.topic);
+        let partition = |index: i32| {
+            let is_there = there.contains(&index);
+            let led = ErrorCode::ElectionNotNeeded;
+            let error = if is_there { led } else { ErrorCode::UnknownTopicOrPartition };
+            PartitionResult {
+                partition_id: index,
+                error_code: error.code(),
+                ..PartitionResult::default()
+            }
+        };
+        ReplicaElectionResult {
+            partition_result: asked.partitions.into_iter().map(partition).collect(),
+            topic: asked.topic,
+            ..ReplicaElectionResult::default()
+        }
+    };
+    let named = request.topic_partitions.unwrap_or_default();
+    ElectLeadersResponseData {
+        replica_election_results: named.into_iter().map(one).collect(),
+        ..ElectLeadersResponseData::default()
+    }
+}
+
+/// Moves nothing: a partition is where it is to be, if that is here.
+pub(crate) async fn reassign(
+    context: &Context<'_>,
+    request: AlterPartitionReassignmentsRequestData,
+) -> AlterPartitionReassignmentsResponseData {
+    let here = context.broker.settings.node_id;
+    let why = text("this node is the only one: it alone can have a replica");
+    let one = |asked: ReassignableTopic| {
+        let there = partitions(context.broker, &asked.name);
+        let partition = |it: ReassignablePartition| {
+            let (error, why) = match it.replicas.as_deref() {
+                _ if !there.contains(&it.partition_index) => {
+                    (ErrorCode::UnknownTopicOrPartition, None)
+                }
+                // It is to be moved no more.
+                None => (ErrorCode::NoReassignmentInProgress, None),
+                Some([node]) if *node == here => (ErrorCode::None, None),
+                Some(_) => (ErrorCode::InvalidReplicaAssignment, Some(why.clone())),
+            };
+            ReassignablePartitionResponse {
+                partition_index: it.partition_index,
+                error_code: error.code(),
+                error_message: why,
+                ..ReassignablePartitionResponse::default()
+            }
+        };
+        ReassignableTopicResponse {
+            partitions: asked.partitions.into_iter().map(partition).collect(),
+            name: asked.name,
+            ..ReassignableTopicResponse::default()
+        }
+    };
+    AlterPartitionReassignmentsResponseData {
+        allow_replication_factor_change: request.allow_replication_factor_change,
+        responses: request.topics.into_iter().map(one).collect(),
+        ..AlterPartitionReassignmentsResponseData::default()
+    }
+}
+
+/// Lists what is being moved: nothing.
+pub(crate) async fn list_reassignments(
+    _: &Context<'_>,
+    _: ListPartitionReassignmentsRequestData,
+) -> ListPartitionReassignmentsResponseData {
+    ListPartitionReassignmentsResponseData::default()
+}
