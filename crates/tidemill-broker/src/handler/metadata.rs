@@ -65,12 +65,9 @@ pub(crate) async fn answer(
             };
         }
         Some(mut asked) => {
-            // Who asks by id says no name, or an empty one.
+            // Who asks by id says no name, or an empty one as Java's admin client does.
             if context.version() >= BY_ID_FROM_VERSION {
-                asked
-                    .iter_mut()
-                    .filter(|it| it.topic_id != KafkaUuid::ZERO)
-                    .for_each(|it| it.name = None);
+                asked.iter_mut().filter(|it| is_by_id(it)).for_each(|it| it.name = None);
             }
             // Each is answered once, with all of its partitions, however often it is named.
             once(&mut asked, |it| match &it.name {
@@ -91,6 +88,12 @@ pub(crate) async fn answer(
         cluster_authorized_operations: of_cluster,
         ..MetadataResponseData::default()
     }
+}
+
+/// Whether a topic is asked for by its id. Beside a name it does not count.
+fn is_by_id(asked: &MetadataRequestTopic) -> bool {
+    let named = asked.name.as_ref().is_some_and(|it| !it.as_str().is_empty());
+    asked.topic_id != KafkaUuid::ZERO && !named
 }
 
 /// Makes the topics that are not there.
