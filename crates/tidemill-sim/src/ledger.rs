@@ -4,10 +4,7 @@
 //! against the sources themselves.
 
 use crate::feed::Feed;
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::PathBuf};
 use tidemill_types::{Cycle, Micros};
 use tidemill_wire::{
     journal,
@@ -59,8 +56,10 @@ pub(crate) fn check(feeds: &[Feed], files: &BTreeMap<PathBuf, Vec<u8>>) -> Resul
 /// All cycles that the files have.
 fn cycles(files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<Cycles, String> {
     let mut cycles = Cycles::new();
+    // Not what is noted beside it.
     let is_ledger = |path: &&PathBuf| {
-        path.file_name().is_some_and(|name| Path::new(name).to_string_lossy().starts_with("ledger"))
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("ledger") && !name.starts_with("ledger.stages")
     };
     for path in files.keys().filter(is_ledger) {
         let (records, ..) = journal::read(&files[path]);
