@@ -56,10 +56,9 @@ pub(crate) fn check(feeds: &[Feed], files: &BTreeMap<PathBuf, Vec<u8>>) -> Resul
 /// All cycles that the files have.
 fn cycles(files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<Cycles, String> {
     let mut cycles = Cycles::new();
-    // Not what is noted beside it.
     let is_ledger = |path: &&PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with("ledger") && !name.starts_with("ledger.stages")
+        name == "ledger" || name.starts_with("ledger-")
     };
     for path in files.keys().filter(is_ledger) {
         let (records, ..) = journal::read(&files[path]);

@@ -74,6 +74,9 @@ struct Known {
     cycle: Cycle,
     /// Those that were kept, by their number.
     kept: BTreeMap<u64, Cycle>,
+    /// The one of them with which this life of the job began anew: it is of the life before, and can be
+    /// begun with once more, but may not be gone on from once the ledger is cut behind it.
+    earlier: Option<u64>,
     rescaled: u64,
     /// A new life was to begin from this checkpoint, and perhaps has not.
     begins: Option<(u64, Cycle)>,

@@ -159,9 +159,13 @@ impl Checkpointer {
         self.at.load(Ordering::Acquire) == cycle.0
     }
 
-    /// Whether the slices are frozen with that cycle.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.is_whole.load(Ordering::Acquire)
+    /// Whether all slices are frozen at the end of this cycle.
+    ///
+    /// Looked at in this order: a lane may come here when a checkpoint of its cycle that does not
+    /// wait for it is complete, and one of a later cycle that does was begun.
+    #[inline]
+    pub(crate) fn is_whole_at(&self, cycle: Cycle) -> bool {
+        self.is_whole.load(Ordering::Acquire) && self.is_at(cycle)
     }
 
     /// A source slice has cut the checkpoint's cycle, or has ended.

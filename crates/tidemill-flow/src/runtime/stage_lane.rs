@@ -144,12 +144,13 @@ impl StageLane {
         };
         // Who is idle holds nothing back.
         let watermark = if is_idle { Micros::MAX } else { self.watermark.minus(held_back) };
-        self.send(job, lane, CycleEnd { cycle, time, watermark, ended })?;
         if job.checkpointer.is_at(cycle) {
+            // Before others go on: once all sinks have committed the cycle, it may be complete.
             job.checkpointer.stage(lane.node, self.watermark);
-            if job.checkpointer.is_whole() {
-                self.freeze((0..self.states.len()).collect(), job);
-            }
+        }
+        self.send(job, lane, CycleEnd { cycle, time, watermark, ended })?;
+        if job.checkpointer.is_whole_at(cycle) {
+            self.freeze((0..self.states.len()).collect(), job);
         }
         self.save_due(job, lane);
         self.show(job, lane, cycle);

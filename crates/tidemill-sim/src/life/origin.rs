@@ -55,6 +55,7 @@ pub(super) fn of(known: &mut Known, job: &Job, fate: &Fate) -> Origin {
             known.begins = Some(checkpoint);
             Origin::Anew(checkpoint)
         }
+        Some(checkpoint) if known.earlier == Some(checkpoint.0) => Origin::Newest,
         Some(checkpoint) => {
             // Those after it go as the life begins, whether or not it comes to run.
             known.cycle = known.cycle.min(checkpoint.1);
@@ -119,6 +120,7 @@ pub(super) fn went_on(
         // Checkpoints of the life before are there still, but no longer for those that go on.
         known.begins = None;
         known.kept.retain(|it, _| *it == number);
+        known.earlier = Some(number);
         (ended.after, ended.begun) = (cycle, ended.begun + 1);
     }
     if !is_right && !known.damaged {

@@ -337,7 +337,7 @@ fn manifest(job: &Job, checkpoints: &Checkpoints, (number, at): (u64, Cycle)) ->
         stages: job.plan.nodes.iter().enumerate().filter_map(stage).collect(),
         sinks: job.plan.nodes.iter().enumerate().filter_map(sink).collect(),
         letters: Cycle(job.letters_durable.load(Ordering::Acquire)).min(at),
-        coordinated: job.checkpointer.is_whole(),
+        coordinated: job.checkpointer.is_whole_at(at),
     }
 }
 
