@@ -54,12 +54,16 @@ pub fn read_file(format: Format, bytes: &[u8]) {
     disk.put(Path::new("f"), bytes);
     let mut world = World::simulated(0).world;
     world.disk = std::sync::Arc::new(disk);
-    let (path, schema) = ("f".to_owned(), Default::default());
-    let spec = FileSourceSpec { schema, sample: Some(4), ..FileSourceSpec::new(path, format) };
-    if let Ok(source) = FileSource::new(&world, "f", &spec, None) {
-        let large = drain(&*source, 1 << 20, 1 << 20);
-        let small = drain(&*source, 16, 2);
-        assert_eq!(large, small);
+    let plain = FileSourceSpec { sample: Some(4), ..FileSourceSpec::new("f", format) };
+    let other = FileSourceSpec { header: Some(false), delimiter: Some(';'), ..plain.clone() };
+    let specs = [plain, other];
+    let forms = if format == Format::Csv { &specs[..] } else { &specs[..1] };
+    for spec in forms {
+        if let Ok(source) = FileSource::new(&world, "f", spec, None) {
+            let large = drain(&*source, 1 << 20, 1 << 20);
+            let small = drain(&*source, 16, 2);
+            assert_eq!(large, small);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - A line ends with `\n`; a `\r` before it belongs to the end.
 //! - In CSV a quoted field may hold line breaks. A record over several lines that does not come
-//!   out with the header's number of fields is given up one line at a time, so that a stray quote
+//!   out with as many fields as there are columns is given up one line at a time, so that a stray quote
 //!   costs the line it stands in and not the rest of the file.
 
 use memchr::memchr;

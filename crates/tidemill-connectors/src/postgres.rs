@@ -144,6 +144,11 @@ impl PostgresSink {
         }))
     }
 
+    /// The same of what may pass.
+    fn refused(&self, error: SinkError) -> SinkError {
+        SinkError { passes: error.passes, ..self.failed(error) }
+    }
+
     fn failed(&self, error: impl std::fmt::Display) -> SinkError {
         SinkError::new(format!(
             "table `{}` at `{}` cannot be written: {error}",
@@ -154,10 +159,10 @@ impl PostgresSink {
 
     /// The table's columns for the rows; it is made if it is to be. `held` says that rows are to be
     /// in it.
-    fn find_or_make(&mut self, held: Cycle) -> Result<Vec<Column>, String> {
+    fn find_or_make(&mut self, held: Cycle) -> Result<Vec<Column>, Trouble> {
         let Self { spec, table, schema, session, writer, .. } = self;
         let once = matches!(writer, Writer::Once(_));
-        session.persist(|client: &mut Client| {
+        session.persist_or_tell(|client: &mut Client| {
             if let Some(columns) = find(client, (table, schema, spec), once)? {
                 return Ok(columns);
             }
@@ -236,10 +241,7 @@ impl Sink for PostgresSink {
             }
             Ok(client.batch_execute("ROLLBACK")?)
         });
-        checked.map_err(|trouble| match trouble {
-            Trouble::Passing(error) => SinkError { passes: true, ..self.failed(error) },
-            Trouble::Lasting(error) => self.failed(error),
-        })
+        checked.map_err(|trouble| self.refused(trouble.into()))
     }
 
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
@@ -247,12 +249,11 @@ impl Sink for PostgresSink {
             Writer::Once(once) => once.open(resume, &mut self.session),
             Writer::Repeating(_) => Ok(Cycle::NONE),
         };
-        let held =
-            held.map_err(|error| SinkError { passes: error.passes, ..self.failed(error) })?;
+        let held = held.map_err(|error| self.refused(error))?;
         if let Writer::Once(once) = &self.writer {
             self.table = once.table();
         }
-        let columns = self.find_or_make(held).map_err(|error| self.failed(error))?;
+        let columns = self.find_or_make(held).map_err(|trouble| self.refused(trouble.into()))?;
         let load = Load::new(&self.table, &columns, &self.spec.key, &self.life);
         self.encoder = Encoder::new(columns, load.is_numbered());
         self.load = Some(load);

@@ -133,7 +133,7 @@ fn element(data_type: &DataType) -> Option<&FieldRef> {
 }
 
 /// Whether values of a nested type can be written as JSON.
-fn has_json(data_type: &DataType) -> bool {
+pub(crate) fn has_json(data_type: &DataType) -> bool {
     let field = Arc::new(Field::new("", data_type.clone(), true));
     make_encoder(&field, &*new_empty_array(data_type), &json_options()).is_ok()
 }

@@ -211,7 +211,7 @@ impl Shared {
             pool.bytes -= taken.as_ref().map_or(0, |(_, length)| *length);
             taken
         };
-        // It has its name once it has a head: what a kill leaves before is taken over by the pool.
+        // It has its name once it has a head: what a kill leaves before is removed when the log is opened.
         let from = match recycled {
             Some((from, _)) => from,
             None => self.pool_folder.join(format!("{:016x}", self.next_epoch())),

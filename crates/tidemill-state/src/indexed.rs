@@ -44,7 +44,7 @@ use std::{
     sync::Arc,
 };
 use tidemill_env::sync::{Mutex, MutexGuard, PoisonError, RwLock};
-use tidemill_env::{DiskFile, DiskLock, DiskRead, Thread, World};
+use tidemill_env::{DiskFile, DiskLock, DiskRead, Thread, World, has_no_room};
 use tidemill_types::ByteSize;
 use tidemill_wire::chunk::crc32c;
 
@@ -140,7 +140,7 @@ impl IndexedBackend {
     ) -> Result<(Self, Opened), StateError> {
         let (store, opened) = recover::open(world, folder, options)?;
         let index = store.index.read().unwrap_or_else(PoisonError::into_inner);
-        store.flush_if_due(opened.bytes, &index);
+        store.flush_if_due((opened.bytes, store.file_bytes_max()), &index);
         drop(index);
         let store = Arc::new(store);
         let thread = options.flush_in_background.then(|| {
@@ -206,7 +206,12 @@ impl Store {
         if batch.is_empty() {
             return Ok(());
         }
-        self.commit_as(&mut self.writer(), batch)
+        let done = self.commit_as(&mut self.writer(), batch);
+        if matches!(&done, Err(StateError::Disk { error, .. }) if has_no_room(error)) {
+            // There may be room in files of which nothing is live.
+            self.flusher.want();
+        }
+        done
     }
 
     /// As [`Self::commit`], of a batch that is good and not empty.
@@ -214,8 +219,9 @@ impl Store {
         if writer.failed {
             return Err(StateError::Failed { path: self.folder.clone() });
         }
+        let file_bytes = self.file_bytes_max();
         if writer.length > FILE_HEAD_BYTES as u64
-            && writer.length + batch.bytes() as u64 > self.file_bytes_max()
+            && writer.length + batch.bytes() as u64 > file_bytes
         {
             self.begin_file(writer)?;
         }
@@ -236,8 +242,6 @@ impl Store {
         self.seal(batch, &head, writer);
         if let Err(error) = self.write(writer, batch) {
             batch.open(open_bytes);
-            // There may be room in files of which nothing is live.
-            self.flusher.want();
             return Err(error);
         }
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
@@ -254,7 +258,7 @@ impl Store {
         writer.length += bytes;
         writer.sequence += 1;
         writer.unflushed += bytes;
-        self.flush_if_due(writer.unflushed, &index);
+        self.flush_if_due((writer.unflushed, file_bytes), &index);
         drop(index);
         batch.clear();
         Ok(())

@@ -53,9 +53,9 @@ fn a_stray_quote_costs_one_line() {
 
 proptest! {
     #[test]
-    fn what_is_seen_so_far_does_not_move_an_end(text in "[ab\",\r\n]{0,40}", fields in 0_usize..4) {
+    fn what_is_seen_so_far_does_not_move_an_end(text in "[ab\",;\r\n]{0,40}", fields in 0_usize..4) {
         let bytes = text.as_bytes();
-        for framing in [Framing::Text, Framing::Json, Framing::Influx, Framing::Csv { fields, delimiter: b',' }] {
+        for framing in [Framing::Text, Framing::Json, Framing::Influx, Framing::Csv { fields, delimiter: b',' }, Framing::Csv { fields, delimiter: b';' }] {
             let whole = framing.frame(bytes, false);
             for seen in 0..bytes.len() {
                 if let Some(frame) = framing.frame(&bytes[..seen], false) {

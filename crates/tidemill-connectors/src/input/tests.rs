@@ -141,12 +141,12 @@ fn a_byte_order_mark_is_no_data() {
 proptest! {
     #[test]
     fn read_ahead_does_not_move_a_cut(
-        text in "[ab\",\r\n#{} ]{0,120}",
+        text in "[ab\",;\r\n#{} ]{0,120}",
         bytes in 1_usize..40,
         records in 1_usize..6,
         read_ahead in 1_usize..20,
     ) {
-        for framing in [Framing::Text, Framing::Json, Framing::Influx, Framing::Csv { fields: 2, delimiter: b',' }] {
+        for framing in [Framing::Text, Framing::Json, Framing::Influx, Framing::Csv { fields: 2, delimiter: b',' }, Framing::Csv { fields: 2, delimiter: b';' }] {
             let all_at_once = cuts(&mut input(text.as_bytes(), framing, 1_000), bytes, records);
             let in_pieces = cuts(&mut input(text.as_bytes(), framing, read_ahead), bytes, records);
             prop_assert_eq!(all_at_once, in_pieces);

@@ -114,6 +114,12 @@ impl KafkaSink {
         }
     }
 
+    /// Why the topic cannot be written; what is away passes.
+    fn refused(&self, error: &AdminError) -> SinkError {
+        let kind = cluster::refused(&self.spec.brokers, &self.spec.topic, error).kind;
+        SinkError { passes: kind == ConnectorErrorKind::Away, ..self.failed(error) }
+    }
+
     fn to_be_made(&self) -> NewStream {
         let streamlets = self.spec.partitions.and_then(|it| i32::try_from(it).ok());
         NewStream { name: self.spec.topic.clone(), streamlets, ..NewStream::default() }
@@ -133,15 +139,11 @@ impl Sink for KafkaSink {
     /// What cannot be told beforehand is whether the cluster takes the job's transactions: that shows
     /// when their id is taken over, which ends those of an earlier process.
     fn check(&mut self) -> Result<(), SinkError> {
-        self.can_find_or_make().map_err(|error| {
-            let refused = cluster::refused(&self.spec.brokers, &self.spec.topic, &error);
-            let passes = refused.kind == ConnectorErrorKind::Away;
-            SinkError { passes, ..self.failed(error) }
-        })
+        self.can_find_or_make().map_err(|error| self.refused(&error))
     }
 
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
-        let (id, partitions) = self.find_or_make().map_err(|error| self.failed(error))?;
+        let (id, partitions) = self.find_or_make().map_err(|error| self.refused(&error))?;
         self.partitions = partitions.max(1);
         self.admin = self.client.admin();
         let opened = match &mut self.writer {

@@ -4,8 +4,8 @@
 //! commit(c): BEGIN ─▶ lock the mark, read it ─▶ COPY the rows up to c ─▶ mark = c ─▶ COMMIT
 //! ```
 //!
-//! The mark is a row of the table `tidemill_sinks` beside the one that is written: job, sink, the
-//! *run* that they are of, the *life* that writes, and the last cycle that is in the table.
+//! The mark is a row of the table `tidemill_sinks` beside the one that is written, or of the only one
+//! that is to be found when the run begins: job, sink, the *run* that they are of, the *life* that writes, and the last cycle that is in the table.
 //!
 //! # Why each row is there once
 //!
@@ -130,8 +130,10 @@ impl Once {
     /// Does within a transaction what [`Self::open`] does to the table of marks. Who called takes it
     /// back.
     pub(super) fn try_out(&self, client: &mut Client) -> Result<(), Trouble> {
-        self.make_marks(client)?;
-        Ok(client.batch_execute(&self.writing_mark())?)
+        let schemas = self.schemas(client)?;
+        let marks = schemas.map_or_else(|| self.marks.clone(), |it| self.marks_in(&it));
+        self.make_marks(client, &marks)?;
+        Ok(client.batch_execute(&self.writing_mark(&marks))?)
     }
 
     /// Begins a run, or goes on with the one that is noted. Gives back what is held.
@@ -142,21 +144,19 @@ impl Once {
             _ => {
                 let now = self.world.clock.wall_micros().unsigned_abs();
                 let run = self.world.random(now).next();
-                let schemas = session.persist(|client| self.schemas(client));
-                let schemas = schemas.map_err(SinkError::new)?;
+                let schemas = session.persist_or_tell(|client| self.schemas(client))?;
                 self.run = Run { run, begun: false, schemas };
                 self.note()?;
             }
         }
         if let Some(schemas) = &self.run.schemas {
-            self.marks = self.named.within(&schemas.marks).beside(MARKS).sql();
+            self.marks = self.marks_in(schemas);
         }
-        session.persist(|client| self.make_marks(client)).map_err(SinkError::new)?;
+        session.persist_or_tell(|client| self.make_marks(client, &self.marks))?;
         self.held = match self.run.begun {
-            false => session.persist(|client| self.begin(client)),
-            true => session.persist(|client| self.take_over(client)),
-        }
-        .map_err(SinkError::new)?;
+            false => session.persist_or_tell(|client| self.begin(client)),
+            true => session.persist_or_tell(|client| self.take_over(client)),
+        }?;
         if !self.run.begun {
             self.run.begun = true;
             self.note()?;
@@ -190,6 +190,11 @@ impl Once {
         Ok(Some(Schemas { table, marks }))
     }
 
+    /// The table of marks, as it stands in a statement.
+    fn marks_in(&self, schemas: &Schemas) -> String {
+        self.named.within(&schemas.marks).beside(MARKS).sql()
+    }
+
     fn note(&self) -> Result<(), SinkError> {
         self.notes.write(&self.run).map_err(|error| not_noted(&error))
     }
@@ -203,24 +208,22 @@ impl Once {
     }
 
     /// The table of marks, if it is not there: who may write to it need not be one who may make it.
-    fn make_marks(&self, client: &mut Client) -> Result<(), Trouble> {
-        let found = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&self.marks])?;
+    fn make_marks(&self, client: &mut Client, marks: &str) -> Result<(), Trouble> {
+        let found = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&marks])?;
         if found.get(0) {
             return Ok(());
         }
         let made = client.batch_execute(&format!(
-            "CREATE TABLE IF NOT EXISTS {} (job text NOT NULL, sink text NOT NULL, \
+            "CREATE TABLE IF NOT EXISTS {marks} (job text NOT NULL, sink text NOT NULL, \
              target text NOT NULL, run text NOT NULL, life text NOT NULL, cycle bigint NOT NULL, \
-             updated_at timestamp with time zone NOT NULL DEFAULT now(), PRIMARY KEY (job, sink))",
-            self.marks
+             updated_at timestamp with time zone NOT NULL DEFAULT now(), PRIMARY KEY (job, sink))"
         ));
         match made {
             // It is there now; a transaction that this was part of is begun again.
             Err(error) if is_race(&error) => Err(Trouble::Passing(said(&error))),
             Err(error) => match Trouble::from(error) {
                 Trouble::Lasting(error) => Err(Trouble::Lasting(format!(
-                    "the table {} cannot be made, in which the sink keeps how far it is: {error}",
-                    self.marks
+                    "the table {marks} cannot be made, in which the sink keeps how far it is: {error}"
                 ))),
                 passing => Err(passing),
             },
@@ -230,18 +233,17 @@ impl Once {
 
     /// Writes the mark of a run that has none.
     fn begin(&self, client: &mut Client) -> Result<Cycle, Trouble> {
-        client.batch_execute(&format!("{BEGIN} {}; COMMIT", self.writing_mark()))?;
+        client.batch_execute(&format!("{BEGIN} {}; COMMIT", self.writing_mark(&self.marks)))?;
         Ok(Cycle::NONE)
     }
 
     /// The statement that does it.
-    fn writing_mark(&self) -> String {
+    fn writing_mark(&self, marks: &str) -> String {
         format!(
-            "INSERT INTO {} (job, sink, target, run, life, cycle) \
+            "INSERT INTO {marks} (job, sink, target, run, life, cycle) \
              VALUES ({}, {}, {}, '{}', '{}', 0) ON CONFLICT (job, sink) DO UPDATE SET \
              target = excluded.target, run = excluded.run, life = excluded.life, cycle = 0, \
              updated_at = now()",
-            self.marks,
             literal(&self.job),
             literal(&self.sink),
             literal(&self.target),

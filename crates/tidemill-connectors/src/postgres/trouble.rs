@@ -5,6 +5,7 @@ use postgres::{
     error::{DbError, SqlState},
 };
 use std::{error::Error as _, fmt::Write, io};
+use tidemill_flow::SinkError;
 
 /// Why something could not be done: not now, or not at all. In both cases the connection is given
 /// up, and with it the transaction that was open.
@@ -12,6 +13,15 @@ use std::{error::Error as _, fmt::Write, io};
 pub(super) enum Trouble {
     Passing(String),
     Lasting(String),
+}
+
+impl From<Trouble> for SinkError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Passing(error) => Self { passes: true, ..Self::new(error) },
+            Trouble::Lasting(error) => Self::new(error),
+        }
+    }
 }
 
 impl From<Error> for Trouble {

@@ -3,6 +3,7 @@
 //! A value that cannot be written is an error and never a text about it.
 
 use crate::moment;
+use crate::recast::has_json;
 use arrow_array::{
     Array, ArrayRef, PrimitiveArray, StringArray,
     cast::AsArray,
@@ -120,6 +121,8 @@ impl<'a> Cell<'a> {
         let is_nested = column.data_type().is_nested();
         match is_nested.then(|| make_encoder(field, column, options)) {
             Some(Ok(encoder)) => Ok(Self { column, kind: Kind::Json(RefCell::new(encoder)) }),
+            // A value that cannot be written.
+            Some(Err(error)) if has_json(column.data_type()) => Err(error),
             // JSON has no form for some, such as maps with other keys than text.
             Some(Err(_)) | None => Self::new(column),
         }

@@ -3,11 +3,11 @@
 //! The rights of a folder do not say it all: its file system may be mounted to be read only, or be
 //! full. So a small file is made in it, and removed again.
 
-use super::marks::folder;
+use super::marks::{folder, with_suffix};
 use std::{io, path::Path};
 use tidemill_env::Disk;
 
-/// The name of that file. Several jobs may try in one folder at once.
+/// What is added to the name of the file that is to be written: each has a trial of its own.
 const TRIAL: &str = ".tidemill-trial";
 
 /// Finds out whether a file can be made, or written to if it is there; folders that are missing are
@@ -24,13 +24,10 @@ pub(super) fn check(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     while there.file_name().is_some() && !disk.exists(there)? {
         there = folder(there);
     }
-    let trial = there.join(TRIAL);
+    let name = path.file_name().unwrap_or_default();
+    let trial = with_suffix(&there.join(name), TRIAL);
     let mut file = disk.create(&trial)?;
     let written = file.append(b"\n");
     drop(file);
-    match disk.remove(&trial) {
-        // Another job tried at the same time, and was the first to remove it.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => written,
-        removed => written.and(removed),
-    }
+    written.and(disk.remove(&trial))
 }

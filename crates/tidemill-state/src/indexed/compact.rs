@@ -23,7 +23,7 @@ impl Store {
     /// again is at most one file long, and what is read for it half as long as what was written
     /// since the last time, so that commits keep the most of the disk.
     pub(super) fn compact(&self, live: &BTreeMap<u64, u64>, until: u64) -> Result<(), StateError> {
-        let (mut sparse, mut room) = (BTreeSet::new(), self.options.file_bytes.0);
+        let (mut sparse, mut room) = (BTreeSet::new(), self.file_bytes_max());
         let mut looks = self.options.flush_bytes.0 / 2;
         for (number, bytes) in live.range(..until) {
             let path = data_path(&self.folder, *number);

@@ -67,14 +67,16 @@ impl Flusher {
 }
 
 impl Store {
-    /// Has the index flushed, if so much was written, or is free in files, that it is worth it.
-    pub(super) fn flush_if_due(&self, unflushed: u64, index: &Index) {
-        let (freed_bytes, file_bytes) = (index.freed_bytes(), self.file_bytes_max());
+    /// Has the index flushed, if so much was written, or is free in files, that it is worth it. Files
+    /// have `file_bytes` at most now.
+    pub(super) fn flush_if_due(&self, (unflushed, file_bytes): (u64, u64), index: &Index) {
+        let freed_bytes = index.freed_bytes();
         let is_much_free =
             freed_bytes >= file_bytes && freed_bytes / FREED_PER_INDEX >= index.base_bytes();
         let flush_bytes = self.options.flush_bytes.0;
         let is_scarce = file_bytes < self.options.file_bytes.0;
-        let flush_bytes = if is_scarce { flush_bytes.min(4 * file_bytes) } else { flush_bytes };
+        let soon = (4 * file_bytes).max(index.base_bytes());
+        let flush_bytes = if is_scarce { flush_bytes.min(soon) } else { flush_bytes };
         if unflushed >= flush_bytes || is_much_free {
             self.flusher.want();
         }
@@ -135,7 +137,12 @@ impl Store {
 pub(super) fn put_index(world: &World, folder: &Path, base: &Base) -> Result<(), StateError> {
     let (path, new) = (folder.join(INDEX), folder.join(INDEX_NEW));
     let mut file = world.disk.create(&new).map_err(at(&new))?;
-    file.append_past_cache(base.bytes()).and_then(|()| file.sync()).map_err(at(&new))?;
+    if let Err(error) = file.append_past_cache(base.bytes()).and_then(|()| file.sync()) {
+        drop(file);
+        // It would keep the room that others need.
+        let _left = world.disk.remove(&new);
+        return Err(at(&new)(error));
+    }
     world.disk.rename(&new, &path).map_err(at(&path))?;
     world.disk.sync_dir(folder).map_err(at(folder))
 }

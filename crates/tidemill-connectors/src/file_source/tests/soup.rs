@@ -114,8 +114,10 @@ proptest! {
 
     #[test]
     fn nothing_panics(bytes: Vec<u8>, sample in 1_usize..4) {
-        for format in [Format::Json, Format::Csv, Format::Text, Format::Influx] {
-            let spec = FileSourceSpec { sample: Some(sample), ..spec(format) };
+        let formats = [Format::Json, Format::Csv, Format::Text, Format::Influx];
+        let bare = FileSourceSpec { header: Some(false), delimiter: Some(';'), ..spec(Format::Csv) };
+        for spec in formats.into_iter().map(spec).chain([bare]) {
+            let spec = FileSourceSpec { sample: Some(sample), ..spec };
             if let Ok(factory) = source(&bytes, &spec, None) {
                 let (steps, letters) = drain(&*factory, &request(16, 2));
                 let rows: usize = steps.iter().map(|step| step.0.num_rows()).sum();
