@@ -5,7 +5,8 @@
 //!        ╰─ s3 ─╯ ╰ s7 ╯
 //! ```
 //!
-//! Invariant: rows ascend from run to run, and no two runs begin at one row.
+//! Invariant: the first run begins at row 0, rows ascend from run to run, and no two runs begin at one
+//! row.
 
 use std::ops::Range;
 use tidemill_types::SliceId;
@@ -18,8 +19,9 @@ impl SliceRuns {
     /// Rows from number `row` on are of `slice`.
     ///
     /// # Panics
-    /// Panics if the batch has more rows than a block can.
+    /// Panics if the batch has more rows than a block can, or if the first rows are of no slice.
     pub fn begin(&mut self, slice: SliceId, row: usize) {
+        assert!(row == 0 || !self.0.is_empty(), "the first rows are of some slice");
         let row = u32::try_from(row).expect("rows of a batch are numbered in 32 bits");
         match self.0.last_mut() {
             Some((last, _)) if *last == slice => {}

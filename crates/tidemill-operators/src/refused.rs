@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Invariant: which rows are refused follows from each row alone; blocks, lanes and replays do not show.
-//! So what the parts gave is taken as it is: together, rows may fail of which none does alone. In
-//! `n <> 0 and 10 / n > 1` the right side is left out only if the left one decides all rows at once.
+//! So what the parts gave is taken as it is: together, rows may fail of which none does alone, as those
+//! whose results are too large together.
 
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_json::{WriterBuilder, writer::LineDelimited};

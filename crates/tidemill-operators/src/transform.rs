@@ -283,7 +283,9 @@ impl Operator for TransformLane {
             let (block, nth) = (&blocks[parts[0].block], parts[0].block);
             let picked = picked[nth].get_or_insert_with(|| Picked::new(block, &context.slices));
             self.ends.clear();
-            self.ends.extend(parts.iter().map(|part| part.first + part.count - parts[0].first));
+            if output.is_by_slice() {
+                self.ends.extend(parts.iter().map(|part| part.first + part.count - parts[0].first));
+            }
             let rows = picked.part(Part::of_stretch(parts))?;
             let written = self.transform.run(rows, &mut self.ends);
             if let Ok(written) = &written {

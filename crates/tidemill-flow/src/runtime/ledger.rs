@@ -1,10 +1,12 @@
 //! The ledger of a job on disk: appended and synced before effects leave, read on restart.
 //!
 //! ```text
-//! ledger             head │ cycle 1 … 40,000       ┐ removed when no checkpoint needs them
-//! ledger-…40000      head │ cycle 40,001 … 80,000  ┘
-//! ledger-…80000      head │ cycle 80,001 …           appended to
+//! ledger             head │ (life) │ cycle 1 … 40,000       ┐ removed when no checkpoint needs them
+//! ledger-…40000      head │ (life) │ cycle 40,001 … 80,000  ┘
+//! ledger-…80000      head │ (life) │ cycle 80,001 …           appended to
 //! ```
+//!
+//! Beside it is what the stages do (`stages.rs`), which is no part of it.
 //!
 //! A job without checkpoints has one file, whatever its length: it can only be done again from its
 //! start. One with checkpoints begins a file now and then, and the oldest go when every checkpoint

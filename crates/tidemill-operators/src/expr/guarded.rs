@@ -85,7 +85,11 @@ impl PhysicalExpr for Guarded {
         if open.count_set_bits() == 0 {
             return Ok(ColumnarValue::Array(left));
         }
-        let right = self.right.evaluate_selection(batch, &BooleanArray::new(open, None))?;
+        // It fails seldom: only then rows that are decided are left out, which copies the others.
+        let right = match self.right.evaluate(batch) {
+            Ok(right) => right,
+            Err(_) => self.right.evaluate_selection(batch, &BooleanArray::new(open, None))?,
+        };
         let right = right.into_array(batch.num_rows())?;
         // Of the rows that are decided, whatever stands here changes nothing.
         let (right_yes, right_no) = sides(right.as_boolean());

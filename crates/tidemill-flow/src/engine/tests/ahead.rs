@@ -3,14 +3,12 @@
 
 use super::alone::{Stream, Tens, stage};
 use super::checkpoints::options;
+use super::server::Gate;
 use super::*;
-use tidemill_env::sync::Condvar;
 use tidemill_types::job::Delivery;
 
-type Gate = Arc<(Mutex<bool>, Condvar)>;
-
 /// [`Tens`] that wait before each cycle, but for the lane of the first slice: its thread is the source's.
-struct Waiting(Gate);
+struct Waiting(Arc<Gate>);
 
 impl OperatorFactory for Waiting {
     fn outputs(&self) -> Vec<SchemaRef> {
@@ -34,18 +32,11 @@ impl Operator for Waiting {
         input: &CycleInput,
         output: &mut Output,
     ) -> Result<(), OperatorError> {
-        let mut is_open = self.0.0.lock().expect("held briefly");
-        while !*is_open && context.slices.start > 0 {
-            is_open = self.0.1.wait(is_open).expect("held briefly");
+        if context.slices.start > 0 {
+            self.0.pass();
         }
-        drop(is_open);
         Tens.cycle(context, input, output)
     }
-}
-
-fn set(gate: &Gate, is_open: bool) {
-    *gate.0.lock().expect("held briefly") = is_open;
-    gate.1.notify_all();
 }
 
 /// The sums of windows that a job writes whose source is not ahead of anything.
@@ -72,7 +63,7 @@ fn what_was_read_ahead_is_in_no_cycle_that_ended() {
     let options = options(&World::real(), folder.path(), Span(3_600_000_000));
     // No cycle ends where a window does, and they are more than may be under way.
     let (stream, sink) = (Stream::of(5..20_005), Collect::default());
-    let gate = Gate::default();
+    let gate = Gate::new(false);
     let start_it = || {
         let graph = stage(&stream, Arc::new(Waiting(Arc::clone(&gate))), &sink);
         start(graph, &World::real(), &options).expect("it starts")
@@ -85,7 +76,7 @@ fn what_was_read_ahead_is_in_no_cycle_that_ended() {
     }
     assert!(handle.progress().sources[0].position < 19_000, "the rest waits");
     handle.stop();
-    set(&gate, true);
+    gate.set(true);
     let progress = handle.wait().expect("it stops well");
     assert_eq!((progress.shed, progress.checkpoints.completed), (0, 1), "{progress:?}");
     stream.close();

@@ -37,7 +37,7 @@ pub(super) fn before_commits(
     Arc::new(Before { inner: Arc::clone(inner), commit, read: || Ok(()) })
 }
 
-/// What commits wait at while it is closed.
+/// What others wait at while it is closed.
 pub(super) struct Gate {
     is_open: Mutex<bool>,
     bell: Condvar,
@@ -53,14 +53,19 @@ impl Gate {
         self.bell.notify_all();
     }
 
-    /// The backend behind it.
+    /// Waits until it is open.
+    pub(super) fn pass(&self) {
+        let mut is_open = self.is_open.lock().expect("held briefly");
+        while !*is_open {
+            is_open = self.bell.wait(is_open).expect("held briefly");
+        }
+    }
+
+    /// The backend behind it: its commits wait.
     pub(super) fn before(self: &Arc<Self>, inner: &Arc<dyn Backend>) -> Arc<dyn Backend> {
         let gate = Arc::clone(self);
         before_commits(inner, move |_| {
-            let mut is_open = gate.is_open.lock().expect("held briefly");
-            while !*is_open {
-                is_open = gate.bell.wait(is_open).expect("held briefly");
-            }
+            gate.pass();
             Ok(())
         })
     }
