@@ -53,6 +53,7 @@ pub use broker::{Broker, BrokerError, STORE_FILE};
 pub use server::{Server, listen_at};
 pub use settings::{BrokerSettings, GroupSettings, Limits, ProducerLimits, TransactionLimits};
 pub use store::StoreError;
+pub use topic_settings::has_keys;
 pub use unwired::Unwired;
 
 #[cfg(test)]

@@ -177,8 +177,9 @@ pub(crate) fn has_append_time(spec: &StreamSpec) -> bool {
     spec.settings.get("message.timestamp.type").is_some_and(|it| it == "LogAppendTime")
 }
 
-/// Whether the records of a topic with these settings must have keys.
-pub(crate) fn has_keys(spec: &StreamSpec) -> bool {
+/// Whether the records of a topic with these settings must have keys: the newest of each is kept.
+#[must_use]
+pub fn has_keys(spec: &StreamSpec) -> bool {
     spec.settings.get(CLEANUP).is_some_and(|it| value::parts(it).contains(&"compact"))
 }
 

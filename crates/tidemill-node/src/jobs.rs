@@ -137,7 +137,10 @@ impl Jobs {
             turns: Mutex::default(),
         });
         for path in found {
-            match Folder::at(world, &path).read() {
+            let folder = Folder::at(world, &path);
+            // What a submission had begun to write may hold a password.
+            let _none = folder.remove_begun();
+            match folder.read() {
                 Ok(Some(record)) => jobs.take_up(record),
                 Ok(None) => jobs.go_on_deleting(&path),
                 Err(error) => tracing::error!(%error, "a job's folder cannot be read"),

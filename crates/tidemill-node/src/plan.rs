@@ -42,7 +42,7 @@ use tidemill_connectors::{
 };
 use tidemill_env::World;
 use tidemill_flow::{JobGraph, Link, NodeId, NodeKind, Partition, SourceFactory};
-use tidemill_types::job::{Format, JobSpec, KafkaSourceSpec, SourceSpec, UntilSpec};
+use tidemill_types::job::{Format, JobSpec, KafkaSourceSpec, SourceSpec};
 
 /// What a plan needs to know besides the job.
 #[derive(Clone, Debug, Default)]
@@ -239,11 +239,11 @@ impl<'a> Planner<'a> {
                 tracing::warn!(
                     job = self.spec.name,
                     source,
-                    "no sink takes what comes of a source"
+                    "no sink takes what comes of a source, but perhaps its dead letters"
                 );
             }
             // What has no end cannot be read to its end first.
-            let preload = is_read && !streamed.contains(&name.as_str()) && ends(source, &*factory);
+            let preload = is_read && !streamed.contains(&name.as_str()) && !factory.live();
             let node = self.graph.add(name, NodeKind::Source { factory, preload });
             self.name(name, node, 0, schema);
         }
@@ -364,16 +364,6 @@ impl<'a> Planner<'a> {
         }
         Some(union)
     }
-}
-
-/// Whether a source comes to an end by itself.
-fn ends(source: &SourceSpec, factory: &dyn SourceFactory) -> bool {
-    let until = match &source.kafka {
-        Some(kafka) => kafka.until,
-        None if source.stream.is_some() => source.until,
-        None => return !factory.live(),
-    };
-    until == Some(UntilSpec::Latest)
 }
 
 /// A stream where there is no log.

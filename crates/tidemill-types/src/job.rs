@@ -349,7 +349,7 @@ impl FileSourceSpec {
 pub enum Format {
     /// One JSON object a line (NDJSON).
     Json,
-    /// RFC 4180 with a header line.
+    /// RFC 4180, with a header line unless `header: false` is said.
     Csv,
     /// One record a line, in the column `text`.
     Text,

@@ -182,8 +182,8 @@ const PLANTS: &[Plant] = &[
         package: "tidemill-state",
         file: "crates/tidemill-state/src/indexed/flush.rs",
         changes: &[(
-            "file.append_past_cache(base.bytes()).and_then(|()| file.sync()).map_err(at(&new))?;",
-            "file.append_past_cache(base.bytes()).map_err(at(&new))?;",
+            "file.append_past_cache(base.bytes()).and_then(|()| file.sync()) {",
+            "file.append_past_cache(base.bytes()) {",
         )],
         caught_by: &["e1_row_17_what_was_committed_is_there_after_any_kill_and_power_cut"],
     },

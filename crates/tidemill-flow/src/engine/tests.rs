@@ -38,6 +38,7 @@ mod pass;
 mod recovery;
 mod rescale;
 mod server;
+mod sought;
 mod told;
 
 fn schema(names: &[&str]) -> SchemaRef {

@@ -80,8 +80,6 @@ impl Jobs {
         let folder = Folder::at(&self.world, path);
         let record = match folder.read_deleted() {
             Ok(None) => {
-                // A job that was not submitted any more.
-                let _none = folder.remove_begun();
                 // What is left last is an empty folder; one with something in it stays.
                 let _stays = self.world.disk.remove_dir(path);
                 return;

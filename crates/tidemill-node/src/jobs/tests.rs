@@ -3,7 +3,7 @@
 use super::*;
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 use tempfile::TempDir;
-use tidemill_log::{Log, LogOptions};
+use tidemill_log::{Log, LogOptions, StreamSpec};
 
 pub(super) struct Node {
     pub(super) jobs: Arc<Jobs>,
@@ -151,7 +151,8 @@ fn a_job_that_cannot_start_again_fails_and_the_others_run() {
     let log = Log::open(&world, &folder.path().join("log"), LogOptions::default()).unwrap();
     log.delete("numbers").unwrap();
     log.close();
-    // The node was killed while it took another.
+    // The node was killed while it took another, and while it took one that it had.
+    fs::write(folder.path().join("jobs/fill/job.json.new"), "{").unwrap();
     fs::create_dir(folder.path().join("jobs/begun")).unwrap();
     fs::write(folder.path().join("jobs/begun/job.json.new"), "{").unwrap();
     fs::create_dir(folder.path().join("jobs/odd")).unwrap();
@@ -164,6 +165,7 @@ fn a_job_that_cannot_start_again_fails_and_the_others_run() {
     second.stop();
     assert!(folder.path().join("jobs/odd/job.json").exists(), "nothing is deleted");
     assert!(!folder.path().join("jobs/begun").exists(), "it may hold a password");
+    assert!(!folder.path().join("jobs/fill/job.json.new").exists());
 }
 
 #[test]
@@ -335,5 +337,23 @@ sinks: {out: {from: once, blackhole: {}}}
         let again = Submission { resume: true, ..submission(&folder, text) };
         node.jobs.submit(again).unwrap();
     }
+    node.stop();
+}
+
+/// Of what is to be kept of each key, there must be one.
+#[test]
+fn a_sink_without_a_key_writes_to_no_compact_stream() {
+    let folder = TempDir::new().unwrap();
+    let node = node(&folder);
+    let settings = [("cleanup.policy".to_owned(), "compact,delete".to_owned())].into();
+    let spec = StreamSpec { settings, ..StreamSpec::default() };
+    node.streams.log().create("newest", spec).unwrap();
+    fs::write(folder.path().join("in.ndjson"), "{\"n\":1}\n").unwrap();
+    let to_newest = FILL.replace("name: numbers, key: [n], streamlets: 2", "name: newest");
+    let refused = node.jobs.submit(submission(&folder, &to_newest)).expect_err("it has no key");
+    assert!(refused.to_string().contains("`newest` is compact"), "{refused}");
+    let with_a_key = to_newest.replace("name: newest", "name: newest, key: [n]");
+    node.jobs.submit(submission(&folder, &with_a_key)).unwrap();
+    node.wait("fill", |it| it.status == Status::Finished);
     node.stop();
 }

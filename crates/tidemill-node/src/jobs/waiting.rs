@@ -124,10 +124,14 @@ impl Jobs {
                     if tries > 0 {
                         tracing::info!(job = name, "what was away is there, and the job goes on");
                     }
-                    self.has_begun(&mut record);
-                    (entry.record, entry.waiting) = (record, None);
+                    let begins = record.begins.take();
+                    (entry.record, entry.waiting) = (record.clone(), None);
                     entry.handle = Some(Arc::clone(&handle));
-                    drop((state, noting, mine));
+                    drop(state);
+                    if begins.is_some() {
+                        self.keep(&record);
+                    }
+                    drop((noting, mine));
                     self.bell.notify_all();
                     return self.ended(name, handle);
                 }

@@ -22,7 +22,7 @@ impl Planner<'_> {
     /// read them: all problems from number `since` on.
     pub(super) fn blame_empty_files(&mut self, since: usize) {
         let spec = self.spec;
-        let mut blamed = Vec::new();
+        let mut found = self.problems.split_off(since);
         for (name, path) in std::mem::take(&mut self.columnless) {
             let file = self.world.disk.open_read(&self.path(&path)).and_then(|it| it.length());
             if !file.is_ok_and(|bytes| bytes == 0) {
@@ -37,19 +37,15 @@ impl Planner<'_> {
                 }
                 _ => false,
             };
-            let before = self.problems.len();
-            let mut number = 0;
-            self.problems.retain(|problem| {
-                number += 1;
-                number <= since || !is_of_it(problem)
-            });
-            if self.problems.len() < before {
+            let before = found.len();
+            found.retain(|problem| !is_of_it(problem));
+            if found.len() < before {
                 let place = ["sources", &name, "file", "path"];
                 let message = format!("`{path}` is empty, so its columns are not known");
                 let expected = "a file with a record, or `schema` with the columns and their types";
-                blamed.push(Problem::new(place, message).expected(expected));
+                self.problems.push(Problem::new(place, message).expected(expected));
             }
         }
-        self.problems.splice(since..since, blamed);
+        self.problems.extend(found);
     }
 }

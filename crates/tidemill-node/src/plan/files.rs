@@ -26,7 +26,7 @@ const OF_THE_JOB: [&str; 9] = [
     "checkpoints",
 ];
 
-/// What stands in the folder of a node besides its jobs.
+/// What stands in the folder of a node besides its streams and its jobs.
 const OF_THE_NODE: [&str; 6] = [
     "log",
     "broker.redb",
@@ -136,8 +136,13 @@ impl Planner<'_> {
     fn is_of_the_node(&self, path: &Path, file: &FileIdentity) -> bool {
         let folder = self.options.node.as_ref().or(self.options.data.as_ref());
         let Some(folder) = folder else { return false };
+        let of_another_job = || {
+            let is_own = self.options.data.as_ref().is_some_and(|it| self.is_within(path, it));
+            self.options.node.is_some() && !is_own && self.is_within(path, &folder.join("jobs"))
+        };
         OF_THE_NODE.iter().any(|it| self.is(&folder.join(it), file))
             || self.is_within(path, &folder.join("log"))
+            || of_another_job()
     }
 
     fn is_of_the_job(&self, path: &Path, file: &FileIdentity) -> bool {

@@ -74,6 +74,14 @@ impl Planner<'_> {
                 };
             }
             let Some(streams) = &self.options.streams else { return Err(super::no_log(place)) };
+            let found = streams.log().get(&stream.name);
+            if stream.key.is_empty()
+                && found.is_some_and(|it| tidemill_broker::has_keys(&it.spec()))
+            {
+                let message = format!("`{}` is compact: its records have keys", stream.name);
+                return Err(Problem::new(place, message)
+                    .expected("a `key`, the columns of which the newest row is kept"));
+            }
             let notes = self.notes().map(|folder| folder.join(format!("sink-{name}.json")));
             let schema = Arc::clone(schema);
             let sink = StreamSink::new(self.world, streams.log(), stream, schema, notes.as_deref())

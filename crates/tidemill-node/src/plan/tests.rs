@@ -411,8 +411,13 @@ fn no_file_of_the_job_itself_is_a_sinks_or_a_source() {
         let expected = format!("error: `{path}` is a file of the job itself too");
         assert!(refused.ends_with(&expected), "{refused}");
     }
-    for path in ["node/log/meta", "node/log/orders/0/x", "node/broker.redb", "./node/cluster.json"]
-    {
+    for path in [
+        "node/log/meta",
+        "node/log/orders/0/x",
+        "node/jobs/other/ledger",
+        "node/broker.redb",
+        "./node/cluster.json",
+    ] {
         let sinks = format!("  o: {{from: f, file: {{path: {path}, format: csv}}}}\n");
         let refused = refusal(&house, "flights.csv", &sinks);
         let expected = format!("error: `{path}` is a file of the node itself too");

@@ -2,6 +2,7 @@
 
 use super::checkpoints::{kill, options};
 use super::lives::contents;
+use super::sought::Sought;
 use super::*;
 use crate::graph::NodeId;
 
@@ -116,39 +117,6 @@ fn a_job_that_begins_anew_and_is_refused_leaves_all_as_it_was() {
     assert_eq!(rows(&sink), written);
 }
 
-/// Numbers that are not there any more when a job goes on with them.
-struct Lost(Numbers);
-
-struct LostSlice(Box<dyn Source>);
-
-impl SourceFactory for Lost {
-    fn schema(&self) -> SchemaRef {
-        self.0.schema()
-    }
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
-        Ok(Box::new(LostSlice(self.0.open(slice)?)))
-    }
-}
-
-impl Source for LostSlice {
-    fn read(
-        &mut self,
-        request: &ReadRequest,
-        letters: &mut Vec<DeadLetter>,
-    ) -> Result<Read, SourceError> {
-        self.0.read(request, letters)
-    }
-    fn position(&self) -> Position {
-        self.0.position()
-    }
-    fn seek(&mut self, _: Position, _: Micros) -> Result<(), SourceError> {
-        Err(SourceError::new("it is not there any more"))
-    }
-    fn watermark(&self) -> Micros {
-        self.0.watermark()
-    }
-}
-
 #[test]
 fn a_checkpoint_that_cannot_be_begun_with_leaves_all_as_it_was() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -166,7 +134,8 @@ fn a_checkpoint_that_cannot_be_begun_with_leaves_all_as_it_was() {
     let checkpoint = Some(CheckpointTo { from: Some(kept.number), ..to });
     let anew = RunOptions { resume: false, checkpoint, ..resuming.clone() };
     let mut lost = graph(&setup, &sink);
-    let factory = Arc::new(Lost(Numbers { count: setup.count, keys: 97, live: false }));
+    let numbers = Numbers { count: setup.count, keys: 97, live: false };
+    let factory = Sought::new(numbers, |_, _| Err(SourceError::new("it is not there any more")));
     lost.nodes[0].kind = NodeKind::Source { factory, preload: false };
     let error = start(lost, &world, &anew).err().expect("refused").to_string();
     assert!(error.contains("it is not there any more"), "{error}");

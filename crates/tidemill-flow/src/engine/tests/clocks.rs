@@ -1,6 +1,7 @@
 //! What operators and sources are told of clocks, chance and event time is the same in every life.
 
 use super::checkpoints::{kill, options};
+use super::sought::Sought;
 use super::*;
 use tidemill_env::SimWorld;
 use tidemill_types::job::Delivery;
@@ -38,52 +39,15 @@ impl Operator for Tells {
 /// Where a source was sent, and with which watermark.
 type Sent = Arc<Mutex<Vec<(Position, Micros)>>>;
 
-/// Numbers whose source notes where it is sent.
-struct Noted {
-    numbers: Numbers,
-    sent: Sent,
-}
-
-struct NotedSlice {
-    numbers: Box<dyn Source>,
-    sent: Sent,
-}
-
-impl SourceFactory for Noted {
-    fn schema(&self) -> SchemaRef {
-        self.numbers.schema()
-    }
-    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
-        let numbers = self.numbers.open(slice)?;
-        Ok(Box::new(NotedSlice { numbers, sent: Arc::clone(&self.sent) }))
-    }
-}
-
-impl Source for NotedSlice {
-    fn read(
-        &mut self,
-        request: &ReadRequest,
-        letters: &mut Vec<DeadLetter>,
-    ) -> Result<Read, SourceError> {
-        self.numbers.read(request, letters)
-    }
-    fn position(&self) -> Position {
-        self.numbers.position()
-    }
-    fn seek(&mut self, to: Position, watermark: Micros) -> Result<(), SourceError> {
-        self.sent.lock().expect("held briefly").push((to, watermark));
-        self.numbers.seek(to, watermark)
-    }
-    fn watermark(&self) -> Micros {
-        self.numbers.watermark()
-    }
-}
-
 fn telling(count: i64, sink: &Collect, sent: &Sent) -> JobGraph {
     let mut graph = JobGraph::new("clocks");
     graph.cycle.records = 1_000;
     let numbers = Numbers { count, keys: 97, live: false };
-    let factory = Arc::new(Noted { numbers, sent: Arc::clone(sent) });
+    let sent = Arc::clone(sent);
+    let factory = Sought::new(numbers, move |to, watermark| {
+        sent.lock().expect("held briefly").push((to, watermark));
+        Ok(())
+    });
     let source = graph.add("numbers", NodeKind::Source { factory, preload: false });
     let stage = graph.add("tells", NodeKind::Stage { factory: Arc::new(Tells), slices: 1 });
     let out = graph.add("out", NodeKind::Sink { sink: Box::new(sink.clone()) });

@@ -47,7 +47,7 @@ pub(super) async fn append(
     let asks_for_keys = parameters.text("key").is_some();
     let only = parameters.value("streamlet", "the number of a streamlet")?;
     let stream = state.log.get(&name).ok_or_else(|| unknown(&name))?;
-    let needs_keys = stream.spec().compacted;
+    let needs_keys = tidemill_broker::has_keys(&stream.spec());
     let received = body::receive(&state, &headers, body).await?;
     let number = state.number();
     let batch = Batch::new(stream, only, number)?;
