@@ -56,6 +56,9 @@ pub(crate) enum Bench {
     Recovery(recovery::RecoveryArgs),
 }
 
+/// Input bytes of a cycle of the relay: three buffers, so that to wake who reads costs little by
+/// the message, and what is under way is not in more memory than the caches hold.
+const RELAY_CYCLE: ByteSize = ByteSize(768 << 10);
 /// Input bytes of a cycle that fits the caches on its way.
 const SMALL_CYCLE: ByteSize = ByteSize(256 << 10);
 /// Input bytes of a cycle that brings each slice rows enough, where state is larger than caches.
@@ -87,7 +90,7 @@ struct Common {
     /// Longest time of a cycle, such as `1ms`.
     #[arg(long, default_value = "10ms")]
     cycle: Span,
-    /// Most input bytes of a cycle [default: 256KiB; of windows 1MiB].
+    /// Most input bytes of a cycle [default: of the relay 768KiB, of windows 1MiB, else 256KiB].
     #[arg(long)]
     cycle_bytes: Option<ByteSize>,
     /// Worker threads (of each process).
@@ -194,7 +197,7 @@ impl RelayArgs {
             seconds: self.seconds,
             warmup: self.warmup,
             rate: self.rate,
-            cycle: self.common.cycle(SMALL_CYCLE),
+            cycle: self.common.cycle(RELAY_CYCLE),
             delivery: self.common.delivery(),
             threads: self.common.threads,
             compression: match self.compression {
@@ -277,7 +280,7 @@ fn run_relay(world: &World, args: &RelayArgs) -> Result<Map<String, Value>, Stri
     command.args(["bench", "relay-middle", "--address", &address]);
     command.args(["--message-bytes", &args.message_bytes.to_string()]);
     command.args(["--cycle", &args.common.cycle.to_string()]);
-    let cycle = args.common.cycle(SMALL_CYCLE);
+    let cycle = args.common.cycle(RELAY_CYCLE);
     command.args(["--cycle-bytes", &cycle.bytes.to_string()]);
     command.args(["--threads", &args.common.threads.to_string()]);
     let word = args.compression.to_possible_value();

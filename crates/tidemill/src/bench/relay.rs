@@ -74,8 +74,8 @@ pub(crate) fn graph(relay: &Relay, meter: &Arc<Meter>, user: Arc<dyn OperatorFac
     graph.compression = relay.compression;
     graph.buffer.bytes = graph.buffer.bytes.min(relay.cycle.bytes);
     // Little is under way at once, so that it stays in the cache.
-    graph.buffer.high_watermark.0 = 2 << 20;
-    graph.buffer.low_watermark.0 = 1 << 20;
+    graph.buffer.high_watermark.0 = 4 << 20;
+    graph.buffer.low_watermark.0 = 2 << 20;
     let factory = Messages::new(Arc::clone(meter), relay.message_bytes, relay.rate);
     let factory = Arc::new(factory);
     let source = graph.add("source", NodeKind::Source { factory, preload: false });
