@@ -1,8 +1,11 @@
 """Every aggregate, keyed and not, with nulls (cancelled flights have no delay)."""
 
 import json
-from decimal import Decimal
+import random
+from decimal import Decimal, localcontext
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from mill import same
@@ -69,6 +72,36 @@ out: {from: fares, key: [carrier], window: {global: {}}, aggregate: {n: count(*)
     assert sorted(tuple(row.values()) for row in rows) == sorted(expected.fetchall())
     for row in rows:
         assert float(means[row["carrier"]]) == pytest.approx(float(row["total"] / row["n"]))
+
+
+@pytest.mark.parametrize("kept", ["", "checkpoint: {every: 1ms}"], ids=["plain", "checkpoints"])
+def test_long_decimals_and_unsigned_numbers_are_exact(mill, kept):
+    chance = random.Random(38)
+    records = [
+        (f"k{chance.randrange(4)}", Decimal(chance.randrange(-(10**36), 10**36)).scaleb(-10), chance.randrange(2**64))
+        for _ in range(3_000)
+    ]
+    columns = [pa.array([it[0] for it in records]), pa.array([it[1] for it in records], pa.decimal128(38, 10)),
+               pa.array([it[2] for it in records], pa.uint64())]
+    pa.parquet.write_table(pa.table(columns, names=["k", "d", "u"]), mill.folder / "long.parquet")
+    mill.write("""
+out: {from: long, key: [k], window: {global: {}}, aggregate: {n: count(*), total: sum(d), least: min(d), most: max(d), first: first(d),
+  last: last(d), of: count(distinct d), u_least: min(u), u_most: max(u), u_last: last(u), u_of: count(distinct u), u_mean: avg(u)}}""",
+        sources=["long: {file: {path: long.parquet, format: parquet}}"], head=kept)
+    mill.run()
+    with open(mill.folder / "out.ndjson", encoding="utf-8") as file:
+        rows = {row["k"]: row for row in (json.loads(line, parse_float=Decimal) for line in file)}
+    assert len(rows) == 4
+    with localcontext(prec=60):
+        for k, row in rows.items():
+            decimals = [it[1] for it in records if it[0] == k]
+            numbers = [it[2] for it in records if it[0] == k]
+            mean = row.pop("u_mean")
+            assert list(row.values()) == [
+                k, len(decimals), sum(decimals), min(decimals), max(decimals), decimals[0], decimals[-1], len(set(decimals)),
+                min(numbers), max(numbers), numbers[-1], len(set(numbers)),
+            ]
+            assert float(mean) == pytest.approx(sum(numbers) / len(numbers))
 
 
 @pytest.mark.parametrize("key", ["", "key: [origin], "], ids=["all", "origin"])

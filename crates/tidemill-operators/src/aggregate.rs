@@ -4,7 +4,7 @@
 //! | call | type of the result |
 //! | --- | --- |
 //! | `count(*)`, `count(x)`, `count(distinct x)`, `approx_distinct(x)` | `Int64`, never null |
-//! | `sum(x)` | `Int64` of integers, `Float64` of floats |
+//! | `sum(x)` | `Int64` of integers, `Decimal128` of decimals, `Float64` of floats |
 //! | `avg`, `var_samp`, `var_pop`, `stddev_samp`, `stddev_pop`, `median`, `quantile(x, q)` | `Float64` |
 //! | `min`, `max`, `first`, `last` | the type of `x` |
 //!
@@ -25,6 +25,7 @@ mod digest;
 mod numbers;
 mod results;
 mod sides;
+mod words;
 
 pub(crate) use cells::{Cells, Columns, Taken};
 pub(crate) use numbers::{ArgColumn, from_ints};
@@ -44,6 +45,8 @@ pub struct AggregateError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Held {
     Int,
+    /// Decimals, and unsigned numbers of 64 bits: whole numbers of 128.
+    Wide,
     Float,
     Text,
 }
@@ -51,21 +54,21 @@ pub(crate) enum Held {
 /// One accumulator: what it keeps for every group, over which argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kept {
-    /// Rows. One word.
+    /// Rows.
     Rows,
-    /// Values that are not null. One word.
+    /// Values that are not null.
     Values,
-    /// Values and their sum. Two words.
+    /// Values and their sum.
     Sum(Held),
-    /// Count, mean and the sum of squared distances. Three words.
+    /// Count, mean and the sum of squared distances.
     Moments,
-    /// Whether there is one, and the smallest. Two words.
+    /// Whether there is one, and the smallest.
     Min(Held),
-    /// Whether there is one, and the largest. Two words.
+    /// Whether there is one, and the largest.
     Max(Held),
-    /// Whether there is one, the earliest in event time, and its time. Three words.
+    /// Whether there is one, the earliest in event time, and its time.
     First(Held),
-    /// Whether there is one, the latest in event time, and its time. Three words.
+    /// Whether there is one, the latest in event time, and its time.
     Last(Held),
     /// The set of values.
     Distinct,
@@ -73,6 +76,30 @@ pub(crate) enum Kept {
     Sketch,
     /// A t-digest.
     Digest,
+}
+
+impl Kept {
+    /// Words that it has among those of a group; none if it is kept beside them.
+    pub(crate) fn words(self) -> Option<usize> {
+        match self {
+            Self::Rows | Self::Values => Some(1),
+            Self::Sum(held) | Self::Min(held) | Self::Max(held) => Some(1 + held.words()?),
+            Self::First(held) | Self::Last(held) => Some(2 + held.words()?),
+            Self::Moments => Some(3),
+            Self::Distinct | Self::Sketch | Self::Digest => None,
+        }
+    }
+}
+
+impl Held {
+    /// Words of a value; text has none.
+    fn words(self) -> Option<usize> {
+        match self {
+            Self::Int | Self::Float => Some(1),
+            Self::Wide => Some(2),
+            Self::Text => None,
+        }
+    }
 }
 
 /// An accumulator with its argument and its place among the words of a group.
@@ -122,7 +149,7 @@ impl Aggregates {
     pub(crate) fn does(&self) -> String {
         let one = |it: &Accumulator| match self.arguments.get(it.argument) {
             // What is held of a decimal or a time is a number whose unit is in its type.
-            Some((sql, expr, Held::Int)) if !expr.data_type().is_integer() => {
+            Some((sql, expr, Held::Int | Held::Wide)) if !expr.data_type().is_integer() => {
                 format!("{:?} of {sql} ({})", it.kept, expr.data_type())
             }
             Some((sql, ..)) => format!("{:?} of {sql}", it.kept),
@@ -207,9 +234,7 @@ impl Aggregates {
 
     /// The arguments that some rows may have no value for.
     pub(crate) fn fallible(&self) -> impl Iterator<Item = &str> {
-        // Half of the numbers without a sign do not fit.
-        let is_fallible = |expr: &Expr| expr.can_fail() || *expr.data_type() == DataType::UInt64;
-        let fallible = self.arguments.iter().filter(move |(_, expr, _)| is_fallible(expr));
+        let fallible = self.arguments.iter().filter(|(_, expr, _)| expr.can_fail());
         fallible.map(|(sql, ..)| sql.as_str())
     }
 
@@ -247,14 +272,17 @@ impl Aggregates {
             return Err(ExprError::new("`count(distinct *)` has no meaning; name a column"));
         }
         let mut sql = argument_sql(call, star);
-        if !HOLDS_EXACTLY.contains(&function) {
+        if !star {
             let data_type = Expr::compile(&sql, input)?.data_type().clone();
-            if data_type.is_decimal() {
+            let is_wide = numbers::held(&data_type) == Some(Held::Wide);
+            if is_wide && !HOLDS_EXACTLY.contains(&function) {
                 sql = format!("cast({sql} as double)");
+            } else if function == "sum" && data_type == DataType::UInt64 {
+                sql = format!("cast({sql} as bigint)");
             }
         }
         if star && call.filter.is_none() {
-            let accumulator = self.accumulator(Kept::Rows, 0, 1);
+            let accumulator = self.keep(Kept::Rows, 0);
             self.result(name, (DataType::Int64, false), accumulator, Reading::Count);
             return Ok(());
         }
@@ -288,33 +316,33 @@ impl Aggregates {
         let count = (DataType::Int64, false);
         match function {
             "count" if distinct => {
-                let it = self.side(Kept::Distinct, argument);
+                let it = self.keep(Kept::Distinct, argument);
                 self.result(name, count, it, Reading::Count);
             }
             "count" => {
-                let it = self.accumulator(Kept::Values, argument, 1);
+                let it = self.keep(Kept::Values, argument);
                 self.result(name, count, it, Reading::Count);
             }
             "approx_distinct" => {
-                let it = self.side(Kept::Sketch, argument);
+                let it = self.keep(Kept::Sketch, argument);
                 self.result(name, count, it, Reading::Count);
             }
             "sum" => {
                 numeric("sum")?;
-                let it = self.accumulator(Kept::Sum(held), argument, 2);
-                let kind = match (held, numbers::unscaled(&data_type)) {
-                    (Held::Int, Some(scale)) => {
+                let it = self.keep(Kept::Sum(held), argument);
+                let kind = match (held, numbers::scale(&data_type)) {
+                    (Held::Wide, Some(scale)) => {
                         DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale)
                     }
-                    (Held::Int, None) => DataType::Int64,
-                    (Held::Float | Held::Text, _) => DataType::Float64,
+                    (Held::Int, _) => DataType::Int64,
+                    _ => DataType::Float64,
                 };
                 self.result(name, (kind, true), it, Reading::Value);
             }
             "quantile" | "approx_percentile_cont" | "median" => {
                 numeric(function)?;
                 let q = quantile.map_or(Ok(0.5), parse_quantile)?;
-                let it = self.side(Kept::Digest, argument);
+                let it = self.keep(Kept::Digest, argument);
                 self.result(name, float, it, Reading::Quantile(q));
             }
             "min" | "max" | "first" | "first_value" | "last" | "last_value" => {
@@ -324,18 +352,12 @@ impl Aggregates {
                     "first" | "first_value" => Kept::First(held),
                     _ => Kept::Last(held),
                 };
-                let it = match held {
-                    Held::Text => self.side(kept, argument),
-                    Held::Int | Held::Float => {
-                        let words = if matches!(kept, Kept::Min(_) | Kept::Max(_)) { 2 } else { 3 };
-                        self.accumulator(kept, argument, words)
-                    }
-                };
+                let it = self.keep(kept, argument);
                 self.result(name, (data_type, true), it, Reading::Value);
             }
             moment => {
                 numeric(moment)?;
-                let it = self.accumulator(Kept::Moments, argument, 3);
+                let it = self.keep(Kept::Moments, argument);
                 let root = moment.starts_with("stddev");
                 let reading = match moment {
                     "avg" | "mean" => Reading::Mean,
@@ -368,23 +390,18 @@ impl Aggregates {
         Ok((index, *held, expr.data_type().clone()))
     }
 
-    fn accumulator(&mut self, kept: Kept, argument: usize, words: usize) -> usize {
+    /// The accumulator that keeps this of an argument.
+    fn keep(&mut self, kept: Kept, argument: usize) -> usize {
         let same = |it: &Accumulator| it.kept == kept && it.argument == argument;
         if let Some(index) = self.accumulators.iter().position(same) {
             return index;
         }
-        self.accumulators.push(Accumulator { kept, argument, place: self.words });
-        self.words += words;
-        self.accumulators.len() - 1
-    }
-
-    fn side(&mut self, kept: Kept, argument: usize) -> usize {
-        let same = |it: &Accumulator| it.kept == kept && it.argument == argument;
-        if let Some(index) = self.accumulators.iter().position(same) {
-            return index;
-        }
-        self.accumulators.push(Accumulator { kept, argument, place: self.sides });
-        self.sides += 1;
+        let (next, size) = match kept.words() {
+            Some(words) => (&mut self.words, words),
+            None => (&mut self.sides, 1),
+        };
+        self.accumulators.push(Accumulator { kept, argument, place: *next });
+        *next += size;
         self.accumulators.len() - 1
     }
 

@@ -9,9 +9,12 @@
 
 use super::results::{Column, Results};
 use super::sides::Side;
+use super::words::{
+    add_float, add_int, add_moment, add_wide, halves, is_higher, is_less, is_lower, is_more,
+    merge_words, put_float, put_int, put_ordered, put_wide, read_words,
+};
 use super::{Accumulator, Aggregates, ArgColumn, Held, Kept, Reading};
 use crate::groups::with_room;
-use std::hint::select_unpredictable;
 use tidemill_flow::OperatorError;
 use tidemill_state::{Reader, SavedError};
 
@@ -203,11 +206,23 @@ impl Cells {
                     add_int(&mut words[at(group)..], 1, values[*row as usize])?;
                 }
             }
+            (Kept::Sum(Held::Wide), ArgColumn::Wide(values)) => {
+                let values = values.values();
+                for (row, group) in pairs {
+                    add_wide(&mut words[at(group)..], 1, values[*row as usize])?;
+                }
+            }
             (kept @ (Kept::First(_) | Kept::Last(_)), argument) => {
                 for (row, group) in pairs {
                     let row = *row as usize;
                     let time = times.map_or(0, |times| times[row]);
-                    put_ordered(kept, &mut words[at(group)..], 1, (argument.bits(row), time));
+                    let to = &mut words[at(group)..];
+                    match argument {
+                        ArgColumn::Wide(values) => {
+                            put_ordered(kept, to, 1, (halves(values.value(row)), time));
+                        }
+                        _ => put_ordered(kept, to, 1, ([argument.bits(row)], time)),
+                    }
                 }
             }
             (kept, ArgColumn::Int(values)) => {
@@ -238,6 +253,17 @@ impl Cells {
                     }),
                     _ => pairs.for_each(|(row, group)| {
                         put_float(&mut words[at(group)..], values[*row as usize], is_higher);
+                    }),
+                }
+            }
+            (kept, ArgColumn::Wide(values)) => {
+                let values = values.values();
+                match kept {
+                    Kept::Min(_) => pairs.for_each(|(row, group)| {
+                        put_wide(&mut words[at(group)..], values[*row as usize], is_less);
+                    }),
+                    _ => pairs.for_each(|(row, group)| {
+                        put_wide(&mut words[at(group)..], values[*row as usize], is_more);
                     }),
                 }
             }
@@ -324,173 +350,10 @@ fn read_side(
             groups.for_each(|group| to.push_option(side.quantile(group, q)));
         }
         (Column::Float(to), _) => groups.for_each(|_| to.push_option(None)),
-    }
-}
-
-/// One loop for each kind of result, so that no loop has a branch on it.
-fn read_words<'a>(
-    reading: Reading,
-    words: impl Iterator<Item = &'a [u64]> + Clone,
-    to: &mut Column,
-) {
-    match (to, reading) {
-        (Column::Int(to), Reading::Count) => to.extend(words.map(|it| Some(it[0] as i64))),
-        (Column::Int(to), _) => to.extend(words.map(|it| (it[0] > 0).then(|| it[1] as i64))),
-        (Column::Float(to), Reading::Variance { sample, root }) => {
-            let less = u64::from(sample);
-            let variance =
-                |it: &[u64]| (it[0] > less).then(|| f64::from_bits(it[2]) / (it[0] - less) as f64);
-            if root {
-                to.extend(words.map(|it| variance(it).map(f64::sqrt)));
-            } else {
-                to.extend(words.map(variance));
-            }
-        }
-        (Column::Float(to), _) => {
-            to.extend(words.map(|it| (it[0] > 0).then(|| f64::from_bits(it[1]))));
-        }
-        (Column::Text(to), _) => words.for_each(|_| to.append_null()),
+        (Column::Wide(_), _) => unreachable!("wide numbers are kept in words"),
     }
 }
 
 fn is_side(kept: Kept) -> bool {
-    matches!(
-        kept,
-        Kept::Distinct
-            | Kept::Sketch
-            | Kept::Digest
-            | Kept::Min(Held::Text)
-            | Kept::Max(Held::Text)
-            | Kept::First(Held::Text)
-            | Kept::Last(Held::Text)
-    )
-}
-
-#[inline]
-fn add_int(words: &mut [u64], count: u64, value: i64) -> Result<(), OperatorError> {
-    words[0] += count;
-    let sum = (words[1] as i64).checked_add(value);
-    words[1] = sum.ok_or_else(|| OperatorError::new("a sum of integers is beyond 64 bits"))? as u64;
-    Ok(())
-}
-
-#[inline]
-fn add_float(words: &mut [u64], count: u64, value: f64) {
-    words[0] += count;
-    words[1] = (f64::from_bits(words[1]) + value).to_bits();
-}
-
-/// One step of Welford's method. Where the distance to the mean is none that is finite, the mean is
-/// computed from its parts, as infinities may come before or after all else.
-#[inline]
-fn add_moment(words: &mut [u64], value: f64) {
-    let words = &mut words[..3];
-    words[0] += 1;
-    let mean = f64::from_bits(words[1]);
-    let distance = value - mean;
-    let n = words[0] as f64;
-    let new_mean = match distance.is_finite() {
-        true => mean + distance / n,
-        false => mean * ((n - 1.0) / n) + value / n,
-    };
-    words[1] = new_mean.to_bits();
-    words[2] = (f64::from_bits(words[2]) + distance * (value - new_mean)).to_bits();
-}
-
-fn is_less(value: i64, held: i64) -> bool {
-    value < held
-}
-
-fn is_more(value: i64, held: i64) -> bool {
-    value > held
-}
-
-/// NaN counts as larger than every number, as in DuckDB and PostgreSQL.
-fn is_lower(value: f64, held: f64) -> bool {
-    (value < held) | held.is_nan()
-}
-
-fn is_higher(value: f64, held: f64) -> bool {
-    (value > held) | value.is_nan()
-}
-
-/// Keeps the value that is better, or the first. Which one nobody can foretell: there is no branch.
-#[inline]
-fn put_int(words: &mut [u64], value: i64, is_better: impl Fn(i64, i64) -> bool) {
-    let words = &mut words[..2];
-    let takes = (words[0] == 0) | is_better(value, words[1] as i64);
-    words[0] += 1;
-    words[1] = select_unpredictable(takes, value as u64, words[1]);
-}
-
-#[inline]
-fn put_float(words: &mut [u64], value: f64, is_better: impl Fn(f64, f64) -> bool) {
-    let words = &mut words[..2];
-    let takes = (words[0] == 0) | is_better(value, f64::from_bits(words[1]));
-    words[0] += 1;
-    words[1] = select_unpredictable(takes, value.to_bits(), words[1]);
-}
-
-/// Keeps the value of the earliest or the latest time; of one time, the first or the last to come.
-#[inline]
-fn put_ordered(kept: Kept, words: &mut [u64], count: u64, (bits, time): (u64, i64)) {
-    let words = &mut words[..3];
-    let held = words[2] as i64;
-    let takes = match kept {
-        _ if words[0] == 0 => true,
-        Kept::First(_) => time < held,
-        _ => time >= held,
-    };
-    words[0] += count;
-    if takes {
-        (words[1], words[2]) = (bits, time as u64);
-    }
-}
-
-fn merge_words(kept: Kept, to: &mut [u64], from: &[u64]) -> Result<(), OperatorError> {
-    if from[0] == 0 {
-        return Ok(());
-    }
-    match kept {
-        Kept::Rows | Kept::Values => to[0] += from[0],
-        Kept::Sum(Held::Int) => add_int(to, from[0], from[1] as i64)?,
-        Kept::Sum(_) => add_float(to, from[0], f64::from_bits(from[1])),
-        Kept::Moments => merge_moments(to, from),
-        Kept::First(_) | Kept::Last(_) => {
-            put_ordered(kept, to, from[0], (from[1], from[2] as i64));
-        }
-        Kept::Min(held) | Kept::Max(held) => {
-            let count = to[0] + from[0];
-            match (held, kept) {
-                (Held::Int, Kept::Min(_)) => put_int(to, from[1] as i64, is_less),
-                (Held::Int, _) => put_int(to, from[1] as i64, is_more),
-                (_, Kept::Min(_)) => put_float(to, f64::from_bits(from[1]), is_lower),
-                _ => put_float(to, f64::from_bits(from[1]), is_higher),
-            }
-            to[0] = count;
-        }
-        Kept::Distinct | Kept::Sketch | Kept::Digest => unreachable!("kept in side stores"),
-    }
-    Ok(())
-}
-
-/// Moments of two parts together (Chan, Golub and LeVeque). Of nothing and a part they are those of the
-/// part, to the last digit.
-fn merge_moments(to: &mut [u64], from: &[u64]) {
-    if to[0] == 0 {
-        to[..3].copy_from_slice(&from[..3]);
-        return;
-    }
-    let (a, b) = (to[0] as f64, from[0] as f64);
-    let n = a + b;
-    let (mean_a, mean_b) = (f64::from_bits(to[1]), f64::from_bits(from[1]));
-    let distance = mean_b - mean_a;
-    to[0] += from[0];
-    let mean = match distance.is_finite() {
-        true => mean_a + distance * b / n,
-        false => mean_a * (a / n) + mean_b * (b / n),
-    };
-    to[1] = mean.to_bits();
-    let m2 = f64::from_bits(to[2]) + f64::from_bits(from[2]) + distance * distance * a * b / n;
-    to[2] = m2.to_bits();
+    kept.words().is_none()
 }

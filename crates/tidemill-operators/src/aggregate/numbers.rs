@@ -1,15 +1,15 @@
-//! Values of arguments in the three forms that accumulators take: integers, floats, text.
+//! Values of arguments in the four forms that accumulators take: integers, wide ones, floats, text.
 
 use super::Held;
 use crate::transform::arrow_error;
 use arrow_array::{
-    Array, ArrayRef, Float64Array, Int64Array, StringArray,
+    Array, ArrayRef, Decimal128Array, Float64Array, Int64Array, StringArray,
     cast::AsArray,
-    types::{Decimal32Type, Decimal64Type, Decimal128Type, Float64Type, Int64Type},
+    types::{Decimal32Type, Decimal64Type, Decimal128Type, Float64Type, Int64Type, UInt64Type},
 };
 use arrow_buffer::NullBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{ArrowError, DECIMAL64_MAX_PRECISION, DataType, TimeUnit};
+use arrow_schema::{DataType, TimeUnit};
 use std::sync::Arc;
 use tidemill_flow::OperatorError;
 
@@ -24,6 +24,7 @@ macro_rules! relabel {
 #[derive(Clone, Debug)]
 pub(crate) enum ArgColumn {
     Int(Int64Array),
+    Wide(Decimal128Array),
     Float(Float64Array),
     Text(StringArray),
 }
@@ -39,23 +40,21 @@ pub(crate) fn held(data_type: &DataType) -> Option<Held> {
         | DataType::Time64(_)
         | DataType::Duration(_)
         | DataType::Null => Some(Held::Int),
-        it if it.is_integer() || unscaled(it).is_some() => Some(Held::Int),
+        DataType::UInt64 => Some(Held::Wide),
+        it if it.is_integer() => Some(Held::Int),
+        it if scale(it).is_some() => Some(Held::Wide),
         it if it.is_floating() || it.is_decimal() => Some(Held::Float),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Some(Held::Text),
         _ => None,
     }
 }
 
-/// The scale of decimals that fit an integer without their point: these are held exactly.
-pub(crate) fn unscaled(data_type: &DataType) -> Option<i8> {
+/// The scale of decimals that are held without their point, exactly.
+pub(crate) fn scale(data_type: &DataType) -> Option<i8> {
     match data_type {
-        DataType::Decimal32(digits, scale)
-        | DataType::Decimal64(digits, scale)
-        | DataType::Decimal128(digits, scale)
-            if *digits <= DECIMAL64_MAX_PRECISION =>
-        {
-            Some(*scale)
-        }
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale) => Some(*scale),
         _ => None,
     }
 }
@@ -65,31 +64,32 @@ fn safe_cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, OperatorError>
     cast_with_options(array, to, &options).map_err(arrow_error)
 }
 
-/// Decimals without their point. What stands under a null may be any number: arrow's cast panics at
-/// one that does not fit.
-fn digits(array: &ArrayRef) -> Result<Int64Array, OperatorError> {
+/// Decimals without their point, and unsigned numbers. What stands under a null may be any number.
+fn wide(array: &ArrayRef) -> Result<Decimal128Array, OperatorError> {
     match array.data_type() {
-        DataType::Decimal32(_, _) => Ok(array.as_primitive::<Decimal32Type>().unary(i64::from)),
-        DataType::Decimal64(_, _) => Ok(array.as_primitive::<Decimal64Type>().reinterpret_cast()),
-        _ => array
-            .as_primitive::<Decimal128Type>()
-            .try_unary(|it| i64::try_from(it).map_err(|_| too_long(it)))
-            .map_err(arrow_error),
+        DataType::UInt64 => Ok(array.as_primitive::<UInt64Type>().unary(i128::from)),
+        DataType::Decimal32(_, _) => Ok(array.as_primitive::<Decimal32Type>().unary(i128::from)),
+        DataType::Decimal64(_, _) => Ok(array.as_primitive::<Decimal64Type>().unary(i128::from)),
+        _ => {
+            // A file may say that there are fewer digits than there are.
+            let array = array.as_primitive::<Decimal128Type>();
+            let bound = 10_u128.pow(u32::from(array.precision()));
+            if let Some(it) = array.iter().flatten().find(|it| it.unsigned_abs() >= bound) {
+                let message = format!("the decimal {it} has more digits than its type");
+                return Err(OperatorError::new(message));
+            }
+            Ok(array.clone())
+        }
     }
-}
-
-fn too_long(digits: i128) -> ArrowError {
-    ArrowError::ComputeError(format!("the decimal {digits} has more digits than its type"))
 }
 
 impl ArgColumn {
     /// The values of an argument in the form in which they are held.
     ///
     /// # Errors
-    /// A number does not fit, such as an unsigned one beyond 2^63.
+    /// A number does not fit, such as a decimal of more digits than its type has.
     pub(crate) fn values(array: &ArrayRef, held: Held) -> Result<ArrayRef, OperatorError> {
         match held {
-            Held::Int if unscaled(array.data_type()).is_some() => Ok(Arc::new(digits(array)?)),
             Held::Int => {
                 // Some types of time reach 64 bits only by way of 32.
                 let array = match array.data_type() {
@@ -98,6 +98,7 @@ impl ArgColumn {
                 };
                 safe_cast(&array, &DataType::Int64)
             }
+            Held::Wide => Ok(Arc::new(wide(array)?)),
             Held::Float => safe_cast(array, &DataType::Float64),
             Held::Text => safe_cast(array, &DataType::Utf8),
         }
@@ -115,18 +116,19 @@ impl ArgColumn {
     pub(crate) fn of(values: &ArrayRef, held: Held) -> Self {
         match held {
             Held::Int => Self::Int(values.as_primitive::<Int64Type>().clone()),
+            Held::Wide => Self::Wide(values.as_primitive::<Decimal128Type>().clone()),
             Held::Float => Self::Float(values.as_primitive::<Float64Type>().clone()),
             Held::Text => Self::Text(values.as_string::<i32>().clone()),
         }
     }
 
-    /// The bits of a number; text has none.
+    /// The bits of a number of one word; others have none.
     #[inline]
     pub(crate) fn bits(&self, row: usize) -> u64 {
         match self {
             Self::Int(array) => array.value(row) as u64,
             Self::Float(array) => array.value(row).to_bits(),
-            Self::Text(_) => 0,
+            Self::Wide(_) | Self::Text(_) => 0,
         }
     }
 
@@ -134,6 +136,7 @@ impl ArgColumn {
     pub(crate) fn nulls(&self) -> Option<&NullBuffer> {
         let nulls = match self {
             Self::Int(array) => array.nulls(),
+            Self::Wide(array) => array.nulls(),
             Self::Float(array) => array.nulls(),
             Self::Text(array) => array.nulls(),
         };
@@ -147,17 +150,6 @@ pub(crate) fn from_ints(ints: Int64Array, to: &DataType) -> Result<ArrayRef, Ope
     match to {
         DataType::Date32 | DataType::Time32(_) => {
             safe_cast(&safe_cast(&array, &DataType::Int32)?, to)
-        }
-        to if let Some(scale) = unscaled(to) => {
-            let it = array.as_primitive::<Int64Type>().reinterpret_cast::<Decimal64Type>();
-            let it = it.with_precision_and_scale(DECIMAL64_MAX_PRECISION, scale);
-            safe_cast(&(Arc::new(it.map_err(arrow_error)?) as ArrayRef), to)
-        }
-        // A sum of such.
-        DataType::Decimal128(_, _) => {
-            let ints = array.as_primitive::<Int64Type>();
-            let it = ints.unary::<_, Decimal128Type>(i128::from).with_data_type(to.clone());
-            Ok(Arc::new(it))
         }
         DataType::Null => Ok(arrow_array::new_null_array(&DataType::Null, array.len())),
         DataType::Timestamp(unit, zone) => {
@@ -178,6 +170,22 @@ pub(crate) fn from_ints(ints: Int64Array, to: &DataType) -> Result<ArrayRef, Ope
             })
         }
         other => safe_cast(&array, other),
+    }
+}
+
+/// Turns wide numbers back into the type that they were held for, or that of their sum.
+pub(crate) fn from_wide(numbers: &Decimal128Array, to: &DataType) -> ArrayRef {
+    match to {
+        DataType::UInt64 => Arc::new(numbers.unary::<_, UInt64Type>(|it| it as u64)),
+        DataType::Decimal32(_, _) => {
+            let it = numbers.unary::<_, Decimal32Type>(|it| it as i32);
+            Arc::new(it.with_data_type(to.clone()))
+        }
+        DataType::Decimal64(_, _) => {
+            let it = numbers.unary::<_, Decimal64Type>(|it| it as i64);
+            Arc::new(it.with_data_type(to.clone()))
+        }
+        _ => Arc::new(numbers.clone().with_data_type(to.clone())),
     }
 }
 

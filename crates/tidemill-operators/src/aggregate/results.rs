@@ -5,7 +5,7 @@ use crate::expr::one_nan;
 use arrow_array::{
     ArrayRef, ArrowPrimitiveType, PrimitiveArray,
     builder::StringBuilder,
-    types::{Float64Type, Int64Type},
+    types::{Decimal128Type, Float64Type, Int64Type},
 };
 use arrow_buffer::NullBufferBuilder;
 use arrow_cast::cast;
@@ -22,6 +22,7 @@ pub(crate) struct Results {
 #[derive(Debug)]
 pub(super) enum Column {
     Int(Values<Int64Type>),
+    Wide(Values<Decimal128Type>),
     Float(Values<Float64Type>),
     Text(StringBuilder),
 }
@@ -78,6 +79,7 @@ impl Results {
             Held::Float => Column::Float(Values::default()),
             Held::Text => Column::Text(StringBuilder::new()),
             Held::Int => Column::Int(Values::default()),
+            Held::Wide => Column::Wide(Values::default()),
         };
         Self { columns: plan.results.iter().map(|it| column(plan.held(it))).collect() }
     }
@@ -87,6 +89,7 @@ impl Results {
         for column in &mut self.columns {
             match column {
                 Column::Int(it) => it.values.reserve(groups),
+                Column::Wide(it) => it.values.reserve(groups),
                 Column::Float(it) => it.values.reserve(groups),
                 Column::Text(_) => {}
             }
@@ -98,6 +101,7 @@ impl Results {
         let columns = self.columns.iter_mut().zip(&plan.results).map(|(column, result)| {
             let array: ArrayRef = match column {
                 Column::Int(it) => return numbers::from_ints(it.finish(), &result.data_type),
+                Column::Wide(it) => numbers::from_wide(&it.finish(), &result.data_type),
                 Column::Float(it) => one_nan::of_all(Arc::new(it.finish())),
                 Column::Text(it) => Arc::new(it.finish()),
             };

@@ -15,18 +15,19 @@ const SKETCH_LG_K: u8 = 12;
 /// Memory of a value in a set: nodes are half full when values come in their order.
 const VALUE_BYTES: usize = size_of::<Value>() * 2;
 
-/// One value of a set: numbers by their bits, text as it is.
+/// One value of a set: numbers by their bits, wide ones and text as they are.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Value {
     Number(u64),
     Text(Box<str>),
+    Wide(i128),
 }
 
 impl Value {
     /// Bytes of memory beside its own.
     fn memory(&self) -> usize {
         match self {
-            Self::Number(_) => 0,
+            Self::Number(_) | Self::Wide(_) => 0,
             Self::Text(text) => text.len(),
         }
     }
@@ -119,6 +120,7 @@ impl Side {
             (Self::Distinct(sets), argument) => {
                 sets[group].insert(match argument {
                     ArgColumn::Int(ints) => Value::Number(ints.value(row) as u64),
+                    ArgColumn::Wide(numbers) => Value::Wide(numbers.value(row)),
                     ArgColumn::Float(floats) => Value::Number(bits(floats.value(row))),
                     ArgColumn::Text(text) => Value::Text(text.value(row).into()),
                 });
@@ -127,6 +129,7 @@ impl Side {
                 let sketch = sketches[group].get_or_insert_with(sketch);
                 match argument {
                     ArgColumn::Int(ints) => sketch.update(ints.value(row)),
+                    ArgColumn::Wide(numbers) => sketch.update(numbers.value(row)),
                     ArgColumn::Float(floats) => sketch.update(bits(floats.value(row))),
                     ArgColumn::Text(text) => sketch.update(text.value(row)),
                 }

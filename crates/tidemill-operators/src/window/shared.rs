@@ -15,7 +15,7 @@
 //! that is so of the same rows in all of them.
 
 use super::{compile, panes, spans::Spans, wrong_window};
-use crate::aggregate::{AggregateError, Held, Kept};
+use crate::aggregate::{AggregateError, Kept};
 use arrow_schema::SchemaRef;
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 use tidemill_flow::OperatorFactory;
@@ -135,14 +135,12 @@ pub fn groups(input: &SchemaRef, key: &[String], stages: &[SharedStage<'_>]) -> 
 
 /// About how many words an accumulator takes.
 fn words(kept: Kept) -> u128 {
-    match kept {
-        Kept::Rows | Kept::Values => 1,
-        Kept::Min(Held::Text) | Kept::Max(Held::Text) => 6,
-        Kept::First(Held::Text) | Kept::Last(Held::Text) => 6,
-        Kept::Sum(_) | Kept::Min(_) | Kept::Max(_) => 2,
-        Kept::Moments | Kept::First(_) | Kept::Last(_) => 3,
-        Kept::Distinct => 32,
-        Kept::Sketch => 256,
-        Kept::Digest => 512,
+    match (kept.words(), kept) {
+        (Some(words), _) => words as u128,
+        (None, Kept::Distinct) => 32,
+        (None, Kept::Sketch) => 256,
+        (None, Kept::Digest) => 512,
+        // A text.
+        (None, _) => 6,
     }
 }

@@ -1,0 +1,217 @@
+//! The words of one accumulator: how values are taken into them, merged and read.
+//!
+//! ```text
+//! count │ sum, least, most │ time of the first, the last       a wide number takes two words
+//! ```
+
+use super::results::Column;
+use super::{Held, Kept, Reading};
+use std::hint::select_unpredictable;
+use tidemill_flow::OperatorError;
+
+/// The most that 38 digits are.
+const WIDEST: u128 = 10_u128.pow(38) - 1;
+
+/// One loop for each kind of result, so that no loop has a branch on it.
+pub(super) fn read_words<'a>(
+    reading: Reading,
+    words: impl Iterator<Item = &'a [u64]> + Clone,
+    to: &mut Column,
+) {
+    match (to, reading) {
+        (Column::Int(to), Reading::Count) => to.extend(words.map(|it| Some(it[0] as i64))),
+        (Column::Int(to), _) => to.extend(words.map(|it| (it[0] > 0).then(|| it[1] as i64))),
+        (Column::Float(to), Reading::Variance { sample, root }) => {
+            let less = u64::from(sample);
+            let variance =
+                |it: &[u64]| (it[0] > less).then(|| f64::from_bits(it[2]) / (it[0] - less) as f64);
+            if root {
+                to.extend(words.map(|it| variance(it).map(f64::sqrt)));
+            } else {
+                to.extend(words.map(variance));
+            }
+        }
+        (Column::Float(to), _) => {
+            to.extend(words.map(|it| (it[0] > 0).then(|| f64::from_bits(it[1]))));
+        }
+        (Column::Wide(to), _) => to.extend(words.map(|it| (it[0] > 0).then(|| whole(it)))),
+        (Column::Text(to), _) => words.for_each(|_| to.append_null()),
+    }
+}
+
+#[inline]
+pub(super) fn add_int(words: &mut [u64], count: u64, value: i64) -> Result<(), OperatorError> {
+    words[0] += count;
+    let sum = (words[1] as i64).checked_add(value);
+    words[1] = sum.ok_or_else(|| OperatorError::new("a sum of integers is beyond 64 bits"))? as u64;
+    Ok(())
+}
+
+#[inline]
+pub(super) fn add_float(words: &mut [u64], count: u64, value: f64) {
+    words[0] += count;
+    words[1] = (f64::from_bits(words[1]) + value).to_bits();
+}
+
+/// One step of Welford's method. Where the distance to the mean is none that is finite, the mean is
+/// computed from its parts, as infinities may come before or after all else.
+#[inline]
+pub(super) fn add_moment(words: &mut [u64], value: f64) {
+    let words = &mut words[..3];
+    words[0] += 1;
+    let mean = f64::from_bits(words[1]);
+    let distance = value - mean;
+    let n = words[0] as f64;
+    let new_mean = match distance.is_finite() {
+        true => mean + distance / n,
+        false => mean * ((n - 1.0) / n) + value / n,
+    };
+    words[1] = new_mean.to_bits();
+    words[2] = (f64::from_bits(words[2]) + distance * (value - new_mean)).to_bits();
+}
+
+/// Adds numbers of at most 38 digits: a sum of more has no type.
+#[inline]
+pub(super) fn add_wide(words: &mut [u64], count: u64, value: i128) -> Result<(), OperatorError> {
+    let sum = whole(words).checked_add(value).filter(|sum| sum.unsigned_abs() <= WIDEST);
+    let sum = sum.ok_or_else(|| OperatorError::new("a sum of decimals is beyond 38 digits"))?;
+    words[0] += count;
+    words[1..3].copy_from_slice(&halves(sum));
+    Ok(())
+}
+
+/// A wide number as two words.
+#[inline]
+pub(super) fn halves(value: i128) -> [u64; 2] {
+    [value as u64, (value >> 64) as u64]
+}
+
+/// The wide number that stands behind a count.
+#[inline]
+fn whole(words: &[u64]) -> i128 {
+    i128::from(words[1]) | (i128::from(words[2]) << 64)
+}
+
+pub(super) fn is_less<T: PartialOrd>(value: T, held: T) -> bool {
+    value < held
+}
+
+pub(super) fn is_more<T: PartialOrd>(value: T, held: T) -> bool {
+    value > held
+}
+
+/// NaN counts as larger than every number, as in DuckDB and PostgreSQL.
+pub(super) fn is_lower(value: f64, held: f64) -> bool {
+    (value < held) | held.is_nan()
+}
+
+pub(super) fn is_higher(value: f64, held: f64) -> bool {
+    (value > held) | value.is_nan()
+}
+
+/// Keeps the value that is better, or the first. Which one nobody can foretell: there is no branch.
+#[inline]
+pub(super) fn put_int(words: &mut [u64], value: i64, is_better: impl Fn(i64, i64) -> bool) {
+    let words = &mut words[..2];
+    let takes = (words[0] == 0) | is_better(value, words[1] as i64);
+    words[0] += 1;
+    words[1] = select_unpredictable(takes, value as u64, words[1]);
+}
+
+#[inline]
+pub(super) fn put_wide(words: &mut [u64], value: i128, is_better: impl Fn(i128, i128) -> bool) {
+    let words = &mut words[..3];
+    let takes = (words[0] == 0) | is_better(value, whole(words));
+    words[0] += 1;
+    for (word, half) in words[1..].iter_mut().zip(halves(value)) {
+        *word = select_unpredictable(takes, half, *word);
+    }
+}
+
+#[inline]
+pub(super) fn put_float(words: &mut [u64], value: f64, is_better: impl Fn(f64, f64) -> bool) {
+    let words = &mut words[..2];
+    let takes = (words[0] == 0) | is_better(value, f64::from_bits(words[1]));
+    words[0] += 1;
+    words[1] = select_unpredictable(takes, value.to_bits(), words[1]);
+}
+
+/// Keeps the value of the earliest or the latest time, in as many words as it takes; of one time, the
+/// first or the last to come.
+#[inline]
+pub(super) fn put_ordered<const N: usize>(
+    kept: Kept,
+    words: &mut [u64],
+    count: u64,
+    (value, time): ([u64; N], i64),
+) {
+    let words = &mut words[..N + 2];
+    let held = words[N + 1] as i64;
+    let takes = match kept {
+        _ if words[0] == 0 => true,
+        Kept::First(_) => time < held,
+        _ => time >= held,
+    };
+    words[0] += count;
+    if takes {
+        words[1..=N].copy_from_slice(&value);
+        words[N + 1] = time as u64;
+    }
+}
+
+pub(super) fn merge_words(kept: Kept, to: &mut [u64], from: &[u64]) -> Result<(), OperatorError> {
+    if from[0] == 0 {
+        return Ok(());
+    }
+    match kept {
+        Kept::Rows | Kept::Values => to[0] += from[0],
+        Kept::Sum(Held::Int) => add_int(to, from[0], from[1] as i64)?,
+        Kept::Sum(Held::Wide) => add_wide(to, from[0], whole(from))?,
+        Kept::Sum(_) => add_float(to, from[0], f64::from_bits(from[1])),
+        Kept::Moments => merge_moments(to, from),
+        Kept::First(Held::Wide) | Kept::Last(Held::Wide) => {
+            put_ordered(kept, to, from[0], ([from[1], from[2]], from[3] as i64));
+        }
+        Kept::First(_) | Kept::Last(_) => {
+            put_ordered(kept, to, from[0], ([from[1]], from[2] as i64));
+        }
+        Kept::Min(held) | Kept::Max(held) => {
+            let count = to[0] + from[0];
+            match (held, kept) {
+                (Held::Int, Kept::Min(_)) => put_int(to, from[1] as i64, is_less),
+                (Held::Int, _) => put_int(to, from[1] as i64, is_more),
+                (Held::Wide, Kept::Min(_)) => put_wide(to, whole(from), is_less),
+                (Held::Wide, _) => put_wide(to, whole(from), is_more),
+                (_, Kept::Min(_)) => put_float(to, f64::from_bits(from[1]), is_lower),
+                _ => put_float(to, f64::from_bits(from[1]), is_higher),
+            }
+            to[0] = count;
+        }
+        Kept::Distinct | Kept::Sketch | Kept::Digest => unreachable!("kept in side stores"),
+    }
+    Ok(())
+}
+
+/// Moments of two parts together (Chan, Golub and LeVeque). Of nothing and a part they are those of the
+/// part, to the last digit.
+fn merge_moments(to: &mut [u64], from: &[u64]) {
+    if to[0] == 0 {
+        to[..3].copy_from_slice(&from[..3]);
+        return;
+    }
+    let (a, b) = (to[0] as f64, from[0] as f64);
+    let n = a + b;
+    let (mean_a, mean_b) = (f64::from_bits(to[1]), f64::from_bits(from[1]));
+    let distance = mean_b - mean_a;
+    to[0] += from[0];
+    let mean = match distance.is_finite() {
+        true => mean_a + distance * b / n,
+        false => mean_a * (a / n) + mean_b * (b / n),
+    };
+    to[1] = mean.to_bits();
+    let m2 = f64::from_bits(to[2]) + f64::from_bits(from[2]) + distance * distance * a * b / n;
+    to[2] = m2.to_bits();
+}
+
+#[cfg(test)]
+mod tests;
