@@ -29,6 +29,8 @@ struct Level {
     ors: usize,
     ands: usize,
     others: usize,
+    /// Each `between` has an `and` to come that binds as tightly as itself.
+    betweens: usize,
     /// The most `and`s between two `or`s, and of others between two of both.
     ands_max: usize,
     others_max: usize,
@@ -48,13 +50,26 @@ impl Level {
         *self = Self { is_case: self.is_case, before: self.depth(), ..Self::default() };
     }
 
+    fn between(&mut self) {
+        (self.others, self.betweens) = (self.others + 1, self.betweens + 1);
+    }
+
     fn and(&mut self) {
+        if self.betweens > 0 {
+            (self.others, self.betweens) = (self.others + 1, self.betweens - 1);
+            return;
+        }
+        self.end_operand();
+    }
+
+    /// What stands between two `and`s has ended.
+    fn end_operand(&mut self) {
         self.others_max = self.others_max.max(self.others);
         (self.ands, self.others) = (self.ands + 1, 0);
     }
 
     fn or(&mut self) {
-        self.and();
+        self.end_operand();
         self.ands_max = self.ands_max.max(self.ands - 1);
         (self.ands, self.ors) = (0, self.ors + 1);
     }
@@ -94,6 +109,7 @@ fn of(tokens: &[TokenWithSpan]) -> (usize, Option<Location>) {
                 }
                 (_, Keyword::OR) => level.or(),
                 (_, Keyword::AND) => level.and(),
+                (_, Keyword::BETWEEN) => level.between(),
                 (
                     Token::Word(_)
                     | Token::Period

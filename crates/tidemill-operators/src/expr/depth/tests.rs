@@ -149,3 +149,16 @@ fn what_is_too_deep_is_refused_at_its_place() {
         assert!(error.line == 1 && error.column > 500, "{}", error.column);
     }
 }
+
+/// The `and` of a `between` binds as tightly as `=`: what stands before it goes on behind it.
+#[test]
+fn the_and_of_a_between_ends_nothing() {
+    let sql = format!("n{}", " between n and n = n".repeat(30));
+    let (real, (bound, _)) = (real_depth(&sql).expect("it can be parsed"), of(&tokens(&sql)));
+    assert!(real > 60 && real <= bound, "{real} and {bound}");
+    let error = compiled(&format!("n{}", " between n and n = n".repeat(400)));
+    let error = error.expect_err("it is too deep");
+    assert!(error.message.starts_with("more than 500 operators"), "{}", error.message);
+    let ands = vec!["n between 1 and 2"; 400].join(" and ");
+    assert!(depth(&ands) < 410, "what is wide is not deep");
+}
