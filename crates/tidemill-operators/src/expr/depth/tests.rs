@@ -63,6 +63,22 @@ fn expression() -> impl Strategy<Value = String> {
         prop_oneof![
             chain(vec!["+", "*", "||", "=", "<", "and", "or", "xor", "like", "is distinct from"]),
             chain(vec!["and", "or"]),
+            chain(vec!["-", "/", "%", "^", "&", "|", "<<", "<>", "->", "~", "not like", "ilike"]),
+            chain(vec![
+                "is not distinct from",
+                "similar to",
+                "and",
+                "not between 1 and",
+                "=",
+                "@>"
+            ]),
+            inner.clone().prop_map(|it| format!("{it} at time zone 'UTC'")),
+            inner.clone().prop_map(|it| format!("{it} is not true")),
+            inner.clone().prop_map(|it| format!("substring({it} from {it} for 2)")),
+            inner.clone().prop_map(|it| format!("interval {it} day")),
+            inner.clone().prop_map(|it| format!("{it}[{it}:2]")),
+            inner.clone().prop_map(|it| format!("{it} like 'x' escape '!'")),
+            inner.clone().prop_map(|it| format!("case {it} when 1 then {it} end")),
             prop::collection::vec(inner.clone(), 1..4)
                 .prop_map(|it| format!("f({})", it.join(", "))),
             inner.clone().prop_map(|it| format!("({it})")),
