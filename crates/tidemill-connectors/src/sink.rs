@@ -11,6 +11,7 @@ mod file;
 mod growing;
 mod marks;
 mod named_times;
+mod plain;
 mod writable;
 mod writer;
 

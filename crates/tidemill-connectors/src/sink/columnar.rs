@@ -1,16 +1,20 @@
 //! A file that is whole only at its end: Arrow IPC and Parquet.
 //!
+//! How a cycle's rows came in blocks follows from the number of threads, and what is written must not:
+//! they are put into batches of one size first.
+//!
 //! Rows go to `PATH.partial`, which takes the name `PATH` when the sink is closed. A job that is
 //! started again begins such a file anew: it holds no cycle until it is whole.
 
 use super::growing::GrowingFile;
 use super::marks::{folder, with_suffix};
-use super::named_times;
 use super::{disk_error, row_without_values, shown, shown_schema, sink_error, writable};
+use super::{named_times, plain};
 use crate::error::ConnectorError;
 use arrow_array::RecordBatch;
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
+use arrow_select::coalesce::BatchCoalescer;
 use parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties};
 use std::{
     collections::VecDeque,
@@ -26,6 +30,8 @@ use tidemill_types::{Cycle, job::Format};
 /// group ends behind the rows that bring it there.
 const GROUP_ROWS: usize = 128 * 1_024;
 const GROUP_BYTES: usize = 64 << 20;
+/// Rows of a batch; the last of a cycle has fewer.
+const BATCH_ROWS: usize = 8_192;
 /// Bytes that are gathered before they are written.
 const WRITE_BYTES: usize = 256 << 10;
 
@@ -80,7 +86,7 @@ impl<W: Write + Send> Writer<W> {
 
     fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
         match self {
-            Self::Arrow(writer) => writer.write(batch),
+            Self::Arrow(writer) => writer.write(&plain::rows(batch)?),
             Self::Parquet(writer) => Ok(writer.write(&named_times::rows(batch)?)?),
         }
     }
@@ -114,6 +120,8 @@ pub(super) struct ColumnarSink {
     /// The end of it, made and not all written.
     ending: Option<FileBytes>,
     pending: VecDeque<(Cycle, RecordBatch)>,
+    /// Rows of one cycle, which are put into batches of one size.
+    gathered: BatchCoalescer,
 }
 
 impl ColumnarSink {
@@ -142,6 +150,7 @@ impl ColumnarSink {
             path: path.to_owned(),
             partial: with_suffix(path, ".partial"),
             format,
+            gathered: BatchCoalescer::new(Arc::clone(&schema), BATCH_ROWS),
             schema,
             writer: None,
             ending: None,
@@ -156,6 +165,7 @@ impl ColumnarSink {
         let out = FileBytes { file, buffer: Vec::new() };
         self.writer = Some(Writer::new(self.format, out, &self.schema)?);
         self.pending.clear();
+        self.gathered = BatchCoalescer::new(Arc::clone(&self.schema), BATCH_ROWS);
         Ok(())
     }
 
@@ -170,11 +180,19 @@ impl ColumnarSink {
         };
         // What there was no room for comes first.
         writer.out().write_out(WRITE_BYTES)?;
-        while let Some((_, batch)) = self.pending.pop_front_if(|(it, _)| *it <= cycle) {
-            writer.write(&batch)?;
-            writer.out().write_out(WRITE_BYTES)?;
+        loop {
+            while let Some(batch) = self.gathered.next_completed_batch() {
+                writer.write(&batch)?;
+                writer.out().write_out(WRITE_BYTES)?;
+            }
+            let Some((of, batch)) = self.pending.pop_front_if(|(it, _)| *it <= cycle) else {
+                return Ok(());
+            };
+            self.gathered.push_batch(batch)?;
+            if self.pending.front().is_none_or(|(next, _)| *next != of) {
+                self.gathered.finish_buffered_batch()?;
+            }
         }
-        Ok(())
     }
 
     fn end(&mut self) -> Result<(), ArrowError> {

@@ -1,5 +1,6 @@
 //! What a sink has committed is there once, whatever failed when.
 
+mod blocks;
 mod check;
 mod full;
 mod moments;
