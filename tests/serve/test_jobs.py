@@ -147,6 +147,23 @@ def test_a_job_that_was_cancelled_is_so_though_its_node_is_killed_before_it_has_
     assert job(node)["status"] == "cancelled"
 
 
+def test_a_stream_that_a_job_makes_is_as_others_that_say_nothing(own):
+    node = own("--retention-bytes", "4MiB", "--retention-time", "4m", "--segment-bytes", "512KiB").start()
+    assert node.create("plain")
+    node.append("plain", [{"n": 1}])
+    assert submit(node, """
+name: copy
+sources: {lines: {stream: plain, format: json, schema: {n: bigint}}}
+sinks: {out: {from: lines, stream: {name: made, streamlets: 2}}}
+""").status == 201
+    wait(lambda: [it["value"] for it in node.records("made")] == [{"n": 1}], 20, "a row")
+    plain, made = (node.get(f"/streams/{it}").json() for it in ("plain", "made"))
+    assert len(made["streamlets"]) == 2
+    assert (made["retention_bytes"], made["segment_bytes"]) == (4 << 20, 512 << 10)
+    for setting in ("retention_bytes", "retention_time", "segment_bytes", "active_groups", "max_chunk_bytes"):
+        assert made[setting] == plain[setting], setting
+
+
 def test_a_job_that_has_ended_is_deleted_with_its_folder(own):
     node = own().start()
     node.create("lines")

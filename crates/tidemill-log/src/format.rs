@@ -31,6 +31,8 @@ pub(crate) const MARKS: [usize; 2] = [512, 1024];
 
 const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"TMsegm\x00\x01");
 const HEAD_FIXED: usize = 64;
+/// The file was another segment before.
+const USED: u32 = 1 << 31;
 const MARK_MAGIC: u32 = u32::from_le_bytes(*b"TMmk");
 const MARK_BYTES: usize = 72;
 /// Who and where, which checksums cover too.
@@ -61,6 +63,8 @@ pub(crate) struct SegmentHead {
     pub(crate) key: SegmentKey,
     /// When the file was made this segment, in microseconds since 1970.
     pub(crate) created_us: i64,
+    /// The file was another segment before: bytes of that may stand behind the last chunk.
+    pub(crate) was_used: bool,
     /// The stream's name when the file was made: what a person needs to find its place again.
     pub(crate) name: String,
 }
@@ -84,8 +88,9 @@ impl SegmentHead {
         out.extend_from_slice(&self.key.group.to_le_bytes());
         out.extend_from_slice(&self.key.epoch.to_le_bytes());
         out.extend_from_slice(&self.created_us.to_le_bytes());
-        // How many backups follow the name: none yet.
-        out.extend_from_slice(&0u32.to_le_bytes());
+        // In the other bits, how many backups follow the name: none yet.
+        let used = if self.was_used { USED } else { 0 };
+        out.extend_from_slice(&used.to_le_bytes());
         out.extend_from_slice(&(self.name.len() as u32).to_le_bytes());
         debug_assert_eq!(out.len(), HEAD_FIXED);
         out.extend_from_slice(self.name.as_bytes());
@@ -118,6 +123,7 @@ impl SegmentHead {
                 epoch: u64_at(bytes, 40),
             },
             created_us: i64_at(bytes, 48),
+            was_used: u32_at(bytes, 56) & USED != 0,
             name: String::from_utf8(bytes[HEAD_FIXED..end].to_vec()).ok()?,
         })
     }

@@ -65,6 +65,8 @@ pub struct LogOptions {
     pub group_segments: u32,
     /// Streamlets over all streams; more are refused. Default 100,000.
     pub streamlets_max: u32,
+    /// For those who make streams of which nobody said more than a name.
+    pub defaults: StreamSpec,
 }
 
 impl Default for LogOptions {
@@ -79,6 +81,7 @@ impl Default for LogOptions {
             recycled_bytes: ByteSize(256 << 20),
             group_segments: 4,
             streamlets_max: 100_000,
+            defaults: StreamSpec::default(),
         }
     }
 }

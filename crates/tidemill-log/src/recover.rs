@@ -58,6 +58,8 @@ pub(crate) struct SegmentFile {
     pub(crate) path: PathBuf,
     pub(crate) key: SegmentKey,
     pub(crate) created_us: i64,
+    /// What stands behind its last chunk may be of an earlier life.
+    was_used: bool,
     pub(crate) mark: Mark,
 }
 
@@ -102,8 +104,8 @@ pub(crate) fn inspect(
         return Ok(Err(format!("its head says it is {key} of stream {}", key.stream)));
     }
     let mark = Mark::decode(&block, &key).unwrap_or_else(Mark::none);
-    let created_us = head.created_us;
-    Ok(Ok(SegmentFile { path: path.to_owned(), key, created_us, mark }))
+    let SegmentHead { created_us, was_used, .. } = head;
+    Ok(Ok(SegmentFile { path: path.to_owned(), key, created_us, was_used, mark }))
 }
 
 /// Opens one streamlet. `start` is what its metadata say. It may be served once what is left
@@ -169,12 +171,13 @@ fn scan(shared: &Shared, file: SegmentFile, findings: &mut Vec<Finding>) -> io::
             continue;
         }
         // Damage if some later chunk came after this place was durable.
-        let Some((place, nonzero)) = proof(&mut walker, position)? else { break };
-        let Some(place) = place else {
-            if nonzero {
+        let Some(behind) = look_behind(&mut walker, position)? else { break };
+        let Some(place) = behind.proof else {
+            // What an earlier life of the file left there is as it should be.
+            if behind.nonzero && (behind.ours || !it.file.was_used) {
                 findings.push(Finding::Torn { path, position });
-                it.torn = true;
             }
+            it.torn = behind.nonzero;
             break;
         };
         findings.push(Finding::Damaged { path: path.clone(), position });
@@ -184,9 +187,18 @@ fn scan(shared: &Shared, file: SegmentFile, findings: &mut Vec<Finding>) -> io::
     Ok(it)
 }
 
-/// Where the first chunk stands after `position` that came when `position` was durable; and
-/// whether there is anything but zeros. None at the end of the file.
-fn proof(walker: &mut Walker, position: u64) -> io::Result<Option<(Option<u64>, bool)>> {
+/// What stands where no good chunk does.
+struct Behind {
+    /// Where the first chunk stands after it, if one of those came when this place was durable.
+    proof: Option<u64>,
+    /// There is anything but zeros.
+    nonzero: bool,
+    /// A reference of this segment is there, or after it.
+    ours: bool,
+}
+
+/// Looks behind the last good chunk. None at the end of the file.
+fn look_behind(walker: &mut Walker, position: u64) -> io::Result<Option<Behind>> {
     let probe = walker.bytes(position, 4096)?;
     if probe.is_empty() {
         return Ok(None);
@@ -198,11 +210,12 @@ fn proof(walker: &mut Walker, position: u64) -> io::Result<Option<(Option<u64>, 
     while let Some((place, reference)) = walker.find(from, until)? {
         let first = *first.get_or_insert(place);
         if reference.durable > position {
-            return Ok(Some((Some(first), nonzero)));
+            return Ok(Some(Behind { proof: Some(first), nonzero, ours: true }));
         }
         from = place + 8;
     }
-    Ok(Some((None, nonzero)))
+    let ours = first.is_some() || walker.reference(position)?.is_some();
+    Ok(Some(Behind { proof: None, nonzero, ours }))
 }
 
 impl Scanned {

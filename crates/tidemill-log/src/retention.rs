@@ -145,8 +145,8 @@ impl Streamlet {
         aged
     }
 
-    /// Ends open segments that nobody has appended to since `cutoff_s`, or that say of a chunk that
-    /// it came in the future, and closes idle files.
+    /// Ends open segments whose first chunk came before `cutoff_s`, as what is appended to stays; those
+    /// that say of a chunk that it came in the future; and closes idle files.
     fn tend(self: &Arc<Self>, cutoff_s: Option<i64>, now: Now) {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner).clone();
         for slot in slots {
@@ -157,7 +157,8 @@ impl Streamlet {
                 let appended_s = state.appended_s;
                 let empty = state.first == state.end;
                 let ahead = now.is_sure && is_ahead(appended_s, now.clock_s);
-                let old = cutoff_s.is_some_and(|it| ahead || i64::from(appended_s) < it);
+                let first_s = state.first_s.min(appended_s);
+                let old = cutoff_s.is_some_and(|it| ahead || i64::from(first_s) < it);
                 (!empty && old, state.commit == Commit::Idle)
             };
             slot.idle_rounds = slot.idle_rounds.saturating_add(1);

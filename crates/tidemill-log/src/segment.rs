@@ -74,6 +74,8 @@ pub(crate) struct SegmentState {
     pub(crate) durable_offsets: i64,
     pub(crate) max_timestamp_ms: i64,
     pub(crate) appended_s: u32,
+    /// When the first chunk came, of a segment that is appended to; 0 else.
+    pub(crate) first_s: u32,
     /// Where that is in the future: the moment at which this was first seen.
     pub(crate) seen_s: Option<u32>,
     /// The latest moment at which a chunk came that was there before this segment was made.
@@ -167,6 +169,7 @@ impl Segment {
             durable_offsets: mark.offsets,
             max_timestamp_ms: mark.max_timestamp_ms,
             appended_s: mark.appended_s,
+            first_s: 0,
             seen_s: None,
             before_s: 0,
             sealed: mark.sealed,
@@ -233,7 +236,7 @@ impl Segment {
         let mut state = self.state();
         let position = state.written;
         if state.first == state.end {
-            state.first = reference.base;
+            (state.first, state.first_s) = (reference.base, reference.appended_s);
         }
         state.written += reference.entry_bytes();
         state.end = reference.last + 1;

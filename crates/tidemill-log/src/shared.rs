@@ -212,12 +212,16 @@ impl Shared {
             taken
         };
         // It has its name once it has a head: what a kill leaves before is removed when the log is opened.
+        let was_used = recycled.is_some();
         let from = match recycled {
             Some((from, _)) => from,
             None => self.pool_folder.join(format!("{:016x}", self.next_epoch())),
         };
         let made = self.open_segment(&from).and_then(|file| {
-            self.write_head(&*file, key, name, reserve)?;
+            let created_us = self.world.clock.wall_micros();
+            file.reserve(reserve)?;
+            let head = SegmentHead { key, created_us, was_used, name: name.to_owned() };
+            file.write_at(0, &head.block())?;
             disk.rename(&from, &path)?;
             Ok(file)
         });
@@ -241,18 +245,6 @@ impl Shared {
         let now = self.world.clock.monotonic_micros();
         let due = now.saturating_add(u64::try_from(span.0).unwrap_or(0));
         self.committer.push_later(due, work);
-    }
-
-    fn write_head(
-        &self,
-        file: &dyn PlacedFile,
-        key: SegmentKey,
-        name: &str,
-        reserve: u64,
-    ) -> io::Result<()> {
-        let created_us = self.world.clock.wall_micros();
-        file.reserve(reserve)?;
-        file.write_at(0, &SegmentHead { key, created_us, name: name.to_owned() }.block())
     }
 
     /// Makes names in a stream's folder, and those that left the pool, survive a power cut.

@@ -186,7 +186,7 @@ impl StreamSink {
     }
 
     fn to_be_made(&self) -> StreamSpec {
-        StreamSpec { streamlets: self.spec.streamlets, ..StreamSpec::default() }
+        StreamSpec { streamlets: self.spec.streamlets, ..self.log.options().defaults.clone() }
     }
 
     /// Notes where the next life begins to look, when no part of a cycle is beyond that.

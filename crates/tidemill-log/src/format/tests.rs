@@ -14,7 +14,7 @@ fn reference() -> ChunkRef {
 
 #[test]
 fn a_head_survives_damage_to_one_of_its_copies() {
-    let head = SegmentHead { key: key(), created_us: 77, name: "orders".into() };
+    let head = SegmentHead { key: key(), created_us: 77, was_used: true, name: "orders".into() };
     let block = head.block();
     assert_eq!(SegmentHead::decode(&block), Some(head.clone()));
     for at in (0..400).chain(HEAD_COPY..HEAD_COPY + 400) {

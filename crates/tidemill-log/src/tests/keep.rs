@@ -45,6 +45,30 @@ fn old_data_go_after_their_time_and_idle_ends_too() {
     assert_eq!(streamlet.high_watermark(), 81);
 }
 
+/// A segment that is never full would never end.
+#[test]
+fn what_comes_slowly_goes_too_after_twice_its_time_at_most() {
+    let sim = World::simulated(1);
+    let (log, streamlet) = started(&sim, spec());
+    let start = (1..=60).map(|day| {
+        sim.clock.advance(DAY as u64);
+        fill(&log, &streamlet, 1);
+        log.maintain(now(&sim)).unwrap();
+        log.sync();
+        log.maintain(now(&sim)).unwrap();
+        // A record a day: what is older than two weeks has gone, but for the days that are not over,
+        // and nothing that is younger than one week.
+        assert!(streamlet.start_offset() >= day - 17, "day {day}: {}", streamlet.start_offset());
+        assert!(
+            streamlet.start_offset() <= (day - 7).max(0),
+            "day {day}: {}",
+            streamlet.start_offset()
+        );
+        streamlet.start_offset()
+    });
+    assert!(start.max().is_some_and(|it| it > 40));
+}
+
 #[test]
 fn row_13_a_clock_that_jumps_forward_deletes_nothing() {
     let sim = World::simulated(1);
@@ -420,4 +444,25 @@ fn row_28_a_log_that_is_dropped_keeps_its_folder_until_nothing_of_it_can_write()
         }
     };
     assert_eq!(values(&log.get("s").unwrap().streamlet(0).unwrap()), [b"kept"]);
+}
+
+#[test]
+fn a_kill_leaves_no_finding_in_a_file_that_was_used_before() {
+    let sim = World::simulated(1);
+    let options = || LogOptions { recycled_bytes: ByteSize(64 << 20), ..by_hand() };
+    let log = Log::open(&sim.world, Path::new("/log"), options()).unwrap();
+    let streamlet = log.create("s", spec()).unwrap().streamlet(0).unwrap();
+    fill(&log, &streamlet, 40);
+    let end = streamlet.high_watermark();
+    log.get("s").unwrap().delete_records(&streamlet, end).unwrap();
+    log.sync();
+    log.maintain(now(&sim)).unwrap();
+    assert!(log.kept_bytes().1 > 0, "files rest in the pool");
+    fill(&log, &streamlet, 17);
+    let expected = values(&streamlet);
+    drop((log, streamlet));
+    sim.disk.kill();
+    let log = Log::open(&sim.world, Path::new("/log"), options()).unwrap();
+    assert!(log.findings().is_empty(), "{:?}", log.findings());
+    assert_eq!(values(&log.get("s").unwrap().streamlet(0).unwrap()), expected);
 }

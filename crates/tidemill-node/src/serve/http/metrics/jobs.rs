@@ -5,6 +5,7 @@ use super::{
     series::{Figure, Labels, SERIES_MAX, counter, gauge},
 };
 use crate::jobs::{JobView, Status};
+use std::collections::BTreeSet;
 use tidemill_flow::{CheckpointProgress, Progress, SinkProgress, SourceProgress, StageProgress};
 
 #[cfg(test)]
@@ -96,7 +97,9 @@ fn samples(progress: &Progress) -> usize {
         + progress.sinks.len() * SINK.len()
 }
 
-/// The figures of all jobs; those of the running ones come first where not all fit.
+/// The figures of all jobs; those of the running ones come first where not all fit. Of one that has
+/// ended there is what it has counted: it has no workers, no state, and its checkpoint may be as old as
+/// it likes.
 pub(super) fn jobs(page: &mut Page, jobs: &[JobView], now_us: i64) {
     let of_job = |job: &JobView| vec![("job", job.name.clone())];
     let part = |job: &JobView, kind: &'static str, name: &str| -> Labels {
@@ -106,6 +109,10 @@ pub(super) fn jobs(page: &mut Page, jobs: &[JobView], now_us: i64) {
     let of = |job| Status::NAMES.iter().map(move |name| status(job, name));
     page.series(STATUS, &jobs.iter().flat_map(of).collect::<Vec<_>>());
 
+    let running = jobs.iter().filter(|job| job.status == Status::Running);
+    let running: BTreeSet<&str> = running.map(|job| job.name.as_str()).collect();
+    let runs =
+        |labels: &Labels| labels.first().is_some_and(|(_, job)| running.contains(job.as_str()));
     let known = jobs.iter().filter_map(|job| Some((job, job.progress.as_ref()?)));
     let (first, then): (Vec<_>, Vec<_>) = known.partition(|(job, _)| job.status == Status::Running);
     let (mut shown, mut left_out, mut room) = (Vec::new(), 0, SERIES_MAX);
@@ -124,20 +131,20 @@ pub(super) fn jobs(page: &mut Page, jobs: &[JobView], now_us: i64) {
         f64::from(left_out),
     );
     let all: Vec<_> = shown.iter().map(|(job, progress)| (of_job(job), *progress)).collect();
-    page.series(JOB, &all);
+    page.series_of(JOB, &all, runs);
     let newest = |(job, progress): &(&JobView, &Progress)| {
         // A clock may be set back.
         let age_us = now_us.saturating_sub(progress.checkpoints.made_us?).max(0);
         Some((of_job(job), Newest { checkpoints: progress.checkpoints.clone(), age_us }))
     };
-    page.series(CHECKPOINT, &shown.iter().filter_map(newest).collect::<Vec<_>>());
+    page.series_of(CHECKPOINT, &shown.iter().filter_map(newest).collect::<Vec<_>>(), runs);
     let (mut sources, mut stages, mut sinks) = (Vec::new(), Vec::new(), Vec::new());
     for (job, progress) in shown {
         sources.extend(progress.sources.iter().map(|it| (part(job, "source", &it.name), it)));
         stages.extend(progress.stages.iter().map(|it| (part(job, "stage", &it.name), it)));
         sinks.extend(progress.sinks.iter().map(|it| (part(job, "sink", &it.name), it)));
     }
-    page.series(SOURCE, &sources);
-    page.series(STAGE, &stages);
-    page.series(SINK, &sinks);
+    page.series_of(SOURCE, &sources, runs);
+    page.series_of(STAGE, &stages, runs);
+    page.series_of(SINK, &sinks, runs);
 }

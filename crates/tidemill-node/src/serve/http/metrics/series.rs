@@ -74,10 +74,22 @@ impl Page {
         figures: &[Figure<T>],
         things: &[(Labels, B)],
     ) {
+        self.series_of(figures, things, |_| true);
+    }
+
+    /// The figures of things with their labels; those that go up and down only of what is there now.
+    pub(super) fn series_of<T, B: Borrow<T>>(
+        &mut self,
+        figures: &[Figure<T>],
+        things: &[(Labels, B)],
+        is_there: impl Fn(&Labels) -> bool,
+    ) {
         for figure in figures {
+            let counts = matches!(figure.kind, MetricType::Counter);
+            let is_shown = |labels| counts || is_there(labels);
+            let shown = things.iter().filter(|(labels, _)| is_shown(labels));
             let of = |thing: &B| (figure.of)(thing.borrow());
-            let sample = |(labels, thing): &(Labels, B)| (labels.clone(), of(thing));
-            let samples = things.iter().map(sample).collect();
+            let samples = shown.map(|(labels, thing)| (labels.clone(), of(thing))).collect();
             self.0.register(figure.name, figure.help, Series { kind: figure.kind, samples });
         }
     }

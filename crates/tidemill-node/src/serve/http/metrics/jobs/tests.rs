@@ -70,6 +70,17 @@ fn a_job_is_shown_with_its_parts() {
 }
 
 #[test]
+fn of_a_job_that_has_ended_there_is_what_it_has_counted() {
+    let mut ended = job("sales", Status::Cancelled, 1);
+    ended.progress.as_mut().unwrap().checkpoints.made_us = Some(7_500_000);
+    let page = shown(&[ended, job("others", Status::Running, 1)]);
+    let of_it = page.keys().filter(|it| it.contains("job=\"sales\"") && !it.contains("status"));
+    assert!(of_it.clone().all(|it| it.contains("_total{")), "{page:?}");
+    assert!(of_it.count() > 5, "{page:?}");
+    assert!(page.contains_key("tidemill_job_workers{job=\"others\"}"));
+}
+
+#[test]
 fn where_there_are_many_running_jobs_come_first_and_the_rest_is_counted() {
     let ended = (0..20).map(|it| job(&format!("a{it}"), Status::Finished, 300));
     let all: Vec<_> = ended.chain([job("z", Status::Running, 300)]).collect();
