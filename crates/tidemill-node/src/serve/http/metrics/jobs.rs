@@ -89,12 +89,18 @@ struct Newest {
 }
 
 /// How many samples a job makes, its status aside.
-fn samples(progress: &Progress) -> usize {
-    JOB.len()
-        + progress.checkpoints.made_us.map_or(0, |_| CHECKPOINT.len())
-        + progress.sources.len() * SOURCE.len()
-        + progress.stages.len() * STAGE.len()
-        + progress.sinks.len() * SINK.len()
+fn samples(job: &JobView, progress: &Progress) -> usize {
+    let runs = job.status == Status::Running;
+    let checkpoints = progress.checkpoints.made_us.map_or(0, |_| count(CHECKPOINT, runs));
+    count(JOB, runs)
+        + checkpoints
+        + progress.sources.len() * count(SOURCE, runs)
+        + progress.stages.len() * count(STAGE, runs)
+        + progress.sinks.len() * count(SINK, runs)
+}
+
+fn count<T>(figures: &[Figure<T>], runs: bool) -> usize {
+    figures.iter().filter(|it| runs || it.counts()).count()
 }
 
 /// The figures of all jobs; those of the running ones come first where not all fit. Of one that has
@@ -117,7 +123,7 @@ pub(super) fn jobs(page: &mut Page, jobs: &[JobView], now_us: i64) {
     let (first, then): (Vec<_>, Vec<_>) = known.partition(|(job, _)| job.status == Status::Running);
     let (mut shown, mut left_out, mut room) = (Vec::new(), 0, SERIES_MAX);
     for (job, progress) in first.into_iter().chain(then) {
-        match room.checked_sub(samples(progress)) {
+        match room.checked_sub(samples(job, progress)) {
             Some(rest) => {
                 room = rest;
                 shown.push((job, progress));

@@ -24,6 +24,13 @@ pub(super) struct Figure<T> {
     pub(super) of: fn(&T) -> f64,
 }
 
+impl<T> Figure<T> {
+    /// Whether it only grows.
+    pub(super) fn counts(&self) -> bool {
+        matches!(self.kind, MetricType::Counter)
+    }
+}
+
 /// What only grows while the thing is there.
 pub(super) const fn counter<T>(
     name: &'static str,
@@ -85,8 +92,7 @@ impl Page {
         is_there: impl Fn(&Labels) -> bool,
     ) {
         for figure in figures {
-            let counts = matches!(figure.kind, MetricType::Counter);
-            let is_shown = |labels| counts || is_there(labels);
+            let is_shown = |labels| figure.counts() || is_there(labels);
             let shown = things.iter().filter(|(labels, _)| is_shown(labels));
             let of = |thing: &B| (figure.of)(thing.borrow());
             let samples = shown.map(|(labels, thing)| (labels.clone(), of(thing))).collect();
