@@ -134,6 +134,10 @@ impl Committer {
         } else {
             inner.cuts.note(cycle, cut);
             self.cut.fetch_max(inner.cuts.complete().0, Ordering::AcqRel);
+            // A sink that has ended says no more how far it is: it has every cycle that is cut.
+            if inner.sinks.values().all(|it| it.ended) {
+                self.ring(inner);
+            }
         }
     }
 
@@ -261,6 +265,8 @@ pub(crate) fn run(job: &Arc<Job>, mut thread: CommitThread) {
 fn round(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobError> {
     let committer = &job.committer;
     let Some(ledger) = &mut thread.ledger else {
+        let all = committer.inner.lock().expect("no panic while held").committed();
+        job.commit_reached(all);
         return settle(job, thread);
     };
     let (entries, complete) = {

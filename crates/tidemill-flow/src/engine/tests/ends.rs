@@ -33,6 +33,37 @@ fn a_sink_that_has_ended_holds_nobody_back() {
     }
 }
 
+/// Nobody writes what the long one reads, so that nobody says how far it is.
+#[test]
+fn a_source_that_nobody_reads_ends_after_all_sinks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (turn, data) in [None, None, None, Some(folder.path().to_owned())].into_iter().enumerate() {
+        let sink = Collect::default();
+        let mut graph = JobGraph::new("unread");
+        graph.workers = 2;
+        graph.cycle.records = 100;
+        for (name, count) in [("short", 250), ("long", 40_000)] {
+            let factory = Arc::new(Numbers { count, keys: 7, live: false });
+            let source = graph.add(name, NodeKind::Source { factory, preload: false });
+            if name == "short" {
+                let out = graph.add("out", NodeKind::Sink { sink: Box::new(sink.clone()) });
+                graph.link(source, out, Partition::One);
+            }
+        }
+        let options = RunOptions { data, ..RunOptions::default() };
+        let handle = start(graph, &World::real(), &options).expect("it starts");
+        let world = World::real();
+        let (clock, from_us) = (&world.clock, world.clock.monotonic_micros());
+        while !handle.is_over() {
+            let waited_us = clock.monotonic_micros() - from_us;
+            assert!(waited_us < 60_000_000, "turn {turn}: {:?}", handle.progress());
+            std::thread::yield_now();
+        }
+        assert!(handle.wait().expect("it ends well").finished);
+        assert_eq!(rows(&sink).len(), 250);
+    }
+}
+
 #[test]
 fn all_who_wait_come_back_when_the_job_has_ended() {
     let setup = Setup { count: i64::MAX, ..SETUP };
