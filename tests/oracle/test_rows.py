@@ -70,6 +70,25 @@ out: {from: [late, slow], key: [carrier], window: {tumbling: 1d}, aggregate: {n:
             count(*) as n, cast(sum(delay) as bigint) as total from both_ group by carrier, floor_to(ts, {DAY})""")
 
 
+@pytest.mark.parametrize("order", ["known, seen", "seen, known"])
+def test_a_union_has_the_nulls_of_each_of_its_inputs(mill, db, order):
+    # A literal is never null, and a column may be.
+    results = mill.results(f"""
+known: {{from: flights, select: {{id: id, tail: "'x'"}}}}
+seen: {{from: flights, select: {{id: id, tail: tailnum}}}}
+there: {{from: [{order}], where: tail is not null}}
+absent: {{from: [{order}], where: tail is null}}
+renamed: {{from: [{order}], select: {{name: tail}}}}
+counts: {{from: [{order}], key: [tail], window: {{global: {{}}}}, aggregate: {{n: count(*), named: count(tail)}}}}
+all: {{from: [{order}]}}""", "there absent renamed counts all")
+    both = "(select id, 'x' as tail from flights union all select id, tailnum from flights)"
+    same(db, results["there"], f"select * from {both} where tail is not null")
+    same(db, results["absent"], f"select * from {both} where tail is null")
+    same(db, results["renamed"], f"select tail as name from {both}")
+    same(db, results["counts"], f"select tail, count(*) as n, count(tail) as named from {both} group by tail")
+    same(db, results["all"], f"select * from {both}")
+
+
 def test_dedup_for_ever(mill, db):
     rows = mill.out("out: {from: flights, select: {carrier: carrier, tailnum: tailnum, id: id}, dedup: {on: [carrier, tailnum]}}")
     same(db, rows, """select carrier, tailnum, id from flights

@@ -30,7 +30,7 @@ use crate::diagnostic::{Problem, Refused};
 use crate::preview::Preview;
 use crate::registry::Registry;
 use crate::streams::Streams;
-use arrow_schema::SchemaRef;
+use arrow_schema::{Fields, Schema, SchemaRef};
 use indexmap::IndexMap;
 use std::{
     collections::BTreeSet,
@@ -360,10 +360,21 @@ impl<'a> Planner<'a> {
                 self.problem(Problem::new(path, message).expected(expected));
                 return None;
             }
+            union.schema = with_nulls_of(&union.schema, &other.schema);
             union.outlets.extend(other.outlets);
         }
         Some(union)
     }
+}
+
+/// A schema whose columns may be null where those of either may.
+fn with_nulls_of(schema: &SchemaRef, other: &SchemaRef) -> SchemaRef {
+    let both = schema.fields().iter().zip(other.fields());
+    let fields = both.map(|(it, other)| match other.is_nullable() && !it.is_nullable() {
+        true => Arc::new(it.as_ref().clone().with_nullable(true)),
+        false => Arc::clone(it),
+    });
+    Arc::new(Schema::new_with_metadata(fields.collect::<Fields>(), schema.metadata().clone()))
 }
 
 /// A stream where there is no log.
