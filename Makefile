@@ -4,6 +4,7 @@
 # make backends      checkpoints on Redis and S3, with the servers themselves
 # make hbase         the same on HBase: downloads 300 MB once
 # make postgres      jobs that write tables of a real PostgreSQL server
+# make kills         random jobs and nodes that are killed again and again: the same bytes
 # make clients       unmodified Kafka clients against our broker
 # make connectors    jobs that read and write topics of a real Apache Kafka
 # make plants        puts known bugs into a copy of the code: the tests must fail
@@ -14,7 +15,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run data test binary first-row second-row third-row checks bench bench-broker bench-state fmt lint unit docs oracle serve backends hbase postgres clients connectors plants
+.PHONY: help run data test binary first-row second-row third-row checks bench bench-broker bench-state fmt lint unit docs oracle serve backends hbase postgres kills clients connectors plants
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # step NAME,COMMAND: runs it and says how long it took. Nothing in it is part of this make's jobs.
@@ -49,6 +50,7 @@ first-row:
 	@$(MAKE) --no-print-directory serve
 	@$(MAKE) --no-print-directory backends
 	@$(MAKE) --no-print-directory postgres
+	@$(MAKE) --no-print-directory kills
 
 second-row:
 	@$(MAKE) --no-print-directory clients
@@ -90,6 +92,10 @@ hbase:
 # Tables of a real PostgreSQL server, which is crashed and cut off.
 postgres:
 	$(call step,postgres,tests/postgres/run.sh)
+
+# Random jobs, and a node with jobs, killed at any moment: the output of undisturbed runs.
+kills:
+	$(call step,kills,tests/kills/run.sh)
 
 # Real Kafka clients against a debug build.
 clients:
