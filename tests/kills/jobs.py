@@ -5,6 +5,8 @@ size alone, and nothing in it depends on threads or on a clock.
 """
 
 import csv
+import functools
+import io
 import json
 import random
 
@@ -62,23 +64,24 @@ def with_bad_lines(chance, kind, lines):
         yield line
 
 
-def write_records(path, chance, rows):
-    kind = path.suffix[1:]
+@functools.cache
+def file_of(kind, count, number):
+    """The bytes of a file of so many records. Seeds share some files, as it takes time to make one."""
+    chance = random.Random(number)
+    rows = records(chance, count)
     if kind == "parquet":
         types = {"bigint": pyarrow.int64(), "text": pyarrow.string(), "double": pyarrow.float64(), "text[]": pyarrow.list_(pyarrow.string())}
         schema = pyarrow.schema([(name, types[it]) for name, it in TYPES.items()])
-        table = pyarrow.Table.from_pylist(rows, schema)
-        pyarrow.parquet.write_table(table, path, row_group_size=chance.choice([100, 1000, 100_000]))
-        return
+        out = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema), out, row_group_size=(1000, 100_000)[number])
+        return out.getvalue()
     if kind == "json":
         lines = [json.dumps(it) for it in rows]
     else:
         fields = [it for it in TYPES if it != "tags"]
         lines = [",".join("" if row[it] is None else str(row[it]) for it in fields) for row in rows]
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        if kind == "csv":
-            file.write(",".join(fields) + "\n")
-        file.writelines(line + "\n" for line in with_bad_lines(chance, kind, lines))
+    head = [",".join(fields)] if kind == "csv" else []
+    return "".join(f"{it}\n" for it in [*head, *with_bad_lines(chance, kind, lines)]).encode()
 
 
 def write_table(path, chance):
@@ -93,9 +96,10 @@ def write_table(path, chance):
 class Job:
     """The job of a seed, as it stands in a file; `outputs` are the files that it writes."""
 
-    def __init__(self, seed, checkpoints=None):
+    def __init__(self, seed, name="kills", checkpoints=None):
         self.chance = random.Random(seed)
-        self.seed, self.spec = seed, {"name": f"kills-{seed}"}
+        # What `partition: random` draws follows from the name too.
+        self.seed, self.spec = seed, {"name": name}
         self.sources, self.stages, self.sinks = {}, {}, {}
         self.columns, self.read, self.outputs = {}, set(), []
         self.inputs, self.joined = {}, set()
@@ -120,8 +124,10 @@ class Job:
         if self.maybe(0.6):
             spec["slices"] = draw([1, 2, 5, 16, 64])
         if self.maybe(0.75) if checkpoints is None else checkpoints:
+            # Few slices are saved in little time, so that a kill often comes after that.
+            spec["slices"] = draw([1, 2, 5, 16])
             spec["checkpoint"] = {
-                "every": draw(["2ms", "5ms", "20ms", "100ms"]),
+                "every": draw(["2ms", "5ms", "20ms"]),
                 "backend": {draw(["indexed", "indexed", "files"]): {}},
                 "recovery": draw(["eager", "lazy", "prefetch"]),
             }
@@ -143,7 +149,7 @@ class Job:
         lateness = self.chance.choice(["0s", "1s", "5s", "10s", "1m"])
         self.sources[name] = {"file": file, "time": {"field": "ts", "lateness": lateness}}
         self.columns[name] = {it: KINDS[it] for it in kept}
-        self.inputs[path] = self.chance.choice([3_000, 8_000, 20_000])
+        self.inputs[path] = (kind, self.chance.choice([5_000, 20_000, 60_000]), self.chance.choice([0, 1]))
 
     def _table(self):
         if "table" not in self.sources:
@@ -155,10 +161,9 @@ class Job:
         folder.mkdir()
         for source in self.sources.values():
             source["file"]["path"] = str(folder / source["file"]["path"])
-        chance = random.Random(self.seed)
-        for name, count in self.inputs.items():
-            write_records(folder / name, chance, records(chance, count))
-        write_table(folder / "table.csv", chance)
+        for name, what in self.inputs.items():
+            (folder / name).write_bytes(file_of(*what))
+        write_table(folder / "table.csv", random.Random(self.seed))
 
     def text(self):
         """The job file: JSON, which is YAML too."""

@@ -79,20 +79,20 @@ class Copy(Live):
     def found(self, node):
         return {
             "rows": Counter((it["n"], it["part"], it["at"]) for it in rows(self.folder / "rows.json")),
-            "copied": Counter(it["value"]["n"] for it in node.records("copied")),
+            "copied": Counter((it["key"], it["value"]["n"]) for it in node.records("copied")),
             "bad": Counter(it["record"].strip() for it in rows(self.folder / "bad.json")),
         }
 
     def wanted(self, facts):
         return {
             "rows": Counter((it["n"], part, at) for _, part, at, it in facts.good),
-            "copied": Counter(it["n"] for *_, it in facts.good),
+            "copied": Counter((it["k"], it["n"]) for *_, it in facts.good),
             "bad": Counter(it for *_, it in facts.bad),
         }
 
 
 class Count(Live):
-    """How many came of each key, after each of them."""
+    """How many came of each key, after each of them: the rows of a key are in this order."""
 
     name = "count"
 
@@ -118,10 +118,12 @@ class Count(Live):
 
     def found(self, node):
         lines = rows(self.folder / "rows.csv")
-        stored = [it["value"] for it in node.records("counted")]
+        written = [(it["k"], int(it["nth"])) for it in lines]
+        stored = [(it["value"]["k"], it["value"]["nth"]) for it in node.records("counted")]
         return {
-            "rows": Counter((it["k"], int(it["nth"])) for it in lines),
-            "counted": Counter((it["k"], it["nth"]) for it in stored),
+            "rows": Counter(written),
+            "counted": Counter(stored),
+            "out of order": out_of_order(written) + out_of_order(stored),
             "totals": Counter({it["k"]: int(it["total"]) for it in sorted(lines, key=lambda it: int(it["nth"]))}),
         }
 
@@ -131,7 +133,17 @@ class Count(Live):
             times[it["k"]] += 1
             totals[it["k"]] += it["v"]
         nth = Counter((k, i + 1) for k, count in times.items() for i in range(count))
-        return {"rows": nth, "counted": nth, "totals": totals}
+        return {"rows": nth, "counted": nth, "out of order": Counter(), "totals": totals}
+
+
+def out_of_order(numbered):
+    """What does not have the number behind that of the one of its key before."""
+    last, found = Counter(), Counter()
+    for key, number in numbered:
+        if number != last[key] + 1:
+            found[key, number] += 1
+        last[key] = number
+    return found
 
 
 class First(Live):

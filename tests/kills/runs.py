@@ -71,32 +71,20 @@ class Run:
 
     def _moment(self, chance, seconds):
         """When to kill: at any time, as soon as it has started, or when it has just written something."""
-        how = chance.choice(["any", "any", "start", "write"])
-        if how == "write":
-            changes = chance.choice([1, 1, 2, 5, 20, 50])
-            return lambda process: self._await_changes(process, changes, seconds)
-        patience = chance.uniform(0, seconds if how == "any" else START_SECONDS)
-        return lambda process: end_or(process, patience)
+        checkpoints = self.folder / "data" / "checkpoints"
+        kinds = ["any", "start", "write"] + ["checkpoint"] * 3 * ("checkpoint" in self.job.spec)
+        how = chance.choice(kinds)
+        if how in ("any", "start"):
+            patience = chance.uniform(0, seconds if how == "any" else START_SECONDS)
+            return lambda process: end_or(process, patience)
+        places = (self.folder, self.folder / "data") if how == "write" else (checkpoints, checkpoints / "keys")
+        changes, patience = chance.choice([1, 2, 5, 10, 20, 50]), chance.choice([0, chance.uniform(0, seconds / 4)])
 
-    def _await_changes(self, process, changes, seconds):
-        end, before = time.monotonic() + seconds, self._files()
-        while changes and time.monotonic() < end and process.poll() is None:
-            if (now := self._files()) != before:
-                changes, before = changes - 1, now
-            time.sleep(0.0005)
+        def await_both(process):
+            await_changes(process, places, changes, seconds)
+            end_or(process, patience)
 
-    def _files(self):
-        """What there is, with lengths, as far as it is looked through in no time."""
-        found = {}
-        for folder in (self.folder, self.folder / "data", self.folder / "data" / "checkpoints"):
-            if folder.is_dir():
-                for it in folder.iterdir():
-                    try:
-                        found[it] = it.stat().st_size
-                    except FileNotFoundError:
-                        # It was renamed or removed meanwhile.
-                        found[it] = None
-        return found
+        return await_both
 
     def output(self):
         """All files of the job's output. Beside them stands only what docs/job.md names."""
@@ -113,6 +101,27 @@ class Run:
         if letters.exists():
             found[letters.name] = letters.read_bytes()
         return found
+
+
+def await_changes(process, places, changes, seconds):
+    """Waits until so many changes were seen in folders, or for so long."""
+    end, before = time.monotonic() + seconds, files(places)
+    while changes and time.monotonic() < end and process.poll() is None:
+        if (now := files(places)) != before:
+            changes, before = changes - 1, now
+        time.sleep(0.0005)
+
+
+def files(places):
+    """What there is in folders, with lengths."""
+    found = {}
+    for it in (it for folder in places if folder.is_dir() for it in folder.iterdir()):
+        try:
+            found[it] = it.stat().st_size
+        except FileNotFoundError:
+            # It was renamed or removed meanwhile.
+            found[it] = None
+    return found
 
 
 def end_or(process, seconds):

@@ -56,11 +56,13 @@ class Session:
 
     def __init__(self, seed, folder, done):
         self.chance, self.folder, self.done, self.kills = random.Random(seed), folder, done, 0
-        self.node = Node(folder / "node")
+        # A kill costs nothing whatever an append waits for, as the operating system lives on.
+        fsync, segments = self.chance.choice(["always", "os", "10ms"]), self.chance.choice(["64KiB", "1MiB", "16MiB"])
+        self.node = Node(folder / "node", "--fsync", fsync, "--segment-bytes", segments, "--journal", self.chance.choice(["write", "map"]))
         self.producer = Producer(seed, self.node)
         self.live = {it.name: it(self.chance, folder / it.name) for it in LIVE}
         # A job over files, which ends, and is submitted anew each time.
-        self.batch = Job(seed, checkpoints=True)
+        self.batch = Job(seed, name="batch", checkpoints=True)
         self.batch.write(folder / "inputs")
         self.undisturbed, self.batches = Run(self.batch, folder / "undisturbed"), Run(self.batch, folder / "batch")
         self.names = [*self.live, "batch"]
@@ -123,7 +125,7 @@ class Session:
 
     def submit(self, name, resume):
         job = self.batch if name == "batch" else self.live[name]
-        body = {"job": job.text(), "base_dir": str(self.folder / name), "resume": resume, "set": [f"name={name}"]}
+        body = {"job": job.text(), "base_dir": str(self.folder / name), "resume": resume}
         answer = self.node.post("/jobs", json.dumps(body))
         self.done["resumes"] += resume and answer.status == 201
         return answer
