@@ -70,7 +70,8 @@ def file_of(kind, count, number):
     chance = random.Random(number)
     rows = records(chance, count)
     if kind == "parquet":
-        types = {"bigint": pyarrow.int64(), "text": pyarrow.string(), "double": pyarrow.float64(), "text[]": pyarrow.list_(pyarrow.string())}
+        text = pyarrow.string()
+        types = {"bigint": pyarrow.int64(), "text": text, "double": pyarrow.float64(), "text[]": pyarrow.list_(text)}
         schema = pyarrow.schema([(name, types[it]) for name, it in TYPES.items()])
         out = io.BytesIO()
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema), out, row_group_size=(1000, 100_000)[number])
@@ -182,7 +183,7 @@ class Job:
             source = made[-1] if self.maybe(0.6) else self.chance.choice(made)
             if (found := STAGES[kind](self, name, source)) is not None:
                 spec, columns = found
-                if self.maybe(0.25) and kind != "partition":
+                if self.maybe(0.25) and kind not in ("partition", "shared windows"):
                     spec["slices"] = self.chance.choice([1, 2, 3, 7, 16])
                 self.stages[name] = spec
                 self.columns[name] = columns
@@ -312,6 +313,20 @@ def sliding(job, name, source):
     return job.window(name, source, window, job.keys(source) if job.maybe(0.8) else [], late=True)
 
 
+def shared(job, name, source):
+    """Two stages with windows over the same records, which they keep once."""
+    keys, numbers = job.keys(source), job.of(source, "int")
+    if not keys or not numbers:
+        return None
+    calls = {f"{name}_0": "count(*)", f"{name}_1": f"max({numbers[0]})"}
+    each = {"from": job.input(source), "key": keys, "aggregate": calls}
+    columns = {it: job.columns[source][it] for it in keys}
+    columns.update({"window_start": "time", "window_end": "time", **dict.fromkeys(calls, "int")})
+    job.stages[f"{name}_narrow"] = {**each, "window": {"tumbling": "20s"}}
+    job.columns[f"{name}_narrow"] = dict(columns)
+    return {**each, "window": {"sliding": {"size": "1m", "every": "20s"}}}, columns
+
+
 def session(job, name, source):
     window = {"session": job.chance.choice(["500ms", "5s", "20s"])}
     return job.window(name, source, window, job.keys(source) if job.maybe(0.8) else [])
@@ -380,7 +395,8 @@ def join_within(job, name, source):
     keys = ["k", *job.chance.sample(both, min(len(both), 1))]
     within = job.chance.choice(["1s", "5s"] if len(keys) > 1 else ["100ms", "500ms"])
     job.joined.add(name)
-    spec = {"left": job.input(source), "right": job.input(other), "on": keys, "within": within, "kind": job.chance.choice(["inner", "left"])}
+    spec = {"left": job.input(source), "right": job.input(other), "on": keys, "within": within}
+    spec["kind"] = job.chance.choice(["inner", "left"])
     return {"join": spec}, _joined(job, source, other, keys)
 
 
@@ -403,9 +419,9 @@ def union(job, name, source):
 
 
 def partition(job, name, source):
-    spec = {"from": job.input(source), "partition": job.chance.choice(["random", "one", "local"])}
+    spec = {"from": job.input(source), "partition": job.chance.choice(["random", "one", "local", "all"])}
     if spec["partition"] != "local":
-        spec["slices"] = job.chance.choice([1, 2, 5])
+        spec["slices"] = 2 if spec["partition"] == "all" else job.chance.choice([1, 2, 5])
     return spec, dict(job.columns[source])
 
 
@@ -421,6 +437,7 @@ STAGES = {
     "sliding": sliding,
     "union": union,
     "flat_map": flat_map,
+    "shared windows": shared,
     "global": whole,
     "partition": partition,
     "where": where,

@@ -208,11 +208,13 @@ class Windows(Live):
 
     def parts(self, chance):
         calls = {"records": "count(*)", "total": "sum(v)", "last_n": "max(n)"}
+        each = {"from": ["one", "three"], "key": ["g"], "aggregate": calls}
+        sliding = {"size": f"{2 * WINDOW_MS}ms", "every": f"{WINDOW_MS}ms"}
         return {
             "sources": both(),
             "stages": {
-                "minutes": {"from": ["one", "three"], "key": ["g"], "window": {"tumbling": f"{WINDOW_MS}ms"}, "aggregate": calls, "late": "too_late"},
-                "sliding": {"from": ["one", "three"], "key": ["g"], "window": {"sliding": {"size": f"{2 * WINDOW_MS}ms", "every": f"{WINDOW_MS}ms"}}, "aggregate": calls},
+                "minutes": {**each, "window": {"tumbling": f"{WINDOW_MS}ms"}, "late": "too_late"},
+                "sliding": {**each, "window": {"sliding": sliding}},
                 "best": {"from": "minutes", "top": {"k": 1, "by": "last_n", "per": ["window_start"]}},
             },
             "sinks": {
@@ -227,7 +229,8 @@ class Windows(Live):
     def found(self, node):
         found = {"seen": Counter(it["n"] for it in rows(self.folder / "seen.json"))}
         for name in ("minutes", "sliding", "best"):
-            found[name] = Counter((it["window_start"], it["g"], it["records"], it["total"], it["last_n"]) for it in rows(self.folder / f"{name}.json"))
+            lines = rows(self.folder / f"{name}.json")
+            found[name] = Counter((it["window_start"], it["g"], it["records"], it["total"], it["last_n"]) for it in lines)
         found["late"] = Counter(it["n"] for it in rows(self.folder / "late.json"))
         return found
 
