@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 # Seeds of each test, if KILLS_SEEDS does not say others.
-SEEDS = {"test_runs": 8, "test_nodes": 2}
+SEEDS = {"test_runs": 6, "test_nodes": 2}
 # What each test asks of each of its seeds; all have to have hit a process that ran.
 KILLS_MIN = {"test_runs": 5, "test_nodes": 8}
 TOLD = ("jobs", "kills", "resumes", "starts of nodes", "cancels", "rescales", "records")
