@@ -259,7 +259,7 @@ class Job:
         for source in ends:
             kind = self.chance.choice(["json", "json", "csv"])
             if columnar and source == ends[-1]:
-                kind = "parquet"
+                kind = self.chance.choice(["arrow", "parquet"])
             self._add_sink(f"{source}_rows", source, kind)
         if self.maybe(0.7):
             self._add_sink("bad", "dead_letter", self.chance.choice(["json", "json", "csv"]))

@@ -28,7 +28,7 @@ use tidemill_flow::{
     SliceState, StateAt, StateTable, TIME_COLUMN, TakeRows, partition::check_key_type,
 };
 use tidemill_types::job::TopSpec;
-use tidemill_types::{Micros, SliceId};
+use tidemill_types::{Micros, SliceId, Span};
 
 /// The place of a row in its group, from 1, where people see it.
 const RANK_COLUMN: &str = "__rank";
@@ -182,6 +182,11 @@ impl OperatorFactory for TopFactory {
 
     fn wants_time(&self) -> bool {
         self.windowed
+    }
+
+    /// Without a window its rows come at the end of the input, with times that may be as early as any.
+    fn holds_back(&self) -> Span {
+        Span(if self.windowed { 0 } else { i64::MAX })
     }
 
     fn tables(&self) -> Vec<StateTable> {

@@ -248,3 +248,11 @@ fn mistakes_are_refused() {
     assert!(message(&by).starts_with("in `by`: "), "{}", message(&by));
     assert!(message(&by).contains("vv"), "{}", message(&by));
 }
+
+/// They come when all input has been seen, with the times that they had.
+#[test]
+fn rows_without_a_window_are_not_late_for_windows_behind() {
+    let held_back = |per: &[&str]| top(&schema(), &spec(3, per)).unwrap().factory.holds_back();
+    assert_eq!(held_back(&["k"]), Span(i64::MAX));
+    assert_eq!(held_back(&["window_start"]), Span(0));
+}
