@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Results of the real binary against DuckDB, on real data.
+# Results of the real binary against DuckDB, on real data, and random jobs against a model in Python.
 # usage: tests/oracle/run.sh [pytest arguments]
 #   TIDEMILL_BIN    the binary under test (default: a debug build of this checkout)
 #   TIDEMILL_VENV   the Python environment (default: target/oracle-venv)
 #   TIDEMILL_DATA   the folder of the data sets (default: data)
 #   ORACLE_ROWS     how many flights are used (default: 60000)
+#   ORACLE_SEEDS    which random jobs are run, FROM..TO (default: 1..40)
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 cd "$here/../.."
