@@ -76,7 +76,7 @@ def call(random, expressions, columns):
     work, made = {
         "count": (len, "int"),
         "distinct": (lambda it: len({rank(value) for _, value in it}), "int"),
-        "approx_distinct": (_sketched, "near"),
+        "approx_distinct": (_sketched, "guess"),
         "sum": (_sum if kind == "int" else _float_sum, "int" if kind == "int" else "near"),
         "avg": (_mean, "near"),
         "min": (lambda it: _most(it, min), kind),

@@ -2,7 +2,8 @@
 
 An expression is its SQL, its type and a function from a record (a dict) to its value. A record that it
 has no value for raises Refused. Types are `int` (64 bits), `float`, `text`, `bool`, `time` (microseconds)
-and `list` (of texts); columns of the type `near` (floats known within bounds) are in no expression."""
+and `list` (of texts); columns of the types `near` and `guess` (floats and
+whole numbers known within bounds) are in no expression."""
 
 import math
 

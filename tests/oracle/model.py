@@ -75,7 +75,7 @@ def marks_before(flow):
 
 def fingerprint(flow):
     """Rows of each cycle without their order; what is only known within bounds is left out."""
-    exact = [name for name, kind in flow.columns.items() if kind not in ("near", "list")]
+    exact = [name for name, kind in flow.columns.items() if kind not in ("near", "guess", "list")]
     return [Counter((row.time, *(repr(row.values[it]) for it in exact)) for row in cycle) for cycle in flow.cycles]
 
 
@@ -288,11 +288,12 @@ def top(flow, k, by, ascending, per):
     for cycle, mark in zip(flow.cycles, flow.marks):
         for row in cycle:
             try:
-                groups.setdefault(key_of(row, per), []).append((by(row.values), row))
+                ranked = (by(row.values), row)
+                groups.setdefault(key_of(row, per), []).append(ranked)
             except Refused:
                 refused += 1
         rows = []
-        for key, group in list(groups.items()):
+        for key, group in [it for it in groups.items() if it[1]]:
             ends = max(row.values["window_end"] for _, row in group) if by_window else ENDED
             if ends <= mark:
                 known = sorted((it for it in group if it[0] is not None), key=lambda it: rank(it[0]), reverse=not ascending)
@@ -363,8 +364,8 @@ def stream_join(left, right, on, within, kind):
     for flow, other in ((left, right), (right, left)):
         passed = [max(it) for it in zip(marks_before(left), marks_before(right))]
         for cycle, before in zip(flow.cycles, passed):
-            if any(row.time + within < before for row in cycle):
-                # Its partners may be gone.
+            if any(row.time < before for row in cycle):
+                # It is late, and its partners may be gone.
                 raise Open
     columns, taken = joined_columns(left, right, {it for _, it in on})
     sides = [[(cycle, row) for cycle, rows in enumerate(flow.cycles) for row in rows] for flow in (left, right)]

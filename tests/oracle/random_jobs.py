@@ -102,7 +102,7 @@ class Job:
     def _change(self, entry, flow, few=0.5, unnests=True):
         """`flat_map`, `where` and `select` of a stage, and what they make of its rows."""
         parts, shown = {}, {}
-        columns = {it: kind for it, kind in flow.columns.items() if kind != "near"}
+        columns = {it: kind for it, kind in flow.columns.items() if kind not in ("near", "guess")}
         made = Expressions(self.random, columns)
         usable = {"int", "float", "text", "bool", "time"} & set(columns.values())
         if unnests and "text" in columns.values() and self.random.random() < 0.15:
@@ -180,7 +180,7 @@ class Job:
             window, shown = (kind,), {}
         else:
             window, shown = (kind, size), f"{size}us"
-        columns = {it: its for it, its in flow.columns.items() if its not in ("near", "list")}
+        columns = {it: its for it, its in flow.columns.items() if its not in ("near", "guess", "list")}
         prefix = next(it for it in "abdfghijlm" if f"{it}0" not in keys and not any(key[:1] == it and key[1:].isdigit() for key in keys))
         calls = aggregates.calls(self.random, Expressions(self.random, columns), columns, prefix)
         made, late = model.settled(self.random, flow, lambda it: model.windowed(it, keys, window, calls))
@@ -197,7 +197,7 @@ class Job:
         entry, before = {"from": names}, flow
         if self.random.random() < 0.2:
             flow = self._change(entry, flow, few=0.3)
-        columns = {it: kind for it, kind in flow.columns.items() if kind not in ("near", "list")}
+        columns = {it: kind for it, kind in flow.columns.items() if kind not in ("near", "guess", "list")}
         if not columns:
             raise Open
         by = Expressions(self.random, columns)
@@ -267,7 +267,7 @@ class Job:
     def _sinks(self):
         """Every stage is written, in a format of its own, but for those of tables; and what no stage
         reads of the sources."""
-        joined = {it["join"].get("table") for it in self.stages.values() if "join" in it}
+        joined = {it["join"]["table"] for it in self.stages.values() if "table" in it.get("join", ())}
         for name in reversed(list(self.stages)):
             if name not in self.tables:
                 continue

@@ -50,7 +50,7 @@ def _typed(value, kind):
         if not isinstance(value, Text):
             raise Differs(f"{value!r} is no number")
         return _float(value)
-    if kind == "int":
+    if kind in ("int", "guess"):
         if not isinstance(value, Text) or not value.lstrip("-").isdigit():
             raise Differs(f"{value!r} is no whole number")
         return int(value)
@@ -102,7 +102,7 @@ def _field(field, format, kind, alone):
         return _float(text)
     if kind == "bool":
         return {"true": True, "false": False}[text]
-    return {"int": int, "time": micros, "text": str}[kind](text)
+    return {"int": int, "guess": int, "time": micros, "text": str}[kind](text)
 
 
 def _csv(text):
@@ -135,7 +135,7 @@ def _csv(text):
     return records
 
 
-TYPES = {"int": pa.types.is_integer, "float": pa.types.is_float64, "near": lambda it: pa.types.is_floating(it) or pa.types.is_integer(it), "text": lambda it: pa.types.is_string(it) or pa.types.is_large_string(it) or it == pa.string_view(), "bool": pa.types.is_boolean, "time": pa.types.is_timestamp}
+TYPES = {"int": pa.types.is_integer, "float": pa.types.is_float64, "near": pa.types.is_float64, "guess": pa.types.is_integer, "text": lambda it: pa.types.is_string(it) or pa.types.is_large_string(it) or it == pa.string_view(), "bool": pa.types.is_boolean, "time": pa.types.is_timestamp}
 
 
 def _arrow(path, format, columns, named):
@@ -164,8 +164,8 @@ def compare(found, expected, columns, format):
     }
     form = forms.get(format, lambda value, kind: value)
     expected = [tuple(form(value, kind) for value, kind in zip(row, kinds)) for row in expected]
-    exact = [i for i, kind in enumerate(kinds) if kind != "near"]
-    near = [i for i, kind in enumerate(kinds) if kind == "near"]
+    exact = [i for i, kind in enumerate(kinds) if kind not in ("near", "guess")]
+    near = [i for i, kind in enumerate(kinds) if kind in ("near", "guess")]
     groups = {}
     for side, rows in enumerate((found, expected)):
         for row in rows:
