@@ -73,10 +73,14 @@ def marks_before(flow):
     return [NEVER, *flow.marks[:-1]]
 
 
+def behind(flow, key):
+    """How far the order is defined behind a stage whose slices follow a key."""
+    return tuple(key) if flow.order is not None and set(flow.order) <= set(key) else None
+
+
 def fingerprint(flow):
-    """Rows of each cycle without their order; what is only known within bounds is left out."""
-    exact = [name for name, kind in flow.columns.items() if kind not in ("near", "guess", "list")]
-    return [Counter((row.time, *(repr(row.values[it]) for it in exact)) for row in cycle) for cycle in flow.cycles]
+    """Rows of each cycle without their order."""
+    return [Counter((row.time, *(repr(row.values[it]) for it in flow.columns)) for row in cycle) for cycle in flow.cycles]
 
 
 def settled(random, flow, stage):
@@ -84,7 +88,7 @@ def settled(random, flow, stage):
     made = stage(flow)
     if flow.order != ():
         several = made if isinstance(made, tuple) else (made,)
-        for _ in range(4):
+        for _ in range(6):
             again = stage(flow.shuffled(random))
             again = again if isinstance(again, tuple) else (again,)
             if [fingerprint(it) for it in several] != [fingerprint(it) for it in again]:
@@ -198,8 +202,7 @@ def windowed(flow, names, window, calls):
     order = (tuple(names) if names else ()) if kind == "count" else None
     made = Flow(columns, results, marks, order, flow.timed, window=is_time)
     made.refused = refused
-    beside = flow.like(late)
-    beside.window = False
+    beside = flow.like(late, order=behind(flow, names), window=False)
     return made, beside
 
 
@@ -298,7 +301,12 @@ def top(flow, k, by, ascending, per):
             if ends <= mark:
                 known = sorted((it for it in group if it[0] is not None), key=lambda it: rank(it[0]), reverse=not ascending)
                 # Sorting keeps the order of equals, also reversed.
-                rows += [row for _, row in (known + [it for it in group if it[0] is None])[:k]]
+                ranked = known + [it for it in group if it[0] is None]
+                is_ordered = flow.order is not None and set(flow.order) <= set(per)
+                if not is_ordered and len(ranked) > k and rank(ranked[k - 1][0]) == rank(ranked[k][0]):
+                    # Which of equals came first is not said.
+                    raise Open
+                rows += [row for _, row in ranked[:k]]
                 del groups[key]
         results.append(rows)
     made = flow.like(results, order=None)
@@ -320,8 +328,7 @@ def dedup(flow, on, within):
                 known[key] = ENDED if within is None else row.time + within
                 rows.append(row)
         cycles.append(rows)
-    order = flow.order if flow.order is None else tuple(on)
-    return flow.like(cycles, order=order)
+    return flow.like(cycles, order=behind(flow, on))
 
 
 def joined_columns(left, right, right_on):
@@ -354,7 +361,8 @@ def table_join(left, table, on, kind):
                 more = {called: found.values[name] if found else None for called, name in taken.items()}
                 made.append(Row(row.time, {**row.values, **more}))
         cycles.append(made)
-    return left.like(cycles, columns, named=left.named and table.named, window=False)
+    order = behind(left, [it for it, _ in on])
+    return left.like(cycles, columns, named=left.named and table.named, window=False, order=order)
 
 
 def stream_join(left, right, on, within, kind):

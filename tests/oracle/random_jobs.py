@@ -28,6 +28,12 @@ class Job:
         self.head["cycle"] = {"records": self.per_cycle}
         if self.random.random() < 0.3:
             self.head["state"] = {"share_windows": False}
+        # Keys that leave memory must come back as they were.
+        self.is_saved = self.random.random() < 0.2
+        if self.is_saved:
+            self.head["checkpoint"] = {"every": "1ms"}
+            self.per_cycle = pick([1, 1, 2, 5])
+            self.head["cycle"] = {"records": self.per_cycle}
         start = pick(STARTS)
         self.sources = [Source(self.random, name, folder, self.per_cycle, start) for name in "abc"[: pick([1, 1, 2, 2, 3])]]
         for source in self.sources:
@@ -187,6 +193,8 @@ class Job:
         made.refused += flow.refused if flow is not before else 0
         if keys:
             entry["key"] = keys
+        if kind == "count" and self.is_saved:
+            entry["ttl"] = "1ms"
         entry |= {"window": {kind: shown}, "aggregate": {name: it.sql for name, it in calls.items()}}
         if not any(made.cycles) and not any(late.cycles):
             raise Open

@@ -22,8 +22,9 @@ def run(binary, seed, folder):
     """Runs the job of a seed; gives what differs, or None."""
     job = Job(seed, folder)
     (folder / "job.yaml").write_text(job.text(), encoding="utf-8")
+    saved = ["--data", "data"] if job.is_saved else []
     try:
-        ran = subprocess.run([str(binary), "run", "job.yaml", "--json"], cwd=folder, capture_output=True, text=True, timeout=60)
+        ran = subprocess.run([str(binary), "run", "job.yaml", "--json", *saved], cwd=folder, capture_output=True, text=True, timeout=60)
         if ran.returncode:
             raise written.Differs(f"exit {ran.returncode}\n{ran.stdout[-1000:]}\n{ran.stderr[-2000:]}")
         for name, sink in job.sinks.items():
