@@ -9,7 +9,7 @@ import random
 import aggregates
 import model
 from expressions import Expr, Expressions, Open, quoted
-from records import SECOND, STARTS, Source
+from records import Shape, Source
 
 # Rows of a stage, above which it is taken back.
 ROWS_MAX = 4000
@@ -28,14 +28,16 @@ class Job:
         self.head["cycle"] = {"records": self.per_cycle}
         if self.random.random() < 0.3:
             self.head["state"] = {"share_windows": False}
-        # Keys that leave memory must come back as they were.
-        self.is_saved = self.random.random() < 0.2
+        # Keys that leave memory must come back as they were; that takes a job of some time.
+        self.is_saved = self.random.random() < 0.1
+        count = None
         if self.is_saved:
             self.head["checkpoint"] = {"every": "1ms"}
-            self.per_cycle = pick([1, 1, 2, 5])
+            self.per_cycle, count = pick([1, 2]), pick([500, 1000])
             self.head["cycle"] = {"records": self.per_cycle}
-        start = pick(STARTS)
-        self.sources = [Source(self.random, name, folder, self.per_cycle, start) for name in "abc"[: pick([1, 1, 2, 2, 3])]]
+        shape = Shape(self.random, self.per_cycle, count)
+        self.pace = shape.pace
+        self.sources = [Source(self.random, name, folder, shape) for name in "abc"[: 1 if self.is_saved else pick([1, 1, 2, 2, 3])]]
         for source in self.sources:
             self.flows[source.name] = source.flow
             source.flow.refused = source.refused
@@ -64,9 +66,11 @@ class Job:
         return "\n".join(lines) + "\n"
 
     def _stage(self, name):
-        kind = self.random.choice(
-            ["transform"] * 5 + ["window"] * 8 + ["top"] * 2 + ["dedup"] * 2 + ["join", "within"] * 2
-        )
+        kinds = ["transform"] * 5 + ["window"] * 8 + ["top"] * 2 + ["dedup"] * 2 + ["join", "within"]
+        if any(it.window for it in list(self.flows.values())[-2:]):
+            # Windows over windows, and the best of each.
+            kinds += ["window"] * 12 + ["top"] * 3
+        kind = self.random.choice(kinds)
         try:
             entry, flow, more = getattr(self, f"_{kind}")()
         except Open:
@@ -126,7 +130,7 @@ class Job:
                     chosen[name] = _column(name, kind)
             for i in range(self.random.randint(1, 3)):
                 chosen[f"e{i}"] = made.of("any")
-            if self.random.random() < 0.5:
+            if self.random.random() < (0.8 if len(self.sources) > 1 else 0.3):
                 # The same columns for all, so that there is something for a union.
                 chosen = {"k": _column("k", columns["k"])} if "k" in columns else {}
                 chosen |= {"u": made.of("int", 2), "v": made.of("text", 2)}
@@ -154,8 +158,8 @@ class Job:
             made.order = () if flow.order == () else None
         return entry, made, None
 
-    def _keys(self, flow, least=0):
-        names = [it for it, kind in flow.columns.items() if kind in ("int", "float", "text", "bool", "time")]
+    def _keys(self, flow, least=0, never=()):
+        names = [it for it, kind in flow.columns.items() if it not in never and kind in ("int", "float", "text", "bool", "time")]
         few = [it for it in names if it in ("k", "v", "measurement", "word")] or names
         count = self.random.choice([least, 1, 1, 1, 2])
         pool = few if self.random.random() < 0.7 else names
@@ -169,13 +173,15 @@ class Job:
         before = flow
         if self.random.random() < 0.4:
             flow = self._change(entry, flow, few=0.3)
-        pace = self.random.choice([SECOND, 5 * SECOND, 60 * SECOND, 3600 * SECOND])
-        size = pace * self.random.randint(1, 6)
+        size = self.pace * self.random.choice([1, 2, 3, 5, 7, 12, 40])
         windows = ["count", "global"] + ["tumbling", "tumbling", "sliding", "sliding", "session", "session"] * flow.timed
+        if flow.window:
+            # Larger ones, so that there is something to gather.
+            size *= self.random.choice([1, 3, 10])
+        if self.is_saved and not self.stages:
+            windows = ["count"]
         kind = self.random.choice(windows)
-        keys = self._keys(flow)
-        if kind in ("tumbling", "sliding", "session") and {"window_start", "window_end"} & set(keys):
-            raise Open
+        keys = self._keys(flow, never=("window_start", "window_end") if kind in ("tumbling", "sliding", "session") else ())
         if kind == "sliding":
             every = max(1, size // self.random.choice([1, 2, 3, 4, 7]))
             window, shown = (kind, size, every), {"size": f"{size}us", "every": f"{every}us"}
@@ -227,7 +233,7 @@ class Job:
         if self.random.random() < 0.3:
             flow = self._change(entry, flow, few=0.3)
         on = self._keys(flow, least=1)
-        within = self.random.choice([None, SECOND, 10 * SECOND, 600 * SECOND]) if flow.timed else None
+        within = self.random.choice([None, self.pace, 3 * self.pace, 20 * self.pace]) if flow.timed else None
         made = model.settled(self.random, flow, lambda it: model.dedup(it, on, within))
         made.refused = flow.refused if flow is not before else 0
         entry["dedup"] = {"on": on, **({"within": f"{within}us"} if within else {})}
@@ -267,7 +273,7 @@ class Job:
     def _within(self):
         timed = [it for it, flow in self.flows.items() if flow.timed and it not in self.tables]
         left, right, on, shown, kind = self._pair(timed, timed)
-        within = self.random.choice([SECOND, 10 * SECOND, 600 * SECOND])
+        within = self.random.choice([self.pace, 3 * self.pace, 20 * self.pace])
         made = model.stream_join(self.flows[left], self.flows[right], on, within, kind)
         entry = {"join": {"left": left, "right": right, "on": shown, "within": f"{within}us", "kind": kind}}
         return self._after(entry, made)

@@ -64,30 +64,40 @@ class Values:
         return self.random.random() < 0.5
 
 
+class Shape:
+    """What the sources of a job share: how many records a cycle takes, when event time begins and how
+    fast it goes, the type of the column `k`, and now and then how many records there are."""
+
+    def __init__(self, random, per_cycle, count):
+        self.per_cycle, self.count = per_cycle, count
+        self.start, self.key = random.choice(STARTS), random.choice(["text", "int", "bool", "float"])
+        self.pace = random.choice([SECOND // 10, SECOND, 20 * SECOND, 600 * SECOND])
+
+
 class Source:
     """A source: its entry in the job, its file, and its rows by cycle."""
 
-    def __init__(self, random, name, folder, per_cycle, start):
-        self.random, self.name, self.refused = random, name, 0
+    def __init__(self, random, name, folder, shape):
+        self.random, self.name, self.refused, self.shape = random, name, 0, shape
         self.format = random.choice(["json", "json", "csv", "csv", "influx", "influx", "text"])
         self.path = folder / f"{name}.{self.format}"
-        self.count = random.choice([1, 3, 10, 30, 60, 60, 120])
+        self.count = shape.count or random.choice([1, 3, 10, 30, 60, 60, 120])
         timed = self.format != "text" and random.random() < 0.85
-        self.lateness = random.choice([0, 0, SECOND, 10 * SECOND, 60 * SECOND, 3600 * SECOND])
+        self.lateness = shape.pace * random.choice([0, 0, 1, 3, 10, 1000])
         if self.format == "text":
             self.columns, rows = {"text": "text"}, self._lines()
         else:
-            self.columns = {"id": "int", "k": random.choice(["text", "int", "bool", "float"])}
+            self.columns = {"id": "int", "k": shape.key if random.random() < 0.8 else random.choice(["text", "int", "bool", "float"])}
             odd = random.random() < 0.15
             for i, kind in enumerate(random.choices(["int", "float", "text", "bool"], k=random.randint(2, 6))):
                 self.columns[("Odd näme-" if odd else "c") + str(i)] = kind
-            rows = self._rows(start, timed)
+            rows = self._rows(timed)
             {"json": self._json, "csv": self._csv, "influx": self._influx}[self.format](rows, timed)
             if self.format == "influx":
                 self.columns |= {"measurement": "text", "time": "time"}
             elif timed:
                 self.columns[self.time] = "time"
-        self.flow = self._flow(rows, per_cycle, timed)
+        self.flow = self._flow(rows, shape.per_cycle, timed)
 
     def _flow(self, rows, per_cycle, timed):
         cycles = [rows[i : i + per_cycle] for i in range(0, len(rows), per_cycle)]
@@ -109,12 +119,12 @@ class Source:
         self.entry = {"file": {"path": self.path.name, "format": "text"}}
         return [Row(None, {"text": it}) for it in texts]
 
-    def _rows(self, start, timed):
+    def _rows(self, timed):
         draws = {name: Values(self.random, kind) for name, kind in self.columns.items() if name != "id"}
-        pace = self.random.choice([SECOND // 10, SECOND, 20 * SECOND, 600 * SECOND])
+        pace = self.shape.pace
         jumble = self.random.choice([0, 0, 2, 10, 100]) * pace
         unit = self.random.choice([1000, 1000, 1, SECOND])
-        rows, at = [], start
+        rows, at = [], self.shape.start
         for i in range(self.count):
             at += self.random.choice([0, 1, 1, 2, 5]) * pace
             time = (at - self.random.randint(0, jumble) if self.random.random() < 0.5 else at) // unit * unit

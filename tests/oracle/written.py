@@ -95,7 +95,7 @@ def _field(field, format, kind, alone):
     text, in_quotes = field
     if format == "text" and kind == "text":
         # Nothing tells a missing text from an empty one there.
-        return (text if alone else text.replace("\\t", "\t")) or None
+        return text or None
     if text == "" and not in_quotes or text == "NULL" and alone and not in_quotes and format == "csv":
         return None
     if kind in ("float", "near"):
@@ -156,11 +156,11 @@ def _arrow(path, format, columns, named):
 
 def compare(found, expected, columns, format):
     """Fails unless the rows are the same in any order; says the first that differ."""
-    kinds = list(columns.values())
+    kinds, alone = list(columns.values()), len(columns) == 1
     # What the format has no way to say.
     forms = {
         "json": lambda value, kind: None if kind == "float" and value is not None and value - value != 0 else value,
-        "text": lambda value, kind: None if value == "" else value,
+        "text": lambda value, kind: (value if alone else value.replace("\t", "\\t")) or None if kind == "text" and value is not None else value,
     }
     form = forms.get(format, lambda value, kind: value)
     expected = [tuple(form(value, kind) for value, kind in zip(row, kinds)) for row in expected]
