@@ -179,13 +179,19 @@ def compare(found, expected, columns, format):
 
 def _paired(ours, theirs, fits, columns):
     """Finds a row of ours for each of theirs: rows that are only near can fit several."""
-    pair = {}
+    pair, free = {}, dict.fromkeys(range(len(ours)))
 
     def place(row, tried):
+        i = next((i for i in free if fits(ours[i], theirs[row])), None)
+        if i is not None:
+            del free[i]
+            pair[i] = row
+            return True
+        # None is left: one that is taken may go to another.
         for i, one in enumerate(ours):
             if i not in tried and fits(one, theirs[row]):
                 tried.add(i)
-                if i not in pair or place(pair[i], tried):
+                if place(pair[i], tried):
                     pair[i] = row
                     return True
         return False
