@@ -4,10 +4,8 @@ A Flow is what a source or a stage gives: rows cycle by cycle, and the watermark
 documents leave open, such as the order of rows between slices, raises Open wherever it would decide a
 result: a stage whose input has no full order is computed for several orders, which must agree."""
 
-import math
 from collections import Counter
 
-import aggregates
 from expressions import Open, Refused, rank
 
 NEVER, ENDED = -(2**63), 2**63 - 1

@@ -13,7 +13,6 @@ from records import Shape, Source
 
 # Rows of a stage, above which it is taken back.
 ROWS_MAX = 4000
-STATELESS, WINDOWED = "stateless", "windowed"
 
 
 class Job:
@@ -92,18 +91,18 @@ class Job:
             if name in self.tables:
                 self.tables.add(late)
 
-    def _input(self, wants=lambda flow: True):
+    def _input(self):
         """Names of one or several inputs, and their rows."""
         # A table's source is read for tables alone; a job in which no join reads one is made without.
         of_table = bool(self.tables) and self.random.random() < 0.15
-        names = [it for it, flow in self.flows.items() if wants(flow) and (it in self.tables) == of_table]
+        names = [it for it in self.flows if (it in self.tables) == of_table]
         if not names:
             raise Open
         # The later ones are read more often, so that stages form chains.
         name = self.random.choice(names[-2:] if self.random.random() < 0.7 else names)
-        flow_named = self.flows[name].named
-        same = [it for it in names if it != name and self.flows[it].columns == self.flows[name].columns and self.flows[it].timed == self.flows[name].timed]
-        same = [it for it in same if self.flows[it].named and flow_named and (it in self.tables) == (name in self.tables) and list(self.flows[it].columns) == list(self.flows[name].columns)]
+        one = self.flows[name]
+        alike = [(it, self.flows[it]) for it in names if it != name and one.named and self.flows[it].named]
+        same = [it for it, flow in alike if list(flow.columns.items()) == list(one.columns.items()) and flow.timed == one.timed]
         if same and self.random.random() < 0.6:
             listed = [name, self.random.choice(same)]
             return listed, model.union([self.flows[it] for it in listed])

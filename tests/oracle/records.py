@@ -162,7 +162,9 @@ class Source:
             number = row.time // 1000
             return number if len(str(number)) != 8 else moment(row.time).isoformat()
         text = moment(row.time).isoformat(timespec="auto")
-        return {"z": text.replace("+00:00", "Z"), "none": text.replace("+00:00", ""), "offset": (moment(row.time).astimezone(timezone(timedelta(hours=2)))).isoformat()}.get(style, text)
+        if style == "offset":
+            return moment(row.time).astimezone(timezone(timedelta(hours=2))).isoformat()
+        return {"z": text.replace("+00:00", "Z"), "none": text.replace("+00:00", "")}.get(style, text)
 
     def _with_time(self, rows, timed):
         """Rows as they are written, with the field of the event time."""

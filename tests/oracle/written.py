@@ -1,7 +1,5 @@
 """Reads what sinks wrote, and compares it with the rows that a model says."""
 
-import csv
-import io
 import json
 
 import pyarrow as pa
@@ -135,7 +133,15 @@ def _csv(text):
     return records
 
 
-TYPES = {"int": pa.types.is_integer, "float": pa.types.is_float64, "near": pa.types.is_float64, "guess": pa.types.is_integer, "text": lambda it: pa.types.is_string(it) or pa.types.is_large_string(it) or it == pa.string_view(), "bool": pa.types.is_boolean, "time": pa.types.is_timestamp}
+TYPES = {
+    "int": pa.types.is_integer,
+    "guess": pa.types.is_integer,
+    "float": pa.types.is_float64,
+    "near": pa.types.is_float64,
+    "text": lambda it: pa.types.is_string(it) or pa.types.is_large_string(it) or it == pa.string_view(),
+    "bool": pa.types.is_boolean,
+    "time": pa.types.is_timestamp,
+}
 
 
 def _arrow(path, format, columns, named):
