@@ -307,7 +307,9 @@ def top(flow, k, by, ascending, per):
                 rows += [row for _, row in ranked[:k]]
                 del groups[key]
         results.append(rows)
-    made = flow.like(results, order=None)
+    # What comes at the end may have any time, and is late for nobody.
+    marks = flow.marks if by_window else [it if it == ENDED else NEVER for it in flow.marks]
+    made = flow.like(results, order=None, marks=marks)
     made.refused = refused
     return made
 
