@@ -1,6 +1,7 @@
 //! A seed: the lives of its job, an undisturbed run, and whether they agree.
 
 use crate::{
+    fault::{Failures, Faults, Planted},
     job::Job,
     kept::Rows,
     life::{self, Ended, FOLDER},
@@ -37,6 +38,8 @@ pub struct Outcome {
     pub rescaled: u64,
     /// How often a key came back that had left memory.
     pub revived: u64,
+    /// How many lives came to a fault of a part of the job.
+    pub failed: Failures,
     /// Records that are not in the output of a job that may lose some.
     pub lost: u64,
     /// Rows of a job that may repeat some, beside those that it must have.
@@ -161,9 +164,11 @@ fn lived(
     let wrong = |message, trace| Wrong { message, job: words.clone(), trace };
     let lived = Arc::clone(&job);
     let simulation = Simulation { seed, pace, keeps_trace };
-    let (ended, ran) =
-        simulate(simulation, move |sim| life::all(sim, &lived, &pace, &mut random, damages))
-            .map_err(|failed| wrong(failed.message, failed.trace))?;
+    let mut faults = Faults::new(seed);
+    let (ended, ran) = simulate(simulation, move |sim| {
+        life::all(sim, &lived, &pace, (&mut random, &mut faults), damages)
+    })
+    .map_err(|failed| wrong(failed.message, failed.trace))?;
     let ended = ended.map_err(|message| wrong(message, ran.trace.clone()))?;
     if let Some(name) = ran.panicked.first() {
         return Err(wrong(format!("the thread {name} panicked"), ran.trace));
@@ -190,6 +195,7 @@ fn outcome(ended: &Ended, ran: Ran, job: String) -> Outcome {
         told: ended.told,
         rescaled: ended.rescaled,
         revived: ended.revived,
+        failed: ended.failed,
         lost: 0,
         repeated: 0,
         damaged: 0,
@@ -226,7 +232,7 @@ fn undisturbed(
         }
         false => RunOptions::default(),
     };
-    let handle = start(job.graph(&sim.world, 0, 1), &sim.world, &options);
+    let handle = start(job.graph(&sim.world, 0, 1, &Planted::default()), &sim.world, &options);
     let progress = handle.map_err(|it| it.to_string())?.wait().map_err(|it| it.to_string())?;
     // A replay reads what the ledger says, and both would lack what the ledger lacks.
     let read: Vec<u64> = progress.sources.iter().map(|it| it.records).collect();

@@ -1,5 +1,9 @@
 //! What is done to a life of a job, and when: made from the seed before the life begins.
 
+use crate::{
+    fault::{Fault, Faults},
+    job::Job,
+};
 use tidemill_env::{Pace, Random};
 use tidemill_types::{ByteSize, Span, job::Recovery};
 
@@ -58,6 +62,8 @@ pub(crate) struct Fate {
     /// After so many microseconds each.
     pub(crate) events: Vec<(u64, Event)>,
     pub(crate) requests: Vec<(u64, Request)>,
+    /// What fails by itself.
+    pub(crate) fault: Option<Fault>,
     /// Should it end by itself before its time, the machine loses power too.
     pub(crate) ends_dark: bool,
 }
@@ -90,7 +96,12 @@ fn event(random: &mut Random) -> Event {
 
 impl Fate {
     /// A life with or without misfortune.
-    pub(crate) fn of(random: &mut Random, pace: &Pace, is_last: bool) -> Self {
+    pub(crate) fn of(
+        random: &mut Random,
+        faults: &mut Faults,
+        (job, pace): (&Job, &Pace),
+        is_last: bool,
+    ) -> Self {
         let mut events = Vec::new();
         for _ in 0..if is_last { 0 } else { 1 + random.below(4) } {
             let at = moment(random, pace);
@@ -138,6 +149,7 @@ impl Fate {
             file_bytes: ByteSize(1 << (10 + random.below(12))),
             events,
             requests,
+            fault: faults.next(job).filter(|_| !is_last),
             ends_dark: random.below(2) == 0,
         }
     }

@@ -5,6 +5,7 @@ mod loss;
 mod program;
 
 use crate::{
+    fault::Planted,
     feed::{self, Fed, Feed},
     kept::{Kept, Memory},
 };
@@ -24,8 +25,8 @@ use tidemill_state::structure;
 use tidemill_types::{
     ByteSize, SliceId, Span,
     job::{
-        CountWindow, CycleSpec, DedupSpec, Delivery, EmptySpec, Every, JoinKind, JoinSpec, Named,
-        SlidingWindow, TopSpec, WindowSpec,
+        CountWindow, CycleSpec, DEAD_LETTER, DedupSpec, Delivery, EmptySpec, Every, JoinKind,
+        JoinSpec, Named, SlidingWindow, TopSpec, WindowSpec,
     },
 };
 
@@ -326,6 +327,12 @@ impl Job {
         names.map(|name| PathBuf::from(format!("{folder}{name}"))).collect()
     }
 
+    /// The names of its sinks, with that of the dead letters.
+    pub(crate) fn sinks(&self) -> Vec<String> {
+        let names = self.read.iter().map(|(from, output)| format!("sink{from}.{output}"));
+        names.chain([DEAD_LETTER.to_owned()]).collect()
+    }
+
     /// In words.
     pub(crate) fn describe(&self) -> String {
         let stage = |it: &Stage| {
@@ -340,8 +347,14 @@ impl Job {
         )
     }
 
-    /// A graph for one life.
-    pub(crate) fn graph(&self, world: &World, life: u64, workers: usize) -> JobGraph {
+    /// A graph for one life, with what fails in it.
+    pub(crate) fn graph(
+        &self,
+        world: &World,
+        life: u64,
+        workers: usize,
+        planted: &Planted,
+    ) -> JobGraph {
         let mut graph = JobGraph::new("simulated");
         (graph.workers, graph.seed, graph.delivery) = (workers, 7, self.delivery);
         graph.cycle = CycleSpec {
@@ -369,16 +382,18 @@ impl Job {
                 graph.links.push(Link { from, output: 0, to: node, port, partition });
             }
         }
-        let mut files = self.files(life).into_iter();
-        for (nth, ((from, output), path)) in self.read.iter().zip(files.by_ref()).enumerate() {
+        let names = self.sinks();
+        let mut sinks = self.files(life).into_iter().enumerate().map(|(nth, path)| {
             let memory = if nth == 0 { self.memory } else { Memory::Whole };
-            let sink = Box::new(Kept::new(world, path, self.syncs, memory));
-            let to = graph.add(format!("sink{from}.{output}"), NodeKind::Sink { sink });
+            let fault = planted.of_sink(nth, &names[nth]);
+            Box::new(Kept::new(world, path, self.syncs, memory).failing(fault))
+        });
+        for (((from, output), name), sink) in self.read.iter().zip(&names).zip(sinks.by_ref()) {
+            let to = graph.add(name.clone(), NodeKind::Sink { sink });
             let (from, output) = (NodeId(*from), *output);
             graph.links.push(Link { from, output, to, port: 0, partition: Partition::One });
         }
-        let letters = files.next().expect("the letters are last");
-        graph.dead_letter = Some(Box::new(Kept::new(world, letters, self.syncs, Memory::Whole)));
+        graph.dead_letter = Some(sinks.next().expect("the letters are last"));
         graph
     }
 }

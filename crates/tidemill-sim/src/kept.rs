@@ -1,7 +1,11 @@
 //! A sink of a simulated job: a journal of cycles on the simulated disk, as a file sink keeps one.
 //!
+//! It may fail by itself, as a database or a broker does: a commit may have come through all the same,
+//! wholly or in part, and a sync that fails for good may lose what was not durable before.
+//!
 //! Invariant: a cycle and its rows are one record, so that what is there says which cycle it is.
 
+use crate::fault::{Call, Done, Failure, OfSink};
 use arrow_array::RecordBatch;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use std::{
@@ -38,18 +42,69 @@ pub(crate) struct Kept {
     file: Option<Box<dyn DiskFile>>,
     /// Its length, without what a write that found no room has left.
     length: u64,
+    /// Behind that stands what an attempt that failed has left.
+    is_torn: bool,
+    /// How much of it is durable.
+    durable: u64,
     written: Rows,
+    /// The last cycle that was written, and the last that was committed.
+    last: (Cycle, Cycle),
+    /// How it fails, if it does.
+    fault: Option<OfSink>,
 }
 
 impl Kept {
     pub(crate) fn new(world: &World, path: PathBuf, syncs: bool, memory: Memory) -> Self {
-        let world = world.clone();
-        Self { memory, world, path, syncs, file: None, length: 0, written: Vec::new() }
+        Self {
+            memory,
+            world: world.clone(),
+            path,
+            syncs,
+            file: None,
+            length: 0,
+            is_torn: false,
+            durable: 0,
+            written: Vec::new(),
+            last: (Cycle::NONE, Cycle::NONE),
+            fault: None,
+        }
+    }
+
+    /// As it is, but it fails so.
+    pub(crate) fn failing(self, fault: Option<OfSink>) -> Self {
+        Self { fault, ..self }
+    }
+
+    /// Whether this call is to fail.
+    fn fails(&self, call: Call, cycle: Option<Cycle>) -> Option<Failure> {
+        let fault = self.fault.as_ref()?;
+        if matches!(call, Call::Commit | Call::Sync | Call::Close) {
+            fault.must_count(call, cycle);
+        }
+        fault.fails(call)
+    }
+
+    /// What such a call gives back.
+    fn end<T>(
+        &self,
+        failure: Option<Failure>,
+        cycle: Option<Cycle>,
+        done: T,
+    ) -> Result<T, SinkError> {
+        match (&self.fault, failure) {
+            (Some(fault), Some(failure)) => Err(fault.error(&failure, cycle)),
+            _ => Ok(done),
+        }
     }
 
     /// Appends all bytes, or none.
     fn append(&mut self, bytes: &[u8]) -> Result<(), SinkError> {
-        let length = self.length;
+        let (length, is_torn) = (self.length, self.is_torn);
+        let file = self.file()?;
+        if is_torn {
+            file.truncate(length).map_err(failed)?;
+        }
+        self.is_torn = false;
         let file = self.file()?;
         if let Err(error) = file.append(bytes) {
             file.truncate(length).map_err(failed)?;
@@ -57,6 +112,25 @@ impl Kept {
         }
         self.length += bytes.len() as u64;
         Ok(())
+    }
+
+    fn make_durable(&mut self) -> Result<(), SinkError> {
+        self.file()?.sync().map_err(failed)?;
+        self.durable = self.length;
+        Ok(())
+    }
+
+    /// Makes durable what is there, or fails in that.
+    fn settle(&mut self, failure: Option<&Failure>) -> Result<(), SinkError> {
+        match failure {
+            Some(Failure { done: Done::Nothing | Done::Part, passes: true, .. }) => Ok(()),
+            // Nobody was told that it is there for good, and it is not.
+            Some(Failure { done: Done::Nothing | Done::Part, passes: false, .. }) => {
+                let durable = self.durable;
+                self.file()?.truncate(durable).map_err(failed)
+            }
+            Some(Failure { done: Done::All, .. }) | None => self.make_durable(),
+        }
     }
 
     fn file(&mut self) -> Result<&mut Box<dyn DiskFile>, SinkError> {
@@ -72,6 +146,15 @@ impl Kept {
         disk.sync_dir(self.path.parent().unwrap_or(Path::new("/")))?;
         Ok(file)
     }
+}
+
+/// Cycles as a journal has them.
+fn records(rows: &[(u64, String)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (cycle, text) in rows {
+        journal::append(&mut bytes, &[&cycle.to_le_bytes(), text.as_bytes()].concat());
+    }
+    bytes
 }
 
 /// What a journal of cycles says, and its bytes without a torn tail.
@@ -125,7 +208,16 @@ fn failed(error: std::io::Error) -> SinkError {
 }
 
 impl Sink for Kept {
+    fn check(&mut self) -> Result<(), SinkError> {
+        let failure = self.fails(Call::Check, None);
+        self.end(failure, None, ())
+    }
+
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
+        let failure = self.fails(Call::Open, None);
+        if failure.as_ref().is_some_and(|it| it.done == Done::Nothing) {
+            return self.end(failure, None, Cycle::NONE);
+        }
         let goes_on = resume && self.memory != Memory::BeginsAnew;
         let is_there = goes_on && self.world.disk.exists(&self.path).map_err(failed)?;
         let bytes = match is_there {
@@ -135,14 +227,26 @@ impl Sink for Kept {
         let (rows, length) = read(&bytes)?;
         // Written anew: what a failed sync gave up would be lost for ever else.
         self.file = Some(self.put(&bytes[..length]).map_err(failed)?);
-        self.length = length as u64;
-        match self.memory {
-            Memory::Whole => Ok(Cycle(rows.last().map_or(0, |(cycle, _)| *cycle))),
-            Memory::None | Memory::BeginsAnew => Ok(Cycle::NONE),
-        }
+        (self.length, self.durable) = (length as u64, length as u64);
+        let held = match self.memory {
+            Memory::Whole => Cycle(rows.last().map_or(0, |(cycle, _)| *cycle)),
+            Memory::None | Memory::BeginsAnew => Cycle::NONE,
+        };
+        self.last = (held, held);
+        self.end(failure, None, held)
     }
 
     fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
+        let last = std::mem::replace(&mut self.last.0, cycle);
+        if cycle <= last {
+            return Err(SinkError::new(format!("cycle {cycle} is written after {last}")));
+        }
+        let failure = self.fails(Call::Write, Some(cycle));
+        let blocks = match failure.as_ref().map(|it| it.done) {
+            Some(Done::Nothing) => &[],
+            Some(Done::Part) => &blocks[..blocks.len() / 2],
+            Some(Done::All) | None => blocks,
+        };
         let mut lines = String::new();
         for block in blocks {
             lines.push_str(&text(&block.batch())?);
@@ -150,26 +254,51 @@ impl Sink for Kept {
         if !lines.is_empty() {
             self.written.push((cycle.0, lines));
         }
-        Ok(())
+        self.end(failure, Some(cycle), ())
     }
 
     fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
+        if cycle <= self.last.1 {
+            let last = self.last.1;
+            return Err(SinkError::new(format!("cycle {cycle} is committed after {last}")));
+        }
+        let failure = self.fails(Call::Commit, Some(cycle));
         let due = self.written.partition_point(|(it, _)| *it <= cycle.0);
-        let mut bytes = Vec::new();
-        for (cycle, text) in &self.written[..due] {
-            journal::append(&mut bytes, &[&cycle.to_le_bytes(), text.as_bytes()].concat());
+        let whole = match failure.as_ref().map(|it| it.done) {
+            Some(Done::Nothing) => 0,
+            Some(Done::Part) => due / 2,
+            Some(Done::All) | None => due,
+        };
+        let is_torn = failure.as_ref().is_some_and(|it| it.done == Done::Part) && whole < due;
+        let bytes = records(&self.written[..whole]);
+        let torn = records(&self.written[whole..whole + usize::from(is_torn)]);
+        if !bytes.is_empty() {
+            self.append(&bytes)?;
+            self.written.drain(..whole);
         }
-        if bytes.is_empty() {
-            return Ok(());
+        if self.syncs && self.length > self.durable {
+            self.make_durable()?;
         }
-        self.append(&bytes)?;
-        self.written.drain(..due);
-        if self.syncs { self.file()?.sync().map_err(failed) } else { Ok(()) }
+        if is_torn && !self.is_torn {
+            self.is_torn = true;
+            self.file()?.append(&torn[..torn.len() / 2]).map_err(failed)?;
+        }
+        if failure.is_none() {
+            self.last.1 = cycle;
+        }
+        self.end(failure, Some(cycle), ())
     }
 
     fn sync(&mut self) -> Result<bool, SinkError> {
-        self.file()?.sync().map_err(failed)?;
-        Ok(true)
+        let failure = self.fails(Call::Sync, None);
+        match (&self.fault, &failure) {
+            (Some(fault), Some(failure)) if failure.is_later => {
+                fault.is_later();
+                return Ok(false);
+            }
+            _ => self.settle(failure.as_ref())?,
+        }
+        self.end(failure, None, true)
     }
 
     fn forgets(&self) -> bool {
@@ -181,6 +310,8 @@ impl Sink for Kept {
     }
 
     fn close(&mut self) -> Result<(), SinkError> {
-        self.file()?.sync().map_err(failed)
+        let failure = self.fails(Call::Close, None);
+        self.settle(failure.as_ref())?;
+        self.end(failure, None, ())
     }
 }

@@ -4,6 +4,7 @@
 //! seed ─▶ job      sources, stages, sinks, cycles, credit       job, feed, kept
 //!      ├▶ lives    kills, power cuts, disks that fail or are full, changes of threads,
 //!      │           checkpoints kept and deleted, jumps of the clock       fate, life
+//!      ├▶ faults   sinks that fail by themselves                          fault
 //!      └▶ pace     who is slow, who is stopped, how long a disk takes     env::Pace
 //! what its sinks hold at the end = what an undisturbed run writes         check
 //! ```
@@ -18,6 +19,7 @@
 mod check;
 mod damage;
 mod fate;
+mod fault;
 mod feed;
 mod job;
 mod kept;
@@ -27,6 +29,7 @@ mod outputs;
 mod second;
 
 pub use check::{Outcome, Wrong, run, run_at_least_once, run_at_most_once, run_damaged};
+pub use fault::Failures;
 
 #[cfg(test)]
 mod tests;

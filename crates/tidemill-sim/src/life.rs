@@ -12,6 +12,7 @@
 use crate::{
     damage::{self, CHECKPOINTS},
     fate::{Event, Fate, Request},
+    fault::{Failures, Faults, Planted},
     job::Job,
     kept::Rows,
     ledger, outputs, second,
@@ -59,6 +60,7 @@ pub(crate) struct Ended {
     pub(crate) rescaled: u64,
     /// How often a key came back that had left memory.
     pub(crate) revived: u64,
+    pub(crate) failed: Failures,
     /// The last new life began after this cycle, and has no rows up to there.
     pub(crate) after: Cycle,
     /// A bit turned, and the job said that it cannot go on.
@@ -94,6 +96,7 @@ struct Life {
     refused_before: [Refused; 2],
     handle: Mutex<Option<Arc<JobHandle>>>,
     known: Arc<Mutex<Known>>,
+    planted: Planted,
     is_dead: AtomicBool,
     is_over: AtomicBool,
     was_stopped: AtomicBool,
@@ -256,7 +259,7 @@ pub(crate) fn all(
     sim: &SimWorld,
     job: &Arc<Job>,
     pace: &Pace,
-    random: &mut Random,
+    (random, faults): (&mut Random, &mut Faults),
     damages: bool,
 ) -> Result<Ended, String> {
     let state_disk = SimDisk::new(random.next());
@@ -268,7 +271,7 @@ pub(crate) fn all(
     sim.disk.sync_dir(Path::new("/")).map_err(|it| it.to_string())?;
     loop {
         let is_last = ended.lives == LIVES_MAX;
-        let fate = Fate::of(random, pace, is_last);
+        let fate = Fate::of(random, faults, (job, pace), is_last);
         ended.lives += 1;
         let from_us = sim.world.clock.monotonic_micros();
         let became = one(sim, &state_disk, job, &fate, &known, &mut ended);
@@ -337,6 +340,7 @@ fn one(
         handle: Mutex::new(None),
         refused_before: [sim.disk.refused(), state_disk.refused()],
         known: Arc::clone(known),
+        planted: Planted::new(fate.fault),
         is_dead: AtomicBool::new(false),
         is_over: AtomicBool::new(false),
         was_stopped: AtomicBool::new(false),
@@ -346,7 +350,11 @@ fn one(
     let outcome = live(&life, &world, &state_world, job, fate, ended);
     life.is_over.store(true, Ordering::SeqCst);
     suffers.join();
+    life.planted.count(&mut ended.failed);
     let is_done = outcome?;
+    if let Some(wrong) = life.planted.wrong() {
+        return Err(wrong);
+    }
     if !is_done && !life.is_dead.load(Ordering::SeqCst) {
         life.die(fate.ends_dark);
     }
@@ -371,8 +379,13 @@ fn live(
             return life.says(ended, format!("the checkpoints cannot be opened: {error}"));
         }
     };
-    let handle = match start(job.graph(world, ended.lives, fate.workers), world, &options) {
+    let graph = job.graph(world, ended.lives, fate.workers, &life.planted);
+    let handle = match start(graph, world, &options) {
+        Ok(_) if life.planted.has_failed_at_start() => {
+            return Err("something failed at the start, and the job runs".to_owned());
+        }
         Ok(handle) => Arc::new(handle),
+        Err(error) if life.planted.is_told_at_start(&error) => return Ok(false),
         Err(_) if is_dead() || life.state_failed() || life.output_failed() => return Ok(false),
         Err(StartError::Away { .. }) if life.output_was_full() => return Ok(false),
         // It says so, and nothing is lost: without a number it would begin at its start.
@@ -406,6 +419,10 @@ fn live(
     ended.told += u64::from(progress.checkpoints.failure.is_some());
     *lock(&life.handle) = None;
     match outcome {
+        Err(error) if life.planted.is_told(&error) => Ok(false),
+        Ok(_) if life.planted.has_failed() && !is_dead() => {
+            Err("something failed for good, and nothing was told of it".to_owned())
+        }
         Err(error) if error.panicked => Err(format!("it panicked: {error}")),
         _ if is_dead() => Ok(false),
         Err(_) if life.output_failed() || life.reading_failed() => Ok(false),

@@ -69,7 +69,7 @@ mod runner {
         },
     };
     use tidemill_env::World;
-    use tidemill_sim::{Outcome, Wrong};
+    use tidemill_sim::{Failures, Outcome, Wrong};
 
     /// What kind of jobs.
     #[derive(Clone, Copy)]
@@ -96,6 +96,7 @@ mod runner {
         told: u64,
         rescaled: u64,
         revived: u64,
+        failed: Failures,
         lost: u64,
         repeated: u64,
         damaged: u64,
@@ -113,6 +114,7 @@ mod runner {
             self.told += of.told;
             self.rescaled += of.rescaled;
             self.revived += of.revived;
+            self.failed.add(&of.failed);
             self.lost += of.lost;
             self.repeated += of.repeated;
             self.damaged += of.damaged;
@@ -205,6 +207,7 @@ mod runner {
             "{} seeds in {took_s} s: {} lives, {} of which went on from a checkpoint and {} began anew \
              with one; {} checkpoints, \
              {} lives that told of a failed one; {} changes of threads; {} keys that came back; \
+             lives with {}; \
              {} records lost, {} repeated; {} jobs that told of damage; {} points",
             sum.seeds,
             sum.lives,
@@ -214,6 +217,7 @@ mod runner {
             sum.told,
             sum.rescaled,
             sum.revived,
+            sum.failed,
             sum.lost,
             sum.repeated,
             sum.damaged,

@@ -1,6 +1,6 @@
 //! A second process that would run the same job in the same folder, while the first runs it.
 
-use crate::{job::Job, life::FOLDER};
+use crate::{fault::Planted, job::Job, life::FOLDER};
 use arrow_schema::SchemaRef;
 use std::sync::Arc;
 use tidemill_env::World;
@@ -28,7 +28,7 @@ impl SourceFactory for Missing {
 /// # Errors
 /// What it was told instead.
 pub(crate) fn is_refused(job: &Job, world: &World) -> Result<(), String> {
-    let mut graph = job.graph(world, 0, 1);
+    let mut graph = job.graph(world, 0, 1, &Planted::default());
     for node in &mut graph.nodes {
         if let NodeKind::Source { factory, .. } = &mut node.kind {
             *factory = Arc::new(Missing(Arc::clone(factory)));
