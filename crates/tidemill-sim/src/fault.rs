@@ -7,7 +7,14 @@
 //! - A life has one fault at most, so that the error which it ends with is known word for word.
 //! - A fault that passes is asked again, and ends no life.
 
+mod sink;
+mod stage;
+
+pub(crate) use sink::{Call, Done, Failure, OfSink};
+
 use crate::job::Job;
+use sink::SinkFault;
+use stage::{Faulty, StageFault};
 use std::{
     fmt,
     sync::{Arc, PoisonError},
@@ -19,50 +26,17 @@ use tidemill_env::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use tidemill_flow::{JobError, SinkError, StartError};
-use tidemill_types::Cycle;
+use tidemill_flow::{JobError, OperatorFactory, StartError};
+use tidemill_types::{Cycle, SliceId};
 
 /// One life in so many has a fault.
-const ONE_LIFE_IN: u64 = 3;
+const ONE_LIFE_IN: u64 = 2;
 
 /// Something that fails by itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     Sink(SinkFault),
-}
-
-/// What is asked of a sink.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Call {
-    Check,
-    Open,
-    Write,
-    Commit,
-    Sync,
-    Close,
-}
-
-/// How much of what it was asked for a call has done that fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Done {
-    Nothing,
-    Part,
-    All,
-}
-
-/// A call of a sink that fails.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SinkFault {
-    /// Its number; the dead letters' is the last.
-    sink: usize,
-    call: Call,
-    /// After so many that did not.
-    after: u64,
-    done: Done,
-    /// So often in a row, and then no more; 0: for good.
-    passes: u64,
-    /// A sync that passes is no error, but says that it cannot be said yet.
-    is_later: bool,
+    Stage(StageFault),
 }
 
 /// The faults of the lives of a job. They come from the seed by a way of their own, so that what else a
@@ -77,45 +51,10 @@ impl Faults {
     /// That of the next life, if it has one.
     pub(crate) fn next(&mut self, job: &Job) -> Option<Fault> {
         let Self(random) = self;
-        (random.below(ONE_LIFE_IN) == 0).then(|| Fault::Sink(SinkFault::of(random, job)))
-    }
-}
-
-/// A call that fails now.
-pub(crate) struct Failure {
-    pub(crate) done: Done,
-    pub(crate) passes: bool,
-    pub(crate) is_later: bool,
-}
-
-impl SinkFault {
-    /// Whether what fails is part of the start: that is not tried again in this life.
-    fn starts(&self) -> bool {
-        matches!(self.call, Call::Check | Call::Open)
-    }
-
-    fn of(random: &mut Random, job: &Job) -> Self {
-        let call = match random.below(12) {
-            0 => Call::Check,
-            1 => Call::Open,
-            2..=4 => Call::Write,
-            5..=8 => Call::Commit,
-            9 | 10 => Call::Sync,
-            _ => Call::Close,
-        };
-        let may_pass = !matches!(call, Call::Write);
-        Self {
-            sink: random.below(job.sinks().len() as u64) as usize,
-            call,
-            after: match call {
-                Call::Write | Call::Commit => soon(random, 6),
-                Call::Sync => soon(random, 3),
-                Call::Check | Call::Open | Call::Close => 0,
-            },
-            done: [Done::Nothing, Done::Part, Done::All][random.below(3) as usize],
-            passes: if may_pass { random.below(4) } else { 0 },
-            is_later: random.below(2) == 0,
-        }
+        (random.below(ONE_LIFE_IN) == 0).then(|| match random.below(3) {
+            0 | 1 => Fault::Sink(SinkFault::of(random, job)),
+            _ => Fault::Stage(StageFault::of(random, job)),
+        })
     }
 }
 
@@ -132,6 +71,10 @@ pub struct Failures {
     pub sinks: u64,
     /// In which one failed in a way that passes.
     pub sinks_for_now: u64,
+    /// In which a stage said that it cannot go on.
+    pub stages: u64,
+    /// In which one panicked.
+    pub stages_panicked: u64,
 }
 
 impl Failures {
@@ -139,12 +82,18 @@ impl Failures {
     pub fn add(&mut self, other: &Self) {
         self.sinks += other.sinks;
         self.sinks_for_now += other.sinks_for_now;
+        self.stages += other.stages;
+        self.stages_panicked += other.stages_panicked;
     }
 }
 
 impl fmt::Display for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} sinks that failed, {} for a while", self.sinks, self.sinks_for_now)
+        write!(
+            f,
+            "{} sinks that failed, {} for a while, {} stages, {} that panicked",
+            self.sinks, self.sinks_for_now, self.stages, self.stages_panicked
+        )
     }
 }
 
@@ -155,6 +104,24 @@ struct Told {
     message: String,
     /// If it is that of one cycle.
     cycle: Option<Cycle>,
+    /// If it is that of one record: its slice, and which of the slice it is.
+    record: Option<(SliceId, usize)>,
+    panicked: bool,
+}
+
+impl Told {
+    fn of(node: String, message: String) -> Self {
+        Self { node, message, cycle: None, record: None, panicked: false }
+    }
+
+    fn is(&self, error: &JobError) -> bool {
+        (&self.node, &self.message) == (&error.node, &error.message)
+            && self.panicked == error.panicked
+            && self.cycle.is_none_or(|cycle| cycle == error.cycle)
+            && self
+                .record
+                .is_none_or(|(slice, row)| (Some(slice), Some(row)) == (error.slice, error.row))
+    }
 }
 
 /// The fault of a life, and whether it came to it.
@@ -171,16 +138,20 @@ struct Inner {
     wrong: Mutex<Option<String>>,
 }
 
-/// A sink that may fail.
-#[derive(Clone, Debug)]
-pub(crate) struct OfSink {
-    inner: Arc<Inner>,
-    fault: SinkFault,
-    name: String,
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inner {
+    /// The job must say so from now on.
+    fn tell(&self, told: Told) {
+        lock(&self.told).get_or_insert(told);
+    }
+
+    /// The number of a call that may fail.
+    fn call(&self) -> u64 {
+        self.calls.fetch_add(1, Ordering::SeqCst)
+    }
 }
 
 impl Planted {
@@ -203,7 +174,23 @@ impl Planted {
             Fault::Sink(fault) if fault.sink == sink => {
                 Some(OfSink { inner: Arc::clone(inner), fault, name: name.to_owned() })
             }
-            Fault::Sink(_) => None,
+            Fault::Sink(_) | Fault::Stage(_) => None,
+        }
+    }
+
+    /// A stage as it is in this life.
+    pub(crate) fn stage(
+        &self,
+        stage: usize,
+        name: &str,
+        factory: &Arc<dyn OperatorFactory>,
+    ) -> Arc<dyn OperatorFactory> {
+        let factory = Arc::clone(factory);
+        match self.0.as_ref().map(|inner| (inner, inner.fault)) {
+            Some((inner, Fault::Stage(fault))) if fault.stage == stage => {
+                Arc::new(Faulty::new(factory, Arc::clone(inner), fault, name))
+            }
+            _ => factory,
         }
     }
 
@@ -224,7 +211,11 @@ impl Planted {
         if inner.passed.load(Ordering::SeqCst) > 0 {
             failed.sinks_for_now += 1;
         } else if self.has_failed() {
-            failed.sinks += 1;
+            match inner.fault {
+                Fault::Sink(_) => failed.sinks += 1,
+                Fault::Stage(fault) if fault.panics => failed.stages_panicked += 1,
+                Fault::Stage(_) => failed.stages += 1,
+            }
         }
     }
 
@@ -236,10 +227,7 @@ impl Planted {
     /// Whether a job that runs says of the fault what is to be said.
     pub(crate) fn is_told(&self, error: &JobError) -> bool {
         let Some(inner) = &self.0 else { return false };
-        lock(&inner.told).as_ref().is_some_and(|told| {
-            let is_cycle = told.cycle.is_none_or(|cycle| cycle == error.cycle);
-            told.node == error.node && told.message == error.message && !error.panicked && is_cycle
-        })
+        lock(&inner.told).as_ref().is_some_and(|told| told.is(error))
     }
 
     /// Whether a job that did not start says of the fault what is to be said.
@@ -255,52 +243,5 @@ impl Planted {
             }
             _ => false,
         })
-    }
-}
-
-impl OfSink {
-    /// Whether this call is to fail; each is asked about once.
-    pub(crate) fn fails(&self, call: Call) -> Option<Failure> {
-        if call != self.fault.call {
-            return None;
-        }
-        let nth = self.inner.calls.fetch_add(1, Ordering::SeqCst);
-        let SinkFault { after, done, passes, is_later, .. } = self.fault;
-        let times = if self.fault.starts() { 1 } else { passes.max(1) };
-        let is_due = (after..after + times).contains(&nth);
-        let is_later = is_later && passes > 0 && call == Call::Sync;
-        is_due.then_some(Failure { done, passes: passes > 0, is_later })
-    }
-
-    /// The error of a call that failed, noted so that the job can be held to it.
-    pub(crate) fn error(&self, failure: &Failure, cycle: Option<Cycle>) -> SinkError {
-        let message = format!("the simulated {:?} fails", self.fault.call);
-        if failure.passes {
-            self.inner.passed.fetch_add(1, Ordering::SeqCst);
-        }
-        if !failure.passes || self.fault.starts() {
-            let told = Told { node: self.name.clone(), message: message.clone(), cycle };
-            lock(&self.inner.told).get_or_insert(told);
-        }
-        SinkError { passes: failure.passes, ..SinkError::new(message) }
-    }
-
-    /// It was said that it cannot be said yet.
-    pub(crate) fn is_later(&self) {
-        self.inner.passed.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// Something that makes rows count is asked of it, up to a cycle if that is known: not after it has
-    /// failed for good, but for what was written before a cycle that could not be.
-    pub(crate) fn must_count(&self, call: Call, upto: Option<Cycle>) {
-        let Some(told) = lock(&self.inner.told).clone() else { return };
-        let is_before = match (upto, told.cycle) {
-            (Some(upto), Some(failed)) => upto < failed,
-            _ => call == Call::Sync,
-        };
-        if self.fault.call != Call::Write || !is_before {
-            let why = format!("{call:?} was asked of `{}` after it had failed for good", self.name);
-            lock(&self.inner.wrong).get_or_insert(why);
-        }
     }
 }

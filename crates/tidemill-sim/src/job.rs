@@ -327,6 +327,11 @@ impl Job {
         names.map(|name| PathBuf::from(format!("{folder}{name}"))).collect()
     }
 
+    /// How many stages it has.
+    pub(crate) fn stage_count(&self) -> usize {
+        self.stages.len()
+    }
+
     /// The names of its sinks, with that of the dead letters.
     pub(crate) fn sinks(&self) -> Vec<String> {
         let names = self.read.iter().map(|(from, output)| format!("sink{from}.{output}"));
@@ -371,8 +376,9 @@ impl Job {
             let preload = self.preloads && at == 0;
             graph.add(format!("source{at}"), NodeKind::Source { factory, preload });
         }
-        for stage in &self.stages {
-            let (factory, slices) = (Arc::clone(&stage.factory), stage.slices);
+        for (nth, stage) in self.stages.iter().enumerate() {
+            let factory = planted.stage(nth, &stage.name, &stage.factory);
+            let slices = stage.slices;
             // In half of them keys leave memory, so often that they do in so short a life.
             let expires = structure::can_expire(&mut *factory.state(SliceId(0))) && slices % 2 == 1;
             let node = graph.add(stage.name.clone(), NodeKind::Stage { factory, slices });
