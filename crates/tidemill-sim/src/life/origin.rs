@@ -105,8 +105,9 @@ pub(super) fn went_on(
     origin: Origin,
     ended: &mut Ended,
 ) -> Result<(), String> {
-    let began = handle.progress().checkpoints;
+    // Nobody notes meanwhile how far it is by now, such as who kills it.
     let mut known = lock(&life.known);
+    let began = handle.progress().checkpoints;
     let is_right = match origin {
         // It is done again from its start.
         _ if job.memory == Memory::BeginsAnew => true,
