@@ -40,6 +40,8 @@ pub struct Outcome {
     pub revived: u64,
     /// How many lives came to a fault of a part of the job.
     pub failed: Failures,
+    /// One if some of its records are bytes.
+    pub of_bytes: u64,
     /// Records that are not in the output of a job that may lose some.
     pub lost: u64,
     /// Rows of a job that may repeat some, beside those that it must have.
@@ -81,7 +83,9 @@ pub fn run(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
 pub fn run_damaged(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
     let lived = lived(seed, keeps_trace, Job::of, true)?;
     match lived.ended.is_damaged {
-        true => Ok(Outcome { damaged: 1, ..outcome(&lived.ended, lived.ran, lived.words) }),
+        true => {
+            Ok(Outcome { damaged: 1, ..outcome(&lived.job, &lived.ended, lived.ran, lived.words) })
+        }
         false => agrees(seed, lived),
     }
 }
@@ -102,7 +106,7 @@ fn agrees(seed: u64, lived: Lived) -> Result<Outcome, Wrong> {
         let what = difference(sink, is, should);
         return Err(wrong(format!("{what}{}", ended.story), ran.trace));
     }
-    Ok(outcome(&ended, ran, words))
+    Ok(outcome(&job, &ended, ran, words))
 }
 
 /// Runs a seed with a job that does nothing twice: it may lose records, and must not count one
@@ -118,7 +122,7 @@ pub fn run_at_most_once(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> 
         _ => Ok(lost),
     });
     match lost {
-        Ok(lost) => Ok(Outcome { lost, ..outcome(&ended, ran, words) }),
+        Ok(lost) => Ok(Outcome { lost, ..outcome(&job, &ended, ran, words) }),
         Err(why) => {
             let message = format!("{why}{}", ended.story);
             Err(Wrong { message, job: words, trace: ran.trace })
@@ -134,7 +138,7 @@ pub fn run_at_most_once(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> 
 pub fn run_at_least_once(seed: u64, keeps_trace: bool) -> Result<Outcome, Wrong> {
     let Lived { job, ended, ran, words } = lived(seed, keeps_trace, Job::that_may_repeat, false)?;
     match job.repeated(&ended.outputs) {
-        Ok(repeated) => Ok(Outcome { repeated, ..outcome(&ended, ran, words) }),
+        Ok(repeated) => Ok(Outcome { repeated, ..outcome(&job, &ended, ran, words) }),
         Err(why) => {
             let message = format!("{why}{}", ended.story);
             Err(Wrong { message, job: words, trace: ran.trace })
@@ -176,7 +180,7 @@ fn lived(
     Ok(Lived { job, ended, ran, words })
 }
 
-fn outcome(ended: &Ended, ran: Ran, job: String) -> Outcome {
+fn outcome(job: &Job, ended: &Ended, ran: Ran, words: String) -> Outcome {
     let rows = ended.outputs.iter().flatten();
     let bytes = rows.clone().flat_map(|(cycle, text)| {
         cycle.to_le_bytes().into_iter().chain(text.bytes()).collect::<Vec<_>>()
@@ -196,11 +200,12 @@ fn outcome(ended: &Ended, ran: Ran, job: String) -> Outcome {
         rescaled: ended.rescaled,
         revived: ended.revived,
         failed: ended.failed,
+        of_bytes: u64::from(job.has_bytes()),
         lost: 0,
         repeated: 0,
         damaged: 0,
         cycles: rows.count() as u64,
-        job,
+        job: words,
         trace: ran.trace,
     }
 }

@@ -11,8 +11,8 @@ use std::{
 };
 use tidemill_env::{Clock, Random, sync::Mutex};
 use tidemill_flow::{
-    DeadLetter, Payload, Position, Read, ReadRequest, Source, SourceError, SourceFactory,
-    TIME_COLUMN, partition::hash_number,
+    DeadLetter, Payload, Position, Read, ReadRequest, Rows, RowsPool, Source, SourceError,
+    SourceFactory, TIME_COLUMN, partition::hash_number, rows_schema,
 };
 use tidemill_types::{Micros, SliceId};
 
@@ -35,6 +35,8 @@ pub(crate) struct Feed {
     lateness_us: i64,
     /// A live source: the time from one record to the next, in microseconds.
     pub(crate) every_us: Option<u64>,
+    /// Its records are bytes, without columns.
+    pub(crate) is_bytes: bool,
     /// After this record a live source is silent for two seconds.
     silent_after: u64,
 }
@@ -49,6 +51,7 @@ impl Feed {
             keys: 1 + random.next() % (2 << random.below(8)),
             lateness_us: 2_000 << random.below(5),
             every_us: live.then(|| 1 << random.below(12)),
+            is_bytes: false,
             silent_after: random.below(2 * count),
         }
     }
@@ -92,7 +95,11 @@ impl Feed {
 
     /// The same as a sink writes them.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let text = kept::text(&batch(&self.records().collect::<Vec<_>>()));
+        let records: Vec<_> = self.records().collect();
+        let text = match self.is_bytes {
+            true => kept::text(&rows(&records, &RowsPool::new(1)).to_batch()),
+            false => kept::text(&batch(&records)),
+        };
         text.expect("of columns that can be shown").lines().map(str::to_owned).collect()
     }
 
@@ -120,6 +127,19 @@ fn batch(records: &[(i64, i64, i64)]) -> RecordBatch {
     RecordBatch::try_new(schema(), columns).expect("columns of the schema")
 }
 
+/// The same as bytes, some of them none and some of them many.
+fn rows(records: &[(i64, i64, i64)], pool: &Arc<RowsPool>) -> Rows {
+    let mut rows = pool.take();
+    for (key, value, time) in records {
+        match value % 16 {
+            0 => rows.push(b""),
+            1 => rows.push(format!("{key} {value:0>90} {time}").as_bytes()),
+            _ => rows.push(format!("{key} {value} {time}").as_bytes()),
+        }
+    }
+    rows
+}
+
 /// What a source was told, as a broker keeps the offsets of a group: by slice, how far everything that
 /// came of its records is where it stays.
 #[derive(Clone, Debug, Default)]
@@ -142,7 +162,7 @@ pub(crate) struct Fed {
 
 impl SourceFactory for Fed {
     fn schema(&self) -> SchemaRef {
-        schema()
+        if self.feed.is_bytes { rows_schema() } else { schema() }
     }
     fn slices(&self) -> u32 {
         self.feed.slices
@@ -150,7 +170,8 @@ impl SourceFactory for Fed {
     fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
         let clock = Arc::clone(&self.clock);
         let next = self.told.as_ref().map_or(0, |told| told.of(slice));
-        Ok(Box::new(FedSlice { feed: self.feed, clock, slice, next, seen: Micros::MIN }))
+        let pool = RowsPool::new(8);
+        Ok(Box::new(FedSlice { feed: self.feed, clock, pool, slice, next, seen: Micros::MIN }))
     }
     fn live(&self) -> bool {
         self.feed.every_us.is_some()
@@ -171,6 +192,7 @@ impl SourceFactory for Fed {
 struct FedSlice {
     feed: Feed,
     clock: Arc<dyn Clock>,
+    pool: Arc<RowsPool>,
     slice: u32,
     next: u64,
     seen: Micros,
@@ -213,9 +235,12 @@ impl Source for FedSlice {
         if self.next == from {
             return Ok(Read::Idle { until: Some(feed.there_us(self.next)) });
         }
-        let batch = batch(&records);
+        let payload = match feed.is_bytes {
+            true => Payload::Rows(rows(&records, &self.pool)),
+            false => Payload::Arrow(batch(&records)),
+        };
         let bytes = (self.next - from) as usize * RECORD_BYTES;
-        Ok(Read::Rows { payload: Payload::Arrow(batch), bytes })
+        Ok(Read::Rows { payload, bytes })
     }
 
     fn position(&self) -> Position {

@@ -1,6 +1,7 @@
 //! A job made from a seed: a graph of moderate size, of all that can hold a state.
 
 mod again;
+mod bytes;
 mod loss;
 mod program;
 
@@ -188,16 +189,18 @@ fn sums(live: bool) -> (&'static str, Arc<dyn OperatorFactory>, Partition) {
 }
 
 impl Job {
-    /// Sources, and nothing that reads them yet.
-    fn with_sources(random: &mut Random) -> Self {
-        let sources: Vec<Feed> = (0..1 + random.below(2))
+    /// Sources, and nothing that reads them yet; with what says what it has of byte records.
+    fn with_sources(random: &mut Random) -> (Self, Random) {
+        let mut aside = bytes::aside(random);
+        let mut sources: Vec<Feed> = (0..1 + random.below(2))
             .map(|_| {
                 let live = random.below(3) == 0;
                 Feed::of(random, live)
             })
             .collect();
+        sources.extend(bytes::source(&mut aside));
         let preloads = sources[0].every_us.is_none() && random.below(3) == 0;
-        Self {
+        let job = Self {
             preloads,
             stages: Vec::new(),
             read: Vec::new(),
@@ -211,18 +214,20 @@ impl Job {
             credit: 1 << (8 + random.below(10)),
             syncs: random.below(2) == 0,
             sources,
-        }
+        };
+        (job, aside)
     }
 
     pub(crate) fn of(random: &mut Random) -> Self {
-        let mut job = Self::with_sources(random);
+        let (mut job, mut aside) = Self::with_sources(random);
         job.memory = match random.below(16) {
             0 => Memory::BeginsAnew,
             1 | 2 => Memory::None,
             _ => Memory::Whole,
         };
-        let mut streams: Vec<Stream> = (0..job.sources.len())
-            .map(|node| Stream { node, schema: feed::schema(), is_read: false })
+        let of_columns = job.sources.iter().filter(|it| !it.is_bytes).enumerate();
+        let mut streams: Vec<Stream> = of_columns
+            .map(|(node, _)| Stream { node, schema: feed::schema(), is_read: false })
             .collect();
         if streams.len() == 2 && random.below(2) == 0 {
             job.join(random, &mut streams);
@@ -230,6 +235,7 @@ impl Job {
         for _ in 0..1 + random.below(3) {
             job.stage(random, &mut streams);
         }
+        job.add_bytes(&mut aside, &mut streams);
         job.read.extend(streams.iter().filter(|it| !it.is_read).map(|it| (it.node, 0)));
         for (at, stage) in job.stages.iter().enumerate() {
             let others = 1..stage.factory.outputs().len();

@@ -97,6 +97,7 @@ mod runner {
         rescaled: u64,
         revived: u64,
         failed: Failures,
+        of_bytes: u64,
         lost: u64,
         repeated: u64,
         damaged: u64,
@@ -115,6 +116,7 @@ mod runner {
             self.rescaled += of.rescaled;
             self.revived += of.revived;
             self.failed.add(&of.failed);
+            self.of_bytes += of.of_bytes;
             self.lost += of.lost;
             self.repeated += of.repeated;
             self.damaged += of.damaged;
@@ -207,7 +209,7 @@ mod runner {
             "{} seeds in {took_s} s: {} lives, {} of which went on from a checkpoint and {} began anew \
              with one; {} checkpoints, \
              {} lives that told of a failed one; {} changes of threads; {} keys that came back; \
-             lives with {}; \
+             lives with {}; {} jobs with byte records; \
              {} records lost, {} repeated; {} jobs that told of damage; {} points",
             sum.seeds,
             sum.lives,
@@ -218,6 +220,7 @@ mod runner {
             sum.rescaled,
             sum.revived,
             sum.failed,
+            sum.of_bytes,
             sum.lost,
             sum.repeated,
             sum.damaged,

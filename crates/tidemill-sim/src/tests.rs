@@ -7,16 +7,30 @@ const SEEDS: u64 = 75;
 /// Those of other jobs.
 const FEWER: u64 = 25;
 
-/// Each kind of fault comes to pass in the seeds of each test: what does not happen shows nothing.
-fn all_kinds(failed: Failures, least: u64) {
-    let Failures { sinks, sinks_for_now, stages, stages_panicked } = failed;
-    let all = [sinks, sinks_for_now, stages, stages_panicked];
-    assert!(all.iter().all(|it| *it >= least), "{failed}");
+/// What the seeds of a test must have come to: what does not happen shows nothing.
+#[derive(Default)]
+struct Seen {
+    failed: Failures,
+    of_bytes: u64,
+}
+
+impl Seen {
+    fn add(&mut self, outcome: &Outcome) {
+        self.failed.add(&outcome.failed);
+        self.of_bytes += outcome.of_bytes;
+    }
+
+    /// Each kind of fault and of records so often at least.
+    fn has_all(&self, least: u64) {
+        let Failures { sinks, sinks_for_now, stages, stages_panicked } = self.failed;
+        let all = [sinks, sinks_for_now, stages, stages_panicked, self.of_bytes];
+        assert!(all.iter().all(|it| *it >= least), "{}; {}", self.failed, self.of_bytes);
+    }
 }
 
 fn agree(seeds: std::ops::Range<u64>) {
     let (mut went_on, mut told, mut rescaled, mut revived) = (0, 0, 0, 0);
-    let mut failed = Failures::default();
+    let mut seen = Seen::default();
     for seed in seeds {
         let outcome = run(seed, false).unwrap_or_else(|wrong| {
             panic!("seed {seed}: {}\n{}\n{}", wrong.message, wrong.job, wrong.trace.join("\n"))
@@ -25,9 +39,9 @@ fn agree(seeds: std::ops::Range<u64>) {
         told += outcome.told;
         rescaled += outcome.rescaled;
         revived += outcome.revived;
-        failed.add(&outcome.failed);
+        seen.add(&outcome);
     }
-    all_kinds(failed, 5);
+    seen.has_all(5);
     assert!(went_on > 10 && told > 10 && rescaled > 50, "{went_on} {told} {rescaled}");
     assert!(revived > 10, "{revived}");
 }
@@ -45,7 +59,7 @@ fn f5_row_6_row_24_slow_threads_and_disks_and_changes_of_threads_do_not_show() {
 #[test]
 fn row_2_row_40_a_job_that_may_lose_counts_nothing_twice() {
     let (mut went_on, mut lost, mut rescaled) = (0, 0, 0);
-    let mut failed = Failures::default();
+    let mut seen = Seen::default();
     for seed in 0..SEEDS {
         let outcome = run_at_most_once(seed, false).unwrap_or_else(|wrong| {
             panic!("seed {seed}: {}\n{}\n{}", wrong.message, wrong.job, wrong.trace.join("\n"))
@@ -53,16 +67,16 @@ fn row_2_row_40_a_job_that_may_lose_counts_nothing_twice() {
         went_on += outcome.went_on;
         lost += outcome.lost;
         rescaled += outcome.rescaled;
-        failed.add(&outcome.failed);
+        seen.add(&outcome);
     }
-    all_kinds(failed, 5);
+    seen.has_all(5);
     assert!(went_on > 10 && lost > 100 && rescaled > 50, "{went_on} {lost} {rescaled}");
 }
 
 #[test]
 fn row_2_row_40_a_job_without_a_ledger_loses_nothing() {
     let (mut lives, mut repeated) = (0, 0);
-    let mut failed = Failures::default();
+    let mut seen = Seen::default();
     for seed in 0..FEWER {
         let outcome = run_at_least_once(seed, false).unwrap_or_else(|wrong| {
             panic!(
@@ -79,9 +93,9 @@ fn row_2_row_40_a_job_without_a_ledger_loses_nothing() {
         });
         lives += outcome.lives;
         repeated += outcome.repeated;
-        failed.add(&outcome.failed);
+        seen.add(&outcome);
     }
-    all_kinds(failed, 2);
+    seen.has_all(2);
     assert!(lives > 2 * FEWER && repeated > 100, "{lives} {repeated}");
 }
 

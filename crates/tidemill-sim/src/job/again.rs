@@ -12,7 +12,7 @@ use tidemill_types::job::Delivery;
 impl Job {
     /// A job in which each record makes one row in two sinks or more.
     pub(crate) fn that_may_repeat(random: &mut Random) -> Self {
-        let mut job = Self::with_sources(random);
+        let (mut job, mut aside) = Self::with_sources(random);
         job.delivery = Delivery::AtLeastOnce;
         // What a source is told of must outlast the machine.
         job.syncs = true;
@@ -20,6 +20,11 @@ impl Job {
         let count = job.sources.len();
         for source in 0..count {
             job.read.push((source, 0));
+            if job.sources[source].is_bytes {
+                job.add_same(&mut aside, source);
+                job.read.push((count + source, 0));
+                continue;
+            }
             let select = named(&[("key", "key"), ("value", "value")]);
             let made = transform(&feed::schema(), None, None, Some(&select));
             let factory = made.expect("a stage that fits its input");

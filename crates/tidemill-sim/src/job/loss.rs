@@ -38,11 +38,17 @@ type Most = BTreeMap<(i64, i64), (i64, i64)>;
 impl Job {
     /// A job whose rows can be compared with what its sources have.
     pub(crate) fn that_may_lose(random: &mut Random) -> Self {
-        let mut job = Self::with_sources(random);
+        let (mut job, mut aside) = Self::with_sources(random);
         job.delivery = Delivery::AtMostOnce;
         for source in 0..job.sources.len() {
             job.read.push((source, 0));
             job.told.push(Told::Records { source, all: true });
+            if job.sources[source].is_bytes {
+                job.add_same(&mut aside, source);
+                job.read.push((job.sources.len() + job.stages.len() - 1, 0));
+                job.told.push(Told::Records { source, all: true });
+                continue;
+            }
             for _ in 0..1 + random.below(2) {
                 let slices = 1 + random.below(8) as u32;
                 if random.below(3) == 0 {
