@@ -26,17 +26,22 @@ use tidemill_env::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use tidemill_flow::{JobError, OperatorFactory, StartError};
-use tidemill_types::{Cycle, SliceId};
+use tidemill_flow::{JobError, OperatorFactory, Progress, StartError};
+use tidemill_types::{ByteSize, Cycle, SliceId};
 
 /// One life in so many has a fault.
 const ONE_LIFE_IN: u64 = 2;
+
+/// What the states of a job may take at least.
+const BUDGET_BYTES_MIN: u64 = 256;
 
 /// Something that fails by itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     Sink(SinkFault),
     Stage(StageFault),
+    /// Its states may not take more than this.
+    Budget(ByteSize),
 }
 
 /// The faults of the lives of a job. They come from the seed by a way of their own, so that what else a
@@ -51,8 +56,10 @@ impl Faults {
     /// That of the next life, if it has one.
     pub(crate) fn next(&mut self, job: &Job) -> Option<Fault> {
         let Self(random) = self;
-        (random.below(ONE_LIFE_IN) == 0).then(|| match random.below(3) {
+        (random.below(ONE_LIFE_IN) == 0).then(|| match random.below(4) {
             0 | 1 => Fault::Sink(SinkFault::of(random, job)),
+            // Those that repeat keep no state.
+            3 if !job.begins_anew() => Fault::Budget(ByteSize(BUDGET_BYTES_MIN << random.below(8))),
             _ => Fault::Stage(StageFault::of(random, job)),
         })
     }
@@ -75,6 +82,8 @@ pub struct Failures {
     pub stages: u64,
     /// In which one panicked.
     pub stages_panicked: u64,
+    /// In which the states took more than they may.
+    pub over_budget: u64,
 }
 
 impl Failures {
@@ -84,6 +93,7 @@ impl Failures {
         self.sinks_for_now += other.sinks_for_now;
         self.stages += other.stages;
         self.stages_panicked += other.stages_panicked;
+        self.over_budget += other.over_budget;
     }
 }
 
@@ -91,8 +101,8 @@ impl fmt::Display for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} sinks that failed, {} for a while, {} stages, {} that panicked",
-            self.sinks, self.sinks_for_now, self.stages, self.stages_panicked
+            "{} sinks that failed, {} for a while, {} stages, {} that panicked, {} budgets",
+            self.sinks, self.sinks_for_now, self.stages, self.stages_panicked, self.over_budget
         )
     }
 }
@@ -174,8 +184,22 @@ impl Planted {
             Fault::Sink(fault) if fault.sink == sink => {
                 Some(OfSink { inner: Arc::clone(inner), fault, name: name.to_owned() })
             }
+            Fault::Sink(_) | Fault::Stage(_) | Fault::Budget(_) => None,
+        }
+    }
+
+    /// What the states may take in this life, if not all that they want.
+    pub(crate) fn budget(&self) -> Option<ByteSize> {
+        match self.0.as_ref()?.fault {
+            Fault::Budget(most) => Some(most),
             Fault::Sink(_) | Fault::Stage(_) => None,
         }
+    }
+
+    /// Whether a job that has ended took more than it may, and should have said so.
+    pub(crate) fn is_over_budget(&self, progress: &Progress) -> bool {
+        let all: u64 = progress.stages.iter().map(|it| it.state_bytes).sum();
+        self.budget().is_some_and(|most| all > most.0)
     }
 
     /// A stage as it is in this life.
@@ -215,6 +239,7 @@ impl Planted {
                 Fault::Sink(_) => failed.sinks += 1,
                 Fault::Stage(fault) if fault.panics => failed.stages_panicked += 1,
                 Fault::Stage(_) => failed.stages += 1,
+                Fault::Budget(_) => failed.over_budget += 1,
             }
         }
     }
@@ -227,6 +252,16 @@ impl Planted {
     /// Whether a job that runs says of the fault what is to be said.
     pub(crate) fn is_told(&self, error: &JobError) -> bool {
         let Some(inner) = &self.0 else { return false };
+        if let Fault::Budget(most) = inner.fault {
+            // How much it is depends on when it is counted; of which stage too.
+            let said = format!("its budget is {most}: give `state.budget` more");
+            let says = error.message.starts_with("the state of the job takes ")
+                && error.message.contains(&said)
+                && !error.panicked;
+            if says {
+                inner.tell(Told::of(error.node.clone(), error.message.clone()));
+            }
+        }
         lock(&inner.told).as_ref().is_some_and(|told| told.is(error))
     }
 

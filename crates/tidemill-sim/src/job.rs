@@ -368,6 +368,7 @@ impl Job {
     ) -> JobGraph {
         let mut graph = JobGraph::new("simulated");
         (graph.workers, graph.seed, graph.delivery) = (workers, 7, self.delivery);
+        graph.state_budget = planted.budget();
         graph.cycle = CycleSpec {
             time: Span(self.cycle_us),
             records: self.cycle_records,

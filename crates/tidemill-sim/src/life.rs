@@ -423,6 +423,9 @@ fn live(
         Ok(_) if life.planted.has_failed() && !is_dead() => {
             Err("something failed for good, and nothing was told of it".to_owned())
         }
+        Ok(progress) if life.planted.is_over_budget(&progress) => {
+            Err("its states took more than they may, and nothing was told of it".to_owned())
+        }
         Err(error) if error.panicked => Err(format!("it panicked: {error}")),
         _ if is_dead() => Ok(false),
         Err(_) if life.output_failed() || life.reading_failed() => Ok(false),
