@@ -1,7 +1,7 @@
 //! Rows in the order of their slices.
 
 use super::{
-    KeyTypeError, NULL_HASH, check_key_type, hash_bytes, hash_column, hash_columns_into,
+    KeyTypeError, NULL_HASH, check_key_type, combine, hash_bytes, hash_column, hash_columns_into,
     hash_number, slice_of,
 };
 use crate::block::{Payload, Routing};
@@ -63,7 +63,12 @@ impl Router {
                     }
                 }
             }
-            Payload::Rows(rows) => self.hashes.extend(rows.iter().map(hash_bytes)),
+            // As a column of them: of what a stage passes on some may come as one, and some not.
+            Payload::Rows(rows) => self.hashes.extend(rows.iter().map(|record| {
+                let mut hash = NULL_HASH;
+                combine(false, &mut hash, hash_bytes(record));
+                hash
+            })),
         }
         self.slices_of_rows.clear();
         let slice = |hash: &u64| slice_of(hash_number(*hash ^ seed), slices);

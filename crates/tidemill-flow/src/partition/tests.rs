@@ -50,6 +50,28 @@ fn equal_values_of_different_types_meet() {
 }
 
 #[test]
+fn a_byte_record_goes_where_it_goes_as_a_column() {
+    // A stage that passes some blocks on and copies what is left of others gives both.
+    let mut rows = crate::rows::Rows::default();
+    (0..100_u32).for_each(|nth| rows.push(nth.to_string().as_bytes()));
+    let column = Payload::Arrow(rows.to_batch());
+    let rows = Payload::Rows(rows);
+    let mut router = Router::default();
+    for seed in [0, 7, u64::MAX] {
+        let mut order = |payload| {
+            let routing = router.by_content(payload, 5, seed, Routing::default());
+            (routing.order, routing.starts)
+        };
+        assert_eq!(order(&rows), order(&column), "seed {seed}");
+    }
+    let mut order = |payload| {
+        let routing = router.by_key(payload, &[0], 5, Routing::default()).expect("bytes are keys");
+        (routing.order, routing.starts)
+    };
+    assert_eq!(order(&rows), order(&column));
+}
+
+#[test]
 fn the_order_of_key_columns_matters() {
     let two = batch(vec![
         ("a", Arc::new(Int64Array::from(vec![1, 2]))),
