@@ -8,12 +8,15 @@
 //! - A fault that passes is asked again, and ends no life.
 
 mod sink;
+mod source;
 mod stage;
 
 pub(crate) use sink::{Call, Done, Failure, OfSink};
+pub(crate) use source::{Asked, OfSource};
 
 use crate::job::Job;
 use sink::SinkFault;
+use source::SourceFault;
 use stage::{Faulty, StageFault};
 use std::{
     fmt,
@@ -40,6 +43,7 @@ const BUDGET_BYTES_MIN: u64 = 256;
 pub(crate) enum Fault {
     Sink(SinkFault),
     Stage(StageFault),
+    Source(SourceFault),
     /// Its states may not take more than this.
     Budget(ByteSize),
 }
@@ -56,10 +60,11 @@ impl Faults {
     /// That of the next life, if it has one.
     pub(crate) fn next(&mut self, job: &Job) -> Option<Fault> {
         let Self(random) = self;
-        (random.below(ONE_LIFE_IN) == 0).then(|| match random.below(4) {
+        (random.below(ONE_LIFE_IN) == 0).then(|| match random.below(5) {
             0 | 1 => Fault::Sink(SinkFault::of(random, job)),
             // Those that repeat keep no state.
             3 if !job.begins_anew() => Fault::Budget(ByteSize(BUDGET_BYTES_MIN << random.below(8))),
+            4 => Fault::Source(SourceFault::of(random, job)),
             _ => Fault::Stage(StageFault::of(random, job)),
         })
     }
@@ -84,6 +89,8 @@ pub struct Failures {
     pub stages_panicked: u64,
     /// In which the states took more than they may.
     pub over_budget: u64,
+    /// In which a source failed.
+    pub sources: u64,
 }
 
 impl Failures {
@@ -94,6 +101,7 @@ impl Failures {
         self.stages += other.stages;
         self.stages_panicked += other.stages_panicked;
         self.over_budget += other.over_budget;
+        self.sources += other.sources;
     }
 }
 
@@ -101,8 +109,13 @@ impl fmt::Display for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} sinks that failed, {} for a while, {} stages, {} that panicked, {} budgets",
-            self.sinks, self.sinks_for_now, self.stages, self.stages_panicked, self.over_budget
+            "{} sinks that failed, {} for a while, {} stages, {} that panicked, {} budgets, {} sources",
+            self.sinks,
+            self.sinks_for_now,
+            self.stages,
+            self.stages_panicked,
+            self.over_budget,
+            self.sources
         )
     }
 }
@@ -184,7 +197,18 @@ impl Planted {
             Fault::Sink(fault) if fault.sink == sink => {
                 Some(OfSink { inner: Arc::clone(inner), fault, name: name.to_owned() })
             }
-            Fault::Sink(_) | Fault::Stage(_) | Fault::Budget(_) => None,
+            _ => None,
+        }
+    }
+
+    /// The fault of a source, if this life has one.
+    pub(crate) fn of_source(&self, source: usize, name: &str) -> Option<OfSource> {
+        let inner = self.0.as_ref()?;
+        match inner.fault {
+            Fault::Source(fault) if fault.source == source => {
+                Some(OfSource { inner: Arc::clone(inner), fault, name: name.to_owned() })
+            }
+            _ => None,
         }
     }
 
@@ -192,7 +216,7 @@ impl Planted {
     pub(crate) fn budget(&self) -> Option<ByteSize> {
         match self.0.as_ref()?.fault {
             Fault::Budget(most) => Some(most),
-            Fault::Sink(_) | Fault::Stage(_) => None,
+            _ => None,
         }
     }
 
@@ -220,8 +244,12 @@ impl Planted {
 
     /// Whether it came to a failure with which the job must not have started.
     pub(crate) fn has_failed_at_start(&self) -> bool {
-        let fault = self.0.as_ref().map(|inner| inner.fault);
-        matches!(fault, Some(Fault::Sink(fault)) if fault.starts()) && self.has_failed()
+        let starts = match self.0.as_ref().map(|inner| inner.fault) {
+            Some(Fault::Sink(fault)) => fault.starts(),
+            Some(Fault::Source(fault)) => fault.starts(),
+            _ => false,
+        };
+        starts && self.has_failed()
     }
 
     /// Whether it came to a failure that the job must not outlive.
@@ -240,6 +268,7 @@ impl Planted {
                 Fault::Stage(fault) if fault.panics => failed.stages_panicked += 1,
                 Fault::Stage(_) => failed.stages += 1,
                 Fault::Budget(_) => failed.over_budget += 1,
+                Fault::Source(_) => failed.sources += 1,
             }
         }
     }

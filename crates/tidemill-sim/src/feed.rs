@@ -2,7 +2,10 @@
 //!
 //! A live source has a record when its moment has come; a bounded one has all of them at once.
 
-use crate::kept;
+use crate::{
+    fault::{Asked, OfSource},
+    kept,
+};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use std::{
@@ -158,6 +161,16 @@ pub(crate) struct Fed {
     pub(crate) clock: Arc<dyn Clock>,
     /// It follows, and a life begins where the ones before were told.
     pub(crate) told: Option<Told>,
+    /// How it fails, if it does.
+    pub(crate) fault: Option<OfSource>,
+}
+
+impl Fed {
+    /// Whether this call is to fail, and with what.
+    fn refuse(&self, asked: Asked) -> Result<(), SourceError> {
+        let refusal = self.fault.as_ref().and_then(|it| it.fails(asked, None));
+        refusal.map_or(Ok(()), |it| Err(it.error))
+    }
 }
 
 impl SourceFactory for Fed {
@@ -168,10 +181,23 @@ impl SourceFactory for Fed {
         self.feed.slices
     }
     fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+        self.refuse(Asked::Open)?;
         let clock = Arc::clone(&self.clock);
         let next = self.told.as_ref().map_or(0, |told| told.of(slice));
         let pool = RowsPool::new(8);
-        Ok(Box::new(FedSlice { feed: self.feed, clock, pool, slice, next, seen: Micros::MIN }))
+        Ok(Box::new(FedSlice {
+            feed: self.feed,
+            clock,
+            pool,
+            slice,
+            next,
+            seen: Micros::MIN,
+            fault: self.fault.clone(),
+            has_failed: false,
+        }))
+    }
+    fn begin(&self) -> Result<(), SourceError> {
+        self.refuse(Asked::Begin)
     }
     fn live(&self) -> bool {
         self.feed.every_us.is_some()
@@ -196,17 +222,15 @@ struct FedSlice {
     slice: u32,
     next: u64,
     seen: Micros,
+    fault: Option<OfSource>,
+    has_failed: bool,
 }
 
-impl Source for FedSlice {
-    fn read(
-        &mut self,
-        request: &ReadRequest,
-        letters: &mut Vec<DeadLetter>,
-    ) -> Result<Read, SourceError> {
+impl FedSlice {
+    fn read_some(&mut self, request: &ReadRequest, letters: &mut Vec<DeadLetter>) -> Read {
         let feed = self.feed;
         if self.next == feed.count {
-            return Ok(Read::End);
+            return Read::End;
         }
         let now_us = self.clock.monotonic_micros();
         let most = request.records.min(request.bytes / RECORD_BYTES).clamp(1, 40) as u64;
@@ -233,14 +257,35 @@ impl Source for FedSlice {
             }
         }
         if self.next == from {
-            return Ok(Read::Idle { until: Some(feed.there_us(self.next)) });
+            return Read::Idle { until: Some(feed.there_us(self.next)) };
         }
         let payload = match feed.is_bytes {
             true => Payload::Rows(rows(&records, &self.pool)),
             false => Payload::Arrow(batch(&records)),
         };
         let bytes = (self.next - from) as usize * RECORD_BYTES;
-        Ok(Read::Rows { payload, bytes })
+        Read::Rows { payload, bytes }
+    }
+}
+
+impl Source for FedSlice {
+    fn read(
+        &mut self,
+        request: &ReadRequest,
+        letters: &mut Vec<DeadLetter>,
+    ) -> Result<Read, SourceError> {
+        let Some(fault) = &self.fault else { return Ok(self.read_some(request, letters)) };
+        if self.has_failed {
+            fault.must_not_be_read();
+        }
+        let Some(refusal) = fault.fails(Asked::Read, Some(request.cycle)) else {
+            return Ok(self.read_some(request, letters));
+        };
+        self.has_failed = true;
+        if refusal.was_read {
+            let _lost = self.read_some(request, letters);
+        }
+        Err(refusal.error)
     }
 
     fn position(&self) -> Position {
@@ -248,6 +293,9 @@ impl Source for FedSlice {
     }
 
     fn seek(&mut self, to: Position, watermark: Micros) -> Result<(), SourceError> {
+        if let Some(refusal) = self.fault.as_ref().and_then(|it| it.fails(Asked::Seek, None)) {
+            return Err(refusal.error);
+        }
         // What it is told is all that it knows of what it read before, as it is of a file.
         self.next = to.0;
         self.seen = match watermark {

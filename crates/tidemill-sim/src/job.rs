@@ -379,9 +379,11 @@ impl Job {
         graph.buffer.low_watermark = ByteSize(self.credit / 2);
         for (at, feed) in self.sources.iter().enumerate() {
             let (clock, told) = (Arc::clone(&world.clock), self.followed.get(at).cloned());
-            let factory = Arc::new(Fed { feed: *feed, clock, told });
+            let name = format!("source{at}");
+            let fault = planted.of_source(at, &name);
+            let factory = Arc::new(Fed { feed: *feed, clock, told, fault });
             let preload = self.preloads && at == 0;
-            graph.add(format!("source{at}"), NodeKind::Source { factory, preload });
+            graph.add(name, NodeKind::Source { factory, preload });
         }
         for (nth, stage) in self.stages.iter().enumerate() {
             let factory = planted.stage(nth, &stage.name, &stage.factory);

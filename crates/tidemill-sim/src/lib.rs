@@ -4,7 +4,7 @@
 //! seed ─▶ job      sources, stages, sinks, cycles, credit       job, feed, kept
 //!      ├▶ lives    kills, power cuts, disks that fail or are full, changes of threads,
 //!      │           checkpoints kept and deleted, jumps of the clock       fate, life
-//!      ├▶ faults   sinks, stages and budgets that fail by themselves      fault
+//!      ├▶ faults   sources, stages, sinks that fail, budgets that are small   fault
 //!      └▶ pace     who is slow, who is stopped, how long a disk takes     env::Pace
 //! what its sinks hold at the end = what an undisturbed run writes         check
 //! ```
