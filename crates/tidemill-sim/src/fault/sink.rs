@@ -37,7 +37,8 @@ pub(crate) struct SinkFault {
     done: Done,
     /// So often in a row, and then no more; 0: for good.
     passes: u64,
-    /// A sync that passes is no error, but says that it cannot be said yet.
+    /// A sync that passes is no error, but says that it cannot be said yet: what was committed is in the
+    /// process alone until then.
     is_later: bool,
 }
 
@@ -94,11 +95,10 @@ impl OfSink {
             return None;
         }
         let nth = self.inner.call();
-        let SinkFault { after, done, passes, is_later, .. } = self.fault;
+        let SinkFault { after, done, passes, .. } = self.fault;
         let times = if self.fault.starts() { 1 } else { passes.max(1) };
         let is_due = (after..after + times).contains(&nth);
-        let is_later = is_later && passes > 0 && call == Call::Sync;
-        is_due.then_some(Failure { done, passes: passes > 0, is_later })
+        is_due.then_some(Failure { done, passes: passes > 0, is_later: self.holds_back() })
     }
 
     /// The error of a call that failed, noted so that the job can be held to it.
@@ -112,6 +112,12 @@ impl OfSink {
             self.inner.tell(Told { cycle, ..Told::of(node, message) });
         }
         SinkError { passes: failure.passes, ..SinkError::new(message) }
+    }
+
+    /// Whether what is committed stays in the process until a sync says that it is durable.
+    pub(crate) fn holds_back(&self) -> bool {
+        let SinkFault { call, passes, is_later, .. } = self.fault;
+        call == Call::Sync && passes > 0 && is_later
     }
 
     /// It was said that it cannot be said yet.
