@@ -60,11 +60,16 @@ impl SinkFault {
             0 => Call::Check,
             1 => Call::Open,
             2..=4 => Call::Write,
-            5..=8 => Call::Commit,
-            9 | 10 => Call::Sync,
+            5..=7 => Call::Commit,
+            8..=10 => Call::Sync,
             _ => Call::Close,
         };
-        let may_pass = !matches!(call, Call::Write);
+        let is_later = random.below(2) == 0;
+        let passes = match call {
+            Call::Write => 0,
+            Call::Sync if is_later => 1 + random.below(40),
+            _ => random.below(4),
+        };
         Self {
             sink: random.below(job.sinks().len() as u64) as usize,
             call,
@@ -74,8 +79,8 @@ impl SinkFault {
                 Call::Check | Call::Open | Call::Close => 0,
             },
             done: [Done::Nothing, Done::Part, Done::All][random.below(3) as usize],
-            passes: if may_pass { random.below(4) } else { 0 },
-            is_later: random.below(2) == 0,
+            passes,
+            is_later,
         }
     }
 }
