@@ -169,7 +169,9 @@ mod tests {
             assert!(names.insert(plant.name), "{} is there twice", plant.name);
             let text = fs::read_to_string(root.join(plant.file)).unwrap();
             assert_ne!(plant.planted(&text).unwrap(), text, "{} changes nothing", plant.name);
-            assert!(plant.file.starts_with(&format!("crates/{}/", plant.package)));
+            // Whole jobs see what the crates below do.
+            let is_of_jobs = plant.package == "tidemill-sim";
+            assert!(is_of_jobs || plant.file.starts_with(&format!("crates/{}/", plant.package)));
             assert!(!plant.caught_by.is_empty(), "{} is caught by nothing", plant.name);
             for test in plant.caught_by {
                 assert!(functions.contains(*test), "{}: there is no test `{test}`", plant.name);

@@ -110,3 +110,23 @@ impl Drop for Counted {
         self.set(0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_states_of_all_stages_count_together() {
+        let budget = Arc::new(Budget::new(3, Some(ByteSize(100))));
+        let mut lanes = [0, 0, 2].map(|node| Counted::new(&budget, node));
+        lanes[0].set(40);
+        lanes[2].set(60);
+        assert_eq!(budget.exceeded(2), None);
+        lanes[1].set(1);
+        assert_eq!([0, 2].map(|node| budget.exceeded(node).is_some()), [true, true]);
+        // A lane whose slices go to another one takes nothing any more.
+        let [first, ..] = lanes;
+        drop(first);
+        assert_eq!(budget.exceeded(2), None);
+    }
+}

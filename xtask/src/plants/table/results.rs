@@ -227,4 +227,43 @@ pub(super) const PLANTS: &[Plant] = &[
             "who_waits_for_a_cycle_does_not_move_what_comes_after_that_which_is_read_first",
         ],
     },
+    Plant {
+        name: "lasting-asked-again",
+        what: "What a sink said cannot be done is asked for once more, and counts if it is done then.",
+        package: "tidemill-sim",
+        file: "crates/tidemill-flow/src/patience.rs",
+        changes: &[
+            (
+                "Err(Trouble::Lasting(why)) => return Err(why),",
+                "Err(Trouble::Lasting(why)) if patience.is_some() => return Err(why),",
+            ),
+            (
+                "Err(Trouble::Passing(why)) => {",
+                "Err(Trouble::Lasting(why) | Trouble::Passing(why)) => {",
+            ),
+        ],
+        caught_by: &[
+            "f5_row_6_row_24_slow_threads_and_disks_and_changes_of_threads_do_not_show",
+            "row_2_row_40_whatever_happens_to_a_job_its_output_is_that_of_an_undisturbed_run",
+        ],
+    },
+    Plant {
+        name: "budget-of-each",
+        what: "Each stage may take all that the states of a job may take together.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/runtime/budget.rs",
+        changes: &[("(all > most.0).then(", "(all.min(self.of(node)) > most.0).then(")],
+        caught_by: &["the_states_of_all_stages_count_together"],
+    },
+    Plant {
+        name: "byte-record-elsewhere",
+        what: "A byte record that is sent at random goes to another slice than it does as a column.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/partition/router.rs",
+        changes: &[(
+            "combine(false, &mut hash, hash_bytes(record));",
+            "combine(true, &mut hash, hash_bytes(record));",
+        )],
+        caught_by: &["a_byte_record_goes_where_it_goes_as_a_column"],
+    },
 ];
