@@ -15,6 +15,10 @@ use std::{
 use tidemill_env::{Disk, Failed, Pace, Ran, Random, SimWorld, Simulation};
 use tidemill_flow::{RunOptions, engine::start};
 
+/// A job that takes more points than this goes round in circles. One that sheds looks at each of its
+/// live sources every millisecond, also while a disk is full for a minute.
+const POINTS_MAX: u64 = 20_000_000;
+
 /// How a seed went.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -162,7 +166,8 @@ fn lived(
     damages: bool,
 ) -> Result<Lived, Wrong> {
     let mut random = Random::new(Random::new(seed).next() ^ 0x0074_6964_656d_696c);
-    let pace = Pace::of(&mut random);
+    let mut pace = Pace::of(&mut random);
+    pace.points_max = POINTS_MAX;
     let job = Arc::new(job(&mut random));
     let words = format!("{}; {pace:?}", job.describe());
     let wrong = |message, trace| Wrong { message, job: words.clone(), trace };
