@@ -50,13 +50,13 @@ first-row:
 	@$(MAKE) --no-print-directory serve
 	@$(MAKE) --no-print-directory backends
 	@$(MAKE) --no-print-directory postgres
-	@$(MAKE) --no-print-directory kills
 
 second-row:
 	@$(MAKE) --no-print-directory clients
 
 third-row:
 	@$(MAKE) --no-print-directory connectors
+	@$(MAKE) --no-print-directory kills
 
 checks:
 	@nice -n 19 $(MAKE) --no-print-directory lint
