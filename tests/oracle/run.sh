@@ -5,7 +5,7 @@
 #   TIDEMILL_VENV   the Python environment (default: target/oracle-venv)
 #   TIDEMILL_DATA   the folder of the data sets (default: data)
 #   ORACLE_ROWS     how many flights are used (default: 60000)
-#   ORACLE_SEEDS    which random jobs are run, FROM..TO (default: 1..40)
+#   ORACLE_SEEDS    which random jobs are run, FROM..TO, but TO itself (default: 0..40)
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 cd "$here/../.."

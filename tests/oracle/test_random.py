@@ -1,6 +1,7 @@
 """Random jobs against a model of what docs/job.md says.
 
-ORACLE_SEEDS=FROM..TO runs other seeds than the few that always run; one alone repeats a failure."""
+ORACLE_SEEDS=FROM..TO runs other seeds than the few that always run, but TO itself; one alone repeats a
+failure."""
 
 import json
 import os
@@ -13,7 +14,7 @@ import pytest
 import written
 from random_jobs import Job
 
-FROM, TO = (int(it) for it in os.environ.get("ORACLE_SEEDS", "1..40").split(".."))
+FROM, TO = (int(it) for it in os.environ.get("ORACLE_SEEDS", "0..40").split(".."))
 # Seeds of one test: few enough that several tests can fail.
 TOGETHER = 10
 
@@ -24,7 +25,7 @@ def run(binary, seed, folder):
     (folder / "job.yaml").write_text(job.text(), encoding="utf-8")
     saved = ["--data", "data"] if job.is_saved else []
     try:
-        ran = subprocess.run([str(binary), "run", "job.yaml", "--json", *saved], cwd=folder, capture_output=True, text=True, timeout=60)
+        ran = subprocess.run([str(binary), "run", "job.yaml", "--json", *saved], cwd=folder, capture_output=True, text=True, timeout=120)
         if ran.returncode:
             raise written.Differs(f"exit {ran.returncode}\n{ran.stdout[-1000:]}\n{ran.stderr[-2000:]}")
         for name, sink in job.sinks.items():
@@ -53,11 +54,11 @@ def letters(path, job):
         raise written.Differs(f"dead letters of {dict(found)}, expected {dict(expected)}")
 
 
-@pytest.mark.parametrize("first", range(FROM, TO + 1, TOGETHER))
+@pytest.mark.parametrize("first", range(FROM, TO, TOGETHER))
 def test_random_jobs(binary, tmp_path, first):
-    for seed in range(first, min(first + TOGETHER, TO + 1)):
+    for seed in range(first, min(first + TOGETHER, TO)):
         folder = tmp_path / str(seed)
         folder.mkdir()
         differs = run(binary, seed, folder)
-        repeat = f"ORACLE_SEEDS={seed}..{seed} tests/oracle/run.sh -k random"
+        repeat = f"ORACLE_SEEDS={seed}..{seed + 1} tests/oracle/run.sh -k random"
         assert differs is None, f"seed {seed}, repeated by `{repeat}`; its files are in {folder}\n{differs}"
