@@ -155,7 +155,11 @@ def test_k5_a_node_to_which_nothing_happens(request, own_broker, own_agent, name
         it.join(90)
     assert not soak.workers.failures, soak.workers.failures
     left = [it.name for it in soak.workers.threads if it.is_alive()]
-    assert not left, f"{left} did not end; readers miss {soak.missing}; committed and other ends are {ends(broker, topic)}"
+    java = own_agent("java", broker)
+    groups = {it: java.ask("describe_group", name=f"{topic}-{it}") for it in CLIENTS} if left else {}
+    assert not left, (
+        f"{left} did not end; readers miss {soak.missing}; committed and other ends are {ends(broker, topic)}; groups are {groups}"
+    )
     broker.check()
     written = sum(soak.written.values()) + sum(len(it) for it in soak.shared.values())
     print(
