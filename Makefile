@@ -35,12 +35,14 @@ data:
 
 # What builds in the one target folder goes one after the other, whatever -j says. Then the suites in
 # three rows, as each waits for much, and beside them what only checks the code, in a folder of its own
-# and with what the suites leave of the cores; each says what it has to say when it is done.
+# and with what the suites leave of the cores; each says what it has to say when it is done. The kills come
+# last and alone: what they take of the cores makes clients of other suites miss their sessions.
 test:
 	@$(MAKE) --no-print-directory fmt
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory binary
 	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target first-row second-row third-row checks
+	@$(MAKE) --no-print-directory kills
 
 binary:
 	$(call step,binary,cargo build --locked -p tidemill)
@@ -56,7 +58,6 @@ second-row:
 
 third-row:
 	@$(MAKE) --no-print-directory connectors
-	@$(MAKE) --no-print-directory kills
 
 checks:
 	@nice -n 19 $(MAKE) --no-print-directory lint
