@@ -122,28 +122,17 @@ def like(text, pattern):
     return len(text) in reach
 
 
-def both(a, b):
+def connected(a, b, decides):
+    """`and` is decided by a side that is false, `or` by one that is true, whatever the other is."""
+
     def value(record):
         left = a(record)
-        if left is False:
-            return False
+        if left is decides:
+            return decides
         right = b(record)
-        if right is False:
-            return False
-        return None if left is None or right is None else True
-
-    return value
-
-
-def either(a, b):
-    def value(record):
-        left = a(record)
-        if left is True:
-            return True
-        right = b(record)
-        if right is True:
-            return True
-        return None if left is None or right is None else False
+        if right is decides:
+            return decides
+        return None if left is None or right is None else not decides
 
     return value
 
@@ -343,9 +332,9 @@ class Expressions:
             return strict("bool", f"({{}} {sign} {{}})", COMPARED[sign], self.column(kind), self.of(kind, depth - 1))
         a, b = self.of("bool", depth - 1), self.of("bool", depth - 1)
         if shape == 5:
-            return loose("bool", "({} and {})", both(a, b), a, b)
+            return loose("bool", "({} and {})", connected(a, b, False), a, b)
         if shape == 6:
-            return loose("bool", "({} or {})", either(a, b), a, b)
+            return loose("bool", "({} or {})", connected(a, b, True), a, b)
         if shape == 7:
             return strict("bool", "(not {})", lambda it: not it, a)
         kind = self.random.choice(["int", "text", "float"])
@@ -362,7 +351,7 @@ class Expressions:
             low, high = self.constant(kind), self.constant(kind)
             inside = loose("bool", "({} between {} and {})", None, x, low, high)
             more, less = strict("bool", "", COMPARED[">="], x, low), strict("bool", "", COMPARED["<="], x, high)
-            inside.value = both(more, less)
+            inside.value = connected(more, less, False)
             return inside
         if shape == 12:
             kind = self.random.choice(["int", "text"])

@@ -73,7 +73,7 @@ impl Broker {
     /// The settings of a stream that does not say otherwise.
     #[must_use]
     pub fn stream_defaults(&self) -> StreamSpec {
-        let defaults = self.settings.topic_defaults.clone();
+        let defaults = self.log.options().defaults.clone();
         StreamSpec { streamlets: self.settings.partitions, ..defaults }
     }
 

@@ -23,7 +23,7 @@ use std::{
     },
 };
 use tidemill_env::World;
-use tidemill_log::{Log, LogError, StreamId, StreamSpec};
+use tidemill_log::{Log, LogError, StreamId};
 use tidemill_types::ByteSize;
 use tidemill_wire::{kafka::FRAME_HEAD_BYTES, transactions::TransactionPartition};
 
@@ -182,7 +182,7 @@ impl Broker {
 
     /// What topics have that do not say otherwise.
     pub(crate) fn defaults(&self) -> Defaults {
-        Defaults::of(&self.settings, self.log.options().fsync)
+        Defaults::of(self.log.options())
     }
 
     pub(crate) fn topic(&self, name: &str) -> Option<Arc<Topic>> {
@@ -197,9 +197,7 @@ impl Broker {
         if !self.settings.auto_create {
             return Err(LogError::Unknown(name.to_owned()));
         }
-        let defaults = self.settings.topic_defaults.clone();
-        let spec = StreamSpec { streamlets: self.settings.partitions, ..defaults };
-        match self.log.create(name, spec) {
+        match self.log.create(name, self.stream_defaults()) {
             Ok(_) | Err(LogError::Exists(_)) => {}
             Err(error) => return Err(error),
         }

@@ -4,7 +4,6 @@ mod groups;
 
 pub use groups::GroupSettings;
 use std::net::SocketAddr;
-use tidemill_log::StreamSpec;
 use tidemill_types::ByteSize;
 
 /// Settings of a broker.
@@ -22,11 +21,10 @@ pub struct BrokerSettings {
     /// A client that asks for a topic that is not there makes it. (`auto.create.topics.enable`.)
     /// Default true.
     pub auto_create: bool,
-    /// Partitions of topics that do not say how many. (`num.partitions`.) Default 1.
+    /// Partitions of topics that do not say how many. (`num.partitions`.) Default 1. All other settings
+    /// of those that do not say otherwise (`log.retention.ms`, `log.segment.bytes`, `message.max.bytes`
+    /// …) are [`tidemill_log::LogOptions::defaults`].
     pub partitions: u32,
-    /// All other settings of topics that do not say otherwise. (`log.retention.ms`,
-    /// `log.segment.bytes`, `message.max.bytes` …) Its own settings by name are not looked at.
-    pub topic_defaults: StreamSpec,
     /// Whether the records in each batch are looked at before it is stored, not its head and
     /// checksum alone; compressed ones are inflated for it. Default true.
     pub check_records: bool,
@@ -125,7 +123,6 @@ impl Default for BrokerSettings {
             cluster_id: "tidemill".to_owned(),
             auto_create: true,
             partitions: 1,
-            topic_defaults: StreamSpec::default(),
             check_records: true,
             groups: GroupSettings::default(),
             limits: Limits::default(),

@@ -10,9 +10,8 @@
 //!
 //! Invariant: a text that is kept was accepted by its setting's check.
 
-use crate::settings::BrokerSettings;
 use std::collections::BTreeMap;
-use tidemill_log::{Fsync, StreamSpec};
+use tidemill_log::{Fsync, LogOptions, StreamSpec};
 use tidemill_types::Span;
 
 mod table;
@@ -77,8 +76,8 @@ pub(crate) fn find(name: &str) -> Option<&'static TopicSetting> {
 }
 
 impl Defaults {
-    pub(crate) fn of(settings: &BrokerSettings, fsync: Fsync) -> Self {
-        Self { spec: settings.topic_defaults.clone(), fsync }
+    pub(crate) fn of(options: &LogOptions) -> Self {
+        Self { spec: options.defaults.clone(), fsync: options.fsync }
     }
 
     /// Where nothing is said at all.

@@ -65,7 +65,8 @@ pub struct LogOptions {
     pub group_segments: u32,
     /// Streamlets over all streams; more are refused. Default 100,000.
     pub streamlets_max: u32,
-    /// For those who make streams of which nobody said more than a name.
+    /// Of streams that do not say otherwise, for those who make them. Its settings by name are not
+    /// looked at.
     pub defaults: StreamSpec,
 }
 

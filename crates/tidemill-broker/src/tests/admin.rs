@@ -401,7 +401,7 @@ async fn asking_for_a_topic_makes_it_if_that_is_allowed() {
     let node = Node::start_with(|how| {
         how.settings.partitions = 3;
         let defaults = StreamSpec { active_groups: 2, ..StreamSpec::default() };
-        how.settings.topic_defaults = defaults;
+        how.options.defaults = defaults;
     })
     .await;
     let ask = |names: &[&str], create: bool| {

@@ -135,7 +135,7 @@ impl Committer {
             inner.cuts.note(cycle, cut);
             self.cut.fetch_max(inner.cuts.complete().0, Ordering::AcqRel);
             // A sink that has ended says no more how far it is: it has every cycle that is cut.
-            if inner.sinks.values().all(|it| it.ended) {
+            if !inner.sinks.is_empty() && inner.sinks.values().all(|it| it.ended) {
                 self.ring(inner);
             }
         }

@@ -13,7 +13,7 @@ use std::{
 };
 use tidemill_broker::{Broker, BrokerError, Server, listen_at};
 use tidemill_env::World;
-use tidemill_log::{Log, LogError, LogOptions};
+use tidemill_log::{Log, LogError};
 use tokio::{net::TcpListener, runtime, sync::watch};
 
 /// Stack of a thread that serves requests, in bytes: planning SQL goes as deep as the SQL does.
@@ -224,10 +224,7 @@ impl Node {
         let http = bind(settings.http.listen, "--http-listen")?;
         let (log, cluster_id) = {
             let (world, data) = (world.clone(), settings.data.clone());
-            // What is said of streams that do not say otherwise holds for those that jobs make, too.
-            let defaults = settings.broker.topic_defaults.clone();
-            let options = LogOptions { defaults, ..settings.log.clone() };
-            let wanted = settings.cluster_id.clone();
+            let (options, wanted) = (settings.log.clone(), settings.cluster_id.clone());
             blocking(move || open(&world, &data, options, wanted.as_deref())).await??
         };
         for finding in log.findings() {
@@ -304,7 +301,7 @@ fn bind(address: SocketAddr, option: &'static str) -> Result<TcpListener, ServeE
 fn open(
     world: &World,
     data: &Path,
-    options: LogOptions,
+    options: tidemill_log::LogOptions,
     wanted: Option<&str>,
 ) -> Result<(Arc<Log>, String), ServeError> {
     let log = Log::open(world, &data.join("log"), options).map_err(|error| match error {

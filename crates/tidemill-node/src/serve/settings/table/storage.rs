@@ -35,32 +35,32 @@ pub(super) const STREAMS: &[Setting] = &[
         "N",
         "",
         "Groups of a streamlet that are appended to at once.",
-        |s| s.broker.topic_defaults.active_groups.to_string(),
-        |s, text| s.broker.topic_defaults.active_groups = value::number(text, 1..=64)?
+        |s| s.log.defaults.active_groups.to_string(),
+        |s, text| s.log.defaults.active_groups = value::number(text, 1..=64)?
     ),
     row!(
         "segment-bytes",
         "SIZE",
         "log.segment.bytes",
         "Length of a segment file.",
-        |s| s.broker.topic_defaults.segment_bytes.to_string(),
-        |s, text| s.broker.topic_defaults.segment_bytes = value::size(text, 64 << 10, 1 << 30)?
+        |s| s.log.defaults.segment_bytes.to_string(),
+        |s, text| s.log.defaults.segment_bytes = value::size(text, 64 << 10, 1 << 30)?
     ),
     row!(
         "max-chunk-bytes",
         "SIZE",
         "message.max.bytes",
         "The largest chunk (record batch) that is taken.",
-        |s| s.broker.topic_defaults.max_chunk_bytes.to_string(),
-        |s, text| s.broker.topic_defaults.max_chunk_bytes = value::size(text, 1 << 10, 1 << 30)?
+        |s| s.log.defaults.max_chunk_bytes.to_string(),
+        |s, text| s.log.defaults.max_chunk_bytes = value::size(text, 1 << 10, 1 << 30)?
     ),
     row!(
         "retention-time",
         "TIME",
         "log.retention.ms",
         "Records are removed this long after they were appended; `none`: never.",
-        |s| value::none_text(s.broker.topic_defaults.retention.time),
-        |s, text| s.broker.topic_defaults.retention.time =
+        |s| value::none_text(s.log.defaults.retention.time),
+        |s, text| s.log.defaults.retention.time =
             value::or_none(text, |it| value::span(it, 1, SPAN_MS_MAX))?
     ),
     row!(
@@ -68,8 +68,8 @@ pub(super) const STREAMS: &[Setting] = &[
         "SIZE",
         "log.retention.bytes",
         "So much of each streamlet is kept, and older segments are removed; `none`: no limit.",
-        |s| value::none_text(s.broker.topic_defaults.retention.bytes),
-        |s, text| s.broker.topic_defaults.retention.bytes =
+        |s| value::none_text(s.log.defaults.retention.bytes),
+        |s, text| s.log.defaults.retention.bytes =
             value::or_none(text, |it| value::size(it, 0, SIZE_MAX))?
     ),
 ];
