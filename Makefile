@@ -36,7 +36,7 @@ data:
 # What builds in the one target folder goes one after the other, whatever -j says. Then the suites in
 # three rows, as each waits for much, and beside them what only checks the code, in a folder of its own
 # and with what the suites leave of the cores; each says what it has to say when it is done. The kills come
-# last and alone: what they take of the cores makes clients of other suites miss their sessions.
+# last and alone, as they take all of the cores: the other suites are no tests of a machine that has none left.
 test:
 	@$(MAKE) --no-print-directory fmt
 	@$(MAKE) --no-print-directory unit

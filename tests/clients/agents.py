@@ -12,15 +12,19 @@ All agents know the same requests, so one test can be run with each client:
 
 The Java agent knows requests of its admin client too. A process of its own can be stopped and killed."""
 
+import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import NamedTuple
+
+from waiting import wait
 
 HERE = Path(__file__).resolve().parent
 HOME = Path(os.environ.get("PEERS_HOME", Path.home() / ".cache/peers")) / "clients"
@@ -110,6 +114,14 @@ class Agent:
             raise TimeoutError(f"{self.client}: no answer in {seconds} s") from None
         assert line is not None, f"{self.client} ended with {self.process.wait()}: {Path(self.log).read_text()[-3000:]}"
         return json.loads(line)
+
+    def where(self):
+        """What it has said, and of a Python client also where its threads are."""
+        if COMMANDS[self.client][0] == sys.executable and self.process.poll() is None:
+            self.process.send_signal(signal.SIGUSR1)
+            with contextlib.suppress(TimeoutError):
+                wait(lambda: "most recent call first" in Path(self.log).read_text(errors="replace"), 5, "its threads are told")
+        return Path(self.log).read_text(errors="replace")[-6000:]
 
     def has_answer(self):
         return not self.answers.empty()

@@ -1,6 +1,9 @@
 """Runs one of the Python clients as an agent: python_agent.py librdkafka|kafka-python. See agents.py."""
 
+import faulthandler
 import json
+import logging
+import signal
 import sys
 import time
 
@@ -347,6 +350,10 @@ class KafkaPython:
 
 
 def main():
+    # What the client says of groups, and where its threads are when a test asks: see Agent.where.
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    logging.getLogger("kafka.coordinator").setLevel(logging.INFO)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     agent = {"librdkafka": Librdkafka, "kafka-python": KafkaPython}[sys.argv[1]]()
     for line in sys.stdin:
         ask = json.loads(line)

@@ -42,7 +42,7 @@ class Soak:
         self.transactions = 0
         self.read = {it: 0 for it in CLIENTS}
         self.missing = {}
-        self.writers = []
+        self.writers, self.readers = [], {}
 
     def start(self):
         for client in CLIENTS:
@@ -93,7 +93,8 @@ class Soak:
             self.transactions = number + 1
 
     def follow(self, client):
-        consumer = Consumer(self.own_agent(client, self.broker), client, topics=[self.topic], group=f"{self.topic}-{client}", isolation="read_committed")
+        self.readers[client] = self.own_agent(client, self.broker)
+        consumer = Consumer(self.readers[client], client, topics=[self.topic], group=f"{self.topic}-{client}", isolation="read_committed")
         self.open.add(("follows", client))
         seen, moved, numbers, offsets = {}, {}, dict.fromkeys(CLIENTS, 0), {it: array("q") for it in CLIENTS}
         transaction, part, committed_at = 0, 0, time.monotonic()
@@ -157,9 +158,11 @@ def test_k5_a_node_to_which_nothing_happens(request, own_broker, own_agent, name
     left = [it.name for it in soak.workers.threads if it.is_alive()]
     java = own_agent("java", broker)
     groups = {it: java.ask("describe_group", name=f"{topic}-{it}") for it in CLIENTS} if left else {}
-    assert not left, (
-        f"{left} did not end; readers miss {soak.missing}; committed and other ends are {ends(broker, topic)}; groups are {groups}"
-    )
+    assert not left, "\n".join([
+        f"{left} did not end; readers miss {soak.missing}; committed and other ends are {ends(broker, topic)}; groups are {groups}",
+        *(line for line in broker.log.read_text().splitlines() if "group" in line),
+        *(f"{it}:\n{soak.readers[it].where()}" for it in soak.missing if soak.missing[it]),
+    ])
     broker.check()
     written = sum(soak.written.values()) + sum(len(it) for it in soak.shared.values())
     print(

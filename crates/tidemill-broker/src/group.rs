@@ -16,6 +16,7 @@
 pub(crate) mod join;
 pub(crate) mod machine;
 pub(crate) mod member;
+mod notice;
 pub(crate) mod offsets;
 mod rebalance;
 pub(crate) mod registry;

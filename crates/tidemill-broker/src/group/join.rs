@@ -3,6 +3,7 @@
 use super::{
     machine::{Decision, Group, State},
     member::{JoinAnswer, Member, Ticket, protocols_bytes},
+    notice::Why,
 };
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -83,7 +84,7 @@ impl Group {
     fn forget(&mut self, now_ms: u64, id: &str) {
         self.promised.remove(id);
         if self.members.contains_key(id) {
-            self.remove(now_ms, id);
+            self.remove(now_ms, id, Why::NoRoom);
         }
     }
 
@@ -159,13 +160,13 @@ impl Group {
             deadline_ms: now_ms.saturating_add(NEW_MEMBER_MS),
         };
         self.insert(member);
-        self.prepare(now_ms);
+        self.prepare(now_ms, Why::Joined);
     }
 
     /// A member joins again, and all others have to.
     fn update(&mut self, now_ms: u64, id: &str, join: Join) {
         self.rejoin(id, join);
-        self.prepare(now_ms);
+        self.prepare(now_ms, Why::JoinedAgain);
     }
 
     /// Lets a member wait for the next generation.
@@ -212,7 +213,7 @@ impl Group {
                 let store = self.store(self.record());
                 self.replacing.insert(store, (id, leader));
             }
-            State::Stable | State::Completing => self.prepare(now_ms),
+            State::Stable | State::Completing => self.prepare(now_ms, Why::CameBack),
             State::Preparing(_) | State::Empty | State::Dead => {}
         }
     }

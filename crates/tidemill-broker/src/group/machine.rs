@@ -21,7 +21,10 @@
 //! - Whoever is not a member of this generation changes nothing. (K7.)
 //! - Without events, but for time, a group becomes stable or empty.
 
-use super::member::{JoinAnswer, Member, NEW_MEMBER_BYTES, SyncAnswer, Ticket};
+use super::{
+    member::{JoinAnswer, Member, NEW_MEMBER_BYTES, SyncAnswer, Ticket},
+    notice::Notice,
+};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use tidemill_wire::{
@@ -122,6 +125,7 @@ pub(crate) struct Group {
     /// Nothing is due before this.
     pub(super) alarm_ms: u64,
     decisions: Vec<Decision>,
+    notices: Vec<Notice>,
 }
 
 impl Group {
@@ -148,6 +152,7 @@ impl Group {
             next_store: 0,
             alarm_ms: u64::MAX,
             decisions: Vec::new(),
+            notices: Vec::new(),
         }
     }
 
@@ -175,6 +180,11 @@ impl Group {
         std::mem::take(&mut self.decisions)
     }
 
+    /// What happened since the last call.
+    pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
     /// When [`Group::tick`] is to be called next, at the latest; it may turn out to be too early.
     pub(crate) fn alarm_ms(&self) -> u64 {
         self.alarm_ms
@@ -195,7 +205,6 @@ impl Group {
         }
     }
 
-    #[cfg(test)]
     pub(crate) fn generation(&self) -> i32 {
         self.generation
     }
@@ -261,6 +270,10 @@ impl Group {
 
     pub(super) fn decide(&mut self, decision: Decision) {
         self.decisions.push(decision);
+    }
+
+    pub(super) fn tell_log(&mut self, notice: Notice) {
+        self.notices.push(notice);
     }
 
     /// Lets the alarm ring at this time at the latest.

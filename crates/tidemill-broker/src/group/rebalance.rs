@@ -3,6 +3,7 @@
 use super::{
     machine::{Decision, Group, Preparing, State},
     member::{JoinAnswer, Member, SyncAnswer},
+    notice::{Notice, Why},
 };
 use std::collections::BTreeMap;
 use tidemill_wire::kafka::ErrorCode;
@@ -12,12 +13,13 @@ const STATIC_WAIT_MS_MIN: u64 = 1_000;
 
 impl Group {
     /// All members have to join again, if they do not have to already.
-    pub(super) fn prepare(&mut self, now_ms: u64) {
+    pub(super) fn prepare(&mut self, now_ms: u64, why: Why) {
         match self.state {
             State::Preparing(_) | State::Dead => return,
             State::Completing => self.refuse_syncs(ErrorCode::RebalanceInProgress),
             State::Empty | State::Stable => {}
         }
+        self.tell_log(Notice::Rebalances(why));
         self.sync_until_ms = None;
         self.storing = None;
         let rebalance_ms = self.rebalance_ms();
@@ -50,7 +52,10 @@ impl Group {
         let gone = |it: &&Member| it.join.is_none() && it.instance.is_none();
         let gone: Vec<String> =
             self.members.values().filter(gone).map(|it| it.id.clone()).collect();
-        gone.iter().for_each(|id| drop(self.take_out(id)));
+        for id in gone {
+            self.take_out(&id);
+            self.tell_log(Notice::Gone(id, Why::DidNotJoin));
+        }
         if self.joining == 0 && !self.members.is_empty() {
             // Only static members that have not come back: until one does, or their sessions end.
             let wait_ms = self.rebalance_ms().max(STATIC_WAIT_MS_MIN);
@@ -87,6 +92,7 @@ impl Group {
 
     fn become_empty(&mut self, now_ms: u64) {
         self.state = State::Empty;
+        self.tell_log(Notice::Empty);
         self.protocol = None;
         self.leader = None;
         self.since_ms = now_ms;
@@ -124,8 +130,9 @@ impl Group {
     }
 
     /// A member goes; whoever waits for its answers is told that it is unknown.
-    pub(super) fn remove(&mut self, now_ms: u64, id: &str) {
+    pub(super) fn remove(&mut self, now_ms: u64, id: &str, why: Why) {
         let Some(member) = self.take_out(id) else { return };
+        self.tell_log(Notice::Gone(id.to_owned(), why));
         if let Some(ticket) = member.join {
             let answer = JoinAnswer::refused(ErrorCode::UnknownMemberId, "");
             self.decide(Decision::Joined(ticket, answer));
@@ -136,7 +143,7 @@ impl Group {
         }
         self.ensure_leader();
         if matches!(self.state, State::Stable | State::Completing) {
-            self.prepare(now_ms);
+            self.prepare(now_ms, Why::MemberGone);
         }
         self.go_on(now_ms);
     }
@@ -154,12 +161,12 @@ impl Group {
         if id.is_empty() {
             let id = instance.and_then(|it| self.instances.get(it)).cloned();
             let id = id.ok_or(ErrorCode::UnknownMemberId)?;
-            self.remove(now_ms, &id);
+            self.remove(now_ms, &id, Why::Left);
         } else if self.promised.remove(id).is_some() {
             self.go_on(now_ms);
         } else {
             self.check_member(id, instance)?;
-            self.remove(now_ms, id);
+            self.remove(now_ms, id, Why::Left);
         }
         Ok(())
     }
@@ -202,7 +209,7 @@ impl Group {
             if !member.is_new && (member.join.is_some() || member.sync.is_some()) {
                 self.heard_of(&id, now_ms);
             } else {
-                self.remove(now_ms, &id);
+                self.remove(now_ms, &id, Why::SessionEnded);
             }
         }
     }
@@ -215,8 +222,8 @@ impl Group {
         if late.is_empty() || !matches!(self.state, State::Completing | State::Stable) {
             return;
         }
-        self.prepare(now_ms);
-        late.iter().for_each(|id| self.remove(now_ms, id));
+        self.prepare(now_ms, Why::DidNotSync);
+        late.iter().for_each(|id| self.remove(now_ms, id, Why::DidNotSync));
     }
 
     /// Finds out when the next thing is due.

@@ -19,6 +19,7 @@ mod timers;
 use super::{
     machine::{Decision, Group, Rules, StoreId},
     member::{JoinAnswer, SyncAnswer, Ticket},
+    notice::Notice,
     offsets::Offsets,
 };
 use crate::{
@@ -125,6 +126,23 @@ fn code_of(error: &StoreError) -> ErrorCode {
     match error {
         StoreError::TooLarge { .. } => ErrorCode::InvalidCommitOffsetSize,
         _ => ErrorCode::CoordinatorNotAvailable,
+    }
+}
+
+/// Says in the log what happened to a group.
+fn log(id: &str, group: &mut Group) {
+    let (generation, members) = (group.generation(), group.members().count());
+    for notice in group.take_notices() {
+        match notice {
+            Notice::Rebalances(why) => {
+                tracing::info!(group = id, generation, members, %why, "a group rebalances");
+            }
+            Notice::Gone(member, why) => {
+                tracing::info!(group = id, member, %why, "a member of a group is gone");
+            }
+            Notice::Stable => tracing::info!(group = id, generation, members, "a group is stable"),
+            Notice::Empty => tracing::info!(group = id, generation, "a group is empty"),
+        }
     }
 }
 
@@ -281,6 +299,7 @@ impl Groups {
                 }
             }
         }
+        log(&cell.id, &mut inner.group);
         let at_ms = inner.group.alarm_ms();
         if at_ms < inner.alarm_ms {
             inner.alarm_ms = at_ms;

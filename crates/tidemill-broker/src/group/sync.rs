@@ -3,6 +3,7 @@
 use super::{
     machine::{Decision, Group, State, StoreId, Storing},
     member::{SyncAnswer, Ticket},
+    notice::{Notice, Why},
 };
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -92,7 +93,7 @@ impl Group {
                 self.hand_out(now_ms, storing.assignments);
             } else {
                 self.refuse_syncs(ErrorCode::CoordinatorNotAvailable);
-                self.prepare(now_ms);
+                self.prepare(now_ms, Why::NotStored);
             }
         }
         self.go_on(now_ms);
@@ -100,6 +101,7 @@ impl Group {
 
     fn hand_out(&mut self, now_ms: u64, mut assignments: BTreeMap<String, Bytes>) {
         self.state = State::Stable;
+        self.tell_log(Notice::Stable);
         let ids: Vec<String> = self.members.keys().cloned().collect();
         for id in ids {
             let Some(mut member) = self.take_out(&id) else { continue };

@@ -6,7 +6,7 @@ use super::measure::Meter;
 use arrow_schema::SchemaRef;
 use hashbrown::HashTable;
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 use tidemill_env::World;
 use tidemill_flow::{
     Block, Context, CycleInput, DeadLetter, JobGraph, NodeKind, Operator, OperatorError,
@@ -175,7 +175,7 @@ impl Operator for Split {
 /// Words to words with their running count: 8 bytes of count, little endian, then the word.
 pub(crate) struct Count;
 
-/// Words of one slice: each once in `bytes`, found by its hash.
+/// Words of one slice, found by their hash; long ones each once in `bytes`.
 #[derive(Default)]
 struct Counts {
     table: HashTable<Entry>,
@@ -188,12 +188,53 @@ impl State for Counts {
     }
 }
 
-/// A word and its count. The hash tells most words apart without a look at their bytes.
+/// A word and its count.
 struct Entry {
+    word: Word,
     hash: u64,
-    start: u32,
-    length: u32,
     count: u64,
+}
+
+/// A word: itself if it is short, as most are, so that telling it apart needs no second look at memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Word(u128);
+
+/// In the last byte of a long word, where short ones have their length.
+const IS_LONG: u8 = u8::MAX;
+
+impl Word {
+    /// A word of up to 15 bytes.
+    #[inline]
+    fn short(word: &[u8]) -> Option<Self> {
+        let (low, high) = match word.len() {
+            length @ 8..16 => {
+                let last = u64::from_le_bytes(*word.last_chunk()?);
+                (
+                    u64::from_le_bytes(*word.first_chunk()?),
+                    last.checked_shr(8 * (16 - length) as u32),
+                )
+            }
+            length @ 4..8 => {
+                let first = u64::from(u32::from_le_bytes(*word.first_chunk()?));
+                let last = u64::from(u32::from_le_bytes(*word.last_chunk()?));
+                (first | last << (8 * (length - 4)), None)
+            }
+            0..4 => (word.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)), None),
+            _ => return None,
+        };
+        let (low, high) = (u128::from(low), u128::from(high.unwrap_or(0)));
+        Some(Self(low | high << 64 | (word.len() as u128) << 120))
+    }
+
+    fn long(start: u32, length: u32) -> Self {
+        Self(u128::from(start) | u128::from(length) << 32 | u128::from(IS_LONG) << 120)
+    }
+
+    /// Where a long word stands.
+    fn place(self) -> Option<Range<usize>> {
+        let (start, length) = (self.0 as u32 as usize, (self.0 >> 32) as u32 as usize);
+        ((self.0 >> 120) as u8 == IS_LONG).then_some(start..start + length)
+    }
 }
 
 impl Counts {
@@ -201,21 +242,32 @@ impl Counts {
     fn add(&mut self, word: &[u8], hash: u64) -> u64 {
         // All words of a slice share the top bits of the hash, where a table looks first.
         let hash = hash.rotate_left(32);
+        let Some(short) = Word::short(word) else { return self.add_long(word, hash) };
+        match self.table.find_mut(hash, |entry| entry.word == short) {
+            Some(entry) => {
+                entry.count += 1;
+                entry.count
+            }
+            None => self.insert(short, hash),
+        }
+    }
+
+    fn add_long(&mut self, word: &[u8], hash: u64) -> u64 {
         let Self { table, bytes } = self;
         let is_same = |entry: &Entry| {
-            entry.hash == hash && {
-                let start = entry.start as usize;
-                bytes[start..start + entry.length as usize] == *word
-            }
+            entry.hash == hash && entry.word.place().is_some_and(|place| bytes[place] == *word)
         };
         if let Some(entry) = table.find_mut(hash, is_same) {
             entry.count += 1;
             return entry.count;
         }
-        let start = bytes.len() as u32;
+        let long = Word::long(bytes.len() as u32, word.len() as u32);
         bytes.extend_from_slice(word);
-        let entry = Entry { hash, start, length: word.len() as u32, count: 1 };
-        table.insert_unique(hash, entry, |entry| entry.hash);
+        self.insert(long, hash)
+    }
+
+    fn insert(&mut self, word: Word, hash: u64) -> u64 {
+        self.table.insert_unique(hash, Entry { word, hash, count: 1 }, |entry| entry.hash);
         1
     }
 }
@@ -351,4 +403,29 @@ pub(crate) fn run(
         unreachable!("an object was written");
     };
     Ok(meter.report("wordcount", (from, to), &[], more))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Counts;
+    use foldhash::fast::FixedState;
+    use proptest::{collection::vec, prelude::*};
+    use std::{collections::HashMap, hash::BuildHasher};
+
+    proptest! {
+        /// Few letters, and a zero byte, so that words are alike but for their lengths and ends.
+        #[test]
+        fn words_of_all_lengths_are_told_apart(
+            words in vec(vec(prop_oneof![Just(0), Just(b'a'), Just(b'b'), Just(255)], 0..20), 0..200),
+        ) {
+            let (mut counts, mut expected) = (Counts::default(), HashMap::<&[u8], u64>::new());
+            for word in words.iter().chain(&words) {
+                let count = expected.entry(word).or_default();
+                *count += 1;
+                // All in one bucket too: the hash does not tell them apart.
+                let hash = FixedState::default().hash_one(word.len() / 8);
+                prop_assert_eq!(counts.add(word, hash), *count);
+            }
+        }
+    }
 }

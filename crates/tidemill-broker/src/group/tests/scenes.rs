@@ -1,7 +1,10 @@
 //! Scenes of dynamic members.
 
 use super::{
-    super::machine::{Group, Rules},
+    super::{
+        machine::{Group, Rules},
+        notice::{Notice, Why},
+    },
     Asking, REBALANCE_MS, SESSION_MS, Stage, asking,
 };
 use tidemill_wire::kafka::ErrorCode;
@@ -355,4 +358,21 @@ fn a_stored_group_goes_on_in_its_generation() {
     assert_eq!(stage.heartbeat(&first, 2), Ok(()));
     stage.pass(1);
     assert_eq!(stage.heartbeat(&second, 2), Err(ErrorCode::UnknownMemberId));
+}
+
+#[test]
+fn the_log_says_who_went_and_why_all_have_to_join_again() {
+    let (mut stage, first, second) = Stage::two();
+    let notices = stage.group.take_notices();
+    let joined = [Notice::Rebalances(Why::Joined), Notice::Stable];
+    assert_eq!(notices, [joined.clone(), joined].concat());
+    stage.pass(SESSION_MS - 1);
+    assert_eq!(stage.heartbeat(&first, 2), Ok(()));
+    assert_eq!(stage.group.take_notices(), []);
+    stage.pass(1);
+    let ended = Notice::Gone(second, Why::SessionEnded);
+    assert_eq!(stage.group.take_notices(), [ended, Notice::Rebalances(Why::MemberGone)]);
+    stage.pass(SESSION_MS);
+    let ended = Notice::Gone(first, Why::SessionEnded);
+    assert_eq!(stage.group.take_notices(), [ended, Notice::Empty]);
 }

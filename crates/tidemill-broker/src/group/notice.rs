@@ -1,0 +1,49 @@
+//! What happens to a group, as the node's log says it: why consumers stopped for a rebalance is what
+//! people ask first when they lag.
+
+use std::fmt;
+
+/// Something that happened to a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// All members have to join again.
+    Rebalances(Why),
+    /// A member is none any more.
+    Gone(String, Why),
+    /// All members of a generation have their assignments.
+    Stable,
+    /// Nobody is left.
+    Empty,
+}
+
+/// Why it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    Joined,
+    JoinedAgain,
+    CameBack,
+    Left,
+    SessionEnded,
+    DidNotJoin,
+    DidNotSync,
+    MemberGone,
+    NoRoom,
+    NotStored,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Joined => "a member joined",
+            Self::JoinedAgain => "a member joined again",
+            Self::CameBack => "a static member came back with other protocols",
+            Self::Left => "it left",
+            Self::SessionEnded => "nothing was heard of it for its session timeout",
+            Self::DidNotJoin => "it did not join again within the rebalance timeout",
+            Self::DidNotSync => "an assignment was not asked for within the rebalance timeout",
+            Self::MemberGone => "a member is gone",
+            Self::NoRoom => "the group has no room for it",
+            Self::NotStored => "the assignments could not be stored",
+        })
+    }
+}
