@@ -9,12 +9,16 @@
 use super::format::{Covered, INDEX_ENTRY_BYTES, IndexWriter, Place, index_entry, read_index};
 use crate::backend::DELETED;
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
+use hashbrown::{HashTable, hash_table::Entry};
 use std::{
     collections::{BTreeMap, BTreeSet},
     hash::BuildHasher,
     sync::Arc,
 };
+
+/// So many times what it has room for, a table grows at most, however many keys are to be expected:
+/// those to come may be the same ones.
+const GROWTH_MAX: u128 = 16;
 
 /// The index as it stands in its file.
 pub(crate) struct Base {
@@ -49,6 +53,11 @@ struct Slot {
 }
 
 impl Slot {
+    #[inline]
+    fn key<'a>(&self, keys: &'a [u8]) -> &'a [u8] {
+        &keys[self.key_at as usize..][..self.key_bytes as usize]
+    }
+
     fn place(&self) -> Option<Place> {
         let Self { file, position, key_bytes, value_bytes, .. } = *self;
         (value_bytes != DELETED).then_some(Place { file, position, key_bytes, value_bytes })
@@ -148,22 +157,41 @@ impl Recent {
     }
 
     fn key_of(&self, slot: &Slot) -> &[u8] {
-        &self.keys[slot.key_at as usize..][..slot.key_bytes as usize]
+        slot.key(&self.keys)
     }
 
     fn set(&mut self, key: &[u8], place: Option<Place>) {
         let slot = u32::try_from(self.slots.len()).expect("it is flushed long before");
         let new = Found { tag: self.tag(key), slot };
-        if let Some(found) = self.find(new.tag, key) {
-            self.slots[found].move_to(place);
+        let Self { table, slots, keys, .. } = self;
+        let is_it = |it: &Found| it.tag == new.tag && slots[it.slot as usize].key(keys) == key;
+        match table.entry(new.hash(), is_it, Found::hash) {
+            Entry::Occupied(found) => slots[found.get().slot as usize].move_to(place),
+            Entry::Vacant(free) => {
+                let (key_at, key_bytes) = (keys.len() as u64, key.len() as u32);
+                let mut slot =
+                    Slot { key_at, key_bytes, value_bytes: DELETED, file: 0, position: 0 };
+                slot.move_to(place);
+                slots.push(slot);
+                keys.extend_from_slice(key);
+                free.insert(new);
+            }
+        }
+    }
+
+    /// Makes room for `more` keys; if there is none, for as many as there will be at the end of
+    /// `all` bytes, if they go on as the first `read` of them, within bounds.
+    fn make_room(&mut self, more: usize, (read, all): (u64, u64)) {
+        let held = self.slots.len();
+        if self.table.capacity() - self.table.len() >= more {
             return;
         }
-        let (key_at, key_bytes) = (self.keys.len() as u64, key.len() as u32);
-        let mut slot = Slot { key_at, key_bytes, value_bytes: DELETED, file: 0, position: 0 };
-        slot.move_to(place);
-        self.slots.push(slot);
-        self.keys.extend_from_slice(key);
-        self.table.insert_unique(new.hash(), new, Found::hash);
+        let expected = held as u128 * u128::from(all) / u128::from(read.max(1));
+        let expected = expected.min(held as u128 * GROWTH_MAX) as usize;
+        let more = more.max(expected.saturating_sub(held));
+        self.table.reserve(more, Found::hash);
+        self.slots.reserve(more);
+        self.keys.reserve(more * (self.keys.len() / held.max(1)));
     }
 
     fn tag(&self, key: &[u8]) -> u32 {
@@ -216,6 +244,12 @@ impl Index {
             self.freed_bytes += before.bytes() as u64;
         }
         self.recent.set(key, place);
+    }
+
+    /// Makes room for `more` keys that are about to be set, of a store that is being opened; `read` of
+    /// `all` bytes behind the index have said what is set already.
+    pub(crate) fn make_room(&mut self, more: usize, read_of_all: (u64, u64)) {
+        self.recent.make_room(more, read_of_all);
     }
 
     /// Bytes of what was deleted since the last flush: files hold them until the next one.

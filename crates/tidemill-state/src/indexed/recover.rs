@@ -51,7 +51,12 @@ pub(super) fn open(
         opened: Opened::default(),
         last: None,
         window: Window::default(),
+        all_bytes: 0,
     };
+    for number in numbers.iter().filter(|it| **it >= covered.file) {
+        let before = if *number == covered.file { covered.position } else { 0 };
+        tail.all_bytes += tail.length(*number)?.saturating_sub(before);
+    }
     let (mut number, mut length) = (covered.file, covered.position);
     for next in numbers.iter().copied().filter(|it| *it >= covered.file) {
         let is_last = numbers.last() == Some(&next);
@@ -160,6 +165,8 @@ struct Tail<'a> {
     /// Where the last batch of the last file begins.
     last: Option<u64>,
     window: Window,
+    /// Bytes of the files that batches behind the index may be in.
+    all_bytes: u64,
 }
 
 impl Tail<'_> {
@@ -174,6 +181,11 @@ impl Tail<'_> {
             Some(_) | None => 0,
         };
         self.world.disk.open_placed(path)?.write_again(from, length)
+    }
+
+    fn length(&self, number: u64) -> Result<u64, StateError> {
+        let path = data_path(self.folder, number);
+        self.world.disk.open_read(&path).and_then(|it| it.length()).map_err(at(&path))
     }
 
     /// Reads the batches of a file from a place on: where they end.
@@ -248,6 +260,7 @@ impl Tail<'_> {
             return Ok(None);
         }
         let Some(places) = places(batch, self.id, &head, number, start) else { return Ok(None) };
+        self.index.make_room(places.len(), (self.opened.bytes, self.all_bytes));
         for (at, place) in places {
             let entry = backend::entry(batch, at).expect("it was just read");
             self.index.set(entry.key, place);
@@ -278,6 +291,7 @@ impl Tail<'_> {
         let Some(places) = format::read_directory(found, head, number, start) else {
             return Ok(false);
         };
+        self.index.make_room(places.len(), (self.opened.bytes, self.all_bytes));
         for (key, place) in places {
             self.index.set(key, place);
         }

@@ -408,22 +408,21 @@ pub(crate) fn run(
 #[cfg(test)]
 mod tests {
     use super::Counts;
-    use foldhash::fast::FixedState;
     use proptest::{collection::vec, prelude::*};
-    use std::{collections::HashMap, hash::BuildHasher};
+    use std::collections::BTreeMap;
 
     proptest! {
         /// Few letters, and a zero byte, so that words are alike but for their lengths and ends.
         #[test]
         fn words_of_all_lengths_are_told_apart(
-            words in vec(vec(prop_oneof![Just(0), Just(b'a'), Just(b'b'), Just(255)], 0..20), 0..200),
+            words in vec(vec(prop_oneof![Just(0), Just(b'a'), Just(b'b'), Just(255)], 0..20), 0..80),
         ) {
-            let (mut counts, mut expected) = (Counts::default(), HashMap::<&[u8], u64>::new());
+            let (mut counts, mut expected) = (Counts::default(), BTreeMap::<&[u8], u64>::new());
             for word in words.iter().chain(&words) {
                 let count = expected.entry(word).or_default();
                 *count += 1;
                 // All in one bucket too: the hash does not tell them apart.
-                let hash = FixedState::default().hash_one(word.len() / 8);
+                let hash = word.len() as u64 / 8;
                 prop_assert_eq!(counts.add(word, hash), *count);
             }
         }
