@@ -276,3 +276,23 @@ def test_without_a_data_folder_rows_are_there_once_and_no_mark_is(mill):
     mill.run()
     assert [row[0] for row in mill.database.rows("out")] == list(range(1000))
     assert mill.database.ask("SELECT to_regclass('tidemill_sinks')") == [(None,)]
+
+
+@pytest.mark.parametrize("key", ["", "key: [id]"])
+@pytest.mark.parametrize("kind", ["numeric", "double precision", "integer", "text"])
+def test_a_column_whose_type_changes_under_a_running_job_gets_no_other_values(mill, key, kind):
+    mill.numbered(ROWS)
+    if key:
+        mill.database.ask("CREATE TABLE out (id bigint PRIMARY KEY, at bigint, name text, amount double precision, note text)")
+    mill.job(mill.table("out", *filter(None, [key])), head=HEAD)
+    process = mill.begin("--data", "data")
+    assert mill.reaches(process, 20)
+    mill.database.ask(f"ALTER TABLE out ALTER id TYPE {kind}")
+    said = mill.end(process, code=1)
+    assert f"its columns are `id {kind}," in said and "were `id bigint," in said, said
+    if kind == "text":
+        # It takes no numbers.
+        assert "which does not take `bigint`" in mill.run("--data", "data", "--resume", code=2)
+        mill.database.ask("ALTER TABLE out ALTER id TYPE bigint USING id::bigint")
+    mill.run("--data", "data", "--resume")
+    assert [int(row[0]) for row in mill.database.rows("out")] == list(range(ROWS))

@@ -39,6 +39,7 @@ pub struct FileSource {
     total: Option<u64>,
     shape: Shape,
     lateness: Span,
+    reads: String,
 }
 
 impl FileSource {
@@ -78,6 +79,7 @@ impl FileSource {
             total: found.total,
             shape: found.shape,
             lateness: time.map_or(Span::default(), |time| time.lateness),
+            reads: reads(spec, time),
         }))
     }
 
@@ -134,9 +136,22 @@ impl SourceFactory for FileSource {
         }
     }
 
+    fn reads(&self) -> String {
+        self.reads.clone()
+    }
+
     fn total(&self) -> Option<u64> {
         self.total
     }
+}
+
+/// What the job says of how records are read, but for their columns: what stages do names those.
+fn reads(spec: &FileSourceSpec, time: Option<&TimeSpec>) -> String {
+    let header = (spec.header == Some(false)).then(|| "no header".to_owned());
+    let delimiter = spec.delimiter.map(|it| format!("delimiter `{it}`"));
+    let time = time.map(TimeSpec::to_string);
+    let said = [Some(spec.format.to_string()), header, delimiter, time];
+    said.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn plain_fields(schema: &SchemaRef) -> Vec<Field> {

@@ -5,6 +5,7 @@
 //!   out with as many fields as there are columns is given up one line at a time, so that a stray quote
 //!   costs the line it stands in and not the rest of the file.
 
+use crate::influx::point_end;
 use memchr::memchr;
 use tidemill_types::limits::RECORD_BYTES_MAX;
 
@@ -79,6 +80,12 @@ impl Framing {
     /// # Errors
     /// They are more than one, or none.
     pub(crate) fn only(self, bytes: &[u8]) -> Result<&[u8], &'static str> {
+        if self == Self::Influx {
+            // Unlike in a file, a text may hold line breaks.
+            let (point, behind) = bytes.split_at(point_end(bytes));
+            let is_one = matches!(behind, [] | [b'\n']);
+            return is_one.then_some(&point[..trim_end(point)]).ok_or(SEVERAL_LINES);
+        }
         let frame = self.frame(bytes, true).ok_or(OPEN_QUOTE)?;
         match frame.is {
             Framed::Bad(reason) => Err(reason),

@@ -12,8 +12,11 @@ use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field};
 use std::collections::BTreeMap;
 
+mod point;
 #[cfg(test)]
 mod tests;
+
+pub use point::point_end;
 
 const MEASUREMENT: &str = "measurement";
 const TIME: &str = "time";

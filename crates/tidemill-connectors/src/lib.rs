@@ -41,7 +41,7 @@ mod text;
 pub use self::postgres::PostgresSink;
 pub use error::{ConnectorError, ConnectorErrorKind, SchemaPlace};
 pub use file_source::FileSource;
-pub use influx::{InfluxLines, InfluxPoint};
+pub use influx::{InfluxLines, InfluxPoint, point_end as influx_point_end};
 pub use kafka::{KafkaSink, KafkaSource};
 pub use sink::{BlackholeSink, FileSink, StdoutSink, WriterSink, rows_as};
 pub use stream::{

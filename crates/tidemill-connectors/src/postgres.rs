@@ -255,6 +255,9 @@ impl Sink for PostgresSink {
         }
         let columns = self.find_or_make(held).map_err(|trouble| self.refused(trouble.into()))?;
         let load = Load::new(&self.table, &columns, &self.spec.key, &self.life);
+        let types = self.session.persist_or_tell(|client| load.types(client));
+        let types = types.map_err(|trouble| self.refused(trouble.into()))?;
+        let load = load.encoded_for(types);
         self.encoder = Encoder::new(columns, load.is_numbered());
         self.load = Some(load);
         Ok(held)

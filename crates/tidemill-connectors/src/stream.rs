@@ -9,6 +9,7 @@
 
 mod bounds;
 mod declared;
+mod kept;
 mod left_out;
 mod meta;
 mod node;

@@ -45,6 +45,11 @@ pub trait SourceFactory: Send + Sync {
     fn live(&self) -> bool {
         false
     }
+    /// How its bytes become records with an event time, in words: a job that does recorded cycles
+    /// again has to read them as they were read. Default: nothing, and then nobody can tell.
+    fn reads(&self) -> String {
+        String::new()
+    }
     /// Size of what is to be read, in the unit of [`Position`], if it is known: for progress.
     fn total(&self) -> Option<u64> {
         None

@@ -198,6 +198,7 @@ impl Jobs {
             preview_rows: 0,
             threads: record.threads,
             resume,
+            from_checkpoint: begins.from.is_some(),
             streams: Some(self.streams.clone()),
         };
         let writes_here = descriptor.spec.sinks.iter().find(|(_, it)| it.stdout.is_some());

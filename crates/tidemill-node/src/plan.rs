@@ -61,6 +61,8 @@ pub struct PlanOptions {
     pub threads: Option<usize>,
     /// The job goes on where an earlier run in the same folder stopped.
     pub resume: bool,
+    /// It begins anew, with a checkpoint of an earlier run in the same folder.
+    pub from_checkpoint: bool,
     /// The node's streams.
     pub streams: Option<Streams>,
 }
@@ -286,6 +288,7 @@ impl<'a> Planner<'a> {
             time: source.time.clone(),
             note: self.note(name),
             resume: self.options.resume,
+            from_checkpoint: self.options.from_checkpoint,
         };
         if self.streams != unseen::Streams::Opened {
             let declared = DeclaredStream::new(stream, &spec)
@@ -325,6 +328,7 @@ impl<'a> Planner<'a> {
             time: source.time.clone(),
             note: self.note(name),
             resume: self.options.resume,
+            from_checkpoint: self.options.from_checkpoint,
         };
         KafkaSource::new(self.world, &kafka.brokers, &kafka.topic, spec)
             .map_err(|error| operators::kafka_problem(name, &error))

@@ -28,6 +28,7 @@ use crate::units::{ByteSize, Micros, Span};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Stages, sources and sinks keep the order of the file.
 pub type Named<T> = IndexMap<String, T>;
@@ -361,6 +362,19 @@ pub enum Format {
     Parquet,
 }
 
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Json => "json",
+            Self::Csv => "csv",
+            Self::Text => "text",
+            Self::Influx => "influx",
+            Self::Arrow => "arrow",
+            Self::Parquet => "parquet",
+        })
+    }
+}
+
 /// Event time of a source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -370,6 +384,12 @@ pub struct TimeSpec {
     /// How far the watermark trails the largest time seen (default none).
     #[serde(default)]
     pub lateness: Span,
+}
+
+impl fmt::Display for TimeSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "event time `{}` with a lateness of {}", self.field, self.lateness)
+    }
 }
 
 /// Where results go: exactly one of the kinds.

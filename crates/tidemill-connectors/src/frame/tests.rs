@@ -65,3 +65,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_record_of_a_stream_is_one_point_whose_texts_may_hold_line_breaks() {
+    let only = |bytes: &'static str| {
+        let point = Framing::Influx.only(bytes.as_bytes());
+        point.map(|it| std::str::from_utf8(it).expect("text"))
+    };
+    let point = "log,h=a msg=\"one\ntwo \\\" three\n\",n=1i 5";
+    assert_eq!(only(point), Ok(point));
+    assert_eq!(only("m v=1 2\r\n"), Ok("m v=1 2"));
+    assert_eq!(only("m v=1\nm v=2"), Err(SEVERAL_LINES));
+    assert_eq!(only("m v=\"a\nb\" 1\nm v=2"), Err(SEVERAL_LINES));
+    // A quote that nothing closes opens no text.
+    assert_eq!(only("m v=\"a\nm v=2"), Err(SEVERAL_LINES));
+}

@@ -77,14 +77,18 @@ impl KafkaSource {
         let ends = offsets(&admin, topic, latest).map_err(failed)?;
         let kept_from = offsets(&admin, topic, OffsetAt::Earliest).map_err(failed)?;
         let isolation = spec.isolation;
+        let note = spec.note.as_ref().map(|path| Notes::<Began>::new(world, path));
+        let began = match &note {
+            Some(note) if spec.resume || spec.from_checkpoint => {
+                note.read().map_err(|it| refused(&subject, it))?
+            }
+            _ => None,
+        };
+        look.know(began.as_ref().and_then(|it| it.columns.clone()));
+        let began = began.filter(|_| spec.resume);
         sample(world, &client, (topic, isolation), (&kept_from, &ends), &mut look)
             .map_err(|message| refused(&subject, message))?;
         let values = look.finish(&subject, &spec)?;
-        let note = spec.note.as_ref().map(|path| Notes::<Began>::new(world, path));
-        let began = match &note {
-            Some(note) if spec.resume => note.read().map_err(|it| refused(&subject, it))?,
-            _ => None,
-        };
         let bounds = match began {
             Some(began) if began.stream != id => {
                 let message = "it is not the topic that the job began with, but another one of \
@@ -217,11 +221,16 @@ impl SourceFactory for KafkaSource {
     fn begin(&self) -> Result<(), SourceError> {
         let Some(note) = &self.note else { return Ok(()) };
         let (stream, bounds) = (self.id.clone(), self.bounds.clone());
-        note.write(&Began { stream, bounds }).map_err(|error| self.failed(error))
+        note.write(&Began { stream, bounds, columns: self.values.kept.clone() })
+            .map_err(|error| self.failed(error))
     }
 
     fn live(&self) -> bool {
         self.spec.until == UntilSpec::Never
+    }
+
+    fn reads(&self) -> String {
+        self.spec.reads()
     }
 
     fn total(&self) -> Option<u64> {

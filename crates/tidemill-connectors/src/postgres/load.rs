@@ -5,10 +5,14 @@
 //! with a key      rows ─ COPY ─▶ temporary table ─ INSERT … ON CONFLICT ─▶ table
 //!                                numbered            the last of each key
 //! ```
+//!
+//! Invariant: binary rows carry no types, so what was sent counts only if the table's columns are still
+//! those that it was encoded for; who sends holds a lock under which they stay so.
 
 use super::encode::{END, HEAD};
 use super::fit::Column;
-use super::name::{TableName, list, quoted};
+use super::name::{TableName, list, literal, quoted};
+use super::session::last_row;
 use super::trouble::Trouble;
 use postgres::Client;
 use std::io::Write;
@@ -31,6 +35,10 @@ pub(super) struct Pending {
 pub(super) struct Load {
     copy: String,
     merge: Option<Merge>,
+    /// Asks for the types of the columns.
+    ask: String,
+    /// What they are encoded for.
+    types: String,
 }
 
 #[derive(Debug)]
@@ -43,9 +51,10 @@ impl Load {
     /// Of rows with these columns; `life` is a name that no other process has.
     pub(super) fn new(table: &TableName, columns: &[Column], key: &[String], life: &str) -> Self {
         let names = list(columns.iter().map(|it| it.name.as_str()));
+        let (ask, types) = (asking(table, columns), String::new());
         if key.is_empty() {
             let copy = format!("COPY {} ({names}) FROM STDIN BINARY", table.sql());
-            return Self { copy, merge: None };
+            return Self { copy, merge: None, ask, types };
         }
         // It is the session's: a pool may give the session to others, who have another life.
         let rows = format!("pg_temp.{}", quoted(&format!("tidemill_rows_{life}")));
@@ -72,7 +81,31 @@ impl Load {
             table.sql()
         );
         let copy = format!("COPY {rows} ({names}, {number}) FROM STDIN BINARY");
-        Self { copy, merge: Some(Merge { make, insert }) }
+        Self { copy, merge: Some(Merge { make, insert }), ask, types }
+    }
+
+    /// The types of the columns as they are now.
+    pub(super) fn types(&self, client: &mut Client) -> Result<String, Trouble> {
+        let answer = client.simple_query(&self.ask)?;
+        let types = last_row(&answer).and_then(|row| row.into_iter().next().flatten());
+        Ok(types.unwrap_or_default())
+    }
+
+    /// Rows are encoded for these.
+    pub(super) fn encoded_for(self, types: String) -> Self {
+        Self { types, ..self }
+    }
+
+    fn are_those(&self, client: &mut Client) -> Result<(), Trouble> {
+        let now = self.types(client)?;
+        if now == self.types {
+            return Ok(());
+        }
+        Err(Trouble::Lasting(format!(
+            "its columns are `{now}` now, and were `{}` when the job began to write; resumed, the job \
+             writes what fits them",
+            self.types
+        )))
     }
 
     /// Whether each row carries its number.
@@ -82,6 +115,18 @@ impl Load {
 
     /// Writes the rows.
     pub(super) fn run(&self, client: &mut Client, ready: &[Pending]) -> Result<(), Trouble> {
+        match self.send(client, ready) {
+            Ok(()) => self.are_those(client),
+            // The server's words for bytes of another type say nothing of types.
+            Err(trouble @ Trouble::Lasting(_)) if client.batch_execute("ROLLBACK").is_ok() => {
+                self.are_those(client)?;
+                Err(trouble)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    fn send(&self, client: &mut Client, ready: &[Pending]) -> Result<(), Trouble> {
         if let Some(merge) = &self.merge {
             client.batch_execute(&merge.make)?;
         }
@@ -97,6 +142,21 @@ impl Load {
         }
         Ok(())
     }
+}
+
+/// Asks for the names and types of these columns of a table. Of modifiers only those of numbers are
+/// looked at: a longer `varchar` takes what it took.
+fn asking(table: &TableName, columns: &[Column]) -> String {
+    let names: Vec<String> = columns.iter().map(|it| literal(&it.name)).collect();
+    format!(
+        "SELECT string_agg(attname || ' ' || format_type(atttypid, \
+             CASE WHEN atttypid = 'pg_catalog.numeric'::regtype THEN atttypmod ELSE -1 END), \
+             ', ' ORDER BY attnum) \
+         FROM pg_catalog.pg_attribute \
+         WHERE attrelid = to_regclass({}) AND attnum > 0 AND NOT attisdropped AND attname IN ({})",
+        literal(&table.sql()),
+        names.join(", ")
+    )
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Small files of a job's folder: where a source began, and where a sink begins to look for its own
 //! chunks when its job resumes.
 
+use super::kept::Kept;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     io,
@@ -27,6 +28,9 @@ pub(crate) struct Began {
     /// The stream's id: another stream may have its name later.
     pub(crate) stream: String,
     pub(crate) bounds: Vec<(i64, Option<i64>)>,
+    /// The columns that were found in its first records. None: a program before 0.1 kept none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) columns: Option<Kept>,
 }
 
 /// Why a sink could not write its note; without room it passes.

@@ -51,6 +51,21 @@ pub struct StreamSourceSpec {
     pub note: Option<PathBuf>,
     /// The job goes on where an earlier run stopped: what the note says counts.
     pub resume: bool,
+    /// It begins anew with a checkpoint of an earlier run: what the note says of columns counts.
+    pub from_checkpoint: bool,
+}
+
+impl StreamSourceSpec {
+    /// What it says of how records are read, but for their columns: what stages do names those.
+    pub(crate) fn reads(&self) -> String {
+        let uncommitted = match self.isolation {
+            Isolation::Committed => None,
+            Isolation::Uncommitted => Some("uncommitted records too".to_owned()),
+        };
+        let time = self.time.as_ref().map(TimeSpec::to_string);
+        let said = [Some(self.format.to_string()), uncommitted, time];
+        said.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// A stream of a log as a source.
@@ -94,13 +109,17 @@ impl StreamSource {
         let group = group(&stream, node, &spec).map_err(refused)?;
         let node = node.filter(|_| spec.isolation == Isolation::Committed);
         let views = views(&stream, node).map_err(refused)?;
-        sample(&views, &mut look).map_err(refused)?;
-        let values = look.finish(&subject, &spec)?;
         let note = spec.note.as_ref().map(|path| Notes::<Began>::new(world, path));
         let began = match &note {
-            Some(note) if spec.resume => note.read().map_err(|it| refused(it.to_string()))?,
+            Some(note) if spec.resume || spec.from_checkpoint => {
+                note.read().map_err(|it| refused(it.to_string()))?
+            }
             _ => None,
         };
+        look.know(began.as_ref().and_then(|it| it.columns.clone()));
+        let began = began.filter(|_| spec.resume);
+        sample(&views, &mut look).map_err(refused)?;
+        let values = look.finish(&subject, &spec)?;
         let bounds = match began {
             Some(began) if began.stream != stream.id().to_string() => {
                 let message = "it is not the stream that the job began with, but a later one of \
@@ -177,12 +196,16 @@ impl SourceFactory for StreamSource {
     fn begin(&self) -> Result<(), SourceError> {
         let Some(note) = &self.note else { return Ok(()) };
         let (stream, bounds) = (self.stream.id().to_string(), self.bounds.clone());
-        note.write(&Began { stream, bounds })
+        note.write(&Began { stream, bounds, columns: self.values.kept.clone() })
             .map_err(|error| SourceError::new(format!("stream `{}`: {error}", self.stream.name())))
     }
 
     fn live(&self) -> bool {
         self.spec.until == UntilSpec::Never
+    }
+
+    fn reads(&self) -> String {
+        self.spec.reads()
     }
 
     fn total(&self) -> Option<u64> {

@@ -1,5 +1,6 @@
 //! The columns of records of a stream: found in the first of them, then as the job says.
 
+use super::kept::Kept;
 use super::meta;
 use super::source::StreamSourceSpec;
 use crate::columns::Shape;
@@ -20,6 +21,8 @@ pub(crate) struct Values {
     /// Columns of the value, meta columns, and the hidden one.
     pub(crate) schema: SchemaRef,
     pub(crate) time_is_timestamp: bool,
+    /// What was found in the records alone, for the note.
+    pub(crate) kept: Option<Kept>,
 }
 
 /// Looks at the first records.
@@ -31,6 +34,8 @@ pub(crate) struct Look {
     pub(crate) bytes_left: usize,
     empty: bool,
     failed: Option<String>,
+    /// What was found when the job began, if it goes on: then no record is looked at.
+    known: Option<Kept>,
 }
 
 impl Look {
@@ -61,13 +66,19 @@ impl Look {
         };
         let left = spec.sample.unwrap_or(SAMPLE_RECORDS).max(1);
         let bytes_left = SAMPLE_BYTES_MAX as usize;
-        Ok(Self { sample, left, bytes_left, empty: true, failed: None })
+        Ok(Self { sample, left, bytes_left, empty: true, failed: None, known: None })
+    }
+
+    /// Takes what was found when the job began, where it is the records that say it.
+    pub(crate) fn know(&mut self, known: Option<Kept>) {
+        self.known = known.filter(|_| matches!(self.sample, Sample::Json(_) | Sample::Influx(_)));
     }
 
     /// Whether more records are to be looked at.
     pub(crate) fn goes_on(&self) -> bool {
         let text = matches!(self.sample, Sample::Text);
-        !text && self.left > 0 && self.bytes_left > 0 && self.failed.is_none()
+        let may = self.left > 0 && self.bytes_left > 0 && self.failed.is_none();
+        !text && self.known.is_none() && may
     }
 
     /// Looks at the value of a record.
@@ -95,7 +106,11 @@ impl Look {
             return Err(refused(name, failed));
         }
         let open = matches!(spec.format, Format::Json | Format::Influx);
-        let (shape, empty) = (self.sample.shape(), self.empty);
+        let (shape, empty) = match &self.known {
+            Some(kept) => (kept.shape(), kept.empty),
+            None => (self.sample.shape(), self.empty),
+        };
+        let kept = Kept::of(&shape, empty);
         let mut found = Found { shape, data: (0, 0), total: None, open, empty };
         let timestamp = spec.meta.timestamp.as_deref();
         let of_value = |time: &&TimeSpec| timestamp != Some(time.field.as_str());
@@ -109,7 +124,7 @@ impl Look {
         }
         let time_is_timestamp = spec.time.is_some() && value_time.is_none();
         let schema = whole_schema(name, &found.shape, spec, time_is_timestamp)?;
-        Ok(Values { shape: found.shape, schema, time_is_timestamp })
+        Ok(Values { shape: found.shape, schema, time_is_timestamp, kept })
     }
 }
 

@@ -218,7 +218,10 @@ impl Opened {
         self.begins_where_the_ledger_does(options)?;
         self.from = self.before.cycle;
         if self.skips {
-            self.before.skip(plan, &self.recorded);
+            self.before.skip(plan, &self.recorded).map_err(|message| {
+                let folder = options.data.as_deref().unwrap_or_else(|| "".as_ref());
+                StartError::Ledger { path: folder.join("ledger").display().to_string(), message }
+            })?;
         }
         for (node, source) in &mut sources {
             self.seek(plan, *node, source)?;

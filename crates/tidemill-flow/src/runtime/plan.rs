@@ -194,7 +194,7 @@ impl Plan {
     }
 
     /// The nodes, upstream before downstream.
-    fn order(&self) -> Vec<usize> {
+    pub(crate) fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.nodes.len()).collect();
         order.sort_by_key(|node| self.nodes[*node].rank);
         order

@@ -4,6 +4,7 @@ use super::held::{Held, SavedSlice};
 use super::ledger::Recorded;
 use super::needed::{NeededRows, Running};
 use super::plan::{NodePlan, Plan, Work};
+use crate::block::TIME_COLUMN;
 use crate::operator::MEMBERS_SEPARATOR;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +13,7 @@ use std::{
 use tidemill_env::sync::atomic::AtomicUsize;
 use tidemill_state::{Checkpoints, Manifest, SavedRows, SavedSource, structure};
 use tidemill_types::{Cycle, Micros, SliceId, job::Delivery};
-use tidemill_wire::ledger::StageNote;
+use tidemill_wire::ledger::{Cut, StageNote};
 
 /// What was done in earlier lives of the job.
 #[derive(Debug, Default)]
@@ -95,11 +96,28 @@ impl Before {
 
     /// The job goes on after the last cycle that its ledger has, and does none of it again: what the
     /// sinks have came from there at the latest.
-    pub(crate) fn skip(&mut self, plan: &Plan, recorded: &Recorded) {
+    ///
+    /// # Errors
+    /// There is event time, and the ledger does not say how far it was in those cycles, as they are of
+    /// another delivery: windows would be written again.
+    pub(crate) fn skip(&mut self, plan: &Plan, recorded: &Recorded) -> Result<(), String> {
         // Cycle by cycle, as the stages did: who is idle in one holds nothing back in that, and may
         // be far behind in the next; event time does not go back.
         let mut watermarks: Vec<_> = (0..plan.nodes.len()).map(|it| self.watermark(it)).collect();
         let first = recorded.cuts.partition_point(|(cycle, _)| *cycle <= self.cycle);
+        let is_marked = |(cycle, cut): &(Cycle, Cut)| {
+            recorded.watermarks.contains_key(&(*cycle, cut.source, cut.slice))
+                || !has_event_time(&plan.nodes[cut.source as usize])
+        };
+        if let Some((cycle, _)) = recorded.cuts[first..].iter().find(|it| !is_marked(it)) {
+            return Err(format!(
+                "what came after cycle {} was done under the delivery `exactly-once`, and would be \
+                 lost and in part be written again under `at-most-once`, from cycle {cycle} on: \
+                 resume the job with the delivery that it had, or begin anew, with a checkpoint or \
+                 without",
+                self.cycle
+            ));
+        }
         for cuts in recorded.cuts[first..].chunk_by(|a, b| a.0 == b.0) {
             for (cycle, cut) in cuts {
                 let of_slice = (cut.source as usize, cut.slice);
@@ -132,6 +150,7 @@ impl Before {
         }
         self.find_ended(plan);
         self.watermarks = watermarks.into_iter().enumerate().collect();
+        Ok(())
     }
 
     /// The same, for a job that began with the checkpoint of a cycle: its sinks hold nothing of
@@ -176,6 +195,11 @@ impl Before {
     }
 }
 
+fn has_event_time(node: &NodePlan) -> bool {
+    let Work::Source { factory, .. } = &node.work else { return false };
+    factory.schema().index_of(TIME_COLUMN).is_ok()
+}
+
 const UNCOORDINATED: &str = "each of its slices was saved by itself, under the delivery \
                              `at-most-once`, so that what is counted once needs one that was kept, or \
                              that of a job that was stopped";
@@ -205,8 +229,15 @@ pub(crate) fn stage_of(plan: &Plan, name: &str) -> Option<usize> {
 
 /// Whether a stage does what it did, in as many slices: a state that it had fits it then.
 fn fits(found: &NodePlan, (slices, did): (usize, &str)) -> Result<(), String> {
-    let Work::Stage { factory } = &found.work else { return Ok(()) };
     let name = &found.name;
+    let factory = match &found.work {
+        Work::Stage { factory } => factory,
+        Work::Source { factory, .. } if factory.reads() != did => {
+            let reads = factory.reads();
+            return Err(format!("source `{name}` is read otherwise now: {reads}; it was: {did}"));
+        }
+        _ => return Ok(()),
+    };
     if found.slices as usize != slices {
         return Err(format!("stage `{name}` has {} slices now, and had {slices}", found.slices));
     }
@@ -217,26 +248,70 @@ fn fits(found: &NodePlan, (slices, did): (usize, &str)) -> Result<(), String> {
     Ok(())
 }
 
-/// What the stages do that keep a state.
+/// How the sources are read, if they say so, and what the stages do that keep a state.
 pub(crate) fn noted(plan: &Plan) -> Vec<StageNote> {
     let note = |node: &NodePlan| {
-        let Work::Stage { factory } = &node.work else { return None };
-        let keeps_something = !factory.state(SliceId(0)).structures().is_empty();
-        let name = node.name.clone();
-        keeps_something.then(|| StageNote { name, slices: node.slices, does: factory.does() })
+        let does = match &node.work {
+            Work::Source { factory, .. } => Some(factory.reads()).filter(|it| !it.is_empty()),
+            Work::Stage { factory } => {
+                let keeps_something = !factory.state(SliceId(0)).structures().is_empty();
+                keeps_something.then(|| factory.does())
+            }
+            _ => None,
+        };
+        does.map(|does| StageNote { name: node.name.clone(), slices: node.slices, does })
     };
     plan.nodes.iter().filter_map(note).collect()
 }
 
-/// Whether the stages with a state are what was noted of them. There may be new ones.
+/// Whether cycles can be done again as they were: sources and stages are what was noted of them.
+/// There may be new ones. With a checkpoint stages may be gone: none that it has a state of is.
 ///
 /// # Errors
 /// What differs.
-pub(crate) fn fit_note(plan: &Plan, noted: &[StageNote]) -> Result<(), String> {
+pub(crate) fn fit_note(
+    plan: &Plan,
+    noted: &[StageNote],
+    has_checkpoint: bool,
+) -> Result<(), String> {
     noted.iter().try_for_each(|was| {
-        let node = stage_of(plan, &was.name).ok_or_else(|| no_stage(plan, &was.name))?;
-        fits(&plan.nodes[node], (was.slices as usize, &was.does))
+        let is_it = |node: &&NodePlan| {
+            node.name == was.name && matches!(node.work, Work::Source { .. } | Work::Stage { .. })
+        };
+        match plan.nodes.iter().find(is_it) {
+            Some(node) => fits(node, (was.slices as usize, &was.does)),
+            None if has_checkpoint => Ok(()),
+            None => Err(no_stage(plan, &was.name)),
+        }
     })
+}
+
+/// Whether no sink that `holds` rows of cycles that are done again gets some of a stage with a state
+/// that was not there then: it leaves out of them what it holds of others.
+///
+/// # Errors
+/// There is such a sink: which, and the stage.
+pub(crate) fn is_fed_as_before(
+    plan: &Plan,
+    (was, now): (&[StageNote], &[StageNote]),
+    holds: impl Fn(usize) -> bool,
+) -> Result<(), String> {
+    let is_new = |it: &&StageNote| was.iter().all(|was| was.name != it.name);
+    for new in now.iter().filter(is_new) {
+        let Some(stage) = stage_of(plan, &new.name) else { continue };
+        let mut fed: Vec<bool> = (0..plan.nodes.len()).map(|node| node == stage).collect();
+        for node in plan.order() {
+            fed[node] |= plan.nodes[node].links_in.iter().any(|link| fed[plan.links[*link].from]);
+        }
+        if let Some(sink) = (0..fed.len()).find(|node| fed[*node] && holds(*node)) {
+            let (sink, stage) = (&plan.nodes[sink].name, &new.name);
+            return Err(format!(
+                "sink `{sink}`, which holds rows of that, would get rows of stage `{stage}`, which \
+                 is new: give such a stage a sink of its own"
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn node_of(plan: &Plan, name: &str, is_kind: impl Fn(&Work) -> bool) -> Result<usize, String> {

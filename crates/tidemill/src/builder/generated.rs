@@ -97,6 +97,7 @@ impl From<Generated> for SourceOf {
             schema: Arc::new(Schema::new(fields)),
             make,
             time: time_index.map(|index| (index, lateness)),
+            reads: time.as_ref().map(TimeSpec::to_string).unwrap_or_default(),
         };
         Self {
             spec: SourceSpec { time, ..SourceSpec::default() },
@@ -115,11 +116,16 @@ struct Factory {
     make: Arc<dyn Fn() -> Batches + Send + Sync>,
     /// The column of event time, and how far the watermark trails.
     time: Option<(usize, Span)>,
+    reads: String,
 }
 
 impl SourceFactory for Factory {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
+    }
+
+    fn reads(&self) -> String {
+        self.reads.clone()
     }
 
     fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {

@@ -169,6 +169,7 @@ fn options(arguments: &RunArguments) -> PlanOptions {
         },
         threads: arguments.threads.map(usize::from),
         resume: arguments.resume,
+        from_checkpoint: arguments.checkpoint.is_some(),
         streams: None,
     }
 }

@@ -19,6 +19,7 @@ fn spec(format: Format) -> StreamSourceSpec {
         time: None,
         note: None,
         resume: false,
+        from_checkpoint: false,
     }
 }
 

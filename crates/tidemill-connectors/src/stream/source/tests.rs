@@ -55,6 +55,7 @@ fn spec(format: Format) -> StreamSourceSpec {
         time: None,
         note: None,
         resume: false,
+        from_checkpoint: false,
     }
 }
 

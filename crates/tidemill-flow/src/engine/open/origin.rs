@@ -204,10 +204,11 @@ impl Opened {
         Err(StartError::Ledger { path: folder.join("ledger").display().to_string(), message })
     }
 
-    /// Notes what the stages of the job do, for the next time that it is resumed.
+    /// Notes how the sources of the job are read and what its stages do, for the next time that it is
+    /// resumed.
     ///
     /// # Errors
-    /// The job is done again from its start, and its stages are not those that it had.
+    /// Cycles of the ledger are done again, and the job is not the one that did them.
     pub(super) fn stages_are_those(
         &self,
         plan: &Plan,
@@ -218,23 +219,31 @@ impl Opened {
             return Ok(());
         };
         // Where no cycle is done again, there is nothing to differ from.
-        let is_again = !self.skips
-            && self.before.cycle == Cycle::NONE
-            && self.recorded.last() > self.recorded.began;
+        let after = self.before.cycle.max(self.recorded.began);
+        let is_again = !self.skips && self.recorded.last() > after;
         let was = match stages::read(&*world.disk, folder) {
             Err(error) if is_again => return Err(unopened(error)),
             was => was.unwrap_or_default(),
         };
+        let now = restore::noted(plan);
         if let Some(was) = was.as_ref().filter(|_| is_again) {
-            restore::fit_note(plan, was).map_err(|why| StartError::Ledger {
+            let has_checkpoint = self.before.cycle > Cycle::NONE;
+            let again = match has_checkpoint {
+                true => format!("the job does again what comes after cycle {after}"),
+                false => "without a checkpoint the job does all of it again".to_owned(),
+            };
+            let holds =
+                |node| self.sinks.iter().any(|(sink, _, held)| *sink == node && *held > after);
+            let is_as_before = restore::fit_note(plan, was, has_checkpoint)
+                .and_then(|()| restore::is_fed_as_before(plan, (was, &now), holds));
+            is_as_before.map_err(|why| StartError::Ledger {
                 path: folder.join("ledger").display().to_string(),
                 message: format!(
-                    "without a checkpoint the job does all of it again, and is not the one that \
-                     was begun: {why}; undo that change, or begin anew, without resuming"
+                    "{again}, and is not the one that was begun: {why}; undo that change, or begin \
+                     anew, without resuming"
                 ),
             })?;
         }
-        let now = restore::noted(plan);
         if was.as_ref() != Some(&now) {
             stages::write(&*world.disk, folder, now).map_err(unopened)?;
         }

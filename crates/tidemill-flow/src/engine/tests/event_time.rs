@@ -62,7 +62,7 @@ fn after(cycles: &[[Says; 2]]) -> (Micros, Micros) {
         }
     }
     let mut before = Before::default();
-    before.skip(&plan, &recorded);
+    before.skip(&plan, &recorded).expect("the ledger says how far event time was");
     assert_eq!(before.cycle, Cycle(cycles.len() as u64));
     (before.watermark(1), before.watermark(2))
 }

@@ -133,7 +133,8 @@ fn an_offset_that_is_not_there_is_an_error() {
     assert!(told(&*source, 5).contains("offset 5 is not there"));
     let moved = open(&cluster, Format::Text, UntilSpec::Latest);
     assert!(refused(&*moved, 0, 5).contains("it begins at 6"));
-    let began = Began { stream: "0".repeat(32), bounds: vec![(0, Some(end.cast_signed()))] };
+    let began =
+        Began { stream: "0".repeat(32), bounds: vec![(0, Some(end.cast_signed()))], columns: None };
     let world = World::real();
     let folder = tempfile::tempdir().unwrap();
     let note = folder.path().join("source.json");
@@ -141,6 +142,7 @@ fn an_offset_that_is_not_there_is_an_error() {
     let spec = StreamSourceSpec {
         note: Some(note),
         resume: true,
+        from_checkpoint: false,
         ..typed(Format::Text, UntilSpec::Latest)
     };
     let resumed = KafkaSource::new(&world, cluster.address(), TOPIC, spec).unwrap();
