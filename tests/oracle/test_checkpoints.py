@@ -186,3 +186,20 @@ def test_checkpoints_of_a_job_in_a_folder(mill):
     mill.say("checkpoint", "delete", *of, number)
     left = [it["number"] for it in listed_here()]
     assert int(number) not in left and len(left) == 1
+
+
+def test_what_came_before_a_silence_is_in_a_checkpoint(node, inputs):
+    node.submit(FILL.format(inputs=inputs))
+    node.wait("fill", finished)
+    node.submit(KEEP.format(every="100ms"))
+
+    def all_is_saved(job):
+        progress = job["progress"]
+        if not progress or not sum(it["records"] for it in progress["sources"]) == node.length("flights"):
+            return False
+        return progress["checkpoints"]["cycle"] == progress["cycle_committed"] == progress["cycle_cut"]
+
+    saved = node.wait("keep", all_is_saved)["progress"]["checkpoints"]
+    # And no more for nothing: each question takes a tenth of a second or so.
+    for _ in range(10):
+        assert json.loads(node.job("status", "keep", "--json"))["progress"]["checkpoints"]["cycle"] == saved["cycle"]

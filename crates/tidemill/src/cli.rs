@@ -105,6 +105,8 @@ pub(crate) fn main() -> ExitCode {
         let filter = tracing_subscriber::EnvFilter::try_from_env("TIDEMILL_LOG")
             .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
         let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        // A line that cannot be written is lost; whoever wrote it goes on.
+        let lines = lines.log_internal_errors(false);
         lines.with_ansi(std::io::stderr().is_terminal()).init();
     }
     ExitCode::from(match arguments.command {

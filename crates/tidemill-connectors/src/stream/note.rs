@@ -20,6 +20,9 @@ pub(super) struct Written {
     pub(super) held: u64,
     /// As many as the run writes to.
     pub(super) offsets: Vec<i64>,
+    /// The stream's id: another stream may have its name later. None: a program that noted none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) stream: Option<String>,
 }
 
 /// Of a source: where each streamlet began and, if it does, ends.

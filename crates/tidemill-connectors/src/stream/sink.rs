@@ -194,12 +194,25 @@ impl StreamSink {
         let offsets: Vec<i64> = self.streamlets().iter().map(|it| it.end_offset()).collect();
         let count = offsets.len();
         if let Some(notes) = &self.notes {
-            let note = Written { run: self.run, held: self.held.0, offsets };
+            let stream = self.stream.as_ref().map(|it| it.id().to_string());
+            let note = Written { run: self.run, held: self.held.0, offsets, stream };
             notes.write(&note).map_err(|error| self.failed_by_disk(error))?;
         }
         self.there = vec![None; count];
         self.chunks_since_note = 0;
         Ok(())
+    }
+
+    /// Whether the stream is still the one that an earlier life wrote to: what that left is in no other.
+    fn is_that_of(&self, note: &Written) -> Result<(), SinkError> {
+        let Some(before) = &note.stream else { return Ok(()) };
+        let now = self.log.get(&self.spec.name).map(|it| it.id().to_string());
+        let why = match now {
+            Some(now) if now == *before => return Ok(()),
+            Some(_) => "it is not the stream that the job wrote to before, but another one",
+            None => "it is not there any more, and the rows of earlier cycles are gone with it",
+        };
+        Err(self.failed(format_args!("{why}; start the job anew")))
     }
 
     /// What an earlier life of the job left: looks at all chunks since the note.
@@ -331,16 +344,17 @@ impl Sink for StreamSink {
     }
 
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError> {
+        let note = match &self.notes {
+            Some(notes) if resume => notes.read().map_err(|error| self.failed(error))?,
+            _ => None,
+        };
+        note.iter().try_for_each(|note| self.is_that_of(note))?;
         let stream = self.find_or_make().map_err(|error| {
             let passes = matches!(&error, LogError::Disk { error, .. } if has_no_room(error));
             SinkError { passes, ..self.failed(error) }
         })?;
         self.there = vec![None; stream.streamlets().len()];
         self.stream = Some(stream);
-        let note = match &self.notes {
-            Some(notes) if resume => notes.read().map_err(|error| self.failed(error))?,
-            _ => None,
-        };
         match note {
             Some(note) => {
                 self.run = note.run;

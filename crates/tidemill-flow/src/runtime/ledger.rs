@@ -187,10 +187,19 @@ impl Ledger {
         let at = match opening {
             Opening::Anew(beginning) => {
                 Self::is_of_no_other(&**disk, &there, &owner.job)?;
+                // It says that there is a ledger: until the new one is there, there may be none.
+                stages::remove(&**disk, folder)?;
                 beginning
             }
             Opening::Resume => match read::all(&**disk, &there, owner).map_err(damaged)? {
                 Some(found) => return Self::go_on(disk, folder, owner, found).map_err(fail),
+                None if stages::is_there(&**disk, folder)? => {
+                    let message = "it is gone, or what is there has no beginning, though \
+                                   `ledger.stages` says that the job had begun: without it, what \
+                                   sinks hold would be written again; put it back, or begin anew, \
+                                   without resuming";
+                    return Err(Unopened { path, message: message.to_owned(), passes: false });
+                }
                 None => Beginning::default(),
             },
         };

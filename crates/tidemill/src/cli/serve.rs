@@ -89,6 +89,8 @@ fn log_as(settings: &ServeSettings) {
     };
     let filter = EnvFilter::try_from_env("TIDEMILL_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // A line that cannot be written is lost; whoever wrote it goes on.
+    let lines = lines.log_internal_errors(false);
     match settings.log_format {
         LogFormat::Text => {
             use std::io::IsTerminal;

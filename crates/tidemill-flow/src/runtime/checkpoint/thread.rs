@@ -14,6 +14,10 @@ use tidemill_types::{Cycle, Micros, job::Every};
 
 /// Longest sleep of the thread without work.
 const SLEEP_MAX: Duration = Duration::from_millis(200);
+/// Sources that have nothing more to read cut the cycle of a checkpoint after so long, if it has
+/// anything to save: records may come in a second or in a week, and be gone from where they came
+/// from by then.
+const SILENCE_US: u64 = 200_000;
 /// A checkpoint that failed is tried again after so long.
 const AGAIN_AFTER_US: u64 = 1_000_000;
 
@@ -157,7 +161,7 @@ pub(super) struct Made {
 /// Whether the cycle of a checkpoint may wait for records to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hurry {
-    /// It may.
+    /// It may for a moment.
     No,
     /// Sources that have nothing to read cut it all the same.
     Now,
@@ -189,6 +193,13 @@ pub(super) fn begin(job: &Job, is_whole: bool, hurry: Hurry) -> Cycle {
     at
 }
 
+/// Whether there were cycles since the newest checkpoint. Under `at-most-once` the slices know that
+/// themselves.
+fn has_unsaved(job: &Job, at: Cycle) -> bool {
+    let newest = job.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).cycle;
+    job.checkpointer.alone.is_none() && at > newest.next()
+}
+
 /// Sources do not wait until the time of this cycle is up.
 fn want(job: &Job, at: Cycle) {
     job.pacer.lock().expect("no panic while held").want(at);
@@ -217,7 +228,7 @@ pub(super) fn put_until(
     mut is_all: impl FnMut(&mut Arrived) -> bool,
 ) -> Option<u64> {
     let (mut bytes, mut run) = (0, Vec::new());
-    let mut is_wanted = false;
+    let (mut is_wanted, mut silent_us) = (false, job.now_us().saturating_add(SILENCE_US));
     let checkpointer = &job.checkpointer;
     loop {
         let mut arrived = checkpointer.arrived();
@@ -252,6 +263,12 @@ pub(super) fn put_until(
             is_wanted = true;
             drop(arrived);
             want(job, at);
+        } else if job.now_us() >= silent_us {
+            silent_us = u64::MAX;
+            drop(arrived);
+            if has_unsaved(job, at) {
+                want(job, at);
+            }
         } else {
             checkpointer.wait(arrived);
         }

@@ -9,6 +9,8 @@
 //! - The note is the old one or the new one, whole. It is written after the ledger was opened and
 //!   before the first cycle: a ledger that has cycles has the note of the job that made them.
 //! - A ledger without a note is one of an older build, and fits any job of its name and sources.
+//! - A note has a ledger: it is written after that and removed before a new one is begun. One that
+//!   has none tells that the ledger was lost.
 
 use super::Unopened;
 use std::{
@@ -24,6 +26,22 @@ use tidemill_wire::{
 /// The file of the note.
 fn file(folder: &Path) -> PathBuf {
     folder.join("ledger.stages")
+}
+
+/// Whether there is a note.
+pub(super) fn is_there(disk: &dyn Disk, folder: &Path) -> Result<bool, Unopened> {
+    let path = file(folder);
+    disk.exists(&path).map_err(|error| Unopened::of(&path, &error))
+}
+
+/// Removes the note, if there is one.
+pub(super) fn remove(disk: &dyn Disk, folder: &Path) -> Result<(), Unopened> {
+    let path = file(folder);
+    if !is_there(disk, folder)? {
+        return Ok(());
+    }
+    let removed = disk.remove(&path).and_then(|()| disk.sync_dir(folder));
+    removed.map_err(|error| Unopened::of(&path, &error))
 }
 
 /// What was noted; none if there is no note.
