@@ -19,6 +19,7 @@ mod deletion;
 mod ending;
 mod error;
 mod folder;
+mod noting;
 mod states;
 mod status;
 mod waiting;
@@ -37,6 +38,7 @@ use crate::{
     streams::Streams,
 };
 use folder::{Begins, Folder, Record};
+use noting::PutOff;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -104,6 +106,7 @@ pub struct Jobs {
     /// Whoever notes what became of a job has this until others see it too, so that what is noted
     /// last is what was last.
     notes: Mutex<()>,
+    put_off: Mutex<PutOff>,
     /// By job: the checkpoints of one that does not run are open once, for who has the turn.
     turns: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
 }
@@ -134,6 +137,7 @@ impl Jobs {
             state: Mutex::default(),
             bell: Condvar::new(),
             notes: Mutex::default(),
+            put_off: Mutex::default(),
             turns: Mutex::default(),
         });
         for path in found {
@@ -171,12 +175,6 @@ impl Jobs {
             record.status = Status::Failed(error.to_string());
             self.keep(&record);
             self.state().jobs.insert(name, Entry::new(record));
-        }
-    }
-
-    fn keep(&self, record: &Record) {
-        if let Err(error) = self.folder_of(&record.name).write(record) {
-            tracing::error!(job = record.name, %error, "what became of a job cannot be noted");
         }
     }
 
@@ -243,6 +241,7 @@ impl Jobs {
 
     /// Notes that a job has begun. Where that fails, its ledger says so.
     fn has_begun(&self, record: &mut Record) {
+        record.before = None;
         if record.begins.take().is_some() {
             self.keep(record);
         }
@@ -301,6 +300,7 @@ impl Jobs {
             base_dir,
             threads: None,
             begins: None,
+            before: None,
         };
         let spec = Self::parse(&record)?.spec;
         (record.name, record.delivery) = (spec.name, spec.delivery);
@@ -335,7 +335,8 @@ impl Jobs {
         if folder.is_deleted().map_err(disk)? {
             self.finish_deletion(&record.name)?;
         }
-        let before = folder.read().map_err(disk)?;
+        let before = self.known_before(&folder, &record.name).map_err(disk)?;
+        record.before = before.clone().map(|it| Box::new(Record { before: None, ..it }));
         let life = self.world.random(record.submitted_us.cast_unsigned()).next();
         record.begins = Some(Begins { resume, from, life });
         folder.write(&record).map_err(disk)?;

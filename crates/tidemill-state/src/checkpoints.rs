@@ -88,6 +88,9 @@ pub enum CheckpointError {
     /// It is the newest, and is not kept.
     #[error("checkpoint {0} is the one that the job goes on from: the next one replaces it")]
     Newest(u64),
+    /// It is the newest, and is kept already under a name.
+    #[error("checkpoint {0} is the newest, and is kept already, as `{1}`")]
+    Kept(u64, String),
     /// A name is too long.
     #[error("the name of a checkpoint has {NAME_BYTES_MAX} bytes at most")]
     Name,

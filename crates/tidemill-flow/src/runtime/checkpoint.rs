@@ -98,8 +98,9 @@ struct Arrived {
     /// Deltas whose memory is used again.
     spare: Vec<Delta>,
     asked: VecDeque<Asked>,
-    /// Those who wait for the checkpoint under way, each with the name under which it is kept.
-    keeps: Vec<(String, KeptTo)>,
+    /// Those who wait for the checkpoint under way, or one of the next, each with the name under which
+    /// it is kept.
+    keeps: VecDeque<(String, KeptTo)>,
     /// Nobody answers any more.
     is_closed: bool,
 }

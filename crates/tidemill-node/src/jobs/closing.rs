@@ -35,6 +35,7 @@ impl Jobs {
     pub fn close(&self) {
         self.begin_to_close();
         self.watchers_of_ended().into_iter().for_each(Thread::join);
+        self.note_again();
     }
 
     /// When all jobs have ended, or have had their time: the threads that have nothing left to wait

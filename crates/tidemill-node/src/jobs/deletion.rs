@@ -54,6 +54,7 @@ impl Jobs {
             drop(self.place_of(&record, &folder)?);
             let _noting = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
             folder.begin_deletion().map_err(disk)?;
+            self.forget(name);
             self.state().jobs.remove(name);
         } else if !folder.is_deleted().map_err(disk)? {
             return Err(unknown());

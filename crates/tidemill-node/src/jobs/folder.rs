@@ -30,6 +30,9 @@ pub(super) struct Record {
     /// How it is begun, until it is known that it has.
     #[serde(default)]
     pub(super) begins: Option<Begins>,
+    /// What it takes the place of, until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) before: Option<Box<Record>>,
 }
 
 /// How a job that was submitted begins.

@@ -285,6 +285,52 @@ fn a_submission_that_a_crash_cut_short_begins_and_does_not_go_on_with_the_life_b
     assert_eq!(numbers(&folder), (0..15).map(|it| it * 3).collect::<Vec<_>>());
 }
 
+/// Whoever submitted was not answered: the node was killed before it knew that it refuses.
+#[test]
+fn a_submission_that_was_cut_short_and_is_refused_leaves_the_job_as_it_was() {
+    let folder = TempDir::new().unwrap();
+    let first = node(&folder);
+    fill(&first, &folder, 0, 10);
+    first.jobs.submit(submission(&folder, DOUBLE)).unwrap();
+    let rows = |it: &JobView| it.progress.as_ref().map_or(0, |it| it.sinks[0].rows);
+    first.wait("double", |it| rows(it) == 10);
+    first.jobs.cancel("double").unwrap();
+    first.wait("double", |it| it.status == Status::Cancelled);
+    let of = first.folder_of("double");
+    let before = of.read().unwrap().unwrap();
+    first.stop();
+
+    let begins = Some(Begins { resume: true, from: Some(99), life: 7 });
+    let (status, text) = (Status::Running, DOUBLE.replace("n * 2", "n * 3"));
+    let record =
+        Record { status, text, begins, before: Some(before.clone().into()), ..before.clone() };
+    of.write(&record).unwrap();
+    let second = node(&folder);
+    second.wait("double", |it| it.status == Status::Cancelled);
+    second.stop();
+    assert_eq!(of.read().unwrap().unwrap(), before);
+}
+
+/// A folder stands where the note is to be written, in place of a full disk.
+#[test]
+fn what_could_not_be_noted_is_noted_later() {
+    let folder = TempDir::new().unwrap();
+    let node = node(&folder);
+    fill(&node, &folder, 0, 10);
+    node.jobs.submit(submission(&folder, DOUBLE)).unwrap();
+    let of = node.folder_of("double");
+    let in_the_way = of.path().join("job.json.new");
+    fs::create_dir(&in_the_way).unwrap();
+    node.jobs.cancel("double").unwrap();
+    node.wait("double", |it| it.status == Status::Cancelled);
+    node.jobs.note_again();
+    assert_eq!(of.read().unwrap().unwrap().status, Status::Running, "it cannot be noted yet");
+    fs::remove_dir(&in_the_way).unwrap();
+    node.jobs.note_again();
+    assert_eq!(of.read().unwrap().unwrap().status, Status::Cancelled);
+    node.stop();
+}
+
 /// What has no end is not read to its end first: neither a source that nothing is made of, nor a
 /// table that is a stream.
 #[test]

@@ -125,6 +125,7 @@ impl Jobs {
                         tracing::info!(job = name, "what was away is there, and the job goes on");
                     }
                     let begins = record.begins.take();
+                    record.before = None;
                     (entry.record, entry.waiting) = (record.clone(), None);
                     entry.handle = Some(Arc::clone(&handle));
                     drop(state);
@@ -145,8 +146,17 @@ impl Jobs {
                     self.bell.notify_all();
                 }
                 Err(error) => {
-                    tracing::error!(job = name, %error, "a job could not be started again");
-                    let _view = entry.give_up(Status::Failed(error.to_string()));
+                    let status = match Self::put_back(&mut record, &error) {
+                        Some(before) => {
+                            entry.record = before;
+                            entry.record.status.clone()
+                        }
+                        None => {
+                            tracing::error!(job = name, %error, "a job could not be started again");
+                            Status::Failed(error.to_string())
+                        }
+                    };
+                    let _view = entry.give_up(status);
                     let record = entry.record.clone();
                     drop(state);
                     self.bell.notify_all();

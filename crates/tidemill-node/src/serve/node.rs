@@ -256,7 +256,7 @@ impl Node {
         let http =
             http.map_err(|error| ServeError::Listen { address, option: "--http-listen", error })?;
         opened.keep = true;
-        let upkeep = Upkeep::start(world, &log, settings.retention_every.duration());
+        let upkeep = Upkeep::start(world, (&log, &jobs), settings.retention_every.duration());
         Ok(Self { kafka, http, upkeep, broker, jobs, log })
     }
 

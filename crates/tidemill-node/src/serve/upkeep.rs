@@ -1,8 +1,9 @@
-//! What a node does by itself every few seconds: retention.
+//! What a node does by itself every few seconds: retention, and notes of jobs that were put off.
 //!
 //! One round after the other, on a thread that may block; the wait between two ends when the node
 //! stops, a round that is under way is waited for.
 
+use crate::jobs::Jobs;
 use std::{sync::Arc, time::Duration};
 use tidemill_env::World;
 use tidemill_log::Log;
@@ -17,9 +18,14 @@ pub(super) struct Upkeep {
 
 impl Upkeep {
     /// Begins the rounds; the first is after `every`.
-    pub(super) fn start(world: &World, log: &Arc<Log>, every: Duration) -> Self {
+    pub(super) fn start(
+        world: &World,
+        (log, jobs): (&Arc<Log>, &Arc<Jobs>),
+        every: Duration,
+    ) -> Self {
         let (stop, stopped) = watch::channel(false);
-        let rounds = tokio::spawn(rounds(world.clone(), Arc::clone(log), every, stopped));
+        let of = (Arc::clone(log), Arc::clone(jobs));
+        let rounds = tokio::spawn(rounds(world.clone(), of, every, stopped));
         Self { stop, rounds }
     }
 
@@ -30,11 +36,21 @@ impl Upkeep {
     }
 }
 
-async fn rounds(world: World, log: Arc<Log>, every: Duration, mut stopped: watch::Receiver<bool>) {
+async fn rounds(
+    world: World,
+    (log, jobs): (Arc<Log>, Arc<Jobs>),
+    every: Duration,
+    mut stopped: watch::Receiver<bool>,
+) {
     while timeout(every, stopped.wait_for(|it| *it)).await.is_err() {
         let now = Micros(world.clock.wall_micros());
-        let log = Arc::clone(&log);
-        match tokio::task::spawn_blocking(move || log.maintain(now)).await {
+        let (log, jobs) = (Arc::clone(&log), Arc::clone(&jobs));
+        let round = move || {
+            let removed = log.maintain(now);
+            jobs.note_again();
+            removed
+        };
+        match tokio::task::spawn_blocking(round).await {
             Ok(Ok(0)) => {}
             Ok(Ok(segments)) => tracing::info!(segments, "retention removed segments"),
             Ok(Err(error)) => tracing::warn!(%error, "retention failed; it is tried again"),

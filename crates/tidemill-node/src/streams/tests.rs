@@ -37,6 +37,7 @@ fn rows(world: &World, streams: &Streams, isolation: Isolation) -> usize {
         time: None,
         note: None,
         resume: false,
+        from_checkpoint: false,
     };
     let node = streams.node();
     let source = StreamSource::new(world, streams.log(), node.as_ref(), "s", spec).unwrap();

@@ -8,9 +8,12 @@ impl Checkpoints {
     /// The newest stays until it is deleted.
     ///
     /// # Errors
-    /// There is none, or as [`Self::keep`].
+    /// There is none, it is kept already, or as [`Self::keep`].
     pub fn keep_newest(&mut self, name: &str) -> Result<CheckpointInfo, CheckpointError> {
         let number = self.newest().ok_or(CheckpointError::None)?.number;
+        if let Some(name) = self.kept.get(&number) {
+            return Err(CheckpointError::Kept(number, name.clone()));
+        }
         self.keep(number, name)?;
         let newest = self.list().into_iter().map(|(info, _)| info).find(|it| it.newest);
         newest.ok_or(CheckpointError::Unknown(number))

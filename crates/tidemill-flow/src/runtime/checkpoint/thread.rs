@@ -1,6 +1,6 @@
 //! The thread that makes the checkpoints of a job.
 
-use super::{Arrived, Asked, Checkpointer, KeptTo, Piece, alone, pace::Pace};
+use super::{Arrived, Asked, Checkpointer, Piece, alone, pace::Pace};
 use crate::error::AskError;
 use crate::progress::Stalled;
 use crate::runtime::{
@@ -103,7 +103,7 @@ fn take_asked(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints) -> boo
     let mut has_deleted = false;
     for asked in asked {
         match asked {
-            Asked::Keep(name, sender) => checkpointer.arrived().keeps.push((name, sender)),
+            Asked::Keep(name, sender) => checkpointer.arrived().keeps.push_back((name, sender)),
             Asked::Delete(number, sender) => {
                 let deleted = checkpoints.delete(number);
                 has_deleted |= deleted.is_ok();
@@ -131,16 +131,15 @@ fn take_asked_meanwhile(
     has_deleted
 }
 
-/// Keeps a checkpoint that is complete, for those who asked for it.
+/// Keeps a checkpoint that is complete, for who asked first. Others get one of their own: whoever
+/// deletes a kept one must not delete somebody else's.
 fn keep(checkpointer: &Checkpointer, checkpoints: &mut Checkpoints) {
-    let keeps = std::mem::take(&mut checkpointer.arrived().keeps);
-    let keep = |(name, sender): (String, KeptTo)| {
-        (checkpoints.keep_newest(&name).map_err(AskError::from), sender)
-    };
-    let kept: Vec<_> = keeps.into_iter().map(keep).collect();
+    let first = checkpointer.arrived().keeps.pop_front();
+    let kept = first
+        .map(|(name, sender)| (checkpoints.keep_newest(&name).map_err(AskError::from), sender));
     // Who is answered finds it among all.
     checkpointer.show(checkpoints);
-    for (kept, sender) in kept {
+    if let Some((kept, sender)) = kept {
         // Who asked may have gone.
         let _gone = sender.send(kept);
     }

@@ -33,6 +33,7 @@ fn record(name: &str, status: Status) -> Record {
         base_dir: None,
         threads: None,
         begins: None,
+        before: None,
     }
 }
 

@@ -20,6 +20,7 @@ fn wanted(folder: &TempDir, text: &str) {
         base_dir: Some(folder.path().to_owned()),
         threads: None,
         begins: None,
+        before: None,
     };
     Folder::at(&World::real(), &folder.path().join("jobs/far")).write(&record).unwrap();
 }

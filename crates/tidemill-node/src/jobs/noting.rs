@@ -1,0 +1,67 @@
+//! What is noted of a job, in its folder. What there was no room for is noted later: a job that was
+//! cancelled must not run again because its disk was full just then.
+//!
+//! Invariant: what is noted last is what was last; a note that was put off is dropped by the next.
+
+use super::{Folder, Jobs, JobsError, Record};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{MutexGuard, PoisonError},
+};
+
+/// By job: what could not be noted.
+pub(super) type PutOff = BTreeMap<String, Record>;
+
+impl Jobs {
+    fn put_off(&self) -> MutexGuard<'_, PutOff> {
+        self.put_off.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what became of a job, now or as soon as that can be.
+    pub(super) fn keep(&self, record: &Record) {
+        let mut put_off = self.put_off();
+        match self.folder_of(&record.name).write(record) {
+            Ok(()) => drop(put_off.remove(&record.name)),
+            Err(error) => {
+                tracing::error!(
+                    job = record.name,
+                    %error,
+                    "what became of a job cannot be noted; it is tried again"
+                );
+                put_off.insert(record.name.clone(), record.clone());
+            }
+        }
+    }
+
+    /// Notes what was put off, as far as that can be now.
+    pub fn note_again(&self) {
+        self.put_off().retain(|name, record| self.folder_of(name).write(record).is_err());
+    }
+
+    /// What is known of a job that is to be replaced: nothing of it is noted later.
+    pub(super) fn known_before(&self, folder: &Folder, name: &str) -> io::Result<Option<Record>> {
+        match self.put_off().remove(name) {
+            Some(record) => Ok(Some(record)),
+            None => folder.read(),
+        }
+    }
+
+    /// Nothing is noted later of a job that is deleted.
+    pub(super) fn forget(&self, name: &str) {
+        self.put_off().remove(name);
+    }
+
+    /// A job that was to take the place of another is refused, and nobody was told that it is there:
+    /// the node ended in between. Gives back the other.
+    pub(super) fn put_back(record: &mut Record, error: &JobsError) -> Option<Record> {
+        record.begins?;
+        let before = *record.before.take()?;
+        tracing::warn!(
+            job = before.name,
+            %error,
+            "a submission that was cut short is refused; the job is as it was before"
+        );
+        Some(before)
+    }
+}
