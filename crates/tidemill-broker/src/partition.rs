@@ -413,6 +413,23 @@ impl Partition {
         self.said(record_time::latest(&self.streamlet, end, room))
     }
 
+    /// What a reader from an offset is told. Of data that are gone from the middle it is what is said
+    /// of damage: it does not pass, and clients would ask again for ever.
+    pub(crate) fn unread(&self, error: &ReadError, from: i64) -> ErrorCode {
+        match error {
+            ReadError::OutOfRange { .. } => return ErrorCode::OffsetOutOfRange,
+            // They went while they were looked for.
+            ReadError::Missing { .. } if from < self.streamlet.start_offset() => {
+                return ErrorCode::OffsetOutOfRange;
+            }
+            _ => tracing::error!(%error, "data cannot be served"),
+        }
+        match error {
+            ReadError::Disk { .. } => ErrorCode::KafkaStorageError,
+            _ => ErrorCode::CorruptMessage,
+        }
+    }
+
     fn said(&self, found: Result<Option<(i64, i64)>, TimeError>) -> Timed {
         match found {
             Ok(found) => Ok(Ok(found.unwrap_or((-1, -1)))),

@@ -22,7 +22,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, PoisonError},
 };
-use tidemill_log::{ReadCursor, ReadError, ReadLimit};
+use tidemill_log::{ReadCursor, ReadLimit};
 use tidemill_wire::kafka::{ErrorCode, KafkaString, KafkaUuid, text};
 use tokio::sync::Notify;
 
@@ -460,16 +460,7 @@ impl Slot {
                 (PartitionAnswer::failed(self.place.2, missing(&self.place)), false)
             }
             Err(error) => {
-                answer.error = match &error {
-                    ReadError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
-                    ReadError::Corrupt { .. } => ErrorCode::CorruptMessage,
-                    ReadError::Missing { .. } | ReadError::Disk { .. } => {
-                        ErrorCode::KafkaStorageError
-                    }
-                };
-                if answer.error != ErrorCode::OffsetOutOfRange {
-                    tracing::error!(%error, "data cannot be served");
-                }
+                answer.error = partition.unread(&error, self.asked.offset);
                 (answer, false)
             }
         }

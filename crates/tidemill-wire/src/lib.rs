@@ -1,7 +1,7 @@
 //! Every byte that is stored or sent: encodings, their versions, and the policy of compression.
 //!
 //! Read in this order: [`chunk`], [`records`], [`kafka`], [`journal`], [`ledger`], [`link`], [`compression`], [`mark`],
-//! [`producers`], [`transactions`], [`groups`], [`arrow`].
+//! [`producers`], [`transactions`], [`groups`], [`sealed`], [`arrow`].
 //!
 //! Invariants: no bytes from outside panic or make a reader allocate more than a stated limit; an
 //! encoding that was ever written is read for ever.
@@ -18,4 +18,5 @@ pub mod mark;
 pub mod partitioner;
 pub mod producers;
 pub mod records;
+pub mod sealed;
 pub mod transactions;

@@ -10,6 +10,7 @@ use std::{
 };
 use tidemill_env::{World, has_no_room};
 use tidemill_flow::SinkError;
+use tidemill_wire::sealed::{seal, unseal};
 
 /// Of a sink: offsets by streamlet, below which all chunks of the run are of cycles that were held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,13 +61,14 @@ impl<T: Serialize + DeserializeOwned> Notes<T> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let note = serde_json::from_slice(&bytes).map_err(|error| {
+        let damaged = |error: &dyn std::fmt::Display| {
             io::Error::other(format!(
                 "{} is damaged: {error}; without it the job cannot go on where it was",
                 self.path.display()
             ))
-        })?;
-        Ok(Some(note))
+        };
+        let json = unseal(&bytes).map_err(|error| damaged(&error))?;
+        serde_json::from_slice(&json).map(Some).map_err(|error| damaged(&error))
     }
 
     /// Replaces the note in one step that outlives a power cut.
@@ -77,7 +79,7 @@ impl<T: Serialize + DeserializeOwned> Notes<T> {
         let mut fresh = self.path.as_os_str().to_owned();
         fresh.push(".new");
         let fresh = PathBuf::from(fresh);
-        let bytes = serde_json::to_vec(note).map_err(io::Error::other)?;
+        let bytes = seal(&serde_json::to_vec(note).map_err(io::Error::other)?);
         let mut file = disk.create(&fresh)?;
         file.append(&bytes)?;
         file.sync()?;

@@ -9,7 +9,7 @@ use super::node::Transactions;
 use super::slice::no_longer_stored;
 use bytes::Bytes;
 use std::{collections::VecDeque, sync::Arc};
-use tidemill_log::{AppendError, OnData, ReadCursor, ReadLimit, Streamlet};
+use tidemill_log::{AppendError, OnData, ReadCursor, ReadError, ReadLimit, Streamlet};
 use tidemill_wire::{
     chunk::{CHUNK_HEAD_BYTES, ChunkHead},
     records::{Record, Records, inflate},
@@ -110,7 +110,7 @@ impl Reader {
                 }
             }
             let read = streamlet.read(&mut self.cursor, self.offset, limit);
-            let read = read.map_err(|error| error.to_string())?;
+            let read = read.map_err(|error| self.unread(error))?;
             self.left_out = LeftOut::of(self.offset, read.next_offset);
             self.chunks.extend(read.chunks);
             if self.chunks.is_empty() {
@@ -118,6 +118,19 @@ impl Reader {
             }
         }
         Ok(true)
+    }
+
+    /// Why it could not be read. The files of a stream that is deleted go under whoever reads it.
+    fn unread(&self, error: ReadError) -> String {
+        match error {
+            _ if matches!(self.view.streamlet.failure(), Some(AppendError::Closed)) => {
+                GONE.to_owned()
+            }
+            ReadError::OutOfRange { offset, start, .. } if offset < start => {
+                no_longer_stored(offset, start)
+            }
+            error => error.to_string(),
+        }
     }
 
     /// Who reads up to an offset knows that it was there; who reads on and on may wait, but not for

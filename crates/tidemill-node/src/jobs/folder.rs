@@ -8,6 +8,7 @@ use std::{
 };
 use tidemill_env::World;
 use tidemill_types::job::Delivery;
+use tidemill_wire::sealed::{seal, unseal};
 
 /// The file, `job.json`.
 const FILE: &str = "job.json";
@@ -93,8 +94,11 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let record: Record = serde_json::from_slice(&bytes)
-            .map_err(|error| io::Error::other(format!("{} is damaged: {error}", path.display())))?;
+        let damaged = |error: &dyn std::fmt::Display| {
+            io::Error::other(format!("{} is damaged: {error}", path.display()))
+        };
+        let json = unseal(&bytes).map_err(|error| damaged(&error))?;
+        let record: Record = serde_json::from_slice(&json).map_err(|error| damaged(&error))?;
         if self.path.file_name().is_none_or(|it| *it != *record.name) {
             let message = format!("{} is that of job `{}`", path.display(), record.name);
             return Err(io::Error::other(message));
@@ -112,7 +116,7 @@ impl Folder {
         let fresh = self.begun();
         // The text of a job may hold a password.
         let mut file = disk.create_private(&fresh)?;
-        file.append(&serde_json::to_vec_pretty(record).map_err(io::Error::other)?)?;
+        file.append(&seal(&serde_json::to_vec_pretty(record).map_err(io::Error::other)?))?;
         file.sync()?;
         drop(file);
         disk.rename(&fresh, &self.path.join(FILE))?;

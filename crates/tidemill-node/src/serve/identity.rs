@@ -1,7 +1,7 @@
 //! The cluster's id: made once, kept in `DATA/cluster.json`.
 //!
 //! ```text
-//! {"version":1,"cluster_id":"q1pXk0mBT7Wc3nRzVw5uYg"}
+//! {"version":1,"cluster_id":"q1pXk0mBT7Wc3nRzVw5uYg","crc32c":"33801705"}
 //! ```
 //!
 //! Invariant: an id that was told is never replaced. A file that does not read is an error, not a
@@ -10,6 +10,7 @@
 use serde::{Deserialize, Serialize};
 use std::{io, path::Path};
 use tidemill_env::World;
+use tidemill_wire::sealed::{seal, unseal};
 
 #[cfg(test)]
 mod tests;
@@ -41,8 +42,9 @@ pub(super) fn cluster_id(world: &World, data: &Path, wanted: Option<&str>) -> io
     let bad = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     match disk.read(&path) {
         Ok(bytes) => {
+            let json = unseal(&bytes).map_err(|error| bad(error.to_string()))?;
             let identity: Identity =
-                serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
+                serde_json::from_slice(&json).map_err(|error| bad(error.to_string()))?;
             if identity.version != VERSION {
                 return Err(bad(format!("version {} is not known", identity.version)));
             }
@@ -57,7 +59,7 @@ pub(super) fn cluster_id(world: &World, data: &Path, wanted: Option<&str>) -> io
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let cluster_id = wanted.map_or_else(|| new_id(world), str::to_owned);
             let identity = Identity { version: VERSION, cluster_id };
-            let bytes = serde_json::to_vec(&identity)?;
+            let bytes = seal(&serde_json::to_vec(&identity)?);
             let new = data.join(format!("{FILE}.new"));
             let mut file = disk.create(&new)?;
             file.append(&bytes)?;

@@ -4,6 +4,7 @@
 //! second list of them here.
 
 mod flags;
+mod logging;
 
 use super::{DONE, REFUSED};
 use signal_hook::{
@@ -16,11 +17,10 @@ use std::{
 };
 use tidemill_env::World;
 use tidemill_node::serve::{
-    self, LogFormat, LogLevel, Ready, ServeSettings, Stop,
+    self, Ready, ServeSettings, Stop,
     settings::{self, Given},
 };
 use tidemill_types::limits::JOB_FILE_BYTES_MAX;
-use tracing_subscriber::EnvFilter;
 
 pub(super) use flags::ServeArguments;
 
@@ -33,8 +33,8 @@ pub(super) fn serve(arguments: &ServeArguments) -> u8 {
             return REFUSED;
         }
     };
-    log_as(&settings);
     let world = World::real();
+    logging::log_as(&world, &settings);
     let stop = match listen(&world) {
         Ok(stop) => stop,
         Err(error) => {
@@ -75,29 +75,6 @@ fn read(path: &str) -> Result<String, String> {
         Ok(text)
     };
     whole().map_err(|error: io::Error| format!("{path}: error: the config file: {error}"))
-}
-
-/// Log lines go to standard error, as the settings say, or as `TIDEMILL_LOG` says by part.
-fn log_as(settings: &ServeSettings) {
-    let level = match settings.log_level {
-        LogLevel::Off => "off",
-        LogLevel::Error => "error",
-        LogLevel::Warn => "warn",
-        LogLevel::Info => "info",
-        LogLevel::Debug => "debug",
-        LogLevel::Trace => "trace",
-    };
-    let filter = EnvFilter::try_from_env("TIDEMILL_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    // A line that cannot be written is lost; whoever wrote it goes on.
-    let lines = lines.log_internal_errors(false);
-    match settings.log_format {
-        LogFormat::Text => {
-            use std::io::IsTerminal;
-            lines.with_ansi(io::stderr().is_terminal()).init();
-        }
-        LogFormat::Json => lines.json().init(),
-    }
 }
 
 /// Says where the node answers: one line on standard output, for whoever waits for it.

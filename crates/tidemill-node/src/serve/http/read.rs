@@ -25,7 +25,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 use tidemill_broker::Committed;
-use tidemill_log::{CHUNK_HEAD_BYTES, ReadCursor, ReadError, ReadLimit};
+use tidemill_log::{AppendError, CHUNK_HEAD_BYTES, ReadCursor, ReadError, ReadLimit, Served};
 use tidemill_types::{ByteSize, Span};
 use tidemill_wire::{
     chunk::{ChunkHead, Codec},
@@ -244,8 +244,23 @@ impl Reader {
             return Ok(from);
         }
         let max_bytes = self.bytes_max.saturating_sub(self.text.len());
-        let limit = ReadLimit { max_bytes, at_least_one: true, below: end };
-        let read = view.streamlet().read(&mut ReadCursor::default(), from, limit).map_err(stop)?;
+        let stop = |error| match view.streamlet().failure() {
+            // Its files went under us.
+            Some(AppendError::Closed) => stop_for(unknown(view.streamlet().stream_name())),
+            _ => stop(error),
+        };
+        let limit = ReadLimit { max_bytes, at_least_one: false, below: end };
+        let mut cursor = ReadCursor::default();
+        let mut read = view.streamlet().read(&mut cursor, from, limit).map_err(stop)?;
+        if read.chunks.is_empty() && read.next_offset == from {
+            // The first one is longer: as many bytes as its writer has put into it.
+            let one = ReadLimit { max_bytes: 0, at_least_one: true, below: end };
+            let first = view.streamlet().read_to_send(&mut cursor, from, one).map_err(stop)?;
+            let bytes = first.chunks.iter().map(Served::len).sum();
+            self.state.charge_more(&mut self.charge, bytes).map_err(stop_for)?;
+            let limit = ReadLimit { at_least_one: true, ..limit };
+            read = view.streamlet().read(&mut ReadCursor::default(), from, limit).map_err(stop)?;
+        }
         let mut aborted = view.aborted(from, read.next_offset);
         aborted.sort_unstable_by_key(|(_, first_offset)| *first_offset);
         let mut aborted = aborted.into_iter().peekable();
