@@ -106,8 +106,18 @@ pub fn plan(
     }
 }
 
+/// Mistakes that are told one by one, at most.
+const MISTAKES_MAX: usize = 100;
+
 fn refused(descriptor: &Descriptor, problems: Vec<Problem>) -> Refused {
-    Refused(problems.into_iter().map(|problem| descriptor.locate(problem)).collect())
+    let more = problems.len().saturating_sub(MISTAKES_MAX);
+    let told = problems.into_iter().take(MISTAKES_MAX).map(|problem| descriptor.locate(problem));
+    let mut told: Vec<_> = told.collect();
+    if more > 0 {
+        let rest = Problem::new::<String>([], format!("there are {more} more mistakes"));
+        told.push(descriptor.locate(rest));
+    }
+    Refused(told)
 }
 
 /// An output of a node.

@@ -85,6 +85,9 @@ impl KafkaSource {
             _ => None,
         };
         look.know(began.as_ref().and_then(|it| it.columns.clone()));
+        if let Some(began) = began.as_ref().filter(|_| spec.from_checkpoint) {
+            began.is_of(&id).map_err(|why| refused(&subject, why))?;
+        }
         let began = began.filter(|_| spec.resume);
         sample(world, &client, (topic, isolation), (&kept_from, &ends), &mut look)
             .map_err(|message| refused(&subject, message))?;

@@ -37,6 +37,20 @@ pub(crate) struct Began {
     pub(crate) columns: Option<Kept>,
 }
 
+impl Began {
+    /// Whether what a checkpoint has places of is still there: they are those of no other stream.
+    ///
+    /// # Errors
+    /// It is another one.
+    pub(crate) fn is_of(&self, id: &str) -> Result<(), &'static str> {
+        let is_it = self.stream == id;
+        is_it.then_some(()).ok_or(
+            "it is not the one that the job read when the checkpoint was made, but another one; \
+             begin anew without the checkpoint",
+        )
+    }
+}
+
 /// Why a sink could not write its note; without room it passes.
 pub(crate) fn not_noted(error: &io::Error) -> SinkError {
     SinkError { passes: has_no_room(error), ..SinkError::new(error.to_string()) }

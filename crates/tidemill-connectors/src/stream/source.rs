@@ -117,6 +117,9 @@ impl StreamSource {
             _ => None,
         };
         look.know(began.as_ref().and_then(|it| it.columns.clone()));
+        if let Some(began) = began.as_ref().filter(|_| spec.from_checkpoint) {
+            began.is_of(&stream.id().to_string()).map_err(|why| refused(why.to_owned()))?;
+        }
         let began = began.filter(|_| spec.resume);
         sample(&views, &mut look).map_err(refused)?;
         let values = look.finish(&subject, &spec)?;

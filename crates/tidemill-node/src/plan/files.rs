@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use tidemill_env::FileIdentity;
 use tidemill_types::job::{DEAD_LETTER, FileSinkSpec, Format};
 
+/// A path is looked at up to so many folders above.
+const FOLDERS_MAX: usize = 256;
+
 /// What stands in a job's data folder besides notes and later files of the ledger.
 const OF_THE_JOB: [&str; 9] = [
     "lock",
@@ -136,13 +139,35 @@ impl Planner<'_> {
     fn is_of_the_node(&self, path: &Path, file: &FileIdentity) -> bool {
         let folder = self.options.node.as_ref().or(self.options.data.as_ref());
         let Some(folder) = folder else { return false };
-        let of_another_job = || {
-            let is_own = self.options.data.as_ref().is_some_and(|it| self.is_within(path, it));
-            self.options.node.is_some() && !is_own && self.is_within(path, &folder.join("jobs"))
-        };
+        let of_another_job =
+            || self.options.node.is_some() && self.is_of_another_job(path, &folder.join("jobs"));
         OF_THE_NODE.iter().any(|it| self.is(&folder.join(it), file))
             || self.is_within(path, &folder.join("log"))
             || of_another_job()
+    }
+
+    /// Whether a path leads into the folder of jobs, but not into that of this one: whatever it says,
+    /// `..` and links included.
+    fn is_of_another_job(&self, path: &Path, jobs: &Path) -> bool {
+        let disk = &self.world.disk;
+        let Ok(jobs) = disk.identity(jobs) else { return false };
+        let own = self.options.data.as_ref().and_then(|it| disk.identity(it).ok());
+        // The folder that it is in, or will be made in; and from there up, wherever that leads.
+        let Some(folder) = path.ancestors().skip(1).find(|it| disk.identity(it).is_ok()) else {
+            return false;
+        };
+        let (mut folder, mut below) = (folder.to_owned(), None);
+        for _ in 0..FOLDERS_MAX {
+            let Ok(it) = disk.identity(&folder) else { return false };
+            if it == jobs {
+                return true;
+            }
+            if Some(&it) == own.as_ref() || Some(&it) == below.as_ref() {
+                return false;
+            }
+            (folder, below) = (folder.join(".."), Some(it));
+        }
+        false
     }
 
     fn is_of_the_job(&self, path: &Path, file: &FileIdentity) -> bool {

@@ -423,6 +423,31 @@ fn no_file_of_the_job_itself_is_a_sinks_or_a_source() {
         let expected = format!("error: `{path}` is a file of the node itself too");
         assert!(refused.ends_with(&expected), "{refused}");
     }
+    let of_node = |data: &str, path: &str| {
+        let text = format!(
+            "name: j\nsources: {{f: {{file: {{path: flights.csv, format: csv}}}}}}\n\
+             sinks: {{o: {{from: f, file: {{path: {path}, format: csv}}}}}}"
+        );
+        let descriptor = parse(&text, "j").expect("a job that can be read");
+        let base_dir = house.0.path().to_path_buf();
+        let (data, node) = (Some(base_dir.join(data)), Some(base_dir.join("node")));
+        let options = PlanOptions { base_dir, data, node, ..PlanOptions::default() };
+        let planned = plan(&descriptor, &options, &World::real(), &Registry::default());
+        planned.map(|_| ()).map_err(|it| it.to_string())
+    };
+    for job in ["mine", "victim"] {
+        std::fs::create_dir_all(house.0.path().join("node/jobs").join(job)).expect("a folder");
+    }
+    std::os::unix::fs::symlink("../victim", house.0.path().join("node/jobs/mine/link"))
+        .expect("a link");
+    for path in ["../victim/job.json", "../newjob/job.json", "link/job.json", "../job.json"] {
+        let refused = of_node("node/jobs/mine", &format!("node/jobs/mine/{path}"));
+        let refused = refused.expect_err("a file of another job");
+        assert!(refused.contains("a file of the node itself too"), "{path}: {refused}");
+    }
+    for path in ["out.csv", "sub/out.csv", "../mine/out.csv", "../../../out.csv"] {
+        assert_eq!(of_node("node/jobs/mine", &format!("node/jobs/mine/{path}")), Ok(()), "{path}");
+    }
     let sinks = "  o: {from: f, file: {path: none/../j.yaml, format: csv}}\n";
     let refused = refusal(&house, "flights.csv", sinks);
     assert!(refused.ends_with("error: `none/../j.yaml` is the job file too"), "{refused}");

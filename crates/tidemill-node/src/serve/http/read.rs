@@ -221,7 +221,9 @@ impl Reader {
                     Some(problem) => {
                         return Err(problem.with("streamlet", index).with("offset", at));
                     }
-                    None => had.push((index, at)),
+                    // It is the first that is come to next time: behind others that always have
+                    // something it would never be told.
+                    None => had_none.push((index, at)),
                 },
             }
         }
