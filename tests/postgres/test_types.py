@@ -149,3 +149,12 @@ def test_dead_letters_are_rows_too(mill):
     assert mill.database.rows("t") == [(1,), (3,)]
     letters = mill.database.ask("SELECT stage, record FROM bad")
     assert [(stage, json.loads(record)) for stage, record in letters] == [("rows", {"id": "x"})]
+
+
+def test_a_bad_record_that_no_text_can_hold_is_a_row_of_dead_letters(mill):
+    (mill.folder / "rows.ndjson").write_bytes(b'{"id":1}\nno \x00 JSON\n{"id":3}\n')
+    source = "rows: {file: {path: rows.ndjson, format: json, schema: {id: bigint}}}"
+    mill.job(mill.table("t") + "\n" + mill.table("bad", of="dead_letter", sink="bad"), source=source)
+    mill.run("--data", "data")
+    assert mill.database.rows("t") == [(1,), (3,)]
+    assert mill.database.ask("SELECT record FROM bad") == [("no \ufffd JSON",)]

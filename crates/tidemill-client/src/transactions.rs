@@ -4,7 +4,7 @@
 //! take_over ─▶ producer id, epoch      what an earlier owner had open is aborted, and it is fenced
 //!           ─▶ the group's offsets     what counts of all that was begun before
 //! commit    ─▶ add streamlets, add the group ─▶ chunks to their leaders, the offset ─▶ end
-//!     any failure ─▶ what is open is left alone: take_over again
+//!     any failure, a lost connection too ─▶ what is open is left alone: take_over again
 //! ```
 //!
 //! Whoever commits asks nothing but "did it count?", and there is one way to know: after
@@ -212,6 +212,20 @@ impl Transactions {
         })
     }
 
+    /// As [`Self::again`], within a transaction: what was lost on its way is not asked again. It may
+    /// come late, behind what follows under the same epoch, and then count for the next transaction; a
+    /// new epoch shuts it out.
+    fn within<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, AdminError>,
+    ) -> Result<T, AdminError> {
+        let outcome = self.again(|| match attempt() {
+            Err(error @ AdminError::Call(CallError::Lost { .. })) => Ok(Err(error)),
+            other => other.map(Ok),
+        });
+        outcome?
+    }
+
     fn add_streamlets(
         &self,
         (producer_id, epoch): (i64, i16),
@@ -226,7 +240,7 @@ impl Transactions {
             .with_v3_and_below_producer_id(producer_id)
             .with_v3_and_below_producer_epoch(epoch)
             .with_v3_and_below_topics(vec![topic]);
-        self.again(|| {
+        self.within(|| {
             let connection = self.admin.transaction_coordinator(&self.id)?;
             let answer = call(&connection, &request)?;
             // One that is refused has the others not attempted: what it was is said.
@@ -254,7 +268,7 @@ impl Transactions {
             .with_producer_id(producer_id)
             .with_producer_epoch(epoch)
             .with_group_id(text(group));
-        self.again(|| {
+        self.within(|| {
             let answer = call(&self.admin.transaction_coordinator(&self.id)?, &request)?;
             Refusal::check(answer.error_code, None).map_err(about(self.what()))
         })
@@ -277,7 +291,7 @@ impl Transactions {
             .with_generation_id(-1)
             .with_member_id(text(""))
             .with_topics(vec![topic]);
-        self.again(|| {
+        self.within(|| {
             let connection = self.admin.coordinator(&mark.group)?;
             let answer = call(&connection, &request)?;
             let rows = answer.topics.iter().flat_map(|it| &it.partitions);
@@ -297,8 +311,7 @@ impl Transactions {
             .with_producer_id(producer_id)
             .with_producer_epoch(epoch)
             .with_committed(committed);
-        // Asked again, a transaction that has ended in this way has.
-        self.again(|| {
+        self.within(|| {
             let answer = call(&self.admin.transaction_coordinator(&self.id)?, &request)?;
             Refusal::check(answer.error_code, None).map_err(about(self.what()))
         })

@@ -17,6 +17,7 @@
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use ::postgres::Client;
 use address::Address;
+use arrow_array::{ArrayRef, RecordBatch, StringArray, cast::AsArray};
 use arrow_schema::SchemaRef;
 use encode::{EncodeError, Encoder, Unfit};
 use fit::Column;
@@ -28,7 +29,7 @@ use session::{BEGIN, Session};
 use std::{collections::VecDeque, path::Path, sync::Arc};
 use table::Table;
 use tidemill_env::World;
-use tidemill_flow::{Block, Patience, REST_US, Sink, SinkError};
+use tidemill_flow::{Block, Patience, REST_US, Sink, SinkError, letter};
 use tidemill_types::{Cycle, job::PostgresSinkSpec};
 use trouble::{Trouble, is_race, said};
 
@@ -66,6 +67,8 @@ pub struct PostgresSink {
     encoder: Encoder,
     load: Option<Load>,
     pending: VecDeque<Pending>,
+    /// Its rows are dead letters: no stage stands before them in which something could be replaced.
+    takes_letters: bool,
 }
 
 enum Writer {
@@ -141,6 +144,7 @@ impl PostgresSink {
             encoder: Encoder::new(Vec::new(), false),
             load: None,
             pending: VecDeque::new(),
+            takes_letters: *schema == letter::schema(),
         }))
     }
 
@@ -175,6 +179,19 @@ impl PostgresSink {
             make(client, (table, schema, spec))
         })
     }
+}
+
+/// The same rows with a replacement character for each NUL, which no text in PostgreSQL can have.
+fn without_nul(batch: &RecordBatch) -> RecordBatch {
+    let replaced = |column: &ArrayRef| match column.as_string_opt::<i32>() {
+        Some(texts) if memchr::memchr(0, texts.value_data()).is_some() => {
+            let texts = texts.iter().map(|it| it.map(|it| it.replace('\0', "\u{fffd}")));
+            Arc::new(texts.collect::<StringArray>())
+        }
+        _ => Arc::clone(column),
+    };
+    let columns = batch.columns().iter().map(replaced).collect();
+    RecordBatch::try_new(batch.schema(), columns).expect("texts became texts")
 }
 
 /// The table's columns for the rows; none if it is not there.
@@ -267,7 +284,10 @@ impl Sink for PostgresSink {
         let mut pending = Pending { cycle, bytes: Vec::new() };
         let mut rows = 0;
         for block in blocks.iter().filter(|it| !it.is_empty()) {
-            let batch = block.batch();
+            let mut batch = block.batch();
+            if self.takes_letters {
+                batch = without_nul(&batch);
+            }
             self.encoder.rows(&batch, &mut pending.bytes).map_err(|error| match error {
                 EncodeError::Value(Unfit { row, column, why }) => {
                     let row = rows + row + 1;

@@ -11,6 +11,7 @@
 //! Invariant: nothing outside this crate reads a clock, opens a file or a socket, or starts a
 //! thread; so a test can put another world under the same code.
 
+use rustix::io::Errno;
 use std::{
     io,
     path::{Path, PathBuf},
@@ -207,11 +208,13 @@ pub struct FileIdentity {
     pub below: PathBuf,
 }
 
-/// Whether an error says that there is no room: the disk is full, or this user's share of it is. It
-/// may be different in a while.
+/// Whether an error says that there is no room: the disk is full, or this user's share of it is, or
+/// there are no file descriptors left. It may be different in a while.
 #[must_use]
 pub fn has_no_room(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    let of_descriptors = [Errno::MFILE, Errno::NFILE].map(|it| Some(it.raw_os_error()));
+    of_descriptors.contains(&error.raw_os_error())
+        || matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// A folder's lock: it is held until this is dropped or the process ends.

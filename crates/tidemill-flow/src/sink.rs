@@ -60,6 +60,12 @@ pub trait Sink: Send {
     /// The sink cannot be written.
     fn open(&mut self, resume: bool) -> Result<Cycle, SinkError>;
 
+    /// The last cycle of which [`Self::open`] found some that does not count yet, as it need not be all.
+    /// Default: none.
+    fn has_begun(&self) -> Cycle {
+        Cycle::NONE
+    }
+
     /// Takes the rows of a cycle, in order. Called once a cycle at most, and only for cycles
     /// after the last one held.
     ///

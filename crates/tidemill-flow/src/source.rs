@@ -50,9 +50,15 @@ pub trait SourceFactory: Send + Sync {
     fn reads(&self) -> String {
         String::new()
     }
-    /// Size of what is to be read, in the unit of [`Position`], if it is known: for progress.
+    /// Size of what is to be read of all slices, in the unit of [`Position`], if it is known: for
+    /// progress.
     fn total(&self) -> Option<u64> {
         None
+    }
+    /// Where a slice begins that is not counted in [`Self::total`] up to there: for progress.
+    fn begins_at(&self, slice: u32) -> Position {
+        let _at_the_first = slice;
+        Position(0)
     }
     /// Whether [`Self::committed`] is to be called.
     fn follows(&self) -> bool {

@@ -122,6 +122,10 @@ impl Sink for Previewed {
         self.inner.as_mut().map_or(Ok(Cycle::NONE), |inner| inner.open(resume))
     }
 
+    fn has_begun(&self) -> Cycle {
+        self.inner.as_ref().map_or(Cycle::NONE, |inner| inner.has_begun())
+    }
+
     fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
         blocks.iter().for_each(|block| self.preview.keep(block));
         self.inner.as_mut().map_or(Ok(()), |inner| inner.write(cycle, blocks))

@@ -23,7 +23,7 @@ use tidemill_client::{
     consumer::{ConsumerOptions, Start},
 };
 use tidemill_env::World;
-use tidemill_flow::{Source, SourceError, SourceFactory};
+use tidemill_flow::{Position, Source, SourceError, SourceFactory};
 use tidemill_types::job::{Isolation, StartSpec, UntilSpec};
 
 #[cfg(test)]
@@ -240,5 +240,10 @@ impl SourceFactory for KafkaSource {
         let lengths = self.bounds.iter().map(|(start, until)| until.map(|it| it - start));
         let total: Option<i64> = lengths.sum();
         total.and_then(|it| u64::try_from(it).ok())
+    }
+
+    fn begins_at(&self, slice: u32) -> Position {
+        let start = self.bounds.get(slice as usize).map_or(0, |(start, _)| *start);
+        Position(start.cast_unsigned())
     }
 }

@@ -373,6 +373,11 @@ impl Sink for StreamSink {
         Ok(self.held)
     }
 
+    fn has_begun(&self) -> Cycle {
+        let begun = self.there.iter().flatten().map(|(cycle, _)| *cycle);
+        begun.max().unwrap_or(Cycle::NONE)
+    }
+
     fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {
         self.rows.write(cycle, blocks).map_err(|error| self.failed(error))
     }

@@ -217,6 +217,11 @@ impl SourceFactory for StreamSource {
         total.and_then(|it| u64::try_from(it).ok())
     }
 
+    fn begins_at(&self, slice: u32) -> Position {
+        let start = self.bounds.get(slice as usize).map_or(0, |(start, _)| *start);
+        Position(start.cast_unsigned())
+    }
+
     fn follows(&self) -> bool {
         self.progress.is_some()
     }

@@ -55,9 +55,12 @@ fn open_ledger(
     opening: Opening,
 ) -> Result<(Option<Ledger>, Recorded), StartError> {
     let keeps = plan.delivery.goes_on(options.checkpoint.is_some());
-    let Some(folder) = options.data.as_ref().filter(|_| keeps) else {
+    let Some(folder) = options.data.as_ref() else { return Ok((None, Recorded::default())) };
+    if !keeps {
+        // It writes from the start what a ledger would have left out.
+        Ledger::remove(&world.disk, folder, &plan.name).map_err(unopened)?;
         return Ok((None, Recorded::default()));
-    };
+    }
     let sources = plan.nodes.iter().filter(|node| matches!(node.work, Work::Source { .. }));
     let owner = Owner {
         job: plan.name.clone(),
@@ -289,8 +292,10 @@ impl Opened {
             };
             let mut replay = self.recorded.of(node, slice);
             replay.retain(|(cycle, _)| *cycle > self.before.cycle);
-            let idle = self.before.source(node, slice).is_some_and(|saved| saved.idle);
-            (node, SourceLane::new(slice, source, factory.live(), *preload, replay, idle))
+            let saved = self.before.source(node, slice);
+            let idle = saved.is_some_and(|saved| saved.idle);
+            let told = saved.map_or(factory.begins_at(slice).0, |saved| saved.position);
+            (node, SourceLane::new(slice, source, factory.live(), *preload, replay, idle, told))
         };
         goes_on.map(lane).collect()
     }
@@ -449,11 +454,19 @@ pub(super) fn lanes(job: &Arc<Job>, layout: &Layout, mut opened: Opened) {
         let lane = &layout.lanes[node][0];
         hand_over::open(job, lane, Core::Sink(SinkLane::new(sink, held)));
     }
-    for ((node, _), saved) in before.ended_sources() {
+    for (id, node) in job.plan.nodes.iter().enumerate() {
+        let Work::Source { factory, .. } = &node.work else { continue };
+        let went = |slice| {
+            let saved = before.source(id, slice)?;
+            Some(saved.position.wrapping_sub(factory.begins_at(slice).0))
+        };
+        let went = (0..node.slices).filter_map(went).fold(0, u64::wrapping_add);
+        node.count.position.store(went, Ordering::Relaxed);
+    }
+    for (node, _) in before.ended_sources().into_keys() {
         job.slices_done[node].fetch_add(1, Ordering::AcqRel);
         let count = &job.plan.nodes[node].count;
         count.slices_ended.fetch_add(1, Ordering::Relaxed);
-        count.position.store(saved.1.position, Ordering::Relaxed);
     }
     for (node, source) in opened.sources {
         let lane = &layout.lanes[node][source.slice() as usize];

@@ -210,6 +210,24 @@ impl Ledger {
         Ok((made, Recorded::of_new(at)))
     }
 
+    /// Removes the ledger of a job that keeps none any more, if there is one: what is in it says
+    /// nothing of what the job does from now on.
+    pub(crate) fn remove(disk: &Arc<dyn Disk>, folder: &Path, job: &str) -> Result<(), Unopened> {
+        let path = first_file(folder);
+        let fail = |error: io::Error| Unopened::of(&path, &error);
+        let there = match disk.exists(folder).map_err(fail)? {
+            true => files(&**disk, folder).map_err(fail)?,
+            false => Vec::new(),
+        };
+        if there.is_empty() {
+            return Ok(());
+        }
+        Self::is_of_no_other(&**disk, &there, job)?;
+        stages::remove(&**disk, folder)?;
+        there.iter().try_for_each(|it| disk.remove(it)).map_err(fail)?;
+        disk.sync_dir(folder).map_err(fail)
+    }
+
     /// A job that begins anew replaces its own ledger: by a slip of the folder it would be that of
     /// another one, which could not go on any more.
     fn is_of_no_other(disk: &dyn Disk, files: &[PathBuf], job: &str) -> Result<(), Unopened> {

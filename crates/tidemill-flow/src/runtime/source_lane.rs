@@ -48,6 +48,8 @@ pub(crate) struct SourceLane {
     idle: bool,
     /// The layout whose lane the source wakes.
     wakes: Option<u64>,
+    /// Up to where the job's progress has it.
+    told: u64,
 }
 
 /// A cycle that has been begun and not cut.
@@ -73,6 +75,7 @@ impl SourceLane {
         preload: bool,
         replay: VecDeque<(Cycle, Cut)>,
         idle: bool,
+        told: u64,
     ) -> Self {
         Self {
             slice,
@@ -89,6 +92,7 @@ impl SourceLane {
             last_cut_us: 0,
             idle,
             wakes: None,
+            told,
         }
     }
 
@@ -392,7 +396,9 @@ impl SourceLane {
         }
         let (position, watermark) = self.stand();
         let count = &job.plan.nodes[lane.node].count;
-        count.position.store(position.0, Ordering::Relaxed);
+        // Of all slices together, so that what this one goes on is added.
+        let went = position.0.wrapping_sub(std::mem::replace(&mut self.told, position.0));
+        count.position.fetch_add(went, Ordering::Relaxed);
         count.cycle.fetch_max(cycle.0, Ordering::Relaxed);
         // The ledger entry of a cycle is under way before anyone can act on the cycle's end.
         let cut = Cut {

@@ -53,9 +53,11 @@ impl Opened {
             let Some(mut sink) = sink.filter(|_| plan.is_here(id)) else { continue };
             let name = &plan.nodes[id].name;
             let held = sink.open(resume).map_err(|error| sink_error(name, error))?;
-            if held > ledger_last {
+            // A cycle is in the ledger before any of it is written.
+            let newest = held.max(sink.has_begun());
+            if newest > ledger_last {
                 let message = format!(
-                    "it holds cycle {held}, but the ledger ends at {ledger_last}: they do not \
+                    "it holds cycle {newest}, but the ledger ends at {ledger_last}: they do not \
                      belong together"
                 );
                 return Err(open_error(name, message));

@@ -2,6 +2,8 @@
 
 use super::checkpoints::kill;
 use super::*;
+use crate::has_ledger;
+use tidemill_types::job::Delivery;
 
 /// Does what another does, in other words.
 struct Worded(Arc<dyn OperatorFactory>, &'static str);
@@ -105,4 +107,19 @@ fn a_note_that_is_damaged_is_told_and_a_ledger_without_one_is_of_an_older_build(
     killed(changed(&sink, does_else), &options);
     let error = start(changed(&sink, |_| ()), &world, &options).err().expect("refused");
     assert!(error.to_string().contains("it did: something else"), "{error}");
+}
+
+#[test]
+fn a_ledger_says_nothing_of_what_a_job_without_one_has_done_since() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = Some(folder.path().to_owned());
+    let options = RunOptions { data, resume: true, ..RunOptions::default() };
+    let (sink, world) = (Collect::default(), World::real());
+    killed(changed(&sink, |_| ()), &options);
+    let at_least_once = |graph: &mut JobGraph| graph.delivery = Delivery::AtLeastOnce;
+    let anew = RunOptions { resume: false, ..options.clone() };
+    let handle = start(changed(&sink, at_least_once), &world, &anew).expect("it starts");
+    handle.wait().expect("it ends well");
+    assert!(!has_ledger(&*world.disk, folder.path()));
+    assert!(!folder.path().join("ledger.stages").exists());
 }
