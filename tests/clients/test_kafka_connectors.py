@@ -32,11 +32,18 @@ def kafka(request, tmp_path_factory):
     found.kill()
 
 
-def make_topic(kafka, name, partitions=1):
+def make_topic(kafka, name, partitions=1, **settings):
     admin = AdminClient({"bootstrap.servers": kafka.address})
-    for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+    for future in admin.create_topics([NewTopic(name, partitions, 1, config=settings)]).values():
         future.result(30)
     return name
+
+
+def delete_topic(kafka, name):
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    for future in admin.delete_topics([name]).values():
+        future.result(30)
+    wait(lambda: name not in admin.list_topics(timeout=30).topics, 30, "the topic is gone")
 
 
 def produce(kafka, topic, numbers, partitions, **settings):
@@ -323,6 +330,27 @@ def test_a_topic_that_is_not_there_is_refused_or_made(kafka, job, name, delivery
     assert "has no topic" in missing.text() and "create: true" in missing.text()
     job(to_topic(kafka, topic, out, delivery, {"create": True}, until="latest")).start().finish()
     assert numbers(kafka, out, 1) == list(range(10))
+
+
+def test_chunks_are_as_small_as_the_topic_takes(kafka, job, name):
+    topic = make_topic(kafka, name("in"))
+    out = make_topic(kafka, name("out"), **{"max.message.bytes": "20000"})
+    produce(kafka, topic, range(6000), 1)
+    job(to_topic(kafka, topic, out, until="latest")).start().finish()
+    assert numbers(kafka, out, 1) == list(range(6000))
+
+
+def test_a_topic_that_is_made_anew_under_a_sink_ends_its_job(kafka, job, name):
+    topic, out = make_topic(kafka, name("in")), make_topic(kafka, name("out"))
+    produce(kafka, topic, range(100), 1)
+    running = job(to_topic(kafka, topic, out)).start()
+    wait(lambda: len(numbers(kafka, out, 1)) == 100, 60, "rows come")
+    delete_topic(kafka, out)
+    make_topic(kafka, out)
+    produce(kafka, topic, range(100, 200), 1)
+    assert running.process.wait(60) != 0
+    assert "it was deleted and made anew" in running.text(), running.text()[-3000:]
+    assert numbers(kafka, out, 1) == []
 
 
 def test_a_broker_that_is_killed_under_a_sink_is_waited_for(own_kafka, job, name):

@@ -129,6 +129,12 @@ fn explain(code: ErrorCode) -> String {
         ErrorCode::UnsupportedCompressionType => "the node does not take this compression",
         ErrorCode::InvalidRecord => "the node refused a record",
         ErrorCode::RequestTimedOut => "the node could not do it in time",
+        ErrorCode::ProducerFenced | ErrorCode::InvalidProducerEpoch => {
+            "another one writes under this transactional id, or the cluster has aborted the \
+             transaction, as it was open for longer than its timeout"
+        }
+        ErrorCode::ConcurrentTransactions => "the transaction before is still being ended",
+        ErrorCode::InvalidTxnState => "the transaction is not open any more",
         ErrorCode::GroupIdNotFound => "there is no such group",
         ErrorCode::NonEmptyGroup => "the group has members",
         ErrorCode::IllegalGeneration | ErrorCode::UnknownMemberId => {

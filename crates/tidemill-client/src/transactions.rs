@@ -78,6 +78,8 @@ pub struct Transactions {
     last_committed: Option<bool>,
     /// The next sequence number, by streamlet.
     sequences: BTreeMap<(String, i32), i32>,
+    /// The id of the only stream that is written to, if that is known.
+    only: Option<String>,
 }
 
 /// An offset that is committed with a transaction.
@@ -108,6 +110,7 @@ impl Client {
             coordinator: None,
             last_committed: None,
             sequences,
+            only: None,
         }
     }
 }
@@ -142,6 +145,14 @@ pub fn is_passing(error: &AdminError) -> bool {
 }
 
 impl Transactions {
+    /// Writes to the stream of this id, as [`Admin::identify`] says it, and to no other one that has its
+    /// name later. Zeros are no id.
+    #[must_use]
+    pub fn only_to(mut self, id: &str) -> Self {
+        self.only = Some(id.to_owned()).filter(|it| it.bytes().any(|it| it != b'0'));
+        self
+    }
+
     /// Whether a transaction can be committed: the id was taken over, nothing has failed since, and its
     /// coordinator was not away.
     #[must_use]
@@ -327,6 +338,16 @@ impl Transactions {
         let mut left: BTreeMap<i32, VecDeque<Vec<u8>>> =
             chunks.into_iter().map(|(index, chunks)| (index, chunks.into())).collect();
         let metadata = self.admin.metadata(Some(&[stream]))?;
+        let is_another = |only: &String| {
+            metadata
+                .streams
+                .get(stream)
+                .is_some_and(|it| it.code == ErrorCode::None && it.id_text() != *only)
+        };
+        if self.only.as_ref().is_some_and(is_another) {
+            let why = "it was deleted and made anew, and what was written to it is gone with it";
+            return Err(CallError::BadRequest(why.to_owned()).into());
+        }
         loop {
             let mut round: BTreeMap<i32, Vec<(i32, Bytes)>> = BTreeMap::new();
             for (index, chunks) in &mut left {

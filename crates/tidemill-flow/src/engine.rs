@@ -331,7 +331,7 @@ impl JobHandle {
             cycle_committed: Cycle(committed),
             dead_letters: job.dead_letters.load(Ordering::Relaxed),
             shed: job.shed.load(Ordering::Relaxed),
-            stalled: job.stalls.first(),
+            stalled: job.stalls.first().or_else(|| job.silent_sink()),
             checkpoints: CheckpointProgress {
                 slices_left: job.checkpointer.slices_left.load(Ordering::Relaxed),
                 made_us: job.checkpointer.newest_us(),

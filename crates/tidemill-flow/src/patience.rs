@@ -1,7 +1,7 @@
 //! How a part of a job waits for what cannot be done now: a disk that is full, a server that is away.
 //!
 //! ```text
-//! try ─▶ not now ─▶ told once, in the log and in the job's progress ─▶ rest ─▶ try …
+//! try ─▶ not now ─▶ told, in the log once and in the job's progress ─▶ rest ─▶ try …
 //!          │                                                                ├─▶ done: told, if it waited
 //!          └─ the job is to stop, and two seconds are over: given up        ┘
 //! ```
@@ -15,13 +15,23 @@ use std::{
     fmt::Display,
     sync::{Arc, Weak},
 };
-use tidemill_env::{Clock, World, sync::Mutex};
+use tidemill_env::{
+    Clock, World,
+    sync::{Mutex, atomic::Ordering},
+};
 
 /// The rest after the first failure and the longest one, in microseconds.
 pub const REST_US: (u64, u64) = (50_000, 2_000_000);
 
 /// After so much of a rest it is looked whether the job is to stop, in microseconds.
 const LOOK_US: u64 = 50_000;
+
+/// A commit that takes so long is shown, in microseconds: what it is sent to may say nothing for ever.
+const SILENCE_US: u64 = 10_000_000;
+
+/// Another reason is logged after so long at the earliest, in microseconds: of an outage each try may
+/// have its own.
+const LOG_AGAIN_US: u64 = 60_000_000;
 
 /// For how long it is tried on when the job is to stop, in microseconds.
 const STOP_PATIENCE_US: u64 = 2_000_000;
@@ -34,6 +44,8 @@ pub struct Patience {
     part: String,
     rest_us: u64,
     told: bool,
+    /// When it was logged why.
+    logged_us: u64,
     stop_since_us: Option<u64>,
 }
 
@@ -49,6 +61,18 @@ impl Stalls {
 
     fn add(&self, stalled: Stalled) {
         self.0.lock().expect("no panic while held").push(stalled);
+    }
+
+    /// Another reason for what waits already; whether it is another.
+    fn replace(&self, part: &str, why: &str) -> bool {
+        let mut all = self.0.lock().expect("no panic while held");
+        match all.iter_mut().find(|it| it.part == part && it.why != why) {
+            Some(stalled) => {
+                why.clone_into(&mut stalled.why);
+                true
+            }
+            None => false,
+        }
     }
 
     fn remove(&self, part: &str) {
@@ -73,7 +97,8 @@ impl Patience {
 
     fn with(world: &World, job: Option<Weak<Job>>, part: &str) -> Self {
         let (clock, part) = (Arc::clone(&world.clock), part.to_owned());
-        Self { clock, job, part, rest_us: REST_US.0, told: false, stop_since_us: None }
+        let (rest_us, stop_since_us) = (REST_US.0, None);
+        Self { clock, job, part, rest_us, told: false, logged_us: 0, stop_since_us }
     }
 
     /// Whether the job runs, so that it can be told to stop.
@@ -82,18 +107,26 @@ impl Patience {
         self.job.is_some()
     }
 
-    /// Says why it does not go on now. What is said first is told, until [`Self::over`].
+    /// Says why it does not go on now. The job shows what was said last; it is logged once, and again
+    /// where it is another reason a while later.
     pub fn tell(&mut self, why: impl Display) {
-        if std::mem::replace(&mut self.told, true) {
-            return;
-        }
         let (part, why) = (self.part.clone(), why.to_string());
+        let was_told = std::mem::replace(&mut self.told, true);
         let Some(job) = self.job.as_ref().and_then(Weak::upgrade) else {
-            return tracing::warn!(%why, "a sink cannot be opened yet; it is tried again");
+            if !was_told {
+                tracing::warn!(%why, "a sink cannot be opened yet; it is tried again");
+            }
+            return;
         };
-        let name = &job.plan.name;
-        tracing::warn!(job = name, part, %why, "a job stalls, and goes on when this passes");
-        job.stalls.add(Stalled { part, why, since_us: job.wall().0 });
+        let (name, now_us) = (&job.plan.name, self.clock.monotonic_micros());
+        let is_another = was_told && job.stalls.replace(&part, &why);
+        if !was_told || (is_another && now_us.saturating_sub(self.logged_us) >= LOG_AGAIN_US) {
+            self.logged_us = now_us;
+            tracing::warn!(job = name, part, %why, "a job stalls, and goes on when this passes");
+        }
+        if !was_told {
+            job.stalls.add(Stalled { part, why, since_us: job.wall().0 });
+        }
     }
 
     /// Whether to give up, because the job is to stop, or has ended. Asked after each failure.
@@ -180,6 +213,21 @@ pub(crate) enum Trouble {
 }
 
 impl Job {
+    /// A sink that commits for so long that what it writes to seems to say nothing.
+    pub(crate) fn silent_sink(&self) -> Option<Stalled> {
+        let now_us = self.now_us();
+        let passed_us = |since_us: u64| now_us.saturating_sub(since_us);
+        self.plan.nodes.iter().find_map(|node| {
+            let since_us = node.count.committing_us.load(Ordering::Relaxed);
+            let is_silent = since_us > 0 && passed_us(since_us) >= SILENCE_US;
+            is_silent.then(|| Stalled {
+                part: node.name.clone(),
+                why: "nothing is heard of a commit that was begun".to_owned(),
+                since_us: self.wall().0.saturating_sub_unsigned(passed_us(since_us)),
+            })
+        })
+    }
+
     /// Does something for a part of the job; while that cannot be done now, waits and tries again.
     ///
     /// # Errors

@@ -185,8 +185,7 @@ impl Admin {
     /// No node answers, or there is no such stream.
     pub fn identify(&self, name: &str) -> Result<(String, u32), AdminError> {
         let meta = self.stream_meta(name)?;
-        let id = meta.id.to_bytes().iter().map(|it| format!("{it:02x}")).collect();
-        Ok((id, meta.streamlet_count().unsigned_abs()))
+        Ok((meta.id_text(), meta.streamlet_count().unsigned_abs()))
     }
 
     /// Waits until a stream has so many streamlets with leaders. A cluster makes them in its own

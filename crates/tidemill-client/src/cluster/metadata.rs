@@ -56,6 +56,11 @@ pub(crate) struct StreamletMeta {
 }
 
 impl StreamMeta {
+    /// Its id as 32 hexadecimal digits.
+    pub(crate) fn id_text(&self) -> String {
+        self.id.to_bytes().iter().map(|it| format!("{it:02x}")).collect()
+    }
+
     /// How many streamlets there are: one more than the highest number.
     pub(crate) fn streamlet_count(&self) -> i32 {
         self.streamlets.last_key_value().map_or(0, |(index, _)| index + 1)

@@ -21,7 +21,7 @@ use tidemill_wire::{
 };
 
 /// Keys and values of a chunk, in bytes; one record may be longer.
-const CHUNK_BYTES: usize = 256 << 10;
+pub(crate) const CHUNK_BYTES: usize = 256 << 10;
 /// Records of a chunk.
 const CHUNK_RECORDS: usize = 4_096;
 
@@ -164,11 +164,11 @@ impl Pending {
 }
 
 /// How many of these rows are one chunk.
-pub(crate) fn chunk_rows(rows: &[&Row]) -> usize {
+pub(crate) fn chunk_rows(rows: &[&Row], most: usize) -> usize {
     let mut bytes = 0;
     let fits = rows.iter().take(CHUNK_RECORDS).take_while(|row| {
         bytes += row.value.len() + row.key.as_ref().map_or(0, ExactSizeIterator::len);
-        bytes <= CHUNK_BYTES
+        bytes <= most
     });
     fits.count().max(1)
 }

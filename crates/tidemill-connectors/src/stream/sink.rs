@@ -14,7 +14,7 @@
 //! Invariant: where a chunk ends depends on the rows alone, not on the clock (`rows`).
 
 use super::note::{Notes, Written};
-use super::rows::{Pending, Row, Rows, chunk_rows};
+use super::rows::{CHUNK_BYTES, Pending, Row, Rows, chunk_rows};
 use crate::error::{ConnectorError, ConnectorErrorKind};
 use arrow_schema::SchemaRef;
 use std::{
@@ -253,7 +253,7 @@ impl StreamSink {
             let mut rows = &rows[..];
             let mut part = 0;
             while !rows.is_empty() {
-                let fits = chunk_rows(rows);
+                let fits = chunk_rows(rows, CHUNK_BYTES);
                 let place = Some((pending.cycle, part));
                 if self.there[streamlet.index() as usize] < place {
                     let mark = Mark { run: self.run, cycle: pending.cycle, part, held: self.held };

@@ -25,18 +25,18 @@ const REST_PER_COUNT: u64 = 50;
 #[derive(Debug)]
 pub(crate) struct Budget {
     most: Option<ByteSize>,
-    /// By node.
-    bytes: Vec<AtomicU64>,
+    /// By node: what the states take, and its name.
+    stages: Vec<(AtomicU64, String)>,
 }
 
 impl Budget {
-    pub(crate) fn new(nodes: usize, most: Option<ByteSize>) -> Self {
-        Self { most, bytes: (0..nodes).map(|_| AtomicU64::new(0)).collect() }
+    pub(crate) fn new(names: impl Iterator<Item = String>, most: Option<ByteSize>) -> Self {
+        Self { most, stages: names.map(|it| (AtomicU64::new(0), it)).collect() }
     }
 
     /// What the states of a stage take, in bytes.
     pub(crate) fn of(&self, node: usize) -> u64 {
-        self.bytes[node].load(Ordering::Relaxed)
+        self.stages[node].0.load(Ordering::Relaxed)
     }
 
     /// Bytes that a slice may have in memory at most when it is restored, if others of it can be read
@@ -47,15 +47,17 @@ impl Budget {
     }
 
     /// Why the job cannot go on, if its states take more than they may.
-    fn exceeded(&self, node: usize) -> Option<String> {
+    fn exceeded(&self) -> Option<String> {
         let most = self.most?;
-        let all: u64 = (0..self.bytes.len()).map(|node| self.of(node)).sum();
+        let all: u64 = (0..self.stages.len()).map(|node| self.of(node)).sum();
         (all > most.0).then(|| {
+            let largest = (0..self.stages.len()).max_by_key(|node| self.of(*node)).unwrap_or(0);
             // An estimate: nobody wants to see its last digits.
-            let [all, here] = [all, self.of(node)].map(|it| ByteSize(it & !0x3ff));
+            let [all, here] = [all, self.of(largest)].map(|it| ByteSize(it.next_multiple_of(1024)));
+            let name = &self.stages[largest].1;
             format!(
-                "the state of the job takes {all}, {here} of it in this stage, and its budget is \
-                 {most}: give `state.budget` more, or keep less, in shorter windows or of fewer \
+                "the state of the job takes {all}, {here} of it in stage `{name}`, and its budget \
+                 is {most}: give `state.budget` more, or keep less, in shorter windows or of fewer \
                  keys; a job that resumes goes on from its newest checkpoint"
             )
         })
@@ -94,13 +96,13 @@ impl Counted {
         self.set(bytes as u64);
         let took_us = now_us() - start_us;
         self.due_us = start_us + EVERY_US.max(took_us * REST_PER_COUNT);
-        self.of.exceeded(self.node).map_or(Ok(()), Err)
+        self.of.exceeded().map_or(Ok(()), Err)
     }
 
     fn set(&mut self, bytes: u64) {
         // Adding what wraps takes away.
         let change = bytes.wrapping_sub(self.bytes);
-        self.of.bytes[self.node].fetch_add(change, Ordering::Relaxed);
+        self.of.stages[self.node].0.fetch_add(change, Ordering::Relaxed);
         self.bytes = bytes;
     }
 }
@@ -117,16 +119,20 @@ mod tests {
 
     #[test]
     fn the_states_of_all_stages_count_together() {
-        let budget = Arc::new(Budget::new(3, Some(ByteSize(100))));
+        let budget = Arc::new(Budget::new(
+            ["a", "b", "c"].map(str::to_owned).into_iter(),
+            Some(ByteSize(100)),
+        ));
         let mut lanes = [0, 0, 2].map(|node| Counted::new(&budget, node));
         lanes[0].set(40);
         lanes[2].set(60);
-        assert_eq!(budget.exceeded(2), None);
+        assert_eq!(budget.exceeded(), None);
         lanes[1].set(1);
-        assert_eq!([0, 2].map(|node| budget.exceeded(node).is_some()), [true, true]);
+        let said = budget.exceeded().expect("more than its budget");
+        assert!(said.contains("1KiB of it in stage `c`"), "{said}");
         // A lane whose slices go to another one takes nothing any more.
         let [first, ..] = lanes;
         drop(first);
-        assert_eq!(budget.exceeded(2), None);
+        assert_eq!(budget.exceeded(), None);
     }
 }

@@ -229,7 +229,13 @@ fn commit_sink(
     sink: &SharedSink,
     cycle: Cycle,
 ) -> Result<(), JobError> {
-    let committed = job.persist(&job.plan.nodes[node].name, || try_commit(sink, cycle));
+    let committing_us = &job.plan.nodes[node].count.committing_us;
+    let committed = job.persist(&job.plan.nodes[node].name, || {
+        committing_us.store(job.now_us().max(1), Ordering::Relaxed);
+        let committed = try_commit(sink, cycle);
+        committing_us.store(0, Ordering::Relaxed);
+        committed
+    });
     committed.map_err(|message| job.error_at(node, cycle, message))
 }
 

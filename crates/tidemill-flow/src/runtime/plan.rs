@@ -61,6 +61,8 @@ pub(crate) struct NodeCount {
     pub(crate) slices_ended: AtomicU64,
     /// A sink: the last cycle with rows.
     pub(crate) last_rows: AtomicU64,
+    /// A sink: since when it commits, by the monotonic clock, in microseconds; 0 if it does not.
+    pub(crate) committing_us: AtomicU64,
     /// Keys of its state that are not in memory.
     pub(crate) expiry: Arc<ExpiryCounts>,
 }
@@ -143,7 +145,8 @@ impl Plan {
                 count: NodeCount::default(),
             });
         }
-        let budget = Arc::new(Budget::new(nodes.len(), graph.state_budget));
+        let budget =
+            Arc::new(Budget::new(nodes.iter().map(|it| it.name.clone()), graph.state_budget));
         let mut plan = Self {
             name: graph.name,
             delivery: graph.delivery,

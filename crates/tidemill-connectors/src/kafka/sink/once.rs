@@ -37,7 +37,7 @@
 //! Invariant: nothing is written under an id whose offset was not read since it was taken over.
 
 use crate::stream::note::{Notes, not_noted};
-use crate::stream::rows::{Pending, Row, chunk_rows};
+use crate::stream::rows::{CHUNK_BYTES, Pending, Row, chunk_rows};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, io, path::Path, time::Duration};
 use tidemill_client::{
@@ -47,7 +47,10 @@ use tidemill_client::{
 use tidemill_env::World;
 use tidemill_flow::{Patience, SinkError};
 use tidemill_types::{Cycle, job::KafkaSinkSpec};
-use tidemill_wire::records::{ChunkBuilder, Compression};
+use tidemill_wire::{
+    kafka::ErrorCode,
+    records::{ChunkBuilder, Compression},
+};
 
 /// After so long without rows the offset is written again, in microseconds.
 const RENEW_US: u64 = 3600 * 1_000_000;
@@ -81,6 +84,8 @@ pub(super) struct Once {
     held: Cycle,
     /// When that was written last, on the monotonic clock.
     written_us: u64,
+    /// Bytes of rows in a chunk at most; less once the topic has taken no such chunk.
+    chunk_bytes: usize,
     patience: Patience,
 }
 
@@ -128,6 +133,7 @@ impl Once {
             transactions: client.transactions("", timeout),
             held: Cycle::NONE,
             written_us: 0,
+            chunk_bytes: CHUNK_BYTES,
             patience: Patience::new(world),
         }
     }
@@ -164,7 +170,8 @@ impl Once {
                 self.note().map_err(|error| not_noted(&error))?;
             }
         }
-        self.transactions = self.client.transactions(&self.id(self.run.run), self.timeout);
+        let transactions = self.client.transactions(&self.id(self.run.run), self.timeout);
+        self.transactions = transactions.only_to(&self.run.topic);
         self.persist(|it| it.begin()).map_err(SinkError::new)?;
         self.written_us = self.world.clock.monotonic_micros();
         self.run = Run { begun: true, ended: None, ..self.run.clone() };
@@ -287,9 +294,17 @@ impl Once {
             }
         }
         let now_ms = self.world.clock.wall_micros().div_euclid(1000);
-        let chunks = chunks(ready, partitions, now_ms).map_err(Trouble::Lasting)?;
+        let most = self.chunk_bytes;
+        let chunks = chunks(ready, partitions, now_ms, most).map_err(Trouble::Lasting)?;
         let mark = self.mark(cycle);
-        Ok(self.transactions.commit(&self.topic, chunks, &mark)?)
+        match self.transactions.commit(&self.topic, chunks, &mark) {
+            // As Kafka's own producer does with a batch; a row that is too long stays so.
+            Err(error) if error.code() == Some(ErrorCode::MessageTooLarge) && most > 1 => {
+                self.chunk_bytes = most / 4;
+                Err(Trouble::Passing(format!("{error}; it is tried with smaller ones")))
+            }
+            outcome => Ok(outcome?),
+        }
     }
 
     /// Notes what is held, for the day when the cluster has forgotten it.
@@ -304,6 +319,7 @@ pub(super) fn chunks(
     ready: &[Pending],
     partitions: u32,
     now_ms: i64,
+    chunk_bytes: usize,
 ) -> Result<BTreeMap<i32, Vec<Vec<u8>>>, String> {
     let mut chunks: BTreeMap<i32, Vec<Vec<u8>>> = BTreeMap::new();
     let mut builder = ChunkBuilder::new(Compression::NONE);
@@ -311,7 +327,7 @@ pub(super) fn chunks(
         for (partition, rows) in (0..).zip(pending.by_streamlet(partitions)) {
             let mut rows: &[&Row] = &rows;
             while !rows.is_empty() {
-                let fits = chunk_rows(rows);
+                let fits = chunk_rows(rows, chunk_bytes);
                 let made = pending.chunk(&mut builder, &rows[..fits], &[], now_ms);
                 let made = made.map_err(|error| error.to_string())?;
                 chunks.entry(partition).or_default().extend(made);

@@ -3,7 +3,7 @@
 mod cluster;
 
 use super::*;
-use crate::stream::rows::Pending;
+use crate::stream::rows::{CHUNK_BYTES, Pending};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use cluster::{Cluster, REFUSED, TOPIC};
 use std::{
@@ -47,7 +47,7 @@ type KeyAndValue = (Option<Vec<u8>>, String);
 
 /// Keys and values by partition.
 fn records(ready: &[Pending], partitions: u32) -> BTreeMap<i32, Vec<KeyAndValue>> {
-    let chunks = once::chunks(ready, partitions, 5).unwrap();
+    let chunks = once::chunks(ready, partitions, 5, CHUNK_BYTES).unwrap();
     let read = |chunk: &Vec<u8>| {
         let head = ChunkHead::check(chunk).unwrap();
         let records = Records::new(&head, &chunk[61..]);
