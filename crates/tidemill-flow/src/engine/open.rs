@@ -220,6 +220,11 @@ impl Opened {
         }
         self.begins_where_the_ledger_does(options)?;
         self.from = self.before.cycle;
+        let has_cycles = self.recorded.last() > self.recorded.began;
+        if self.skips && has_cycles && self.before.cycle == Cycle::NONE {
+            // It may have been killed before the first, or its backend be another one.
+            tracing::warn!(job = plan.name, "there is no checkpoint: the states begin empty");
+        }
         if self.skips {
             self.before.skip(plan, &self.recorded).map_err(|message| {
                 let folder = options.data.as_deref().unwrap_or_else(|| "".as_ref());

@@ -20,6 +20,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json as value_of};
 use std::{path::PathBuf, sync::Arc};
+use tidemill_env::has_no_room;
 use tidemill_flow::AskError;
 use tidemill_state::CheckpointError;
 
@@ -93,6 +94,7 @@ impl From<JobsError> for Problem {
             | JobsError::Rescale(_)
             | JobsError::Checkpoint(_)
             | JobsError::TooMany => StatusCode::CONFLICT,
+            JobsError::Disk { error, .. } if has_no_room(error) => StatusCode::INSUFFICIENT_STORAGE,
             JobsError::State(_) | JobsError::Disk { .. } | JobsError::Thread(_) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
