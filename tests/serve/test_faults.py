@@ -62,3 +62,30 @@ def test_row_16_a_read_that_fails_is_told_and_works_when_it_is_asked_for_again(o
     consumer.close()
     node.append("s", [{"n": -1}])
     assert node.stop()[0] == 0
+
+
+def test_a_gap_in_a_stream_is_an_error_that_clients_show(own):
+    node = own("--segment-bytes", "64KiB").start()
+    node.create("s")
+    for first in range(0, 2000, 100):
+        node.append("s", [{"n": n, "text": "x" * 200} for n in range(first, first + 100)])
+    assert node.stop()[0] == 0
+    segments = sorted(node.data.glob("log/streams/*/*.seg"))
+    segments[len(segments) // 2].unlink()
+    node.start()
+    consumer = Consumer({"bootstrap.servers": f"127.0.0.1:{node.kafka_port}", "group.id": "g", "enable.auto.commit": False})
+    consumer.assign([TopicPartition("s", 0, 0)])
+    seen = []
+
+    def error():
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            seen.append(message.offset())
+        return message and message.error()
+
+    wait(error, 30, "the gap is told")
+    assert seen == list(range(len(seen))) and 0 < len(seen) < 2000
+    answer = node.get(f"/streams/s/records?from={len(seen)}")
+    assert answer.status == 500 and "are missing" in answer.json()["error"], answer.body
+    assert "data cannot be served" in node.said()
+    consumer.close()

@@ -29,6 +29,22 @@ def test_one_line_says_where_it_answers_and_a_signal_stops_it(own):
         assert node.stdout().count("\n") == 1
 
 
+def test_a_log_that_nobody_reads_costs_its_lines_and_nothing_else(own):
+    node = own()
+    node.log.touch()
+    unread, log = os.pipe()
+    os.close(unread)
+    with open(node.folder / "out.txt", "wb+") as out:
+        node.process = subprocess.Popen(node.command(), stdin=subprocess.DEVNULL, stdout=out, stderr=log, start_new_session=True)
+    os.close(log)
+    wait(node.is_ready, 30, "ready")
+    node.create("s")
+    node.append("s", [{"n": 1}])
+    assert node.ask("DELETE", "/streams/s").status == 204
+    assert node.get("/health").status == 200
+    assert node.stop()[0] == 0
+
+
 def test_it_stops_in_time_under_load(own):
     node = own().start()
     node.create("load", "?streamlets=4")

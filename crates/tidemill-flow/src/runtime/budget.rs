@@ -74,8 +74,12 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    pub(crate) fn new(of: &Arc<Budget>, node: usize) -> Self {
-        Self { of: Arc::clone(of), node, bytes: 0, due_us: 0 }
+    /// Of a lane with what it begins with: it may be long before anything comes for it.
+    pub(crate) fn new(of: &Arc<Budget>, node: usize, states: &mut [Held]) -> Self {
+        let mut counted = Self { of: Arc::clone(of), node, bytes: 0, due_us: 0 };
+        let here = states.iter_mut().filter_map(Held::in_memory);
+        counted.set(here.map(|state| structure::memory(&mut **state) as u64).sum());
+        counted
     }
 
     /// Counts, if it is time to.
@@ -123,7 +127,7 @@ mod tests {
             ["a", "b", "c"].map(str::to_owned).into_iter(),
             Some(ByteSize(100)),
         ));
-        let mut lanes = [0, 0, 2].map(|node| Counted::new(&budget, node));
+        let mut lanes = [0, 0, 2].map(|node| Counted::new(&budget, node, &mut []));
         lanes[0].set(40);
         lanes[2].set(60);
         assert_eq!(budget.exceeded(), None);

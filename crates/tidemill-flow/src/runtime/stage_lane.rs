@@ -60,7 +60,7 @@ impl StageLane {
     pub(crate) fn new(
         (job, node): (&Job, usize),
         operator: Box<dyn Operator>,
-        states: Vec<Held>,
+        mut states: Vec<Held>,
         wants_time: bool,
         watermark: Micros,
     ) -> Self {
@@ -69,6 +69,7 @@ impl StageLane {
         let due = alone.map(|alone| Due::new(alone, states.len(), job.now_us()));
         let ttl = job.plan.nodes[node].ttl;
         let leaving = ttl.map(|ttl| Leaving::new(ttl, states.len(), job.now_us()));
+        let counted = Counted::new(&job.plan.budget, node, &mut states);
         Self {
             operator,
             states,
@@ -87,7 +88,7 @@ impl StageLane {
             watermarks: Vec::new(),
             ended: Vec::new(),
             freed: Vec::new(),
-            counted: Counted::new(&job.plan.budget, node),
+            counted,
         }
     }
 
