@@ -187,3 +187,16 @@ def test_health_metrics_and_the_document(node, name):
     assert node.get("/nothing").status == 404 and "error" in node.get("/nothing").json()
     assert node.ask("PATCH", "/streams").status == 405
     assert node.ask("HEAD", "/health").status == 200
+
+
+def test_a_place_that_has_gone_is_told_though_another_streamlet_always_has_more(node, name):
+    node.create(name, "?streamlets=2")
+    for n in range(50):
+        node.append(name, [n], "?streamlet=0")
+    place = "0:0,1:7"
+    for _ in range(3):
+        answer = node.get(f"/streams/{name}/records?from={place}&max_bytes=20")
+        if answer.status == 416:
+            break
+        place = answer.next
+    assert answer.status == 416 and answer.json()["streamlet"] == 1, answer.body

@@ -217,13 +217,14 @@ impl Reader {
             };
             match self.streamlet(view, index, offset) {
                 Ok(next) => had.push((index, next)),
-                Err(Stopped { at, why }) => match why.filter(|_| self.text.is_empty()) {
-                    Some(problem) => {
+                Err(Stopped { at, why }) => match why {
+                    Some(problem) if self.text.is_empty() => {
                         return Err(problem.with("streamlet", index).with("offset", at));
                     }
-                    // It is the first that is come to next time: behind others that always have
-                    // something it would never be told.
-                    None => had_none.push((index, at)),
+                    // It is among the first that are come to next time: behind others that always
+                    // have something it would never be told.
+                    Some(_) => had_none.push((index, at)),
+                    None => had.push((index, at)),
                 },
             }
         }
