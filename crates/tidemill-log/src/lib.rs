@@ -73,6 +73,7 @@ mod progress;
 mod read;
 mod recover;
 mod report;
+mod reserve;
 mod retention;
 mod segment;
 mod shared;

@@ -19,6 +19,7 @@ use crate::{
     options::{Limits, LogOptions, StreamSpec},
     recover::Finish,
     report::Finding,
+    reserve::Reserve,
     retention::{self, Trusted},
     segment::Segment,
     shared::{Shared, at},
@@ -92,10 +93,11 @@ impl Log {
         })?;
         disk.sync_dir(folder).map_err(at(folder))?;
         let mut findings = Vec::new();
-        let life = next_life(world, folder, &mut findings)?;
+        let reserve = Reserve::new(folder, options.reserve_bytes.0);
+        let life = next_life(world, (folder, &reserve), &mut findings)?;
         let threads = options.sync_threads;
         let trusted = Trusted::new(world.clock.wall_micros(), world.clock.monotonic_micros());
-        let shared = Arc::new(Shared::new(world.clone(), options, pool, life)?);
+        let shared = Arc::new(Shared::new(world.clone(), options, (pool, reserve), life)?);
         let aside = folder.join("aside");
         let mut opening = Opening { shared: &shared, aside, finish: Finish::default() };
         let streams = opening.streams(&streams_folder, &mut findings)?;
@@ -185,7 +187,7 @@ impl Log {
         let folder = &stream.core.folder;
         let made = disk.create_dir_all(folder);
         let made = made.and_then(|()| disk.sync_dir(&self.0.streams_folder)).map_err(at(folder));
-        if let Err(error) = made.and_then(|()| stream.apply(spec)) {
+        if let Err(error) = made.and_then(|()| stream.apply(spec, true)) {
             self.give_up(&stream);
             return Err(error);
         }
@@ -273,7 +275,7 @@ impl Log {
         let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
         let stream = self.get(name).ok_or_else(|| LogError::Unknown(name.to_owned()))?;
         self.check(name, &spec, stream.core.streamlet_count(), self.streamlet_count())?;
-        stream.apply(spec)?;
+        stream.apply(spec, false)?;
         Ok(stream)
     }
 
@@ -294,7 +296,8 @@ impl Log {
         let folder = &stream.core.folder;
         {
             let starts = stream.core.starts.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Err(error) = meta::write(disk, folder, &stream.core.meta(&starts, true)) {
+            let deleted = stream.core.meta(&starts, true);
+            if let Err(error) = self.0.shared.reserve.write(disk, folder, &deleted) {
                 let back = meta::undelete(disk, folder, &stream.core.meta(&starts, false));
                 drop(starts);
                 if back.is_err() {
@@ -335,6 +338,7 @@ impl Log {
         self.0.shared.blocks.trim();
         let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
         let outcomes: Vec<_> = self.list().iter().map(|it| it.maintain(now)).collect();
+        self.0.shared.reserve.take(&*self.0.shared.world.disk);
         outcomes.into_iter().sum()
     }
 

@@ -65,6 +65,8 @@ pub struct LogOptions {
     pub group_segments: u32,
     /// Streamlets over all streams; more are refused. Default 100,000.
     pub streamlets_max: u32,
+    /// Kept on the disk for what makes room there when it is full. Default 0: nothing is.
+    pub reserve_bytes: ByteSize,
     /// Of streams that do not say otherwise, for those who make them. Its settings by name are not
     /// looked at.
     pub defaults: StreamSpec,
@@ -82,6 +84,7 @@ impl Default for LogOptions {
             recycled_bytes: ByteSize(256 << 20),
             group_segments: 4,
             streamlets_max: 100_000,
+            reserve_bytes: ByteSize(0),
             defaults: StreamSpec::default(),
         }
     }

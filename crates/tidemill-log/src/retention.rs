@@ -8,7 +8,6 @@
 
 use crate::{
     error::LogError,
-    meta,
     segment::{Commit, Segment},
     shared::at,
     stream::Stream,
@@ -239,7 +238,8 @@ impl Stream {
             }
             if *starts != moved {
                 let meta = self.core.meta(&moved, false);
-                meta::write(&*self.shared.world.disk, &self.core.folder, &meta)?;
+                let (disk, folder) = (&*self.shared.world.disk, &self.core.folder);
+                self.shared.reserve.write(disk, folder, &meta)?;
                 *starts = moved;
             }
         }

@@ -11,6 +11,7 @@ use crate::{
     ids::SegmentKey,
     memory::Memory,
     options::{Journal, LogOptions},
+    reserve::Reserve,
     retention::is_ahead,
     segment::Segment,
     sync_figures::SyncCounter,
@@ -41,6 +42,7 @@ pub(crate) struct Shared {
     pub(crate) committer: Committer,
     pub(crate) together: Together,
     pub(crate) syncs: SyncCounter,
+    pub(crate) reserve: Reserve,
     pool_folder: PathBuf,
     pool: Mutex<Pool>,
     /// How often the log was opened.
@@ -67,7 +69,7 @@ impl Shared {
     pub(crate) fn new(
         world: World,
         options: LogOptions,
-        pool_folder: PathBuf,
+        (pool_folder, reserve): (PathBuf, Reserve),
         life: u32,
     ) -> Result<Self, LogError> {
         let memory = Memory::new(options.memory_bytes.0);
@@ -88,6 +90,7 @@ impl Shared {
             committer: Committer::default(),
             together,
             syncs: SyncCounter::default(),
+            reserve,
             pool_folder,
             pool: Mutex::default(),
             life,

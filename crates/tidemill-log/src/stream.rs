@@ -57,8 +57,8 @@ impl Stream {
     }
 
     /// Writes these settings down, then uses them. What was written before is as safe as they say
-    /// when this returns.
-    pub(crate) fn apply(&self, spec: StreamSpec) -> Result<(), LogError> {
+    /// when this returns. Of a stream that `is_new` nothing can make room.
+    pub(crate) fn apply(&self, spec: StreamSpec, is_new: bool) -> Result<(), LogError> {
         let disk = &*self.shared.world.disk;
         let fsync = |spec: &StreamSpec| spec.fsync.unwrap_or(self.shared.options.fsync);
         let before = fsync(&self.core.spec());
@@ -66,7 +66,10 @@ impl Stream {
             let starts = self.core.starts.lock().unwrap_or_else(PoisonError::into_inner);
             let mut meta = self.core.meta(&starts, false);
             meta.spec = spec.clone();
-            meta::write(disk, &self.core.folder, &meta)?;
+            match is_new {
+                true => meta::write(disk, &self.core.folder, &meta)?,
+                false => self.shared.reserve.write(disk, &self.core.folder, &meta)?,
+            }
             self.core.set_spec(spec.clone());
         }
         self.open_streamlets(&spec);

@@ -8,6 +8,7 @@ use crate::{
     options::{Fsync, Limits},
     recover::{self, Finish, SegmentFile},
     report::Finding,
+    reserve::Reserve,
     segment::Segment,
     shared::{Shared, at},
     stream::Stream,
@@ -24,7 +25,7 @@ use tidemill_env::World;
 /// Counts this opening. Damaged metadata are kept as `meta.old`; the clock stands in for them.
 pub(super) fn next_life(
     world: &World,
-    folder: &Path,
+    (folder, reserve): (&Path, &Reserve),
     findings: &mut Vec<Finding>,
 ) -> Result<u32, LogError> {
     let disk = &*world.disk;
@@ -37,7 +38,7 @@ pub(super) fn next_life(
         Err(error) => return Err(error),
     };
     let life = before.saturating_add(1);
-    meta::write(disk, folder, &LogMeta { life })?;
+    reserve.write(disk, folder, &LogMeta { life })?;
     Ok(life)
 }
 

@@ -384,6 +384,36 @@ fn row_14_deleting_makes_room() {
 }
 
 #[test]
+fn row_14_a_disk_without_a_free_byte_is_opened_and_deleted_from() {
+    let sim = World::simulated(2);
+    let options = || LogOptions { reserve_bytes: ByteSize(16 << 10), ..by_hand() };
+    let open = || Log::open(&sim.world, Path::new(FOLDER), options());
+    let log = open().unwrap();
+    let streamlet = log.create("s", spec()).unwrap().streamlet(0).unwrap();
+    log.maintain(Micros(0)).unwrap();
+    sim.disk.set_capacity(sim.disk.used() + (1 << 20));
+    while let Ok(append) = put(&streamlet, &[1; 5000]) {
+        append.on_durable(Box::new(|it| it.unwrap()));
+        log.sync();
+    }
+    let before = values(&streamlet);
+    sim.disk.set_capacity(sim.disk.used());
+    sim.disk.kill();
+    let log = open().expect("with what was kept for it");
+    assert_eq!(values(&log.get("s").unwrap().streamlet(0).unwrap()), before);
+    log.delete("s").expect("it makes room");
+    log.maintain(Micros(0)).unwrap();
+    let is_kept = || sim.world.disk.exists(&Path::new(FOLDER).join("reserve")).unwrap();
+    assert!(is_kept(), "there is room again");
+    // Once more, without a restart.
+    sim.disk.set_capacity(u64::MAX);
+    let other = log.create("o", spec()).unwrap();
+    sim.disk.set_capacity(sim.disk.used());
+    log.delete(other.name()).expect("it makes room");
+    assert!(!is_kept(), "it was needed");
+}
+
+#[test]
 fn r9_the_watermark_and_the_start_do_not_go_back_over_a_restart() {
     for seed in 0..40 {
         let sim = World::simulated(seed);

@@ -28,6 +28,9 @@ use tidemill_types::{ByteSize, Span};
 #[cfg(test)]
 mod tests;
 
+/// What a node keeps on its disk for what makes room there when it is full.
+const RESERVE_BYTES: ByteSize = ByteSize(256 << 10);
+
 /// Settings of a node.
 #[derive(Clone, Debug)]
 pub struct ServeSettings {
@@ -111,7 +114,7 @@ impl Default for ServeSettings {
             log_level: LogLevel::default(),
             log_format: LogFormat::default(),
             retention_every: Span(10_000_000),
-            log: LogOptions::default(),
+            log: LogOptions { reserve_bytes: RESERVE_BYTES, ..LogOptions::default() },
             broker: BrokerSettings::default(),
             http: HttpSettings::default(),
         }

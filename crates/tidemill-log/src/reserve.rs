@@ -1,0 +1,63 @@
+//! Some room that is kept on the disk for what makes room.
+//!
+//! Deletions, retention and an opening write metadata before anything goes. On a disk that appends
+//! have filled to its last block they give this up, and take it back when there is room again.
+
+use crate::{error::LogError, meta, shared::at};
+use serde::Serialize;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+use tidemill_env::{Disk, has_no_room};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Reserve {
+    path: PathBuf,
+    bytes: usize,
+}
+
+impl Reserve {
+    /// In the folder of a log; none if it has no bytes.
+    pub(crate) fn new(folder: &Path, bytes: u64) -> Self {
+        Self { path: folder.join("reserve"), bytes: usize::try_from(bytes).unwrap_or(0) }
+    }
+
+    /// Takes the room, if it was given up and there is so much.
+    pub(crate) fn take(&self, disk: &dyn Disk) {
+        if self.bytes == 0 || disk.exists(&self.path).unwrap_or(true) {
+            return;
+        }
+        let take = || -> io::Result<()> {
+            let mut file = disk.create(&self.path)?;
+            file.append(&vec![0; self.bytes])?;
+            file.sync()
+        };
+        if take().is_err() {
+            // What there was is left for others.
+            let _none = disk.remove(&self.path);
+        }
+    }
+
+    /// As [`meta::write`]; where there is no room for it, with that which was kept.
+    pub(crate) fn write<T: Serialize>(
+        &self,
+        disk: &dyn Disk,
+        folder: &Path,
+        meta: &T,
+    ) -> Result<(), LogError> {
+        match meta::write(disk, folder, meta) {
+            Err(LogError::Disk { error, .. })
+                if has_no_room(&error) && disk.exists(&self.path).is_ok_and(|it| it) =>
+            {
+                // Until that is durable a file system may not give the room to others.
+                let above = self.path.parent().unwrap_or(folder);
+                let given_up = disk.remove(&self.path).and_then(|()| disk.sync_dir(above));
+                given_up.map_err(at(&self.path))?;
+                meta::write(disk, folder, meta)
+            }
+            other => other,
+        }
+    }
+}
