@@ -32,7 +32,7 @@ pub(crate) struct Began {
     /// The stream's id: another stream may have its name later.
     pub(crate) stream: String,
     pub(crate) bounds: Vec<(i64, Option<i64>)>,
-    /// The columns that were found in its first records. None: a program before 0.1 kept none.
+    /// The columns that were found in its first records. None: a program that kept none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) columns: Option<Kept>,
 }

@@ -227,7 +227,8 @@ pub(crate) fn stage_of(plan: &Plan, name: &str) -> Option<usize> {
     node_of(plan, name, |work| matches!(work, Work::Stage { .. })).ok()
 }
 
-/// Whether a stage does what it did, in as many slices: a state that it had fits it then.
+/// Whether a source is read as it was; whether a stage does what it did, in as many slices: a state
+/// that it had fits it then.
 fn fits(found: &NodePlan, (slices, did): (usize, &str)) -> Result<(), String> {
     let name = &found.name;
     let factory = match &found.work {

@@ -1,8 +1,8 @@
-//! What stages with a state do, noted beside the ledger, for a job that is done again from its start:
-//! a checkpoint, which says the same, it may not have.
+//! How sources are read and what stages with a state do, noted beside the ledger, for a job that does
+//! cycles again that the ledger has: from its start, or after its checkpoint.
 //!
-//! The sinks of such a job leave out the cycles that they hold. So what other stages would write
-//! behind those belongs to nothing that is there.
+//! The sinks of such a job leave out the cycles that they hold. So what other stages, or the same
+//! bytes read otherwise, would write behind those belongs to nothing that is there.
 //!
 //! Invariants:
 //!
