@@ -85,7 +85,6 @@ fn a_job_goes_on_when_its_node_starts_again() {
     let first = node(&folder);
     fill(&first, &folder, 0, 100);
     first.jobs.submit(submission(&folder, DOUBLE)).unwrap();
-    let rows = |it: &JobView| it.progress.as_ref().map_or(0, |it| it.sinks[0].rows);
     first.wait("double", |it| rows(it) == 100);
     let again = first.jobs.submit(submission(&folder, DOUBLE));
     assert!(matches!(again, Err(JobsError::Running(_))));
@@ -182,7 +181,6 @@ fn a_job_that_has_ended_is_deleted_with_its_folder_and_may_come_again() {
     assert!(matches!(first.jobs.get("double"), Err(JobsError::Unknown(_))));
     assert!(!folder.path().join("jobs/double").exists());
     first.jobs.submit(submission(&folder, DOUBLE)).unwrap();
-    let rows = |it: &JobView| it.progress.as_ref().map_or(0, |it| it.sinks[0].rows);
     first.wait("double", |it| rows(it) == 10);
     first.jobs.delete("fill").unwrap();
     first.stop();
@@ -248,22 +246,31 @@ fn a_node_does_not_wait_for_a_job_that_does_not_end() {
     node.stop();
 }
 
+fn rows(job: &JobView) -> u64 {
+    job.progress.as_ref().map_or(0, |it| it.sinks[0].rows)
+}
+
+/// A job has doubled ten numbers and was cancelled: its folder, and what is noted there.
+fn has_run(folder: &TempDir) -> (Folder, Record) {
+    let node = node(folder);
+    fill(&node, folder, 0, 10);
+    node.jobs.submit(submission(folder, DOUBLE)).unwrap();
+    node.wait("double", |it| rows(it) == 10);
+    node.jobs.cancel("double").unwrap();
+    node.wait("double", |it| it.status == Status::Cancelled);
+    let of = node.folder_of("double");
+    let record = of.read().unwrap().unwrap();
+    node.stop();
+    (of, record)
+}
+
 /// A job of this name has run; another is submitted, and the node is killed before it is known
 /// whether that has begun.
 #[test]
 fn a_submission_that_a_crash_cut_short_begins_and_does_not_go_on_with_the_life_before() {
     let folder = TempDir::new().unwrap();
-    let first = node(&folder);
-    fill(&first, &folder, 0, 10);
-    first.jobs.submit(submission(&folder, DOUBLE)).unwrap();
-    let rows = |it: &JobView| it.progress.as_ref().map_or(0, |it| it.sinks[0].rows);
-    first.wait("double", |it| rows(it) == 10);
-    first.jobs.cancel("double").unwrap();
-    first.wait("double", |it| it.status == Status::Cancelled);
-    let of = first.folder_of("double");
-    let mut record = of.read().unwrap().unwrap();
+    let (of, mut record) = has_run(&folder);
     assert_eq!(record.begins, None);
-    first.stop();
 
     // The file was noted, and the ledger is still that of the life before.
     let begins = Begins { resume: false, from: None, life: 7 };
@@ -289,16 +296,7 @@ fn a_submission_that_a_crash_cut_short_begins_and_does_not_go_on_with_the_life_b
 #[test]
 fn a_submission_that_was_cut_short_and_is_refused_leaves_the_job_as_it_was() {
     let folder = TempDir::new().unwrap();
-    let first = node(&folder);
-    fill(&first, &folder, 0, 10);
-    first.jobs.submit(submission(&folder, DOUBLE)).unwrap();
-    let rows = |it: &JobView| it.progress.as_ref().map_or(0, |it| it.sinks[0].rows);
-    first.wait("double", |it| rows(it) == 10);
-    first.jobs.cancel("double").unwrap();
-    first.wait("double", |it| it.status == Status::Cancelled);
-    let of = first.folder_of("double");
-    let before = of.read().unwrap().unwrap();
-    first.stop();
+    let (of, before) = has_run(&folder);
 
     let begins = Some(Begins { resume: true, from: Some(99), life: 7 });
     let (status, text) = (Status::Running, DOUBLE.replace("n * 2", "n * 3"));
