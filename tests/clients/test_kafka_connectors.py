@@ -116,6 +116,11 @@ class Job:
     def text(self):
         return self.log.read_text(errors="replace")
 
+    def stalled(self):
+        """What the last progress that was printed says."""
+        told = [line for line in self.text().splitlines() if line.startswith('{"type":"progress"') and line.endswith("}")]
+        return json.loads(told[-1])["job"]["stalled"] if told else None
+
     def check(self):
         assert self.process.poll() is None, f"the job ended with {self.process.returncode}: {self.text()[-3000:]}"
 
@@ -250,8 +255,10 @@ def test_a_broker_that_is_restarted_is_waited_for(own_kafka, job, name, tmp_path
     running = job(to_file(kafka, topic, out)).start()
     wait(lambda: len(rows(out)) >= 1000, 60, "the first records are read")
     kafka.kill()
-    wait(lambda: "cannot fetch" in running.text(), 30, "the job says that it waits")
+    wait(lambda: "cannot fetch" in running.text(), 30, "the log says that it waits")
+    wait(lambda: (running.stalled() or {}).get("part") == "x", 30, "the job says what waits")
     kafka.start()
+    wait(lambda: running.stalled() is None, 30, "it waits no more, though nothing comes")
     produce(kafka, topic, range(1000, 2000), 2)
     wait(lambda: len(rows(out)) >= 2000, 60, "the job goes on")
     running.check()

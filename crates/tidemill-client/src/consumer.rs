@@ -55,6 +55,7 @@ mod walk;
 pub use batch::{Batch, Received, Taken};
 pub use error::ConsumeError;
 pub use options::{ConsumerOptions, Isolation, OutOfRange, Start};
+pub use position::Obstacle;
 use position::{Phase, Position};
 pub use shared::Listener;
 use shared::{Place, Shared, State, Waiting};
@@ -253,8 +254,8 @@ impl Consumer {
 
     /// What stands in the way of fetching at the moment, if something does: it is tried again.
     #[must_use]
-    pub fn obstacle(&self) -> Option<String> {
-        self.shared.lock().obstacle.clone()
+    pub fn obstacle(&self) -> Option<Obstacle> {
+        self.shared.lock().obstacle().cloned()
     }
 
     /// Commits where this consumer is, as offsets of a group without members.

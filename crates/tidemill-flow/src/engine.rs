@@ -331,7 +331,11 @@ impl JobHandle {
             cycle_committed: Cycle(committed),
             dead_letters: job.dead_letters.load(Ordering::Relaxed),
             shed: job.shed.load(Ordering::Relaxed),
-            stalled: job.stalls.first().or_else(|| job.silent_sink()),
+            stalled: job
+                .stalls
+                .first()
+                .or_else(|| job.silent_sink())
+                .or_else(|| job.hindered_source()),
             checkpoints: CheckpointProgress {
                 slices_left: job.checkpointer.slices_left.load(Ordering::Relaxed),
                 made_us: job.checkpointer.newest_us(),

@@ -52,4 +52,6 @@ pub use rows::{Rows, RowsPool};
 pub use runtime::ledger::{has_ledger, is_of_life};
 pub use sink::{Sink, SinkError};
 pub use slice_runs::SliceRuns;
-pub use source::{Position, Read, ReadRequest, Source, SourceError, SourceFactory, SourceWaker};
+pub use source::{
+    Obstacle, Position, Read, ReadRequest, Source, SourceError, SourceFactory, SourceWaker,
+};

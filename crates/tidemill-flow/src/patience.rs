@@ -10,7 +10,8 @@
 //! cycles under way the sources do. What is given up is made again when the job resumes.
 
 use crate::progress::Stalled;
-use crate::runtime::job::Job;
+use crate::runtime::{job::Job, plan::Work};
+use crate::source::Obstacle;
 use std::{
     fmt::Display,
     sync::{Arc, Weak},
@@ -213,6 +214,18 @@ pub(crate) enum Trouble {
 }
 
 impl Job {
+    /// A source that cannot read what there may be.
+    pub(crate) fn hindered_source(&self) -> Option<Stalled> {
+        let now_us = self.world.clock.monotonic_micros();
+        self.plan.nodes.iter().find_map(|node| {
+            let Work::Source { factory, .. } = &node.work else { return None };
+            let Obstacle { why, since_us } = factory.obstacle()?;
+            let passed_us = now_us.saturating_sub(since_us);
+            let since_us = self.wall().0.saturating_sub_unsigned(passed_us);
+            Some(Stalled { part: node.name.clone(), why, since_us })
+        })
+    }
+
     /// A sink that commits for so long that what it writes to seems to say nothing.
     pub(crate) fn silent_sink(&self) -> Option<Stalled> {
         let now_us = self.now_us();

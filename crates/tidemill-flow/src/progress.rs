@@ -34,7 +34,7 @@ pub struct Progress {
 /// a disk, or a server is away. The job waits with it, and goes on by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stalled {
-    /// A sink, `ledger`, or where dead letters go.
+    /// A source, a sink, `ledger`, or where dead letters go.
     pub part: String,
     /// What it waits for, for a person.
     pub why: String,

@@ -45,6 +45,11 @@ pub trait SourceFactory: Send + Sync {
     fn live(&self) -> bool {
         false
     }
+    /// What keeps records from coming that there may be, such as a server that is away; they come
+    /// by themselves when that has passed. Default: nothing is known.
+    fn obstacle(&self) -> Option<Obstacle> {
+        None
+    }
     /// How its bytes become records with an event time, in words: a job that does recorded cycles
     /// again has to read them as they were read. Default: nothing, and then nobody can tell.
     fn reads(&self) -> String {
@@ -71,6 +76,15 @@ pub trait SourceFactory: Send + Sync {
     fn committed(&self, slice: u32, position: Position) {
         let _nobody_asked = (slice, position);
     }
+}
+
+/// What keeps a source from reading for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// What it is, for a person.
+    pub why: String,
+    /// Since when, as a time of the environment's monotonic clock, in microseconds.
+    pub since_us: u64,
 }
 
 /// Why a source cannot go on.

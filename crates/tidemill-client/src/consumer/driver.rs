@@ -4,8 +4,8 @@
 
 use super::{
     ConsumeError, fetch,
-    position::{Phase, Trouble},
-    shared::{Place, Shared},
+    position::{Phase, Position, Trouble},
+    shared::{Place, Shared, State},
 };
 use crate::{
     Refusal,
@@ -107,6 +107,7 @@ fn started(shared: &Shared, place: &Place, epoch: u64, outcome: Result<i64, Admi
         Ok(offset) => {
             position.phase = Phase::Fetching(offset.max(0));
             position.good();
+            state.unhinder(place);
         }
         Err(error) if error.is_passing() || matches!(error, AdminError::Call(_)) => {
             let random = shared.cluster.random();
@@ -115,7 +116,7 @@ fn started(shared: &Shared, place: &Place, epoch: u64, outcome: Result<i64, Admi
                 now_us.saturating_add(rest_us(failures, shared.cluster.options(), random))
             };
             position.rest(rest);
-            state.hinder(error.to_string());
+            state.hinder(place, &error.to_string().into(), now_us);
             // They say whether it is there at all.
             shared.cluster.refresh();
         }
@@ -188,7 +189,11 @@ fn ask_nodes(shared: &Arc<Shared>, metadata: &Metadata, now_us: u64) -> bool {
             Way::Opening { .. } => {}
             Way::Resting { error, .. } => {
                 all_well = false;
-                shared.lock().hinder(error.to_string());
+                let (why, mut state) = (error.to_string().into(), shared.lock());
+                for place in led_by(&state, metadata, leader) {
+                    state.hinder(&place, &why, now_us);
+                }
+                drop(state);
                 shared.cluster.refresh();
             }
             Way::Unknown => {
@@ -200,10 +205,17 @@ fn ask_nodes(shared: &Arc<Shared>, metadata: &Metadata, now_us: u64) -> bool {
     all_well
 }
 
+/// The streamlets that are fetched from a node.
+fn led_by(state: &State, metadata: &Metadata, leader: i32) -> Vec<Place> {
+    let is_led = |it: &Position| metadata.leader(&it.stream, it.streamlet) == Some(leader);
+    let led = state.positions.iter().filter(|(_, it)| it.phase != Phase::Stopped && is_led(it));
+    led.map(|(place, _)| place.clone()).collect()
+}
+
 /// Notes that nobody leads these streamlets, and stops those of streams that are gone.
 fn miss_leaders(shared: &Shared, metadata: &Metadata, leaderless: &[Place]) {
     let patience_us = micros(shared.cluster.options().request_timeout);
-    let (mut left, mut stopped) = (0, false);
+    let (mut stopped, now_us) = (false, shared.cluster.now_us());
     let mut state = shared.lock();
     for place in leaderless {
         // Nothing was said of it yet.
@@ -227,12 +239,10 @@ fn miss_leaders(shared: &Shared, metadata: &Metadata, leaderless: &[Place]) {
                 stopped = true;
             }
             Trouble::Again { .. } | Trouble::Restart(_) => {
-                state.hinder(obstacle);
-                left += 1;
+                state.hinder(place, &obstacle.into(), now_us);
             }
         }
     }
-    state.leaderless = left;
     drop(state);
     if stopped {
         shared.tell();

@@ -193,14 +193,15 @@ fn all_failed(
     asked: BTreeMap<Place, (u64, i64)>,
     error: &CallError,
 ) {
-    let rest = rest_until(shared);
+    let (rest, now_us) = (rest_until(shared), shared.cluster.now_us());
+    let why = (*error != CallError::Closed).then(|| error.to_string().into());
     for (place, (epoch, _)) in asked {
         if let Some(position) = state.positions.get_mut(&place).filter(|it| it.epoch == epoch) {
             position.rest(&rest);
+            why.iter().for_each(|why| state.hinder(&place, why, now_us));
         }
     }
-    if *error != CallError::Closed {
-        state.hinder(error.to_string());
+    if why.is_some() {
         shared.cluster.refresh();
     }
 }
@@ -241,11 +242,12 @@ fn take(
         }
     }
     if let Some(refusal) = whole {
-        state.obstacle = Some(refusal.to_string());
+        let (why, now_us) = (refusal.to_string().into(), shared.cluster.now_us());
         let rest = rest_until(shared);
         for (place, (epoch, _)) in asked {
             if let Some(position) = state.positions.get_mut(place).filter(|it| it.epoch == *epoch) {
                 position.rest(&rest);
+                state.hinder(place, &why, now_us);
             }
         }
     }
@@ -270,7 +272,7 @@ fn refused(shared: &Shared, state: &mut State, place: &Place, refusal: Refusal) 
     match position.refused(refusal, shared.options.out_of_range, now_us, patience_us) {
         Trouble::Again { refresh } => {
             position.rest(rest_until(shared));
-            state.hinder(obstacle);
+            state.hinder(place, &obstacle.into(), now_us);
             if refresh {
                 shared.cluster.refresh();
             }
@@ -324,7 +326,7 @@ fn take_chunks(
     }
     position.buffered_bytes += bytes;
     state.waiting_bytes += bytes;
-    state.unhinder();
+    state.unhinder(place);
     if let Some(Trouble::Stop(error)) = trouble {
         state.stop(place, error);
     }

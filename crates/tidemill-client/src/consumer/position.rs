@@ -42,6 +42,17 @@ pub(super) struct Position {
     /// The first and the last moment of refusals in a row that are waited out for a while only.
     refused_us: Option<(u64, u64)>,
     pub(super) not_before_us: u64,
+    /// What stands in its way; none once it was fetched again.
+    pub(super) obstacle: Option<Obstacle>,
+}
+
+/// What stands in the way of fetching.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// What it is, for a person.
+    pub why: Arc<str>,
+    /// Since when something has, as a time of the environment's monotonic clock, in microseconds.
+    pub since_us: u64,
 }
 
 /// What follows from an answer that has no chunks.
@@ -86,6 +97,7 @@ impl Position {
             failures: 0,
             refused_us: None,
             not_before_us: 0,
+            obstacle: None,
         }
     }
 
@@ -184,10 +196,17 @@ impl Position {
         self.not_before_us = rest_until_us(self.failures);
     }
 
+    /// Notes what stands in its way now.
+    pub(super) fn hinder(&mut self, why: &Arc<str>, now_us: u64) {
+        let since_us = self.obstacle.as_ref().map_or(now_us, |it| it.since_us);
+        self.obstacle = Some(Obstacle { why: Arc::clone(why), since_us });
+    }
+
     /// Notes that all is well.
     pub(super) fn good(&mut self) {
         self.failures = 0;
         self.refused_us = None;
         self.not_before_us = 0;
+        self.obstacle = None;
     }
 }

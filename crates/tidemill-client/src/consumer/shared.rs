@@ -3,7 +3,7 @@
 use super::{
     ConsumeError, ConsumerOptions,
     batch::Packed,
-    position::{Phase, Position},
+    position::{Obstacle, Phase, Position},
 };
 use crate::{cluster::Cluster, options::micros};
 use std::{
@@ -47,10 +47,8 @@ pub(super) struct State {
     pub(super) turn: usize,
     pub(super) closed: bool,
     rung: bool,
-    /// The last thing that stood in the way; none once records come again.
-    pub(super) obstacle: Option<String>,
-    /// Streamlets that nobody leads: of them no records come, whatever comes of others.
-    pub(super) leaderless: usize,
+    /// Whether it was logged that something stands in the way.
+    hindered: bool,
 }
 
 /// Something for the user.
@@ -161,21 +159,30 @@ impl Waiting {
 }
 
 impl State {
-    /// Notes that something stands in the way; it is logged when that begins.
-    pub(super) fn hinder(&mut self, obstacle: String) {
-        if self.obstacle.is_none() {
-            tracing::warn!(%obstacle, "a consumer cannot fetch; it goes on trying");
+    /// Notes that something stands in a streamlet's way; it is logged when the first is hindered.
+    pub(super) fn hinder(&mut self, place: &Place, why: &Arc<str>, now_us: u64) {
+        let Some(position) = self.positions.get_mut(place) else { return };
+        position.hinder(why, now_us);
+        if !std::mem::replace(&mut self.hindered, true) {
+            tracing::warn!(stream = %place.0, streamlet = place.1, obstacle = %why,
+                "a consumer cannot fetch; it goes on trying");
         }
-        self.obstacle = Some(obstacle);
     }
 
-    /// Notes that records come again.
-    pub(super) fn unhinder(&mut self) {
-        if self.leaderless > 0 {
-            return;
+    /// What has stood in the way of a streamlet for longest.
+    pub(super) fn obstacle(&self) -> Option<&Obstacle> {
+        if !self.hindered {
+            return None;
         }
-        if let Some(obstacle) = self.obstacle.take() {
-            tracing::info!(%obstacle, "a consumer can fetch again");
+        let fetched = self.positions.values().filter(|it| it.phase != Phase::Stopped);
+        fetched.filter_map(|it| it.obstacle.as_ref()).min_by_key(|it| it.since_us)
+    }
+
+    /// Notes that a streamlet was fetched; it is logged when that was the last that was hindered.
+    pub(super) fn unhinder(&mut self, place: &Place) {
+        if self.hindered && self.obstacle().is_none() {
+            self.hindered = false;
+            tracing::info!(stream = %place.0, streamlet = place.1, "a consumer can fetch again");
         }
     }
 

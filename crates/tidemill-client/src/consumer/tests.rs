@@ -427,7 +427,7 @@ fn a_stream_that_is_deleted_while_it_is_read_is_waited_for_and_then_given_up() {
         consumer.assign_stream("events", Start::Earliest).unwrap();
         take(&mut consumer, 7);
         let streamlets = log.state.lock().unwrap().streams.remove("events").unwrap();
-        while consumer.obstacle().is_none_or(|it| !it.contains("[UnknownTopicOrPartition]")) {
+        while consumer.obstacle().is_none_or(|it| !it.why.contains("[UnknownTopicOrPartition]")) {
             assert!(consumer.poll(Duration::from_millis(1)).unwrap().is_none());
         }
         // It is there again, with what it had.
@@ -469,7 +469,7 @@ fn a_stream_of_a_cluster_that_is_away_is_waited_for() {
     consumer.assign_stream("events", Start::Earliest).unwrap();
     take(&mut consumer, 7);
     let streamlets = log.state.lock().unwrap().streams.remove("events").unwrap();
-    while consumer.obstacle().is_none_or(|it| !it.contains("[UnknownTopicOrPartition]")) {
+    while consumer.obstacle().is_none_or(|it| !it.why.contains("[UnknownTopicOrPartition]")) {
         assert!(consumer.poll(Duration::from_millis(1)).unwrap().is_none());
     }
     log.on_request(|_| Fault::CloseBefore);

@@ -17,7 +17,7 @@ use std::{
 };
 use tidemill_client::{
     Client, Consumer,
-    consumer::{Batch, ConsumeError, ConsumerOptions, Isolation, Start, Taken},
+    consumer::{Batch, ConsumeError, ConsumerOptions, Isolation, Obstacle, Start, Taken},
 };
 use tidemill_env::World;
 use tidemill_flow::{Read, SourceWaker};
@@ -106,6 +106,11 @@ impl Hub {
         let starts: BTreeMap<i32, Start> = (0..).zip(starts.map(Start::Offset)).collect();
         consumer.assign(topic, &starts)?;
         Ok(Arc::new(Self { world: world.clone(), consumer, topic: topic.into(), bells }))
+    }
+
+    /// What stands in the way of fetching.
+    pub(super) fn obstacle(&self) -> Option<Obstacle> {
+        self.consumer.obstacle()
     }
 }
 

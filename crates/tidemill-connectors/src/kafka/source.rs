@@ -23,7 +23,7 @@ use tidemill_client::{
     consumer::{ConsumerOptions, Start},
 };
 use tidemill_env::World;
-use tidemill_flow::{Position, Source, SourceError, SourceFactory};
+use tidemill_flow::{Obstacle, Position, Source, SourceError, SourceFactory};
 use tidemill_types::job::{Isolation, StartSpec, UntilSpec};
 
 #[cfg(test)]
@@ -193,7 +193,8 @@ fn sample(
                 break;
             }
             if world.clock.monotonic_micros().saturating_sub(came_us) > LOOK_PATIENCE_US {
-                let obstacle = consumer.obstacle().unwrap_or_else(|| "nothing came".to_owned());
+                let obstacle =
+                    consumer.obstacle().map_or_else(|| "nothing came".into(), |it| it.why);
                 return Err(format!("its first records could not be read: {obstacle}"));
             }
         }
@@ -230,6 +231,12 @@ impl SourceFactory for KafkaSource {
 
     fn live(&self) -> bool {
         self.spec.until == UntilSpec::Never
+    }
+
+    fn obstacle(&self) -> Option<Obstacle> {
+        let hub = self.hub.lock().unwrap_or_else(PoisonError::into_inner);
+        let obstacle = hub.as_ref()?.obstacle()?;
+        Some(Obstacle { why: obstacle.why.to_string(), since_us: obstacle.since_us })
     }
 
     fn reads(&self) -> String {
