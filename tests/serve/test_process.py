@@ -198,6 +198,25 @@ def test_a_damaged_cluster_file_is_not_replaced(own):
     assert (node.data / "cluster.json").read_text() == "{"
 
 
+def test_a_log_that_has_gone_is_not_begun_anew(own):
+    node = own().start()
+    node.create("s")
+    node.append("s", [{"n": 1}])
+    node.stop()
+    log, kept = node.data / "log", node.data / "kept"
+    log.rename(kept)
+    for mounted in (False, True):
+        if mounted:
+            log.mkdir()
+        said, _ = refused(node.folder, "--data", str(node.data), *FREE)
+        assert "log/streams is not there" in said and "cluster.json" in said, said
+        assert not list(log.iterdir()) if mounted else not log.exists()
+    log.rmdir()
+    kept.rename(log)
+    node.start()
+    assert [it["value"] for it in node.records("s")] == [{"n": 1}]
+
+
 def test_data_of_another_cluster_are_refused(own):
     node = own("--cluster-id", "mine").start()
     node.stop()

@@ -241,3 +241,41 @@ impl State {
         self.arrived.insert(place.clone());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! What stands in the way of some streamlets and not of others.
+
+    use super::*;
+    use crate::consumer::Start;
+    use tidemill_wire::kafka::KafkaUuid;
+
+    #[test]
+    fn an_obstacle_of_one_streamlet_stays_whatever_comes_of_another() {
+        let mut state = State::default();
+        let stream: Arc<str> = "events".into();
+        let places = [0, 1, 2].map(|it| (Arc::clone(&stream), it));
+        for place in &places {
+            let position = Position::new(place.clone(), KafkaUuid::ZERO, Start::Offset(0), (1, 1));
+            state.positions.insert(place.clone(), position);
+        }
+        let fetched = |state: &mut State, place: &Place| {
+            state.positions.get_mut(place).unwrap().good();
+            state.unhinder(place);
+        };
+        state.hinder(&places[1], &"node 1 is away".into(), 30);
+        state.hinder(&places[0], &"node 0 is away".into(), 20);
+        state.hinder(&places[1], &"node 1 does not answer".into(), 40);
+        fetched(&mut state, &places[2]);
+        fetched(&mut state, &places[0]);
+        let obstacle = state.obstacle().unwrap();
+        assert_eq!((&*obstacle.why, obstacle.since_us), ("node 1 does not answer", 30));
+        assert!(state.hindered);
+        fetched(&mut state, &places[1]);
+        assert_eq!((state.obstacle(), state.hindered), (None, false));
+        // What has stopped is not fetched any more.
+        state.hinder(&places[1], &"node 1 is away".into(), 50);
+        state.positions.get_mut(&places[1]).unwrap().phase = Phase::Stopped;
+        assert_eq!(state.obstacle(), None);
+    }
+}

@@ -8,7 +8,10 @@
 //! reason for a new id.
 
 use serde::{Deserialize, Serialize};
-use std::{io, path::Path};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 use tidemill_env::World;
 use tidemill_wire::sealed::{seal, unseal};
 
@@ -31,6 +34,11 @@ struct Identity {
     cluster_id: String,
 }
 
+/// Where the id of a data folder is.
+pub(super) fn path(data: &Path) -> PathBuf {
+    data.join(FILE)
+}
+
 /// The cluster's id in a data folder; `wanted`, or a new one, if there is none.
 ///
 /// # Errors
@@ -38,7 +46,7 @@ struct Identity {
 /// `wanted`.
 pub(super) fn cluster_id(world: &World, data: &Path, wanted: Option<&str>) -> io::Result<String> {
     let disk = &*world.disk;
-    let path = data.join(FILE);
+    let path = path(data);
     let bad = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     match disk.read(&path) {
         Ok(bytes) => {

@@ -53,6 +53,20 @@ pub enum ServeError {
         /// What is wrong.
         error: LogError,
     },
+    /// The node's own files are there, and no log beside them.
+    #[error(
+        "the data folder {folder} has no streams any more: {missing} is not there, though {beside} \
+         says that a node has served here. If it is on a disk of its own, mount that; if the \
+         streams are meant to be gone, choose a new folder with --data"
+    )]
+    NoLog {
+        /// The data folder.
+        folder: PathBuf,
+        /// What should be there.
+        missing: PathBuf,
+        /// What is.
+        beside: PathBuf,
+    },
     /// A file of the node itself.
     #[error("{path}: {error}{}", disk_advice(.error))]
     Disk {
@@ -304,7 +318,14 @@ fn open(
     options: tidemill_log::LogOptions,
     wanted: Option<&str>,
 ) -> Result<(Arc<Log>, String), ServeError> {
-    let log = Log::open(world, &data.join("log"), options).map_err(|error| match error {
+    let (folder, beside) = (data.join("log"), identity::path(data));
+    let missing = folder.join("streams");
+    // The id is made when the log is there, so it is a log that has gone: an empty one in its place
+    // would give its offsets to other records.
+    if world.disk.exists(&beside).unwrap_or(false) && !world.disk.exists(&missing).unwrap_or(true) {
+        return Err(ServeError::NoLog { folder: data.to_owned(), missing, beside });
+    }
+    let log = Log::open(world, &folder, options).map_err(|error| match error {
         LogError::InUse(_) => ServeError::InUse(data.to_owned()),
         error => ServeError::Log { folder: data.to_owned(), error },
     })?;
@@ -312,7 +333,7 @@ fn open(
         Ok(id) => Ok((Arc::new(log), id)),
         Err(error) => {
             log.close();
-            Err(ServeError::Disk { path: data.join("cluster.json"), error })
+            Err(ServeError::Disk { path: beside, error })
         }
     }
 }
