@@ -200,6 +200,7 @@ def test_what_came_before_a_silence_is_in_a_checkpoint(node, inputs):
         return progress["checkpoints"]["cycle"] == progress["cycle_committed"] == progress["cycle_cut"]
 
     saved = node.wait("keep", all_is_saved)["progress"]["checkpoints"]
-    # And no more for nothing: each question takes a tenth of a second or so.
-    for _ in range(10):
-        assert json.loads(node.job("status", "keep", "--json"))["progress"]["checkpoints"]["cycle"] == saved["cycle"]
+    # And no more for nothing: each question takes a tenth of a second or so. A source says once, in a cycle of
+    # its own, that nothing came for a second.
+    cycles = {json.loads(node.job("status", "keep", "--json"))["progress"]["checkpoints"]["cycle"] for _ in range(20)}
+    assert cycles <= {saved["cycle"], saved["cycle"] + 1}

@@ -6,9 +6,8 @@
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
-use datafusion_common::{DFSchema, DataFusionError, config::ConfigOptions};
-use datafusion_expr::{Expr as Logical, Volatility, simplify::SimplifyContext};
-use datafusion_optimizer::simplify_expressions::ExprSimplifier;
+use datafusion_common::{DFSchema, DataFusionError};
+use datafusion_expr::{Expr as Logical, Volatility};
 use datafusion_physical_expr::{PhysicalExpr, utils::collect_columns};
 use datafusion_sql::{
     planner::{ParserOptions, PlannerContext, SqlToRel},
@@ -19,6 +18,7 @@ use datafusion_sql::{
         tokenizer::{Token, Tokenizer},
     },
 };
+use settled::Settling;
 use std::sync::Arc;
 use tidemill_flow::OperatorError;
 
@@ -33,6 +33,7 @@ pub(crate) mod functions;
 mod guarded;
 mod names;
 pub(crate) mod one_nan;
+pub(crate) mod settled;
 #[cfg(test)]
 mod tests;
 pub(crate) mod words;
@@ -217,17 +218,13 @@ fn compile_physical(
     logical: Logical,
     schema: &DFSchema,
 ) -> Result<Arc<dyn PhysicalExpr>, ExprError> {
-    let context = SimplifyContext::builder()
-        .with_schema(Arc::new(schema.clone()))
-        .with_config_options(Arc::new(ConfigOptions::default()))
-        .build();
-    let simplifier = ExprSimplifier::new(context);
-    let logical = simplifier
-        .coerce(logical, schema)
+    let settling = Settling::new(schema);
+    let logical = settling
+        .typed(logical)
         .and_then(|it| far::in_microseconds(it, schema))
         .map_err(|error| plan_error(&error))?;
     checked::refuse_constants(&logical)?;
-    let logical = simplifier.simplify(logical).map_err(|error| plan_error(&error))?;
+    let logical = settling.settled(logical).map_err(|error| plan_error(&error))?;
     checked::physical(&logical, schema).map_err(|error| plan_error(&error))
 }
 

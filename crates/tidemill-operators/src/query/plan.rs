@@ -8,7 +8,9 @@ use super::{
     reach::{self, Reach},
     sort::SortPlan,
 };
-use crate::expr::{ExprError, checked, far, functions, plan_error, refuse_volatile};
+use crate::expr::{
+    ExprError, checked, far, functions, plan_error, refuse_volatile, settled::Settling,
+};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use datafusion_common::{
     DFSchema, DataFusionError, Result as Planned, TableReference, config::ConfigOptions, plan_err,
@@ -18,10 +20,9 @@ use datafusion_expr::{
     SkipType, TableSource, WindowUDF,
     logical_plan::builder::LogicalTableSource,
     planner::{ContextProvider, ExprPlanner},
-    simplify::SimplifyContext,
 };
 use datafusion_functions_aggregate::planner::AggregateFunctionPlanner;
-use datafusion_optimizer::{Analyzer, simplify_expressions::ExprSimplifier};
+use datafusion_optimizer::Analyzer;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_sql::planner::{ParserOptions, SqlToRel};
 use std::{
@@ -232,19 +233,15 @@ pub(super) fn schema_of(schema: &DFSchema) -> SchemaRef {
 /// An expression with its types settled and its constants computed, and what it makes on its way.
 pub(super) fn simple(expr: Logical, schema: &DFSchema) -> Result<(Logical, Reach), ExprError> {
     refuse_volatile(&expr)?;
-    let context = SimplifyContext::builder()
-        .with_schema(Arc::new(schema.clone()))
-        .with_config_options(Arc::new(ConfigOptions::default()))
-        .build();
-    let simplifier = ExprSimplifier::new(context);
-    let expr = simplifier
-        .coerce(expr, schema)
+    let settling = Settling::new(schema);
+    let expr = settling
+        .typed(expr)
         .and_then(|it| far::in_microseconds(it, schema))
         .map_err(|error| placed(&error))?;
     let reach = reach::of(&expr, schema)?;
     reach.of_constants()?;
     checked::refuse_constants(&expr)?;
-    let simple = simplifier.simplify(expr).map_err(|error| placed(&error))?;
+    let simple = settling.settled(expr).map_err(|error| placed(&error))?;
     Ok((simple, reach))
 }
 
