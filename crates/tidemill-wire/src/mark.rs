@@ -5,7 +5,8 @@
 //! out.ndjson.tidemill   mark: cycle 1    mark: cycle 3         mark: cycle 4     (journal format)
 //! ```
 //!
-//! A mark is postcard. Fields are only ever added at the end.
+//! A mark is postcard. Fields are only ever added at the end. Behind the first mark of a journal stands
+//! what the rows are, as a text.
 //!
 //! - A mark that is `synced` was written after the file was: what it says outlives a power cut.
 //! - Any other is believed only if the bytes since the mark before it have its checksum: then it
@@ -35,6 +36,30 @@ impl SinkMark {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         postcard::to_stdvec(self).expect("every field has an encoding")
+    }
+
+    /// The first mark of a journal, with what the rows of the file are.
+    ///
+    /// # Panics
+    /// Never: a text has an encoding.
+    #[must_use]
+    pub fn encode_first(&self, rows: &str) -> Vec<u8> {
+        postcard::to_extend(rows, self.encode()).expect("a text has an encoding")
+    }
+
+    /// Reads the first mark of a journal, and what the rows are: nothing, if an older build wrote it.
+    ///
+    /// # Errors
+    /// The bytes are not that.
+    pub fn decode_first(bytes: &[u8]) -> Result<(Self, Option<String>), postcard::Error> {
+        let (mark, rest) = postcard::take_from_bytes(bytes)?;
+        if rest.is_empty() {
+            return Ok((mark, None));
+        }
+        match postcard::take_from_bytes(rest)? {
+            (rows, []) => Ok((mark, Some(rows))),
+            _ => Err(postcard::Error::DeserializeBadEncoding),
+        }
     }
 
     /// Reads a mark. Bytes after it are refused.
@@ -94,6 +119,7 @@ mod tests {
     fn golden_bytes() {
         let mark = SinkMark { cycle: Cycle(300), length: 5, checksum: 1, synced: true };
         assert_eq!(mark.encode(), [0xac, 0x02, 5, 1, 1]);
+        assert_eq!(mark.encode_first("csv"), [0xac, 0x02, 5, 1, 1, 3, b'c', b's', b'v']);
         assert_eq!(Checksum::of(b"123456789").finish(), 0xe306_9283);
     }
 
@@ -102,10 +128,19 @@ mod tests {
         fn marks_come_back(cycle: u64, length: u64, checksum: u32, synced: bool) {
             let mark = SinkMark { cycle: Cycle(cycle), length, checksum, synced };
             prop_assert_eq!(SinkMark::decode(&mark.encode()), Ok(mark));
+            prop_assert_eq!(SinkMark::decode_first(&mark.encode()), Ok((mark, None)));
+        }
+
+        #[test]
+        fn first_marks_come_back(cycle: u64, length: u64, rows: String) {
+            let mark = SinkMark { cycle: Cycle(cycle), length, checksum: 0, synced: true };
+            let bytes = mark.encode_first(&rows);
+            prop_assert_eq!(SinkMark::decode_first(&bytes), Ok((mark, Some(rows))));
         }
 
         #[test]
         fn other_bytes_do_not_panic(bytes: Vec<u8>) {
+            let _ = SinkMark::decode_first(&bytes);
             if let Ok(mark) = SinkMark::decode(&bytes) {
                 prop_assert_eq!(SinkMark::decode(&mark.encode()), Ok(mark));
             }

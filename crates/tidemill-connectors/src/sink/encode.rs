@@ -62,6 +62,20 @@ impl RowEncoder {
         Ok(encoder)
     }
 
+    /// What the rows are, in words: a file takes no others behind them. Objects may be of any kind.
+    pub(crate) fn rows(&self) -> String {
+        let columns = shown(&self.schema);
+        match self.format {
+            RowFormat::Json => "rows in `json`".to_owned(),
+            RowFormat::Text => format!("rows in `text` of {} columns", columns.len()),
+            RowFormat::Csv => {
+                let name = |index: usize| format!("`{}`", self.schema.field(index).name());
+                let names: Vec<String> = columns.into_iter().map(name).collect();
+                format!("rows in `csv` with the columns {}", names.join(", "))
+            }
+        }
+    }
+
     /// Appends what stands before the first row.
     pub(crate) fn header(&self, out: &mut Vec<u8>) {
         let RowFormat::Csv = self.format else { return };

@@ -83,11 +83,12 @@ impl FileSink {
         if let Format::Arrow | Format::Parquet = format {
             return Ok(Box::new(ColumnarSink::new(world, path, format, &schema)?));
         }
+        let encoder = RowEncoder::new(path, format, schema)?;
         Ok(Box::new(Self {
             world: world.clone(),
             path: path.to_owned(),
-            encoder: RowEncoder::new(path, format, schema)?,
-            marks: Marks::beside(Arc::clone(&world.disk), path),
+            marks: Marks::beside(Arc::clone(&world.disk), path, encoder.rows()),
+            encoder,
             file: None,
             pending: Pending::default(),
             unmarked: None,
@@ -100,7 +101,7 @@ impl FileSink {
 
     /// Cuts the file to what is committed and begins a journal that says so.
     fn begin(&mut self, held: Committed) -> io::Result<()> {
-        let Committed { cycle, length, synced } = held;
+        let Committed { cycle, length, synced, .. } = held;
         let disk = &self.world.disk;
         disk.create_dir_all(folder(&self.path))?;
         if length == 0 {
@@ -121,6 +122,19 @@ impl FileSink {
         self.pending = Pending::default();
         self.synced_at_us = self.world.clock.monotonic_micros();
         Ok(())
+    }
+
+    /// Whether rows of this sink go on what the file has: if they have its form.
+    fn goes_on(&self, held: &Committed) -> Result<(), SinkError> {
+        let now = self.encoder.rows();
+        match &held.rows {
+            Some(before) if held.length > 0 && *before != now => Err(SinkError::new(format!(
+                "`{}` has {before}, and the job writes {now} now: name another file, give the sink \
+                 another name, or start the job anew",
+                self.path.display()
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Appends the first `count` bytes that wait, which are those of the cycles up to this one.
@@ -229,8 +243,10 @@ impl Sink for FileSink {
             false => None,
         };
         let held = held.unwrap_or_default();
+        self.goes_on(&held)?;
+        let cycle = held.cycle;
         self.begin(held).map_err(|error| disk_error(&self.path, error))?;
-        Ok(held.cycle)
+        Ok(cycle)
     }
 
     fn write(&mut self, cycle: Cycle, blocks: &[Arc<Block>]) -> Result<(), SinkError> {

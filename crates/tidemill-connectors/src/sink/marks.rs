@@ -18,19 +18,23 @@ use tidemill_wire::{journal, mark::SinkMark};
 const JOURNAL_BYTES_MAX: u64 = 1 << 20;
 
 /// How much of a file is committed.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Committed {
     pub(super) cycle: Cycle,
     /// In bytes.
     pub(super) length: u64,
     /// What was synced of them. The others are there to be read, and may be on no disk.
     pub(super) synced: u64,
+    /// What its rows are; none if an older build wrote them.
+    pub(super) rows: Option<String>,
 }
 
 /// The journal of a file.
 pub(super) struct Marks {
     disk: Arc<dyn Disk>,
     path: PathBuf,
+    /// What the rows are, in words.
+    rows: String,
     file: Option<GrowingFile>,
 }
 
@@ -47,15 +51,16 @@ pub(super) fn folder(path: &Path) -> &Path {
 }
 
 impl Marks {
-    /// The journal beside `path`; nothing is opened yet.
-    pub(super) fn beside(disk: Arc<dyn Disk>, path: &Path) -> Self {
-        Self { disk, path: with_suffix(path, ".tidemill"), file: None }
+    /// The journal beside `path`, whose rows are these; nothing is opened yet.
+    pub(super) fn beside(disk: Arc<dyn Disk>, path: &Path, rows: String) -> Self {
+        Self { disk, path: with_suffix(path, ".tidemill"), rows, file: None }
     }
 
     /// Replaces the journal by one with a single mark, in one step that outlives a power cut.
     pub(super) fn replace(&mut self, cycle: Cycle, length: u64) -> io::Result<()> {
         let fresh = with_suffix(&self.path, ".new");
-        let bytes = framed(&SinkMark { cycle, length, checksum: 0, synced: true });
+        let mark = SinkMark { cycle, length, checksum: 0, synced: true };
+        let bytes = framed(&mark.encode_first(&self.rows));
         let mut file = GrowingFile::begin(&self.disk, &fresh)?;
         file.append(&bytes)?;
         file.sync()?;
@@ -85,7 +90,7 @@ impl Marks {
 
     fn append(&mut self, mark: &SinkMark) -> io::Result<()> {
         match &mut self.file {
-            Some(file) => file.append(&framed(mark)).map(drop),
+            Some(file) => file.append(&framed(&mark.encode())).map(drop),
             None => Err(io::Error::other("the sink is not open")),
         }
     }
@@ -116,7 +121,7 @@ impl Marks {
         }
         let bytes =
             self.disk.read(&self.path).map_err(|error| ConnectorError::io(&self.path, &error))?;
-        let marks = self.read(&bytes)?;
+        let (marks, rows) = self.read(&bytes)?;
         let last_synced = marks.iter().rposition(|mark| mark.synced).unwrap_or(0);
         let mut accepted = marks[last_synced];
         if length < accepted.length {
@@ -137,33 +142,36 @@ impl Marks {
             }
             accepted = *mark;
         }
-        Ok(Some(Committed { cycle: accepted.cycle, length: accepted.length, synced }))
+        Ok(Some(Committed { cycle: accepted.cycle, length: accepted.length, synced, rows }))
     }
 
-    /// The whole marks of a journal, at least one; the first is synced.
-    fn read(&self, bytes: &[u8]) -> Result<Vec<SinkMark>, ConnectorError> {
+    /// The whole marks of a journal, at least one, and what the rows are; the first is synced.
+    fn read(&self, bytes: &[u8]) -> Result<(Vec<SinkMark>, Option<String>), ConnectorError> {
         let damaged = || {
             let message = "the journal of a sink is damaged. Move it away together with the file \
                            beside it, or start the job anew";
             ConnectorError::unreadable(&self.path, message)
         };
         let (records, whole, error) = journal::read(bytes);
-        let marks = records.iter().map(|record| SinkMark::decode(record));
-        let marks = marks.collect::<Result<Vec<_>, _>>().map_err(|_| damaged())?;
-        if marks.first().is_none_or(|mark| !mark.synced) {
+        let (first, others) = records.split_first().ok_or_else(damaged)?;
+        let (first, rows) = SinkMark::decode_first(first).map_err(|_| damaged())?;
+        if !first.synced {
             return Err(damaged());
         }
+        let others = others.iter().map(|record| SinkMark::decode(record));
+        let marks = std::iter::once(Ok(first)).chain(others).collect::<Result<Vec<_>, _>>();
+        let marks = marks.map_err(|_| damaged())?;
         // What was not synced may be lost in any part; but what a synced mark follows was synced.
         if error.is_some() && synced_follows(&bytes[whole..]) {
             return Err(damaged());
         }
-        Ok(marks)
+        Ok((marks, rows))
     }
 }
 
-fn framed(mark: &SinkMark) -> Vec<u8> {
+fn framed(mark: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    journal::append(&mut bytes, &mark.encode());
+    journal::append(&mut bytes, mark);
     bytes
 }
 

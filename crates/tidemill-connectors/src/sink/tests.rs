@@ -11,7 +11,7 @@ use arrow_array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray,
     StructArray, TimestampMicrosecondArray,
 };
-use arrow_schema::{DataType, Field};
+use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
 use std::{
     io,
@@ -345,6 +345,60 @@ fn a_file_without_its_journal_or_shorter_than_it_is_left_alone() {
     sim.disk.put("f.tidemill", &journal[1..]);
     let error = number_sink(&sim, Format::Text).open(true).unwrap_err();
     assert!(error.message.contains("is damaged"), "{}", error.message);
+}
+
+/// A file has rows of one kind.
+#[test]
+fn rows_of_another_kind_are_not_written_behind_those_that_are_there() {
+    let schema = |names: &[&str]| {
+        let fields = names.iter().map(|it| Field::new(*it, DataType::Int64, true));
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    };
+    let sim = World::simulated(1);
+    let path = Path::new("out/f");
+    let sink = |format, names: &[&str]| {
+        FileSink::new(&sim.world, path, format, schema(names)).expect("it can hold them")
+    };
+    let row = |names: &[&str]| {
+        let columns = names.iter().map(|_| Arc::new(Int64Array::from(vec![7])) as ArrayRef);
+        block(RecordBatch::try_new(schema(names), columns.collect()).unwrap())
+    };
+    let mut cycle = 0;
+    let mut write = |mut sink: Box<dyn Sink>, names: &[&str], resume: bool| {
+        let held = sink.open(resume)?;
+        assert_eq!(held, if resume { Cycle(cycle) } else { Cycle::NONE });
+        cycle += 1;
+        sink.write(Cycle(cycle), &[row(names)])?;
+        sink.commit(Cycle(cycle))?;
+        sink.close()
+    };
+    let all = [
+        (Format::Csv, &["a", "b"][..]),
+        (Format::Csv, &["b", "a"]),
+        (Format::Csv, &["a"]),
+        (Format::Text, &["a", "b"]),
+        (Format::Text, &["a"]),
+        (Format::Json, &["a", "b"]),
+    ];
+    for (format, names) in all {
+        write(sink(format, names), names, false).expect("a file of its own");
+        write(sink(format, names), names, true).expect("the same");
+        let before = sim.disk.read(path).unwrap();
+        for (other, others) in all.iter().filter(|it| **it != (format, names)) {
+            let error = write(sink(*other, others), others, true).expect_err("other rows").message;
+            assert!(error.contains("and the job writes rows in"), "{error}");
+            assert_eq!(sim.disk.read(path).unwrap(), before);
+        }
+    }
+    // Objects may have other fields, and text other names.
+    write(sink(Format::Json, &["c"]), &["c"], true).expect("objects of another kind");
+    write(sink(Format::Text, &["a"]), &["a"], false).expect("a file of its own");
+    write(sink(Format::Text, &["b"]), &["b"], true).expect("another name");
+    // Nothing is there yet.
+    let mut empty = sink(Format::Csv, &["a"]);
+    empty.open(false).unwrap();
+    drop(empty);
+    sink(Format::Json, &["b"]).open(true).expect("a file without rows");
 }
 
 #[test]

@@ -1,24 +1,63 @@
 //! What a job may well say, and whoever wrote it has perhaps not thought of.
 
-use tidemill_types::job::{Delivery, JobSpec, SourceSpec, UntilSpec};
+use super::graph::sources_of;
+use tidemill_types::job::{
+    DEAD_LETTER, Delivery, JobSpec, KafkaSinkSpec, KafkaSourceSpec, SinkSpec, SourceSpec, UntilSpec,
+};
 
 /// What will be missed one day, as whole sentences. Call it on a checked job only.
 #[must_use]
 pub fn advice(spec: &JobSpec) -> Vec<String> {
+    without_checkpoint(spec).into_iter().chain(fed_back(spec)).collect()
+}
+
+fn without_checkpoint(spec: &JobSpec) -> Option<String> {
     if spec.delivery != Delivery::ExactlyOnce || spec.checkpoint.is_some() {
-        return Vec::new();
+        return None;
     }
     let lasting = spec.sources.iter().filter(|(_, it)| goes_on(it));
     let lasting: Vec<String> = lasting.map(|(name, _)| format!("`{name}`")).collect();
     if lasting.is_empty() {
-        return Vec::new();
+        return None;
     }
     let lasting = lasting.join(", ");
-    vec![format!(
+    Some(format!(
         "without a `checkpoint` the job reads {lasting} from where it first began whenever it is \
          started again, and cannot go on once those records are no longer kept: give it one, such \
          as `checkpoint: {{every: 10s}}`"
-    )]
+    ))
+}
+
+/// Sinks into what the job reads: what comes of a record is a record to it.
+fn fed_back(spec: &JobSpec) -> Vec<String> {
+    let mut found = Vec::new();
+    for (sink_name, sink) in &spec.sinks {
+        let fed = spec.sources.iter().filter(|(name, source)| {
+            let comes_of_it = |from: &String| {
+                from == DEAD_LETTER || sources_of(spec, from).contains(&name.as_str())
+            };
+            goes_on(source) && is_same(source, sink) && sink.from.iter().any(comes_of_it)
+        });
+        found.extend(fed.map(|(name, _)| {
+            format!(
+                "the sink `{sink_name}` writes where the source `{name}` reads, so the job reads \
+                 what it writes: that never ends, unless a `where` between them leaves it out"
+            )
+        }));
+    }
+    found
+}
+
+/// Whether a sink writes to the stream or topic that a source reads.
+fn is_same(source: &SourceSpec, sink: &SinkSpec) -> bool {
+    let topics = |from: &KafkaSourceSpec, to: &KafkaSinkSpec| {
+        // One cluster has many addresses; that two clusters are one nobody can tell from these.
+        let has = |address: &str| from.brokers.split(',').any(|it| it.trim() == address.trim());
+        from.topic == to.topic && to.brokers.split(',').any(has)
+    };
+    let streams = source.stream.as_ref().zip(sink.stream.as_ref());
+    streams.is_some_and(|(from, to)| *from == to.name)
+        || source.kafka.as_ref().zip(sink.kafka.as_ref()).is_some_and(|(a, b)| topics(a, b))
 }
 
 /// Whether a source has records of which the first are not kept for ever, and does not end.

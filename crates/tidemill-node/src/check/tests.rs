@@ -318,3 +318,42 @@ fn a_job_over_a_stream_without_a_checkpoint_is_told_what_it_will_miss() {
         assert_eq!(advised(source, more), Vec::<String>::new(), "{source} {more}");
     }
 }
+
+#[test]
+fn a_job_that_reads_what_it_writes_is_told() {
+    let advised = |sources: &str, sinks: &str| {
+        let text = format!(
+            "name: j\ncheckpoint: {{every: 1m}}\nsources:\n  {sources}\nstages:\n  \
+             x: {{from: a, where: n > 1}}\nsinks:\n  {sinks}\n"
+        );
+        let descriptor = parse(&text, "j").expect("a job that can be read");
+        let problems = check(&descriptor.spec, &Registry::default());
+        assert!(problems.is_empty(), "{text}{problems:?}");
+        advice(&descriptor.spec)
+    };
+    let stream = "a: {stream: orders, format: json}";
+    let topic = "a: {kafka: {brokers: \"h:1,i:2\", topic: t, format: json}}";
+    for (sources, sinks) in [
+        (stream, "o: {from: a, stream: orders}"),
+        (stream, "o: {from: x, stream: {name: orders, streamlets: 4}}"),
+        (stream, "o: {from: dead_letter, stream: orders}"),
+        (topic, "o: {from: x, kafka: {brokers: \"i:2\", topic: t}}"),
+        (topic, "o: {from: dead_letter, kafka: {brokers: \"h:1\", topic: t}}"),
+    ] {
+        let said = advised(sources, sinks);
+        assert_eq!(said.len(), 1, "{sources} {sinks}");
+        assert!(said[0].contains("the sink `o` writes where the source `a` reads"), "{said:?}");
+    }
+    for (sources, sinks) in [
+        (stream, "o: {from: x, stream: others}"),
+        ("a: {stream: orders, format: json, until: latest}", "o: {from: x, stream: orders}"),
+        (
+            "a: {stream: orders, format: json}\n  b: {stream: more, format: json}",
+            "o: {from: x, stream: more}\n  p: {from: b, blackhole: {}}",
+        ),
+        (topic, "o: {from: x, kafka: {brokers: \"other:1\", topic: t}}"),
+        (topic, "o: {from: x, stream: t}"),
+    ] {
+        assert_eq!(advised(sources, sinks), Vec::<String>::new(), "{sources} {sinks}");
+    }
+}
