@@ -4,10 +4,10 @@
 //! - An expression is a function of its record: what would not replay (`now()`, `random()`) is
 //!   refused.
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{ArrayRef, RecordBatch, timezone::Tz};
 use arrow_schema::{DataType, SchemaRef};
 use datafusion_common::{DFSchema, DataFusionError};
-use datafusion_expr::{Expr as Logical, Volatility};
+use datafusion_expr::{Cast, Expr as Logical, TryCast, Volatility};
 use datafusion_physical_expr::{PhysicalExpr, utils::collect_columns};
 use datafusion_sql::{
     planner::{ParserOptions, PlannerContext, SqlToRel},
@@ -22,6 +22,7 @@ use settled::Settling;
 use std::sync::Arc;
 use tidemill_flow::OperatorError;
 
+mod adapted;
 mod bounded;
 mod call;
 pub(crate) mod checked;
@@ -31,8 +32,8 @@ pub(crate) mod far;
 mod fields;
 pub(crate) mod functions;
 mod guarded;
+pub(crate) mod kept;
 mod names;
-pub(crate) mod one_nan;
 pub(crate) mod settled;
 #[cfg(test)]
 mod tests;
@@ -142,7 +143,7 @@ impl Expr {
         names::check(&parsed, input)?;
         let schema = DFSchema::try_from(Arc::clone(input)).map_err(|error| plan_error(&error))?;
         let logical = plan(parsed, &schema)?;
-        refuse_volatile(&logical)?;
+        refuse_unfit(&logical)?;
         let physical = compile_physical(logical, &schema)?;
         let data_type = physical.data_type(input).map_err(|error| plan_error(&error))?;
         let nullable = physical.nullable(input).map_err(|error| plan_error(&error))?;
@@ -219,8 +220,8 @@ fn compile_physical(
     schema: &DFSchema,
 ) -> Result<Arc<dyn PhysicalExpr>, ExprError> {
     let settling = Settling::new(schema);
-    let logical = settling
-        .typed(logical)
+    let logical = far::zones_in_microseconds(logical, schema)
+        .and_then(|it| settling.typed(it))
         .and_then(|it| far::in_microseconds(it, schema))
         .map_err(|error| plan_error(&error))?;
     checked::refuse_constants(&logical)?;
@@ -228,26 +229,40 @@ fn compile_physical(
     checked::physical(&logical, schema).map_err(|error| plan_error(&error))
 }
 
-pub(crate) fn refuse_volatile(logical: &Logical) -> Result<(), ExprError> {
+/// Refuses what would not replay, and what DataFusion takes and does not do as it says.
+pub(crate) fn refuse_unfit(logical: &Logical) -> Result<(), ExprError> {
     use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
     let mut found = None;
     let walked = logical.apply(|node| {
-        if let Logical::ScalarFunction(call) = node
-            && call.func.signature().volatility != Volatility::Immutable
-            && !functions::is_pure_here(call.func.name())
-        {
-            found = Some(call.func.name().to_owned());
-            return Ok(TreeNodeRecursion::Stop);
-        }
-        Ok(TreeNodeRecursion::Continue)
+        found = match node {
+            Logical::ScalarFunction(call) => {
+                let name = call.func.name();
+                let is_pure = call.func.signature().volatility == Volatility::Immutable
+                    || functions::is_pure_here(name);
+                (!is_pure).then(|| {
+                    format!("`{name}` gives another result at every call, so a replay would differ")
+                })
+            }
+            Logical::SimilarTo(_) => Some(
+                "there is no `similar to`; use `like`, or `~` with a regular expression".to_owned(),
+            ),
+            Logical::Cast(Cast { field, .. }) | Logical::TryCast(TryCast { field, .. }) => {
+                match field.data_type() {
+                    DataType::Timestamp(_, Some(zone)) if zone.parse::<Tz>().is_err() => Some(
+                        format!(
+                            "unknown time zone `{zone}`: it is written as in `Europe/Berlin`, `UTC` \
+                             or `+02:00`"
+                        ),
+                    ),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });
     walked.map_err(|error| plan_error(&error))?;
-    match found {
-        None => Ok(()),
-        Some(name) => Err(ExprError::new(format!(
-            "`{name}` gives another result at every call, so a replay would differ"
-        ))),
-    }
+    found.map_or(Ok(()), |why| Err(ExprError::new(why)))
 }
 
 pub(crate) fn plan_error(error: &DataFusionError) -> ExprError {
@@ -262,6 +277,7 @@ pub(crate) fn one_line(error: &DataFusionError) -> String {
         "Schema error: ",
         "Execution error: ",
         "Arrow error: ",
+        "Invalid argument error: ",
         "This feature is not implemented: ",
         "type_coercion\ncaused by\n",
         "Internal error: ",

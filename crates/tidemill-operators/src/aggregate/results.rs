@@ -1,7 +1,7 @@
 //! The result columns of aggregates on their way out.
 
 use super::{Aggregates, Held, numbers};
-use crate::expr::one_nan;
+use crate::expr::kept;
 use arrow_array::{
     ArrayRef, ArrowPrimitiveType, PrimitiveArray,
     builder::StringBuilder,
@@ -102,7 +102,7 @@ impl Results {
             let array: ArrayRef = match column {
                 Column::Int(it) => return numbers::from_ints(it.finish(), &result.data_type),
                 Column::Wide(it) => numbers::from_wide(&it.finish(), &result.data_type),
-                Column::Float(it) => one_nan::of_all(Arc::new(it.finish())),
+                Column::Float(it) => kept::with_one_nan(Arc::new(it.finish())),
                 Column::Text(it) => Arc::new(it.finish()),
             };
             if array.data_type() == &result.data_type {

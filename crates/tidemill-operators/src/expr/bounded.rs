@@ -15,13 +15,9 @@ use arrow_array::{
     types::{Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimestampMicrosecondType},
 };
 use arrow_cast::cast;
-use arrow_schema::{DataType, FieldRef, IntervalUnit, TimeUnit};
-use datafusion_common::{Result, exec_err};
-use datafusion_expr::{
-    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature,
-    simplify::{ExprSimplifyResult, SimplifyContext},
-};
+use arrow_schema::{DataType, IntervalUnit, TimeUnit};
+use datafusion_common::{Result, ScalarValue, exec_err};
+use datafusion_expr::{ColumnarValue, ScalarFunctionArgs};
 use std::sync::Arc;
 
 /// Largest result of a row.
@@ -33,16 +29,9 @@ const ELEMENT_BYTES: u64 = 16;
 /// In microseconds.
 const DAY_US: i64 = 86_400_000_000;
 
-/// A function, which is asked only for what is not too large.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Bounded {
-    function: Arc<ScalarUDF>,
-    growth: Growth,
-}
-
 /// What makes a result large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Growth {
+pub(super) enum Growth {
     /// The first argument, a text, as often as the second says.
     Repeated,
     /// A list of the first argument as often as the second says.
@@ -57,73 +46,39 @@ enum Growth {
     Replaced,
 }
 
-/// The function itself, or one that refuses to make too large a result.
-pub(super) fn bounded(function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
-    let growth = match function.name() {
-        "repeat" => Growth::Repeated,
-        "array_repeat" => Growth::Listed,
-        "lpad" | "rpad" => Growth::Padded,
-        "array_resize" => Growth::Resized,
-        "range" | "generate_series" => Growth::Counted,
-        "replace" => Growth::Replaced,
-        _ => return function,
-    };
-    Arc::new(ScalarUDF::new_from_impl(Bounded { function, growth }))
-}
-
-impl ScalarUDFImpl for Bounded {
-    fn name(&self) -> &str {
-        self.function.name()
+impl Growth {
+    /// How results of a function grow, if they may.
+    pub(super) fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "repeat" => Self::Repeated,
+            "array_repeat" => Self::Listed,
+            "lpad" | "rpad" => Self::Padded,
+            "array_resize" => Self::Resized,
+            "range" | "generate_series" => Self::Counted,
+            "replace" => Self::Replaced,
+            _ => return None,
+        })
     }
 
-    fn aliases(&self) -> &[String] {
-        self.function.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.function.signature()
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        self.function.return_type(arguments)
-    }
-
-    fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        self.function.return_field_from_args(arguments)
-    }
-
-    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
-        self.function.coerce_types(arguments)
-    }
-
-    fn simplify(
-        &self,
-        arguments: Vec<Expr>,
-        context: &SimplifyContext,
-    ) -> Result<ExprSimplifyResult> {
-        self.function.simplify(arguments, context)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.function.documentation()
-    }
-
-    fn invoke_with_args(&self, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        // It takes memory for a length below nothing as if that were a huge one.
-        if self.growth == Growth::Padded
-            && let Some(ColumnarValue::Array(array)) = arguments.args.get_mut(1)
-            && let Some(lengths) = array.as_primitive_opt::<Int64Type>()
+    /// Arguments of which no result is too large.
+    pub(super) fn checked(
+        self,
+        name: &str,
+        mut arguments: ScalarFunctionArgs,
+    ) -> Result<ScalarFunctionArgs> {
+        if self == Self::Padded
+            && let Some(length) = arguments.args.get_mut(1)
         {
-            *array = Arc::new(lengths.unary::<_, Int64Type>(|it| it.max(0)));
+            not_below_nothing(length);
         }
         let columns = arguments.args.iter().map(Column::new).collect::<Result<Vec<_>>>()?;
         let rows = match columns.iter().all(|it| it.is_constant) {
             true => 1,
             false => arguments.number_rows,
         };
-        let (name, mut all) = (self.name(), 0_u64);
+        let mut all = 0_u64;
         for row in 0..rows {
-            let bytes = self.growth.bytes(&columns, row);
+            let bytes = self.bytes(&columns, row);
             if bytes > ROW_BYTES_MAX {
                 return exec_err!(
                     "a result of `{name}` would have {bytes} bytes, and at most {ROW_BYTES_MAX} are \
@@ -138,11 +93,9 @@ impl ScalarUDFImpl for Bounded {
                 );
             }
         }
-        self.function.invoke_with_args(arguments)
+        Ok(arguments)
     }
-}
 
-impl Growth {
     /// Bytes of the result of a row, about; 0 where the function has its own answer.
     fn bytes(self, columns: &[Column], row: usize) -> u64 {
         let number = |nth: usize| columns.get(nth).and_then(|it| it.number(row));
@@ -184,6 +137,19 @@ impl Growth {
                 (within.len() as u64).saturating_add(places as u64 * new.len() as u64)
             }
         }
+    }
+}
+
+/// Memory is taken for a length below nothing as if that were a huge one.
+fn not_below_nothing(length: &mut ColumnarValue) {
+    match length {
+        ColumnarValue::Array(array) => {
+            if let Some(lengths) = array.as_primitive_opt::<Int64Type>() {
+                *array = Arc::new(lengths.unary::<_, Int64Type>(|it| it.max(0)));
+            }
+        }
+        ColumnarValue::Scalar(ScalarValue::Int64(Some(length))) => *length = (*length).max(0),
+        ColumnarValue::Scalar(_) => {}
     }
 }
 

@@ -3,9 +3,9 @@
 //! - Whole numbers do not wrap: `+`, `-` and `*` beyond their type have no value, as in PostgreSQL.
 //! - The right side of `and` and `or` is looked at only where the left one does not decide.
 //! - A field of an object that is null is null.
-//! - There is one NaN.
+//! - There is one NaN, and decimals have no more digits than their type.
 
-use super::{ExprError, fields, guarded::guarded, one_nan::one_nan, plan_error};
+use super::{ExprError, fields, guarded::guarded, kept::kept, plan_error};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Schema};
 use datafusion_common::{
@@ -68,7 +68,7 @@ fn checked(
     let field = field.map(|call| fields::of_objects(call, input)).transpose()?.flatten();
     let is_other = field.is_some();
     let node = field.map_or(node, |it| Arc::new(it) as _);
-    Ok(match one_nan(&node, input) {
+    Ok(match kept(&node, input) {
         Some(it) => Transformed::yes(it),
         None => Transformed::new_transformed(node, is_other),
     })

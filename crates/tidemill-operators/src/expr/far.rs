@@ -1,8 +1,8 @@
-//! Comparisons of times with constants of years that nanoseconds do not reach.
+//! Times of years that nanoseconds do not reach.
 //!
 //! DataFusion compares a time with a text or a date in nanoseconds, which know the years 1677 to
-//! 2262. Where one lies beyond those, all that it is compared with is compared in microseconds, as
-//! times are kept: that changes nothing else, and no digits are lost by it.
+//! 2262. Where a constant lies beyond those, or nobody knows as it is no constant, all are compared
+//! in microseconds, as times are kept: that changes nothing else, and no digits are lost by it.
 
 use arrow_schema::{
     DataType,
@@ -23,6 +23,27 @@ pub(crate) fn in_microseconds(
     schema: &DFSchema,
 ) -> Result<Logical, DataFusionError> {
     logical.transform_up(|node| Ok(compared(node, schema))).data()
+}
+
+/// What `at time zone` makes of a time, as a time is kept. Types are not settled yet.
+pub(crate) fn zones_in_microseconds(
+    logical: Logical,
+    schema: &DFSchema,
+) -> Result<Logical, DataFusionError> {
+    let kept = |node| match node {
+        Logical::Cast(Cast { expr, field }) => {
+            let held = || expr.get_type(schema);
+            let is_finer = matches!(field.data_type(), DataType::Timestamp(Nanosecond, Some(_)))
+                && matches!(held(), Ok(DataType::Timestamp(unit, _)) if unit != Nanosecond);
+            let (DataType::Timestamp(_, zone), true) = (field.data_type(), is_finer) else {
+                return Transformed::no(Logical::Cast(Cast { expr, field }));
+            };
+            let to = DataType::Timestamp(Microsecond, zone.clone());
+            Transformed::yes(Logical::Cast(Cast::new(expr, to)))
+        }
+        other => Transformed::no(other),
+    };
+    logical.transform_up(|node| Ok(kept(node))).data()
 }
 
 fn compared(node: Logical, schema: &DFSchema) -> Transformed<Logical> {
@@ -57,34 +78,49 @@ fn sides<const N: usize>(all: [&Logical; N], schema: &DFSchema) -> Option<[Logic
     several(all, schema)?.try_into().ok()
 }
 
-/// All that is compared with each other, if a far constant is among it.
+/// All that is compared with each other, if a far constant is among it or more than one is no
+/// constant.
 fn several<'a>(
     all: impl IntoIterator<Item = &'a Logical>,
     schema: &DFSchema,
 ) -> Option<Vec<Logical>> {
-    let mut has_far = false;
+    let (mut has_far, mut others) = (false, 0);
     let one = |it: &Logical| {
-        let (it, is_far) = one(it, schema)?;
-        has_far |= is_far;
+        let (it, kind) = one(it, schema)?;
+        has_far |= kind == Kind::Far;
+        others += usize::from(kind == Kind::Other);
         Some(it)
     };
     let all = all.into_iter().map(one).collect::<Option<Vec<_>>>()?;
-    has_far.then_some(all)
+    (has_far || others > 1).then_some(all)
 }
 
-/// What was to be compared in nanoseconds, in microseconds, and whether it is a far constant.
-fn one(it: &Logical, schema: &DFSchema) -> Option<(Logical, bool)> {
+/// What is compared.
+#[derive(PartialEq)]
+enum Kind {
+    /// A constant that nanoseconds do not reach.
+    Far,
+    Near,
+    /// No constant.
+    Other,
+}
+
+/// What was to be compared in nanoseconds, in microseconds.
+fn one(it: &Logical, schema: &DFSchema) -> Option<(Logical, Kind)> {
     let Logical::Cast(Cast { expr, field }) = it else { return None };
     let DataType::Timestamp(Nanosecond, zone) = field.data_type() else { return None };
     let in_microseconds = DataType::Timestamp(Microsecond, zone.as_ref().map(Arc::clone));
     if let Some(value) = constant(expr) {
-        let is_far = value.cast_to(field.data_type()).is_err();
-        return Some((Logical::Literal(value.cast_to(&in_microseconds).ok()?, None), is_far));
+        let kind = if value.cast_to(field.data_type()).is_err() { Kind::Far } else { Kind::Near };
+        return Some((Logical::Literal(value.cast_to(&in_microseconds).ok()?, None), kind));
     }
     // Those in nanoseconds are never that far, and have digits to lose.
     let held = expr.get_type(schema).ok()?;
-    matches!(held, DataType::Timestamp(unit, _) if unit != Nanosecond)
-        .then(|| (Logical::Cast(Cast::new(expr.clone(), in_microseconds)), false))
+    let is_kept = match held {
+        DataType::Timestamp(unit, _) => unit != Nanosecond,
+        other => matches!(other, DataType::Date32 | DataType::Date64),
+    };
+    is_kept.then(|| (Logical::Cast(Cast::new(expr.clone(), in_microseconds)), Kind::Other))
 }
 
 /// The value of a text, if it has no digits to lose, and of one that is cast, as `date '9000-01-01'`

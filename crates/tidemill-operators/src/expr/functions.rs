@@ -1,11 +1,14 @@
 //! The functions that expressions may call: DataFusion's scalar functions, and those on lists.
 
-use arrow_schema::DataType;
-use datafusion_common::{Result, TableReference, config::ConfigOptions, plan_err};
+use arrow_schema::{DataType, FieldRef, TimeUnit};
+use datafusion_common::{
+    Result, TableReference, config::ConfigOptions, datatype::DataTypeExt, plan_err,
+};
 use datafusion_expr::{
     AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF,
-    planner::{ContextProvider, ExprPlanner},
+    planner::{ContextProvider, ExprPlanner, TypePlanner},
 };
+use datafusion_sql::sqlparser::ast;
 use std::{
     collections::BTreeMap,
     sync::{Arc, LazyLock},
@@ -32,13 +35,28 @@ pub(crate) fn is_pure_here(name: &str) -> bool {
     )
 }
 
+/// Types by name, where they are not those of DataFusion: a `timestamp` is in microseconds, as times
+/// are kept, and not in nanoseconds, which know few years.
+#[derive(Debug)]
+struct Types;
+
+impl TypePlanner for Types {
+    fn plan_type_field(&self, sql: &ast::DataType) -> Result<Option<FieldRef>> {
+        use ast::TimezoneInfo::{None as Unsaid, WithoutTimeZone};
+        let is_plain = matches!(sql, ast::DataType::Timestamp(None, Unsaid | WithoutTimeZone));
+        let microseconds =
+            || DataType::Timestamp(TimeUnit::Microsecond, None).into_nullable_field_ref();
+        Ok(is_plain.then(microseconds))
+    }
+}
+
 impl Functions {
     fn new() -> Self {
         let mut scalar = BTreeMap::new();
         let all = datafusion_functions::all_default_functions()
             .into_iter()
             .chain(datafusion_functions_nested::all_default_nested_functions())
-            .map(super::bounded::bounded);
+            .map(super::adapted::adapted);
         for function in all {
             for name in function.aliases() {
                 scalar.insert(name.clone(), Arc::clone(&function));
@@ -73,6 +91,10 @@ impl ContextProvider for Functions {
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
         &self.planners
+    }
+
+    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
+        Some(Arc::new(Types))
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {

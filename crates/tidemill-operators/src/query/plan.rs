@@ -9,7 +9,7 @@ use super::{
     sort::SortPlan,
 };
 use crate::expr::{
-    ExprError, checked, far, functions, plan_error, refuse_volatile, settled::Settling,
+    ExprError, checked, far, functions, plan_error, refuse_unfit, settled::Settling,
 };
 use arrow_schema::{DataType, Schema, SchemaRef};
 use datafusion_common::{
@@ -19,7 +19,7 @@ use datafusion_expr::{
     AggregateUDF, Distinct, Expr as Logical, FetchType, HigherOrderUDF, LogicalPlan, ScalarUDF,
     SkipType, TableSource, WindowUDF,
     logical_plan::builder::LogicalTableSource,
-    planner::{ContextProvider, ExprPlanner},
+    planner::{ContextProvider, ExprPlanner, TypePlanner},
 };
 use datafusion_functions_aggregate::planner::AggregateFunctionPlanner;
 use datafusion_optimizer::Analyzer;
@@ -64,6 +64,10 @@ impl ContextProvider for Names<'_> {
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
         &self.planners
+    }
+
+    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
+        functions::shared().get_type_planner()
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
@@ -232,7 +236,7 @@ pub(super) fn schema_of(schema: &DFSchema) -> SchemaRef {
 
 /// An expression with its types settled and its constants computed, and what it makes on its way.
 pub(super) fn simple(expr: Logical, schema: &DFSchema) -> Result<(Logical, Reach), ExprError> {
-    refuse_volatile(&expr)?;
+    refuse_unfit(&expr)?;
     let settling = Settling::new(schema);
     let expr = settling
         .typed(expr)

@@ -1,11 +1,15 @@
-//! One NaN. Comparisons go by all bits of a float, and what `inf - inf` gives has its sign set on some
-//! processors and not on others: it would be less than all numbers, or more. So what may make NaN
-//! gives the one that is read from text, which is more than all.
+//! Values as they are kept.
+//!
+//! - One NaN. Comparisons go by all bits of a float, and what `inf - inf` gives has its sign set on
+//!   some processors and not on others: it would be less than all numbers, or more. So what may make
+//!   NaN gives the one that is read from text, which is more than all.
+//! - Decimals have no more digits than their type. Arrow computes with all bits, which hold some
+//!   numbers of one digit more, and loses that digit where they are written.
 
 use arrow_array::{
     ArrayRef, RecordBatch,
     cast::AsArray,
-    types::{Float32Type, Float64Type},
+    types::{Decimal128Type, Decimal256Type, Float32Type, Float64Type},
 };
 use arrow_schema::{DataType, FieldRef, Schema};
 use datafusion_common::{Result, ScalarValue};
@@ -20,17 +24,14 @@ use std::{
     sync::Arc,
 };
 
-/// An expression that gives one NaN.
+/// An expression whose values are looked at.
 #[derive(Debug, Eq)]
-pub(super) struct OneNan {
+pub(super) struct Kept {
     inner: Arc<dyn PhysicalExpr>,
 }
 
-/// The expression with one NaN, if it may make others.
-pub(super) fn one_nan(
-    expr: &Arc<dyn PhysicalExpr>,
-    input: &Schema,
-) -> Option<Arc<dyn PhysicalExpr>> {
+/// The expression with values as they are kept, if it may make others.
+pub(super) fn kept(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Option<Arc<dyn PhysicalExpr>> {
     if let Some(constant) = expr.downcast_ref::<Literal>() {
         return of_constant(constant.value()).map(|it| Arc::new(Literal::new(it)) as _);
     }
@@ -39,9 +40,9 @@ pub(super) fn one_nan(
         || expr.is::<ScalarFunctionExpr>()
         || expr.is::<CastExpr>()
         || expr.is::<TryCastExpr>();
-    let is_float = || matches!(expr.data_type(input), Ok(DataType::Float32 | DataType::Float64));
-    let made = || Arc::new(OneNan { inner: Arc::clone(expr) }) as Arc<dyn PhysicalExpr>;
-    (makes_some && is_float()).then(made)
+    let is_looked_at = || expr.data_type(input).is_ok_and(|it| it.is_floating() || it.is_decimal());
+    let made = || Arc::new(Kept { inner: Arc::clone(expr) }) as Arc<dyn PhysicalExpr>;
+    (makes_some && is_looked_at()).then(made)
 }
 
 /// The one NaN, if it is any.
@@ -53,8 +54,22 @@ fn of_constant(value: &ScalarValue) -> Option<ScalarValue> {
     }
 }
 
+/// The values, if none has more digits than its type.
+fn with_digits(array: &ArrayRef) -> Result<()> {
+    match array.data_type() {
+        DataType::Decimal128(precision, _) => {
+            array.as_primitive::<Decimal128Type>().validate_decimal_precision(*precision)?;
+        }
+        DataType::Decimal256(precision, _) => {
+            array.as_primitive::<Decimal256Type>().validate_decimal_precision(*precision)?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
 /// The same floats with one NaN.
-pub(crate) fn of_all(array: ArrayRef) -> ArrayRef {
+pub(crate) fn with_one_nan(array: ArrayRef) -> ArrayRef {
     // Without a way out of the loop, many are looked at together.
     if let Some(floats) = array.as_primitive_opt::<Float64Type>() {
         if floats.values().iter().fold(false, |found, it| found | it.is_nan()) {
@@ -70,25 +85,25 @@ pub(crate) fn of_all(array: ArrayRef) -> ArrayRef {
     array
 }
 
-impl PartialEq for OneNan {
+impl PartialEq for Kept {
     fn eq(&self, other: &Self) -> bool {
         self.inner.eq(&other.inner)
     }
 }
 
-impl Hash for OneNan {
+impl Hash for Kept {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.inner.hash(state);
     }
 }
 
-impl fmt::Display for OneNan {
+impl fmt::Display for Kept {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(out)
     }
 }
 
-impl PhysicalExpr for OneNan {
+impl PhysicalExpr for Kept {
     fn data_type(&self, input: &Schema) -> Result<DataType> {
         self.inner.data_type(input)
     }
@@ -103,8 +118,14 @@ impl PhysicalExpr for OneNan {
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         Ok(match self.inner.evaluate(batch)? {
-            ColumnarValue::Array(array) => ColumnarValue::Array(of_all(array)),
+            ColumnarValue::Array(array) => {
+                with_digits(&array)?;
+                ColumnarValue::Array(with_one_nan(array))
+            }
             ColumnarValue::Scalar(value) => {
+                if value.data_type().is_decimal() {
+                    with_digits(&value.to_array()?)?;
+                }
                 ColumnarValue::Scalar(of_constant(&value).unwrap_or(value))
             }
         })

@@ -1,0 +1,123 @@
+//! DataFusion's functions, where they need something done before or after.
+
+use super::bounded::Growth;
+use arrow_array::Array;
+use arrow_buffer::NullBuffer;
+use arrow_schema::{DataType, FieldRef};
+use arrow_select::nullif::nullif;
+use datafusion_common::{Result, ScalarValue};
+use datafusion_expr::{
+    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature,
+    simplify::{ExprSimplifyResult, SimplifyContext},
+};
+use std::sync::Arc;
+
+/// A function with what it needs.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Adapted {
+    function: Arc<ScalarUDF>,
+    need: Need,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Need {
+    /// It is asked only for what is not too large.
+    Bounded(Growth),
+    /// Of null it gives null: by itself it does so or not, as the other rows of the batch are.
+    Strict,
+    /// Constants become columns where another argument is one: of a constant it looks at the first
+    /// row of the others only.
+    Spread,
+}
+
+/// The function itself, or one that does what it needs.
+pub(super) fn adapted(function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
+    let need = match function.name() {
+        "array_has" | "array_has_all" | "array_has_any" => Need::Strict,
+        "to_char" => Need::Spread,
+        name => match Growth::of(name) {
+            Some(growth) => Need::Bounded(growth),
+            None => return function,
+        },
+    };
+    Arc::new(ScalarUDF::new_from_impl(Adapted { function, need }))
+}
+
+impl Adapted {
+    /// What it gives where no argument is null.
+    fn strictly(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let (rows, return_type) =
+            (arguments.number_rows, arguments.return_field.data_type().clone());
+        let mut nulls: Option<NullBuffer> = None;
+        for argument in &arguments.args {
+            match argument {
+                ColumnarValue::Scalar(value) if value.is_null() => {
+                    return Ok(ColumnarValue::Scalar(ScalarValue::try_from(return_type)?));
+                }
+                ColumnarValue::Scalar(_) => {}
+                ColumnarValue::Array(array) => {
+                    nulls = NullBuffer::union(nulls.as_ref(), array.logical_nulls().as_ref());
+                }
+            }
+        }
+        let result = self.function.invoke_with_args(arguments)?;
+        let Some(nulls) = nulls else { return Ok(result) };
+        let is_null = arrow_array::BooleanArray::new(!nulls.inner(), None);
+        Ok(ColumnarValue::Array(nullif(&result.into_array(rows)?, &is_null)?))
+    }
+}
+
+impl ScalarUDFImpl for Adapted {
+    fn name(&self) -> &str {
+        self.function.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.function.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.function.signature()
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        self.function.return_type(arguments)
+    }
+
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        self.function.return_field_from_args(arguments)
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        self.function.coerce_types(arguments)
+    }
+
+    fn simplify(
+        &self,
+        arguments: Vec<Expr>,
+        context: &SimplifyContext,
+    ) -> Result<ExprSimplifyResult> {
+        self.function.simplify(arguments, context)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.function.documentation()
+    }
+
+    fn invoke_with_args(&self, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match self.need {
+            Need::Bounded(growth) => {
+                self.function.invoke_with_args(growth.checked(self.name(), arguments)?)
+            }
+            Need::Strict => self.strictly(arguments),
+            Need::Spread => {
+                if arguments.args.iter().any(|it| matches!(it, ColumnarValue::Array(_))) {
+                    let columns = ColumnarValue::values_to_arrays(&arguments.args)?;
+                    arguments.args = columns.into_iter().map(ColumnarValue::Array).collect();
+                }
+                self.function.invoke_with_args(arguments)
+            }
+        }
+    }
+}
