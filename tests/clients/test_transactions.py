@@ -14,11 +14,13 @@ from proxy import ADD_PARTITIONS, END_TXN, PRODUCE, TXN_OFFSET_COMMIT, Proxy
 
 pytestmark = pytest.mark.transactions
 
-OK, INVALID_EPOCH, INVALID_TXN_STATE, UNSTABLE, PRODUCER_FENCED = 0, 47, 48, 88, 90
+OK, INVALID_EPOCH, INVALID_TXN_STATE, UNSTABLE, PRODUCER_FENCED, ABORTABLE = 0, 47, 48, 88, 90, 120
 # An old epoch is refused with the one or the other; clients take both for the end of the producer.
 FENCED = (INVALID_EPOCH, PRODUCER_FENCED)
 # What clients say of themselves when they were fenced: librdkafka has _FENCED, _STATE; others name the protocol's codes.
 CLIENT_FENCED = (*FENCED, -144, -172, -1)
+# Clients that speak version 2 of the protocol.
+VERSION_2 = ("java",)
 COMMITTED, ALL = "read_committed", "read_uncommitted"
 
 
@@ -152,7 +154,8 @@ def test_a_second_producer_fences_the_first(client, own_agent, broker, agent, op
 
 
 def test_a_transaction_that_lasts_too_long_is_aborted(client, own_agent, broker, agent, open_clients, topic, transactional, latest):
-    """R10: readers go on at most ten seconds after its time is over; its producer cannot commit it any more."""
+    """R10: readers go on at most ten seconds after its time is over; its producer cannot commit it any more. One of
+    version 2 of the protocol aborts it and goes on."""
     name = topic()
     producer = transactional(client, at=own_agent(client, broker), transaction_timeout_ms=2500, delivery_timeout_ms=2000, request_timeout_ms=1500)
     producer.begin()
@@ -162,8 +165,16 @@ def test_a_transaction_that_lasts_too_long_is_aborted(client, own_agent, broker,
     wait(lambda: latest(name) == (3, 3), 2.5 + 10, "the transaction is aborted")
     with pytest.raises(Failed) as refused:
         producer.commit_txn()
-    assert refused.value.code in (*CLIENT_FENCED, INVALID_TXN_STATE), f"{refused.value}"
-    assert values(open_clients.consumer(agent("java"), assign=[[name, 0]], isolation=COMMITTED), 1) == ["behind"]
+    goes_on = client in VERSION_2
+    assert refused.value.code in ((ABORTABLE,) if goes_on else (*CLIENT_FENCED, INVALID_TXN_STATE)), f"{refused.value}"
+    kept = ["behind"]
+    if goes_on:
+        producer.abort_txn()
+        producer.begin()
+        producer.must_send(name, [record("went on")])
+        producer.commit_txn()
+        kept.append("went on")
+    assert values(open_clients.consumer(agent("java"), assign=[[name, 0]], isolation=COMMITTED), len(kept)) == kept
 
 
 def test_transactions_are_listed_described_and_ended_by_an_admin(agent, topic, transactional, latest, name):
@@ -323,7 +334,8 @@ def test_old_clients_transactions(broker, topic, latest, name):
 
 
 def test_k3_a_commit_right_at_the_timeout(kind, broker, topic, name):
-    """K3: it is committed, or the producer is fenced; an invalid state would end a client that did nothing wrong."""
+    """K3: it is committed, or the producer is told that it can be aborted; an invalid state would end a client that did
+    nothing wrong."""
     made, codes = topic(), []
     lock = threading.Lock()
 
@@ -347,7 +359,7 @@ def test_k3_a_commit_right_at_the_timeout(kind, broker, topic, name):
         it.start()
     for it in threads:
         it.join()
-    allowed = {OK, *FENCED} | ({INVALID_TXN_STATE} if kind == "kafka" else set())
+    allowed = {OK, *FENCED, INVALID_TXN_STATE} if kind == "kafka" else {OK, ABORTABLE}
     assert len(codes) == 40 and set(codes) <= allowed, codes
     with wire.Connection(broker.address) as connection:
         wait(lambda: wire.list_offset(connection, made, isolation=1) == wire.list_offset(connection, made), 15, "nothing is open")

@@ -77,6 +77,7 @@ impl From<&RecordsError> for Refusal {
             RecordsError::Miscounted { .. }
             | RecordsError::Trailing { .. }
             | RecordsError::OutOfOrder { .. }
+            | RecordsError::Linked
             | RecordsError::Attributes(_) => ErrorCode::InvalidRecord,
             RecordsError::Codec(_) => ErrorCode::UnsupportedCompressionType,
         };

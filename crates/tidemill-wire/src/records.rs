@@ -103,6 +103,10 @@ pub enum RecordsError {
     /// The head has flags that a producer may not set, or that nobody knows (87, `INVALID_RECORD`).
     #[error("attributes {0:#06x} are not those of a producer's chunk")]
     Attributes(i16),
+    /// An LZ4 stream has blocks that need those before them, which Java's clients do not read (87,
+    /// `INVALID_RECORD`).
+    #[error("the blocks of the Lz4 stream of records are linked: let each stand alone")]
+    Linked,
     /// The compression is not known (76, `UNSUPPORTED_COMPRESSION_TYPE`).
     #[error("compression {0} is not known: none, gzip, snappy, lz4 and zstd are")]
     Codec(i16),

@@ -16,8 +16,8 @@ impl TransactionError {
             Self::Fenced if fenced => ErrorCode::ProducerFenced,
             Self::Fenced => ErrorCode::InvalidProducerEpoch,
             Self::Busy => ErrorCode::ConcurrentTransactions,
-            Self::NotAdded if abortable => ErrorCode::TransactionAbortable,
-            Self::Phase(_) | Self::NotAdded => ErrorCode::InvalidTxnState,
+            Self::NotAdded | Self::Aborted if abortable => ErrorCode::TransactionAbortable,
+            Self::Phase(_) | Self::NotAdded | Self::Aborted => ErrorCode::InvalidTxnState,
         }
     }
 

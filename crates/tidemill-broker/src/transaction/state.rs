@@ -21,7 +21,7 @@
 //! - Epochs of a producer id never go back, and a request with an older one changes nothing.
 //! - Whoever repeats its last request is answered as before: `last_epoch` and `previous_id` tell
 //!   that it did (K3, K4: they are those of the end or the init that the producer itself asked
-//!   for, and nobody's when it was fenced).
+//!   for, or of a transaction that was given up, and nobody's when it was fenced).
 
 use std::collections::BTreeSet;
 use tidemill_wire::transactions::{
@@ -80,7 +80,8 @@ pub(crate) enum TransactionError {
     /// The transactional id is not known, or has another producer.
     #[error("the producer id is not the one of this transactional id")]
     UnknownProducer,
-    /// There is a newer instance of the producer, or its transaction took too long.
+    /// There is a newer instance of the producer, or its transaction took too long and it cannot
+    /// go on.
     #[error("a newer instance of the producer has taken over, or its transaction timed out")]
     Fenced,
     /// The transaction before is being ended; try again.
@@ -89,6 +90,9 @@ pub(crate) enum TransactionError {
     /// There is nothing to be ended so.
     #[error("the transaction cannot be ended so: it is {0:?}")]
     Phase(Phase),
+    /// It is to be committed, and was aborted.
+    #[error("the transaction was aborted")]
+    Aborted,
     /// What the producer writes to is not in its transaction.
     #[error("not part of an ongoing transaction")]
     NotAdded,
@@ -160,6 +164,10 @@ pub(crate) fn init(
         }
         Phase::PrepareCommit | Phase::PrepareAbort => Err(TransactionError::Busy),
         Phase::Ongoing if repeats => Err(TransactionError::Fenced),
+        // It says itself who it is: it asks again, and is answered with the next epoch.
+        Phase::Ongoing if asked.expected.is_some() => {
+            Ok(Initialized::AbortFirst(current.given_up(asked.now_ms)))
+        }
         Phase::Ongoing => Ok(Initialized::AbortFirst(current.fenced(asked.now_ms))),
         Phase::Empty | Phase::CompleteCommit | Phase::CompleteAbort if repeats => {
             Ok(Initialized::Repeated(had))
@@ -302,6 +310,8 @@ impl Transaction {
             // An abort of a transaction without anything in it: its producer wants the next epoch.
             (false, true) if !commit => Ok(Ended::Become(self.prepared(asked).completed())),
             (false, false) if so => Ok(Ended::Done(self.producer)),
+            // It took too long: its producer can abort it, too, and goes on.
+            (_, false) if commit && two => Err(TransactionError::Aborted),
             _ => Err(TransactionError::Phase(self.phase)),
         }
     }
@@ -321,8 +331,26 @@ impl Transaction {
         next
     }
 
-    /// The transaction is to be aborted and its producer shut out: it took too long, or another
-    /// instance has come.
+    /// The transaction is to be aborted, as it took too long. A producer of protocol 2 may learn
+    /// that when it aborts it itself, or asks to go on, and does go on (KIP-890), if it has an epoch
+    /// left; others are shut out.
+    pub(crate) fn timed_out(&self, now_ms: i64) -> Self {
+        match self.protocol {
+            Protocol::One => self.fenced(now_ms),
+            Protocol::Two => self.given_up(now_ms),
+        }
+    }
+
+    /// The transaction is to be aborted, and its producer goes on, if it has an epoch left.
+    fn given_up(&self, now_ms: i64) -> Self {
+        let mut next = self.fenced(now_ms);
+        if self.producer.epoch < EPOCH_MAX {
+            next.last_epoch = self.producer.epoch;
+        }
+        next
+    }
+
+    /// The transaction is to be aborted and its producer shut out: another instance has come.
     pub(crate) fn fenced(&self, now_ms: i64) -> Self {
         let mut next = self.clone();
         next.phase = Phase::PrepareAbort;

@@ -9,6 +9,7 @@
 
 use super::{
     Fault, RecordsError,
+    codec::lz4,
     inflate::{codec, walk},
     record::{take_length, take_record},
     times::Times,
@@ -66,7 +67,8 @@ pub(super) struct Walk {
 
 /// Checks the records of a chunk that [`ChunkHead::check`] accepted: every record and every field
 /// fits, offset deltas count up from 0, there are as many records as the head says, nothing follows
-/// them, the compressed stream is whole and within the limit, and the attributes are known ones.
+/// them, the compressed stream is whole, within the limit and one that all clients read, and the
+/// attributes are known ones.
 /// Whether a producer may send control chunks, or say that timestamps are those of the append, is
 /// for the caller to decide by the head.
 ///
@@ -85,6 +87,7 @@ pub fn check_records(
     let mut seen = Walk::new(head, limit.record_bytes_max);
     let (plain_bytes, rest_bytes) = match codec {
         Codec::None => (body.len(), body.len() - seen.feed(body)?),
+        Codec::Lz4 if lz4::is_linked(body) => return Err(RecordsError::Linked),
         packed => walk(packed, body, limit.inflated_bytes_max, &mut seen)?,
     };
     seen.finish(rest_bytes)?;

@@ -45,7 +45,7 @@ impl Coordinator {
                     producer_id = current.producer.id,
                     "a transaction took too long"
                 );
-                let next = current.fenced(self.wall_ms());
+                let next = current.timed_out(self.wall_ms());
                 late.push((Arc::clone(&entry), self.put(&entry, gate, next, Batch::default())));
             } else if is_idle {
                 self.forget(&entry, gate);

@@ -153,7 +153,7 @@ fn k2_protocol_1_takes_nothing_that_was_not_added() {
 }
 
 #[test]
-fn k3_a_commit_after_a_timeout_is_fenced() {
+fn k3_what_is_late_of_a_transaction_that_another_instance_ended_is_fenced() {
     for protocol in [Protocol::One, Protocol::Two] {
         let aborting = ongoing(4, protocol).fenced(NOW);
         for state in [&aborting, &aborting.completed()] {
@@ -166,6 +166,53 @@ fn k3_a_commit_after_a_timeout_is_fenced() {
             let late = init(Some(state), &asked(Some(producer(7, 4))));
             assert_eq!(late, Err(TransactionError::Fenced));
         }
+    }
+}
+
+#[test]
+fn k3_a_commit_after_a_timeout_is_refused_and_a_producer_of_protocol_2_goes_on() {
+    let aborting = ongoing(4, Protocol::One).timed_out(NOW);
+    assert_eq!(aborting, ongoing(4, Protocol::One).fenced(NOW), "protocol 1 is shut out");
+
+    let aborting = ongoing(4, Protocol::Two).timed_out(NOW);
+    let (commit, abort) =
+        (end(producer(7, 4), true, Protocol::Two), end(producer(7, 4), false, Protocol::Two));
+    assert_eq!(aborting.end(&abort), Err(TransactionError::Busy), "until the markers are there");
+    let aborted = Transaction::from(aborting.record()).completed();
+    for state in [&aborting, &aborted] {
+        assert_eq!(state.end(&commit), Err(TransactionError::Aborted));
+        let late = state.add(producer(7, 4), &[part(0)], None, Protocol::Two, NOW);
+        assert_eq!(late, Err(TransactionError::Fenced), "nothing more of that transaction");
+        assert_eq!(state.verify(producer(7, 4), &part(0)), Err(TransactionError::Fenced));
+    }
+    assert_eq!(aborted.end(&abort), Ok(Ended::Done(producer(7, 5))));
+    let went_on = init(Some(&aborted), &asked(Some(producer(7, 4))));
+    assert_eq!(went_on, Ok(Initialized::Repeated(producer(7, 5))));
+    let next = aborted.add(producer(7, 5), &[part(1)], None, Protocol::Two, NOW);
+    let next = next.unwrap().unwrap();
+    for late in [commit, abort] {
+        assert_eq!(next.end(&late), Err(TransactionError::Fenced), "of the one before");
+    }
+    // The last epoch is for markers alone: who has it begins anew.
+    let last = ongoing(i16::MAX - 1, Protocol::Two);
+    assert_eq!(last.timed_out(NOW), last.fenced(NOW));
+}
+
+#[test]
+fn a_producer_that_goes_on_in_the_middle_of_a_transaction_gives_it_up() {
+    for protocol in [Protocol::One, Protocol::Two] {
+        let open = ongoing(4, protocol);
+        let expected = Some(producer(7, 4));
+        let Ok(Initialized::AbortFirst(aborting)) = init(Some(&open), &asked(expected)) else {
+            panic!("it is aborted first");
+        };
+        assert_eq!(init(Some(&aborting), &asked(expected)), Err(TransactionError::Busy));
+        let aborted = Transaction::from(aborting.record()).completed();
+        let went_on = init(Some(&aborted), &asked(expected));
+        assert_eq!(went_on, Ok(Initialized::Repeated(producer(7, 5))));
+        // Another instance in between shuts it out.
+        let other = initialized(Some(&aborted), None);
+        assert_eq!(init(Some(&other), &asked(expected)), Err(TransactionError::Fenced));
     }
 }
 
@@ -302,7 +349,7 @@ proptest! {
                 Act::Timeout => {
                     if state.phase == Phase::Ongoing {
                         decided.push((state.producer, false));
-                        state = state.fenced(NOW);
+                        state = state.timed_out(NOW);
                     }
                     (None, false)
                 }
@@ -368,7 +415,10 @@ proptest! {
                         Err(error) => {
                             prop_assert_eq!(&state, &before);
                             let own = decided.iter().find(|it| it.0 == who);
-                            if let (Some((_, how)), TransactionError::Phase(_)) = (own, error) {
+                            let other_way = TransactionError::Phase(state.phase);
+                            if let (Some((_, how)), true) =
+                                (own, error == other_way || error == TransactionError::Aborted)
+                            {
                                 prop_assert_ne!(*how, commit, "it was ended the other way");
                             }
                             if !late && error == TransactionError::Fenced {

@@ -281,3 +281,24 @@ fn long_records_leave_nothing_behind() {
         assert!((1..=1 << 20).contains(&kept_bytes()), "{codec:?}: {}", kept_bytes());
     }
 }
+
+#[test]
+fn blocks_that_need_those_before_them_are_refused_as_java_cannot_read_them() {
+    use lz4_flex::frame::{BlockMode, FrameEncoder, FrameInfo};
+    use std::io::Write;
+    let bytes = plain(&lines(700));
+    for (mode, expected) in
+        [(BlockMode::Linked, Some(RecordsError::Linked)), (BlockMode::Independent, None)]
+    {
+        let mut encoder =
+            FrameEncoder::with_frame_info(FrameInfo::new().block_mode(mode), Vec::new());
+        encoder.write_all(&bytes).unwrap();
+        let chunk = with_body(Codec::Lz4, 700, &encoder.finish().unwrap());
+        assert_eq!(check(&chunk).err(), expected, "{mode:?}");
+        // Who reads them takes both.
+        let head = ChunkHead::read(&chunk).unwrap();
+        let mut scratch = Vec::new();
+        let read = inflate(&head, &chunk[CHUNK_HEAD_BYTES..], usize::MAX, &mut scratch);
+        assert_eq!(read.map(<[u8]>::to_vec), Ok(bytes.clone()));
+    }
+}

@@ -54,6 +54,11 @@ fn take_bytes<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8], Unfit
     Ok(taken)
 }
 
+/// Whether the blocks of the first frame need those before them.
+pub(crate) fn is_linked(frame: &[u8]) -> bool {
+    frame.strip_prefix(&MAGIC).and_then(|it| it.first()).is_some_and(|flags| flags & 0b10_0000 == 0)
+}
+
 impl Frame {
     /// Reads what follows the magic number.
     fn take(bytes: &mut &[u8]) -> Result<Self, Unfit> {
