@@ -14,7 +14,10 @@
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_json::{WriterBuilder, writer::LineDelimited};
 use arrow_schema::{Field, Schema};
-use arrow_select::{concat::concat_batches, take::take_record_batch};
+use arrow_select::{
+    concat::concat_batches,
+    take::{take, take_record_batch},
+};
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use tidemill_flow::{Block, Context, OperatorError, Payload, Routing, TIME_COLUMN};
 use tidemill_types::SliceId;
@@ -45,7 +48,7 @@ impl Divided {
         let mut parts = vec![(0, batch.num_rows())];
         while let Some((first, rows)) = parts.pop() {
             let is_all = rows == batch.num_rows();
-            let part = if is_all { batch.clone() } else { batch.slice(first, rows) };
+            let part = if is_all { batch.clone() } else { rows_alone(batch, first, rows)? };
             match evaluate(&part) {
                 Ok(it) if is_all => return Ok(Self { made: it, refused }),
                 Ok(it) => {
@@ -76,6 +79,29 @@ impl Divided {
         };
         Ok(Self { made, refused })
     }
+}
+
+/// Some rows, with nothing of the others. Lists and objects are copied: a part of them has the values
+/// of all rows still, and what is done with their values is done with all.
+fn rows_alone(
+    batch: &RecordBatch,
+    first: usize,
+    rows: usize,
+) -> Result<RecordBatch, OperatorError> {
+    let part = batch.slice(first, rows);
+    if !part.columns().iter().any(|it| it.data_type().is_nested()) {
+        return Ok(part);
+    }
+    let all = UInt32Array::from_iter_values(0..rows as u32);
+    let alone = |it: &ArrayRef| match it.data_type().is_nested() {
+        true => take(it, &all, None),
+        false => Ok(Arc::clone(it)),
+    };
+    let columns: Result<Vec<ArrayRef>, _> = part.columns().iter().map(alone).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    columns
+        .and_then(|it| RecordBatch::try_new_with_options(part.schema(), it, &options))
+        .map_err(crate::lane::failed)
 }
 
 /// Bytes of the rows of a batch, without those that it shares with others.

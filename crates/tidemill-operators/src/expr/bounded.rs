@@ -6,8 +6,8 @@
 //! whose results would together have more than [`ROWS_BYTES_MAX`] are evaluated in parts, and fail the
 //! job if that much comes of them, too: none is to blame.
 //!
-//! `regexp_replace`, `concat_ws` and `array_to_string` are not among them: their results are bounded
-//! by the product of what a record and the job say.
+//! `concat_ws` is not among them: its results are bounded by the product of what a record and the job
+//! say.
 
 use arrow_array::{
     Array, ArrayRef, Int64Array,
@@ -18,7 +18,8 @@ use arrow_cast::cast;
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use datafusion_common::{Result, ScalarValue, exec_err};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs};
-use std::sync::Arc;
+use regex::Regex;
+use std::sync::{Arc, LazyLock};
 
 /// Largest result of a row.
 const ROW_BYTES_MAX: u64 = 1 << 20;
@@ -26,6 +27,8 @@ const ROW_BYTES_MAX: u64 = 1 << 20;
 const ROWS_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of an element of a list that is no text, about.
 const ELEMENT_BYTES: u64 = 16;
+/// How a new text names a group of the pattern, as POSIX does.
+static GROUP: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\\(\d+)").expect("a pattern"));
 /// In microseconds.
 const DAY_US: i64 = 86_400_000_000;
 
@@ -44,6 +47,11 @@ pub(super) enum Growth {
     Counted,
     /// The third argument in all places of the second within the first.
     Replaced,
+    /// The same, where the second is a pattern, if the fourth has `g`.
+    Matched,
+    /// The elements of the first argument, a list, with the second between them, and the third in the
+    /// place of those that are null.
+    Joined,
 }
 
 impl Growth {
@@ -56,6 +64,8 @@ impl Growth {
             "array_resize" => Self::Resized,
             "range" | "generate_series" => Self::Counted,
             "replace" => Self::Replaced,
+            "regexp_replace" => Self::Matched,
+            "array_to_string" => Self::Joined,
             _ => return None,
         })
     }
@@ -136,8 +146,45 @@ impl Growth {
                 };
                 (within.len() as u64).saturating_add(places as u64 * new.len() as u64)
             }
+            Self::Matched => matched_bytes(text(0), text(1), text(2), text(3)),
+            Self::Joined => {
+                let (texts, elements) = columns.first().map_or((0, 0), |it| it.list_bytes(row));
+                let between = text(1).len().max(text(2).len()) as u64;
+                texts.saturating_add(elements.saturating_mul(between))
+            }
         }
     }
+}
+
+/// What comes of replacing matches of a pattern: about, where that is little, else as it is.
+fn matched_bytes(within: &str, pattern: &str, new: &str, flags: &str) -> u64 {
+    let (is_all, length) = (flags.contains('g'), within.len() as u64);
+    // The new text may repeat what a match has, as often as it names one of its groups.
+    let groups = new.matches(['\\', '$']).count() as u64;
+    let places = if is_all { length + 1 } else { 1 };
+    let most =
+        length.saturating_mul(groups + 1).saturating_add(places.saturating_mul(new.len() as u64));
+    if most <= ROW_BYTES_MAX {
+        return most;
+    }
+    // A pattern that is none, the function refuses.
+    let flags: String = flags.chars().filter(|it| *it != 'g').collect();
+    let pattern =
+        if flags.is_empty() { pattern.to_owned() } else { format!("(?{flags}){pattern}") };
+    let Ok(pattern) = Regex::new(&pattern) else { return 0 };
+    let new = GROUP.replace_all(new, "$${$1}");
+    let (mut bytes, mut place) = (length, String::new());
+    for found in pattern.captures_iter(within).take(if is_all { usize::MAX } else { 1 }) {
+        place.clear();
+        found.expand(&new, &mut place);
+        bytes = bytes.saturating_add(place.len() as u64);
+        // Matches do not overlap, so no more than all of the text goes.
+        if bytes - length > ROW_BYTES_MAX {
+            break;
+        }
+        bytes -= found.get(0).map_or(0, |it| it.len() as u64);
+    }
+    bytes
 }
 
 /// Memory is taken for a length below nothing as if that were a huge one.
@@ -207,6 +254,39 @@ impl Column {
             DataType::Utf8View => Some(self.array.as_string_view().value(row)),
             _ => None,
         })?
+    }
+
+    /// Bytes of the elements of a list as text, about, and how many there are, those of lists within
+    /// it counted.
+    fn list_bytes(&self, row: usize) -> (u64, u64) {
+        let row = self.row(row);
+        let (mut values, mut from, mut to) = (Arc::clone(&self.array), row, row + 1);
+        loop {
+            let (inner, offsets) = match values.data_type() {
+                DataType::List(_) => {
+                    let list = values.as_list::<i32>();
+                    let at = |it: usize| list.value_offsets()[it] as usize;
+                    (Arc::clone(list.values()), (at(from), at(to)))
+                }
+                DataType::LargeList(_) => {
+                    let list = values.as_list::<i64>();
+                    let at = |it: usize| list.value_offsets()[it] as usize;
+                    (Arc::clone(list.values()), (at(from), at(to)))
+                }
+                DataType::FixedSizeList(_, size) => {
+                    let size = usize::try_from(*size).unwrap_or(0);
+                    let list = values.as_fixed_size_list();
+                    (Arc::clone(list.values()), (from * size, to * size))
+                }
+                _ => break,
+            };
+            (values, (from, to)) = (inner, offsets);
+        }
+        let elements = values.slice(from, to - from);
+        let bytes = elements.to_data().get_slice_memory_size().unwrap_or(usize::MAX) as u64;
+        // Numbers take more letters than bytes.
+        let letters = if values.data_type().is_string() { 1 } else { 3 };
+        (bytes.saturating_mul(letters), (to - from) as u64)
     }
 
     /// Bytes of a value in a list, about.

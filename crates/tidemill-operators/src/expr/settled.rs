@@ -49,6 +49,14 @@ impl<'a> Settling<'a> {
 
     /// See the module. Types are settled, and nothing of it differs from call to call.
     pub(crate) fn settled(&self, expr: Logical) -> Result<Logical, DataFusionError> {
+        let first = self.in_form(expr)?;
+        // A type may follow from a constant that was computed only now, such as the digits of
+        // `round(price, 1)`, and what is beside it is cast to that, or it to what is beside it.
+        let typed = self.typed(first.clone())?;
+        if typed == first { Ok(first) } else { self.in_form(typed) }
+    }
+
+    fn in_form(&self, expr: Logical) -> Result<Logical, DataFusionError> {
         let expr = expr.transform_up(|node| self.with_body(node)).data()?;
         let expr = expr.transform_down(|node| self.computed(node)).data()?;
         expr.transform_up(|node| Ok(self.compared(node))).data()

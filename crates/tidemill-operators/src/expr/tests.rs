@@ -326,6 +326,10 @@ fn a_result_that_would_be_too_large_is_none() {
         "generate_series(to_timestamp_nanos(dep_delay), timestamp '2020-01-01', interval '1 nanosecond')",
         "replace(repeat(Carrier, dep_delay * 1000), 'A', repeat('x', 1000))",
         "replace(repeat(Carrier, dep_delay * 1000), '', repeat('x', 1000))",
+        "regexp_replace(repeat(Carrier, dep_delay * 1000), 'a', repeat('x', 1000), 'gi')",
+        "regexp_replace(repeat(Carrier, dep_delay * 1000), '(.*)', '\\1\\1\\1', 'g') || \
+         regexp_replace(repeat(Carrier, dep_delay * 10000), '^(.*)$', '\\1\\1\\1')",
+        "array_to_string(string_to_array(repeat(Carrier, dep_delay * 1000), 'A'), repeat('x', 100))",
     ];
     for sql in large {
         let expr = Expr::compile(sql, &schema()).expect(sql);
@@ -348,6 +352,11 @@ fn a_result_that_would_be_too_large_is_none() {
     );
     assert_eq!(numbers("length(lpad(nullif(Carrier, Carrier), 2000000000))"), [None; 3]);
     assert_eq!(numbers("length(replace(repeat(Carrier, 500000), 'A', 'x'))"), [Some(1_000_000); 3]);
+    // Few matches in much, and a group that there is not.
+    let long = "length(regexp_replace(repeat(Carrier, 500000), '^A', 'cost $5', 'g'))";
+    assert_eq!(numbers(long)[0], Some(1_000_004));
+    let long = "length(array_to_string(array_repeat(repeat('x', 1000), 1000), ','))";
+    assert_eq!(numbers(long), [Some(1_000_999); 3]);
     let hours = "range(date '2020-01-01', date '2020-02-01', interval '1 day')";
     assert_eq!(numbers(&format!("array_length({hours})")), [Some(31); 3]);
     // Rows that are small enough each may be too many.

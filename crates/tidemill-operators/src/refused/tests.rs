@@ -244,3 +244,40 @@ fn a_guard_fails_no_batch() {
     assert_eq!(letters.len(), of(2));
     assert_eq!(written.len(), of(1) + of(3) + of(4) + of(5));
 }
+
+/// A part of a list's rows has the values of all of them in memory.
+#[test]
+fn a_list_that_has_no_value_takes_no_other_row_along() {
+    use crate::expr::Expr;
+    use arrow_array::{ListArray, types::Int64Type};
+    let lists = [Some(vec!["1"]), Some(vec!["2", "3"]), Some(vec!["a"]), Some(vec![]), None];
+    let mut builder =
+        arrow_array::builder::ListBuilder::new(arrow_array::builder::StringBuilder::new());
+    for list in lists.iter().chain(&[Some(vec!["4"])]) {
+        match list {
+            Some(texts) => builder.append_value(texts.iter().map(|it| Some(*it))),
+            None => builder.append_null(),
+        }
+    }
+    let lists: ListArray = builder.finish();
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..6));
+    let columns = [("id", ids, false), ("w", Arc::new(lists) as ArrayRef, true)];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns).expect("columns of one length");
+    for sql in ["w::bigint[]", "array_sum(w::bigint[])", "array_concat([1], w::bigint[])"] {
+        let expr = Expr::compile(sql, &batch.schema()).expect(sql);
+        let evaluate = |part: &RecordBatch| {
+            beside(vec![Arc::clone(part.column(0)), expr.evaluate(part)?], part.num_rows())
+        };
+        // Also where the batch is itself a part.
+        for (first, kept) in [(0, &[0, 1, 3, 4, 5][..]), (1, &[1, 3, 4, 5]), (3, &[3, 4, 5])] {
+            let part = batch.slice(first, 6 - first);
+            let divided = Divided::new(&part, &evaluate).expect("rows that have values");
+            let ids = divided.made.column(0);
+            let ids = arrow_array::cast::AsArray::as_primitive::<Int64Type>(ids).values();
+            assert_eq!(ids, kept, "{sql}");
+            let refused: Vec<usize> = divided.refused.into_keys().collect();
+            let expected: Vec<usize> = if first < 3 { vec![2 - first] } else { Vec::new() };
+            assert_eq!(refused, expected, "{sql}");
+        }
+    }
+}

@@ -256,3 +256,28 @@ fn what_is_not_done_as_it_is_said_is_refused() {
     Expr::compile("timestamp '2024-01-01' at time zone 'Europe/Berlin'", &schema())
         .expect("a zone");
 }
+
+#[test]
+fn a_type_that_follows_from_a_constant_is_that_of_the_values() {
+    let text = |rows: &[Option<&str>]| Arc::new(StringArray::from(rows.to_vec())) as ArrayRef;
+    let texts_of_decimals = text(&[Some("12.34"), Some("7.00")]);
+    let decimals = arrow_cast::cast(&texts_of_decimals, &DataType::Decimal128(10, 2)).unwrap();
+    let batch = RecordBatch::try_from_iter_with_nullable([
+        ("p", decimals, true),
+        ("q", text(&[Some("5"), None]), true),
+    ])
+    .expect("columns of one length");
+    for (sql, expected) in [
+        ("case when q is null then round(p, 1) else p end", ["12.34", "7.00"]),
+        ("p = round(p, 2)", ["true", "true"]),
+        ("p > round(p, 1)", ["true", "false"]),
+        ("p is distinct from round(p, 1)", ["true", "false"]),
+        ("round(p, 1) = cast(12.3 as decimal(3,1))", ["true", "false"]),
+        ("nullif(p, round(p, 1))", ["12.34", "-"]),
+        ("least(p, round(p, 1))", ["12.30", "7.00"]),
+        ("coalesce(nullif(p, p), round(p, 1))", ["12.30", "7.00"]),
+        ("array_length([p, round(p, 1)])", ["2", "2"]),
+    ] {
+        assert_eq!(texts(sql, &batch), some(&expected), "{sql}");
+    }
+}
