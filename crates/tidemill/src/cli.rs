@@ -95,9 +95,9 @@ pub(crate) fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version are asked for, the rest is refused. A closed pipe is nobody's fault.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { REFUSED } else { DONE });
+            // Help and version are asked for, the rest is refused.
+            let printed = error.print();
+            return ExitCode::from(if error.use_stderr() { REFUSED } else { printed_all(printed) });
         }
     };
     // A node logs as its settings say.
@@ -135,7 +135,12 @@ fn tell(text: &str) {
 /// Writes a text to standard output. A reader that has gone away wants no more of it.
 fn print_all(text: &str) -> u8 {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    printed_all(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// What writing to standard output comes to.
+fn printed_all(written: std::io::Result<()>) -> u8 {
+    match written {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             say!("error: standard output: {error}");
             FAILED

@@ -105,7 +105,7 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     };
     let to_stderr = writes_to_stdout(&descriptor);
     let mut display = match (arguments.json, arguments.quiet) {
-        (true, _) => Display::Json { to_stderr },
+        (true, _) => Display::Json { to_stderr, is_lost: false },
         (_, true) => Display::Quiet,
         _ => Display::for_person(),
     };
@@ -131,7 +131,12 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
         previews: &previews,
         letters: &letters,
     };
-    show(arguments, &descriptor, &outcome, to_stderr)
+    let shown = show(arguments, &descriptor, &outcome, to_stderr);
+    match (display, &outcome.end) {
+        // Said when it happened; a summary that was written is no end of a whole text.
+        (Display::Json { is_lost: true, .. }, End::Done | End::Stopped) => FAILED,
+        _ => shown,
+    }
 }
 
 /// The streams in the job's folder, if the job has any.
@@ -230,8 +235,9 @@ fn cpu_seconds() -> f64 {
 }
 
 fn show(arguments: &RunArguments, job: &Descriptor, outcome: &Outcome<'_>, to_stderr: bool) -> u8 {
+    let mut shown = DONE;
     if arguments.json {
-        print_json(&outcome.json(), to_stderr);
+        shown = print_json(&outcome.json(), to_stderr);
     } else if !arguments.quiet {
         say_on!("{}", outcome.text());
     }
@@ -241,7 +247,12 @@ fn show(arguments: &RunArguments, job: &Descriptor, outcome: &Outcome<'_>, to_st
     }
     let is_read = outcome.end != End::Unread;
     if is_read && !arguments.json && !arguments.quiet && arguments.preview > 0 {
-        show_tables(outcome, to_stderr);
+        shown = show_tables(outcome, to_stderr);
+    }
+    if shown != DONE {
+        return shown;
+    }
+    if is_read && !arguments.json && !arguments.quiet && arguments.preview > 0 {
         let program = std::env::args_os().next().unwrap_or_else(|| "tidemill".into());
         say_on!("{}", what_next(&program.to_string_lossy(), &job.file));
     }
@@ -252,16 +263,20 @@ fn show(arguments: &RunArguments, job: &Descriptor, outcome: &Outcome<'_>, to_st
 }
 
 /// Tables go to standard output, unless a sink writes its rows there.
-fn show_tables(outcome: &Outcome<'_>, to_stderr: bool) {
+fn show_tables(outcome: &Outcome<'_>, to_stderr: bool) -> u8 {
     for preview in outcome.previews {
         let sink = outcome.progress.sinks.iter().find(|sink| sink.name == preview.sink);
         let text = table::render(preview, sink.map_or(0, |sink| sink.rows));
         if to_stderr {
             say!("\n{text}");
-        } else {
-            print_all(&format!("\n{text}\n"));
+            continue;
+        }
+        let shown = print_all(&format!("\n{text}\n"));
+        if shown != DONE {
+            return shown;
         }
     }
+    DONE
 }
 
 /// Commands to go on with. They name the program as it was called: it need not be on the PATH.

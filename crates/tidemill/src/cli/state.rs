@@ -7,7 +7,7 @@ mod on_node;
 
 use super::checkpoint::OfArguments;
 use super::node::word;
-use super::{DONE, FAILED, REFUSED, load, print_all};
+use super::{FAILED, REFUSED, load, print_all, printed_all};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use std::{
@@ -229,13 +229,7 @@ fn show_answer(arguments: &QueryArguments, answer: &Answer) -> Done<u8> {
         AnswerFormat::Arrow => look::arrow_file(answer).map_err(|error| failed(&error))?,
     };
     let mut out = std::io::stdout().lock();
-    match out.write_all(&bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            say!("error: standard output: {error}");
-            Ok(FAILED)
-        }
-        _ => Ok(DONE),
-    }
+    Ok(printed_all(out.write_all(&bytes).and_then(|()| out.flush())))
 }
 
 /// The answer for a person, with a line that says of which state it is.

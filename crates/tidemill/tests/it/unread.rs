@@ -71,3 +71,45 @@ fn a_job_in_a_folder_whose_name_is_no_text_runs_and_is_not_given_to_a_node() {
     let ran = run(&["run", "job.yaml", "--data", "."]);
     assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
 }
+
+/// What the program ends with and says, if its standard output is on a full disk.
+#[cfg(target_os = "linux")]
+fn ends_on_a_full_disk(house: &House, arguments: &[&str]) -> (Option<i32>, String) {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("a full device");
+    let ran = house.tidemill(arguments).stdout(full).output().expect("the binary can be run");
+    (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned())
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_is_lost_on_a_full_disk_is_a_failure() {
+    let house = house();
+    for arguments in [
+        &["run", "job.yaml", "--json"][..],
+        &["run", "job.yaml"],
+        &["validate", "job.yaml"],
+        &["job", "schema"],
+        &["--help"],
+        &["run", "--help"],
+        &["--version"],
+    ] {
+        let (code, said) = ends_on_a_full_disk(&house, arguments);
+        assert_eq!(code, Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("error: standard output: "), "{arguments:?}: {said}");
+        assert_eq!(said.matches("error:").count(), 1, "{arguments:?}: {said}");
+        assert!(!said.contains("next:"), "{arguments:?}: {said}");
+    }
+    // What was refused keeps its code, and a job that shows nothing loses nothing.
+    house.write("bad.yaml", "name: 7\nsink: {}\n");
+    assert_eq!(ends_on_a_full_disk(&house, &["run", "bad.yaml", "--json"]).0, Some(2));
+    assert_eq!(ends_on_a_full_disk(&house, &["run", "job.yaml", "-q"]), (Some(0), String::new()));
+    assert_eq!(ends_on_a_full_disk(&house, &["run", "job.yaml", "--preview", "0"]).0, Some(0));
+}
+
+#[test]
+fn a_reader_of_the_summary_or_of_help_may_go_away() {
+    let house = house();
+    for arguments in [&["run", "job.yaml", "--json"][..], &["run", "job.yaml"], &["--help"]] {
+        assert_eq!(ends_unread(&house, arguments, true), Some(0), "{arguments:?}");
+    }
+}
