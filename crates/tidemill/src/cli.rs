@@ -18,6 +18,7 @@ macro_rules! say_on {
 mod checkpoint;
 mod job;
 mod load;
+mod log_filter;
 mod node;
 mod outcome;
 mod progress;
@@ -30,10 +31,17 @@ mod table;
 mod validate;
 
 use clap::{Parser, Subcommand};
+use log_filter::LogFilter;
 use std::{
     io::{IsTerminal, Write},
     path::PathBuf,
     process::ExitCode,
+};
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt::layer,
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
 };
 
 /// Done.
@@ -102,12 +110,13 @@ pub(crate) fn main() -> ExitCode {
     };
     // A node logs as its settings say.
     if !matches!(arguments.command, Command::Serve(_)) {
-        let filter = tracing_subscriber::EnvFilter::try_from_env("TIDEMILL_LOG")
-            .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-        // A line that cannot be written is lost; whoever wrote it goes on.
-        let lines = lines.log_internal_errors(false);
-        lines.with_ansi(std::io::stderr().is_terminal()).init();
+        match LogFilter::from_env() {
+            Ok(filter) => log_as(&filter.or(LevelFilter::WARN)),
+            Err(refused) => {
+                say!("{refused}");
+                return ExitCode::from(REFUSED);
+            }
+        }
     }
     ExitCode::from(match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
@@ -125,6 +134,14 @@ pub(crate) fn main() -> ExitCode {
             }
         },
     })
+}
+
+/// Log lines go to standard error.
+fn log_as(filter: &Targets) {
+    // A line that cannot be written is lost; whoever wrote it goes on.
+    let lines = layer().with_writer(std::io::stderr).log_internal_errors(false);
+    let lines = lines.with_ansi(std::io::stderr().is_terminal());
+    tracing_subscriber::registry().with(filter.clone()).with(lines).init();
 }
 
 /// Writes a text to standard error. Where nobody reads that, nothing can be said about it either.

@@ -134,3 +134,31 @@ fn a_folder_is_asked_whatever_node_the_environment_names() {
     let said = String::from_utf8_lossy(&ran.expect("it runs").stderr).into_owned();
     assert!(said.contains("127.0.0.1:1"), "{said}");
 }
+
+#[test]
+fn what_is_to_be_logged_is_refused_if_it_cannot_be_read() {
+    let house = House::new();
+    house.write("flights.csv", &flights(10));
+    house.write("job.yaml", JOB);
+    let logs = |line: &[&str], log: &str| {
+        let ran = house.tidemill(line).env("TIDEMILL_LOG", log).output().expect("it runs");
+        (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned())
+    };
+    for line in [&["run", "job.yaml"][..], &["serve", "--data", "node", "--http-listen", "nowhere"]]
+    {
+        let (code, said) = logs(line, "debg");
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("TIDEMILL_LOG: error: `debg` is no level"), "{said}");
+        assert!(said.contains("did you mean `debug`?"), "{said}");
+    }
+    assert!(!house.path("out.ndjson").exists() && !house.path("node").exists());
+    let (_, said) = logs(&["serve", "--http-listen", "nowhere"], "debg");
+    assert!(said.contains("--http-listen: error:"), "what else is wrong is said too: {said}");
+    // A level for one part is no silence of the others.
+    let warned = JOB.replace("format: csv}", "format: csv}\n    time: {field: delay}");
+    let warned = warned.replace("where: delay > 15", "where: carrier = 'AA'");
+    house.write("job.yaml", &warned);
+    let (code, said) = logs(&["run", "job.yaml"], "tidemill_flow=debug");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("WARN tidemill_node::plan"), "{said}");
+}
