@@ -4,10 +4,13 @@
 //! error. With `--json`, progress and summary are objects on standard output, unless a sink writes
 //! there: then on standard error.
 
+mod next;
+
 use super::outcome::{End, Outcome};
 use super::progress::{Display, Moment, print_json};
 use super::signals::StopFlag;
 use super::{DONE, FAILED, JobArguments, REFUSED, STOPPED, load, print_all, table};
+use next::what_next;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::PathBuf;
 use tidemill_env::World;
@@ -48,6 +51,13 @@ pub(super) struct RunArguments {
     /// Says nothing but errors.
     #[arg(long, short, conflicts_with = "json")]
     quiet: bool,
+}
+
+/// How a run ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WayOut {
+    Done,
+    Stopped,
 }
 
 /// Most rows of a table at the end.
@@ -254,7 +264,8 @@ fn show(arguments: &RunArguments, job: &Descriptor, outcome: &Outcome<'_>, to_st
     }
     if is_read && !arguments.json && !arguments.quiet && arguments.preview > 0 {
         let program = std::env::args_os().next().unwrap_or_else(|| "tidemill".into());
-        say_on!("{}", what_next(&program.to_string_lossy(), &job.file));
+        let end = if outcome.end == End::Stopped { WayOut::Stopped } else { WayOut::Done };
+        say_on!("{}", what_next(&program.to_string_lossy(), arguments, &job.spec, end));
     }
     match outcome.end {
         End::Stopped => STOPPED,
@@ -278,30 +289,3 @@ fn show_tables(outcome: &Outcome<'_>, to_stderr: bool) -> u8 {
     }
     DONE
 }
-
-/// Commands to go on with. They name the program as it was called: it need not be on the PATH.
-fn what_next(program: &str, file: &str) -> String {
-    let (program, file) = (shell_word(program), shell_word(file));
-    let run = format!("{program} run {file}");
-    let commands = [
-        (format!("{run} --threads 1"), "the same bytes, whatever the number of threads"),
-        (format!("{run} --set KEY=VALUE"), "with another value, such as parallelism=1"),
-        (format!("{program} validate {file}"), "how the job runs: nodes, slices, columns"),
-        (format!("{program} job schema"), "everything that a job file may say"),
-    ];
-    let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
-    let lines = commands.map(|(command, what)| format!("  {command:width$}  {what}\n"));
-    format!("\nnext:\n{}", lines.concat())
-}
-
-/// A text as a shell takes it for one word.
-fn shell_word(text: &str) -> String {
-    let is_plain = |it: char| it.is_alphanumeric() || "/._-+@:,=".contains(it);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-#[cfg(test)]
-mod tests;
