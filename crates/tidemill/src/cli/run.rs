@@ -109,7 +109,7 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     let handle = match checkpoints.and_then(start_job) {
         Ok(handle) => handle,
         Err(error) => {
-            say!("{}: error: {error}", descriptor.file);
+            load::show_refusal(&load::whole(&descriptor.file, error.to_string()), arguments.json);
             return REFUSED;
         }
     };

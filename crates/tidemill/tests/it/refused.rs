@@ -161,3 +161,66 @@ fn what_is_to_be_logged_is_refused_if_it_cannot_be_read() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("WARN tidemill_node::plan"), "{said}");
 }
+
+#[test]
+fn every_refusal_of_a_run_is_an_object_for_scripts() {
+    let house = House::new();
+    house.write("flights.csv", &flights(10));
+    let counted = "key: [carrier]\n    window: {global: {}}\n    aggregate: {n: count(*)}";
+    let job = JOB.replace("where: delay > 15", counted);
+    house.write("job.yaml", &format!("{job}checkpoint: {{every: 1s}}\n"));
+    house.write("other.yaml", &JOB.replace("name: delays", "name: other"));
+    house.run(&["run", "job.yaml", "--data", "data"]).ends_with(0);
+    let whole = "sinks.out.file={path: out.parquet, format: parquet}";
+    for (arguments, says) in [
+        (&["job.yaml", "--data", "/proc/x"][..], "/proc/x"),
+        (&["job.yaml", "--set", "sinks.out.file.path=/proc/x/y"], "cannot be written"),
+        (&["other.yaml", "--data", "data"], "belongs to job `delays`"),
+        (&["job.yaml", "--data", "data", "--checkpoint", "9999"], "9999"),
+        (&["job.yaml", "--data", "data", "--resume", "--set", "slices=3"], "slices"),
+        (&["job.yaml", "--data", "new", "--set", "delivery=at-most-once", "--set", whole], "whole"),
+    ] {
+        let ran = house.run(&[&["run"], arguments, &["--json"]].concat()).ends_with(2);
+        assert_eq!(ran.stderr(), "", "{arguments:?}");
+        let refused = ran.summary();
+        assert_eq!(refused["type"], "refused", "{arguments:?}: {refused}");
+        let error = &refused["errors"][0];
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains(says), "{arguments:?}: {message}");
+        assert!(error["file"].as_str().is_some_and(|it| it.ends_with(".yaml")), "{refused}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_question_is_json_for_scripts() {
+    let house = House::new();
+    house.write("flights.csv", &flights(10));
+    let counted = "key: [carrier]\n    window: {global: {}}\n    aggregate: {n: count(*)}";
+    let job = JOB.replace("where: delay > 15", counted);
+    house.write("job.yaml", &format!("{job}checkpoint: {{every: 1s}}\n"));
+    house.run(&["run", "job.yaml", "--data", "data"]).ends_with(0);
+    let data = ["--data", "data"];
+    let query = |sql| [&["state", "query", "job.yaml", "late", sql], &data[..]].concat();
+    let nowhere = ["--http", "127.0.0.1:1"];
+    for (line, code) in [
+        (vec!["checkpoint", "list", "job.yaml", "--data", "none"], 2),
+        ([&["checkpoint", "inspect", "job.yaml", "77"], &data[..]].concat(), 2),
+        (query("SELECT n FROM state"), 2),
+        ([&["state", "tables", "no.yaml"], &data[..]].concat(), 2),
+        ([&["job", "list"], &nowhere[..]].concat(), 1),
+        ([&["checkpoint", "list", "j"], &nowhere[..]].concat(), 1),
+        ([&["state", "tables", "j"], &nowhere[..]].concat(), 1),
+    ] {
+        let said = house.run(&line).ends_with(code);
+        let (stdout, stderr) = (said.stdout(), said.stderr());
+        assert!(stdout.is_empty() && stderr.contains("error: "), "{line:?}: {stderr}");
+        let told = house.run(&[&line[..], &["--json"]].concat()).ends_with(code);
+        assert_eq!(told.stderr(), "", "{line:?}");
+        let told = told.summary();
+        if told["type"] == "refused" {
+            continue;
+        }
+        let message = told["error"].as_str().expect("a message");
+        assert!(stderr.contains(message), "{line:?}: {stderr}{message}");
+    }
+}
