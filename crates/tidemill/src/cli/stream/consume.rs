@@ -7,6 +7,7 @@ use super::{
     render::{Format, render},
     stop_flag,
 };
+use clap::builder::NonEmptyStringValueParser;
 use std::{
     collections::BTreeMap,
     io::{self, IsTerminal, Write},
@@ -48,7 +49,8 @@ pub(in crate::cli) struct ConsumeArguments {
     streamlet: Option<i32>,
     /// Begins where this group has left off, and commits how far it gets; `--from` is for
     /// streamlets of which it has no offset.
-    #[arg(long, value_name = "NAME")]
+    // The empty name is a group like others to Kafka, and a variable that is not set to people.
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     group: Option<String>,
     /// Only records that are in no transaction, or in a committed one.
     #[arg(long)]
