@@ -22,6 +22,7 @@ mod log_filter;
 mod node;
 mod outcome;
 mod progress;
+mod reader;
 mod run;
 mod serve;
 mod signals;

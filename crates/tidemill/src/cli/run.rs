@@ -8,10 +8,10 @@ mod next;
 
 use super::outcome::{End, Outcome};
 use super::progress::{Display, Moment, print_json};
+use super::reader::{ASK_US, nobody_reads};
 use super::signals::StopFlag;
 use super::{DONE, FAILED, JobArguments, REFUSED, STOPPED, load, print_all, table};
 use next::what_next;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::PathBuf;
 use tidemill_env::World;
 use tidemill_flow::{JobHandle, RunOptions, engine};
@@ -19,7 +19,7 @@ use tidemill_node::plan::{PlanOptions, Planned, plan};
 use tidemill_node::{
     Descriptor, Problem, Refused, Registry, Streams, check_resume, open_checkpoints,
 };
-use tidemill_types::job::{SourceSpec, StartSpec};
+use tidemill_types::job::{SourceSpec, StartSpec, UntilSpec};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArguments {
@@ -119,7 +119,8 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
         (_, true) => Display::Quiet,
         _ => Display::for_person(),
     };
-    let stopped = watch(&handle, &world, &stop, &mut display, start);
+    let watched = (&mut display, is_for_a_reader(&descriptor));
+    let asked = watch(&handle, &world, &stop, watched, start);
     display.clear();
     let result = handle.wait();
     if let Some(streams) = streams {
@@ -129,8 +130,12 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     let end = match result {
         Err(error) if shows(&descriptor, &error.node) && nobody_reads() => End::Unread,
         Err(error) => End::Failed(error.to_string()),
-        Ok(_) if stopped && !progress.finished => End::Stopped,
-        Ok(_) => End::Done,
+        Ok(_) if progress.finished => End::Done,
+        Ok(_) => match asked {
+            Some(Asked::BySignal) => End::Stopped,
+            Some(Asked::ForWantOfReaders) => End::Unread,
+            None => End::Done,
+        },
     };
     let outcome = Outcome {
         job: &descriptor.spec.name,
@@ -198,28 +203,48 @@ fn shows(descriptor: &Descriptor, sink: &str) -> bool {
     descriptor.spec.sinks.get(sink).is_some_and(|sink| sink.stdout.is_some())
 }
 
-/// Whether standard output is a pipe that nobody reads any more, such as one to `head`.
-fn nobody_reads() -> bool {
-    let out = std::io::stdout();
-    let mut polled = [PollFd::new(&out, PollFlags::empty())];
-    let asked = poll(&mut polled, Some(&Timespec::default()));
-    asked.is_ok() && polled[0].revents().contains(PollFlags::ERR)
+/// Whether the job does not end by itself, and is of no use without a reader of standard output.
+/// One that ends may write other files, for which its rows need not be read to the end.
+fn is_for_a_reader(descriptor: &Descriptor) -> bool {
+    let is_live = |it: &SourceSpec| {
+        it.file.is_none()
+            && it.until.or_else(|| it.kafka.as_ref()?.until) != Some(UntilSpec::Latest)
+    };
+    writes_to_stdout(descriptor) && descriptor.spec.sources.values().any(is_live)
 }
 
-/// Shows progress until the job is over. Says whether it was asked to stop.
+/// Why a job was asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    BySignal,
+    ForWantOfReaders,
+}
+
+/// Shows progress until the job is over. Says why it was asked to stop, if it was.
 fn watch(
     handle: &JobHandle,
     world: &World,
     stop: &StopFlag,
-    display: &mut Display,
+    (display, is_for_a_reader): (&mut Display, bool),
     start: u64,
-) -> bool {
-    let mut stopping = false;
+) -> Option<Asked> {
+    let mut asked = None;
+    let mut look_for_readers_us = start;
     let mut look_us = 500;
     let mut before = Moment { micros: start, progress: handle.progress() };
     while !handle.is_over() {
-        if stop.is_set() && !stopping {
-            stopping = true;
+        if asked.is_none() && is_for_a_reader {
+            let now_us = world.clock.monotonic_micros();
+            if now_us.saturating_sub(look_for_readers_us) >= ASK_US {
+                look_for_readers_us = now_us;
+                if nobody_reads() {
+                    asked = Some(Asked::ForWantOfReaders);
+                    handle.stop();
+                }
+            }
+        }
+        if stop.is_set() && asked.is_none() {
+            asked = Some(Asked::BySignal);
             handle.stop();
             if matches!(display, Display::Bars(..) | Display::Lines) {
                 say!("stopping at the end of the cycle; Ctrl-C again to end at once");
@@ -235,7 +260,7 @@ fn watch(
             before = now;
         }
     }
-    stopping
+    asked
 }
 
 /// CPU time of this process, in seconds, over all threads.

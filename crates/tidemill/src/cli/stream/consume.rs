@@ -1,5 +1,6 @@
 //! `tidemill stream consume`: records become lines of standard output.
 
+use super::super::reader::{ASK_US, nobody_reads};
 use super::{
     DONE, NodeArguments, STOPPED, admin_failed, failed,
     from::start,
@@ -95,12 +96,20 @@ pub(super) fn consume(arguments: &ConsumeArguments) -> u8 {
     let mut rates = Rates::new(now_us(), arguments.node.json, arguments.quiet, may_draw);
     let mut copy = Copy { arguments, gathered: Gathered::default(), counts: Counts::default() };
     let (mut committed_us, mut commits) = (now_us(), Commits::default());
+    let mut asked_us = now_us();
     let end = loop {
         if stop.is_set() {
             break End::Stopped;
         }
         if let Some(end) = copy.step(&mut consumer, &plan) {
             break end;
+        }
+        if now_us().saturating_sub(asked_us) >= ASK_US {
+            asked_us = now_us();
+            // What comes next may come late, or never.
+            if nobody_reads() {
+                break End::Unread;
+            }
         }
         if rates.is_due(now_us()) {
             rates.show(now_us(), copy.counts);
