@@ -78,6 +78,35 @@ fn a_job_with_streams_is_valid_and_does_not_run_without_a_log() {
     assert!(stdout.contains("not checked, for want of a node: the streams"), "{stdout}");
 }
 
+/// Nothing has to be opened to know it.
+#[test]
+fn a_sink_with_which_the_job_could_not_go_on_is_found_by_validate() {
+    let house = House::new();
+    house.write("flights.csv", &flights(10));
+    let lossy = format!("{JOB}delivery: at-most-once\ncheckpoint: {{every: 1s}}\n");
+    for format in ["parquet", "arrow"] {
+        house.write("job.yaml", &lossy.replace("format: json", &format!("format: {format}")));
+        for line in [&["validate", "job.yaml"][..], &["run", "job.yaml", "--data", "data"]] {
+            let stderr = house.run(line).ends_with(2).stderr();
+            let expected = "job.yaml:10:54: error: what it writes is whole only at its end";
+            assert!(stderr.starts_with(expected), "{stderr}");
+        }
+    }
+    let letters = "{from: dead_letter, file: {path: bad.parquet, format: parquet}}";
+    house.write("job.yaml", &lossy.replace("sinks:", &format!("sinks:\n  bad: {letters}")));
+    let stderr = house.run(&["validate", "job.yaml"]).ends_with(2).stderr();
+    assert!(stderr.starts_with("job.yaml:10:62: error: what it writes"), "{stderr}");
+    // Each of the three alone is good.
+    for (from, to) in [("delivery: at-most-once\n", ""), ("checkpoint: {every: 1s}\n", "")] {
+        house
+            .write("job.yaml", &lossy.replace("format: json", "format: parquet").replace(from, to));
+        house.run(&["validate", "job.yaml"]).ends_with(0);
+    }
+    house.write("job.yaml", &lossy);
+    house.run(&["validate", "job.yaml"]).ends_with(0);
+    assert!(!house.path("data").exists());
+}
+
 #[test]
 fn near_names_are_offered() {
     let house = House::new();
