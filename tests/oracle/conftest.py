@@ -10,7 +10,7 @@ from mill import Mill
 from served import Node
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = Path(os.environ.get("TIDEMILL_DATA", ROOT / "data"))
+DATA = Path(os.environ.get("TIDEMILL_DATASETS", ROOT / "data"))
 ROWS = int(os.environ.get("ORACLE_ROWS", "60000"))
 
 

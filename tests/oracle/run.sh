@@ -3,7 +3,7 @@
 # usage: tests/oracle/run.sh [pytest arguments]
 #   TIDEMILL_BIN    the binary under test (default: a debug build of this checkout)
 #   TIDEMILL_VENV   the Python environment (default: target/oracle-venv)
-#   TIDEMILL_DATA   the folder of the data sets (default: data)
+#   TIDEMILL_DATASETS  the folder of the data sets (default: data)
 #   ORACLE_ROWS     how many flights are used (default: 60000)
 #   ORACLE_SEEDS    which random jobs are run, FROM..TO, but TO itself (default: 0..40)
 set -euo pipefail
@@ -14,9 +14,9 @@ source tests/suite.sh
 venv="${TIDEMILL_VENV:-target/oracle-venv}"
 environment "$venv" "$here/requirements.txt"
 
-export TIDEMILL_DATA="${TIDEMILL_DATA:-$PWD/data}"
+export TIDEMILL_DATASETS="${TIDEMILL_DATASETS:-$PWD/data}"
 for file in nycflights.ndjson nycweather.ndjson airlines.csv planes.csv; do
-  [ -s "$TIDEMILL_DATA/$file" ] && continue
+  [ -s "$TIDEMILL_DATASETS/$file" ] && continue
   examples/fetch-data.sh nycflights
   break
 done

@@ -5,6 +5,17 @@ use crate::patience::{Patience, Trouble};
 use std::sync::Arc;
 use tidemill_types::Cycle;
 
+/// Why a job that does nothing twice cannot have this sink, if it cannot: what it has written stays
+/// with such a job, as it cannot be written anew.
+#[must_use]
+pub fn is_lost_to_going_on(sink: &dyn Sink) -> Option<&'static str> {
+    sink.begins_anew().then_some(
+        "what it writes is whole only at its end, and begun anew when the job resumes: a job with \
+         the delivery `at-most-once` and a `checkpoint` reads nothing again, and would lose it; \
+         write a format that can be added to, or a stream",
+    )
+}
+
 /// Why a sink cannot go on.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]

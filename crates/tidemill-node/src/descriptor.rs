@@ -49,9 +49,10 @@ pub fn parse_with<S: AsRef<str>>(
         Refused(vec![Diagnostic { file: file.to_owned(), place, line, problem }])
     };
     if text.len() as u64 > JOB_FILE_BYTES_MAX {
-        let message = format!("the job file has {} bytes", text.len());
-        let problem = Problem::new::<String>([], message);
-        return Err(refuse(file, None, problem.expected(format!("at most {JOB_FILE_BYTES_MAX}"))));
+        // Whoever read it may have read no more than that.
+        let problem = Problem::new::<String>([], "the job file is too long");
+        let expected = format!("at most {JOB_FILE_BYTES_MAX} bytes");
+        return Err(refuse(file, None, problem.expected(expected)));
     }
     let mut tree = Node::parse(text).map_err(|error| refuse(file, error.0, error.1))?;
     for setting in settings {

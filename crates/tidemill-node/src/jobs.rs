@@ -323,6 +323,9 @@ impl Jobs {
                 return Err(JobsError::Stopping);
             }
             match state.jobs.get(&record.name) {
+                Some(entry) if entry.waiting.is_some() => {
+                    return Err(JobsError::Waiting(record.name));
+                }
                 Some(entry) if !entry.has_ended() => {
                     return Err(JobsError::Running(record.name));
                 }

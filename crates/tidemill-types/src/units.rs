@@ -68,6 +68,9 @@ pub enum UnitError {
     /// The text is not a size.
     #[error("`{0}` is not a size: write a number and a unit, such as `64KiB`, `4MiB`, `1GB`")]
     Size(String),
+    /// The size is more than can be counted.
+    #[error("`{0}` is too large: at most {max} bytes", max = u64::MAX)]
+    Large(String),
 }
 
 const SPAN_UNITS: [(&str, i64); 8] = [
@@ -148,13 +151,17 @@ impl FromStr for ByteSize {
         let bad = || UnitError::Size(text.to_owned());
         let trimmed = text.trim();
         let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
-        let number: u64 = trimmed[..digits].parse().map_err(|_| bad())?;
+        let large = || UnitError::Large(text.to_owned());
+        if digits == 0 {
+            return Err(bad());
+        }
+        let number: u64 = trimmed[..digits].parse().map_err(|_| large())?;
         let unit = trimmed[digits..].trim();
         let scale = match unit {
             "" => 1,
             unit => SIZE_UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(bad)?.1,
         };
-        number.checked_mul(scale).map(Self).ok_or_else(bad)
+        number.checked_mul(scale).map(Self).ok_or_else(large)
     }
 }
 

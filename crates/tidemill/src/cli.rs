@@ -18,9 +18,11 @@ macro_rules! say_on {
 mod checkpoint;
 mod job;
 mod load;
+mod log_filter;
 mod node;
 mod outcome;
 mod progress;
+mod reader;
 mod run;
 mod serve;
 mod signals;
@@ -30,10 +32,17 @@ mod table;
 mod validate;
 
 use clap::{Parser, Subcommand};
+use log_filter::LogFilter;
 use std::{
     io::{IsTerminal, Write},
     path::PathBuf,
     process::ExitCode,
+};
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt::layer,
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
 };
 
 /// Done.
@@ -95,19 +104,20 @@ pub(crate) fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version are asked for, the rest is refused. A closed pipe is nobody's fault.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { REFUSED } else { DONE });
+            // Help and version are asked for, the rest is refused.
+            let printed = error.print();
+            return ExitCode::from(if error.use_stderr() { REFUSED } else { printed_all(printed) });
         }
     };
     // A node logs as its settings say.
     if !matches!(arguments.command, Command::Serve(_)) {
-        let filter = tracing_subscriber::EnvFilter::try_from_env("TIDEMILL_LOG")
-            .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-        // A line that cannot be written is lost; whoever wrote it goes on.
-        let lines = lines.log_internal_errors(false);
-        lines.with_ansi(std::io::stderr().is_terminal()).init();
+        match LogFilter::from_env() {
+            Ok(filter) => log_as(&filter.or(LevelFilter::WARN)),
+            Err(refused) => {
+                say!("{refused}");
+                return ExitCode::from(REFUSED);
+            }
+        }
     }
     ExitCode::from(match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
@@ -127,6 +137,14 @@ pub(crate) fn main() -> ExitCode {
     })
 }
 
+/// Log lines go to standard error.
+fn log_as(filter: &Targets) {
+    // A line that cannot be written is lost; whoever wrote it goes on.
+    let lines = layer().with_writer(std::io::stderr).log_internal_errors(false);
+    let lines = lines.with_ansi(std::io::stderr().is_terminal());
+    tracing_subscriber::registry().with(filter.clone()).with(lines).init();
+}
+
 /// Writes a text to standard error. Where nobody reads that, nothing can be said about it either.
 fn tell(text: &str) {
     let _unheard = std::io::stderr().lock().write_all(text.as_bytes());
@@ -135,7 +153,12 @@ fn tell(text: &str) {
 /// Writes a text to standard output. A reader that has gone away wants no more of it.
 fn print_all(text: &str) -> u8 {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    printed_all(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// What writing to standard output comes to.
+fn printed_all(written: std::io::Result<()>) -> u8 {
+    match written {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             say!("error: standard output: {error}");
             FAILED

@@ -442,7 +442,7 @@ fn a_ledger_of_another_job_is_refused() {
     let mut other = graph(&SETUP, &sink);
     other.name = "other".to_owned();
     let error = start(other, &World::real(), &options).err().expect("refused");
-    assert!(error.to_string().contains("belongs to job `sums`"), "{error}");
+    assert!(error.to_string().contains("belongs to job `sums`, and not to `other`"), "{error}");
 }
 
 /// Runs the job of `graph` in two parts that speak over sockets: stage `first` elsewhere.

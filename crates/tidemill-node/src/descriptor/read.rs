@@ -32,6 +32,16 @@ impl ReadError {
         self
     }
 
+    /// A number is named as it was written: read, it may be another one.
+    fn of(mut self, raw: &str) -> Self {
+        let at_the_number =
+            self.0.path.is_empty() && self.0.message.starts_with("found the number");
+        if at_the_number {
+            self.0.message = format!("found the number `{}`", excerpt(raw, VALUE_SHOWN_MAX));
+        }
+        self
+    }
+
     fn at_name(mut self) -> Self {
         self.0.at_name = true;
         self
@@ -79,7 +89,8 @@ fn wanted(expected: &dyn Expected) -> String {
         "a map" => "a table of names and values".to_owned(),
         "a sequence" => "a list".to_owned(),
         "a boolean" => "`true` or `false`".to_owned(),
-        "u32" | "u64" | "usize" => "a whole number that is not negative".to_owned(),
+        "u32" => format!("a whole number from 0 to {}", u32::MAX),
+        "u64" | "usize" => format!("a whole number from 0 to {}", u64::MAX),
         "f64" => "a number".to_owned(),
         text if text.starts_with("struct ") => "a table of fields".to_owned(),
         text => text.to_owned(),
@@ -123,7 +134,9 @@ impl<'de> Deserializer<'de> for &'de Node {
             Value::Bool(value) => visitor.visit_bool(*value),
             Value::Unsigned(value) => visitor.visit_u64(*value),
             Value::Signed(value) => visitor.visit_i64(*value),
-            Value::Float(value) => visitor.visit_f64(*value),
+            Value::Float(value) => {
+                visitor.visit_f64(*value).map_err(|error: ReadError| error.of(&self.raw))
+            }
             Value::Text(value) => visitor.visit_borrowed_str(value),
             Value::List(entries) => visitor.visit_seq(Entries { entries, next: 0 }),
             Value::Table(entries) => visitor.visit_map(Fields { entries, next: 0 }),

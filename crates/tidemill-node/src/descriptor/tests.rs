@@ -165,6 +165,46 @@ fn refuses_with_place_expectation_and_nearest_name() {
 }
 
 #[test]
+fn refuses_numbers_that_are_too_large_for_what_they_are() {
+    let first = |text: String| refused(&text).lines().next().expect("a line").to_owned();
+    let set = |line: &str| first(JOB.replacen("cycle: 10ms", line, 1));
+    let whole = |max: &str| format!("expected a whole number from 0 to {max}");
+    for (line, says) in [
+        (
+            "slices: 1700000000000",
+            format!("found the number `1700000000000`, {}", whole("4294967295")),
+        ),
+        ("slices: -1", format!("found the number `-1`, {}", whole("4294967295"))),
+        ("slices: 1.50", format!("found the number `1.50`, {}", whole("4294967295"))),
+        ("slices: 1e30", format!("found the number `1e30`, {}", whole("4294967295"))),
+        (
+            "parallelism: 18446744073709551616",
+            format!("found the number `18446744073709551616`, {}", whole("18446744073709551615")),
+        ),
+        (
+            "buffer: {bytes: 99999999999GiB}",
+            "`99999999999GiB` is too large: at most 18446744073709551615 bytes".to_owned(),
+        ),
+        ("buffer: {bytes: GiB}", "`GiB` is not a size: write a number and a unit".to_owned()),
+    ] {
+        let said = set(line);
+        assert!(said.contains(&format!("error: {says}")), "{line}: {said}");
+    }
+}
+
+#[test]
+fn refuses_a_name_that_stands_twice() {
+    let first = |text: &str| refused(text).lines().next().expect("a line").to_owned();
+    assert_eq!(
+        first(&JOB.replace("cycle: 10ms", "name: again")),
+        "job.yaml:3:1: error: the name `name` stands twice in one table"
+    );
+    let within = first(&JOB.replace("format: json}\n", "format: json, path: x}\n"));
+    assert!(within.ends_with("error: the name `path` stands twice in one table"), "{within}");
+    assert!(first("{? [a] : 1, ? [a] : 2}").contains("error: "));
+}
+
+#[test]
 fn refuses_what_is_no_yaml() {
     for (text, place) in [
         ("name: [1, 2", "job.yaml:"),
@@ -222,7 +262,7 @@ fn refuses_bombs() {
     let message = refused(&long);
     assert_eq!(
         message,
-        "job.yaml: error: the job file has 5242880 bytes, expected at most 4194304"
+        "job.yaml: error: the job file is too long, expected at most 4194304 bytes"
     );
 }
 

@@ -144,6 +144,14 @@ fn message(error: &serde_saphyr::Error) -> String {
             ),
         };
     }
+    if let serde_saphyr::Error::DuplicateMappingKey { key, .. } = inner {
+        return match key {
+            Some(key) => {
+                format!("the name `{}` stands twice in one table", excerpt(key, VALUE_SHOWN_MAX))
+            }
+            None => "a name stands twice in one table".to_owned(),
+        };
+    }
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or(&text);
     text.lines().next().unwrap_or(text).trim_start_matches("error: ").trim().to_owned()

@@ -15,6 +15,9 @@ pub enum JobsError {
     /// A job of that name runs.
     #[error("a job `{0}` is running: cancel it first, or give this one another name")]
     Running(String),
+    /// A job of that name waits for something that is away.
+    #[error("a job `{0}` is waiting: cancel it first, or give this one another name")]
+    Waiting(String),
     /// There is no such job.
     #[error("there is no job `{0}`")]
     Unknown(String),

@@ -8,8 +8,8 @@ use std::{path::Path, sync::Arc};
 use tidemill_connectors::{
     BlackholeSink, FileSink, KafkaSink, PostgresSink, StdoutSink, StreamSink,
 };
-use tidemill_flow::{NodeKind, Partition, Sink, letter};
-use tidemill_types::job::{DEAD_LETTER, Format, SinkSpec};
+use tidemill_flow::{NodeKind, Partition, Sink, letter, sink::is_lost_to_going_on};
+use tidemill_types::job::{DEAD_LETTER, Delivery, Format, SinkSpec};
 
 /// The file of dead letters in the data folder, when no sink takes them.
 pub(super) const DEAD_LETTER_FILE: &str = "dead-letter.ndjson";
@@ -47,8 +47,26 @@ impl Planner<'_> {
         }
     }
 
-    /// A sink, and where it writes, for a person.
+    /// A sink with which the job can go on, if it is one that does nothing twice.
     fn make_sink(
+        &self,
+        name: &str,
+        spec: &SinkSpec,
+        schema: &SchemaRef,
+    ) -> Result<(Box<dyn Sink>, String), Problem> {
+        let made = self.open_sink(name, spec, schema)?;
+        let skips = self.spec.delivery == Delivery::AtMostOnce && self.spec.checkpoint.is_some();
+        match is_lost_to_going_on(&*made.0).filter(|_| skips) {
+            Some(message) if spec.file.is_some() => {
+                Err(Problem::new(["sinks", name, "file", "format"], message))
+            }
+            Some(message) => Err(Problem::new(["sinks", name], message)),
+            None => Ok(made),
+        }
+    }
+
+    /// A sink, and where it writes, for a person.
+    fn open_sink(
         &self,
         name: &str,
         spec: &SinkSpec,

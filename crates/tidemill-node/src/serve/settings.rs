@@ -19,6 +19,7 @@ pub(in crate::serve) mod value;
 pub use page::markdown;
 pub use resolve::{FLAG, Given, resolve};
 pub use table::{GROUPS, Group, Setting, settings};
+pub use value::retention_time;
 
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
 use tidemill_broker::BrokerSettings;

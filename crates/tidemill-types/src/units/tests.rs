@@ -50,6 +50,12 @@ fn sizes_are_a_number_and_a_unit() {
     size("", None);
     size("4XB", None);
     size("99999999999GiB", None);
+    for large in ["99999999999GiB", "18446744073709551616", "16777216TiB"] {
+        let error = large.parse::<ByteSize>().expect_err(large);
+        assert_eq!(error.to_string().contains("too large"), !large.contains("TiB"), "{error}");
+    }
+    size("18446744073709551615", Some(u64::MAX));
+    size("KiB", None);
 }
 
 #[test]

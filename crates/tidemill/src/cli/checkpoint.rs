@@ -3,7 +3,7 @@
 //! A node is asked by the job's name. A job that `tidemill run` ran in a folder is named by its file,
 //! with that folder; it must not be running.
 
-use super::node::{NodeArguments, answer, ask, job_path, or_refused, submission, word};
+use super::node::{NodeArguments, answer, ask, job_path, submission, word};
 use super::{FAILED, JobArguments, REFUSED, load, print_all};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
@@ -45,8 +45,8 @@ impl OfArguments {
         // Nothing is made in a folder that is not one of a job.
         if !tidemill_flow::has_ledger(&*World::real().disk, data) {
             let data = data.display();
-            say!("error: {data}: no job with a ledger or checkpoints ran there");
-            return Err(REFUSED);
+            let message = format!("{data}: no job with a ledger or checkpoints ran there");
+            return Err(self.node.wrong(message, REFUSED));
         }
         Ok(descriptor)
     }
@@ -155,17 +155,13 @@ fn on(
         Ok(Some(document)) if of.node.json => print_all(&format!("{document}\n")),
         Ok(Some(document)) => print_all(&show(&document)),
         Ok(None) => {
-            say!("error: {}: {}", descriptor.file, tidemill_flow::AskError::None);
-            REFUSED
+            let message = format!("{}: {}", descriptor.file, tidemill_flow::AskError::None);
+            of.node.wrong(message, REFUSED)
         }
         Err(error @ (CheckpointError::Backend(_) | CheckpointError::Saved { .. })) => {
-            say!("error: {error}");
-            FAILED
+            of.node.wrong(error, FAILED)
         }
-        Err(error) => {
-            say!("error: {error}");
-            REFUSED
-        }
+        Err(error) => of.node.wrong(error, REFUSED),
     }
 }
 
@@ -195,9 +191,9 @@ fn restore(
         Some((file, set)) => {
             let arguments = JobArguments { file: file.clone(), set: set.clone() };
             match load::load(&arguments) {
-                Ok(descriptor) => match or_refused(submission(&arguments, &descriptor, true)) {
+                Ok(descriptor) => match submission(&arguments, &descriptor, true) {
                     Ok(body) => Some(body),
-                    Err(code) => return code,
+                    Err(message) => return node.wrong(message, REFUSED),
                 },
                 Err(refused) => {
                     load::show_refusal(&refused, node.json);

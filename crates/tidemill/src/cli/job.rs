@@ -1,6 +1,6 @@
 //! `tidemill job …`: jobs of a node that serves, over its HTTP side.
 
-use super::node::{NodeArguments, answer, ask, job_path, or_refused, submission, word};
+use super::node::{NodeArguments, answer, ask, job_path, submission, word};
 use super::{JobArguments, REFUSED, load, print_all};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
@@ -91,9 +91,9 @@ fn submit(arguments: &JobArguments, resume: bool, node: &NodeArguments) -> u8 {
             return REFUSED;
         }
     };
-    let body = match or_refused(submission(arguments, &descriptor, resume)) {
+    let body = match submission(arguments, &descriptor, resume) {
         Ok(body) => body,
-        Err(code) => return code,
+        Err(message) => return node.wrong(message, REFUSED),
     };
     load::advise(&descriptor);
     answer(node, ask(node, "POST", "/jobs", Some(&body)), |it| {

@@ -19,10 +19,15 @@ pub(super) fn load(arguments: &JobArguments) -> Result<Descriptor, Refused> {
             io::ErrorKind::InvalidData => "the file is not UTF-8 text".to_owned(),
             _ => error.to_string(),
         };
-        let problem = Problem::new::<String>([], what);
-        Refused(vec![Diagnostic { file: name.clone(), place: None, line: None, problem }])
+        whole(&name, what)
     })?;
     descriptor::parse_with(&text, &name, &arguments.set)
+}
+
+/// Something is wrong with a job as a whole, and not with a value of it.
+pub(super) fn whole(file: &str, what: impl Into<String>) -> Refused {
+    let problem = Problem::new::<String>([], what);
+    Refused(vec![Diagnostic { file: file.to_owned(), place: None, line: None, problem }])
 }
 
 /// Warns of what the job may miss one day.

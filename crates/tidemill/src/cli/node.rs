@@ -18,7 +18,7 @@ pub(super) struct NodeArguments {
     // With `env` clap would take it for given on the command line, where it excludes `--data`.
     #[arg(long, value_name = "ADDR", default_value_t = default_address())]
     pub(super) http: String,
-    /// Prints the node's answer as JSON.
+    /// Prints the answer as JSON, also if it is that something is wrong.
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -69,12 +69,17 @@ pub(super) fn submission(
     }))
 }
 
-/// What is asked of a node about a job file, if that can be told.
-pub(super) fn or_refused(told: Result<Value, String>) -> Result<Value, u8> {
-    told.map_err(|message| {
-        say!("error: {message}");
-        REFUSED
-    })
+impl NodeArguments {
+    /// Says what is wrong: for a person on standard error, for a script on standard output, with the
+    /// key that nodes have for it.
+    pub(super) fn wrong(&self, message: impl std::fmt::Display, code: u8) -> u8 {
+        if self.json {
+            let _shown = print_all(&format!("{}\n", json!({ "error": message.to_string() })));
+        } else {
+            say!("error: {message}");
+        }
+        code
+    }
 }
 
 /// Longest answer with rows that is read, in bytes.
@@ -143,10 +148,7 @@ pub(super) fn answer(
     show: impl FnOnce(&Value) -> String,
 ) -> u8 {
     match asked {
-        Err(message) => {
-            say!("error: {message}");
-            FAILED
-        }
+        Err(message) => node.wrong(message, FAILED),
         Ok((200..=299, document)) if node.json => print_all(&format!("{document}\n")),
         Ok((200..=299, document)) => print_all(&show(&document)),
         Ok((status, document)) => {

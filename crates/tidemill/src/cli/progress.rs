@@ -1,10 +1,11 @@
 //! How far a job is, while it runs: bars on a terminal, plain lines without one, JSON for scripts.
 
+use super::{DONE, print_all, tell};
 use indicatif::{
     HumanBytes, HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle,
 };
 use serde_json::{Value, json};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use tidemill_flow::{Progress, SourceProgress};
 
 /// How progress is shown.
@@ -17,6 +18,8 @@ pub(super) enum Display {
     Json {
         /// On standard error, because a sink writes to standard output.
         to_stderr: bool,
+        /// Whether one could not be written: what a script reads is not whole then.
+        is_lost: bool,
     },
     /// Nothing.
     Quiet,
@@ -53,7 +56,10 @@ impl Display {
         match self {
             Self::Bars(all, bars) => show_bars(all, bars, now, before),
             Self::Lines => say!("{}", line(now, before, start)),
-            Self::Json { to_stderr } => print_json(&object(now, before, start), *to_stderr),
+            Self::Json { to_stderr, is_lost } if !*is_lost => {
+                *is_lost = print_json(&object(now, before, start), *to_stderr) != DONE;
+            }
+            Self::Json { .. } => {}
             Self::Quiet => {}
         }
     }
@@ -67,14 +73,15 @@ impl Display {
     }
 }
 
-/// Writes one object on a line. A reader that has gone away stops nothing.
-pub(super) fn print_json(object: &Value, to_stderr: bool) {
+/// Writes one object on a line. A reader that has gone away stops nothing; what is lost on standard
+/// output for another reason is said, and is a failure.
+pub(super) fn print_json(object: &Value, to_stderr: bool) -> u8 {
     let line = format!("{object}\n");
-    let _ = if to_stderr {
-        std::io::stderr().lock().write_all(line.as_bytes())
-    } else {
-        std::io::stdout().lock().write_all(line.as_bytes())
-    };
+    if to_stderr {
+        tell(&line);
+        return DONE;
+    }
+    print_all(&line)
 }
 
 fn show_bars(all: &MultiProgress, bars: &mut Vec<ProgressBar>, now: &Moment, before: &Moment) {

@@ -4,11 +4,14 @@
 //! error. With `--json`, progress and summary are objects on standard output, unless a sink writes
 //! there: then on standard error.
 
+mod next;
+
 use super::outcome::{End, Outcome};
 use super::progress::{Display, Moment, print_json};
+use super::reader::{ASK_US, nobody_reads};
 use super::signals::StopFlag;
 use super::{DONE, FAILED, JobArguments, REFUSED, STOPPED, load, print_all, table};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use next::what_next;
 use std::path::PathBuf;
 use tidemill_env::World;
 use tidemill_flow::{JobHandle, RunOptions, engine};
@@ -16,7 +19,7 @@ use tidemill_node::plan::{PlanOptions, Planned, plan};
 use tidemill_node::{
     Descriptor, Problem, Refused, Registry, Streams, check_resume, open_checkpoints,
 };
-use tidemill_types::job::{SourceSpec, StartSpec};
+use tidemill_types::job::{SourceSpec, StartSpec, UntilSpec};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArguments {
@@ -48,6 +51,13 @@ pub(super) struct RunArguments {
     /// Says nothing but errors.
     #[arg(long, short, conflicts_with = "json")]
     quiet: bool,
+}
+
+/// How a run ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WayOut {
+    Done,
+    Stopped,
 }
 
 /// Most rows of a table at the end.
@@ -99,17 +109,18 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     let handle = match checkpoints.and_then(start_job) {
         Ok(handle) => handle,
         Err(error) => {
-            say!("{}: error: {error}", descriptor.file);
+            load::show_refusal(&load::whole(&descriptor.file, error.to_string()), arguments.json);
             return REFUSED;
         }
     };
     let to_stderr = writes_to_stdout(&descriptor);
     let mut display = match (arguments.json, arguments.quiet) {
-        (true, _) => Display::Json { to_stderr },
+        (true, _) => Display::Json { to_stderr, is_lost: false },
         (_, true) => Display::Quiet,
         _ => Display::for_person(),
     };
-    let stopped = watch(&handle, &world, &stop, &mut display, start);
+    let watched = (&mut display, is_for_a_reader(&descriptor));
+    let asked = watch(&handle, &world, &stop, watched, start);
     display.clear();
     let result = handle.wait();
     if let Some(streams) = streams {
@@ -119,8 +130,12 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     let end = match result {
         Err(error) if shows(&descriptor, &error.node) && nobody_reads() => End::Unread,
         Err(error) => End::Failed(error.to_string()),
-        Ok(_) if stopped && !progress.finished => End::Stopped,
-        Ok(_) => End::Done,
+        Ok(_) if progress.finished => End::Done,
+        Ok(_) => match asked {
+            Some(Asked::BySignal) => End::Stopped,
+            Some(Asked::ForWantOfReaders) => End::Unread,
+            None => End::Done,
+        },
     };
     let outcome = Outcome {
         job: &descriptor.spec.name,
@@ -131,7 +146,12 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
         previews: &previews,
         letters: &letters,
     };
-    show(arguments, &descriptor, &outcome, to_stderr)
+    let shown = show(arguments, &descriptor, &outcome, to_stderr);
+    match (display, &outcome.end) {
+        // Said when it happened; a summary that was written is no end of a whole text.
+        (Display::Json { is_lost: true, .. }, End::Done | End::Stopped) => FAILED,
+        _ => shown,
+    }
 }
 
 /// The streams in the job's folder, if the job has any.
@@ -183,28 +203,48 @@ fn shows(descriptor: &Descriptor, sink: &str) -> bool {
     descriptor.spec.sinks.get(sink).is_some_and(|sink| sink.stdout.is_some())
 }
 
-/// Whether standard output is a pipe that nobody reads any more, such as one to `head`.
-fn nobody_reads() -> bool {
-    let out = std::io::stdout();
-    let mut polled = [PollFd::new(&out, PollFlags::empty())];
-    let asked = poll(&mut polled, Some(&Timespec::default()));
-    asked.is_ok() && polled[0].revents().contains(PollFlags::ERR)
+/// Whether the job does not end by itself, and is of no use without a reader of standard output.
+/// One that ends may write other files, for which its rows need not be read to the end.
+fn is_for_a_reader(descriptor: &Descriptor) -> bool {
+    let is_live = |it: &SourceSpec| {
+        it.file.is_none()
+            && it.until.or_else(|| it.kafka.as_ref()?.until) != Some(UntilSpec::Latest)
+    };
+    writes_to_stdout(descriptor) && descriptor.spec.sources.values().any(is_live)
 }
 
-/// Shows progress until the job is over. Says whether it was asked to stop.
+/// Why a job was asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    BySignal,
+    ForWantOfReaders,
+}
+
+/// Shows progress until the job is over. Says why it was asked to stop, if it was.
 fn watch(
     handle: &JobHandle,
     world: &World,
     stop: &StopFlag,
-    display: &mut Display,
+    (display, is_for_a_reader): (&mut Display, bool),
     start: u64,
-) -> bool {
-    let mut stopping = false;
+) -> Option<Asked> {
+    let mut asked = None;
+    let mut look_for_readers_us = start;
     let mut look_us = 500;
     let mut before = Moment { micros: start, progress: handle.progress() };
     while !handle.is_over() {
-        if stop.is_set() && !stopping {
-            stopping = true;
+        if asked.is_none() && is_for_a_reader {
+            let now_us = world.clock.monotonic_micros();
+            if now_us.saturating_sub(look_for_readers_us) >= ASK_US {
+                look_for_readers_us = now_us;
+                if nobody_reads() {
+                    asked = Some(Asked::ForWantOfReaders);
+                    handle.stop();
+                }
+            }
+        }
+        if stop.is_set() && asked.is_none() {
+            asked = Some(Asked::BySignal);
             handle.stop();
             if matches!(display, Display::Bars(..) | Display::Lines) {
                 say!("stopping at the end of the cycle; Ctrl-C again to end at once");
@@ -220,7 +260,7 @@ fn watch(
             before = now;
         }
     }
-    stopping
+    asked
 }
 
 /// CPU time of this process, in seconds, over all threads.
@@ -230,8 +270,9 @@ fn cpu_seconds() -> f64 {
 }
 
 fn show(arguments: &RunArguments, job: &Descriptor, outcome: &Outcome<'_>, to_stderr: bool) -> u8 {
+    let mut shown = DONE;
     if arguments.json {
-        print_json(&outcome.json(), to_stderr);
+        shown = print_json(&outcome.json(), to_stderr);
     } else if !arguments.quiet {
         say_on!("{}", outcome.text());
     }
@@ -241,9 +282,15 @@ fn show(arguments: &RunArguments, job: &Descriptor, outcome: &Outcome<'_>, to_st
     }
     let is_read = outcome.end != End::Unread;
     if is_read && !arguments.json && !arguments.quiet && arguments.preview > 0 {
-        show_tables(outcome, to_stderr);
+        shown = show_tables(outcome, to_stderr);
+    }
+    if shown != DONE {
+        return shown;
+    }
+    if is_read && !arguments.json && !arguments.quiet && arguments.preview > 0 {
         let program = std::env::args_os().next().unwrap_or_else(|| "tidemill".into());
-        say_on!("{}", what_next(&program.to_string_lossy(), &job.file));
+        let end = if outcome.end == End::Stopped { WayOut::Stopped } else { WayOut::Done };
+        say_on!("{}", what_next(&program.to_string_lossy(), arguments, &job.spec, end));
     }
     match outcome.end {
         End::Stopped => STOPPED,
@@ -252,41 +299,18 @@ fn show(arguments: &RunArguments, job: &Descriptor, outcome: &Outcome<'_>, to_st
 }
 
 /// Tables go to standard output, unless a sink writes its rows there.
-fn show_tables(outcome: &Outcome<'_>, to_stderr: bool) {
+fn show_tables(outcome: &Outcome<'_>, to_stderr: bool) -> u8 {
     for preview in outcome.previews {
         let sink = outcome.progress.sinks.iter().find(|sink| sink.name == preview.sink);
         let text = table::render(preview, sink.map_or(0, |sink| sink.rows));
         if to_stderr {
             say!("\n{text}");
-        } else {
-            print_all(&format!("\n{text}\n"));
+            continue;
+        }
+        let shown = print_all(&format!("\n{text}\n"));
+        if shown != DONE {
+            return shown;
         }
     }
+    DONE
 }
-
-/// Commands to go on with. They name the program as it was called: it need not be on the PATH.
-fn what_next(program: &str, file: &str) -> String {
-    let (program, file) = (shell_word(program), shell_word(file));
-    let run = format!("{program} run {file}");
-    let commands = [
-        (format!("{run} --threads 1"), "the same bytes, whatever the number of threads"),
-        (format!("{run} --set KEY=VALUE"), "with another value, such as parallelism=1"),
-        (format!("{program} validate {file}"), "how the job runs: nodes, slices, columns"),
-        (format!("{program} job schema"), "everything that a job file may say"),
-    ];
-    let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
-    let lines = commands.map(|(command, what)| format!("  {command:width$}  {what}\n"));
-    format!("\nnext:\n{}", lines.concat())
-}
-
-/// A text as a shell takes it for one word.
-fn shell_word(text: &str) -> String {
-    let is_plain = |it: char| it.is_alphanumeric() || "/._-+@:,=".contains(it);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-#[cfg(test)]
-mod tests;

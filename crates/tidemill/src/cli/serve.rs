@@ -6,7 +6,7 @@
 mod flags;
 mod logging;
 
-use super::{DONE, REFUSED};
+use super::{DONE, REFUSED, log_filter::LogFilter};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     iterator::Signals,
@@ -26,15 +26,15 @@ pub(super) use flags::ServeArguments;
 
 /// Serves until SIGTERM or SIGINT.
 pub(super) fn serve(arguments: &ServeArguments) -> u8 {
-    let settings = match gather(arguments) {
-        Ok(settings) => settings,
+    let (settings, filter) = match gather(arguments) {
+        Ok(gathered) => gathered,
         Err(error) => {
             say!("{error}");
             return REFUSED;
         }
     };
     let world = World::real();
-    logging::log_as(&world, &settings);
+    logging::log_as(&world, &settings, &filter);
     let stop = match listen(&world) {
         Ok(stop) => stop,
         Err(error) => {
@@ -51,8 +51,8 @@ pub(super) fn serve(arguments: &ServeArguments) -> u8 {
     }
 }
 
-/// The settings, or everything that is wrong with them.
-fn gather(arguments: &ServeArguments) -> Result<ServeSettings, String> {
+/// The settings, with what is logged by part; or everything that is wrong with them.
+fn gather(arguments: &ServeArguments) -> Result<(ServeSettings, LogFilter), String> {
     let variable = |name: &str| std::env::var(name).ok();
     let named = arguments.value(settings::FLAG).or_else(|| variable("TIDEMILL_CONFIG"));
     let file = match &named {
@@ -64,7 +64,11 @@ fn gather(arguments: &ServeArguments) -> Result<ServeSettings, String> {
         variable: &variable,
         file: file.as_ref().map(|(name, text)| (*name, text.as_str())),
     };
-    settings::resolve(given).map_err(|refused| refused.to_string())
+    match (settings::resolve(given), LogFilter::from_env()) {
+        (Ok(settings), Ok(filter)) => Ok((settings, filter)),
+        (Err(one), Err(other)) => Err(format!("{one}\n{other}")),
+        (Err(refused), _) | (_, Err(refused)) => Err(refused.to_string()),
+    }
 }
 
 /// One byte more than is allowed is enough to know that a file is too long.

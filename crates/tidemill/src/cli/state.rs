@@ -6,8 +6,8 @@
 mod on_node;
 
 use super::checkpoint::OfArguments;
-use super::node::word;
-use super::{DONE, FAILED, REFUSED, load, print_all};
+use super::node::{NodeArguments, word};
+use super::{FAILED, REFUSED, load, print_all, printed_all};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use std::{
@@ -133,9 +133,8 @@ pub(super) fn run(command: &StateCommand) -> u8 {
     done.unwrap_or_else(|code| code)
 }
 
-fn failed(error: &StateError) -> u8 {
-    say!("error: {error}");
-    if error.is_asked_wrong() { REFUSED } else { FAILED }
+fn failed(node: &NodeArguments, error: &StateError) -> u8 {
+    node.wrong(error, if error.is_asked_wrong() { REFUSED } else { FAILED })
 }
 
 /// A job in a folder, that does not run.
@@ -156,10 +155,10 @@ impl Stored {
             REFUSED
         })?;
         let checkpoints = stored_checkpoints(&descriptor.spec, data, &world);
-        let checkpoints = checkpoints.map_err(|error| failed(&error.into()))?;
+        let checkpoints = checkpoints.map_err(|error| failed(&of.node, &error.into()))?;
         let checkpoints = checkpoints.ok_or_else(|| {
-            say!("error: {}: {}", descriptor.file, tidemill_flow::AskError::None);
-            REFUSED
+            let message = format!("{}: {}", descriptor.file, tidemill_flow::AskError::None);
+            of.node.wrong(message, REFUSED)
         })?;
         Ok(Self { job: descriptor.spec.name, stages, checkpoints })
     }
@@ -170,7 +169,7 @@ impl Stored {
             Some(CheckpointOf::Newest) | None => None,
         };
         look::in_checkpoint(&self.stages, &state.stage, &self.checkpoints, number)
-            .map_err(|error| failed(&error))
+            .map_err(|error| failed(&state.of.node, &error))
     }
 }
 
@@ -207,35 +206,28 @@ fn query(arguments: &QueryArguments) -> Done<u8> {
     let stored = Stored::open(&state.of, data)?;
     let look = stored.look(state)?;
     let of = (stored.job.as_str(), &stored.stages, state.stage.as_str());
-    let answer = look::query(of, &arguments.sql, |_| Ok(look)).map_err(|it| failed(&it))?;
+    let answer = look::query(of, &arguments.sql, |_| Ok(look));
+    let answer = answer.map_err(|it| failed(&state.of.node, &it))?;
     show_answer(arguments, &answer)
 }
 
 fn show_answer(arguments: &QueryArguments, answer: &Answer) -> Done<u8> {
-    let format = match arguments.state.of.node.json {
+    let node = &arguments.state.of.node;
+    let format = match node.json {
         true => AnswerFormat::Json,
         false => arguments.format,
     };
     let rows = |format| {
-        rows_as(format, &answer.schema, &answer.batches).map_err(|error| {
-            say!("error: {error}");
-            FAILED
-        })
+        rows_as(format, &answer.schema, &answer.batches).map_err(|error| node.wrong(error, FAILED))
     };
     let bytes = match format {
         AnswerFormat::Table => text(answer).into_bytes(),
         AnswerFormat::Csv => rows(Format::Csv)?,
         AnswerFormat::Json => rows(Format::Json)?,
-        AnswerFormat::Arrow => look::arrow_file(answer).map_err(|error| failed(&error))?,
+        AnswerFormat::Arrow => look::arrow_file(answer).map_err(|error| failed(node, &error))?,
     };
     let mut out = std::io::stdout().lock();
-    match out.write_all(&bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            say!("error: standard output: {error}");
-            Ok(FAILED)
-        }
-        _ => Ok(DONE),
-    }
+    Ok(printed_all(out.write_all(&bytes).and_then(|()| out.flush())))
 }
 
 /// The answer for a person, with a line that says of which state it is.
@@ -265,18 +257,22 @@ fn text(answer: &Answer) -> String {
 
 fn export(arguments: &ExportArguments) -> Done<u8> {
     let (state, to) = (&arguments.state, &arguments.to);
+    let node = &state.of.node;
     let Some(data) = &state.of.data else { return on_node::export(arguments) };
     let stored = Stored::open(&state.of, data)?;
     let look = stored.look(state)?;
     let tables = match &arguments.table {
         Some(table) => vec![table.clone()],
-        None => look::tables_of_stage(&stored.stages, &state.stage).map_err(|it| failed(&it))?,
+        None => {
+            look::tables_of_stage(&stored.stages, &state.stage).map_err(|it| failed(node, &it))?
+        }
     };
     let mut written = Vec::new();
-    for (table, path) in places(to, &state.stage, &tables)? {
-        let nth = look::table(&stored.stages, &state.stage, &table).map_err(|it| failed(&it))?;
+    for (table, path) in places(node, to, &state.stage, &tables)? {
+        let nth = look::table(&stored.stages, &state.stage, &table);
+        let nth = nth.map_err(|it| failed(node, &it))?;
         let of = (stored.job.as_str(), &stored.stages);
-        let rows = whole(&path, |out| look::export(of, &look, nth, out))?;
+        let rows = whole(node, &path, |out| look::export(of, &look, nth, out))?;
         let path = path.display().to_string();
         let (checkpoint, cycle) = (look.checkpoint, look.cycle);
         written.push(json!({ "table": table, "file": path, "rows": rows, "checkpoint": checkpoint, "cycle": cycle }));
@@ -302,51 +298,57 @@ fn show_export(state: &StateArguments, document: &Value) -> u8 {
 }
 
 /// The file of each table.
-fn places(to: &Path, stage: &str, tables: &[String]) -> Done<Vec<(String, PathBuf)>> {
+fn places(
+    node: &NodeArguments,
+    to: &Path,
+    stage: &str,
+    tables: &[String],
+) -> Done<Vec<(String, PathBuf)>> {
     if to.extension().is_some_and(|it| it == "arrow") && !to.is_dir() {
         let [table] = tables else {
             let all: Vec<String> = tables.iter().map(|it| format!("`{it}`")).collect();
             let all = all.join(", ");
-            say!("error: `{stage}` has the tables {all}: say which with --table, or name a folder");
-            return Err(REFUSED);
+            let message =
+                format!("`{stage}` has the tables {all}: say which with --table, or name a folder");
+            return Err(node.wrong(message, REFUSED));
         };
         return Ok(vec![(table.clone(), to.to_owned())]);
     }
-    fs::create_dir_all(to).map_err(|error| cannot_write(to, &error))?;
+    fs::create_dir_all(to).map_err(|error| cannot_write(node, to, &error))?;
     let file = |table: &String| (table.clone(), to.join(format!("{stage}.{table}.arrow")));
     Ok(tables.iter().map(file).collect())
 }
 
-fn cannot_write(path: &Path, error: &std::io::Error) -> u8 {
-    say!("error: {}: {error}", path.display());
-    FAILED
+fn cannot_write(node: &NodeArguments, path: &Path, error: &std::io::Error) -> u8 {
+    node.wrong(format_args!("{}: {error}", path.display()), FAILED)
 }
 
 /// Writes a file that is there as a whole, or as it was before.
 fn whole<T>(
+    node: &NodeArguments,
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<T, StateError>,
 ) -> Done<T> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".part");
     let beside = PathBuf::from(beside);
-    let mut file = BufWriter::new(File::create(&beside).map_err(|it| cannot_write(&beside, &it))?);
+    let mut file =
+        BufWriter::new(File::create(&beside).map_err(|it| cannot_write(node, &beside, &it))?);
     let unwritten = |error: StateError| match error {
         StateError::Write(error) => {
-            say!("error: {}: {error}", beside.display());
-            FAILED
+            node.wrong(format_args!("{}: {error}", beside.display()), FAILED)
         }
-        other => failed(&other),
+        other => failed(node, &other),
     };
     let written = write(&mut file).map_err(unwritten).and_then(|written| {
         // Only now the last of it is written, and only a sync tells of all that went wrong.
         let synced = file.into_inner().map_err(|error| error.into_error());
         let synced = synced.and_then(|file| file.sync_all());
-        synced.map_err(|error| cannot_write(&beside, &error)).map(|()| written)
+        synced.map_err(|error| cannot_write(node, &beside, &error)).map(|()| written)
     });
     match written {
         Ok(written) => {
-            fs::rename(&beside, path).map_err(|error| cannot_write(path, &error))?;
+            fs::rename(&beside, path).map_err(|error| cannot_write(node, path, &error))?;
             Ok(written)
         }
         Err(code) => {

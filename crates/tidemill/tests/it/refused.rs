@@ -78,6 +78,35 @@ fn a_job_with_streams_is_valid_and_does_not_run_without_a_log() {
     assert!(stdout.contains("not checked, for want of a node: the streams"), "{stdout}");
 }
 
+/// Nothing has to be opened to know it.
+#[test]
+fn a_sink_with_which_the_job_could_not_go_on_is_found_by_validate() {
+    let house = House::new();
+    house.write("flights.csv", &flights(10));
+    let lossy = format!("{JOB}delivery: at-most-once\ncheckpoint: {{every: 1s}}\n");
+    for format in ["parquet", "arrow"] {
+        house.write("job.yaml", &lossy.replace("format: json", &format!("format: {format}")));
+        for line in [&["validate", "job.yaml"][..], &["run", "job.yaml", "--data", "data"]] {
+            let stderr = house.run(line).ends_with(2).stderr();
+            let expected = "job.yaml:10:54: error: what it writes is whole only at its end";
+            assert!(stderr.starts_with(expected), "{stderr}");
+        }
+    }
+    let letters = "{from: dead_letter, file: {path: bad.parquet, format: parquet}}";
+    house.write("job.yaml", &lossy.replace("sinks:", &format!("sinks:\n  bad: {letters}")));
+    let stderr = house.run(&["validate", "job.yaml"]).ends_with(2).stderr();
+    assert!(stderr.starts_with("job.yaml:10:62: error: what it writes"), "{stderr}");
+    // Each of the three alone is good.
+    for (from, to) in [("delivery: at-most-once\n", ""), ("checkpoint: {every: 1s}\n", "")] {
+        house
+            .write("job.yaml", &lossy.replace("format: json", "format: parquet").replace(from, to));
+        house.run(&["validate", "job.yaml"]).ends_with(0);
+    }
+    house.write("job.yaml", &lossy);
+    house.run(&["validate", "job.yaml"]).ends_with(0);
+    assert!(!house.path("data").exists());
+}
+
 #[test]
 fn near_names_are_offered() {
     let house = House::new();
@@ -133,4 +162,94 @@ fn a_folder_is_asked_whatever_node_the_environment_names() {
     let ran = house.tidemill(&["job", "list"]).env("TIDEMILL_HTTP", "127.0.0.1:1").output();
     let said = String::from_utf8_lossy(&ran.expect("it runs").stderr).into_owned();
     assert!(said.contains("127.0.0.1:1"), "{said}");
+}
+
+#[test]
+fn what_is_to_be_logged_is_refused_if_it_cannot_be_read() {
+    let house = House::new();
+    house.write("flights.csv", &flights(10));
+    house.write("job.yaml", JOB);
+    let logs = |line: &[&str], log: &str| {
+        let ran = house.tidemill(line).env("TIDEMILL_LOG", log).output().expect("it runs");
+        (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned())
+    };
+    for line in [&["run", "job.yaml"][..], &["serve", "--data", "node", "--http-listen", "nowhere"]]
+    {
+        let (code, said) = logs(line, "debg");
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("TIDEMILL_LOG: error: `debg` is no level"), "{said}");
+        assert!(said.contains("did you mean `debug`?"), "{said}");
+    }
+    assert!(!house.path("out.ndjson").exists() && !house.path("node").exists());
+    let (_, said) = logs(&["serve", "--http-listen", "nowhere"], "debg");
+    assert!(said.contains("--http-listen: error:"), "what else is wrong is said too: {said}");
+    // A level for one part is no silence of the others.
+    let warned = JOB.replace("format: csv}", "format: csv}\n    time: {field: carrier}");
+    house.write("job.yaml", &warned);
+    let (code, said) = logs(&["run", "job.yaml"], "tidemill_flow=debug");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("WARN tidemill_node::plan"), "{said}");
+}
+
+#[test]
+fn every_refusal_of_a_run_is_an_object_for_scripts() {
+    let house = House::new();
+    house.write("flights.csv", &flights(10));
+    let counted = "key: [carrier]\n    window: {global: {}}\n    aggregate: {n: count(*)}";
+    let job = JOB.replace("where: delay > 15", counted);
+    house.write("job.yaml", &format!("{job}checkpoint: {{every: 1s}}\n"));
+    house.write("other.yaml", &JOB.replace("name: delays", "name: other"));
+    house.run(&["run", "job.yaml", "--data", "data"]).ends_with(0);
+    let whole = "sinks.out.file={path: out.parquet, format: parquet}";
+    for (arguments, says) in [
+        (&["job.yaml", "--data", "/proc/x"][..], "/proc/x"),
+        (&["job.yaml", "--set", "sinks.out.file.path=/proc/x/y"], "cannot be written"),
+        (&["other.yaml", "--data", "data"], "belongs to job `delays`"),
+        (&["job.yaml", "--data", "data", "--checkpoint", "9999"], "9999"),
+        (&["job.yaml", "--data", "data", "--resume", "--set", "slices=3"], "slices"),
+        (&["job.yaml", "--data", "new", "--set", "delivery=at-most-once", "--set", whole], "whole"),
+    ] {
+        let ran = house.run(&[&["run"], arguments, &["--json"]].concat()).ends_with(2);
+        assert_eq!(ran.stderr(), "", "{arguments:?}");
+        let refused = ran.summary();
+        assert_eq!(refused["type"], "refused", "{arguments:?}: {refused}");
+        let error = &refused["errors"][0];
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains(says), "{arguments:?}: {message}");
+        assert!(error["file"].as_str().is_some_and(|it| it.ends_with(".yaml")), "{refused}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_question_is_json_for_scripts() {
+    let house = House::new();
+    house.write("flights.csv", &flights(10));
+    let counted = "key: [carrier]\n    window: {global: {}}\n    aggregate: {n: count(*)}";
+    let job = JOB.replace("where: delay > 15", counted);
+    house.write("job.yaml", &format!("{job}checkpoint: {{every: 1s}}\n"));
+    house.run(&["run", "job.yaml", "--data", "data"]).ends_with(0);
+    let data = ["--data", "data"];
+    let query = |sql| [&["state", "query", "job.yaml", "late", sql], &data[..]].concat();
+    let nowhere = ["--http", "127.0.0.1:1"];
+    for (line, code) in [
+        (vec!["checkpoint", "list", "job.yaml", "--data", "none"], 2),
+        ([&["checkpoint", "inspect", "job.yaml", "77"], &data[..]].concat(), 2),
+        (query("SELECT n FROM state"), 2),
+        ([&["state", "tables", "no.yaml"], &data[..]].concat(), 2),
+        ([&["job", "list"], &nowhere[..]].concat(), 1),
+        ([&["checkpoint", "list", "j"], &nowhere[..]].concat(), 1),
+        ([&["state", "tables", "j"], &nowhere[..]].concat(), 1),
+    ] {
+        let said = house.run(&line).ends_with(code);
+        let (stdout, stderr) = (said.stdout(), said.stderr());
+        assert!(stdout.is_empty() && stderr.contains("error: "), "{line:?}: {stderr}");
+        let told = house.run(&[&line[..], &["--json"]].concat()).ends_with(code);
+        assert_eq!(told.stderr(), "", "{line:?}");
+        let told = told.summary();
+        if told["type"] == "refused" {
+            continue;
+        }
+        let message = told["error"].as_str().expect("a message");
+        assert!(stderr.contains(message), "{line:?}: {stderr}{message}");
+    }
 }

@@ -1,7 +1,12 @@
 //! Who reads what the program says may go away, and folders may have any name.
 
 use crate::house::House;
-use std::{ffi::OsStr, io::Read, os::unix::ffi::OsStrExt, process::Stdio};
+use std::{
+    ffi::OsStr,
+    io::{BufRead, BufReader, Read},
+    os::unix::ffi::OsStrExt,
+    process::Stdio,
+};
 
 const JOB: &str = "
 name: some
@@ -70,4 +75,91 @@ fn a_job_in_a_folder_whose_name_is_no_text_runs_and_is_not_given_to_a_node() {
     assert!(said.contains("not UTF-8") && said.contains("odd-"), "{said}");
     let ran = run(&["run", "job.yaml", "--data", "."]);
     assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+/// What the program ends with and says, if its standard output is on a full disk.
+#[cfg(target_os = "linux")]
+fn ends_on_a_full_disk(house: &House, arguments: &[&str]) -> (Option<i32>, String) {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("a full device");
+    let ran = house.tidemill(arguments).stdout(full).output().expect("the binary can be run");
+    (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned())
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_is_lost_on_a_full_disk_is_a_failure() {
+    let house = house();
+    for arguments in [
+        &["run", "job.yaml", "--json"][..],
+        &["run", "job.yaml"],
+        &["validate", "job.yaml"],
+        &["job", "schema"],
+        &["--help"],
+        &["run", "--help"],
+        &["--version"],
+    ] {
+        let (code, said) = ends_on_a_full_disk(&house, arguments);
+        assert_eq!(code, Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("error: standard output: "), "{arguments:?}: {said}");
+        assert_eq!(said.matches("error:").count(), 1, "{arguments:?}: {said}");
+        assert!(!said.contains("next:"), "{arguments:?}: {said}");
+    }
+    // What was refused keeps its code, and a job that shows nothing loses nothing.
+    house.write("bad.yaml", "name: 7\nsink: {}\n");
+    assert_eq!(ends_on_a_full_disk(&house, &["run", "bad.yaml", "--json"]).0, Some(2));
+    assert_eq!(ends_on_a_full_disk(&house, &["run", "job.yaml", "-q"]), (Some(0), String::new()));
+    assert_eq!(ends_on_a_full_disk(&house, &["run", "job.yaml", "--preview", "0"]).0, Some(0));
+}
+
+#[test]
+fn a_reader_of_the_summary_or_of_help_may_go_away() {
+    let house = house();
+    for arguments in [&["run", "job.yaml", "--json"][..], &["run", "job.yaml"], &["--help"]] {
+        assert_eq!(ends_unread(&house, arguments, true), Some(0), "{arguments:?}");
+    }
+}
+
+/// No row comes that could be refused: the program has to look.
+#[test]
+fn a_live_job_ends_when_its_reader_has_gone_though_nothing_comes() {
+    let house = house();
+    let lossy = "delivery: at-least-once\n";
+    let fill = JOB.replace("file: {path: out.parquet, format: parquet}", "stream: {name: s}");
+    house.write("fill.yaml", &format!("{lossy}{fill}"));
+    house.run(&["run", "fill.yaml", "--data", "data", "-q"]).ends_with(0);
+    let live = "name: live\nsources: {in: {stream: s, format: json}}\nsinks: {out: {from: in, stdout: {}}}\n";
+    house.write("live.yaml", &format!("{lossy}{live}"));
+    for more in [&[][..], &["--json"], &["-q"]] {
+        let line = [&["run", "live.yaml", "--data", "data"], more].concat();
+        let mut command = house.tidemill(&line);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+        let mut rows = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let two: Vec<String> = rows.by_ref().take(2).map(|row| row.expect("text")).collect();
+        assert!(two.iter().all(|row| row.starts_with("{\"k\":")), "{two:?}");
+        drop(rows);
+        let ended = child.wait_with_output().expect("an end");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(0), "{said}");
+        assert!(!said.contains("stopped") && !said.contains("next:"), "{said}");
+        assert_eq!(said.contains("reads standard output any more"), more.is_empty(), "{said}");
+    }
+}
+
+/// The other file of a job that ends by itself is whole, whoever reads the rows beside it.
+#[test]
+fn a_job_that_ends_by_itself_is_not_cut_short_by_its_reader() {
+    let house = house();
+    let rows: String = (0..200_000).map(|n| format!("{n},a\n")).collect();
+    house.write("in.csv", &format!("k,v\n{rows}"));
+    let few = "  few: {from: first, stdout: {}}\n";
+    let job = JOB.replace("parquet", "csv");
+    let job = job.replace("sinks:", "stages: {first: {from: in, where: k < 1}}\nsinks:");
+    house.write("job.yaml", &format!("{job}{few}"));
+    let mut command = house.tidemill(&["run", "job.yaml", "-q", "--threads", "1"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut row = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut row).expect("a row");
+    assert_eq!(child.wait().expect("an end").code(), Some(0));
+    assert_eq!(house.read("out.csv").lines().count(), 200_001);
 }

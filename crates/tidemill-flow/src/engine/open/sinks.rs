@@ -3,7 +3,7 @@
 use super::{Opened, open_error};
 use crate::error::StartError;
 use crate::runtime::plan::{Parts, Plan};
-use crate::sink::{Sink, SinkError};
+use crate::sink::{SinkError, is_lost_to_going_on};
 use std::sync::Arc;
 use tidemill_env::sync::Mutex;
 use tidemill_types::job::DEAD_LETTER;
@@ -16,19 +16,16 @@ fn sink_error(name: &str, error: SinkError) -> StartError {
     }
 }
 
-/// What a job that does nothing twice has written stays: it cannot be written anew.
+/// Refuses sinks with which a job that does nothing twice cannot go on.
 pub(super) fn go_on(plan: &Plan, parts: &Parts) -> Result<(), StartError> {
-    let begins_anew =
-        |sink: &Option<Box<dyn Sink>>| sink.as_ref().is_some_and(|sink| sink.begins_anew());
-    let name = match parts.sinks.iter().position(begins_anew) {
-        Some(node) => plan.nodes[node].name.as_str(),
-        None if begins_anew(&parts.dead_letter) => DEAD_LETTER,
-        None => return Ok(()),
-    };
-    let message = "what it writes is whole only at its end, and begun anew when the job resumes: a \
-                   job with the delivery `at-most-once` and a `checkpoint` reads nothing again, and \
-                   would lose it; write a format that can be added to, or a stream";
-    Err(open_error(name, message.to_owned()))
+    let names = plan.nodes.iter().map(|node| node.name.as_str());
+    let letters = (DEAD_LETTER, &parts.dead_letter);
+    for (name, sink) in names.zip(&parts.sinks).chain([letters]) {
+        if let Some(message) = sink.as_deref().and_then(is_lost_to_going_on) {
+            return Err(open_error(name, message.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// Whether all sinks can be opened, as far as that can be known; nothing of them is changed.

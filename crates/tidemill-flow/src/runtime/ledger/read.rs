@@ -263,6 +263,12 @@ fn belongs(head: LedgerHead, owner: &Owner) -> Result<(), String> {
         return Err(format!("version {version} is not known to this build"));
     }
     let found = Owner { job, seed, sources };
+    if found.job != owner.job {
+        let (theirs, ours) = (&found.job, &owner.job);
+        return Err(format!(
+            "it belongs to job `{theirs}`, and not to `{ours}`; use another --data folder"
+        ));
+    }
     if found != *owner {
         return Err(format!(
             "it belongs to job `{}` with other sources; use another --data folder",

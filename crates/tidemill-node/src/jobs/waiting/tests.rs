@@ -68,7 +68,7 @@ fn what_is_away_is_waited_for_in_every_life_until_the_job_is_cancelled() {
         }
         let node = Node::open(&folder);
         let again = node.jobs.submit(Submission { text: text.clone(), ..Default::default() });
-        assert!(matches!(again, Err(JobsError::Running(_))), "{again:?}");
+        assert!(matches!(again, Err(JobsError::Waiting(_))), "{again:?}");
         let view = node.jobs.cancel("far").unwrap();
         assert_eq!((&view.status, view.next_try_us), (&Status::Cancelled, None));
         node.stop();

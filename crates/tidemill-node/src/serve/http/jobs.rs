@@ -89,6 +89,7 @@ impl From<JobsError> for Problem {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             JobsError::Running(_)
+            | JobsError::Waiting(_)
             | JobsError::NotEnded(_)
             | JobsError::Ended(_)
             | JobsError::Rescale(_)

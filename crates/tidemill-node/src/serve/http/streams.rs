@@ -125,7 +125,7 @@ fn spec_of(parameters: &Parameters, mut spec: StreamSpec) -> Result<StreamSpec, 
     if let Some(it) = parameters.value("max_chunk_bytes", size)? {
         spec.max_chunk_bytes = it;
     }
-    let time = |it: &str| value::or_none(it, |it| value::span(it, 1, value::SPAN_MS_MAX));
+    let time = |it: &str| value::or_none(it, value::retention_time);
     if let Some(it) = parameters.read("retention_time", time)? {
         spec.retention.time = it;
     }

@@ -208,3 +208,21 @@ fn the_documentation_has_the_table() {
     let table = markdown();
     assert!(page.contains(&table), "docs/serve.md must hold this, word for word:\n\n{table}");
 }
+
+/// Whoever exports a variable for a script must not move a node's data with it.
+#[test]
+fn scripts_and_settings_have_no_variable_in_common() {
+    let scripts = [
+        include_str!("../../../../../examples/fetch-data.sh"),
+        include_str!("../../../../../tests/oracle/run.sh"),
+        include_str!("../../../../../tests/suite.sh"),
+        include_str!("../../../../../Makefile"),
+    ];
+    let is_part = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    let words = |text: &'static str| text.split(move |it| !is_part(it));
+    let used: Vec<&str> = scripts.into_iter().flat_map(words).collect();
+    assert!(used.contains(&"TIDEMILL_DATASETS") && used.contains(&"TIDEMILL_BIN"));
+    for setting in settings() {
+        assert!(!used.contains(&setting.variable().as_str()), "{}", setting.variable());
+    }
+}

@@ -83,7 +83,15 @@ pub(in crate::serve) fn span(text: &str, low_ms: i64, high_ms: i64) -> Result<Sp
     }
 }
 
-/// The same, as a number of milliseconds.
+/// For how long records are kept.
+///
+/// # Errors
+/// The text is no length of time, or one that no stream can have.
+pub fn retention_time(text: &str) -> Result<Span, String> {
+    span(text, 1, SPAN_MS_MAX)
+}
+
+/// The same as [`span`], as a number of milliseconds.
 pub(in crate::serve) fn span_ms(text: &str, low_ms: i64, high_ms: i64) -> Result<u64, String> {
     span(text, low_ms, high_ms).map(|it| (it.0 / 1_000).unsigned_abs())
 }

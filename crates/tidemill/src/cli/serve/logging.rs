@@ -3,6 +3,7 @@
 //! Clients try again at once, and each try of each of them may be told: a full disk would be full of
 //! lines before it is noticed. What kind a line is says the place in the code that it comes from.
 
+use super::super::log_filter::LogFilter;
 use std::{
     collections::BTreeMap,
     io::{self, IsTerminal},
@@ -13,7 +14,8 @@ use tidemill_env::World;
 use tidemill_node::serve::{LogFormat, LogLevel, ServeSettings};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::{
-    EnvFilter, Layer,
+    Layer,
+    filter::LevelFilter,
     layer::{Context, SubscriberExt},
     util::SubscriberInitExt,
 };
@@ -25,18 +27,17 @@ const TROUBLE_LINES: u64 = 20;
 /// Other lines of a kind in that time.
 const OTHER_LINES: u64 = 1_000;
 
-/// Log lines go to standard error, as the settings say, or as `TIDEMILL_LOG` says by part.
-pub(in crate::cli) fn log_as(world: &World, settings: &ServeSettings) {
+/// Log lines go to standard error, as the settings say, but for what the variable says by part.
+pub(in crate::cli) fn log_as(world: &World, settings: &ServeSettings, filter: &LogFilter) {
     let level = match settings.log_level {
-        LogLevel::Off => "off",
-        LogLevel::Error => "error",
-        LogLevel::Warn => "warn",
-        LogLevel::Info => "info",
-        LogLevel::Debug => "debug",
-        LogLevel::Trace => "trace",
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
     };
-    let filter = EnvFilter::try_from_env("TIDEMILL_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let log = tracing_subscriber::registry().with(filter).with(Bounded::new(world));
+    let log = tracing_subscriber::registry().with(filter.or(level)).with(Bounded::new(world));
     // A line that cannot be written is lost; whoever wrote it goes on.
     let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).log_internal_errors(false);
     match settings.log_format {

@@ -58,7 +58,7 @@ pub(super) fn export(arguments: &ExportArguments) -> Done<u8> {
     };
     let (mut written, mut checkpoint, mut cycle) = (Vec::new(), Value::Null, Value::Null);
     let mut asked = state.checkpoint;
-    for (table, path) in places(&arguments.to, &state.stage, &tables)? {
+    for (table, path) in places(node, &arguments.to, &state.stage, &tables)? {
         let file = bytes(node, "GET", &state_path(state, Some(&table), asked), None)?;
         let answer = read(node, &file, usize::MAX)?;
         let of = |key: &str| {
@@ -69,7 +69,9 @@ pub(super) fn export(arguments: &ExportArguments) -> Done<u8> {
         // All tables are of the checkpoint that the first one is of.
         asked = checkpoint.as_u64().map(CheckpointOf::Number).or(asked);
         let rows: usize = answer.batches.iter().map(|it| it.num_rows()).sum();
-        whole(&path, |out| Ok(out.write_all(&file).map_err(arrow_schema::ArrowError::from)?))?;
+        whole(node, &path, |out| {
+            Ok(out.write_all(&file).map_err(arrow_schema::ArrowError::from)?)
+        })?;
         let path = path.display().to_string();
         written.push(json!({ "table": table, "file": path, "rows": rows, "checkpoint": checkpoint, "cycle": cycle }));
     }
@@ -133,7 +135,6 @@ fn rows(file: &[u8], rows_max: usize) -> Result<Answer, String> {
 
 fn read(node: &NodeArguments, file: &[u8], rows_max: usize) -> Done<Answer> {
     rows(file, rows_max).map_err(|error| {
-        say!("error: {}: the answer cannot be read: {error}", node.http);
-        FAILED
+        node.wrong(format_args!("{}: the answer cannot be read: {error}", node.http), FAILED)
     })
 }

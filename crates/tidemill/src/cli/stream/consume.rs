@@ -1,5 +1,6 @@
 //! `tidemill stream consume`: records become lines of standard output.
 
+use super::super::reader::{ASK_US, nobody_reads};
 use super::{
     DONE, NodeArguments, STOPPED, admin_failed, failed,
     from::start,
@@ -7,6 +8,7 @@ use super::{
     render::{Format, render},
     stop_flag,
 };
+use clap::builder::NonEmptyStringValueParser;
 use std::{
     collections::BTreeMap,
     io::{self, IsTerminal, Write},
@@ -48,7 +50,8 @@ pub(in crate::cli) struct ConsumeArguments {
     streamlet: Option<i32>,
     /// Begins where this group has left off, and commits how far it gets; `--from` is for
     /// streamlets of which it has no offset.
-    #[arg(long, value_name = "NAME")]
+    // The empty name is a group like others to Kafka, and a variable that is not set to people.
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     group: Option<String>,
     /// Only records that are in no transaction, or in a committed one.
     #[arg(long)]
@@ -93,12 +96,20 @@ pub(super) fn consume(arguments: &ConsumeArguments) -> u8 {
     let mut rates = Rates::new(now_us(), arguments.node.json, arguments.quiet, may_draw);
     let mut copy = Copy { arguments, gathered: Gathered::default(), counts: Counts::default() };
     let (mut committed_us, mut commits) = (now_us(), Commits::default());
+    let mut asked_us = now_us();
     let end = loop {
         if stop.is_set() {
             break End::Stopped;
         }
         if let Some(end) = copy.step(&mut consumer, &plan) {
             break end;
+        }
+        if now_us().saturating_sub(asked_us) >= ASK_US {
+            asked_us = now_us();
+            // What comes next may come late, or never.
+            if nobody_reads() {
+                break End::Unread;
+            }
         }
         if rates.is_due(now_us()) {
             rates.show(now_us(), copy.counts);

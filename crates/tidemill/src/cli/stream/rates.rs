@@ -1,6 +1,5 @@
 //! How many records and bytes a second, while a command runs and at its end.
 
-use super::super::progress::print_json;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use std::io::IsTerminal;
@@ -79,17 +78,17 @@ impl Rates {
                 bar.tick();
             }
             Display::Lines => say!("{}", text()),
-            Display::Json => print_json(
-                &json!({
+            Display::Json => {
+                let progress = json!({
                     "type": "progress",
                     "seconds": seconds,
                     "records": counts.records,
                     "bytes": counts.bytes,
                     "records_per_s": records,
                     "bytes_per_s": bytes,
-                }),
-                true,
-            ),
+                });
+                say!("{progress}");
+            }
             Display::Quiet => {}
         }
         (self.last_us, self.last) = (now_us, counts);
@@ -114,7 +113,7 @@ impl Rates {
                 "records_per_s": records,
                 "mb_per_s": megabytes,
             });
-            print_json(&summary, true);
+            say!("{summary}");
         } else if !quiet {
             say!(
                 "{done} {} records, {}, in {seconds:.2} s: {} records/s, {megabytes:.1} MB/s",

@@ -2,7 +2,8 @@
 
 use clap::Args;
 use std::collections::BTreeMap;
-use tidemill_types::{ByteSize, Span};
+use tidemill_node::serve::settings::retention_time;
+use tidemill_types::ByteSize;
 
 /// What a stream may be told when it is made or changed.
 #[derive(Debug, Default, Args)]
@@ -26,7 +27,7 @@ pub(super) struct SettingArguments {
     #[arg(long, value_name = "SIZE")]
     segment_bytes: Option<ByteSize>,
     /// Any setting by its name, such as `message.timestamp.type=LogAppendTime`; may be given
-    /// several times.
+    /// several times. It counts before an option of the same meaning.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     config: Vec<(String, String)>,
 }
@@ -50,7 +51,7 @@ fn time(text: &str) -> Result<i64, String> {
     if text == "unlimited" {
         return Ok(-1);
     }
-    let span: Span = text.parse().map_err(or_unlimited)?;
+    let span = retention_time(text).map_err(or_unlimited)?;
     Ok(span.0 / 1000)
 }
 

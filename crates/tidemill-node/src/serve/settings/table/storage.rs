@@ -1,7 +1,7 @@
 //! Settings of streams and of where they are kept.
 
 use super::{SWITCH, Setting};
-use crate::serve::settings::value::{self, DAY_MS, SIZE_MAX, SPAN_MS_MAX};
+use crate::serve::settings::value::{self, DAY_MS, SIZE_MAX};
 use tidemill_broker::fsync;
 
 /// Of streams that do not say otherwise.
@@ -60,8 +60,7 @@ pub(super) const STREAMS: &[Setting] = &[
         "log.retention.ms",
         "Records are removed this long after they were appended; `none`: never.",
         |s| value::none_text(s.log.defaults.retention.time),
-        |s, text| s.log.defaults.retention.time =
-            value::or_none(text, |it| value::span(it, 1, SPAN_MS_MAX))?
+        |s, text| s.log.defaults.retention.time = value::or_none(text, value::retention_time)?
     ),
     row!(
         "retention-bytes",

@@ -1,0 +1,112 @@
+//! `TIDEMILL_LOG`: what is logged, by part.
+//!
+//! ```text
+//! warn,tidemill_log=debug
+//! ^    ^------------^----  one part: a crate, or a module of one
+//! '----------------------  all the others
+//! ```
+//!
+//! Invariant: what cannot be read is refused. A level that is misspelt would turn lines off that
+//! somebody counts on.
+
+use tidemill_node::{
+    Diagnostic, Problem, Refused,
+    diagnostic::{nearest, one_of},
+};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+
+#[cfg(test)]
+mod tests;
+
+const VARIABLE: &str = "TIDEMILL_LOG";
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+/// The crates; `tidemill` is all of them.
+const PARTS: [&str; 14] = [
+    "tidemill",
+    "tidemill_types",
+    "tidemill_wire",
+    "tidemill_env",
+    "tidemill_log",
+    "tidemill_state",
+    "tidemill_backends",
+    "tidemill_client",
+    "tidemill_flow",
+    "tidemill_broker",
+    "tidemill_operators",
+    "tidemill_sim",
+    "tidemill_connectors",
+    "tidemill_node",
+];
+
+/// What the variable says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct LogFilter {
+    /// Of whatever is not said by part; none: not said either.
+    rest: Option<LevelFilter>,
+    parts: Vec<(String, LevelFilter)>,
+}
+
+impl LogFilter {
+    /// As the environment has it; an empty variable says nothing.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub(super) fn from_env() -> Result<Self, Refused> {
+        let Some(text) = std::env::var_os(VARIABLE) else { return Ok(Self::default()) };
+        Self::read(&text.to_string_lossy()).map_err(|wrong| {
+            let problem = |problem| Diagnostic {
+                file: VARIABLE.to_owned(),
+                place: None,
+                line: None,
+                problem,
+            };
+            Refused(wrong.into_iter().map(problem).collect())
+        })
+    }
+
+    fn read(text: &str) -> Result<Self, Vec<Problem>> {
+        let (mut filter, mut wrong) = (Self::default(), Vec::new());
+        for word in text.split(',').map(str::trim).filter(|it| !it.is_empty()) {
+            let said = match word.split_once('=') {
+                None => level(word).map(|level| filter.rest = Some(level)),
+                Some((part, name)) => known(part.trim()).and_then(|part| {
+                    filter.parts.push((part.to_owned(), level(name.trim())?));
+                    Ok(())
+                }),
+            };
+            wrong.extend(said.err());
+        }
+        if wrong.is_empty() { Ok(filter) } else { Err(wrong) }
+    }
+
+    /// With the level of what the variable says nothing about.
+    pub(super) fn or(&self, rest: LevelFilter) -> Targets {
+        let targets = Targets::new().with_default(self.rest.unwrap_or(rest));
+        targets.with_targets(self.parts.clone())
+    }
+}
+
+fn level(name: &str) -> Result<LevelFilter, Problem> {
+    let is_one = LEVELS.iter().any(|it| it.eq_ignore_ascii_case(name));
+    if let Some(level) = name.parse().ok().filter(|_| is_one) {
+        return Ok(level);
+    }
+    let mut problem = Problem::new::<String>([], format!("`{}` is no level", shown(name)));
+    problem.nearest = nearest(name, LEVELS).map(str::to_owned);
+    Err(problem.expected(format!("{}, or PART=LEVEL", one_of(&LEVELS))))
+}
+
+/// A part that there is, as far as its crate tells.
+fn known(part: &str) -> Result<&str, Problem> {
+    let name = part.split("::").next().unwrap_or_default();
+    if PARTS.contains(&name) {
+        return Ok(part);
+    }
+    let message = format!("there is no part `{}` that logs", shown(part));
+    Err(Problem::new::<String>([], message).one_of(name, PARTS))
+}
+
+/// The beginning of a word: the variable may hold anything.
+fn shown(word: &str) -> String {
+    word.chars().take(60).map(|it| if it.is_control() { ' ' } else { it }).collect()
+}
