@@ -37,6 +37,7 @@ mod names;
 pub(crate) mod settled;
 #[cfg(test)]
 mod tests;
+mod trial;
 pub(crate) mod words;
 
 pub use call::{AggregateCall, parse_call};
@@ -226,6 +227,7 @@ fn compile_physical(
         .map_err(|error| plan_error(&error))?;
     checked::refuse_constants(&logical)?;
     let logical = settling.settled(logical).map_err(|error| plan_error(&error))?;
+    trial::refuse_wrong_constants(&logical, schema)?;
     checked::physical(&logical, schema).map_err(|error| plan_error(&error))
 }
 
@@ -281,10 +283,17 @@ pub(crate) fn one_line(error: &DataFusionError) -> String {
         "This feature is not implemented: ",
         "type_coercion\ncaused by\n",
         "Internal error: ",
+        "External error: ",
     ];
     let mut rest = text.as_str();
     while let Some(cut) = headings.iter().find_map(|heading| rest.strip_prefix(heading)) {
         rest = cut;
     }
-    rest.lines().next().unwrap_or(rest).to_owned()
+    let mut lines = rest.lines().map(str::trim);
+    let first = lines.next().unwrap_or(rest);
+    // What is wrong with a pattern stands below it.
+    match lines.rfind(|it| !it.is_empty() && *it != ")") {
+        Some(last) if first.ends_with([':', '(']) => format!("{first} {last}"),
+        _ => first.to_owned(),
+    }
 }

@@ -1,6 +1,7 @@
 //! One column under way: values, and which of them are null.
 
 use super::nested::decode_nested;
+use crate::json::scan::Scanner;
 use crate::{moment, number};
 use arrow_array::{
     ArrayRef, BooleanArray, Date32Array, Float32Array, Float64Array, Int8Array, Int16Array,
@@ -352,6 +353,16 @@ fn text(value: Value<'_>) -> Option<&[u8]> {
 fn nested(value: Value<'_>) -> Option<&[u8]> {
     match value {
         Value::Nested(text) => Some(text),
+        // Of a format that has nothing else, such as CSV. Nobody has looked at it yet.
+        Value::Text(text) => {
+            let mut scanner = Scanner::new(text);
+            let is_nested = matches!(scanner.begins(), Some(b'[' | b'{'));
+            let is_whole = is_nested
+                && scanner.raw(&mut Vec::new()).is_ok()
+                && scanner.end().is_ok()
+                && std::str::from_utf8(text).is_ok();
+            is_whole.then_some(text)
+        }
         _ => None,
     }
 }

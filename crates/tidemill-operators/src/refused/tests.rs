@@ -151,7 +151,9 @@ proptest! {
 #[test]
 fn an_expression_that_has_a_value_for_no_row_refuses_each() {
     let (schema, by_key) = (schema(), Partition::Key(vec![1]));
-    for sql in ["1 / 0", "k + 1 / 0", "date_trunc('millennium', to_timestamp(k))"] {
+    for sql in
+        ["1 / 0", "k + 1 / 0", "date_trunc('day', to_timestamp(k + 9000000000000000000 / (k - k)))"]
+    {
         let calls = named(&[("n", "count(*)"), ("most", &format!("max({sql})"))]);
         let by = format!("case when k >= 0 then {sql} end");
         let spec = TopSpec { k: 3, by, ascending: false, per: vec!["k".to_owned()] };

@@ -327,3 +327,16 @@ fn csv_may_have_no_header_and_another_byte_between_fields() {
     assert_eq!(ints(&batch, "id"), [Some(7)]);
     assert_eq!(texts(&batch, "name"), [Some("a,b".to_owned())]);
 }
+
+#[test]
+fn lists_of_a_csv_file_are_json() {
+    let file = "id,n\n1,\"[1,null]\"\n2,[]\n3,\n4,\"[1\n, 2]\"\n5,\"[1] [2]\"\n6,7\n7,\"[1\"\n8,\"[\"\"x\"\"]\"\n";
+    let source = source(file.as_bytes(), &typed(Format::Csv, &[("n", "bigint[]")]), None).unwrap();
+    let (batch, letters) = whole(&*source);
+    assert_eq!(ints(&batch, "id"), [1, 2, 3, 4].map(Some));
+    let lists = batch.column_by_name("n").unwrap();
+    let text = |row| arrow_cast::display::array_value_to_string(lists, row).unwrap();
+    assert_eq!([0, 1, 2, 3].map(text), ["[1, ]", "[]", "", "[1, 2]"]);
+    assert_eq!(letters.len(), 4);
+    assert!(letters[0].reason.contains("field `n`: \"[1] [2]\" is not a list"), "{letters:?}");
+}
