@@ -37,7 +37,7 @@ mod names;
 pub(crate) mod settled;
 #[cfg(test)]
 mod tests;
-mod trial;
+pub(crate) mod trial;
 pub(crate) mod words;
 
 pub use call::{AggregateCall, parse_call};
@@ -222,6 +222,8 @@ fn compile_physical(
 ) -> Result<Arc<dyn PhysicalExpr>, ExprError> {
     let settling = Settling::new(schema);
     let logical = far::zones_in_microseconds(logical, schema)
+        .and_then(|it| settling.typed(it))
+        .and_then(|it| far::chosen_in_microseconds(it, schema))
         .and_then(|it| settling.typed(it))
         .and_then(|it| far::in_microseconds(it, schema))
         .map_err(|error| plan_error(&error))?;

@@ -57,7 +57,18 @@ impl Divided {
                 }
                 Err(error) if rows == 0 => return Err(error),
                 Err(error) if rows == 1 => {
-                    refused.insert(first, error.message);
+                    // The batch may itself be a part, and the value that is none another row's.
+                    let alone = if is_all {
+                        evaluate(&rows_alone(batch, first, rows)?)
+                    } else {
+                        Err(error)
+                    };
+                    match alone {
+                        Ok(it) => made.push(it),
+                        Err(error) => {
+                            refused.insert(first, error.message);
+                        }
+                    }
                 }
                 Err(error) => {
                     let half = rows / 2;

@@ -1,8 +1,8 @@
 //! Times of years that nanoseconds do not reach.
 //!
 //! DataFusion compares a time with a text or a date in nanoseconds, which know the years 1677 to
-//! 2262. Where a constant lies beyond those, or nobody knows as it is no constant, all are compared
-//! in microseconds, as times are kept: that changes nothing else, and no digits are lost by it.
+//! 2262, and so it does all else with both. Here it is done in microseconds, as times are kept, where
+//! no digits are lost by it.
 
 use arrow_schema::{
     DataType,
@@ -13,9 +13,13 @@ use datafusion_common::{
     tree_node::{Transformed, TransformedResult, TreeNode},
 };
 use datafusion_expr::{
-    Between, BinaryExpr, Cast, Expr as Logical, ExprSchemable, Operator, expr::InList,
+    Between, BinaryExpr, Case, Cast, Expr as Logical, ExprSchemable, Operator,
+    expr::{InList, ScalarFunction},
 };
 use std::sync::Arc;
+
+/// Functions that give one of their arguments, or all, in the type that they have together.
+const CHOICES: [&str; 4] = ["greatest", "least", "make_array", "nullif"];
 
 /// An expression whose types are settled, with those comparisons in microseconds.
 pub(crate) fn in_microseconds(
@@ -44,6 +48,63 @@ pub(crate) fn zones_in_microseconds(
         other => Transformed::no(other),
     };
     logical.transform_up(|node| Ok(kept(node))).data()
+}
+
+/// What is chosen among times, and their differences, in microseconds. Types are settled, and are to
+/// be settled again.
+pub(crate) fn chosen_in_microseconds(
+    logical: Logical,
+    schema: &DFSchema,
+) -> Result<Logical, DataFusionError> {
+    logical.transform_up(|node| Ok(chosen(node, schema))).data()
+}
+
+fn chosen(node: Logical, schema: &DFSchema) -> Transformed<Logical> {
+    let made = match &node {
+        Logical::ScalarFunction(call) if CHOICES.contains(&call.func.name()) => {
+            several(&call.args, schema).map(|args| {
+                Logical::ScalarFunction(ScalarFunction { func: Arc::clone(&call.func), args })
+            })
+        }
+        Logical::BinaryExpr(it) if it.op == Operator::Minus => {
+            sides([&*it.left, &*it.right], schema).map(|sides| {
+                let [left, right] = sides.map(Box::new);
+                Logical::BinaryExpr(BinaryExpr { left, op: it.op, right })
+            })
+        }
+        Logical::Case(it) => case(it, schema).map(Logical::Case),
+        // As `coalesce` asks.
+        Logical::IsNotNull(it) => one(it, schema).map(|(it, _)| Logical::IsNotNull(Box::new(it))),
+        Logical::IsNull(it) => one(it, schema).map(|(it, _)| Logical::IsNull(Box::new(it))),
+        _ => None,
+    };
+    made.map_or_else(|| Transformed::no(node), Transformed::yes)
+}
+
+/// What a case is of and its values, each of them in microseconds where it can be.
+fn case(it: &Case, schema: &DFSchema) -> Option<Case> {
+    let conditions = it.expr.iter().chain(it.when_then_expr.iter().map(|it| &it.0));
+    let values = it.when_then_expr.iter().map(|it| &it.1).chain(&it.else_expr);
+    let conditions = it.expr.as_ref().and_then(|_| several(conditions.map(|it| &**it), schema));
+    let values = several(values.map(|it| &**it), schema);
+    if conditions.is_none() && values.is_none() {
+        return None;
+    }
+    let (mut made, branches) = (it.clone(), it.when_then_expr.len());
+    if let Some(mut conditions) = conditions {
+        let whens = conditions.split_off(1);
+        made.expr = conditions.pop().map(Box::new);
+        for (branch, when) in made.when_then_expr.iter_mut().zip(whens) {
+            branch.0 = Box::new(when);
+        }
+    }
+    if let Some(mut values) = values {
+        made.else_expr = values.split_off(branches).pop().map(Box::new);
+        for (branch, then) in made.when_then_expr.iter_mut().zip(values) {
+            branch.1 = Box::new(then);
+        }
+    }
+    Some(made)
 }
 
 fn compared(node: Logical, schema: &DFSchema) -> Transformed<Logical> {
@@ -78,41 +139,28 @@ fn sides<const N: usize>(all: [&Logical; N], schema: &DFSchema) -> Option<[Logic
     several(all, schema)?.try_into().ok()
 }
 
-/// All that is compared with each other, if a far constant is among it or more than one is no
-/// constant.
+/// All that goes together, if it is not constants alone.
 fn several<'a>(
     all: impl IntoIterator<Item = &'a Logical>,
     schema: &DFSchema,
 ) -> Option<Vec<Logical>> {
-    let (mut has_far, mut others) = (false, 0);
+    let mut is_constant = true;
     let one = |it: &Logical| {
-        let (it, kind) = one(it, schema)?;
-        has_far |= kind == Kind::Far;
-        others += usize::from(kind == Kind::Other);
+        let (it, of_constant) = one(it, schema)?;
+        is_constant &= of_constant;
         Some(it)
     };
     let all = all.into_iter().map(one).collect::<Option<Vec<_>>>()?;
-    (has_far || others > 1).then_some(all)
+    (!is_constant).then_some(all)
 }
 
-/// What is compared.
-#[derive(PartialEq)]
-enum Kind {
-    /// A constant that nanoseconds do not reach.
-    Far,
-    Near,
-    /// No constant.
-    Other,
-}
-
-/// What was to be compared in nanoseconds, in microseconds.
-fn one(it: &Logical, schema: &DFSchema) -> Option<(Logical, Kind)> {
+/// What was to be taken in nanoseconds, in microseconds, and whether it is a constant.
+fn one(it: &Logical, schema: &DFSchema) -> Option<(Logical, bool)> {
     let Logical::Cast(Cast { expr, field }) = it else { return None };
     let DataType::Timestamp(Nanosecond, zone) = field.data_type() else { return None };
     let in_microseconds = DataType::Timestamp(Microsecond, zone.as_ref().map(Arc::clone));
     if let Some(value) = constant(expr) {
-        let kind = if value.cast_to(field.data_type()).is_err() { Kind::Far } else { Kind::Near };
-        return Some((Logical::Literal(value.cast_to(&in_microseconds).ok()?, None), kind));
+        return Some((Logical::Literal(value.cast_to(&in_microseconds).ok()?, None), true));
     }
     // Those in nanoseconds are never that far, and have digits to lose.
     let held = expr.get_type(schema).ok()?;
@@ -120,7 +168,7 @@ fn one(it: &Logical, schema: &DFSchema) -> Option<(Logical, Kind)> {
         DataType::Timestamp(unit, _) => unit != Nanosecond,
         other => matches!(other, DataType::Date32 | DataType::Date64),
     };
-    is_kept.then(|| (Logical::Cast(Cast::new(expr.clone(), in_microseconds)), Kind::Other))
+    is_kept.then(|| (Logical::Cast(Cast::new(expr.clone(), in_microseconds)), false))
 }
 
 /// The value of a text, if it has no digits to lose, and of one that is cast, as `date '9000-01-01'`

@@ -55,7 +55,7 @@ fn of_constant(value: &ScalarValue) -> Option<ScalarValue> {
 }
 
 /// The values, if none has more digits than its type.
-fn with_digits(array: &ArrayRef) -> Result<()> {
+pub(super) fn with_digits(array: &ArrayRef) -> Result<()> {
     match array.data_type() {
         DataType::Decimal128(precision, _) => {
             array.as_primitive::<Decimal128Type>().validate_decimal_precision(*precision)?;

@@ -6,17 +6,19 @@
 //!
 //! Nothing else is changed: DataFusion's simplifier also merges lists of `in`, takes signs for
 //! complements and patterns for what they mostly mean, and then rows are others where something is
-//! null or negative. So it sees no more of an expression than a constant or one comparison.
+//! null or negative. So it sees constants alone.
 
-use arrow_schema::{DataType, Field, TimeUnit};
+use super::{functions, kept};
+use arrow_schema::{DataType, TimeUnit};
 use datafusion_common::{
-    Column, DFSchema, DataFusionError, ScalarValue,
+    DFSchema, DataFusionError, ScalarValue,
     config::ConfigOptions,
     tree_node::{Transformed, TransformedResult, TreeNode},
 };
 use datafusion_expr::{
     Between, BinaryExpr, Cast, Expr as Logical, ExprSchemable, Operator,
     expr::InList,
+    planner::ContextProvider,
     simplify::{ExprSimplifyResult, SimplifyContext},
 };
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
@@ -42,9 +44,13 @@ impl<'a> Settling<'a> {
         Self { schema, simplifier: ExprSimplifier::new(context.clone()), context }
     }
 
-    /// The expression with casts where its types differ.
+    /// The expression with casts where its types differ, and with the functions that are called here.
     pub(crate) fn typed(&self, expr: Logical) -> Result<Logical, DataFusionError> {
-        self.simplifier.coerce(expr, self.schema)
+        let expr = expr.transform_up(|node| Ok(called_here(node))).data()?;
+        let expr = self.simplifier.coerce(expr, self.schema)?;
+        let Transformed { data: expr, transformed: has_body, .. } =
+            expr.transform_up(|node| self.with_body(node))?;
+        if has_body { self.simplifier.coerce(expr, self.schema) } else { Ok(expr) }
     }
 
     /// See the module. Types are settled, and nothing of it differs from call to call.
@@ -57,9 +63,9 @@ impl<'a> Settling<'a> {
     }
 
     fn in_form(&self, expr: Logical) -> Result<Logical, DataFusionError> {
-        let expr = expr.transform_up(|node| self.with_body(node)).data()?;
         let expr = expr.transform_down(|node| self.computed(node)).data()?;
-        expr.transform_up(|node| Ok(self.compared(node))).data()
+        let expr = expr.transform_up(|node| Ok(self.compared(node))).data()?;
+        expr.transform_up(|node| self.with_one_zero(node)).data()
     }
 
     fn with_body(&self, node: Logical) -> Result<Transformed<Logical>, DataFusionError> {
@@ -83,12 +89,15 @@ impl<'a> Settling<'a> {
             return Ok(Transformed::no(node));
         }
         let data_type = |it: &Logical| it.get_type(self.schema).ok();
-        Ok(match self.simplifier.simplify(node.clone())? {
-            value @ Logical::Literal(..) if data_type(&value) == data_type(&node) => {
-                Transformed::yes(value)
+        match self.simplifier.simplify(node.clone())? {
+            Logical::Literal(value, more) if Some(value.data_type()) == data_type(&node) => {
+                if value.data_type().is_decimal() {
+                    kept::with_digits(&value.to_array()?)?;
+                }
+                Ok(Transformed::yes(Logical::Literal(value, more)))
             }
-            _ => Transformed::no(node),
-        })
+            _ => Ok(Transformed::no(node)),
+        }
     }
 
     /// A comparison of something as it is.
@@ -133,40 +142,61 @@ impl<'a> Settling<'a> {
         if !is_comparison(op) || !keeps_all(&held, field.data_type()) {
             return None;
         }
-        let fields = vec![Field::new(COMPARED, held.clone(), true)];
-        let schema = DFSchema::from_unqualified_fields(fields.into(), [].into()).ok()?;
-        let context = SimplifyContext::builder()
-            .with_schema(Arc::new(schema))
-            .with_config_options(Arc::new(ConfigOptions::default()))
-            .build();
-        let simplifier = ExprSimplifier::new(context);
-        let column = || Box::new(Logical::Column(Column::new_unqualified(COMPARED)));
         let one = |constant: &Logical| {
             let Logical::Literal(value, _) = constant else { return None };
-            if value.is_null() {
-                return Some(Logical::Literal(ScalarValue::try_from(&held).ok()?, None));
-            }
-            let left = Box::new(Logical::Cast(Cast { expr: column(), field: Arc::clone(field) }));
-            let right = Box::new(constant.clone());
-            let whole = Logical::BinaryExpr(BinaryExpr { left, op, right });
-            match simplifier.simplify(whole).ok()? {
-                Logical::BinaryExpr(it) if it.left == column() && it.op == op => {
-                    matches!(*it.right, Logical::Literal(..)).then_some(*it.right)
-                }
-                _ => None,
-            }
+            let in_its_type = value.cast_to(&held).ok()?;
+            // A constant with more digits than the type has lies between its values.
+            let is_one = in_its_type.cast_to(field.data_type()).ok()? == *value;
+            is_one.then_some(Logical::Literal(in_its_type, None))
         };
         let constants: Option<Vec<Logical>> = constants.into_iter().map(one).collect();
         Some((expr.clone(), constants?))
     }
+
+    /// `in` that takes the two zeros of floats for one, as `=` does: it goes by all bits.
+    fn with_one_zero(&self, node: Logical) -> Result<Transformed<Logical>, DataFusionError> {
+        let Logical::InList(it) = node else { return Ok(Transformed::no(node)) };
+        let data_type = it.expr.get_type(self.schema)?;
+        if !data_type.is_floating() || matches!(&*it.expr, Logical::BinaryExpr(it) if is_zero(it)) {
+            return Ok(Transformed::no(Logical::InList(it)));
+        }
+        let zero = ScalarValue::new_zero(&data_type)?;
+        let plus = |it: Logical| {
+            let (left, right) = (Box::new(it), Box::new(Logical::Literal(zero.clone(), None)));
+            Logical::BinaryExpr(BinaryExpr { left, op: Operator::Plus, right })
+        };
+        let one = |it: Logical| match it {
+            Logical::Literal(value, more) if value.is_null() => Ok(Logical::Literal(value, more)),
+            Logical::Literal(value, _) => Ok(Logical::Literal(value.add(&zero)?, None)),
+            other => Ok(plus(other)),
+        };
+        let list = it.list.into_iter().map(one).collect::<Result<_, DataFusionError>>()?;
+        let (expr, negated) = (Box::new(plus(*it.expr)), it.negated);
+        Ok(Transformed::yes(Logical::InList(InList { expr, list, negated })))
+    }
 }
 
-/// Stands for what is compared.
-const COMPARED: &str = "compared";
+/// Whether nothing is added to a float.
+fn is_zero(sum: &BinaryExpr) -> bool {
+    sum.op == Operator::Plus
+        && matches!(&*sum.right, Logical::Literal(it, _) if ScalarValue::new_zero(&it.data_type()).is_ok_and(|zero| zero == *it))
+}
+
+/// A call of the function that has this name here: operators such as `@>` call others.
+fn called_here(node: Logical) -> Transformed<Logical> {
+    let Logical::ScalarFunction(mut call) = node else { return Transformed::no(node) };
+    match functions::shared().get_function_meta(call.func.name()) {
+        Some(here) if *here != *call.func => {
+            call.func = here;
+            Transformed::yes(Logical::ScalarFunction(call))
+        }
+        _ => Transformed::no(Logical::ScalarFunction(call)),
+    }
+}
 
 fn is_comparison(op: Operator) -> bool {
-    use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
-    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
 /// Whether different values are different after a cast, and in the same order.
@@ -191,6 +221,7 @@ fn keeps_all(from: &DataType, to: &DataType) -> bool {
         (from, to) if from.is_unsigned_integer() && to.is_signed_integer() => {
             from.primitive_width() < to.primitive_width()
         }
+        (DataType::Date32, DataType::Timestamp(_, _)) => true,
         (from, to) => from.is_string() && to.is_string(),
     }
 }

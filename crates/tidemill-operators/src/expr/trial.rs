@@ -23,7 +23,7 @@ pub(crate) fn refuse_wrong_constants(expr: &Logical, schema: &DFSchema) -> Resul
         }
         let of_nulls = answer(node, schema, |it| ScalarValue::try_from(it));
         if let Err(error) = of_nulls
-            && answer(node, schema, |it| ScalarValue::new_default(it)).is_err()
+            && answer(node, schema, ScalarValue::new_default).is_err()
         {
             found = Some(ExprError::new(one_line(&error)));
             return Ok(TreeNodeRecursion::Stop);

@@ -9,7 +9,7 @@ use super::{
     sort::SortPlan,
 };
 use crate::expr::{
-    ExprError, checked, far, functions, plan_error, refuse_unfit, settled::Settling,
+    ExprError, checked, far, functions, plan_error, refuse_unfit, settled::Settling, trial,
 };
 use arrow_schema::{DataType, Schema, SchemaRef};
 use datafusion_common::{
@@ -246,6 +246,7 @@ pub(super) fn simple(expr: Logical, schema: &DFSchema) -> Result<(Logical, Reach
     reach.of_constants()?;
     checked::refuse_constants(&expr)?;
     let simple = settling.settled(expr).map_err(|error| placed(&error))?;
+    trial::refuse_wrong_constants(&simple, schema)?;
     Ok((simple, reach))
 }
 

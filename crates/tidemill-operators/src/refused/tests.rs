@@ -271,8 +271,10 @@ fn a_list_that_has_no_value_takes_no_other_row_along() {
             beside(vec![Arc::clone(part.column(0)), expr.evaluate(part)?], part.num_rows())
         };
         // Also where the batch is itself a part.
-        for (first, kept) in [(0, &[0, 1, 3, 4, 5][..]), (1, &[1, 3, 4, 5]), (3, &[3, 4, 5])] {
-            let part = batch.slice(first, 6 - first);
+        let cases: [(usize, usize, &[i64]); 4] =
+            [(0, 6, &[0, 1, 3, 4, 5]), (1, 5, &[1, 3, 4, 5]), (3, 3, &[3, 4, 5]), (5, 1, &[5])];
+        for (first, rows, kept) in cases {
+            let part = batch.slice(first, rows);
             let divided = Divided::new(&part, &evaluate).expect("rows that have values");
             let ids = divided.made.column(0);
             let ids = arrow_array::cast::AsArray::as_primitive::<Int64Type>(ids).values();

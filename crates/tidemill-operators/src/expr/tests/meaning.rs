@@ -155,6 +155,8 @@ fn a_value_does_not_depend_on_the_other_rows() {
     .expect("columns of one length");
     for (sql, expected) in [
         ("array_has_all(w, v)", ["-", "true", "true", "-"]),
+        ("w @> v", ["-", "true", "true", "-"]),
+        ("v <@ w", ["-", "true", "true", "-"]),
         ("array_has_any(w, v)", ["-", "true", "false", "-"]),
         ("not array_has_any(w, v)", ["-", "false", "true", "-"]),
         ("array_has_all(w, null)", ["-", "-", "-", "-"]),
@@ -279,5 +281,124 @@ fn a_type_that_follows_from_a_constant_is_that_of_the_values() {
         ("array_length([p, round(p, 1)])", ["2", "2"]),
     ] {
         assert_eq!(texts(sql, &batch), some(&expected), "{sql}");
+    }
+}
+
+#[test]
+fn constants_with_more_digits_than_a_time_lie_between_times() {
+    use arrow_array::{TimestampMillisecondArray, TimestampSecondArray};
+    let batch = RecordBatch::try_from_iter_with_nullable([
+        ("at", Arc::new(TimestampMicrosecondArray::from(vec![0, -1])) as ArrayRef, true),
+        ("ms", Arc::new(TimestampMillisecondArray::from(vec![0, -1])) as _, true),
+        ("s", Arc::new(TimestampSecondArray::from(vec![0, -1])) as _, true),
+        ("day", Arc::new(Date32Array::from(vec![0, -1])) as _, true),
+    ])
+    .expect("columns of one length");
+    for (sql, expected) in [
+        ("at = '1970-01-01T00:00:00.0000005'", ["false", "false"]),
+        ("at < '1970-01-01T00:00:00.0000005'", ["true", "true"]),
+        ("at is distinct from '1970-01-01T00:00:00.0000005'", ["true", "true"]),
+        ("ms <= timestamp '1969-12-31T23:59:59.9995'", ["false", "true"]),
+        (
+            "ms in (timestamp '1970-01-01T00:00:00.0005', timestamp '1969-12-31T23:59:59.999')",
+            ["false", "true"],
+        ),
+        ("ms between '1969-12-31T23:59:59.9995' and '1970-01-01'", ["true", "false"]),
+        ("s >= timestamp '1969-12-31T23:59:59.5'", ["true", "false"]),
+        ("s = '1970-01-01T00:00:00.5Z'", ["false", "false"]),
+        ("day >= timestamp '1969-12-31T12:00:00'", ["true", "false"]),
+        ("day = timestamp '1970-01-01'", ["true", "false"]),
+        ("day < timestamp '9999-12-31'", ["true", "true"]),
+        ("day is distinct from null::timestamp", ["true", "true"]),
+        ("day = null::timestamp", ["-", "-"]),
+    ] {
+        assert_eq!(texts(sql, &batch), some(&expected), "{sql}");
+    }
+}
+
+#[test]
+fn times_of_far_years_are_chosen_and_subtracted_with_dates() {
+    // 2024-01-01 and 9999-12-31.
+    let days = [19_723, 2_932_896];
+    let micros = days.map(|it| i64::from(it) * 86_400_000_000);
+    let batch = RecordBatch::try_from_iter_with_nullable([
+        (
+            "at",
+            Arc::new(TimestampMicrosecondArray::from(micros.to_vec()).with_timezone("UTC"))
+                as ArrayRef,
+            true,
+        ),
+        ("plain", Arc::new(TimestampMicrosecondArray::from(micros.to_vec())) as _, true),
+        ("d", Arc::new(Date32Array::from(days.to_vec())) as _, true),
+    ])
+    .expect("columns of one length");
+    for at in ["at", "plain"] {
+        for (sql, expected) in [
+            ("d > timestamp '2024-06-01'", ["false", "true"]),
+            ("timestamp '2024-06-01' < d", ["false", "true"]),
+            ("d in (timestamp '2024-01-01', timestamp '2024-01-02')", ["true", "false"]),
+            ("d between timestamp '2024-01-01' and timestamp '9999-12-31'", ["true", "true"]),
+            ("X is distinct from '2024-01-01'", ["false", "true"]),
+            ("X is not distinct from '2024-01-01'", ["true", "false"]),
+            ("case X when d then 1 else 2 end", ["1", "1"]),
+            ("case X when '2024-01-01' then 1 else 2 end", ["1", "2"]),
+            ("case d when timestamp '2024-01-01' then 1 else 2 end", ["1", "2"]),
+            ("coalesce(X, d) = X", ["true", "true"]),
+            ("nullif(X, d) is null", ["true", "true"]),
+            ("nullif(X, '2024-01-01') is null", ["true", "false"]),
+            ("nullif(X, '9999-12-31') is null", ["false", "true"]),
+            ("greatest(X, d) = X", ["true", "true"]),
+            ("least(X, '9000-01-01') = X", ["true", "false"]),
+            ("(case when d > timestamp '3000-01-01' then d else X end) = X", ["true", "true"]),
+            ("array_length([X, d])", ["2", "2"]),
+            ("(X - d) is not null", ["true", "true"]),
+        ] {
+            let sql = sql.replace('X', at);
+            assert_eq!(texts(&sql, &batch), some(&expected), "{sql}");
+        }
+    }
+}
+
+#[test]
+fn lists_of_any_length_take_the_two_zeros_for_one() {
+    let batch = RecordBatch::try_from_iter_with_nullable([
+        ("f", Arc::new(Float64Array::from(vec![-0.0, 0.0, 1.0])) as ArrayRef, true),
+        ("g", Arc::new(Float64Array::from(vec![0.0, -0.0, 2.0])) as _, true),
+    ])
+    .expect("columns of one length");
+    for (sql, expected) in [
+        ("f in (0.0)", ["true", "true", "false"]),
+        ("f in (0, 5)", ["true", "true", "false"]),
+        ("f not in (-0.0)", ["false", "false", "true"]),
+        ("f in (0.0, null)", ["true", "true", "-"]),
+        ("f in (9, 8, 7, 6, 5, -0.0)", ["true", "true", "false"]),
+        ("cast(f as real) in (0.0, 3)", ["true", "true", "false"]),
+        ("f in (g, 7)", ["true", "true", "false"]),
+    ] {
+        assert_eq!(texts(sql, &batch), some(&expected), "{sql}");
+    }
+}
+
+#[test]
+fn constants_are_computed_as_columns_are() {
+    let nines = "9".repeat(38);
+    let too_long = [
+        format!("cast('{nines}' as decimal(38,0)) + 1"),
+        "cast('9000000000000000000000000000' as decimal(38,10)) \
+         + cast('1000000000000000000000000000' as decimal(38,10))"
+            .to_owned(),
+    ];
+    for sql in too_long {
+        let error = Expr::compile(&sql, &schema()).expect_err(&sql).message;
+        assert!(error.contains(" is too "), "{sql}: {error}");
+    }
+    for (sql, expected) in [
+        ("1 + coalesce(null, 2)", 3),
+        ("-coalesce(1, 2)", -1),
+        ("1 + nvl2(null, 1, 2)", 3),
+        ("1 + arrow_cast(2, 'Int64')", 3),
+        ("1 + coalesce(arrow_try_cast('x', 'Int64'), 0)", 1),
+    ] {
+        assert_eq!(numbers(sql), [Some(expected); 3], "{sql}");
     }
 }
