@@ -154,6 +154,9 @@ pub(super) fn answer(
         Ok((status, document)) => {
             if node.json {
                 let _shown = print_all(&format!("{document}\n"));
+            } else if document["errors"].is_array() {
+                // Each says where it stands in the file, and that it is an error.
+                say!("{}", word(&document["error"]));
             } else {
                 say!("error: {}", word(&document["error"]).trim_start_matches("error: "));
             }

@@ -14,7 +14,7 @@ use tidemill_env::World;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct CreateArguments {
-    /// The stream's name: 1 to 249 of a-z A-Z 0-9 . _ -
+    /// The stream's name: 1 to 249 of a-z A-Z 0-9 . _ -, but not `.` or `..`.
     name: String,
     /// How many streamlets; without it, as many as the node's default.
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(i32).range(1..))]

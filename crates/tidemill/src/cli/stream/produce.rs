@@ -13,7 +13,7 @@ use tidemill_client::producer::{
     ProducerOptions, StreamWriter,
 };
 use tidemill_env::World;
-use tidemill_node::record_key::record_key;
+use tidemill_node::record_key::{not_json, record_key};
 use tidemill_types::{ByteSize, Span, limits::RECORD_BYTES_MAX};
 
 /// How long the last records may take.
@@ -265,14 +265,17 @@ impl Sent<'_> {
     /// Checks a line of JSON; the key in it, if one is asked for.
     fn key_of(&self, line: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
         let number = self.lines + 1;
-        let wrong = |error: serde_json::Error| Trouble::Line(number, format!("no JSON: {error}"));
+        let wrong = |error: serde_json::Error| Trouble::Line(number, not_json(&error));
         let Some(field) = &self.arguments.key else {
             serde_json::from_slice::<serde::de::IgnoredAny>(line).map_err(wrong)?;
             return Ok(None);
         };
         match record_key(line, field.split('.')).map_err(wrong)? {
             Some(key) => Ok(Some(key.into_owned())),
-            None => Err(Trouble::Line(number, format!("there is no field `{field}`, the key"))),
+            None => Err(Trouble::Line(
+                number,
+                format!("there is no field `{field}`, the key, or it is null"),
+            )),
         }
     }
 }
