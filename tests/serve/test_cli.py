@@ -67,3 +67,23 @@ def test_a_job_that_a_node_refuses_is_an_error_once(node, tmp_path):
 def test_names_of_streams_that_are_none(node):
     for bad in (".", ".."):
         assert "but not `.` or `..`" in tidemill(node, "stream", "create", bad, code=1)[1]
+
+
+def test_what_is_wrong_with_a_stream_is_json_for_scripts(node, name):
+    node.create(name)
+    for line, code in [
+            (["describe", "nope"], 1), (["create", name], 1), (["create", ".."], 1), (["delete", "nope"], 2), (["delete", "nope", "--yes"], 1), (["alter", name], 2)]:
+        said = tidemill(node, "stream", *line, code=code)
+        told = tidemill(node, "stream", *line, "--json", code=code)
+        assert said[0] == "" and told[1] == "", (said, told)
+        told = json.loads(told[0])
+        hint = f"hint: {told['hint']}\n" if told["hint"] else ""
+        assert said[1] == f"error: {told['error']}\n{hint}"
+    # Of records the objects are on standard error, where their summary is.
+    for line in (["consume", "nope"], ["consume", name, "--from", "99"], ["produce", "nope"]):
+        out, said = tidemill(node, "stream", *line, "--json", code=1)
+        objects = [json.loads(it) for it in said.splitlines()]
+        assert out == "" and objects[-1]["error"], said
+        assert [it["end"] for it in objects[:-1]] in ([], ["failed"])
+    out, said = tidemill(node, "stream", "consume", name, "--json")
+    assert out == "" and json.loads(said.splitlines()[-1])["bytes_per_s"] == 0
