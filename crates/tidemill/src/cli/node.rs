@@ -18,7 +18,7 @@ pub(super) struct NodeArguments {
     // With `env` clap would take it for given on the command line, where it excludes `--data`.
     #[arg(long, value_name = "ADDR", default_value_t = default_address())]
     pub(super) http: String,
-    /// Prints the answer as JSON, also if it is that something is wrong.
+    /// Prints the answer as JSON, also what is wrong; of `state query` an object for each row.
     #[arg(long)]
     pub(super) json: bool,
 }
