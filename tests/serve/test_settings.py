@@ -89,3 +89,9 @@ def refused_at_once(node):
             return False
         except ConnectionError:
             return True
+
+
+def test_a_misspelt_variable_is_warned_of(own):
+    node = own(variables={"TIDEMILL_NODE_IDD": "2", "TIDEMILL_SERVICE_HOST": "10.0.0.1", "TIDEMILL_DATASETS": "/x"}).start()
+    [line] = [line for line in node.said().splitlines() if "TIDEMILL_" in line]
+    assert "WARN" in line and "TIDEMILL_NODE_IDD" in line and "TIDEMILL_NODE_ID" in line.replace("TIDEMILL_NODE_IDD", ""), line

@@ -31,6 +31,14 @@ def test_a_wrong_setting_is_refused(node, name, query):
     assert node.get(f"/streams/{name}").status == 404
 
 
+@pytest.mark.parametrize("body", ['{"streamlets":4}', " ", b"\x1f\x8b"])
+def test_settings_in_a_body_are_refused_and_not_left_aside(node, name, body):
+    answer = node.ask("PUT", f"/streams/{name}", body=body)
+    assert answer.status == 400 and "?streamlets=4" in answer.json()["error"]
+    assert node.get(f"/streams/{name}").status == 404
+    assert node.ask("PUT", f"/streams/{name}", body="").status == 201, "an empty one is none"
+
+
 @pytest.mark.parametrize("bad", ["..", ".", "%2e%2e%2fx", "a%2Fb", "a%00b", "a b".replace(" ", "%20"), "%C3%A4", "x" * 250])
 def test_a_name_that_wants_to_escape_is_refused(node, bad):
     for method in ("PUT", "DELETE", "POST"):

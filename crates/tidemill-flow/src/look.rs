@@ -89,7 +89,10 @@ pub enum LookError {
     #[error(transparent)]
     Ask(#[from] AskError),
     /// Nothing is left of a state.
-    #[error("`{0}` has ended: look at a checkpoint")]
+    #[error(
+        "`{0}` has ended, as all that it reads has, and its state is gone: look at a checkpoint, \
+         which a job has that says `checkpoint: {{every: 10s}}`"
+    )]
     Ended(String),
     /// The lanes did not come to the cycle.
     #[error(

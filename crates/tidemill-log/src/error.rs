@@ -27,7 +27,10 @@ pub enum LogError {
         why: String,
     },
     /// The name is not one a stream may have.
-    #[error("`{0}` cannot be the name of a stream: use 1 to 249 of a-z A-Z 0-9 . _ -")]
+    #[error(
+        "`{0}` cannot be the name of a stream: use 1 to 249 of a-z A-Z 0-9 . _ -, \
+             but not `.` or `..`"
+    )]
     Name(String),
     /// There is such a stream.
     #[error("a stream `{0}` exists")]

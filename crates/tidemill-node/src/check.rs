@@ -59,6 +59,10 @@ fn names(spec: &JobSpec, problems: &mut Vec<Problem>) {
     if !name_is_good(&spec.name) {
         let problem = Problem::new(["name"], format!("`{}` cannot be a name", spec.name));
         problems.push(problem.expected(rule));
+    } else if spec.name.starts_with('-') {
+        // Commands name jobs, and would take it for an option.
+        let message = format!("the name `{}` begins with `-`", spec.name);
+        problems.push(Problem::new(["name"], message).expected("a letter, a digit or `_` first"));
     }
     let count = spec.sources.len() + spec.stages.len() + spec.sinks.len();
     if count > STAGES_MAX {

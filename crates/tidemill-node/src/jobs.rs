@@ -147,7 +147,10 @@ impl Jobs {
             match folder.read() {
                 Ok(Some(record)) => jobs.take_up(record),
                 Ok(None) => jobs.go_on_deleting(&path),
-                Err(error) => tracing::error!(%error, "a job's folder cannot be read"),
+                Err(error) => {
+                    let error = JobsError::unread(&path, error);
+                    tracing::error!(%error, "a job's folder cannot be read");
+                }
             }
         }
         jobs.wait_for_first_tries();
@@ -338,7 +341,8 @@ impl Jobs {
         if folder.is_deleted().map_err(disk)? {
             self.finish_deletion(&record.name)?;
         }
-        let before = self.known_before(&folder, &record.name).map_err(disk)?;
+        let before = self.known_before(&folder, &record.name);
+        let before = before.map_err(|error| JobsError::unread(folder.path(), error))?;
         record.before = before.clone().map(|it| Box::new(Record { before: None, ..it }));
         let life = self.world.random(record.submitted_us.cast_unsigned()).next();
         record.begins = Some(Begins { resume, from, life });

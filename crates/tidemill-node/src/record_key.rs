@@ -33,6 +33,14 @@ pub fn record_key<'t, 'n>(
     }
 }
 
+/// Why a line is no JSON. It is one line, whose number others know.
+#[must_use]
+pub fn not_json(error: &serde_json::Error) -> String {
+    let why = error.to_string();
+    let why = why.split(" at line ").next().unwrap_or_default();
+    format!("not JSON: {why} at column {}", error.column())
+}
+
 /// The value of a field, as it is written; of several with one name the last. None if the text is no
 /// object, or has no such field.
 fn field<'t>(text: &'t str, name: &str) -> Result<Option<&'t str>, serde_json::Error> {

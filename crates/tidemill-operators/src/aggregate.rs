@@ -159,7 +159,8 @@ impl Aggregates {
     }
 }
 
-const FUNCTIONS: [&str; 21] = [
+/// The names of aggregates.
+pub(crate) const FUNCTIONS: [&str; 21] = [
     "count",
     "sum",
     "min",

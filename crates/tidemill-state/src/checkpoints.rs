@@ -91,8 +91,10 @@ pub enum CheckpointError {
     /// It is the newest, and is kept already under a name.
     #[error("checkpoint {0} is the newest, and is kept already, as `{1}`")]
     Kept(u64, String),
-    /// A name is too long.
-    #[error("the name of a checkpoint has {NAME_BYTES_MAX} bytes at most")]
+    /// A name is too long, or has characters that would do something where it is shown.
+    #[error(
+        "the name of a checkpoint has {NAME_BYTES_MAX} bytes at most, and no control characters"
+    )]
     Name,
 }
 

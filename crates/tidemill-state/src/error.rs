@@ -29,7 +29,10 @@ pub enum StateError {
         why: String,
     },
     /// Another has the folder.
-    #[error("{}: in use by another process, or another part of this one", path.display())]
+    #[error(
+        "{}: in use by another process, or another part of this one: a job that runs has its \
+         checkpoints for itself", path.display()
+    )]
     InUse {
         /// The folder.
         path: PathBuf,

@@ -24,6 +24,7 @@ pub use stage::{
     PartitionSpec, SlidingWindow, StageSpec, TopSpec, WindowSpec,
 };
 
+use crate::limits::{SLICES_MAX, WORKERS_MAX};
 use crate::units::{ByteSize, Micros, Span};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -40,7 +41,8 @@ pub const DEAD_LETTER: &str = "dead_letter";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
-    /// The job's name: letters, digits, `-` and `_`.
+    /// The job's name: letters, digits, `-` and `_`, the first no `-`.
+    #[schemars(length(min = 1, max = 128), regex(pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]*$"))]
     pub name: String,
     /// What a failure may do to the output.
     #[serde(default)]
@@ -50,9 +52,11 @@ pub struct JobSpec {
     pub cycle: CycleSpec,
     /// Slices of every keyed stage (default 64).
     #[serde(default = "default_slices")]
+    #[schemars(range(min = 1, max = SLICES_MAX))]
     pub slices: u32,
     /// Worker threads for this job on a node (default: the cores of the machine).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = WORKERS_MAX))]
     pub parallelism: Option<usize>,
     /// Buffers of the links between stages.
     #[serde(default)]
@@ -234,6 +238,7 @@ pub struct SourceSpec {
     pub schema: Named<String>,
     /// How many records of a stream decide the types of columns (default 10,000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub sample: Option<usize>,
     /// Where reading a stream begins: `earliest` (the default), `latest`, a time: the first record
     /// that is not older, or `group`: where that consumer group's committed offsets stand, which
@@ -325,6 +330,7 @@ pub struct FileSourceSpec {
     pub schema: Named<String>,
     /// How many records of the file's head decide the types of columns (default 10,000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub sample: Option<usize>,
     /// `csv`: whether the first line names the columns (default true). Without it `schema` names all
     /// of them in order, or they are `column_1`, `column_2` and so on.

@@ -231,7 +231,7 @@ impl schemars::JsonSchema for Span {
         schemars::json_schema!({
             "type": "string",
             "description": SPAN_EXPECTED,
-            "pattern": "^([0-9]+(us|µs|ms|s|m|h|d|w))+$"
+            "pattern": "^ *([0-9]+ *(us|µs|ms|s|m|h|d|w) *)+$"
         })
     }
 }
@@ -245,7 +245,7 @@ impl schemars::JsonSchema for ByteSize {
         schemars::json_schema!({
             "description": SIZE_EXPECTED,
             "oneOf": [
-                { "type": "string", "pattern": "^[0-9]+ *(B|KiB|MiB|GiB|kB|KB|MB|GB)?$" },
+                { "type": "string", "pattern": "^ *[0-9]+ *(B|KiB|MiB|GiB|kB|KB|MB|GB)? *$" },
                 { "type": "integer", "minimum": 0 }
             ]
         })

@@ -48,6 +48,24 @@ fn takes_every_legal_stage() {
 }
 
 #[test]
+fn refuses_a_job_that_no_command_could_name() {
+    let named = |name: &str| job("  s: {from: a, where: x > 1}", SINK).replace("name: j", name);
+    refuses(
+        &named("name: -x"),
+        &["j:1:7: error: the name `-x` begins with `-`, expected a letter, a digit or `_` first"],
+    );
+    refuses(
+        &named("name: --help"),
+        &[
+            "j:1:7: error: the name `--help` begins with `-`, expected a letter, a digit or `_` first",
+        ],
+    );
+    for good in ["name: x-", "name: _-x", "name: 1-2"] {
+        refuses(&named(good), &[]);
+    }
+}
+
+#[test]
 fn refuses_parts_that_do_not_go_together() {
     let legal = "expected any of `flat_map`, `where`, `select`, then at most one of `window` + \
         `aggregate` (with or without `key`), `top`, `dedup`, `operator`; or `join`, then `where`, \

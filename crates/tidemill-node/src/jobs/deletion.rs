@@ -57,7 +57,9 @@ impl Jobs {
             self.forget(name);
             self.state().jobs.remove(name);
         } else if !folder.is_deleted().map_err(disk)? {
-            return Err(unknown());
+            // One that cannot be read may keep something on a server, or be wanted still.
+            let found = folder.read();
+            return Err(found.map_or_else(|it| JobsError::unread(folder.path(), it), |_| unknown()));
         }
         self.finish_deletion(name)
     }

@@ -2,7 +2,10 @@
 
 use super::JOBS_MAX;
 use crate::{diagnostic::Refused, look::StateError};
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 use tidemill_flow::AskError;
 use tidemill_state::CheckpointError;
 
@@ -56,6 +59,17 @@ pub enum JobsError {
         /// The job that the file is of.
         other: String,
     },
+    /// What the node noted of the job is not what it wrote.
+    #[error(
+        "{error}: the job is not known, and nothing of it was changed; bring that file back from a \
+         copy, or remove the folder {} if the job is over", folder.display()
+    )]
+    Damaged {
+        /// The job's folder.
+        folder: PathBuf,
+        /// What is wrong with which file.
+        error: io::Error,
+    },
     /// The node's disk failed.
     #[error("{path}: {error}")]
     Disk {
@@ -82,6 +96,15 @@ impl From<CheckpointError> for JobsError {
 }
 
 impl JobsError {
+    /// What a job's folder could not be read for.
+    pub(super) fn unread(folder: &Path, error: io::Error) -> Self {
+        let folder = folder.to_owned();
+        match error.kind() {
+            io::ErrorKind::InvalidData => Self::Damaged { folder, error },
+            _ => Self::Disk { path: folder, error },
+        }
+    }
+
     /// Whether the same may be done later, as nothing is wrong but that something outside is away.
     #[must_use]
     pub fn may_pass(&self) -> bool {

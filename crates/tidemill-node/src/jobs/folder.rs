@@ -84,6 +84,9 @@ impl Folder {
     }
 
     /// What is there; none if there is no such file.
+    ///
+    /// # Errors
+    /// The disk's; [`io::ErrorKind::InvalidData`] if it is not what was written there.
     pub(super) fn read(&self) -> io::Result<Option<Record>> {
         self.read_file(&self.file())
     }
@@ -95,13 +98,14 @@ impl Folder {
             Err(error) => return Err(error),
         };
         let damaged = |error: &dyn std::fmt::Display| {
-            io::Error::other(format!("{} is damaged: {error}", path.display()))
+            let message = format!("{} is damaged: {error}", path.display());
+            io::Error::new(io::ErrorKind::InvalidData, message)
         };
         let json = unseal(&bytes).map_err(|error| damaged(&error))?;
         let record: Record = serde_json::from_slice(&json).map_err(|error| damaged(&error))?;
         if self.path.file_name().is_none_or(|it| *it != *record.name) {
             let message = format!("{} is that of job `{}`", path.display(), record.name);
-            return Err(io::Error::other(message));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
         Ok(Some(record))
     }

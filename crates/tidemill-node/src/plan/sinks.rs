@@ -80,7 +80,8 @@ impl Planner<'_> {
             let path = self.path(&file.path);
             let sink = FileSink::new(self.world, &path, file.format, Arc::clone(schema))
                 .map_err(|error| operators::sink_problem(name, "file", &error))?;
-            return Ok((sink, file.path.clone()));
+            // As it is found from here: in the file it stands as from the folder of that.
+            return Ok((sink, path.display().to_string()));
         }
         if let Some(stream) = &spec.stream {
             let place = ["sinks", name, "stream"];

@@ -1,6 +1,7 @@
 //! The schema that is published is the schema of the code.
 
 use super::*;
+use tidemill_types::limits::{SLICES_MAX, WORKERS_MAX};
 
 #[test]
 fn the_published_schema_is_up_to_date() {
@@ -21,6 +22,11 @@ fn the_schema_names_every_part() {
         assert!(schema["properties"][field].is_object(), "{field}");
     }
     assert_eq!(schema["additionalProperties"], json!(false));
+    let (slices, threads) = (&schema["properties"]["slices"], &schema["properties"]["parallelism"]);
+    assert_eq!((&slices["minimum"], &slices["maximum"]), (&json!(1), &json!(SLICES_MAX)));
+    assert_eq!((&threads["minimum"], &threads["maximum"]), (&json!(1), &json!(WORKERS_MAX)));
+    assert_eq!(schema["properties"]["name"]["maxLength"], 128);
+    assert_eq!(schema["$defs"]["TopSpec"]["properties"]["k"]["minimum"], 1);
     let stage = &schema["$defs"]["StageSpec"]["properties"];
     for part in ["from", "where", "select", "key", "window", "aggregate", "top", "join", "dedup"] {
         assert!(stage[part].is_object(), "{part}");

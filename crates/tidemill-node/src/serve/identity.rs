@@ -48,11 +48,14 @@ pub(super) fn cluster_id(world: &World, data: &Path, wanted: Option<&str>) -> io
     let disk = &*world.disk;
     let path = path(data);
     let bad = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+    let damaged = |why: &dyn std::fmt::Display| {
+        bad(format!("it is damaged: {why}. Nothing was changed; bring it back from a copy"))
+    };
     match disk.read(&path) {
         Ok(bytes) => {
-            let json = unseal(&bytes).map_err(|error| bad(error.to_string()))?;
+            let json = unseal(&bytes).map_err(|error| damaged(&error))?;
             let identity: Identity =
-                serde_json::from_slice(&json).map_err(|error| bad(error.to_string()))?;
+                serde_json::from_slice(&json).map_err(|error| damaged(&error))?;
             if identity.version != VERSION {
                 return Err(bad(format!("version {} is not known", identity.version)));
             }

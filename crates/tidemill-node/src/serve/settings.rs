@@ -17,7 +17,7 @@ mod table;
 pub(in crate::serve) mod value;
 
 pub use page::markdown;
-pub use resolve::{FLAG, Given, resolve};
+pub use resolve::{FLAG, Given, misspelt_variable, resolve};
 pub use table::{GROUPS, Group, Setting, settings};
 pub use value::retention_time;
 

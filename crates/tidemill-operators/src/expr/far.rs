@@ -95,13 +95,13 @@ fn case(it: &Case, schema: &DFSchema) -> Option<Case> {
         let whens = conditions.split_off(1);
         made.expr = conditions.pop().map(Box::new);
         for (branch, when) in made.when_then_expr.iter_mut().zip(whens) {
-            branch.0 = Box::new(when);
+            *branch.0 = when;
         }
     }
     if let Some(mut values) = values {
         made.else_expr = values.split_off(branches).pop().map(Box::new);
         for (branch, then) in made.when_then_expr.iter_mut().zip(values) {
-            branch.1 = Box::new(then);
+            *branch.1 = then;
         }
     }
     Some(made)

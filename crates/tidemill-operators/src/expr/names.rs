@@ -52,6 +52,9 @@ impl Visitor for Names<'_> {
                 idents.first().map_or(ControlFlow::Continue(()), |ident| self.column(ident))
             }
             ast::Expr::Function(function) => call(function),
+            ast::Expr::Subquery(_) | ast::Expr::Exists { .. } | ast::Expr::InSubquery { .. } => {
+                ControlFlow::Break(ExprError::new("a `SELECT` has no place in an expression"))
+            }
             _ => ControlFlow::Continue(()),
         }
     }
@@ -105,6 +108,11 @@ fn call(function: &ast::Function) -> ControlFlow<ExprError> {
     let mut error = ExprError::new(format!("unknown function `{name}`"));
     if let Some(ident) = place {
         error = error.at(ident.span.start);
+    }
+    if crate::aggregate::FUNCTIONS.contains(&name.to_lowercase().as_str()) {
+        error.message = format!("`{name}` is an aggregate, and no function of one row");
+        error.expected = Some("it under `aggregate`, with a `window`".to_owned());
+        return ControlFlow::Break(error);
     }
     error.nearest = nearest(&name, functions.names());
     ControlFlow::Break(error)

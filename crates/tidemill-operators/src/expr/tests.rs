@@ -240,6 +240,11 @@ fn a_wrong_name_is_refused_with_the_nearest() {
     refused("dep_dely > 15", "unknown column `dep_dely`", (1, 1), Some("dep_delay"));
     refused("1 +\n carrier", "unknown column `carrier`", (2, 2), Some("Carrier"));
     refused("1 + lenght(Carrier)", "unknown function `lenght`", (1, 5), Some("length"));
+    refused("1 + sum(dep_delay)", "`sum` is an aggregate", (1, 5), None);
+    refused("Count(*) > 1", "`Count` is an aggregate", (1, 1), None);
+    for sql in ["(select 1)", "1 in (select 1)", "exists (select 1)", "1 + (select \"Carrier\")"] {
+        refused(sql, "a `SELECT` has no place in an expression", (1, 1), None);
+    }
     refused("__time", "unknown column `__time`", (1, 1), None);
 }
 

@@ -22,10 +22,10 @@ impl Checkpoints {
     /// A checkpoint stays until it is deleted.
     ///
     /// # Errors
-    /// There is none of this number, or the name is too long; or the backend's.
+    /// There is none of this number, or it cannot have that name; or the backend's.
     pub fn keep(&mut self, number: u64, name: &str) -> Result<(), CheckpointError> {
         self.get(number)?;
-        if name.len() > NAME_BYTES_MAX {
+        if name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
             return Err(CheckpointError::Name);
         }
         let mut batch = Batch::default();

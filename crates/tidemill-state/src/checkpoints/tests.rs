@@ -379,7 +379,10 @@ fn what_is_kept_stays_until_it_is_deleted() {
     assert!(matches!(checkpoints.delete(7_000), Err(CheckpointError::Unknown(7_000))));
     let long = "x".repeat(NAME_BYTES_MAX + 1);
     let newest = checkpoints.newest().unwrap().number;
-    assert!(matches!(checkpoints.keep(newest, &long), Err(CheckpointError::Name)));
+    for name in [&long, "\u{1b}[31mred", "two\nlines", "\u{7f}", "\u{9b}1m"] {
+        assert!(matches!(checkpoints.keep(newest, name), Err(CheckpointError::Name)), "{name:?}");
+    }
+    checkpoints.keep(newest, "grün, `5 o'clock`").expect("a name for people");
 }
 
 /// An older one is gone on from, at every moment of which the power may fail.

@@ -165,6 +165,7 @@ impl Serialize for Every {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CompressionTable {
+    #[schemars(range(min = 0.0, max = 1.0))]
     selective: f64,
 }
 

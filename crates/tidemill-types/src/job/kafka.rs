@@ -20,6 +20,7 @@ pub struct KafkaSourceSpec {
     pub schema: Named<String>,
     /// How many records decide the types of columns (default 10,000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub sample: Option<usize>,
     /// Where reading begins: `earliest` (the default), `latest`, or a time: the first record that
     /// is not older.

@@ -1,6 +1,7 @@
 //! One stage of a job descriptor: the operator it runs, how its input reaches it.
 
 use super::{Named, custom};
+use crate::limits::SLICES_MAX;
 use crate::units::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,7 @@ pub struct StageSpec {
     pub ttl: Option<Span>,
     /// Slices of this stage, if not the job's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = SLICES_MAX))]
     pub slices: Option<u32>,
     /// The name of an operator registered by the program that runs the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,6 +132,7 @@ pub struct EmptySpec {}
 #[serde(deny_unknown_fields)]
 pub struct TopSpec {
     /// How many rows of a group are kept.
+    #[schemars(range(min = 1))]
     pub k: usize,
     /// The column, or SQL expression, that orders them, largest first; nulls come last.
     pub by: String,

@@ -36,6 +36,20 @@ impl OfArguments {
         JobArguments { file: PathBuf::from(&self.job), set: self.set.clone() }
     }
 
+    /// The path of a job that a node is asked about; or the exit code, once it was said that it can
+    /// have none of that name.
+    pub(super) fn path_on_node(&self) -> Result<String, u8> {
+        let is_name = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_');
+        if self.job.chars().all(is_name) {
+            return Ok(job_path(&self.job));
+        }
+        let message = format!(
+            "no job on a node has the name `{}`: with the job's file say its folder too, --data DIR",
+            self.job
+        );
+        Err(self.node.wrong(message, REFUSED))
+    }
+
     /// The job of a folder; or the exit code, once it was said what is wrong.
     pub(super) fn job_in(&self, data: &Path) -> Result<Descriptor, u8> {
         let descriptor = load::load(&self.file()).map_err(|refused| {
@@ -139,7 +153,10 @@ fn on(
     show: impl FnOnce(&Value) -> String,
 ) -> u8 {
     let Some(data) = &of.data else {
-        let path = format!("{}/checkpoints{tail}", job_path(&of.job));
+        let path = match of.path_on_node() {
+            Ok(path) => format!("{path}/checkpoints{tail}"),
+            Err(code) => return code,
+        };
         return answer(&of.node, ask(&of.node, method, &path, None), show);
     };
     let descriptor = match of.job_in(data) {

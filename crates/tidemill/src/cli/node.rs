@@ -18,7 +18,7 @@ pub(super) struct NodeArguments {
     // With `env` clap would take it for given on the command line, where it excludes `--data`.
     #[arg(long, value_name = "ADDR", default_value_t = default_address())]
     pub(super) http: String,
-    /// Prints the answer as JSON, also if it is that something is wrong.
+    /// Prints the answer as JSON, also what is wrong; of `state query` an object for each row.
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -154,6 +154,9 @@ pub(super) fn answer(
         Ok((status, document)) => {
             if node.json {
                 let _shown = print_all(&format!("{document}\n"));
+            } else if document["errors"].is_array() {
+                // Each says where it stands in the file, and that it is an error.
+                say!("{}", word(&document["error"]));
             } else {
                 say!("error: {}", word(&document["error"]).trim_start_matches("error: "));
             }

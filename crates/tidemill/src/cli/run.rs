@@ -48,7 +48,7 @@ pub(super) struct RunArguments {
     /// standard output, which has them already; 0: none.
     #[arg(long, value_name = "ROWS", default_value_t = 10)]
     preview: usize,
-    /// Says nothing but errors.
+    /// Says nothing but errors and warnings.
     #[arg(long, short, conflicts_with = "json")]
     quiet: bool,
 }

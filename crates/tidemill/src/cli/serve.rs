@@ -35,6 +35,7 @@ pub(super) fn serve(arguments: &ServeArguments) -> u8 {
     };
     let world = World::real();
     logging::log_as(&world, &settings, &filter);
+    warn_of_misspelt_variables();
     let stop = match listen(&world) {
         Ok(stop) => stop,
         Err(error) => {
@@ -68,6 +69,15 @@ fn gather(arguments: &ServeArguments) -> Result<(ServeSettings, LogFilter), Stri
         (Ok(settings), Ok(filter)) => Ok((settings, filter)),
         (Err(one), Err(other)) => Err(format!("{one}\n{other}")),
         (Err(refused), _) | (_, Err(refused)) => Err(refused.to_string()),
+    }
+}
+
+/// A variable that is not known may be anybody's, and is no reason to refuse.
+fn warn_of_misspelt_variables() {
+    for name in std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
+        if let Some(meant) = settings::misspelt_variable(&name) {
+            tracing::warn!(variable = name, meant, "no setting has this variable");
+        }
     }
 }
 

@@ -174,7 +174,7 @@ impl Stored {
 }
 
 fn tables(of: &OfArguments) -> Done<u8> {
-    let Some(data) = &of.data else { return Ok(on_node::tables(of)) };
+    let Some(data) = &of.data else { return on_node::tables(of) };
     let stored = Stored::open(of, data)?;
     let document = json!({ "tables": look::tables(&stored.stages) });
     if of.node.json {

@@ -14,6 +14,7 @@ mod tests;
 
 use super::{DONE, FAILED, REFUSED, STOPPED, print_all, signals::StopFlag};
 use clap::{Args, Subcommand};
+use serde_json::json;
 use std::time::Duration;
 use tidemill_client::{AdminError, CallError, Client, ClientOptions, ErrorCode};
 use tidemill_env::World;
@@ -63,6 +64,16 @@ pub(super) fn run(command: &StreamCommand) -> u8 {
 }
 
 impl NodeArguments {
+    /// How a command that answers tells what is wrong.
+    fn told(&self) -> Told {
+        if self.json { Told::Answer } else { Told::Text }
+    }
+
+    /// How one tells it that reads or writes records.
+    fn told_beside(&self) -> Told {
+        if self.json { Told::Beside } else { Told::Text }
+    }
+
     fn client(&self, world: &World) -> Client {
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,
@@ -73,17 +84,46 @@ impl NodeArguments {
     }
 }
 
-/// Says what went wrong, and what can be done about it.
-fn failed(error: &(impl std::fmt::Display + ?Sized), hint: Option<&str>) -> u8 {
-    say!("error: {error}");
-    if let Some(hint) = hint {
-        say!("hint: {hint}");
-    }
-    FAILED
+/// How it is told what is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// On standard error, for a person.
+    Text,
+    /// On standard output, where the answer would be.
+    Answer,
+    /// On standard error, beside the records or behind the summary.
+    Beside,
 }
 
-fn admin_failed(error: &AdminError) -> u8 {
-    failed(error, hint(error))
+/// Says what went wrong, and what can be done about it.
+fn wrong(
+    told: Told,
+    error: &(impl std::fmt::Display + ?Sized),
+    hint: Option<&str>,
+    code: u8,
+) -> u8 {
+    let object = || json!({ "error": error.to_string(), "hint": hint });
+    match told {
+        Told::Text => {
+            say!("error: {error}");
+            if let Some(hint) = hint {
+                say!("hint: {hint}");
+            }
+        }
+        Told::Answer => {
+            let _shown = print_all(&format!("{}\n", object()));
+        }
+        Told::Beside => say!("{}", object()),
+    }
+    code
+}
+
+fn failed(told: Told, error: &(impl std::fmt::Display + ?Sized), hint: Option<&str>) -> u8 {
+    wrong(told, error, hint, FAILED)
+}
+
+fn admin_failed(told: Told, error: &AdminError) -> u8 {
+    failed(told, error, hint(error))
 }
 
 /// What can be done about it.
@@ -100,6 +140,7 @@ fn hint(error: &AdminError) -> Option<&'static str> {
 }
 
 /// Listens to Ctrl-C.
-fn stop_flag() -> Result<StopFlag, u8> {
-    StopFlag::listen().map_err(|error| failed(&format!("signals cannot be heard: {error}"), None))
+fn stop_flag(told: Told) -> Result<StopFlag, u8> {
+    let unheard = |error| format!("signals cannot be heard: {error}");
+    StopFlag::listen().map_err(|error| failed(told, &unheard(error), None))
 }

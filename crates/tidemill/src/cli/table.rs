@@ -12,7 +12,7 @@ const CELL_CHARS_MAX: usize = 32;
 
 /// A table with a line above that says what it shows.
 pub(super) fn render(preview: &Preview, rows_total: u64) -> String {
-    let width = Table::new().width().map_or(WIDTH, usize::from);
+    let width = width(Table::new().width(), std::env::var("COLUMNS").ok().as_deref());
     let rows: Vec<Vec<String>> = preview
         .rows()
         .iter()
@@ -38,6 +38,13 @@ pub(super) fn render(preview: &Preview, rows_total: u64) -> String {
     text
 }
 
+/// How wide a table may be. Some terminals do not know how many columns they have, and say 0.
+fn width(of_terminal: Option<u16>, columns: Option<&str>) -> usize {
+    let of_terminal = of_terminal.map(usize::from).filter(|width| *width > 0);
+    let said = || columns?.parse().ok().filter(|width: &usize| *width > 0);
+    of_terminal.or_else(said).unwrap_or(WIDTH)
+}
+
 fn cut(text: &str) -> String {
     if text.chars().count() <= CELL_CHARS_MAX {
         return text.to_owned();
@@ -61,4 +68,20 @@ fn columns_that_fit(names: &[String], rows: &[Vec<String>], width: usize) -> usi
         fitting += 1;
     }
     fitting.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_without_columns_is_asked_no_further() {
+        assert_eq!(width(Some(80), Some("200")), 80);
+        assert_eq!(width(Some(0), Some("200")), 200);
+        assert_eq!(width(None, Some("200")), 200);
+        for columns in [None, Some("0"), Some("wide"), Some("")] {
+            assert_eq!(width(Some(0), columns), WIDTH);
+            assert_eq!(width(None, columns), WIDTH);
+        }
+    }
 }

@@ -361,3 +361,14 @@ fn the_example_with_checkpoints_runs_and_resumes() {
     house.run(&[&run[..], &["--resume"]].concat()).ends_with(0);
     assert_eq!(house.read("out.ndjson"), out);
 }
+
+#[test]
+fn a_file_is_named_as_it_is_found_from_here() {
+    let house = house();
+    std::fs::create_dir(house.path("jobs")).expect("a folder can be made");
+    let job = JOB.replace("flights.csv", "../flights.csv").replace("out.ndjson", "../out.ndjson");
+    house.write("jobs/job.yaml", &job);
+    let ran = house.run(&["run", "jobs/job.yaml"]).ends_with(0);
+    assert!(ran.stderr().contains("rows    jobs/../out.ndjson\n"), "{}", ran.stderr());
+    assert!(ran.stdout().contains("out (jobs/../out.ndjson)"), "{}", ran.stdout());
+}

@@ -136,3 +136,30 @@ fn names_that_lead_elsewhere_and_jobs_that_are_wanted_are_refused() {
     jobs.close();
     streams.close();
 }
+
+/// It may be wanted still, or keep something on a server: nobody but its owner knows.
+#[test]
+fn of_a_job_that_cannot_be_read_it_is_said_what_to_do() {
+    let sim = World::simulated(3);
+    ended(&sim);
+    let disk = sim.process().disk;
+    let file = Path::new("/data/jobs/old/job.json");
+    let good = disk.read(file).unwrap();
+    for bytes in [&b"{"[..], &good[..good.len() / 2], &[b"x", &good[1..]].concat()] {
+        disk.create(file).unwrap().append(bytes).unwrap();
+        let (jobs, streams) = open(&sim);
+        assert!(jobs.list().is_empty());
+        let deleted = jobs.delete("old").unwrap_err();
+        let again = Submission { text: JOB.to_owned(), ..Submission::default() };
+        let submitted = jobs.submit(again).unwrap_err();
+        for error in [deleted, submitted] {
+            assert!(matches!(error, JobsError::Damaged { .. }), "{error:?}");
+            let said = error.to_string();
+            assert!(said.contains("job.json") && said.contains("remove the folder"), "{said}");
+        }
+        assert!(matches!(jobs.delete("older"), Err(JobsError::Unknown(_))));
+        assert_eq!(disk.read(file).unwrap(), bytes, "nothing is changed");
+        jobs.close();
+        streams.close();
+    }
+}

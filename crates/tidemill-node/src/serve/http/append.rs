@@ -7,7 +7,7 @@ use super::{
     problem::{Problem, json},
     state::State,
 };
-use crate::record_key::record_key;
+use crate::record_key::{not_json, record_key};
 use axum::{
     body::Body,
     extract::{Path, State as Shared},
@@ -155,7 +155,9 @@ impl Lines {
     /// A line has no key, and must have one.
     fn keyless(&self) -> Problem {
         let why = match self {
-            Self::Json { key: Some(field) } => format!("there is no field `{field}`, the key"),
+            Self::Json { key: Some(field) } => {
+                format!("there is no field `{field}`, the key, or it is null")
+            }
             Self::Json { key: None } => "say which field is the key, with `key`".to_owned(),
             Self::Text => "lines of text have no key".to_owned(),
         };
@@ -164,12 +166,7 @@ impl Lines {
 
     /// The key of a line, if it has one; or why it is no such line.
     fn key<'t>(&self, text: &'t [u8]) -> Result<Option<Cow<'t, [u8]>>, String> {
-        let no_json = |error: serde_json::Error| {
-            // One line is parsed: its number is ours to say.
-            let why = error.to_string();
-            let why = why.split(" at line ").next().unwrap_or_default();
-            format!("not JSON: {why} at column {}", error.column())
-        };
+        let no_json = |error: serde_json::Error| not_json(&error);
         match self {
             Self::Text => Ok(None),
             Self::Json { key: None } => {

@@ -90,6 +90,7 @@ impl From<JobsError> for Problem {
             }
             JobsError::Running(_)
             | JobsError::Waiting(_)
+            | JobsError::Damaged { .. }
             | JobsError::NotEnded(_)
             | JobsError::Ended(_)
             | JobsError::Rescale(_)

@@ -9,10 +9,12 @@ use super::{
 };
 use crate::serve::settings::value;
 use axum::{
+    body::Body,
     extract::{Path, State as Shared},
     http::{HeaderMap, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
+use hyper::body::Body as _;
 use serde_json::{Value, json as value_of};
 use std::sync::Arc;
 use tidemill_broker::fsync;
@@ -102,7 +104,14 @@ pub(super) async fn create(
     Shared(state): Shared<Arc<State>>,
     Path(name): Path<String>,
     uri: Uri,
+    body: Body,
 ) -> Result<Response, Problem> {
+    if !body.is_end_stream() && body.size_hint().exact() != Some(0) {
+        // Left aside it would make another stream than was asked for.
+        let why = "a stream is made without a body: its settings are parameters, such as \
+                   `?streamlets=4`";
+        return Err(Problem::bad(why));
+    }
     let spec = spec_of(&Parameters::of(&uri, CREATE_PARAMETERS)?, state.broker.stream_defaults())?;
     let described = blocking(move || {
         let stream = state.log.create(&name, spec)?;

@@ -40,7 +40,10 @@ fn a_damaged_file_is_not_replaced() {
     let path = Path::new("data").join(FILE);
     for text in ["", "{", "{\"version\":2,\"cluster_id\":\"x\"}", "{\"version\":1}"] {
         sim.world.disk.create(&path).unwrap().append(text.as_bytes()).unwrap();
-        assert_eq!(id(&sim.world, None).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        let error = id(&sim.world, None).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        let says = if text.contains('2') { "version 2" } else { "bring it back from a copy" };
+        assert!(error.to_string().contains(says), "{error}");
         assert_eq!(sim.world.disk.read(&path).unwrap(), text.as_bytes());
     }
 }

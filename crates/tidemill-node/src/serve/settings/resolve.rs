@@ -31,6 +31,21 @@ impl std::fmt::Debug for Given<'_> {
 /// one setting that a file cannot have.
 pub const FLAG: &str = "config";
 
+/// The setting's variable that a name was probably meant to be, of one that is none. Names that are
+/// further off are those of others: scripts, or what an orchestrator sets for each of its services.
+#[must_use]
+pub fn misspelt_variable(name: &str) -> Option<String> {
+    let variables = || all().map(Setting::variable);
+    if !name.starts_with("TIDEMILL_") || variables().any(|it| it == name) {
+        return None;
+    }
+    let near = |it: &String| strsim::osa_distance(it, name) <= SLIPS_MAX;
+    variables().chain(["TIDEMILL_CONFIG".to_owned()]).filter(|it| it != name).find(near)
+}
+
+/// Letters that one who misspells a name gets wrong.
+const SLIPS_MAX: usize = 2;
+
 /// The settings.
 ///
 /// # Errors

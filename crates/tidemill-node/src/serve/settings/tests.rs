@@ -209,6 +209,22 @@ fn the_documentation_has_the_table() {
     assert!(page.contains(&table), "docs/serve.md must hold this, word for word:\n\n{table}");
 }
 
+#[test]
+fn a_misspelt_variable_is_known_and_those_of_others_are_left_alone() {
+    let meant = |name: &str| misspelt_variable(name);
+    assert_eq!(meant("TIDEMILL_HTTP_LISTNE").as_deref(), Some("TIDEMILL_HTTP_LISTEN"));
+    assert_eq!(meant("TIDEMILL_DATE").as_deref(), Some("TIDEMILL_DATA"));
+    assert_eq!(meant("TIDEMILL_CONFG").as_deref(), Some("TIDEMILL_CONFIG"));
+    let others = ["DATASETS", "BIN", "VENV", "SERVE", "PORT", "SERVICE_HOST", "HTTP", "BOOTSTRAP"];
+    for name in others.into_iter().chain(["LOG", "CONFIG", "PORT_9092_TCP_ADDR"]) {
+        assert_eq!(meant(&format!("TIDEMILL_{name}")), None, "{name}");
+    }
+    for setting in settings() {
+        assert_eq!(meant(&setting.variable()), None, "{}", setting.variable());
+    }
+    assert_eq!(meant("HTTP_LISTNE"), None);
+}
+
 /// Whoever exports a variable for a script must not move a node's data with it.
 #[test]
 fn scripts_and_settings_have_no_variable_in_common() {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: whatever answers, no memory is taken for lengths that its answer claims.
 
-use super::super::node::{NodeArguments, answer, ask, ask_bytes, escaped, job_path};
+use super::super::node::{NodeArguments, answer, ask, ask_bytes, escaped};
 use super::{
     CheckpointOf, Done, ExportArguments, OfArguments, QueryArguments, StateArguments, places,
     show_answer, show_export, show_tables, whole,
@@ -26,27 +26,27 @@ fn state_path(
     state: &StateArguments,
     table: Option<&str>,
     checkpoint: Option<CheckpointOf>,
-) -> String {
-    let mut path = format!("{}/state/{}", job_path(&state.of.job), escaped(&state.stage));
+) -> Done<String> {
+    let mut path = format!("{}/state/{}", state.of.path_on_node()?, escaped(&state.stage));
     if let Some(table) = table {
         path.push_str(&format!("/{}", escaped(table)));
     }
     if let Some(checkpoint) = checkpoint {
         path.push_str(&format!("?checkpoint={checkpoint}"));
     }
-    path
+    Ok(path)
 }
 
-pub(super) fn tables(of: &OfArguments) -> u8 {
-    let path = format!("{}/state", job_path(&of.job));
-    answer(&of.node, ask(&of.node, "GET", &path, None), |it| show_tables(&it["tables"]))
+pub(super) fn tables(of: &OfArguments) -> Done<u8> {
+    let path = format!("{}/state", of.path_on_node()?);
+    Ok(answer(&of.node, ask(&of.node, "GET", &path, None), |it| show_tables(&it["tables"])))
 }
 
 pub(super) fn query(arguments: &QueryArguments) -> Done<u8> {
     let state = &arguments.state;
     let body = json!({ "sql": arguments.sql });
     let file =
-        bytes(&state.of.node, "POST", &state_path(state, None, state.checkpoint), Some(&body))?;
+        bytes(&state.of.node, "POST", &state_path(state, None, state.checkpoint)?, Some(&body))?;
     show_answer(arguments, &read(&state.of.node, &file, ANSWER_ROWS_MAX)?)
 }
 
@@ -59,7 +59,7 @@ pub(super) fn export(arguments: &ExportArguments) -> Done<u8> {
     let (mut written, mut checkpoint, mut cycle) = (Vec::new(), Value::Null, Value::Null);
     let mut asked = state.checkpoint;
     for (table, path) in places(node, &arguments.to, &state.stage, &tables)? {
-        let file = bytes(node, "GET", &state_path(state, Some(&table), asked), None)?;
+        let file = bytes(node, "GET", &state_path(state, Some(&table), asked)?, None)?;
         let answer = read(node, &file, usize::MAX)?;
         let of = |key: &str| {
             let text = answer.schema.metadata().get(key);
@@ -82,7 +82,7 @@ pub(super) fn export(arguments: &ExportArguments) -> Done<u8> {
 /// The names of a stage's tables; its own name in vain is refused by the node.
 fn tables_of_stage(state: &StateArguments) -> Done<Vec<String>> {
     let node = &state.of.node;
-    let asked = ask(node, "GET", &format!("{}/state", job_path(&state.of.job)), None);
+    let asked = ask(node, "GET", &format!("{}/state", state.of.path_on_node()?), None);
     let document = match asked {
         Ok((200, document)) => document,
         refused => return Err(answer(node, refused, |_| String::new())),

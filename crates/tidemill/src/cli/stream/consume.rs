@@ -2,7 +2,7 @@
 
 use super::super::reader::{ASK_US, nobody_reads};
 use super::{
-    DONE, NodeArguments, STOPPED, admin_failed, failed,
+    DONE, NodeArguments, STOPPED, Told, admin_failed, failed,
     from::start,
     rates::{Counts, Rates},
     render::{Format, render},
@@ -74,8 +74,8 @@ enum End {
 }
 
 pub(super) fn consume(arguments: &ConsumeArguments) -> u8 {
-    let world = World::real();
-    let stop = match stop_flag() {
+    let (world, told) = (World::real(), arguments.node.told_beside());
+    let stop = match stop_flag(told) {
         Ok(stop) => stop,
         Err(code) => return code,
     };
@@ -83,13 +83,13 @@ pub(super) fn consume(arguments: &ConsumeArguments) -> u8 {
     let admin = client.admin();
     let plan = match plan(arguments, &admin) {
         Ok(plan) => plan,
-        Err(error) => return consume_failed(&error),
+        Err(error) => return consume_failed(told, &error),
     };
     let isolation = if arguments.committed { Isolation::Committed } else { Isolation::Uncommitted };
     let options = ConsumerOptions { isolation, ..ConsumerOptions::default() };
     let mut consumer = client.consumer(options);
     if let Err(error) = consumer.assign(&arguments.name, &plan.starts) {
-        return consume_failed(&error);
+        return consume_failed(told, &error);
     }
     let now_us = || world.clock.monotonic_micros();
     let may_draw = !io::stdout().is_terminal();
@@ -147,15 +147,15 @@ pub(super) fn consume(arguments: &ConsumeArguments) -> u8 {
     match end {
         End::Done | End::Unread => DONE,
         End::Stopped => STOPPED,
-        End::Output(error) => failed(&format!("standard output: {error}"), None),
-        End::Failed(error) => consume_failed(&error),
+        End::Output(error) => failed(told, &format!("standard output: {error}"), None),
+        End::Failed(error) => consume_failed(told, &error),
     }
 }
 
-fn consume_failed(error: &ConsumeError) -> u8 {
+fn consume_failed(told: Told, error: &ConsumeError) -> u8 {
     match error {
-        ConsumeError::Lookup(error) => admin_failed(error),
-        error => failed(error, None),
+        ConsumeError::Lookup(error) => admin_failed(told, error),
+        error => failed(told, error, None),
     }
 }
 

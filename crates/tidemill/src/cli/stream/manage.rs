@@ -2,6 +2,7 @@
 
 use super::{
     DONE, NodeArguments, REFUSED, admin_failed, failed, print_all, settings::SettingArguments,
+    wrong,
 };
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
@@ -14,7 +15,7 @@ use tidemill_env::World;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct CreateArguments {
-    /// The stream's name: 1 to 249 of a-z A-Z 0-9 . _ -
+    /// The stream's name: 1 to 249 of a-z A-Z 0-9 . _ -, but not `.` or `..`.
     name: String,
     /// How many streamlets; without it, as many as the node's default.
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(i32).range(1..))]
@@ -102,7 +103,7 @@ pub(super) fn create(arguments: &CreateArguments) -> u8 {
         {
             done(&arguments.node, "kept", &arguments.name)
         }
-        Err(error) => admin_failed(&error),
+        Err(error) => admin_failed(arguments.node.told(), &error),
     }
 }
 
@@ -110,7 +111,7 @@ pub(super) fn list(arguments: &ListArguments) -> u8 {
     let world = World::real();
     let mut streams = match arguments.node.client(&world).admin().list() {
         Ok(streams) => streams,
-        Err(error) => return admin_failed(&error),
+        Err(error) => return admin_failed(arguments.node.told(), &error),
     };
     streams.retain(|it| arguments.all || !it.internal);
     if arguments.node.json {
@@ -131,7 +132,7 @@ pub(super) fn describe(arguments: &DescribeArguments) -> u8 {
     let world = World::real();
     let mut stream = match arguments.node.client(&world).admin().describe(&arguments.name) {
         Ok(stream) => stream,
-        Err(error) => return admin_failed(&error),
+        Err(error) => return admin_failed(arguments.node.told(), &error),
     };
     stream.settings.retain(|it| arguments.all || it.source == SettingSource::Stream);
     let text = if arguments.node.json { object(&stream).to_string() } else { text(&stream) };
@@ -214,11 +215,9 @@ pub(super) fn alter(arguments: &AlterArguments) -> u8 {
     let unset = arguments.unset.iter().map(|name| (name.clone(), None));
     let changes: Vec<(String, Option<String>)> = set.chain(unset).collect();
     if changes.is_empty() && arguments.streamlets.is_none() {
-        say!(
-            "error: nothing to change: say --streamlets, --unset, or a setting; \
-             see `tidemill stream alter --help`"
-        );
-        return REFUSED;
+        let error = "nothing to change: say --streamlets, --unset, or a setting; see `tidemill \
+                     stream alter --help`";
+        return wrong(arguments.node.told(), error, None, REFUSED);
     }
     let world = World::real();
     let admin = arguments.node.client(&world).admin();
@@ -226,15 +225,16 @@ pub(super) fn alter(arguments: &AlterArguments) -> u8 {
     if !changes.is_empty()
         && let Err(error) = admin.alter(&arguments.name, &changes)
     {
-        return admin_failed(&error);
+        return admin_failed(arguments.node.told(), &error);
     }
     if let Some(total) = arguments.streamlets
         && let Err(error) = admin.add_streamlets(&arguments.name, total)
     {
         if !changes.is_empty() {
-            say!("the settings were changed; streamlets were not added:");
+            let error = format!("the settings were changed; streamlets were not added: {error}");
+            return failed(arguments.node.told(), &error, None);
         }
-        return admin_failed(&error);
+        return admin_failed(arguments.node.told(), &error);
     }
     done(&arguments.node, "changed", &arguments.name)
 }
@@ -242,8 +242,8 @@ pub(super) fn alter(arguments: &AlterArguments) -> u8 {
 pub(super) fn delete(arguments: &DeleteArguments) -> u8 {
     if !arguments.yes {
         if !std::io::stdin().is_terminal() {
-            say!("error: nobody to ask: say --yes to delete stream `{}`", arguments.name);
-            return REFUSED;
+            let error = format!("nobody to ask: say --yes to delete stream `{}`", arguments.name);
+            return wrong(arguments.node.told(), &error, None, REFUSED);
         }
         match confirmed(&arguments.name) {
             Ok(true) => {}
@@ -251,13 +251,19 @@ pub(super) fn delete(arguments: &DeleteArguments) -> u8 {
                 say!("nothing was deleted");
                 return DONE;
             }
-            Err(error) => return failed(&format!("the answer cannot be read: {error}"), None),
+            Err(error) => {
+                return failed(
+                    arguments.node.told(),
+                    &format!("the answer cannot be read: {error}"),
+                    None,
+                );
+            }
         }
     }
     let world = World::real();
     match arguments.node.client(&world).admin().delete(&arguments.name) {
         Ok(()) => done(&arguments.node, "deleted", &arguments.name),
-        Err(error) => admin_failed(&error),
+        Err(error) => admin_failed(arguments.node.told(), &error),
     }
 }
 

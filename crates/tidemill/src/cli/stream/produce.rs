@@ -1,11 +1,11 @@
 //! `tidemill stream produce`: lines of standard input become records.
 
 use super::{
-    DONE, FAILED, NodeArguments, STOPPED, admin_failed, failed,
+    DONE, FAILED, NodeArguments, REFUSED, STOPPED, Told, admin_failed, failed,
     lines::{Ended, Lines, split},
     rates::{Counts, Rates},
     settings::pair,
-    stop_flag,
+    stop_flag, wrong,
 };
 use std::{io, time::Duration};
 use tidemill_client::producer::{
@@ -13,7 +13,7 @@ use tidemill_client::producer::{
     ProducerOptions, StreamWriter,
 };
 use tidemill_env::World;
-use tidemill_node::record_key::record_key;
+use tidemill_node::record_key::{not_json, record_key};
 use tidemill_types::{ByteSize, Span, limits::RECORD_BYTES_MAX};
 
 /// How long the last records may take.
@@ -126,19 +126,18 @@ impl ProduceArguments {
 }
 
 pub(super) fn produce(arguments: &ProduceArguments) -> u8 {
+    let (world, told) = (World::real(), arguments.node.told_beside());
     if arguments.key.is_some() && arguments.format != Format::Json {
-        say!("error: --key names a field of JSON: say --format json");
-        return super::REFUSED;
+        return wrong(told, "--key names a field of JSON: say --format json", None, REFUSED);
     }
-    let world = World::real();
-    let stop = match stop_flag() {
+    let stop = match stop_flag(told) {
         Ok(stop) => stop,
         Err(code) => return code,
     };
     let producer = arguments.node.client(&world).producer(arguments.options());
     let stream = match producer.stream(&arguments.name) {
         Ok(stream) => stream,
-        Err(error) => return produce_failed(&error),
+        Err(error) => return produce_failed(told, &error),
     };
     let now_us = || world.clock.monotonic_micros();
     let mut rates = Rates::new(now_us(), arguments.node.json, arguments.quiet, true);
@@ -187,25 +186,27 @@ pub(super) fn produce(arguments: &ProduceArguments) -> u8 {
     let done = format!("stream {}: sent", arguments.name);
     rates.finish(now_us(), counts, &done, said, arguments.quiet);
     if let Err(error) = &flushed {
-        say!("error: {error}");
+        let _code = failed(told, error, None);
     }
     match end {
         End::Done if flushed.is_ok() => DONE,
         End::Stopped if flushed.is_ok() => STOPPED,
         End::Done | End::Stopped => FAILED,
         End::Failed(Trouble::Line(number, message)) => {
-            failed(&format!("standard input, line {number}: {message}"), None)
+            failed(told, &format!("standard input, line {number}: {message}"), None)
         }
-        End::Failed(Trouble::Input(error)) => failed(&format!("standard input: {error}"), None),
+        End::Failed(Trouble::Input(error)) => {
+            failed(told, &format!("standard input: {error}"), None)
+        }
         End::Failed(Trouble::Produce(_)) if flushed.is_err() => FAILED,
-        End::Failed(Trouble::Produce(error)) => produce_failed(&error),
+        End::Failed(Trouble::Produce(error)) => produce_failed(told, &error),
     }
 }
 
-fn produce_failed(error: &ProduceError) -> u8 {
+fn produce_failed(told: Told, error: &ProduceError) -> u8 {
     match error {
-        ProduceError::Lookup(error) => admin_failed(error),
-        error => failed(error, None),
+        ProduceError::Lookup(error) => admin_failed(told, error),
+        error => failed(told, error, None),
     }
 }
 
@@ -265,14 +266,17 @@ impl Sent<'_> {
     /// Checks a line of JSON; the key in it, if one is asked for.
     fn key_of(&self, line: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
         let number = self.lines + 1;
-        let wrong = |error: serde_json::Error| Trouble::Line(number, format!("no JSON: {error}"));
+        let wrong = |error: serde_json::Error| Trouble::Line(number, not_json(&error));
         let Some(field) = &self.arguments.key else {
             serde_json::from_slice::<serde::de::IgnoredAny>(line).map_err(wrong)?;
             return Ok(None);
         };
         match record_key(line, field.split('.')).map_err(wrong)? {
             Some(key) => Ok(Some(key.into_owned())),
-            None => Err(Trouble::Line(number, format!("there is no field `{field}`, the key"))),
+            None => Err(Trouble::Line(
+                number,
+                format!("there is no field `{field}`, the key, or it is null"),
+            )),
         }
     }
 }

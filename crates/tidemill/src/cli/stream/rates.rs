@@ -111,6 +111,7 @@ impl Rates {
                 "records": counts.records,
                 "bytes": counts.bytes,
                 "records_per_s": records,
+                "bytes_per_s": per_second(counts.bytes, micros),
                 "mb_per_s": megabytes,
             });
             say!("{summary}");
