@@ -95,6 +95,20 @@ class Server:
         """As `pg_ctl stop -m immediate`: the next start recovers."""
         self.end(signal.SIGQUIT)
 
+    def processes(self):
+        """The server's own and those of its sessions, which are in groups of their own."""
+        children = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=True)
+        return [self.process.pid, *map(int, children.stdout.split())]
+
+    def pause(self):
+        """Nothing of it runs; its connections stay."""
+        for it in self.processes():
+            os.kill(it, signal.SIGSTOP)
+
+    def go_on(self):
+        for it in self.processes():
+            os.kill(it, signal.SIGCONT)
+
     def remove(self):
         if self.process and self.process.poll() is None:
             self.end(signal.SIGQUIT)

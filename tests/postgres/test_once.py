@@ -200,6 +200,23 @@ def test_a_job_stops_while_its_database_is_away_and_goes_on_later(mill, expected
     assert found(mill) == expected
 
 
+def test_a_job_stops_while_its_database_says_nothing_and_goes_on_later(mill, expected, own):
+    """Its processes hang: connections stay, and what is sent is not answered."""
+    mill.database = Database(own, "silent")
+    write(mill)
+    process = mill.begin("--data", "data")
+    assert mill.reaches(process, 20)
+    own.pause()
+    try:
+        process.send_signal(signal.SIGINT)
+        said = mill.end(process, code=1, seconds=15)
+    finally:
+        own.go_on()
+    assert "does not answer" in said or "could not be committed" in said, said
+    mill.run("--data", "data", "--resume")
+    assert found(mill) == expected
+
+
 def test_a_database_that_was_restored_is_filled_from_where_it_was(mill, expected):
     """The mark is in the backup with the rows, and no checkpoint is used that is ahead of it."""
     write(mill, head=KEPT["checkpoints"])

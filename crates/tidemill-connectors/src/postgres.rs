@@ -10,17 +10,19 @@
 //!
 //! A database that goes away is waited for, for as long as it takes: the commit does not return, the
 //! rows behind it wait, and by the links' credit the sources do. A job that is to stop meanwhile
-//! fails after a moment: what is not committed is made again when it resumes.
+//! fails after a moment, also if the database says nothing: what is not committed is made again when it
+//! resumes.
 //!
-//! Read in this order: [`address`], [`target`], [`fit`], [`encode`], [`load`], [`once`].
+//! Read in this order: [`address`], [`target`], [`fit`], [`encode`], [`link`], [`load`],
+//! [`once`].
 
 use crate::error::{ConnectorError, ConnectorErrorKind};
-use ::postgres::Client;
 use address::Address;
 use arrow_array::{ArrayRef, RecordBatch, StringArray, cast::AsArray};
 use arrow_schema::SchemaRef;
 use encode::{EncodeError, Encoder, Unfit};
 use fit::Column;
+use link::Link;
 use load::{Load, Pending};
 use name::TableName;
 use once::Once;
@@ -31,11 +33,13 @@ use table::Table;
 use tidemill_env::World;
 use tidemill_flow::{Block, Patience, REST_US, Sink, SinkError, letter};
 use tidemill_types::{Cycle, job::PostgresSinkSpec};
+use tokio_postgres::Client;
 use trouble::{Trouble, is_race, said};
 
 mod address;
 mod encode;
 mod fit;
+mod link;
 mod load;
 mod name;
 mod numeric;
@@ -105,7 +109,7 @@ impl PostgresSink {
                 once::MARKS
             )));
         }
-        let (client, found) = look(world, &address, &table).map_err(|trouble| {
+        let (link, found) = look(world, &address, &table).map_err(|trouble| {
             let (kind, error, more) = match trouble {
                 Trouble::Passing(error) => {
                     (ConnectorErrorKind::Away, error, "; it must be up when the job starts")
@@ -138,7 +142,7 @@ impl PostgresSink {
             name: table.to_string(),
             table,
             schema: Arc::clone(schema),
-            session: Session::new(world, address, client),
+            session: Session::new(world, address, link),
             writer,
             life,
             encoder: Encoder::new(Vec::new(), false),
@@ -166,8 +170,8 @@ impl PostgresSink {
     fn find_or_make(&mut self, held: Cycle) -> Result<Vec<Column>, Trouble> {
         let Self { spec, table, schema, session, writer, .. } = self;
         let once = matches!(writer, Writer::Once(_));
-        session.persist_or_tell(|client: &mut Client| {
-            if let Some(columns) = find(client, (table, schema, spec), once)? {
+        session.persist_or_tell(async |client| {
+            if let Some(columns) = find(client, (table, schema, spec), once).await? {
                 return Ok(columns);
             }
             if held > Cycle::NONE {
@@ -176,7 +180,7 @@ impl PostgresSink {
                     "there is no such table any more, and {text}"
                 )));
             }
-            make(client, (table, schema, spec))
+            make(client, (table, schema, spec)).await
         })
     }
 }
@@ -195,22 +199,22 @@ fn without_nul(batch: &RecordBatch) -> RecordBatch {
 }
 
 /// The table's columns for the rows; none if it is not there.
-fn find(
-    client: &mut Client,
+async fn find(
+    client: &Client,
     (table, schema, spec): (&TableName, &SchemaRef, &PostgresSinkSpec),
     once: bool,
 ) -> Result<Option<Vec<Column>>, Trouble> {
-    let Some(found) = table::look(client, table)? else { return Ok(None) };
+    let Some(found) = table::look(client, table).await? else { return Ok(None) };
     fit::fit(table, &found, schema, &spec.key, once).map(Some).map_err(Trouble::Lasting)
 }
 
 /// Makes the table.
-fn make(
-    client: &mut Client,
+async fn make(
+    client: &Client,
     (table, schema, spec): (&TableName, &SchemaRef, &PostgresSinkSpec),
 ) -> Result<Vec<Column>, Trouble> {
     let columns = fit::to_be_made(schema, &spec.key).map_err(Trouble::Lasting)?;
-    match client.batch_execute(&table::creation(table, &columns, schema, &spec.key)) {
+    match client.batch_execute(&table::creation(table, &columns, schema, &spec.key)).await {
         // It is there now, and has to fit.
         Err(error) if is_race(&error) => Err(Trouble::Passing(said(&error))),
         made => Ok(made.map(|()| columns)?),
@@ -222,15 +226,12 @@ fn look(
     world: &World,
     address: &Address,
     name: &TableName,
-) -> Result<(Client, Option<Table>), Trouble> {
+) -> Result<(Link, Option<Table>), Trouble> {
     let mut tries = 1;
     let begun_us = world.clock.monotonic_micros();
     loop {
         let name = name.clone();
-        let looked = address.connect(world, move |mut client| {
-            let found = table::look(&mut client, &name)?;
-            Ok((client, found))
-        });
+        let looked = address.connect(world, async move |client| table::look(client, &name).await);
         let took_us = world.clock.monotonic_micros().saturating_sub(begun_us);
         match looked {
             Err(Trouble::Passing(_)) if tries < TRIES && took_us < LOOK_US_MAX => {
@@ -250,13 +251,15 @@ impl Sink for PostgresSink {
             Writer::Once(once) => Some(once),
             Writer::Repeating(_) => None,
         };
-        let checked = session.persist_or_tell(|client| {
-            client.batch_execute(BEGIN)?;
-            once.iter().try_for_each(|it| it.try_out(client))?;
-            if find(client, (table, schema, spec), once.is_some())?.is_none() {
-                make(client, (table, schema, spec))?;
+        let checked = session.persist_or_tell(async |client| {
+            client.batch_execute(BEGIN).await?;
+            if let Some(once) = &once {
+                once.try_out(client).await?;
             }
-            Ok(client.batch_execute("ROLLBACK")?)
+            if find(client, (table, schema, spec), once.is_some()).await?.is_none() {
+                make(client, (table, schema, spec)).await?;
+            }
+            Ok(client.batch_execute("ROLLBACK").await?)
         });
         checked.map_err(|trouble| self.refused(trouble.into()))
     }
@@ -272,7 +275,7 @@ impl Sink for PostgresSink {
         }
         let columns = self.find_or_make(held).map_err(|trouble| self.refused(trouble.into()))?;
         let load = Load::new(&self.table, &columns, &self.spec.key, &self.life);
-        let types = self.session.persist_or_tell(|client| load.types(client));
+        let types = self.session.persist_or_tell(async |client| load.types(client).await);
         let types = types.map_err(|trouble| self.refused(trouble.into()))?;
         let load = load.encoded_for(types);
         self.encoder = Encoder::new(columns, load.is_numbered());

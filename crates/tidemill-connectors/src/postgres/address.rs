@@ -1,16 +1,16 @@
 //! Where a database is, and how it is connected to.
 //!
 //! A server may take a connection and then say nothing: its process hangs, or something before it
-//! does. The `postgres` crate waits for its word for ever. So connections are made on threads of their
+//! does, or nobody knows the address of its name. So connections are made on threads of their
 //! own, which are not waited for longer than [`Address::patience`]; one that is given up ends when
 //! the server answers or its connection does, and only so many of them wait for one address.
 //!
 //! Invariant: the password is nowhere but in the connection's settings; [`Address::shown`] is what
 //! messages say.
 
+use super::link::Link;
 use super::tls::{self, Trust};
 use super::trouble::Trouble;
-use postgres::{Client, Config, NoTls, config::Host, config::SslMode};
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError, mpsc::sync_channel},
@@ -18,6 +18,10 @@ use std::{
 };
 use tidemill_env::World;
 use tidemill_types::job::PostgresSinkSpec;
+use tokio_postgres::{
+    Client, Config, Error,
+    config::{Host, SslMode},
+};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// How long a connection may take to be there.
@@ -52,7 +56,7 @@ impl Address {
             return Err(FORM.to_owned());
         }
         let (plain, trust, roots) = split(url)?;
-        let mut config: Config = plain.parse().map_err(|error: postgres::Error| {
+        let mut config: Config = plain.parse().map_err(|error: Error| {
             format!("`url` cannot be read: {}; {FORM}", super::trouble::said(&error))
         })?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
@@ -83,8 +87,8 @@ impl Address {
     pub(super) fn connect<T: Send + 'static>(
         &self,
         world: &World,
-        first: impl FnOnce(Client) -> Result<T, postgres::Error> + Send + 'static,
-    ) -> Result<T, Trouble> {
+        first: impl AsyncFnOnce(&Client) -> Result<T, Error> + Send + 'static,
+    ) -> Result<(Link, T), Trouble> {
         let Some(waits) = Waits::begin(&self.shown) else {
             let error = format!("{WAITING_MAX} connections wait for its answer already");
             return Err(Trouble::Passing(error));
@@ -92,18 +96,14 @@ impl Address {
         let (address, patience) = (self.clone(), self.patience());
         let (tell, told) = sync_channel(1);
         let body = move || {
-            let client = match &address.tls {
-                Some(tls) => address.config.connect(tls.clone()),
-                None => address.config.connect(NoTls),
-            };
-            let outcome = client.and_then(first);
+            let outcome = Link::new(&address.config, address.tls.as_ref(), first);
             drop(waits);
             // Who asked may have given up.
             let _given_up = tell.send(outcome);
         };
         drop(world.spawn.spawn("postgres", Box::new(body)));
         match told.recv_timeout(patience) {
-            Ok(outcome) => Ok(outcome?),
+            Ok(outcome) => outcome,
             Err(_) => {
                 let seconds = patience.as_secs();
                 Err(Trouble::Passing(format!("it does not answer within {seconds} s")))
@@ -164,7 +164,6 @@ fn settle(config: &mut Config, trust: Trust) {
     }
     // A peer that is gone without a word is noticed.
     config.keepalives_idle(SILENCE).keepalives_interval(KEEPALIVE).keepalives_retries(3);
-    config.notice_callback(|notice| tracing::debug!(%notice, "a database says"));
 }
 
 fn shown(config: &Config) -> String {
@@ -270,8 +269,8 @@ mod tests {
         assert_eq!(address.patience(), Duration::from_secs(1));
         let (tell, told) = std::sync::mpsc::channel();
         let connect = move || {
-            let connected = address.connect(&World::real(), |_| Ok(()));
-            tell.send(connected.expect_err("nobody answers")).expect("it is waited for");
+            let connected = address.connect(&World::real(), async |_| Ok(()));
+            tell.send(connected.err().expect("nobody answers")).expect("it is waited for");
         };
         drop(world.spawn.spawn("connects", Box::new(connect)));
         let trouble = told.recv_timeout(Duration::from_secs(60)).expect("an end");

@@ -14,9 +14,11 @@ use super::fit::Column;
 use super::name::{TableName, list, literal, quoted};
 use super::session::last_row;
 use super::trouble::Trouble;
-use postgres::Client;
-use std::io::Write;
+use bytes::Bytes;
+use futures_util::SinkExt;
+use std::pin::pin;
 use tidemill_types::Cycle;
+use tokio_postgres::Client;
 
 /// Most bytes of a message.
 const PIECE_BYTES: usize = 256 << 10;
@@ -85,8 +87,8 @@ impl Load {
     }
 
     /// The types of the columns as they are now.
-    pub(super) fn types(&self, client: &mut Client) -> Result<String, Trouble> {
-        let answer = client.simple_query(&self.ask)?;
+    pub(super) async fn types(&self, client: &Client) -> Result<String, Trouble> {
+        let answer = client.simple_query(&self.ask).await?;
         let types = last_row(&answer).and_then(|row| row.into_iter().next().flatten());
         Ok(types.unwrap_or_default())
     }
@@ -96,8 +98,8 @@ impl Load {
         Self { types, ..self }
     }
 
-    fn are_those(&self, client: &mut Client) -> Result<(), Trouble> {
-        let now = self.types(client)?;
+    async fn are_those(&self, client: &Client) -> Result<(), Trouble> {
+        let now = self.types(client).await?;
         if now == self.types {
             return Ok(());
         }
@@ -114,31 +116,33 @@ impl Load {
     }
 
     /// Writes the rows.
-    pub(super) fn run(&self, client: &mut Client, ready: &[Pending]) -> Result<(), Trouble> {
-        match self.send(client, ready) {
-            Ok(()) => self.are_those(client),
+    pub(super) async fn run(&self, client: &Client, ready: &[Pending]) -> Result<(), Trouble> {
+        match self.send(client, ready).await {
+            Ok(()) => self.are_those(client).await,
             // The server's words for bytes of another type say nothing of types.
-            Err(trouble @ Trouble::Lasting(_)) if client.batch_execute("ROLLBACK").is_ok() => {
-                self.are_those(client)?;
+            Err(trouble @ Trouble::Lasting(_))
+                if client.batch_execute("ROLLBACK").await.is_ok() =>
+            {
+                self.are_those(client).await?;
                 Err(trouble)
             }
             Err(trouble) => Err(trouble),
         }
     }
 
-    fn send(&self, client: &mut Client, ready: &[Pending]) -> Result<(), Trouble> {
+    async fn send(&self, client: &Client, ready: &[Pending]) -> Result<(), Trouble> {
         if let Some(merge) = &self.merge {
-            client.batch_execute(&merge.make)?;
+            client.batch_execute(&merge.make).await?;
         }
-        let mut writer = client.copy_in(&self.copy)?;
-        writer.write_all(HEAD)?;
+        let mut copy = pin!(client.copy_in::<_, Bytes>(&self.copy).await?);
+        copy.feed(Bytes::from_static(HEAD)).await?;
         for piece in ready.iter().flat_map(|it| it.bytes.chunks(PIECE_BYTES)) {
-            writer.write_all(piece)?;
+            copy.feed(Bytes::copy_from_slice(piece)).await?;
         }
-        writer.write_all(&END)?;
-        writer.finish()?;
+        copy.feed(Bytes::copy_from_slice(&END)).await?;
+        copy.finish().await?;
         if let Some(merge) = &self.merge {
-            client.batch_execute(&merge.insert)?;
+            client.batch_execute(&merge.insert).await?;
         }
         Ok(())
     }

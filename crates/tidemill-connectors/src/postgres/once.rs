@@ -33,12 +33,12 @@ use super::name::{TableName, literal};
 use super::session::{BEGIN, Session, last_row};
 use super::trouble::{Trouble, is_race, said};
 use crate::stream::note::{Notes, not_noted};
-use postgres::Client;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use tidemill_env::World;
 use tidemill_flow::SinkError;
 use tidemill_types::Cycle;
+use tokio_postgres::Client;
 
 /// The table of marks.
 pub(super) const MARKS: &str = "tidemill_sinks";
@@ -129,11 +129,11 @@ impl Once {
 
     /// Does within a transaction what [`Self::open`] does to the table of marks. Who called takes it
     /// back.
-    pub(super) fn try_out(&self, client: &mut Client) -> Result<(), Trouble> {
-        let schemas = self.schemas(client)?;
+    pub(super) async fn try_out(&self, client: &Client) -> Result<(), Trouble> {
+        let schemas = self.schemas(client).await?;
         let marks = schemas.map_or_else(|| self.marks.clone(), |it| self.marks_in(&it));
-        self.make_marks(client, &marks)?;
-        Ok(client.batch_execute(&self.writing_mark(&marks))?)
+        self.make_marks(client, &marks).await?;
+        Ok(client.batch_execute(&self.writing_mark(&marks)).await?)
     }
 
     /// Begins a run, or goes on with the one that is noted. Gives back what is held.
@@ -144,7 +144,7 @@ impl Once {
             _ => {
                 let now = self.world.clock.wall_micros().unsigned_abs();
                 let run = self.world.random(now).next();
-                let schemas = session.persist_or_tell(|client| self.schemas(client))?;
+                let schemas = session.persist_or_tell(async |client| self.schemas(client).await)?;
                 self.run = Run { run, begun: false, schemas };
                 self.note()?;
             }
@@ -152,10 +152,10 @@ impl Once {
         if let Some(schemas) = &self.run.schemas {
             self.marks = self.marks_in(schemas);
         }
-        session.persist_or_tell(|client| self.make_marks(client, &self.marks))?;
+        session.persist_or_tell(async |client| self.make_marks(client, &self.marks).await)?;
         self.held = match self.run.begun {
-            false => session.persist_or_tell(|client| self.begin(client)),
-            true => session.persist_or_tell(|client| self.take_over(client)),
+            false => session.persist_or_tell(async |client| self.begin(client).await),
+            true => session.persist_or_tell(async |client| self.take_over(client).await),
         }?;
         if !self.run.begun {
             self.run.begun = true;
@@ -173,18 +173,18 @@ impl Once {
     /// Where the tables of a run that begins are, if the job does not say it: the one that is
     /// written where it is found or would be made, that of marks beside it, unless there is only
     /// another one to be found.
-    fn schemas(&self, client: &mut Client) -> Result<Option<Schemas>, Trouble> {
+    async fn schemas(&self, client: &Client) -> Result<Option<Schemas>, Trouble> {
         if self.named.schema.is_some() {
             return Ok(None);
         }
         let marks = self.named.beside(MARKS).sql();
-        let row = client.query_one(SCHEMAS, &[&self.named.sql(), &marks])?;
+        let row = client.query_one(SCHEMAS, &[&self.named.sql(), &marks]).await?;
         let (found, made, marks): (Option<String>, Option<String>, Option<String>) =
             (row.get(0), row.get(1), row.get(2));
         // Where nothing can be made, the server says so when that is tried.
         let Some(table) = found.or(made) else { return Ok(None) };
         let beside = self.named.within(&table).beside(MARKS).sql();
-        let is_beside = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&beside])?;
+        let is_beside = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&beside]).await?;
         let marks = marks.filter(|_| !is_beside.get::<_, bool>(0));
         let marks = marks.unwrap_or_else(|| table.clone());
         Ok(Some(Schemas { table, marks }))
@@ -208,16 +208,18 @@ impl Once {
     }
 
     /// The table of marks, if it is not there: who may write to it need not be one who may make it.
-    fn make_marks(&self, client: &mut Client, marks: &str) -> Result<(), Trouble> {
-        let found = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&marks])?;
+    async fn make_marks(&self, client: &Client, marks: &str) -> Result<(), Trouble> {
+        let found = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&marks]).await?;
         if found.get(0) {
             return Ok(());
         }
-        let made = client.batch_execute(&format!(
-            "CREATE TABLE IF NOT EXISTS {marks} (job text NOT NULL, sink text NOT NULL, \
+        let made = client
+            .batch_execute(&format!(
+                "CREATE TABLE IF NOT EXISTS {marks} (job text NOT NULL, sink text NOT NULL, \
              target text NOT NULL, run text NOT NULL, life text NOT NULL, cycle bigint NOT NULL, \
              updated_at timestamp with time zone NOT NULL DEFAULT now(), PRIMARY KEY (job, sink))"
-        ));
+            ))
+            .await;
         match made {
             // It is there now; a transaction that this was part of is begun again.
             Err(error) if is_race(&error) => Err(Trouble::Passing(said(&error))),
@@ -232,8 +234,10 @@ impl Once {
     }
 
     /// Writes the mark of a run that has none.
-    fn begin(&self, client: &mut Client) -> Result<Cycle, Trouble> {
-        client.batch_execute(&format!("{BEGIN} {}; COMMIT", self.writing_mark(&self.marks)))?;
+    async fn begin(&self, client: &Client) -> Result<Cycle, Trouble> {
+        client
+            .batch_execute(&format!("{BEGIN} {}; COMMIT", self.writing_mark(&self.marks)))
+            .await?;
         Ok(Cycle::NONE)
     }
 
@@ -253,25 +257,29 @@ impl Once {
     }
 
     /// Puts this life in the place of the one before.
-    fn take_over(&self, client: &mut Client) -> Result<Cycle, Trouble> {
-        let mark = self.lock(client)?;
+    async fn take_over(&self, client: &Client) -> Result<Cycle, Trouble> {
+        let mark = self.lock(client).await?;
         let held = self.of_this_run(mark.as_ref()).map_err(Trouble::Lasting)?;
-        client.batch_execute(&format!(
-            "UPDATE {} SET life = '{}', updated_at = now() WHERE {}; COMMIT",
-            self.marks,
-            self.life,
-            self.place()
-        ))?;
+        client
+            .batch_execute(&format!(
+                "UPDATE {} SET life = '{}', updated_at = now() WHERE {}; COMMIT",
+                self.marks,
+                self.life,
+                self.place()
+            ))
+            .await?;
         Ok(held)
     }
 
     /// Begins a transaction, locks the mark and reads it.
-    fn lock(&self, client: &mut Client) -> Result<Option<Mark>, Trouble> {
-        let answer = client.simple_query(&format!(
-            "{BEGIN} SELECT target, run, life, cycle FROM {} WHERE {} FOR UPDATE",
-            self.marks,
-            self.place()
-        ))?;
+    async fn lock(&self, client: &Client) -> Result<Option<Mark>, Trouble> {
+        let answer = client
+            .simple_query(&format!(
+                "{BEGIN} SELECT target, run, life, cycle FROM {} WHERE {} FOR UPDATE",
+                self.marks,
+                self.place()
+            ))
+            .await?;
         // A row of one column is the answer to what stands before.
         let row = last_row(&answer).and_then(|it| <[Option<String>; 4]>::try_from(it).ok());
         Ok(row.map(|[target, run, life, cycle]| Mark {
@@ -335,31 +343,33 @@ impl Once {
         load: &Load,
         ready: &[Pending],
     ) -> Result<(), String> {
-        session.persist(|client| self.try_commit(client, cycle, load, ready))?;
+        session.persist(async |client| self.try_commit(client, cycle, load, ready).await)?;
         self.held = cycle;
         Ok(())
     }
 
-    fn try_commit(
+    async fn try_commit(
         &self,
-        client: &mut Client,
+        client: &Client,
         cycle: Cycle,
         load: &Load,
         ready: &[Pending],
     ) -> Result<(), Trouble> {
-        let mark = self.lock(client)?;
+        let mark = self.lock(client).await?;
         match self.decide(mark.as_ref(), cycle) {
             Decision::Refuse(why) => return Err(Trouble::Lasting(why)),
-            Decision::IsThere => return Ok(client.batch_execute("ROLLBACK")?),
+            Decision::IsThere => return Ok(client.batch_execute("ROLLBACK").await?),
             Decision::Send => {}
         }
-        load.run(client, ready)?;
-        client.batch_execute(&format!(
-            "UPDATE {} SET cycle = {}, updated_at = now() WHERE {}; COMMIT",
-            self.marks,
-            cycle.0,
-            self.place()
-        ))?;
+        load.run(client, ready).await?;
+        client
+            .batch_execute(&format!(
+                "UPDATE {} SET cycle = {}, updated_at = now() WHERE {}; COMMIT",
+                self.marks,
+                cycle.0,
+                self.place()
+            ))
+            .await?;
         Ok(())
     }
 }

@@ -7,7 +7,7 @@
 use super::load::{Load, Pending};
 use super::session::{BEGIN, Session};
 use super::trouble::Trouble;
-use postgres::Client;
+use tokio_postgres::Client;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -24,17 +24,17 @@ impl Repeating {
         load: &Load,
         ready: &[Pending],
     ) -> Result<(), String> {
-        session.persist(|client| self.try_commit(client, load, ready))
+        session.persist(async |client| self.try_commit(client, load, ready).await)
     }
 
-    fn try_commit(
+    async fn try_commit(
         &mut self,
-        client: &mut Client,
+        client: &Client,
         load: &Load,
         ready: &[Pending],
     ) -> Result<(), Trouble> {
         if let Some(number) = self.in_doubt {
-            let row = client.query_one("SELECT txid_status($1)", &[&number])?;
+            let row = client.query_one("SELECT txid_status($1)", &[&number]).await?;
             match row.get::<_, Option<&str>>(0) {
                 Some("committed") => {
                     self.in_doubt = None;
@@ -48,11 +48,11 @@ impl Repeating {
                 _ => self.in_doubt = None,
             }
         }
-        client.batch_execute(BEGIN)?;
-        load.run(client, ready)?;
-        let number = client.query_one("SELECT txid_current()", &[])?.get(0);
+        client.batch_execute(BEGIN).await?;
+        load.run(client, ready).await?;
+        let number = client.query_one("SELECT txid_current()", &[]).await?.get(0);
         self.in_doubt = Some(number);
-        client.batch_execute("COMMIT")?;
+        client.batch_execute("COMMIT").await?;
         self.in_doubt = None;
         Ok(())
     }

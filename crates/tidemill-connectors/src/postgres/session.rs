@@ -4,10 +4,11 @@
 //! no statement finds what an earlier one left behind.
 
 use super::address::Address;
+use super::link::Link;
 use super::trouble::Trouble;
-use postgres::{Client, SimpleQueryMessage};
 use tidemill_env::World;
 use tidemill_flow::Patience;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// How every transaction begins, so that it is as we need it whatever the role's settings are:
 /// a lock that is taken is waited for a while; a transaction whose process or machine is gone ends,
@@ -29,14 +30,14 @@ const BEGIN_PATIENCE_US: u64 = 60_000_000;
 pub(super) struct Session {
     world: World,
     address: Address,
-    client: Option<Client>,
+    link: Option<Link>,
     patience: Patience,
 }
 
 impl Session {
-    pub(super) fn new(world: &World, address: Address, client: Client) -> Self {
+    pub(super) fn new(world: &World, address: Address, link: Link) -> Self {
         let (world, patience) = (world.clone(), Patience::new(world));
-        Self { world, address, client: Some(client), patience }
+        Self { world, address, link: Some(link), patience }
     }
 
     pub(super) fn wait_with(&mut self, patience: Patience) {
@@ -50,7 +51,7 @@ impl Session {
     /// Tries again and again, with rests, until it is done or cannot be: for ever once the job runs.
     pub(super) fn persist<T>(
         &mut self,
-        attempt: impl FnMut(&mut Client) -> Result<T, Trouble>,
+        attempt: impl AsyncFnMut(&Client) -> Result<T, Trouble>,
     ) -> Result<T, String> {
         self.persist_or_tell(attempt).map_err(|trouble| match trouble {
             Trouble::Passing(error) | Trouble::Lasting(error) => error,
@@ -60,7 +61,7 @@ impl Session {
     /// As [`Self::persist`]; if the job does not run yet, what was waited for too long may pass still.
     pub(super) fn persist_or_tell<T>(
         &mut self,
-        mut attempt: impl FnMut(&mut Client) -> Result<T, Trouble>,
+        mut attempt: impl AsyncFnMut(&Client) -> Result<T, Trouble>,
     ) -> Result<T, Trouble> {
         let begun_us = self.world.clock.monotonic_micros();
         loop {
@@ -94,19 +95,28 @@ impl Session {
 
     fn attempt<T>(
         &mut self,
-        attempt: &mut impl FnMut(&mut Client) -> Result<T, Trouble>,
+        attempt: &mut impl AsyncFnMut(&Client) -> Result<T, Trouble>,
     ) -> Result<T, Trouble> {
-        let mut client = match self.client.take().filter(|it| !it.is_closed()) {
-            Some(client) => client,
-            None => self.address.connect(&self.world, Ok)?,
+        let link = match self.link.take().filter(|it| !it.is_closed()) {
+            Some(link) => link,
+            None => self.address.connect(&self.world, async |_| Ok(()))?.0,
         };
-        let done = attempt(&mut client)?;
-        self.client = Some(client);
-        Ok(done)
+        let patience = &mut self.patience;
+        match link.wait(attempt, || patience.gives_up()) {
+            Some(done) => {
+                let done = done?;
+                self.link = Some(link);
+                Ok(done)
+            }
+            None => {
+                let error = format!("the database at `{}` does not answer", self.address.shown);
+                Err(Trouble::Lasting(Patience::given_up(error)))
+            }
+        }
     }
 
     pub(super) fn close(&mut self) {
-        self.client = None;
+        self.link = None;
     }
 }
 

@@ -4,7 +4,7 @@ use super::fit::Column;
 use super::name::{TableName, list, quoted};
 use super::target::Target;
 use arrow_schema::Schema;
-use postgres::{Client, Error};
+use tokio_postgres::{Client, Error};
 
 /// A table that is there.
 #[derive(Clone, Debug)]
@@ -66,11 +66,11 @@ const UNIQUE: &str = "SELECT array_agg(a.attname::text) FROM pg_index i \
         AND i.indpred IS NULL AND i.indexprs IS NULL GROUP BY i.indexrelid";
 
 /// Looks a table up; none if there is none of that name.
-pub(super) fn look(client: &mut Client, name: &TableName) -> Result<Option<Table>, Error> {
-    let Some(row) = client.query_opt(TABLE, &[&name.sql()])? else { return Ok(None) };
+pub(super) async fn look(client: &Client, name: &TableName) -> Result<Option<Table>, Error> {
+    let Some(row) = client.query_opt(TABLE, &[&name.sql()]).await? else { return Ok(None) };
     let (oid, kind, persistence): (u32, String, String) = (row.get(0), row.get(1), row.get(2));
-    let columns = client.query(COLUMNS, &[&oid])?;
-    let column = |row: &postgres::Row| TableColumn {
+    let columns = client.query(COLUMNS, &[&oid]).await?;
+    let column = |row: &tokio_postgres::Row| TableColumn {
         name: row.get(0),
         type_name: row.get(1),
         target: Target::of(row.get(2), row.get(3), row.get(4)),
@@ -79,7 +79,7 @@ pub(super) fn look(client: &mut Client, name: &TableName) -> Result<Option<Table
         generated: row.get(7),
         identity: row.get(8),
     };
-    let unique = client.query(UNIQUE, &[&oid])?;
+    let unique = client.query(UNIQUE, &[&oid]).await?;
     Ok(Some(Table {
         is_table: matches!(kind.as_str(), "r" | "p" | "f"),
         is_unlogged: persistence == "u",

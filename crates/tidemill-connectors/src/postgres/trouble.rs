@@ -1,11 +1,11 @@
 //! What goes wrong with a database, and whether it is worth waiting for.
 
-use postgres::{
+use std::{error::Error as _, fmt::Write};
+use tidemill_flow::SinkError;
+use tokio_postgres::{
     Error,
     error::{DbError, SqlState},
 };
-use std::{error::Error as _, fmt::Write, io};
-use tidemill_flow::SinkError;
 
 /// Why something could not be done: not now, or not at all. In both cases the connection is given
 /// up, and with it the transaction that was open.
@@ -33,17 +33,6 @@ impl From<Error> for Trouble {
         };
         let text = said(&error);
         if passing { Self::Passing(text) } else { Self::Lasting(text) }
-    }
-}
-
-/// Of a copy, which writes as files do.
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Self {
-        let text = error.to_string();
-        match error.into_inner().map(|it| it.downcast::<Error>()) {
-            Some(Ok(error)) => Self::from(*error),
-            _ => Self::Passing(text),
-        }
     }
 }
 

@@ -179,10 +179,10 @@ fn matched_bytes(within: &str, pattern: &str, new: &str, flags: &str) -> u64 {
         found.expand(&new, &mut place);
         bytes = bytes.saturating_add(place.len() as u64);
         // Matches do not overlap, so no more than all of the text goes.
-        if bytes - length > ROW_BYTES_MAX {
+        if bytes.saturating_sub(length) > ROW_BYTES_MAX {
             break;
         }
-        bytes -= found.get(0).map_or(0, |it| it.len() as u64);
+        bytes = bytes.saturating_sub(found.get(0).map_or(0, |it| it.len() as u64));
     }
     bytes
 }
@@ -282,11 +282,18 @@ impl Column {
             };
             (values, (from, to)) = (inner, offsets);
         }
-        let elements = values.slice(from, to - from);
-        let bytes = elements.to_data().get_slice_memory_size().unwrap_or(usize::MAX) as u64;
-        // Numbers take more letters than bytes.
-        let letters = if values.data_type().is_string() { 1 } else { 3 };
-        (bytes.saturating_mul(letters), (to - from) as u64)
+        let elements = (to - from) as u64;
+        // A number has 24 letters at most.
+        if !values.data_type().is_string() && elements * 24 <= ROW_BYTES_MAX {
+            return (elements * 24, elements);
+        }
+        let texts = cast(&values.slice(from, to - from), &DataType::LargeUtf8);
+        let texts = texts.map(|it| {
+            let texts = it.as_string::<i64>();
+            texts.offsets().last().zip(texts.offsets().first()).map_or(0, |(to, from)| to - from)
+        });
+        // What is no text, the function refuses.
+        (texts.map_or(0, i64::unsigned_abs), elements)
     }
 
     /// Bytes of a value in a list, about.

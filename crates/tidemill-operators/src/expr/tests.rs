@@ -362,6 +362,15 @@ fn a_result_that_would_be_too_large_is_none() {
     assert_eq!(numbers(long)[0], Some(1_000_004));
     let long = "length(array_to_string(array_repeat(repeat('x', 1000), 1000), ','))";
     assert_eq!(numbers(long), [Some(1_000_999); 3]);
+    // What gets shorter, and many short elements.
+    let long = "repeat(Carrier, 500000)";
+    let long = format!("length(regexp_replace({long} || {long}, '[AUB6]', '', 'g'))");
+    let long = long.as_str();
+    assert_eq!(numbers(long), [Some(0); 3]);
+    let many = "length(array_to_string(array_repeat(1, 60000), ','))";
+    assert_eq!(numbers(many), [Some(119_999); 3]);
+    let many = "length(array_to_string(string_to_array(repeat('x,', 100000), ','), ','))";
+    assert_eq!(numbers(many), [Some(200_000); 3]);
     let hours = "range(date '2020-01-01', date '2020-02-01', interval '1 day')";
     assert_eq!(numbers(&format!("array_length({hours})")), [Some(31); 3]);
     // Rows that are small enough each may be too many.

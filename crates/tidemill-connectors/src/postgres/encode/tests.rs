@@ -1,7 +1,6 @@
 //! Rows read back by the client's own reader of binary values, and values that no column holds.
 
 use super::*;
-use ::postgres::types::{FromSql, Type};
 use arrow_array::{
     ArrayRef, BinaryArray, BooleanArray, Date32Array, Date64Array, Decimal128Array,
     DictionaryArray, FixedSizeBinaryArray, Float32Array, Float64Array, Int16Array, Int64Array,
@@ -13,6 +12,7 @@ use arrow_array::{
 use arrow_schema::{DataType, Field};
 use proptest::prelude::*;
 use std::sync::Arc;
+use tokio_postgres::types::{FromSql, Type};
 
 type Fields = Vec<Option<Vec<u8>>>;
 
