@@ -341,6 +341,7 @@ impl Jobs {
         if folder.is_deleted().map_err(disk)? {
             self.finish_deletion(&record.name)?;
         }
+        let was_there = self.world.disk.exists(folder.path()).map_err(disk)?;
         let before = self.known_before(&folder, &record.name);
         let before = before.map_err(|error| JobsError::unread(folder.path(), error))?;
         record.before = before.clone().map(|it| Box::new(Record { before: None, ..it }));
@@ -348,6 +349,7 @@ impl Jobs {
         record.begins = Some(Begins { resume, from, life });
         folder.write(&record).map_err(disk)?;
         let name = record.name.clone();
+        let is_new = !was_there && !Self::keeps_elsewhere(&record);
         let started = self.start(&record).inspect(|_| self.has_begun(&mut record));
         match started.and_then(|it| self.enter(record, it).map_err(|not| not.1)) {
             Ok(()) => self.get(&name),
@@ -355,6 +357,7 @@ impl Jobs {
                 // What was there before the attempt is there after it.
                 let undone = match before {
                     Some(before) => folder.write(&before),
+                    None if is_new => folder.undo(),
                     None => folder.remove(),
                 };
                 if let Err(undone) = undone {

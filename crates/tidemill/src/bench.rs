@@ -17,6 +17,7 @@ mod window;
 mod windows;
 mod wordcount;
 
+use crate::cli::print_all;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value};
 use std::{path::PathBuf, process, sync::Arc};
@@ -214,17 +215,18 @@ fn user() -> Arc<dyn OperatorFactory> {
     Arc::new(filter_bytes(|message: &[u8]| Ok(!message.is_empty())))
 }
 
-/// Runs a workload and gives its report.
+/// Runs a workload and prints its report; gives the exit code.
 ///
 /// # Errors
 /// The workload could not run; the text says why.
-pub(crate) fn run(bench: &Bench) -> Result<(), String> {
+pub(crate) fn run(bench: &Bench) -> Result<u8, String> {
     let world = World::real();
     let (common, report) = match bench {
         Bench::Relay(args) => (&args.common, run_relay(&world, args)?),
         Bench::RelayMiddle(args) => {
             let address = args.address.as_deref().ok_or("`--address` is missing")?;
-            return relay::run_middle(&world, &args.relay(), user(), address);
+            relay::run_middle(&world, &args.relay(), user(), address)?;
+            return Ok(0);
         }
         Bench::Wordcount(args) => (&args.common, run_wordcount(&world, args)?),
         Bench::Idle(args) => {
@@ -237,20 +239,16 @@ pub(crate) fn run(bench: &Bench) -> Result<(), String> {
         }
         Bench::Neighbours(args) => (&args.common, run_neighbours(&world, args)?),
         Bench::Checkpoint(args) => {
-            print(args.keyed.json, &args.run(&world)?);
-            return Ok(());
+            return Ok(print(args.keyed.json, &args.run(&world)?));
         }
         Bench::Windows(args) => {
-            print(args.json, &args.run(&world)?);
-            return Ok(());
+            return Ok(print(args.json, &args.run(&world)?));
         }
         Bench::Recovery(args) => {
-            print(args.keyed.json, &args.run(&world)?);
-            return Ok(());
+            return Ok(print(args.keyed.json, &args.run(&world)?));
         }
         Bench::State(args) => {
-            print(args.json, &state::run(&world, args)?);
-            return Ok(());
+            return Ok(print(args.json, &state::run(&world, args)?));
         }
         Bench::Window(args) => {
             let setup = window::Window {
@@ -264,8 +262,7 @@ pub(crate) fn run(bench: &Bench) -> Result<(), String> {
             (&args.common, window::run(&world, &setup, &args.common.options())?)
         }
     };
-    print(common.json, &report);
-    Ok(())
+    Ok(print(common.json, &report))
 }
 
 fn run_relay(world: &World, args: &RelayArgs) -> Result<Map<String, Value>, String> {
@@ -319,12 +316,11 @@ fn run_wordcount(world: &World, args: &WordcountArgs) -> Result<Map<String, Valu
     wordcount::run(world, &setup, &args.common.options())
 }
 
-fn print(json: bool, report: &Map<String, Value>) {
+/// Prints a report. The exit code, as it may be lost on its way.
+fn print(json: bool, report: &Map<String, Value>) -> u8 {
     if json {
-        println!("{}", Value::Object(report.clone()));
-        return;
+        return print_all(&format!("{}\n", Value::Object(report.clone())));
     }
-    for (name, value) in report {
-        println!("{name:>32}  {value}");
-    }
+    let line = |(name, value): (&String, &Value)| format!("{name:>32}  {value}\n");
+    print_all(&report.iter().map(line).collect::<String>())
 }

@@ -128,7 +128,7 @@ pub(crate) fn main() -> ExitCode {
         Command::State(command) => state::run(&command),
         Command::Stream(command) => stream::run(&command),
         Command::Bench(bench) => match crate::bench::run(&bench) {
-            Ok(()) => DONE,
+            Ok(code) => code,
             Err(error) => {
                 say!("error: {error}");
                 FAILED
@@ -151,7 +151,7 @@ fn tell(text: &str) {
 }
 
 /// Writes a text to standard output. A reader that has gone away wants no more of it.
-fn print_all(text: &str) -> u8 {
+pub(crate) fn print_all(text: &str) -> u8 {
     let mut out = std::io::stdout().lock();
     printed_all(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }

@@ -106,15 +106,19 @@ impl Jobs {
                 tracing::error!(job = name, %error, "something of a deleted job is left");
             }
         };
-        let is_remote = Self::parse(&record).is_ok_and(|it| {
-            it.spec.checkpoint.as_ref().is_some_and(|it| crate::checkpoint::is_remote(&it.backend))
-        });
-        if is_remote {
+        if Self::keeps_elsewhere(&record) {
             // Nobody waits for a server that may be away; whatever is left then is left.
             drop(self.world.spawn.spawn("deletion", Box::new(finish)));
         } else {
             finish();
         }
+    }
+
+    /// Whether a job keeps its checkpoints on a server: its folder has what shows that they are its.
+    pub(super) fn keeps_elsewhere(record: &Record) -> bool {
+        Self::parse(record).is_ok_and(|it| {
+            it.spec.checkpoint.as_ref().is_some_and(|it| crate::checkpoint::is_remote(&it.backend))
+        })
     }
 
     /// What a job keeps on a server, if there is anything and it is this job's.
@@ -144,6 +148,12 @@ impl Folder {
             disk.rename(&self.file(), &self.mark())?;
         }
         disk.sync_dir(self.path())
+    }
+
+    /// Takes away all of a folder that was made for a job which was then refused.
+    pub(super) fn undo(&self) -> io::Result<()> {
+        self.begin_deletion()?;
+        self.delete_all()
     }
 
     /// Whether a job was being deleted here.

@@ -163,3 +163,28 @@ fn of_a_job_that_cannot_be_read_it_is_said_what_to_do() {
         streams.close();
     }
 }
+
+/// Nobody was told of a job, so nobody would delete what is left of it.
+#[test]
+fn a_job_that_is_refused_leaves_no_folder_and_takes_none() {
+    let sim = World::simulated(4);
+    let disk = sim.process().disk;
+    disk.create(Path::new("/in.ndjson")).unwrap();
+    let (jobs, streams) = open(&sim);
+    let text = format!("{JOB}checkpoint: {{every: 1s}}\n");
+    // Its checkpoints are opened to see that there is none of this number.
+    let of = Submission { text, from: Some(9), ..Submission::default() };
+    let submit = || jobs.submit(of.clone());
+    let error = submit().unwrap_err().to_string();
+    assert!(error.contains("no checkpoint 9"), "{error}");
+    assert_eq!(left(&sim), Vec::<PathBuf>::new());
+    // A folder that was there is somebody's.
+    let folder = Path::new("/data/jobs/old");
+    disk.create_dir_all(folder).unwrap();
+    disk.create(&folder.join("notes.txt")).unwrap().append(b"mine").unwrap();
+    submit().unwrap_err();
+    assert_eq!(disk.read(&folder.join("notes.txt")).unwrap(), b"mine");
+    assert!(!disk.exists(&folder.join("job.json")).unwrap());
+    jobs.close();
+    streams.close();
+}
