@@ -25,9 +25,10 @@ const SYNCHRONOUS: &[&str] = &[
     "tidemill-connectors",
 ];
 
-/// Crates that are named after a runtime, and whose users see none of it: the TLS of `postgres`, a
-/// client that is synchronous.
-const NO_RUNTIME: &[&str] = &["tokio-postgres-rustls"];
+/// The one room of such a crate that has a runtime, of one thread and within each call: what waits for
+/// a database must be able to give up.
+const HAS_RUNTIME: (&str, &str) =
+    ("tidemill-connectors", "crates/tidemill-connectors/src/postgres");
 
 /// Fails with one line for each offence.
 fn refuse(offences: &[String]) {
@@ -77,9 +78,16 @@ fn synchronous_crates_name_no_runtime() {
     for name in SYNCHRONOUS {
         for used in rules::dependencies(&tree::manifest(name)) {
             let is_runtime = used.starts_with("tokio") || used.starts_with("futures");
-            if is_runtime && !NO_RUNTIME.contains(&used.as_str()) {
+            if is_runtime && *name != HAS_RUNTIME.0 {
                 offences.push(format!("{name} depends on {used}: its code is synchronous"));
             }
+        }
+    }
+    let (name, room) = HAS_RUNTIME;
+    for (file, text) in tree::sources() {
+        let is_outside = file.starts_with(&format!("crates/{name}/")) && !file.starts_with(room);
+        if is_outside && ["tokio", "futures_util", "async "].iter().any(|it| text.contains(it)) {
+            offences.push(format!("{file} is asynchronous: that stays in {room}"));
         }
     }
     refuse(&offences);

@@ -47,6 +47,7 @@ impl<'a> Settling<'a> {
     /// The expression with casts where its types differ, and with the functions that are called here.
     pub(crate) fn typed(&self, expr: Logical) -> Result<Logical, DataFusionError> {
         let expr = expr.transform_up(|node| Ok(called_here(node))).data()?;
+        let expr = expr.transform_up(|node| Ok(escaped(node))).data()?;
         let expr = self.simplifier.coerce(expr, self.schema)?;
         let Transformed { data: expr, transformed: has_body, .. } =
             expr.transform_up(|node| self.with_body(node))?;
@@ -174,6 +175,34 @@ impl<'a> Settling<'a> {
         let (expr, negated) = (Box::new(plus(*it.expr)), it.negated);
         Ok(Transformed::yes(Logical::InList(InList { expr, list, negated })))
     }
+}
+
+/// A pattern of `like` in which a backslash escapes, which is all that DataFusion knows, if another
+/// sign does.
+fn escaped(node: Logical) -> Transformed<Logical> {
+    let Logical::Like(mut like) = node else { return Transformed::no(node) };
+    let (Some(sign), Logical::Literal(value, _)) = (like.escape_char, &*like.pattern) else {
+        return Transformed::no(Logical::Like(like));
+    };
+    let Some(pattern) = value.try_as_str().flatten().filter(|_| sign != '\\') else {
+        return Transformed::no(Logical::Like(like));
+    };
+    let (mut made, mut signs) = (String::with_capacity(pattern.len()), pattern.chars());
+    while let Some(it) = signs.next() {
+        match (it == sign, it) {
+            (true, _) => match signs.next() {
+                Some(next @ ('%' | '_' | '\\')) => made.extend(['\\', next]),
+                Some(next) => made.push(next),
+                // An escape of nothing is said so by whoever takes the pattern.
+                None => return Transformed::no(Logical::Like(like)),
+            },
+            (false, '\\') => made.push_str("\\\\"),
+            (false, other) => made.push(other),
+        }
+    }
+    like.pattern = Box::new(Logical::Literal(ScalarValue::from(made), None));
+    like.escape_char = None;
+    Transformed::yes(Logical::Like(like))
 }
 
 /// Whether nothing is added to a float.

@@ -402,3 +402,23 @@ fn constants_are_computed_as_columns_are() {
         assert_eq!(numbers(sql), [Some(expected); 3], "{sql}");
     }
 }
+
+#[test]
+fn any_sign_may_escape_in_a_pattern() {
+    let rows = ["100%", "100x", "a_b", "axb", "c\\d", "!"];
+    let batch =
+        RecordBatch::try_from_iter([("t", Arc::new(StringArray::from(rows.to_vec())) as ArrayRef)]);
+    let batch = batch.expect("one column");
+    for (sql, expected) in [
+        ("t like '100!%' escape '!'", "100%"),
+        ("t like 'a!_b' escape '!'", "a_b"),
+        ("t ilike 'A#_B' escape '#'", "a_b"),
+        ("t like 'c\\d' escape '!'", "c\\d"),
+        ("t like '!!' escape '!'", "!"),
+        ("t like 'c\\\\d'", "c\\d"),
+    ] {
+        let expected = rows.map(|it| Some((it == expected).to_string()));
+        assert_eq!(texts(sql, &batch), expected, "{sql}");
+    }
+    assert!(Expr::compile("t like 'a!' escape '!'", &batch.schema()).is_err());
+}
