@@ -17,7 +17,7 @@ use datafusion_common::{
 };
 use datafusion_expr::{
     Between, BinaryExpr, Cast, Expr as Logical, ExprSchemable, Operator,
-    expr::InList,
+    expr::{InList, ScalarFunction},
     planner::ContextProvider,
     simplify::{ExprSimplifyResult, SimplifyContext},
 };
@@ -77,7 +77,7 @@ impl<'a> Settling<'a> {
         Ok(match call.func.simplify(call.args, &self.context)? {
             ExprSimplifyResult::Simplified(other) => Transformed::yes(other),
             ExprSimplifyResult::Original(args) => {
-                let call = datafusion_expr::expr::ScalarFunction { func: call.func, args };
+                let call = ScalarFunction { func: call.func, args };
                 Transformed::no(Logical::ScalarFunction(call))
             }
         })
@@ -177,6 +177,11 @@ impl<'a> Settling<'a> {
     }
 }
 
+/// Whether a call gives the first of its arguments that is not null.
+fn takes_first(call: &ScalarFunction) -> bool {
+    matches!(call.func.name(), "coalesce" | "nvl")
+}
+
 /// A pattern of `like` in which a backslash escapes, which is all that DataFusion knows, if another
 /// sign does.
 fn escaped(node: Logical) -> Transformed<Logical> {
@@ -211,9 +216,20 @@ fn is_zero(sum: &BinaryExpr) -> bool {
         && matches!(&*sum.right, Logical::Literal(it, _) if ScalarValue::new_zero(&it.data_type()).is_ok_and(|zero| zero == *it))
 }
 
-/// A call of the function that has this name here: operators such as `@>` call others.
+/// A call of the function that has this name here: operators such as `@>` call others. A `coalesce`
+/// within another is part of that: as a `case` each has its first argument twice, and those of that.
 fn called_here(node: Logical) -> Transformed<Logical> {
     let Logical::ScalarFunction(mut call) = node else { return Transformed::no(node) };
+    let is_first = |it: &Logical| matches!(it, Logical::ScalarFunction(it) if takes_first(it));
+    if takes_first(&call) && call.args.iter().any(is_first) {
+        let args = call.args.into_iter().flat_map(|it| match it {
+            Logical::ScalarFunction(inner) if takes_first(&inner) => inner.args,
+            other => vec![other],
+        });
+        call.args = args.collect();
+        call.func = functions::shared().get_function_meta("coalesce").unwrap_or(call.func);
+        return Transformed::yes(Logical::ScalarFunction(call));
+    }
     match functions::shared().get_function_meta(call.func.name()) {
         Some(here) if *here != *call.func => {
             call.func = here;

@@ -396,10 +396,20 @@ fn constants_are_computed_as_columns_are() {
         ("1 + coalesce(null, 2)", 3),
         ("-coalesce(1, 2)", -1),
         ("1 + nvl2(null, 1, 2)", 3),
+        ("coalesce(nvl(coalesce(null, nullif(1, 1)), null), 4, 5)", 4),
         ("1 + arrow_cast(2, 'Int64')", 3),
         ("1 + coalesce(arrow_try_cast('x', 'Int64'), 0)", 1),
     ] {
         assert_eq!(numbers(sql), [Some(expected); 3], "{sql}");
+    }
+}
+
+/// Each `coalesce` has its first argument twice.
+#[test]
+fn deep_choices_of_the_first_value_are_compiled_at_once() {
+    for name in ["coalesce", "nvl"] {
+        let deep = (0..25).fold("dep_delay".to_owned(), |it, nth| format!("{name}({it}, {nth})"));
+        assert_eq!(numbers(&deep), [Some(20), Some(0), Some(-3)]);
     }
 }
 
