@@ -251,11 +251,13 @@ impl Group {
         self.protocol_type() == Some(CONSUMER)
     }
 
-    /// Topics that members read.
-    pub(crate) fn subscribed(&self) -> BTreeSet<String> {
-        let Some(protocol) = &self.protocol else { return BTreeSet::new() };
+    /// Topics that members read; none if that is not known, as before they agreed on a protocol, or
+    /// of a member whose words nobody can read.
+    pub(crate) fn subscribed(&self) -> Option<BTreeSet<String>> {
+        let protocol = self.protocol.as_ref()?;
         let metadata = self.members.values().map(|it| it.metadata(protocol));
-        metadata.filter_map(|it| subscribed_topics(&it)).flatten().collect()
+        let each = metadata.map(|it| subscribed_topics(&it)).collect::<Option<Vec<_>>>()?;
+        Some(each.into_iter().flatten().collect())
     }
 
     /// It is about to be deleted: nobody gets in.

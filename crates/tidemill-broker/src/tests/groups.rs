@@ -458,3 +458,31 @@ async fn a_member_of_the_newer_protocol_is_told_to_use_the_classic_one() {
     let listed = client.ask(&ListGroupsRequestData::default(), 5).await;
     assert!(listed.groups.is_empty(), "it made no group");
 }
+
+/// Nobody knows what it reads, so it may read anything.
+#[tokio::test]
+async fn offsets_of_a_member_whose_words_nobody_reads_are_not_deleted() {
+    let node = node().await;
+    let mut client = node.client().await;
+    let topic = ("t", client.create("t", 1).await);
+    let protocol = JoinGroupRequestProtocol::default().with_name(text("range"));
+    let request = join("g", "").with_protocols(vec![protocol]);
+    let joined = client.ask(&request, 3).await;
+    let delete = OffsetDeleteRequestData::default().with_group_id(text("g")).with_topics(vec![
+        OffsetDeleteRequestTopic::default()
+            .with_name(text("t"))
+            .with_partitions(vec![OffsetDeleteRequestPartition::default()]),
+    ]);
+    assert_eq!(client.ask(&sync("g", &joined), 3).await.error_code, 0);
+    let member = (joined.member_id.as_str(), joined.generation_id);
+    assert_eq!(commit(&mut client, "g", member, topic, 7, 9).await, ErrorCode::None);
+    let kept = client.ask(&delete, 0).await.topics[0].partitions[0].error_code;
+    assert_eq!(kept, ErrorCode::GroupSubscribedToTopic.code());
+    assert_eq!(committed(&mut client, "g", topic, 9).await.0, 7);
+    let left = client.ask(&leave("g", &joined.member_id, 2), 2).await.error_code;
+    assert_eq!(left, 0);
+    let gone = client.ask(&delete, 0).await.topics[0].partitions[0].error_code;
+    assert_eq!(gone, 0);
+    assert_eq!(committed(&mut client, "g", topic, 9).await.0, -1);
+    node.stop().await;
+}

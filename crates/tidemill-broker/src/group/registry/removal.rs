@@ -87,12 +87,12 @@ impl Groups {
             let group = &inner.group;
             let subscribed = match group.state() {
                 State::Dead => return Err(ErrorCode::GroupIdNotFound),
-                State::Empty => Default::default(),
+                State::Empty => Some(Default::default()),
                 _ if group.is_of_consumers() => group.subscribed(),
                 _ => return Err(ErrorCode::NonEmptyGroup),
             };
             let code = |place: &Place| {
-                let is_read = subscribed.contains(&place.0);
+                let is_read = subscribed.as_ref().is_none_or(|it| it.contains(&place.0));
                 if is_read { ErrorCode::GroupSubscribedToTopic } else { ErrorCode::None }
             };
             let codes: Vec<ErrorCode> = places.iter().map(code).collect();
