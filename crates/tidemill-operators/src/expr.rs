@@ -43,6 +43,9 @@ pub(crate) mod words;
 pub use call::{AggregateCall, parse_call};
 pub use names::nearest;
 
+/// How deep times may be chosen among times that were chosen, so that all are in microseconds.
+const CHOICES_MAX: usize = 8;
+
 /// A compiled expression. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct Expr {
@@ -223,8 +226,7 @@ fn compile_physical(
     let settling = Settling::new(schema);
     let logical = far::zones_in_microseconds(logical, schema)
         .and_then(|it| settling.typed(it))
-        .and_then(|it| far::chosen_in_microseconds(it, schema))
-        .and_then(|it| settling.typed(it))
+        .and_then(|it| chosen(it, &settling, schema))
         .and_then(|it| far::in_microseconds(it, schema))
         .map_err(|error| plan_error(&error))?;
     checked::refuse_constants(&logical)?;
@@ -269,6 +271,23 @@ pub(crate) fn refuse_unfit(logical: &Logical) -> Result<(), ExprError> {
     found.map_or(Ok(()), |why| Err(ExprError::new(why)))
 }
 
+/// Times that are chosen, in microseconds. What is chosen among what was chosen has its type then, and
+/// so on.
+fn chosen(
+    mut logical: Logical,
+    settling: &Settling<'_>,
+    schema: &DFSchema,
+) -> Result<Logical, DataFusionError> {
+    for _ in 0..CHOICES_MAX {
+        let next = settling.typed(far::chosen_in_microseconds(logical.clone(), schema)?)?;
+        if next == logical {
+            break;
+        }
+        logical = next;
+    }
+    Ok(logical)
+}
+
 pub(crate) fn plan_error(error: &DataFusionError) -> ExprError {
     ExprError::new(one_line(error))
 }
@@ -294,8 +313,8 @@ pub(crate) fn one_line(error: &DataFusionError) -> String {
     let mut lines = rest.lines().map(str::trim);
     let first = lines.next().unwrap_or(rest);
     // What is wrong with a pattern stands below it.
-    match lines.rfind(|it| !it.is_empty() && *it != ")") {
-        Some(last) if first.ends_with([':', '(']) => format!("{first} {last}"),
-        _ => first.to_owned(),
+    match lines.find(|it| it.starts_with("error: ")) {
+        Some(why) => format!("{first} {why}"),
+        None => first.to_owned(),
     }
 }

@@ -37,8 +37,12 @@ pub(crate) fn zones_in_microseconds(
     let kept = |node| match node {
         Logical::Cast(Cast { expr, field }) => {
             let held = || expr.get_type(schema);
-            let is_finer = matches!(field.data_type(), DataType::Timestamp(Nanosecond, Some(_)))
-                && matches!(held(), Ok(DataType::Timestamp(unit, _)) if unit != Nanosecond);
+            let is_kept = match held() {
+                Ok(DataType::Timestamp(unit, _)) => unit != Nanosecond,
+                held => matches!(held, Ok(DataType::Date32 | DataType::Date64)),
+            };
+            let is_finer =
+                is_kept && matches!(field.data_type(), DataType::Timestamp(Nanosecond, Some(_)));
             let (DataType::Timestamp(_, zone), true) = (field.data_type(), is_finer) else {
                 return Transformed::no(Logical::Cast(Cast { expr, field }));
             };
@@ -139,28 +143,30 @@ fn sides<const N: usize>(all: [&Logical; N], schema: &DFSchema) -> Option<[Logic
     several(all, schema)?.try_into().ok()
 }
 
-/// All that goes together, if it is not constants alone.
+/// All that goes together, if it is not constants alone that nanoseconds reach.
 fn several<'a>(
     all: impl IntoIterator<Item = &'a Logical>,
     schema: &DFSchema,
 ) -> Option<Vec<Logical>> {
-    let mut is_constant = true;
+    let mut is_near = true;
     let one = |it: &Logical| {
-        let (it, of_constant) = one(it, schema)?;
-        is_constant &= of_constant;
+        let (it, of_near) = one(it, schema)?;
+        is_near &= of_near;
         Some(it)
     };
     let all = all.into_iter().map(one).collect::<Option<Vec<_>>>()?;
-    (!is_constant).then_some(all)
+    (!is_near).then_some(all)
 }
 
-/// What was to be taken in nanoseconds, in microseconds, and whether it is a constant.
+/// What was to be taken in nanoseconds, in microseconds, and whether it is a constant that nanoseconds
+/// reach.
 fn one(it: &Logical, schema: &DFSchema) -> Option<(Logical, bool)> {
     let Logical::Cast(Cast { expr, field }) = it else { return None };
     let DataType::Timestamp(Nanosecond, zone) = field.data_type() else { return None };
     let in_microseconds = DataType::Timestamp(Microsecond, zone.as_ref().map(Arc::clone));
     if let Some(value) = constant(expr) {
-        return Some((Logical::Literal(value.cast_to(&in_microseconds).ok()?, None), true));
+        let is_near = value.cast_to(field.data_type()).is_ok();
+        return Some((Logical::Literal(value.cast_to(&in_microseconds).ok()?, None), is_near));
     }
     // Those in nanoseconds are never that far, and have digits to lose.
     let held = expr.get_type(schema).ok()?;

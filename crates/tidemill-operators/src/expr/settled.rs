@@ -158,7 +158,7 @@ impl<'a> Settling<'a> {
     fn with_one_zero(&self, node: Logical) -> Result<Transformed<Logical>, DataFusionError> {
         let Logical::InList(it) = node else { return Ok(Transformed::no(node)) };
         let data_type = it.expr.get_type(self.schema)?;
-        if !data_type.is_floating() || matches!(&*it.expr, Logical::BinaryExpr(it) if is_zero(it)) {
+        if !data_type.is_floating() {
             return Ok(Transformed::no(Logical::InList(it)));
         }
         let zero = ScalarValue::new_zero(&data_type)?;
@@ -177,9 +177,9 @@ impl<'a> Settling<'a> {
     }
 }
 
-/// Whether a call gives the first of its arguments that is not null.
+/// Whether a call is `coalesce`. (`nvl` takes its arguments to another type.)
 fn takes_first(call: &ScalarFunction) -> bool {
-    matches!(call.func.name(), "coalesce" | "nvl")
+    call.func.name() == "coalesce"
 }
 
 /// A pattern of `like` in which a backslash escapes, which is all that DataFusion knows, if another
@@ -210,12 +210,6 @@ fn escaped(node: Logical) -> Transformed<Logical> {
     Transformed::yes(Logical::Like(like))
 }
 
-/// Whether nothing is added to a float.
-fn is_zero(sum: &BinaryExpr) -> bool {
-    sum.op == Operator::Plus
-        && matches!(&*sum.right, Logical::Literal(it, _) if ScalarValue::new_zero(&it.data_type()).is_ok_and(|zero| zero == *it))
-}
-
 /// A call of the function that has this name here: operators such as `@>` call others. A `coalesce`
 /// within another is part of that: as a `case` each has its first argument twice, and those of that.
 fn called_here(node: Logical) -> Transformed<Logical> {
@@ -227,7 +221,6 @@ fn called_here(node: Logical) -> Transformed<Logical> {
             other => vec![other],
         });
         call.args = args.collect();
-        call.func = functions::shared().get_function_meta("coalesce").unwrap_or(call.func);
         return Transformed::yes(Logical::ScalarFunction(call));
     }
     match functions::shared().get_function_meta(call.func.name()) {

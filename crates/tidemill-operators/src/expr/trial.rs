@@ -1,12 +1,11 @@
 //! Constants that no record goes with, such as `date_trunc('fortnight', at)`: found before a job runs.
 //!
-//! A function with some constants is called twice with something else in the place of the others:
-//! with nulls, and with values such as 0 and an empty text. If it has an answer to neither, its
-//! constants are wrong.
+//! A function that takes a unit, a pattern or a form, and is given constants but for what it is about, is
+//! called with an empty text or the first moment of 1970 in the place of that.
 
 use super::{ExprError, checked, one_line};
 use arrow_array::{RecordBatch, RecordBatchOptions};
-use arrow_schema::{DataType, Schema};
+use arrow_schema::Schema;
 use datafusion_common::{
     DFSchema, DataFusionError, ScalarValue,
     tree_node::{TreeNode, TreeNodeRecursion},
@@ -14,36 +13,37 @@ use datafusion_common::{
 use datafusion_expr::{BinaryExpr, Expr as Logical, ExprSchemable, Operator, expr::ScalarFunction};
 use std::sync::Arc;
 
+/// Functions that have an answer to that if their constants are right, and which argument it is.
+const ASKED: [(&str, usize); 13] = [
+    ("date_bin", 1),
+    ("date_part", 1),
+    ("date_trunc", 1),
+    ("decode", 0),
+    ("digest", 0),
+    ("encode", 0),
+    ("regexp_count", 0),
+    ("regexp_instr", 0),
+    ("regexp_like", 0),
+    ("regexp_match", 0),
+    ("regexp_replace", 0),
+    ("split_part", 0),
+    ("to_char", 0),
+];
+
 /// Refuses functions and patterns whose constants are wrong. The expression is settled.
 pub(crate) fn refuse_wrong_constants(expr: &Logical, schema: &DFSchema) -> Result<(), ExprError> {
     let mut found = None;
     let looked = expr.apply(|node| {
-        if !has_some_constants(node) {
-            return Ok(TreeNodeRecursion::Continue);
-        }
-        let of_nulls = answer(node, schema, |it| ScalarValue::try_from(it));
-        if let Err(error) = of_nulls
-            && answer(node, schema, ScalarValue::new_default).is_err()
-        {
-            found = Some(ExprError::new(one_line(&error)));
-            return Ok(TreeNodeRecursion::Stop);
-        }
-        Ok(TreeNodeRecursion::Continue)
+        Ok(match answer(node, schema) {
+            Ok(()) => TreeNodeRecursion::Continue,
+            Err(error) => {
+                found = Some(ExprError::new(one_line(&error)));
+                TreeNodeRecursion::Stop
+            }
+        })
     });
     looked.map_err(|error| super::plan_error(&error))?;
     found.map_or(Ok(()), Err)
-}
-
-/// Whether some of its arguments are constants, and others are not.
-fn has_some_constants(node: &Logical) -> bool {
-    let is_constant = |it: &Logical| matches!(it, Logical::Literal(..));
-    match node {
-        Logical::ScalarFunction(call) => {
-            call.args.iter().any(is_constant) && !call.args.iter().all(is_constant)
-        }
-        Logical::BinaryExpr(it) => is_pattern(it.op) && is_constant(&it.right),
-        _ => false,
-    }
 }
 
 fn is_pattern(operator: Operator) -> bool {
@@ -51,30 +51,34 @@ fn is_pattern(operator: Operator) -> bool {
     matches!(operator, RegexIMatch | RegexMatch | RegexNotIMatch | RegexNotMatch)
 }
 
-/// What comes of it with this in the place of what is no constant. What cannot be asked so is right.
-fn answer(
-    node: &Logical,
-    schema: &DFSchema,
-    value: impl Fn(&DataType) -> Result<ScalarValue, DataFusionError>,
-) -> Result<(), DataFusionError> {
-    let other = |it: &Logical| match it {
-        Logical::Literal(..) => Some(it.clone()),
-        _ => {
-            let data_type = it.get_type(schema).ok()?;
-            Some(Logical::Literal(value(&data_type).ok()?, None))
-        }
+/// What comes of it with something in the place of what is no constant. What cannot be asked so is
+/// right.
+fn answer(node: &Logical, schema: &DFSchema) -> Result<(), DataFusionError> {
+    let is_constant = |it: &Logical| matches!(it, Logical::Literal(..));
+    let something = |it: &Logical| {
+        let value = ScalarValue::new_default(&it.get_type(schema).ok()?).ok()?;
+        Some(Logical::Literal(value, None))
     };
     let made = match node {
         Logical::ScalarFunction(call) => {
-            let args: Option<Vec<Logical>> = call.args.iter().map(other).collect();
-            args.map(|args| {
-                Logical::ScalarFunction(ScalarFunction { func: Arc::clone(&call.func), args })
+            let place = ASKED.iter().find(|(name, _)| *name == call.func.name());
+            let place = place.map(|(_, place)| *place);
+            let others_are = |place| {
+                call.args.iter().enumerate().all(|(nth, it)| (nth == place) != is_constant(it))
+            };
+            place.filter(|place| others_are(*place)).and_then(|place| {
+                let mut args = call.args.clone();
+                args[place] = something(args.get(place)?)?;
+                let func = Arc::clone(&call.func);
+                Some(Logical::ScalarFunction(ScalarFunction { func, args }))
             })
         }
-        Logical::BinaryExpr(it) => other(&it.left).map(|left| {
-            let (left, right) = (Box::new(left), it.right.clone());
-            Logical::BinaryExpr(BinaryExpr { left, op: it.op, right })
-        }),
+        Logical::BinaryExpr(it) if is_pattern(it.op) && is_constant(&it.right) => {
+            something(&it.left).map(|left| {
+                let (left, right) = (Box::new(left), it.right.clone());
+                Logical::BinaryExpr(BinaryExpr { left, op: it.op, right })
+            })
+        }
         _ => None,
     };
     let options = RecordBatchOptions::new().with_row_count(Some(1));
