@@ -46,7 +46,7 @@ pub(super) fn kept(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Option<Arc<d
 }
 
 /// The one NaN, if it is any.
-fn of_constant(value: &ScalarValue) -> Option<ScalarValue> {
+pub(super) fn of_constant(value: &ScalarValue) -> Option<ScalarValue> {
     match value {
         ScalarValue::Float32(Some(it)) if it.is_nan() => Some(ScalarValue::from(f32::NAN)),
         ScalarValue::Float64(Some(it)) if it.is_nan() => Some(ScalarValue::from(f64::NAN)),

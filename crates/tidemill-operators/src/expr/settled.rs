@@ -13,7 +13,8 @@ use arrow_schema::{DataType, TimeUnit};
 use datafusion_common::{
     DFSchema, DataFusionError, ScalarValue,
     config::ConfigOptions,
-    tree_node::{Transformed, TransformedResult, TreeNode},
+    plan_err,
+    tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
 };
 use datafusion_expr::{
     Between, BinaryExpr, Cast, Expr as Logical, ExprSchemable, Operator,
@@ -27,6 +28,9 @@ use std::sync::Arc;
 /// Functions without a body of their own.
 const WITHOUT_BODY: [&str; 7] =
     ["arrow_cast", "arrow_try_cast", "cast_to_type", "coalesce", "nvl", "nvl2", "try_cast_to_type"];
+
+/// Most nodes of what stands in an expression more than once.
+const TWICE_NODES_MAX: usize = 10_000;
 
 /// Settles expressions over one schema.
 pub(crate) struct Settling<'a> {
@@ -66,7 +70,7 @@ impl<'a> Settling<'a> {
     fn in_form(&self, expr: Logical) -> Result<Logical, DataFusionError> {
         let expr = expr.transform_down(|node| self.computed(node)).data()?;
         let expr = expr.transform_up(|node| Ok(self.compared(node))).data()?;
-        expr.transform_up(|node| self.with_one_zero(node)).data()
+        expr.transform_up(|node| self.listed(node)).data()
     }
 
     fn with_body(&self, node: Logical) -> Result<Transformed<Logical>, DataFusionError> {
@@ -74,6 +78,7 @@ impl<'a> Settling<'a> {
         if !WITHOUT_BODY.contains(&call.func.name()) {
             return Ok(Transformed::no(Logical::ScalarFunction(call)));
         }
+        call.args.iter().try_for_each(may_be_twice)?;
         Ok(match call.func.simplify(call.args, &self.context)? {
             ExprSimplifyResult::Simplified(other) => Transformed::yes(other),
             ExprSimplifyResult::Original(args) => {
@@ -154,26 +159,72 @@ impl<'a> Settling<'a> {
         Some((expr.clone(), constants?))
     }
 
-    /// `in` that takes the two zeros of floats for one, as `=` does: it goes by all bits.
-    fn with_one_zero(&self, node: Logical) -> Result<Transformed<Logical>, DataFusionError> {
-        let Logical::InList(it) = node else { return Ok(Transformed::no(node)) };
-        let data_type = it.expr.get_type(self.schema)?;
-        if !data_type.is_floating() {
-            return Ok(Transformed::no(Logical::InList(it)));
+    /// `in` as `=` would have it. DataFusion's goes by all bits of floats, of which there are two zeros
+    /// and many NaN, and takes a list for constants if it has values without a row.
+    fn listed(&self, node: Logical) -> Result<Transformed<Logical>, DataFusionError> {
+        let Logical::InList(InList { expr, list, negated }) = node else {
+            return Ok(Transformed::no(node));
+        };
+        let data_type = expr.get_type(self.schema)?;
+        let zero =
+            data_type.is_floating().then(|| ScalarValue::new_zero(&data_type)).transpose()?;
+        let is_constant = |it: &Logical| matches!(it, Logical::Literal(..));
+        if zero.is_none() && list.iter().all(is_constant) {
+            return Ok(Transformed::no(Logical::InList(InList { expr, list, negated })));
         }
-        let zero = ScalarValue::new_zero(&data_type)?;
-        let plus = |it: Logical| {
-            let (left, right) = (Box::new(it), Box::new(Logical::Literal(zero.clone(), None)));
-            Logical::BinaryExpr(BinaryExpr { left, op: Operator::Plus, right })
+        let (constants, others): (Vec<_>, Vec<_>) = list.into_iter().partition(is_constant);
+        if !others.is_empty() {
+            may_be_twice(&expr)?;
+        }
+        let mut either: Option<Logical> =
+            others.into_iter().map(|it| expr.as_ref().clone().eq(it)).reduce(Logical::or);
+        if !constants.is_empty() {
+            let (mut listed, mut of) = (expr.clone(), constants);
+            if let Some(zero) = zero {
+                let one = |it: Logical| match it {
+                    Logical::Literal(value, _) if !value.is_null() => {
+                        let value = kept::of_constant(&value).unwrap_or(value.add(&zero)?);
+                        Ok(Logical::Literal(value, None))
+                    }
+                    other => Ok(other),
+                };
+                of = of.into_iter().map(one).collect::<Result<_, DataFusionError>>()?;
+                let right = Box::new(Logical::Literal(zero, None));
+                let sum = BinaryExpr { left: listed, op: Operator::Plus, right };
+                listed = Box::new(Logical::BinaryExpr(sum));
+            }
+            let listed = Logical::InList(InList { expr: listed, list: of, negated: false });
+            either = Some(match either {
+                Some(others) => listed.or(others),
+                None => listed,
+            });
+        }
+        let Some(either) = either else {
+            let list = Vec::new();
+            return Ok(Transformed::no(Logical::InList(InList { expr, list, negated })));
         };
-        let one = |it: Logical| match it {
-            Logical::Literal(value, more) if value.is_null() => Ok(Logical::Literal(value, more)),
-            Logical::Literal(value, _) => Ok(Logical::Literal(value.add(&zero)?, None)),
-            other => Ok(plus(other)),
-        };
-        let list = it.list.into_iter().map(one).collect::<Result<_, DataFusionError>>()?;
-        let (expr, negated) = (Box::new(plus(*it.expr)), it.negated);
-        Ok(Transformed::yes(Logical::InList(InList { expr, list, negated })))
+        Ok(Transformed::yes(if negated { Logical::Not(Box::new(either)) } else { either }))
+    }
+}
+
+/// Refuses what is too much to stand in an expression more than once: with each level that does so it
+/// doubles.
+fn may_be_twice(expr: &Logical) -> Result<(), DataFusionError> {
+    let mut nodes = 0;
+    expr.apply(|_| {
+        nodes += 1;
+        Ok(if nodes > TWICE_NODES_MAX {
+            TreeNodeRecursion::Stop
+        } else {
+            TreeNodeRecursion::Continue
+        })
+    })?;
+    match nodes > TWICE_NODES_MAX {
+        true => plan_err!(
+            "`coalesce`, `nvl` and `in` are nested too deeply: each computes what is in it more than \
+             once"
+        ),
+        false => Ok(()),
     }
 }
 

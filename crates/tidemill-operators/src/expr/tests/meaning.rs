@@ -380,6 +380,12 @@ fn lists_of_any_length_take_the_two_zeros_for_one() {
         ("cast(f as real) in (0.0, 3)", ["true", "true", "false"]),
         ("f in (g, 7)", ["true", "true", "false"]),
         ("f + 0.0 in (g)", ["true", "true", "false"]),
+        ("f in (case when f > 0.5 then 3 else g end)", ["true", "true", "false"]),
+        ("f in (9, case when f > 0.5 then null else g end)", ["true", "true", "-"]),
+        ("f not in (case when f > 0.5 then null else g end, 9)", ["false", "false", "-"]),
+        ("f / f in (0.0/0.0)", ["true", "true", "false"]),
+        ("f in (0.0/0.0)", ["false", "false", "false"]),
+        ("f not in (9, 0.0/0.0)", ["true", "true", "true"]),
     ] {
         assert_eq!(texts(sql, &batch), some(&expected), "{sql}");
     }

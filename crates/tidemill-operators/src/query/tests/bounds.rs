@@ -150,7 +150,6 @@ fn what_is_planned_more_than_once_is_bounded() {
         format!("SELECT {}n{} AS x FROM state", before.repeat(levels), after.repeat(levels))
     };
     for (before, after) in [
-        ("coalesce(", ", 1)"),
         ("nvl(", ", 1)"),
         ("nullif(", ", 1)"),
         ("(", " BETWEEN false AND true)"),
@@ -160,8 +159,10 @@ fn what_is_planned_more_than_once_is_bounded() {
         assert!(Query::compile(&nested(before, after, 4), &tables()).is_ok() || after != ", 1)");
         assert!(Query::compile(&nested(before, after, 14), &tables()).is_err(), "{before}");
     }
-    let error = refused(&nested("coalesce(", ", 1)", 14));
+    let error = refused(&nested("nvl(", ", 1)", 14));
     assert!(error.message.contains("nested too deeply"), "{error}");
+    // One within another is part of that.
+    Query::compile(&nested("coalesce(", ", 1)", 14), &tables()).expect("no copies");
 }
 
 #[test]
