@@ -29,8 +29,8 @@ use std::sync::Arc;
 const WITHOUT_BODY: [&str; 7] =
     ["arrow_cast", "arrow_try_cast", "cast_to_type", "coalesce", "nvl", "nvl2", "try_cast_to_type"];
 
-/// Most nodes of what stands in an expression more than once.
-const TWICE_NODES_MAX: usize = 10_000;
+/// Most nodes that are added to an expression by what stands in it more than once.
+const REPEATED_NODES_MAX: usize = 100_000;
 
 /// Settles expressions over one schema.
 pub(crate) struct Settling<'a> {
@@ -78,7 +78,7 @@ impl<'a> Settling<'a> {
         if !WITHOUT_BODY.contains(&call.func.name()) {
             return Ok(Transformed::no(Logical::ScalarFunction(call)));
         }
-        call.args.iter().try_for_each(may_be_twice)?;
+        call.args.iter().try_for_each(|it| may_be_repeated(it, 1))?;
         Ok(match call.func.simplify(call.args, &self.context)? {
             ExprSimplifyResult::Simplified(other) => Transformed::yes(other),
             ExprSimplifyResult::Original(args) => {
@@ -173,11 +173,9 @@ impl<'a> Settling<'a> {
             return Ok(Transformed::no(Logical::InList(InList { expr, list, negated })));
         }
         let (constants, others): (Vec<_>, Vec<_>) = list.into_iter().partition(is_constant);
-        if !others.is_empty() {
-            may_be_twice(&expr)?;
-        }
-        let mut either: Option<Logical> =
-            others.into_iter().map(|it| expr.as_ref().clone().eq(it)).reduce(Logical::or);
+        may_be_repeated(&expr, others.len())?;
+        let mut any: Vec<Logical> =
+            others.into_iter().map(|it| expr.as_ref().clone().eq(it)).collect();
         if !constants.is_empty() {
             let (mut listed, mut of) = (expr.clone(), constants);
             if let Some(zero) = zero {
@@ -193,39 +191,46 @@ impl<'a> Settling<'a> {
                 let sum = BinaryExpr { left: listed, op: Operator::Plus, right };
                 listed = Box::new(Logical::BinaryExpr(sum));
             }
-            let listed = Logical::InList(InList { expr: listed, list: of, negated: false });
-            either = Some(match either {
-                Some(others) => listed.or(others),
-                None => listed,
-            });
+            any.push(Logical::InList(InList { expr: listed, list: of, negated: false }));
         }
-        let Some(either) = either else {
+        let Some(any) = either(any) else {
             let list = Vec::new();
             return Ok(Transformed::no(Logical::InList(InList { expr, list, negated })));
         };
-        Ok(Transformed::yes(if negated { Logical::Not(Box::new(either)) } else { either }))
+        Ok(Transformed::yes(if negated { Logical::Not(Box::new(any)) } else { any }))
     }
 }
 
-/// Refuses what is too much to stand in an expression more than once: with each level that does so it
-/// doubles.
-fn may_be_twice(expr: &Logical) -> Result<(), DataFusionError> {
+/// Whether one of these holds; none of nothing. It is no deeper than it must be: a list may be long.
+fn either(mut any: Vec<Logical>) -> Option<Logical> {
+    while any.len() > 1 {
+        let mut all = any.into_iter();
+        any = Vec::with_capacity(all.len().div_ceil(2));
+        while let Some(one) = all.next() {
+            any.push(match all.next() {
+                Some(other) => one.or(other),
+                None => one,
+            });
+        }
+    }
+    any.pop()
+}
+
+/// Refuses what is too much to stand in an expression so many times more: with each level that repeats
+/// what is in it, it grows by as much.
+fn may_be_repeated(expr: &Logical, times: usize) -> Result<(), DataFusionError> {
+    let most = REPEATED_NODES_MAX.checked_div(times).unwrap_or(usize::MAX);
     let mut nodes = 0;
     expr.apply(|_| {
         nodes += 1;
-        Ok(if nodes > TWICE_NODES_MAX {
-            TreeNodeRecursion::Stop
-        } else {
-            TreeNodeRecursion::Continue
-        })
+        Ok(if nodes > most { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
-    match nodes > TWICE_NODES_MAX {
-        true => plan_err!(
-            "`coalesce`, `nvl` and `in` are nested too deeply: each computes what is in it more than \
-             once"
-        ),
-        false => Ok(()),
+    if nodes <= most {
+        return Ok(());
     }
+    plan_err!(
+        "`coalesce`, `nvl` and `in` are nested too deeply: each computes what is in it more than once"
+    )
 }
 
 /// Whether a call is `coalesce`. (`nvl` takes its arguments to another type.)

@@ -442,3 +442,14 @@ fn any_sign_may_escape_in_a_pattern() {
     }
     assert!(Expr::compile("t like 'a!' escape '!'", &batch.schema()).is_err());
 }
+
+#[test]
+fn a_long_list_of_what_is_no_constant_is_not_deep() {
+    let list: Vec<String> = (0..3_000).map(|it| format!("dep_delay + {it}")).collect();
+    assert_eq!(numbers(&format!("dep_delay in ({})", list.join(", "))), [Some(1), None, Some(1)]);
+    // Of each there is a copy of what is looked for.
+    let long = (0..30).fold("dep_delay".to_owned(), |it, nth| format!("{it} + {nth}"));
+    let error =
+        Expr::compile(&format!("{long} in ({})", list.join(", ")), &schema()).expect_err("");
+    assert!(error.message.contains("nested too deeply"), "{}", error.message);
+}
