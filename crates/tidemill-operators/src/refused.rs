@@ -58,10 +58,9 @@ impl Divided {
                 Err(error) if rows == 0 => return Err(error),
                 Err(error) if rows == 1 => {
                     // The batch may itself be a part, and the value that is none another row's.
-                    let alone = if is_all {
-                        evaluate(&rows_alone(batch, first, rows)?)
-                    } else {
-                        Err(error)
+                    let alone = match is_all && has_lists(batch) {
+                        true => evaluate(&rows_alone(batch, first, rows)?),
+                        false => Err(error),
                     };
                     match alone {
                         Ok(it) => made.push(it),
@@ -92,6 +91,11 @@ impl Divided {
     }
 }
 
+/// Whether a part of it has values of the other rows.
+fn has_lists(batch: &RecordBatch) -> bool {
+    batch.columns().iter().any(|it| it.data_type().is_nested())
+}
+
 /// Some rows, with nothing of the others. Lists and objects are copied: a part of them has the values
 /// of all rows still, and what is done with their values is done with all.
 fn rows_alone(
@@ -100,7 +104,7 @@ fn rows_alone(
     rows: usize,
 ) -> Result<RecordBatch, OperatorError> {
     let part = batch.slice(first, rows);
-    if !part.columns().iter().any(|it| it.data_type().is_nested()) {
+    if !has_lists(batch) {
         return Ok(part);
     }
     let all = UInt32Array::from_iter_values(0..rows as u32);

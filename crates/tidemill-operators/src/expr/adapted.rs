@@ -1,6 +1,9 @@
 //! DataFusion's functions, where they need something done before or after.
 
-use super::bounded::Growth;
+use super::{
+    bounded::Growth,
+    fields::{self, GET_FIELD},
+};
 use arrow_array::Array;
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, FieldRef};
@@ -26,6 +29,8 @@ enum Need {
     Bounded(Growth),
     /// Of null it gives null: by itself it does so or not, as the other rows of the batch are.
     Strict,
+    /// Fields of an object that is null are null.
+    OfObjects,
     /// Constants become columns where another argument is one: of a constant it looks at the first
     /// row of the others only.
     Spread,
@@ -35,6 +40,7 @@ enum Need {
 pub(super) fn adapted(function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
     let need = match function.name() {
         "array_has" | "array_has_all" | "array_has_any" => Need::Strict,
+        GET_FIELD => Need::OfObjects,
         "to_char" => Need::Spread,
         name => match Growth::of(name) {
             Some(growth) => Need::Bounded(growth),
@@ -111,6 +117,7 @@ impl ScalarUDFImpl for Adapted {
                 self.function.invoke_with_args(growth.checked(self.name(), arguments)?)
             }
             Need::Strict => self.strictly(arguments),
+            Need::OfObjects => fields::taken(&self.function, arguments),
             Need::Spread => {
                 if arguments.args.iter().any(|it| matches!(it, ColumnarValue::Array(_))) {
                     let columns = ColumnarValue::values_to_arrays(&arguments.args)?;

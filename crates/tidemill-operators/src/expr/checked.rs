@@ -2,10 +2,9 @@
 //!
 //! - Whole numbers do not wrap: `+`, `-` and `*` beyond their type have no value, as in PostgreSQL.
 //! - The right side of `and` and `or` is looked at only where the left one does not decide.
-//! - A field of an object that is null is null.
 //! - There is one NaN, and decimals have no more digits than their type.
 
-use super::{ExprError, fields, guarded::guarded, kept::kept, plan_error};
+use super::{ExprError, guarded::guarded, kept::kept, plan_error};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Schema};
 use datafusion_common::{
@@ -14,7 +13,7 @@ use datafusion_common::{
 };
 use datafusion_expr::{Expr as Logical, ExprSchemable, Operator, execution_props::ExecutionProps};
 use datafusion_physical_expr::{
-    PhysicalExpr, ScalarFunctionExpr, create_physical_expr,
+    PhysicalExpr, create_physical_expr,
     expressions::{BinaryExpr, Literal, NegativeExpr},
 };
 use std::sync::Arc;
@@ -64,14 +63,7 @@ fn checked(
     if let Some(it) = guarded(&node, input) {
         return Ok(Transformed::yes(Arc::new(it)));
     }
-    let field = node.downcast_ref::<ScalarFunctionExpr>();
-    let field = field.map(|call| fields::of_objects(call, input)).transpose()?.flatten();
-    let is_other = field.is_some();
-    let node = field.map_or(node, |it| Arc::new(it) as _);
-    Ok(match kept(&node, input) {
-        Some(it) => Transformed::yes(it),
-        None => Transformed::new_transformed(node, is_other),
-    })
+    Ok(kept(&node, input).map_or_else(|| Transformed::no(node), Transformed::yes))
 }
 
 /// Refuses sums, differences and products of constants that have no value: simplifying would wrap

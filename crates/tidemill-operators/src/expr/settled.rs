@@ -1,8 +1,10 @@
 //! Expressions that are ready to become physical ones:
 //!
-//! 1. functions that DataFusion runs only as other expressions have that form,
+//! 1. functions are those that are called here, types are settled, and functions that DataFusion runs
+//!    only as other expressions have that form,
 //! 2. constants are computed,
-//! 3. what is cast to be compared with a constant is compared as it is, with the constant cast.
+//! 3. what is cast to be compared with a constant is compared as it is, with the constant cast,
+//! 4. `in` is what `=` would have it be.
 //!
 //! Nothing else is changed: DataFusion's simplifier also merges lists of `in`, takes signs for
 //! complements and patterns for what they mostly mean, and then rows are others where something is
@@ -169,7 +171,7 @@ impl<'a> Settling<'a> {
         let zero =
             data_type.is_floating().then(|| ScalarValue::new_zero(&data_type)).transpose()?;
         let is_constant = |it: &Logical| matches!(it, Logical::Literal(..));
-        if zero.is_none() && list.iter().all(is_constant) {
+        if list.is_empty() || (zero.is_none() && list.iter().all(is_constant)) {
             return Ok(Transformed::no(Logical::InList(InList { expr, list, negated })));
         }
         let (constants, others): (Vec<_>, Vec<_>) = list.into_iter().partition(is_constant);
@@ -193,16 +195,14 @@ impl<'a> Settling<'a> {
             }
             any.push(Logical::InList(InList { expr: listed, list: of, negated: false }));
         }
-        let Some(any) = either(any) else {
-            let list = Vec::new();
-            return Ok(Transformed::no(Logical::InList(InList { expr, list, negated })));
-        };
+        let any = either(any);
         Ok(Transformed::yes(if negated { Logical::Not(Box::new(any)) } else { any }))
     }
 }
 
-/// Whether one of these holds; none of nothing. It is no deeper than it must be: a list may be long.
-fn either(mut any: Vec<Logical>) -> Option<Logical> {
+/// Whether one of these holds, of which there is one at least. It is no deeper than it must be: a list
+/// may be long.
+fn either(mut any: Vec<Logical>) -> Logical {
     while any.len() > 1 {
         let mut all = any.into_iter();
         any = Vec::with_capacity(all.len().div_ceil(2));
@@ -213,7 +213,7 @@ fn either(mut any: Vec<Logical>) -> Option<Logical> {
             });
         }
     }
-    any.pop()
+    any.swap_remove(0)
 }
 
 /// Refuses what is too much to stand in an expression so many times more: with each level that repeats
