@@ -89,6 +89,12 @@ impl Looks {
         self.look.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether somebody waits for the lanes.
+    #[cfg(test)]
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.at.load(Ordering::Acquire) != u64::MAX
+    }
+
     /// A lane of a stage stands at the end of a cycle: its slices are copied, if somebody looks at
     /// them as of then.
     #[inline]
@@ -113,18 +119,24 @@ impl Looks {
         states: &mut [Held],
     ) {
         let Work::Stage { factory } = &job.plan.nodes[node].work else { return };
-        let (number, table, left) = {
+        let (number, table, left, wanted) = {
             let look = self.look();
             // It may be another look by now than the one that wanted this cycle.
-            let is_wanted = look.node == node && look.at == Some(cycle) && look.failed.is_none();
-            if !is_wanted || look.slices.contains_key(&slices.start) {
+            if look.node != node || look.at != Some(cycle) || look.failed.is_some() {
                 return;
             }
-            (look.number, look.table, Arc::clone(&look.left))
+            // A lane of a new layout may have some that a lane of the old one has copied, and some
+            // of another that was done with the cycle before anybody looked.
+            let wanted = slices.clone().zip(states);
+            let wanted = wanted.filter(|(slice, _)| !look.slices.contains_key(slice));
+            (look.number, look.table, Arc::clone(&look.left), wanted.collect::<Vec<_>>())
         };
-        let mut copied = Vec::with_capacity(states.len());
+        if wanted.is_empty() {
+            return;
+        }
+        let mut copied = Vec::with_capacity(wanted.len());
         let mut failed = None;
-        for (slice, state) in slices.clone().zip(states) {
+        for (slice, state) in wanted {
             match copy_slice(&**factory, table, (SliceId(slice), watermark), state, &left) {
                 Ok(rows) => copied.push((slice, rows)),
                 Err(error) => {

@@ -4,7 +4,7 @@ use super::checkpoints::{killed_after, options, wait_for_checkpoints};
 use super::*;
 use crate::look::{LookError, SLICE_COLUMN, StageLook};
 use arrow_array::types::UInt32Type;
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, sync::mpsc};
 use tidemill_types::job::Recovery;
 
 /// Numbers of a cycle, and the keys that they have.
@@ -77,6 +77,131 @@ fn looked_at(count: i64) -> u32 {
     assert!(rows(&sink) == undisturbed);
     assert!(matches!(handle.look("first", 0), Err(LookError::Ended(_))));
     looks
+}
+
+/// Numbers of one cycle, and then nothing.
+struct OneCycle(Numbers);
+
+struct OneCycleSlice(Box<dyn Source>);
+
+impl SourceFactory for OneCycle {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+    fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
+        Ok(Box::new(OneCycleSlice(self.0.open(slice)?)))
+    }
+    fn live(&self) -> bool {
+        true
+    }
+}
+
+impl Source for OneCycleSlice {
+    fn read(
+        &mut self,
+        request: &ReadRequest,
+        letters: &mut Vec<DeadLetter>,
+    ) -> Result<Read, SourceError> {
+        match self.0.read(request, letters)? {
+            Read::End => Ok(Read::Idle { until: None }),
+            read => Ok(read),
+        }
+    }
+    fn position(&self) -> Position {
+        self.0.position()
+    }
+    fn watermark(&self) -> Micros {
+        self.0.watermark()
+    }
+}
+
+/// Running sums, of which the lane with the first slice waits until the test goes on.
+struct SlowLane {
+    go_on: Arc<Mutex<Option<mpsc::Receiver<()>>>>,
+    sums: Box<dyn Operator>,
+}
+
+struct Slow(Arc<Mutex<Option<mpsc::Receiver<()>>>>);
+
+impl OperatorFactory for Slow {
+    fn outputs(&self) -> Vec<SchemaRef> {
+        RunningSum { poison: None }.outputs()
+    }
+    fn operator(&self) -> Box<dyn Operator> {
+        let sums = RunningSum { poison: None }.operator();
+        Box::new(SlowLane { go_on: Arc::clone(&self.0), sums })
+    }
+    fn state(&self, slice: SliceId) -> SliceState {
+        RunningSum { poison: None }.state(slice)
+    }
+    fn tables(&self) -> Vec<StateTable> {
+        RunningSum { poison: None }.tables()
+    }
+    fn rows(
+        &self,
+        table: usize,
+        at: StateAt<'_>,
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), OperatorError> {
+        RunningSum { poison: None }.rows(table, at, take)
+    }
+}
+
+impl Operator for SlowLane {
+    fn cycle(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        if context.slices.start == 0 {
+            let waits = self.go_on.lock().expect("held briefly").take();
+            waits.into_iter().for_each(|it| it.recv().expect("the test goes on"));
+        }
+        self.sums.cycle(context, input, output)
+    }
+}
+
+/// A lane has given its slices to the next layout before anybody looked, and another one of the old
+/// layout answers: what is left is copied by the new lane, which has all slices.
+#[test]
+fn a_look_while_half_of_the_slices_are_on_their_way_sees_all_of_them() {
+    let sim = World::simulated(1);
+    let (setup, sink) = (Setup { count: PER_CYCLE, ..SETUP }, Collect::default());
+    let (go, go_on) = mpsc::channel();
+    let numbers = Numbers { count: setup.count, keys: KEYS, live: true };
+    let mut graph = graph(&setup, &sink);
+    graph.nodes[0].kind = NodeKind::Source { factory: Arc::new(OneCycle(numbers)), preload: false };
+    let factory = Arc::new(Slow(Arc::new(Mutex::new(Some(go_on)))));
+    graph.nodes[1].kind = NodeKind::Stage { factory, slices: 16 };
+    let handle = start(graph, &sim.world, &RunOptions::default()).expect("it starts");
+    let job = &handle.job;
+    let until = |is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            assert!(!handle.is_over(), "it runs");
+            std::thread::yield_now();
+        }
+    };
+    until(&|| job.pacer.lock().expect("held briefly").begun() == Cycle(1));
+    assert_eq!(handle.rescale(1), Ok(Cycle(2)));
+    let is_given = || job.handed_over.lock().expect("held briefly").iter().any(|it| it.node == 1);
+    until(&is_given);
+    let looked = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| handle.look("first", 0));
+        until(&|| job.looks.is_under_way());
+        go.send(()).expect("it waits");
+        while !looking.is_finished() {
+            // Who waits in vain is told so.
+            sim.clock.advance(1_000);
+            std::thread::yield_now();
+        }
+        looking.join().expect("no panic")
+    });
+    let look = looked.expect("all slices come");
+    assert_eq!((look.cycle, sums(&seen(&look))), (Cycle(1), model(Cycle(1), setup.count)));
+    handle.stop();
+    sim.clock.advance(1_000_000);
+    handle.wait().expect("it ends well");
 }
 
 #[test]
