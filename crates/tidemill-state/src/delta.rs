@@ -22,6 +22,9 @@ pub use reader::{Reader, put_bytes};
 /// In place of a value's length: the key is deleted.
 const DELETED: u32 = u32::MAX;
 
+/// Longest key of a row, in bytes.
+const ROW_BYTES: usize = size_of::<u32>();
+
 /// Why bytes are not a run, or not an entry of the structure that is to take them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -148,6 +151,7 @@ impl Delta {
     }
 
     /// Moves about `most` of another's changes here, under this one's prefix; whether those were all.
+    /// The other keeps its memory.
     pub fn take_from(&mut self, other: &mut Self, most: usize) -> bool {
         other.cleared.drain(..).for_each(|prefix| self.clear(&prefix));
         let first = other.entries.len().saturating_sub(most);
@@ -170,10 +174,18 @@ impl Delta {
             self.entries.extend(other.entries.drain(first..).map(moved));
         }
         if first == 0 {
-            // Its memory goes too: little of what changes, changes just then.
-            *other = Self::default();
+            other.reset();
         }
         first == 0
+    }
+
+    /// Forgets everything; memory is kept.
+    fn reset(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+        self.prefixes.clear();
+        self.cleared.clear();
+        self.prefix_number = None;
     }
 
     /// A key is not there any more.
@@ -209,19 +221,9 @@ impl Delta {
     /// # Errors
     /// A key or value is longer than 4 GiB.
     pub fn finish(&mut self, run: &mut Vec<u8>) -> Result<(), SavedError> {
+        let sorted = self.sorted();
         let Self { bytes, entries, prefixes, cleared, .. } = self;
         let prefix = |it: &Entry| &prefixes[it.prefix as usize];
-        let own_key = |it: &Entry| &bytes[it.start..it.key_end];
-        let key = |it: &Entry| prefix(it).bytes.iter().chain(own_key(it));
-        // Most keys are told apart by their heads, which lie together.
-        let head = |it: &Entry| prefix(it).head_of(it.key_end - it.start, &bytes[it.start..]);
-        let mut sorted = entries.iter().map(|it| (head(it), it)).collect::<Vec<_>>();
-        // A stable sort uses the order that structures have written most of it in.
-        sorted.sort_by(|(a_head, a), (b_head, b)| {
-            a_head.cmp(b_head).then_with(|| key(a).cmp(key(b)))
-        });
-        let is_less = |(_, a): &(u128, &Entry), (_, b): &(u128, &Entry)| key(a).lt(key(b));
-        debug_assert!(sorted.is_sorted_by(is_less), "a key is written once");
         cleared.sort();
         cleared.dedup();
         let heads = entries.iter().map(|it| 8 + prefix(it).bytes.len()).sum::<usize>();
@@ -233,29 +235,67 @@ impl Delta {
             run.extend_from_slice(prefix);
         }
         length(run, entries.len())?;
-        for (_, it) in &sorted {
+        for nth in sorted {
+            let it = &entries[nth as usize];
             let prefix = &prefix(it).bytes;
-            length(run, prefix.len() + it.key_end - it.start)?;
-            match it.is_deleted {
-                false => length(run, it.end - it.key_end)?,
-                true => run.extend_from_slice(&DELETED.to_le_bytes()),
-            }
+            let key_bytes = length_of(prefix.len() + it.key_end - it.start)?;
+            let value_bytes = match it.is_deleted {
+                false => length_of(it.end - it.key_end)?,
+                true => DELETED,
+            };
+            let lengths = u64::from(value_bytes) << 32 | u64::from(key_bytes);
+            run.extend_from_slice(&lengths.to_le_bytes());
             run.extend_from_slice(prefix);
             run.extend_from_slice(&bytes[it.start..it.end]);
         }
-        bytes.clear();
-        entries.clear();
-        prefixes.clear();
-        cleared.clear();
-        self.prefix_number = None;
+        self.reset();
         Ok(())
+    }
+
+    /// The numbers of the entries, in the order of their keys.
+    fn sorted(&self) -> Vec<u32> {
+        let Self { bytes, entries, prefixes, .. } = self;
+        let prefix = |it: &Entry| &prefixes[it.prefix as usize];
+        let own_key = |it: &Entry| &bytes[it.start..it.key_end];
+        let key = |it: &Entry| prefix(it).bytes.iter().chain(own_key(it));
+        let numbers = 0_u32..entries.len() as u32;
+        let is_alike = prefixes.windows(2).all(|pair| pair[0].bytes == pair[1].bytes);
+        let short = entries.first().map_or(0, |it| it.key_end - it.start);
+        let is_short = |it: &Entry| it.key_end - it.start == short;
+        let sorted: Vec<u32> = if is_alike && short <= ROW_BYTES && entries.iter().all(is_short) {
+            // Rows of one structure: numbers say everything.
+            let row =
+                |it: &Entry| own_key(it).iter().fold(0, |row, byte| row << 8 | u64::from(*byte));
+            let rows = entries.iter().map(row).zip(numbers);
+            let mut rows: Vec<u64> = rows.map(|(row, nth)| row << 32 | u64::from(nth)).collect();
+            rows.sort_unstable();
+            rows.into_iter().map(|it| it as u32).collect()
+        } else {
+            // Most keys are told apart by their heads, which lie together.
+            let head = |it: &Entry| prefix(it).head_of(it.key_end - it.start, &bytes[it.start..]);
+            let mut heads: Vec<_> = entries.iter().map(head).zip(entries).zip(numbers).collect();
+            // A stable sort uses the order that structures have written most of it in.
+            heads.sort_by(|((a_head, a), _), ((b_head, b), _)| {
+                a_head.cmp(b_head).then_with(|| key(a).cmp(key(b)))
+            });
+            heads.into_iter().map(|(_, nth)| nth).collect()
+        };
+        debug_assert!(
+            sorted.is_sorted_by(|a, b| key(&entries[*a as usize]).lt(key(&entries[*b as usize]))),
+            "a key is written once"
+        );
+        sorted
     }
 }
 
 /// Appends a length to a run.
 fn length(run: &mut Vec<u8>, length: usize) -> Result<(), SavedError> {
-    let number = u32::try_from(length).ok().filter(|it| *it != DELETED);
-    let number = number.ok_or_else(|| SavedError::new("a slice has changed too much at once"))?;
-    run.extend_from_slice(&number.to_le_bytes());
+    run.extend_from_slice(&length_of(length)?.to_le_bytes());
     Ok(())
+}
+
+/// A length as it stands in a run.
+fn length_of(length: usize) -> Result<u32, SavedError> {
+    let number = u32::try_from(length).ok().filter(|it| *it != DELETED);
+    number.ok_or_else(|| SavedError::new("a slice has changed too much at once"))
 }

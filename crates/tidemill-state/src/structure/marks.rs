@@ -13,46 +13,53 @@
 /// Marks by row number.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    /// Changed since the last checkpoint began; 64 rows a word.
-    changed: Vec<u64>,
-    /// To be written out for the checkpoint under way.
-    frozen: Vec<u64>,
-    /// How many those are.
+    /// 64 rows a word. Both kinds stand side by side: a change looks at both.
+    words: Vec<Word>,
+    /// Some row changed since the last checkpoint began.
+    has_changed: bool,
+    /// How many rows are frozen.
     left: usize,
-    /// Words before this one are written out.
+    /// No row before this word is.
     from: usize,
+}
+
+/// Marks of 64 rows, a bit each.
+#[derive(Clone, Copy, Debug, Default)]
+struct Word {
+    /// Changed since the last checkpoint began.
+    changed: u64,
+    /// To be written out for the checkpoint under way.
+    frozen: u64,
 }
 
 impl Marks {
     /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
-        (self.changed.capacity() + self.frozen.capacity()) * size_of::<u64>()
+        self.words.capacity() * size_of::<Word>()
     }
 
     /// Which of 64 rows changed since the last checkpoint began.
     pub(super) fn changed(&self, word: usize) -> u64 {
-        self.changed.get(word).copied().unwrap_or(0)
+        self.words.get(word).map_or(0, |it| it.changed)
     }
 
     /// A row is about to change, or has just been made. Gives back whether it must be written out
     /// first, as it is.
+    ///
+    /// Without a branch on what is marked: rows come in no order, and a guess that was wrong would
+    /// wait for the mark to come into the cache.
     #[inline]
     pub(super) fn mark(&mut self, row: usize) -> bool {
         let (word, bit) = (row / 64, 1 << (row % 64));
-        if word >= self.changed.len() {
-            self.changed.resize(word + 1, 0);
+        if word >= self.words.len() {
+            self.words.resize(word + 1, Word::default());
         }
-        self.changed[word] |= bit;
-        self.left > 0 && self.thaw(word, bit)
-    }
-
-    #[inline]
-    fn thaw(&mut self, word: usize, bit: u64) -> bool {
-        let is_frozen = self.frozen.get(word).is_some_and(|it| it & bit != 0);
-        if is_frozen {
-            self.frozen[word] &= !bit;
-            self.left -= 1;
-        }
+        let word = &mut self.words[word];
+        let is_frozen = word.frozen & bit != 0;
+        self.has_changed = true;
+        word.changed |= bit;
+        word.frozen &= !bit;
+        self.left -= usize::from(is_frozen);
         is_frozen
     }
 
@@ -62,8 +69,13 @@ impl Marks {
     /// Panics if rows of the last one are left: an error of the engine.
     pub(super) fn freeze(&mut self) {
         assert_eq!(self.left, 0, "a checkpoint begins when the one before is written out");
-        self.frozen = std::mem::take(&mut self.changed);
-        self.left = self.frozen.iter().map(|word| word.count_ones() as usize).sum();
+        if !std::mem::take(&mut self.has_changed) {
+            return;
+        }
+        for word in &mut self.words {
+            *word = Word { changed: 0, frozen: word.changed };
+            self.left += word.frozen.count_ones() as usize;
+        }
         self.from = 0;
     }
 
@@ -76,20 +88,21 @@ impl Marks {
     /// A row that is still to be written out; it is then.
     pub(super) fn next_frozen(&mut self) -> Option<usize> {
         if self.left == 0 {
-            self.frozen = Vec::new();
             return None;
         }
-        while self.frozen[self.from] == 0 {
+        while self.words[self.from].frozen == 0 {
             self.from += 1;
         }
-        let bit = self.frozen[self.from].trailing_zeros();
-        self.frozen[self.from] &= self.frozen[self.from] - 1;
+        let frozen = &mut self.words[self.from].frozen;
+        let bit = frozen.trailing_zeros();
+        *frozen &= *frozen - 1;
         self.left -= 1;
         Some(self.from * 64 + bit as usize)
     }
 
     /// Forgets what changed; what is frozen stays so.
     pub(super) fn forget(&mut self) {
-        self.changed.clear();
+        self.words.iter_mut().for_each(|it| it.changed = 0);
+        self.has_changed = false;
     }
 }

@@ -112,10 +112,15 @@ impl Noted {
             return false;
         }
         for _ in 0..most {
-            let Some(row) = self.marks.next_frozen() else { return true };
+            let Some(row) = self.marks.next_frozen() else { break };
             put_row(delta, row, |out| write(row, out));
         }
-        self.marks.left() == 0
+        let is_all = self.marks.left() == 0;
+        if is_all {
+            // Its memory goes: nothing is put aside before the next checkpoint.
+            self.before = Delta::default();
+        }
+        is_all
     }
 }
 

@@ -19,6 +19,12 @@ use tidemill_types::{Cycle, Span, job::Recovery};
 /// So many events are timed together, as ChronoStream does.
 const TIMED: u64 = 100_000;
 
+/// The stage has caught up with its rate if it is no further behind, in microseconds: about two
+/// cycles.
+const CAUGHT_UP_US: u64 = 20_000;
+/// It is measured as it is if it has not caught up after so long.
+const CATCHES_UP_FOR_US: u64 = 10_000_000;
+
 /// Options of the workload.
 #[derive(Args, Debug)]
 pub(crate) struct CheckpointArgs {
@@ -71,6 +77,20 @@ impl Watched {
         }
     }
 
+    /// Waits until what was on its way when all keys were there is processed: events are due from
+    /// the moment when the first paced one was made, behind all of those.
+    fn catch_up(&mut self, handle: &JobHandle) {
+        let pace = Arc::clone(&self.pace);
+        let is_behind = |events| {
+            let due_us = pace.due_us(events)?;
+            Some(pace.world.clock.monotonic_micros() > due_us + CAUGHT_UP_US)
+        };
+        let is_enough = |past_us, events| {
+            !pace.is_paced() || is_behind(events) == Some(false) || past_us >= CATCHES_UP_FOR_US
+        };
+        self.watch(handle, is_enough);
+    }
+
     fn report(&self) -> Value {
         let ((from_us, from), (to_us, to)) = (self.looks[0], self.looks[self.looks.len() - 1]);
         let seconds = (to_us - from_us) as f64 / 1e6;
@@ -83,6 +103,7 @@ impl Watched {
             "latency_p50_ms": self.latency_ms(0.5),
             "latency_p99_ms": self.latency_ms(0.99),
             "latency_max_ms": self.latency_ms(1.0),
+            "latency_max_at_s": self.latency_max_at_s(),
         })
     }
 
@@ -94,6 +115,15 @@ impl Watched {
         behind.sort_unstable();
         let last = behind.len().checked_sub(1)?;
         Some(behind[(last as f64 * quantile) as usize] as f64 / 1e3)
+    }
+
+    /// How many seconds after it began to look the stage was furthest behind. None without a rate.
+    fn latency_max_at_s(&self) -> Option<f64> {
+        let behind = |(now_us, events): &(u64, u64)| {
+            Some((now_us.saturating_sub(self.pace.due_us(*events)?), *now_us))
+        };
+        let (_, at_us) = self.looks.iter().filter_map(behind).max()?;
+        Some((at_us - self.looks[0].0) as f64 / 1e6)
     }
 
     /// The longest time in which [`TIMED`] events were processed.
@@ -122,6 +152,7 @@ impl CheckpointArgs {
         let options = RunOptions { data: data("without"), ..RunOptions::default() };
         let handle = self.keyed.start(&watched.pace, &options)?;
         watched.watch(&handle, |_, events| events >= self.keyed.keys);
+        watched.catch_up(&handle);
         watched.watch(&handle, |past_us, _| past_us >= us);
         let without = watched.report();
         handle.stop();
@@ -145,6 +176,7 @@ impl CheckpointArgs {
         // One that began before all keys were there does not count.
         let completed = || handle.progress().checkpoints;
         let filled = completed().completed;
+        watched.catch_up(&handle);
         watched.watch(&handle, |_, _| completed().completed > filled);
         let (first, first_checkpoint) = (watched.report(), completed());
         watched.watch(&handle, |past_us, _| past_us >= us);

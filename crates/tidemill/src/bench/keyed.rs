@@ -104,6 +104,11 @@ impl Pace {
         Arc::new(Self { world: world.clone(), rate, from: OnceLock::new() })
     }
 
+    /// Whether events come at a rate.
+    pub(super) fn is_paced(&self) -> bool {
+        self.rate.is_some()
+    }
+
     /// When an event is due; not before the first paced one.
     pub(super) fn due_us(&self, event: u64) -> Option<u64> {
         let (first, from_us) = self.from.get()?;

@@ -131,6 +131,7 @@ impl Structure for Panes {
         if !delta.take_from(&mut self.frozen, most) {
             return false;
         }
+        self.frozen = Delta::default();
         self.open.iter_mut().all(|(pane_end, table)| {
             let most = end.saturating_sub(delta.len());
             delta.within(&pane_key(*pane_end), |delta| table.drain(delta, most))
