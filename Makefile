@@ -100,11 +100,11 @@ kills:
 
 # Real Kafka clients against a debug build.
 clients:
-	$(call step,clients,tests/clients/run.sh --ignore=test_kafka_connectors.py)
+	$(call step,clients,tests/clients/run.sh --ignore=test_kafka_connectors.py --ignore=test_kafka_cluster.py)
 
 # Topics of Apache Kafka, and of our own broker, as sources and sinks of jobs.
 connectors:
-	$(call step,connectors,tests/clients/run.sh test_kafka_connectors.py)
+	$(call step,connectors,tests/clients/run.sh test_kafka_connectors.py test_kafka_cluster.py)
 
 # Planted bugs: each must be caught by the tests that docs/robustness.md names.
 plants:

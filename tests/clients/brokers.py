@@ -13,6 +13,7 @@ import subprocess
 import time
 import urllib.request
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from waiting import wait
@@ -33,6 +34,11 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def new_id():
+    """A cluster's id, as Kafka writes them."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "x")
 
 
 class Broker:
@@ -58,6 +64,12 @@ class Broker:
         return self.process.pid
 
     def start(self):
+        self.launch()
+        wait(self.is_ready, PATIENCE_START[self.name], f"{self.name} ready")
+        return self
+
+    def launch(self):
+        """Starts it and does not wait for it."""
         line = self.command()
         if self.cpus:
             line = ["taskset", "-c", self.cpus, *line]
@@ -65,8 +77,6 @@ class Broker:
             self.began = log.tell()
             self.process = subprocess.Popen(
                 line, stdin=subprocess.DEVNULL, stdout=self.out_file(log), stderr=log, start_new_session=True)
-        wait(self.is_ready, PATIENCE_START[self.name], f"{self.name} ready")
-        return self
 
     def out_file(self, log):
         return log
@@ -179,22 +189,31 @@ class Kafka(Broker):
     libs = None
     heap = "512m"
 
-    def command(self):
+    def __init__(self, *more, **named):
+        super().__init__(*more, **named)
+        self.cluster = new_id()
+
+    @staticmethod
+    def jars():
         if Kafka.libs is None:
             Kafka.libs = subprocess.run([PEER / "install.sh"], check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
+        return Kafka.libs
+
+    def command(self):
         self.port = self.port or free_port()
         properties = self.folder / "server.properties"
         controller = free_port()
         properties.write_text("".join(f"{name}={value}\n" for name, value in self._properties(controller).items()))
-        java = [self._java(), "-cp", f"{Kafka.libs}/*", f"-Dlog4j2.configurationFile={PEER}/log4j2.xml"]
+        java = [self._java(), "-cp", f"{self.jars()}/*", f"-Dlog4j2.configurationFile={PEER}/log4j2.xml"]
         if not (self.data / "meta.properties").exists():
-            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "x")
-            line = [*java, "-Dlevel=WARN", "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
+            line = [*java, "-Dlevel=WARN", "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format", "-t", self.cluster, "-c", str(properties)]
             subprocess.run(line, check=True, capture_output=True)
+        return [*java, *self._machine(), "kafka.Kafka", str(properties)]
+
+    def _machine(self):
         # What the distribution's own start script gives the JVM.
         machine = [f"-Xms{self.heap}", f"-Xmx{self.heap}", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
-        machine += ["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"]
-        return [*java, *machine, "kafka.Kafka", str(properties)]
+        return [*machine, "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"]
 
     def _java(self):
         java = shutil.which("java")
@@ -228,6 +247,74 @@ class Kafka(Broker):
         with open(self.log, "rb") as log:
             log.seek(self.began)
             return b"Kafka Server started" in log.read()
+
+CONTROLLER = 100
+
+
+class Member(Kafka):
+    """One process of a cluster: its controller, or one of its brokers."""
+
+    heap = "192m"
+
+    def __init__(self, folder, node, cluster, controller, settings):
+        super().__init__(folder, settings)
+        self.node, self.cluster, self.controller = node, cluster, controller
+        self.port = free_port()
+
+    def _machine(self):
+        # Three of them share two cores: one that compiles little and cleans up alone starts soonest.
+        return [f"-Xmx{self.heap}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.awt.headless=true"]
+
+    def _properties(self, _):
+        alone = {"controller.quorum.voters", "listeners", "advertised.listeners", "process.roles", "node.id"}
+        found = {name: value for name, value in super()._properties(0).items() if name not in alone}
+        if self.node == CONTROLLER:
+            mine = {"process.roles": "controller", "listeners": f"CONTROLLER://127.0.0.1:{self.controller}"}
+        else:
+            mine = {"process.roles": "broker", "listeners": f"PLAINTEXT://{self.address}"}
+        voters = f"{CONTROLLER}@127.0.0.1:{self.controller}"
+        return {**found, "node.id": self.node, "controller.quorum.voters": voters, **mine}
+
+
+class KafkaCluster:
+    """An Apache Kafka of some brokers, numbered from 1, and a controller, each a process of its own."""
+
+    def __init__(self, folder, brokers, copies=1):
+        controller, cluster = free_port(), new_id()
+        settings = {
+            "default.replication.factor": copies,
+            "offsets.topic.replication.factor": copies,
+            "transaction.state.log.replication.factor": copies,
+            # One that is killed is soon known to be gone.
+            "broker.session.timeout.ms": 2000,
+            "broker.heartbeat.interval.ms": 300,
+            # Half of the heap, if nobody said how much.
+            "log.cleaner.dedupe.buffer.size": 16 << 20,
+        }
+        nodes = [CONTROLLER, *range(1, brokers + 1)]
+        members = {it: Member(Path(folder) / f"node{it}", it, cluster, controller, settings) for it in nodes}
+        self.controller, self.brokers = members.pop(CONTROLLER), members
+
+    @property
+    def address(self):
+        return ",".join(it.address for it in self.brokers.values())
+
+    def start(self):
+        members = [self.controller, *self.brokers.values()]
+        Kafka.jars()
+        with ThreadPoolExecutor(len(members)) as each:
+            list(each.map(Member.launch, members))
+        for it in members:
+            wait(it.is_ready, PATIENCE_START[it.name], f"node {it.node} ready")
+        return self
+
+    def check(self):
+        for it in [self.controller, *self.brokers.values()]:
+            it.check()
+
+    def kill(self):
+        for it in [*self.brokers.values(), self.controller]:
+            it.kill()
 
 
 KINDS = {"tidemill": Tidemill, "kafka": Kafka}

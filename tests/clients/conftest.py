@@ -8,6 +8,7 @@ import pytest
 import agents
 import wire
 from brokers import KINDS
+from jobs import Job
 from waiting import wait
 
 
@@ -133,6 +134,19 @@ def open_clients():
 def name():
     """name(): a name that no test has used."""
     return lambda part="t": f"{part}-{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def job(tmp_path):
+    made = []
+
+    def make(spec):
+        made.append(Job(tmp_path / f"job{len(made)}", spec))
+        return made[-1]
+
+    yield make
+    for it in made:
+        it.kill()
 
 
 @pytest.fixture

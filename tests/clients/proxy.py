@@ -2,18 +2,23 @@
 
     client ──▶ proxy ──▶ broker        rules: by request kind, what happens to the next one of it
            ◀──       ◀──               the broker's port in answers becomes the proxy's, so clients stay here
-"""
+
+Each broker of a cluster has a proxy of its own (`proxies`), and they stand in for each other in answers."""
 
 import socket
 import struct
 import threading
 
-PRODUCE, FETCH, OFFSET_COMMIT, INIT_PRODUCER, ADD_PARTITIONS, END_TXN, TXN_OFFSET_COMMIT = 0, 1, 8, 22, 24, 26, 28
+PRODUCE, FETCH, OFFSET_COMMIT, INIT_PRODUCER = 0, 1, 8, 22
+ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 24, 25, 26, 28
+
+HELD = ("hold", "late")
 
 
 class Rule:
     """`lose`: the request reaches the broker, its answer is thrown away and the connection is cut.
-    `hold`: the request waits for release(), also when its client has gone."""
+    `hold`: the request waits for release(), also when its client has gone.
+    `late`: as `hold`, and the client is cut off at once."""
 
     def __init__(self, api, action, after):
         self.api, self.action, self.left = api, action, after
@@ -31,7 +36,7 @@ class Proxy:
         self.listening = socket.create_server(("127.0.0.1", 0))
         self.port = self.listening.getsockname()[1]
         self.address = f"127.0.0.1:{self.port}"
-        self.swap = [b"127.0.0.1" + struct.pack(">i", it) for it in (self.target[1], self.port)]
+        self.swaps = [[b"127.0.0.1" + struct.pack(">i", it) for it in (self.target[1], self.port)]]
         self.sockets = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -76,6 +81,15 @@ class Proxy:
             threading.Thread(target=flow.answers, daemon=True).start()
 
 
+def proxies(addresses):
+    """A proxy for each broker of a cluster."""
+    found = [Proxy(it) for it in addresses]
+    swaps = [swap for it in found for swap in it.swaps]
+    for it in found:
+        it.swaps = swaps
+    return found
+
+
 class Flow:
     """One connection of a client, and the one to the broker that belongs to it."""
 
@@ -91,12 +105,14 @@ class Flow:
                 if rule:
                     self.rules[number] = rule
                     rule.met.set()
-                    if rule.action == "hold":
+                    if rule.action == "late":
+                        cut(self.client)
+                    if rule.action in HELD:
                         rule.released.wait()
                 self.broker.sendall(struct.pack(">i", len(frame)) + frame)
         except OSError:
             # What was held is answered to nobody; the answer is still wanted.
-            if not any(it.action == "hold" and not it.answered.is_set() for it in self.rules.values()):
+            if not any(it.action in HELD and not it.answered.is_set() for it in self.rules.values()):
                 cut(self.broker)
 
     def answers(self):
@@ -109,8 +125,10 @@ class Flow:
                     rule.answered.set()
                     if rule.action == "lose":
                         break
+                for swap in self.proxy.swaps:
+                    frame = frame.replace(*swap)
                 try:
-                    self.client.sendall(struct.pack(">i", len(frame)) + frame.replace(*self.proxy.swap))
+                    self.client.sendall(struct.pack(">i", len(frame)) + frame)
                 except OSError:
                     pass
         except OSError:

@@ -78,6 +78,32 @@ def test_bad_names_are_refused(bad, broker):
         assert wire.produce(connection, bad, wire.batch([b"x"]))[0] in (INVALID_TOPIC, UNKNOWN_TOPIC)
 
 
+def test_names_that_differ_in_dots_alone_are_refused(java, name):
+    made = name("a.b_c")
+    java.ask("create_topic", topic=made, partitions=1)
+    for other in [made.replace(".", "_"), made.replace("_", ".")]:
+        refused(INVALID_TOPIC, java.ask, "create_topic", topic=other, partitions=1)
+    java.ask("delete_topic", topic=made)
+    wait(lambda: made not in java.ask("topics"), 10, "the topic is gone")
+    java.ask("create_topic", topic=made.replace(".", "_"), partitions=1)
+
+
+@pytest.mark.parametrize("bad", [
+    {"segment.ms": "0"}, {"segment.index.bytes": "3"}, {"compression.gzip.level": "0"}, {"max.compaction.lag.ms": "0"},
+    {"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}, {"leader.replication.throttled.replicas": "x"},
+    {"index.interval.bytes": "-1"}])
+def test_settings_out_of_bounds_are_refused(java, name, bad):
+    refused(INVALID_CONFIG, java.ask, "create_topic", topic=name(), partitions=1, config=bad)
+
+
+@pytest.mark.parametrize("good", [
+    {"cleanup.policy": ""}, {"retention.bytes": "-2"}, {"segment.ms": "1"}, {"segment.index.bytes": "4"}, {"compression.gzip.level": "-1"},
+    {"min.compaction.lag.ms": "1", "max.compaction.lag.ms": "1"}, {"leader.replication.throttled.replicas": "0:1,1:1"},
+    {"follower.replication.throttled.replicas": "*"}])
+def test_settings_at_their_bounds_are_taken(java, name, good):
+    java.ask("create_topic", topic=name(), partitions=1, config=good)
+
+
 def test_names_at_the_edge_are_fine(java, name):
     for good in (name("x" * 238)[:249], name("A.b-C_9"), name("...")):
         assert java.ask("create_topic", topic=good, partitions=1)["partitions"] == 1

@@ -18,3 +18,4 @@ pub(crate) mod records;
 pub(crate) mod replicas;
 pub(crate) mod topics;
 pub(crate) mod transaction;
+pub(crate) mod twins;

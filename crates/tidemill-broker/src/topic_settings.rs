@@ -22,6 +22,8 @@ pub(crate) use value::Kind;
 
 const READERS: &str = "tidemill.retention.groups";
 const CLEANUP: &str = "cleanup.policy";
+const MIN_LAG: &str = "min.compaction.lag.ms";
+const MAX_LAG: &str = "max.compaction.lag.ms";
 
 /// Settings that somebody chose, by name.
 pub(crate) type Texts = BTreeMap<String, String>;
@@ -125,7 +127,9 @@ impl Defaults {
         if !texts.contains_key("tidemill.fsync") {
             spec.fsync = self.flushed(spec.fsync, &texts);
         }
-        spec.compacted = texts.get(CLEANUP).is_some_and(|it| value::parts(it) == ["compact"]);
+        check_lags(&texts)?;
+        // Nothing goes where deletion is not among the policies.
+        spec.compacted = texts.get(CLEANUP).is_some_and(|it| !value::parts(it).contains(&"delete"));
         spec.settings = texts;
         Ok(spec)
     }
@@ -168,6 +172,18 @@ impl Defaults {
             }
         }
         texts
+    }
+}
+
+/// As Kafka has it, though no compaction goes by it.
+fn check_lags(texts: &Texts) -> Result<(), BadSetting> {
+    let lag = |name| texts.get(name).and_then(|it: &String| it.trim().parse::<i64>().ok());
+    match (lag(MIN_LAG), lag(MAX_LAG)) {
+        (Some(min), Some(max)) if min > max => {
+            let why = format!("{min} is above `{MAX_LAG}`, {max}");
+            Err(BadSetting { name: MIN_LAG.to_owned(), why })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -18,6 +18,9 @@ use tidemill_wire::kafka::{ErrorCode, Request, message::MetadataRequestData};
 /// So often a node is tried that closes connections at once: one that has too many may do so, and
 /// one that asks for TLS always does.
 const AT_ONCE_TRIES: u32 = 5;
+/// In this time a cluster notices that a node has died, in microseconds: Kafka's
+/// `broker.session.timeout.ms` is 9 s, and then it chooses other leaders.
+const NOTICED_US: u64 = 15_000_000;
 
 mod groups;
 pub(crate) mod offsets;
@@ -126,7 +129,11 @@ impl Admin {
     /// A connection to a node of the metadata.
     pub(crate) fn node(&self, id: i32) -> Result<Connection, CallError> {
         let patience_us = micros(self.cluster.options().connect_timeout);
-        self.cluster.wait_node(id, self.cluster.now_us().saturating_add(patience_us))
+        let deadline_us = self.cluster.now_us().saturating_add(patience_us);
+        self.cluster.wait_node(id, deadline_us).map_err(|error| match error {
+            CallError::Unreachable { address, reason } => CallError::NodeAway { address, reason },
+            other => other,
+        })
     }
 
     /// A connection to the node that makes changes.
@@ -143,9 +150,31 @@ impl Admin {
         self.again(|| Ok(self.any()?.call(request, Duration::ZERO)?))
     }
 
+    /// Does again what failed because a node has gone: its cluster is given the time to notice and to
+    /// name another one. For those who can wait.
+    pub(crate) fn again_elsewhere<T>(
+        &self,
+        attempt: impl FnMut() -> Result<T, AdminError>,
+    ) -> Result<T, AdminError> {
+        let until_us = self.cluster.now_us().saturating_add(NOTICED_US);
+        let is_passing = |error: &AdminError| {
+            let is_away = matches!(error, AdminError::Call(CallError::NodeAway { .. }));
+            is_away && self.cluster.now_us() < until_us
+        };
+        self.again_if(is_passing, attempt)
+    }
+
     /// Does what may be done more than once, until it comes to something that lasts, or time is up.
     pub(crate) fn again<T>(
         &self,
+        attempt: impl FnMut() -> Result<T, AdminError>,
+    ) -> Result<T, AdminError> {
+        self.again_if(AdminError::is_passing, attempt)
+    }
+
+    fn again_if<T>(
+        &self,
+        is_passing: impl Fn(&AdminError) -> bool,
         mut attempt: impl FnMut() -> Result<T, AdminError>,
     ) -> Result<T, AdminError> {
         let deadline_us = self.deadline_us();
@@ -160,7 +189,7 @@ impl Admin {
                 crate::backoff::rest_us(failures, self.cluster.options(), self.cluster.random());
             let at_once = matches!(error, AdminError::Call(CallError::ClosedAtOnce { .. }))
                 && failures < AT_ONCE_TRIES;
-            if !(error.is_passing() || at_once)
+            if !(is_passing(&error) || at_once)
                 || self.cluster.now_us().saturating_add(rest) >= deadline_us
             {
                 return Err(error);

@@ -13,6 +13,15 @@ pub enum CallError {
         /// What the system said.
         reason: String,
     },
+    /// The cluster names a node that nobody answers for: it has just died and the others do not know
+    /// yet, or it is not reached from here where they say.
+    #[error("the cluster names a node at {address}, and there is none: {reason}")]
+    NodeAway {
+        /// Where it was tried.
+        address: String,
+        /// What the system said.
+        reason: String,
+    },
     /// The other side takes connections and closes them before it has said anything.
     #[error(
         "{address} closed the connection before it answered; does it ask for TLS? That is not \

@@ -11,6 +11,10 @@
 //! [`Transactions::take_over`] every transaction begun before has come to its end, and the offset of
 //! the group says which was the last that counted. So no failure needs a treatment of its own.
 //!
+//! In two cases a transaction is not begun though nothing has failed: the connection to its coordinator
+//! was lost, or a streamlet is led anew. Then it may be that an end has not come through everywhere
+//! ([`take_over`], [`open`]).
+//!
 //! The protocol is that of before KIP-890's second part, which brokers of all versions take: what a
 //! transaction writes to is added first. Its epoch changes with each take-over, so a chunk that is
 //! late on its way is refused.
@@ -48,6 +52,7 @@ use tidemill_wire::{
     },
 };
 
+mod open;
 mod take_over;
 
 #[cfg(test)]
@@ -80,6 +85,8 @@ pub struct Transactions {
     sequences: BTreeMap<(String, i32), i32>,
     /// The id of the only stream that is written to, if that is known.
     only: Option<String>,
+    /// Who led the stream when nothing was open in it.
+    epochs: open::Epochs,
 }
 
 /// An offset that is committed with a transaction.
@@ -111,6 +118,7 @@ impl Client {
             last_committed: None,
             sequences,
             only: None,
+            epochs: open::Epochs::new(),
         }
     }
 }
@@ -184,15 +192,29 @@ impl Transactions {
         if let Some(error) = self.lost() {
             return Err(error.into());
         }
+        let metadata = self.admin.metadata(Some(&[stream]))?;
+        self.check_stream(stream, &metadata)?;
+        open::check_epochs(&self.epochs, &metadata, stream)?;
         let indexes: Vec<i32> = chunks.keys().copied().collect();
         if !indexes.is_empty() {
             self.add_streamlets(identity, stream, &indexes)?;
         }
         self.add_group(identity, &mark.group)?;
-        self.produce(identity, stream, chunks)?;
+        self.produce(identity, (stream, &metadata), chunks)?;
         self.mark(identity, mark)?;
         self.end(identity, true)?;
         self.identity = Some(identity);
+        Ok(())
+    }
+
+    /// See [`Self::only_to`].
+    fn check_stream(&self, stream: &str, metadata: &Metadata) -> Result<(), AdminError> {
+        let Some(only) = &self.only else { return Ok(()) };
+        let now = metadata.streams.get(stream).filter(|it| it.code == ErrorCode::None);
+        if now.is_some_and(|it| it.id_text() != *only) {
+            let why = "it was deleted and made anew, and what was written to it is gone with it";
+            return Err(CallError::BadRequest(why.to_owned()).into());
+        }
         Ok(())
     }
 
@@ -332,22 +354,11 @@ impl Transactions {
     fn produce(
         &mut self,
         identity: (i64, i16),
-        stream: &str,
+        (stream, metadata): (&str, &Metadata),
         chunks: BTreeMap<i32, Vec<Vec<u8>>>,
     ) -> Result<(), AdminError> {
         let mut left: BTreeMap<i32, VecDeque<Vec<u8>>> =
             chunks.into_iter().map(|(index, chunks)| (index, chunks.into())).collect();
-        let metadata = self.admin.metadata(Some(&[stream]))?;
-        let is_another = |only: &String| {
-            metadata
-                .streams
-                .get(stream)
-                .is_some_and(|it| it.code == ErrorCode::None && it.id_text() != *only)
-        };
-        if self.only.as_ref().is_some_and(is_another) {
-            let why = "it was deleted and made anew, and what was written to it is gone with it";
-            return Err(CallError::BadRequest(why.to_owned()).into());
-        }
         loop {
             let mut round: BTreeMap<i32, Vec<(i32, Bytes)>> = BTreeMap::new();
             for (index, chunks) in &mut left {
@@ -364,7 +375,7 @@ impl Transactions {
             if round.is_empty() {
                 return Ok(());
             }
-            self.send(stream, &metadata, round)?;
+            self.send(stream, metadata, round)?;
         }
     }
 

@@ -267,10 +267,32 @@ const PLANTS: &[Plant] = &[
         package: "tidemill-client",
         file: "crates/tidemill-client/src/transactions/take_over.rs",
         changes: &[(
-            "        let offsets = match (",
-            "        self.identity = Some(identity);\n        let offsets = match (",
+            "        let settled = |it: &Self|",
+            "        self.identity = Some(identity);\n        let settled = |it: &Self|",
         )],
         caught_by: &["nothing_is_sent_while_it_is_not_known_what_counts"],
+    },
+    Plant {
+        name: "lost-sent-again",
+        what: "What a lost connection took along of a transaction is sent again in it, and may come twice.",
+        package: "tidemill-client",
+        file: "crates/tidemill-client/src/transactions.rs",
+        changes: &[(
+            "Err(error @ AdminError::Call(CallError::Lost { .. })) => Ok(Err(error)),",
+            "Err(error @ AdminError::Call(CallError::Closed)) => Ok(Err(error)),",
+        )],
+        caught_by: &["what_was_lost_on_its_way_is_not_sent_again_under_its_epoch"],
+    },
+    Plant {
+        name: "led-anew-written",
+        what: "A sink goes on with partitions whose broker was away when its last transaction ended.",
+        package: "tidemill-client",
+        file: "crates/tidemill-client/src/transactions.rs",
+        changes: &[(
+            "        open::check_epochs(&self.epochs, &metadata, stream)?;\n",
+            "        let _unused = open::check_epochs(&self.epochs, &metadata, stream);\n",
+        )],
+        caught_by: &["rows_that_have_lost_their_end_get_it_before_anything_else_is_written"],
     },
     Plant {
         name: "source-at-its-start",

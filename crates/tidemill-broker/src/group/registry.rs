@@ -111,7 +111,7 @@ pub(crate) struct Listed {
 pub(crate) struct Described {
     pub(crate) state: &'static str,
     pub(crate) protocol_type: String,
-    /// Empty unless the group is stable; so are metadata and assignments of its members.
+    /// Empty unless the group is stable; so are the metadata of its members.
     pub(crate) protocol: String,
     pub(crate) members: Vec<super::member::Member>,
 }

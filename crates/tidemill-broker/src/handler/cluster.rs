@@ -9,6 +9,8 @@ use tidemill_wire::kafka::{
 
 /// Brokers are asked for, not controllers.
 const BROKERS: i8 = 1;
+/// Controllers are.
+const CONTROLLERS: i8 = 2;
 
 /// What a client may do with the cluster, as a bit each: there is no authorization yet, so all of
 /// it. Create, alter, describe, cluster action, describe and alter configs, idempotent write.
@@ -29,8 +31,12 @@ pub(crate) async fn describe(
     let broker = context.broker;
     if context.version() >= 1 && request.endpoint_type != BROKERS {
         let why = "this is a broker: ask for brokers (endpoint type 1)";
+        let error = match request.endpoint_type {
+            CONTROLLERS => ErrorCode::MismatchedEndpointType,
+            _ => ErrorCode::UnsupportedEndpointType,
+        };
         return DescribeClusterResponseData {
-            error_code: ErrorCode::MismatchedEndpointType.code(),
+            error_code: error.code(),
             error_message: Some(text(why)),
             endpoint_type: BROKERS,
             ..DescribeClusterResponseData::default()

@@ -286,9 +286,8 @@ pub(crate) async fn describe(
     DescribeGroupsResponseData { groups, ..DescribeGroupsResponseData::default() }
 }
 
-/// Without a protocol there is nothing that a member was assigned.
+/// While a group rebalances, its members are shown with what they had: they may still read it.
 fn described(member: &Member, protocol: &str, version: i16) -> DescribedGroupMember {
-    let is_stable = !protocol.is_empty();
     let instance = member.instance.as_ref().filter(|_| version >= 4);
     DescribedGroupMember {
         member_id: text(&member.id),
@@ -296,7 +295,7 @@ fn described(member: &Member, protocol: &str, version: i16) -> DescribedGroupMem
         client_id: text(&member.client_id),
         client_host: text(&member.client_host),
         member_metadata: member.metadata(protocol),
-        member_assignment: if is_stable { member.assignment.clone() } else { Default::default() },
+        member_assignment: member.assignment.clone(),
         ..DescribedGroupMember::default()
     }
 }

@@ -23,7 +23,9 @@ pub(crate) async fn describe(
 
 fn describe_folder(broker: &Broker, request: &DescribeLogDirsRequestData) -> DescribeLogDirsResult {
     let folder = broker.log.folder();
-    let log_dir = text(&folder.to_string_lossy());
+    // Who reads it may work in another folder.
+    let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let log_dir = text(&whole.to_string_lossy());
     let space = match broker.world.disk.space(folder) {
         Ok(space) => space,
         Err(error) => {

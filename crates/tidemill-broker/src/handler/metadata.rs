@@ -7,6 +7,7 @@ use crate::{
         blocking,
         cluster::{CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS},
         once::once,
+        twins::Twins,
     },
     topic::Topic,
 };
@@ -106,8 +107,13 @@ async fn make(broker: &Arc<Broker>, asked: &[MetadataRequestTopic]) -> Made {
     }
     let broker = Arc::clone(broker);
     let make = move || {
+        let mut twins = Twins::of(&broker, names.iter().map(String::as_str));
         let made = names.into_iter().map(|name| {
+            if twins.check(&name).is_err() {
+                return (name.clone(), Err(LogError::Name(name)));
+            }
             let made = broker.topic_or_new(&name);
+            twins.add(&name);
             (name, made)
         });
         made.collect()

@@ -3,15 +3,12 @@
 use crate::{
     Broker,
     api::Context,
-    handler::{blocking, configs, partitions::Room},
+    handler::{blocking, configs, partitions::Room, twins::Twins},
     refusal::Refusal,
     topic::{Topic, uuid_of},
     topic_settings::Texts,
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 use tidemill_log::{LogError, StreamSpec, is_stream_name};
 use tidemill_wire::kafka::{
     ErrorCode, KafkaString, KafkaUuid,
@@ -41,6 +38,7 @@ pub(crate) async fn create(
     let broker = Arc::clone(context.broker);
     let topics = blocking::run(move || {
         let twice = twice(request.topics.iter().map(|it| it.name.as_str().to_owned()));
+        let mut twins = Twins::of(&broker, request.topics.iter().map(|it| it.name.as_str()));
         let mut done = BTreeSet::new();
         let mut checked = Vec::with_capacity(request.topics.len());
         let too_many = request.topics.len() > TOPICS_MAX;
@@ -49,7 +47,7 @@ pub(crate) async fn create(
                 let why = format!("a request makes {TOPICS_MAX} topics at most");
                 Err(Refusal::with(ErrorCode::PolicyViolation, &why))
             } else if !twice.contains(asked.name.as_str()) {
-                check(&broker, &asked)
+                check(&broker, &mut twins, &asked)
             } else if done.insert(asked.name.as_str().to_owned()) {
                 let why = "the request names this topic more than once";
                 Err(Refusal::with(ErrorCode::InvalidRequest, &why))
@@ -86,7 +84,11 @@ pub(crate) fn twice<T: Ord>(all: impl Iterator<Item = T>) -> BTreeSet<T> {
 }
 
 /// What a topic that is asked for would be like, if it can be made.
-fn check(broker: &Broker, asked: &CreatableTopic) -> Result<StreamSpec, Refusal> {
+fn check(
+    broker: &Broker,
+    twins: &mut Twins,
+    asked: &CreatableTopic,
+) -> Result<StreamSpec, Refusal> {
     let name = asked.name.as_str();
     if !is_stream_name(name) {
         return Err(LogError::Name(name.escape_debug().to_string()).into());
@@ -94,9 +96,12 @@ fn check(broker: &Broker, asked: &CreatableTopic) -> Result<StreamSpec, Refusal>
     if broker.topic(name).is_some() {
         return Err(LogError::Exists(name.to_owned()).into());
     }
+    twins.check(name)?;
     let streamlets = streamlets(broker, asked)?;
     let spec = broker.defaults().spec(streamlets, texts(&asked.configs)?);
-    spec.map_err(|error| Refusal::with(ErrorCode::InvalidConfig, &error))
+    let spec = spec.map_err(|error| Refusal::with(ErrorCode::InvalidConfig, &error))?;
+    twins.add(name);
+    Ok(spec)
 }
 
 /// Makes what passed the check.
@@ -108,11 +113,7 @@ fn make(
         outcome.as_ref().ok().map(|spec| (name.as_str().to_owned(), spec.clone()))
     });
     let good: Vec<_> = good.collect();
-    let mut twins = Twins::of(broker);
-    let made = good.chunks(TOGETHER).flat_map(|some| {
-        some.iter().for_each(|(name, _)| twins.add(name));
-        broker.log.create_all(some.to_vec())
-    });
+    let made = good.chunks(TOGETHER).flat_map(|some| broker.log.create_all(some.to_vec()));
     let mut made = made.collect::<Vec<_>>().into_iter();
     let outcome = |(name, outcome): (KafkaString, Result<StreamSpec, Refusal>)| {
         let outcome = outcome.and_then(|spec| match made.next() {
@@ -191,26 +192,6 @@ fn texts(configs: &[CreatableTopicConfig]) -> Result<Texts, Refusal> {
     Ok(texts)
 }
 
-/// Names with `_` for each `.`: metrics have them so, and names that differ in those alone meet.
-struct Twins(BTreeMap<String, String>);
-
-impl Twins {
-    fn of(broker: &Broker) -> Self {
-        let names = broker.log.list();
-        Self(names.iter().map(|it| (Self::plain(it.name()), it.name().to_owned())).collect())
-    }
-
-    fn plain(name: &str) -> String {
-        name.replace('.', "_")
-    }
-
-    fn add(&mut self, name: &str) {
-        if let Some(twin) = self.0.insert(Self::plain(name), name.to_owned()) {
-            tracing::warn!(topic = name, twin, "these names differ in `.` and `_` alone");
-        }
-    }
-}
-
 fn told(
     broker: &Broker,
     name: KafkaString,
@@ -231,6 +212,7 @@ fn told(
             error_message: refusal.reason(),
             num_partitions: -1,
             replication_factor: -1,
+            configs: Some(Vec::new()),
             ..CreatableTopicResult::default()
         },
     }

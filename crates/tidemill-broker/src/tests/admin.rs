@@ -82,7 +82,10 @@ async fn what_cannot_be_made_is_told_with_its_own_error() {
         (new_topic("a", 1, &[("no.such", "1")]), ErrorCode::InvalidConfig),
         (new_topic("a", 1, &[("retention.ms", "-2")]), ErrorCode::InvalidConfig),
         (new_topic("a", 1, &[("cleanup.policy", "burn")]), ErrorCode::InvalidConfig),
-        (new_topic("a", 1, &[("cleanup.policy", "")]), ErrorCode::InvalidConfig),
+        (
+            new_topic("a", 1, &[("min.compaction.lag.ms", "6"), ("max.compaction.lag.ms", "5")]),
+            ErrorCode::InvalidConfig,
+        ),
         (new_topic("a", 1, &[("remote.storage.enable", "true")]), ErrorCode::InvalidConfig),
     ];
     for validate_only in [true, false] {
@@ -104,6 +107,37 @@ async fn what_cannot_be_made_is_told_with_its_own_error() {
     assert_eq!(node.log.list().len(), 1, "it was only checked");
     let made = client.ask(&create(good.to_vec()), 7).await.topics;
     assert_eq!((made[0].num_partitions, made[1].num_partitions), (4, 2));
+}
+
+/// Kafka's metrics have `_` for each `.`.
+#[tokio::test]
+async fn a_name_that_differs_in_dots_alone_is_refused() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("a.b_c", 1).await;
+    let invalid = code(ErrorCode::InvalidTopicException);
+    for (name, error) in [("a_b.c", invalid), ("a_b_c", invalid), ("a.b", 0), ("abc", 0)] {
+        let made = only(client.ask(&create(vec![new_topic(name, 1, &[])]), 7).await.topics);
+        assert_eq!(made.error_code, error, "{name}: {:?}", made.error_message);
+        if error != 0 {
+            let why = made.error_message.unwrap();
+            assert!(why.as_str().contains("collides with the topic `a.b_c`"), "{why}");
+        }
+    }
+    // The first of two in one request is made; who writes to another has none made for it.
+    let asked = create(vec![new_topic("x.y", 1, &[]), new_topic("x_y", 1, &[])]);
+    let codes: Vec<i16> =
+        client.ask(&asked, 7).await.topics.iter().map(|it| it.error_code).collect();
+    assert_eq!(codes, [0, invalid]);
+    let row = MetadataRequestTopic::default().with_name(Some(text("x_y")));
+    let request = MetadataRequestData::default().with_topics(Some(vec![row]));
+    let request = request.with_allow_auto_topic_creation(true);
+    assert_eq!(only(client.ask(&request, 9).await.topics).error_code, invalid);
+    assert!(node.log.get("x_y").is_none());
+    // Once the one is gone the other can be made.
+    node.broker.delete_topic(&node.broker.topic("x.y").unwrap()).unwrap();
+    client.create("x_y", 1).await;
+    node.stop().await;
 }
 
 #[tokio::test]
@@ -289,9 +323,12 @@ async fn the_cluster_and_its_folder_are_described() {
         assert_eq!(broker.port, i32::from(node.address().port()));
         assert_eq!(answer.cluster_authorized_operations == i32::MIN, version == 0);
     }
-    let controllers = DescribeClusterRequestData::default().with_endpoint_type(2);
-    let answer = client.ask(&controllers, 1).await;
-    assert_eq!(answer.error_code, code(ErrorCode::MismatchedEndpointType));
+    for (kind, error) in
+        [(2, ErrorCode::MismatchedEndpointType), (3, ErrorCode::UnsupportedEndpointType)]
+    {
+        let others = DescribeClusterRequestData::default().with_endpoint_type(kind);
+        assert_eq!(client.ask(&others, 1).await.error_code, code(error));
+    }
 
     client.create("t", 2).await;
     client.create("u", 1).await;
@@ -301,6 +338,7 @@ async fn the_cluster_and_its_folder_are_described() {
         let folder = only(client.ask(&all, version).await.results);
         assert_eq!(folder.error_code, 0);
         assert_eq!(folder.log_dir.as_str(), node.log.folder().to_string_lossy());
+        assert!(std::path::Path::new(folder.log_dir.as_str()).is_absolute());
         assert_eq!(folder.topics.iter().map(|it| it.partitions.len()).sum::<usize>(), 3);
         let sizes: Vec<i64> =
             folder.topics[0].partitions.iter().map(|it| it.partition_size).collect();

@@ -220,6 +220,13 @@ async fn two_members_share_a_generation_and_a_zombie_is_fenced() {
         }
     };
     assert_eq!(told, ErrorCode::RebalanceInProgress.code());
+    // Who looks sees what members still have.
+    let described = describe(&mut one, "g", 5).await;
+    assert_eq!(described.group_state, text("PreparingRebalance"));
+    let had = |id: &str| described.members.iter().find(|it| it.member_id.as_str() == id).unwrap();
+    assert_eq!(had(first).member_assignment, first.as_bytes());
+    assert!(had(first).member_metadata.is_empty());
+    assert!(had(wanted.member_id.as_str()).member_assignment.is_empty());
     let led = one.ask(&join("g", first), 9).await;
     let followed = two.receive::<JoinGroupRequestData>(9, second).await;
     assert_eq!((led.generation_id, led.members.len()), (2, 2));

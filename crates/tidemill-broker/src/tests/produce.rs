@@ -232,6 +232,17 @@ async fn bad_chunks_get_the_protocols_errors() {
         ),
         ("no count", changed(&|it| it[57..61].fill(0)), ErrorCode::InvalidRecord),
         ("length inside", changed(&|it| it[61] = 100), ErrorCode::CorruptMessage),
+        (
+            "a header without a key",
+            changed(&|it| {
+                it.pop();
+                it.extend_from_slice(&[2, 1, 1]);
+                it[61] += 4;
+                let length = it.len() as i32 - 12;
+                it[8..12].copy_from_slice(&length.to_be_bytes());
+            }),
+            ErrorCode::InvalidRecord,
+        ),
         ("too large", chunk(&[&"v".repeat(6000)]), ErrorCode::MessageTooLarge),
         ("bomb", bomb(300), ErrorCode::MessageTooLarge),
     ];
@@ -250,7 +261,7 @@ async fn bad_chunks_get_the_protocols_errors() {
         assert_eq!((answer[0].base_offset, answer[1].error_code), (-1, 0), "{what}");
     }
     assert_eq!(client.fetch("t", 0, 0, 0).await.high_watermark, 0);
-    assert_eq!(client.fetch("t", 1, 0, 0).await.high_watermark, 15);
+    assert_eq!(client.fetch("t", 1, 0, 0).await.high_watermark, 16);
 }
 
 #[tokio::test]

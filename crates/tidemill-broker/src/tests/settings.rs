@@ -73,9 +73,12 @@ async fn a_compacted_topic_wants_keys_and_keeps_all() {
     let old = vec!["x".repeat(1_000); 60];
     let old: Vec<&str> = old.iter().map(String::as_str).collect();
     let no_key = code(ErrorCode::InvalidRecord);
-    for (policy, keys, goes) in
-        [("compact", true, false), ("delete", false, true), ("compact,delete", true, true)]
-    {
+    for (policy, keys, goes) in [
+        ("compact", true, false),
+        ("delete", false, true),
+        ("", false, false),
+        ("compact,delete", true, true),
+    ] {
         let policy_set = [(SET, "cleanup.policy", Some(policy))];
         assert_eq!(alter(&mut client, (2, "t"), &policy_set).await, 0, "{policy}");
         let answer = client.produce("t", 0, keyless()).await;
@@ -174,15 +177,20 @@ async fn a_setting_of_any_name_can_be_deleted() {
 #[tokio::test]
 async fn settings_of_kafka_that_mean_nothing_here_are_kept_and_shown() {
     let kept = [
-        ("compression.gzip.level", "-1", "7", "10"),
+        ("compression.gzip.level", "-1", "7", "0"),
         ("compression.lz4.level", "9", "17", "0"),
         ("compression.zstd.level", "3", "-5", "23"),
+        ("follower.replication.throttled.replicas", "", "0:1,2:3", "0:1,x"),
+        ("leader.replication.throttled.replicas", "", "*", "1"),
         ("local.retention.bytes", "-2", "4096", "-3"),
         ("local.retention.ms", "-2", "-1", "soon"),
+        ("max.compaction.lag.ms", "9223372036854775807", "5", "0"),
         ("message.timestamp.after.max.ms", "9223372036854775807", "3600000", "-1"),
         ("message.timestamp.before.max.ms", "9223372036854775807", "0", "long"),
         ("remote.log.copy.disable", "false", "true", "yes"),
         ("remote.log.delete.on.disable", "false", "true", ""),
+        ("segment.index.bytes", "10485760", "4", "3"),
+        ("segment.ms", "604800000", "1", "0"),
         ("unclean.leader.election.enable", "false", "true", "no"),
     ];
     let node = Node::start().await;

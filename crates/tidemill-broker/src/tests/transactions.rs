@@ -427,14 +427,18 @@ async fn administrators_see_transactions_and_their_producers() {
     let _idle = Producer::transactional(&mut client, "y", 2).await;
     client.produce("t", 1, chunk(&["before"])).await;
     producer.begin(&mut client, &[(0, "a"), (1, "b")]).await;
-    let request = DescribeTransactionsRequestData::default()
-        .with_transactional_ids(vec![text("x"), text("none")]);
+    let request = DescribeTransactionsRequestData::default().with_transactional_ids(vec![
+        text("x"),
+        text("none"),
+        text(""),
+    ]);
     let states = client.ask(&request, 0).await.transaction_states;
     assert_eq!(states[0].transaction_state.as_str(), "Ongoing");
     assert_eq!((states[0].producer_id, states[0].producer_epoch), (producer.id, 0));
     assert!(states[0].transaction_start_time_ms > 0);
     assert_eq!(only(states[0].topics.clone()).partitions, [0, 1]);
     assert_eq!(states[1].error_code, code(ErrorCode::TransactionalIdNotFound));
+    assert_eq!(states[2].error_code, code(ErrorCode::InvalidRequest));
     let mut request = ListTransactionsRequestData::default().with_duration_filter(-1);
     let names = |it: ListTransactionsResponseData| {
         it.transaction_states.iter().map(|it| it.transactional_id.as_str().to_owned()).collect()

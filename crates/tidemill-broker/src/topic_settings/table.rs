@@ -5,7 +5,7 @@
 //! would break what it promises, no value but ours is taken.
 
 use super::{
-    CLEANUP, Place, READERS, TopicSetting,
+    CLEANUP, MAX_LAG, MIN_LAG, Place, READERS, TopicSetting,
     value::{self, Kind, bounded, one_of},
 };
 use crate::fsync;
@@ -15,6 +15,8 @@ use tidemill_types::{ByteSize, Span};
 
 /// "No limit", as Kafka says it for many settings.
 const UNLIMITED: &str = "9223372036854775807";
+/// The largest number of 32 bits.
+const INT_MAX: i64 = i32::MAX as i64;
 
 fn number(text: &str) -> Result<(), String> {
     bounded(text, 0, i64::MAX).map(drop)
@@ -46,7 +48,7 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
         of_broker: Some("log.cleanup.policy"),
         doc: "What happens to old records. `delete`: retention. `compact`: nothing goes, and \
               records without a key are refused; compaction itself comes in a later version. \
-              `compact,delete`: retention, with keys in all records.",
+              `compact,delete`: retention, with keys in all records. Empty: nothing goes.",
         place: Used { default: "delete", check: value::cleanup },
     },
     TopicSetting {
@@ -54,7 +56,7 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
         kind: Kind::Int,
         of_broker: None,
         doc: "Kept and not used: batches are never compressed anew.",
-        place: Kept { default: "-1", check: |text| bounded(text, -1, 9).map(drop) },
+        place: Kept { default: "-1", check: value::gzip_level },
     },
     TopicSetting {
         name: "compression.lz4.level",
@@ -112,21 +114,21 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
         kind: Kind::List,
         of_broker: None,
         doc: "Kept and not used: there is one replica.",
-        place: Kept { default: "", check: value::short },
+        place: Kept { default: "", check: value::replicas },
     },
     TopicSetting {
         name: "index.interval.bytes",
         kind: Kind::Int,
         of_broker: None,
         doc: "Kept and not used: there is no index by record.",
-        place: Kept { default: "4096", check: number },
+        place: Kept { default: "4096", check: |text| bounded(text, 0, INT_MAX).map(drop) },
     },
     TopicSetting {
         name: "leader.replication.throttled.replicas",
         kind: Kind::List,
         of_broker: None,
         doc: "Kept and not used: there is one replica.",
-        place: Kept { default: "", check: value::short },
+        place: Kept { default: "", check: value::replicas },
     },
     TopicSetting {
         name: "local.retention.bytes",
@@ -143,11 +145,11 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
         place: Kept { default: "-2", check: local },
     },
     TopicSetting {
-        name: "max.compaction.lag.ms",
+        name: MAX_LAG,
         kind: Kind::Long,
         of_broker: None,
-        doc: "Kept for compaction, which comes in a later version.",
-        place: Kept { default: UNLIMITED, check: number },
+        doc: "Kept for compaction, which comes in a later version. Not below `min.compaction.lag.ms`.",
+        place: Kept { default: UNLIMITED, check: |text| bounded(text, 1, i64::MAX).map(drop) },
     },
     TopicSetting {
         name: "max.message.bytes",
@@ -195,7 +197,7 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
         place: Kept { default: "0.5", check: value::ratio },
     },
     TopicSetting {
-        name: "min.compaction.lag.ms",
+        name: MIN_LAG,
         kind: Kind::Long,
         of_broker: None,
         doc: "Kept for compaction, which comes in a later version.",
@@ -240,11 +242,12 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
         name: "retention.bytes",
         kind: Kind::Long,
         of_broker: Some("log.retention.bytes"),
-        doc: "Bytes of each partition that are always kept; older segments go. -1: no limit.",
+        doc: "Bytes of each partition that are always kept; older segments go. Below 0: no limit.",
         place: Field {
             get: |spec, _| spec.retention.bytes.map_or("-1".into(), |it| it.0.to_string()),
             set: |spec, text| {
-                let bytes = u64::try_from(unlimited_or_number(text)?).ok().map(ByteSize);
+                // Kafka takes any negative number for no limit.
+                let bytes = u64::try_from(bounded(text, i64::MIN, i64::MAX)?).ok().map(ByteSize);
                 spec.retention = Retention { bytes, ..spec.retention };
                 Ok(())
             },
@@ -284,7 +287,7 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
         kind: Kind::Int,
         of_broker: None,
         doc: "Kept and not used: there is no index by record.",
-        place: Kept { default: "10485760", check: number },
+        place: Kept { default: "10485760", check: |text| bounded(text, 4, INT_MAX).map(drop) },
     },
     TopicSetting {
         name: "segment.jitter.ms",
@@ -298,7 +301,7 @@ pub(crate) const TOPIC_SETTINGS: &[TopicSetting] = &[
         kind: Kind::Long,
         of_broker: None,
         doc: "Kept and not used: segments end by size, and when retention needs it.",
-        place: Kept { default: "604800000", check: number },
+        place: Kept { default: "604800000", check: |text| bounded(text, 1, i64::MAX).map(drop) },
     },
     TopicSetting {
         name: "tidemill.active.groups",

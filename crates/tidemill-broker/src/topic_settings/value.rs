@@ -29,6 +29,7 @@ pub(crate) fn bounded(text: &str, low: i64, high: i64) -> Result<i64, String> {
         let text: String = text.chars().take(100).collect();
         match (low, high) {
             (-1, i64::MAX) => format!("`{text}` is not -1 for no limit, or a number from 0 on"),
+            (i64::MIN, i64::MAX) => format!("`{text}` is not a number"),
             (_, i64::MAX) => format!("`{text}` is not a number from {low} on"),
             _ => format!("`{text}` is not a number from {low} to {high}"),
         }
@@ -75,13 +76,27 @@ pub(crate) fn parts(text: &str) -> Vec<&str> {
     text.split(',').map(str::trim).filter(|it| !it.is_empty()).collect()
 }
 
-/// A clean-up policy: deletion, compaction, or both.
+/// A clean-up policy: deletion, compaction, both, or neither.
 pub(crate) fn cleanup(text: &str) -> Result<(), String> {
+    parts(text).into_iter().try_for_each(|it| one_of(it, &["compact", "delete"]))
+}
+
+/// A level of gzip, or -1: its own default.
+pub(crate) fn gzip_level(text: &str) -> Result<(), String> {
+    let is_level = bounded(text, -1, 9).is_ok_and(|it| it != 0);
+    if is_level { Ok(()) } else { Err("it is not -1, or a number from 1 to 9".into()) }
+}
+
+/// Replicas as `PARTITION:BROKER`, or `*` for all.
+pub(crate) fn replicas(text: &str) -> Result<(), String> {
+    let is_number = |it: &str| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit());
+    let is_replica =
+        |it: &&str| it.split_once(':').is_some_and(|(a, b)| is_number(a) && is_number(b));
     let found = parts(text);
-    if found.is_empty() {
-        return Err("it is empty: `delete`, `compact` or both are possible".into());
+    if found == ["*"] || found.iter().all(is_replica) {
+        return short(text);
     }
-    found.into_iter().try_for_each(|it| one_of(it, &["compact", "delete"]))
+    Err("it is not `*`, or PARTITION:BROKER with commas between them".into())
 }
 
 /// Names of consumer groups; not many.

@@ -12,6 +12,9 @@ use tidemill_wire::kafka::{
     text,
 };
 
+#[cfg(test)]
+mod tests;
+
 /// Which offset of a streamlet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OffsetAt {
@@ -56,10 +59,12 @@ impl Admin {
     /// # Errors
     /// No node answers, there is no such stream, or a streamlet's offset could not be learnt.
     pub fn offsets(&self, name: &str, at: OffsetAt) -> Result<BTreeMap<i32, Offset>, AdminError> {
-        let meta = self.stream_meta(name)?;
-        let indexes: Vec<i32> = meta.streamlets.keys().copied().collect();
-        let found = self.offsets_of(name, &indexes, at)?;
-        found.into_iter().map(|(index, found)| Ok((index, found?))).collect()
+        self.again_elsewhere(|| {
+            let meta = self.stream_meta(name)?;
+            let indexes: Vec<i32> = meta.streamlets.keys().copied().collect();
+            let found = self.offsets_of(name, &indexes, at)?;
+            found.into_iter().map(|(index, found)| Ok((index, found?))).collect()
+        })
     }
 
     /// An offset of some streamlets. One that no leader answers for has an error of its own.

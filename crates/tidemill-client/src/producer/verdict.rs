@@ -66,6 +66,7 @@ pub(super) fn of_error(error: &CallError) -> Verdict {
         CallError::Unsupported { .. } => Verdict::Failed,
         CallError::BadRequest(_) => Verdict::Again { refresh: false },
         CallError::Unreachable { .. }
+        | CallError::NodeAway { .. }
         | CallError::ClosedAtOnce { .. }
         | CallError::Lost { .. }
         | CallError::TimedOut { .. }

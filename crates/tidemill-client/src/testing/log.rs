@@ -48,7 +48,7 @@ pub(crate) struct FakeStreamlet {
 pub(crate) struct FakeState {
     address: String,
     pub(crate) streams: BTreeMap<String, Vec<FakeStreamlet>>,
-    next_producer_id: i64,
+    pub(super) next_producer_id: i64,
     /// Asked before each request.
     pub(crate) fault: Box<dyn FnMut(ApiKey) -> Fault + Send>,
     /// Committed offsets by group, stream and streamlet.
@@ -59,6 +59,10 @@ pub(crate) struct FakeState {
     pub(crate) decided: &'static str,
     /// How transactions have ended.
     pub(crate) ended: Vec<Ended>,
+    /// Streamlets in which one is open that has lost its end.
+    pub(crate) hanging: Vec<(String, i32)>,
+    /// In which epoch streamlets are led.
+    pub(crate) leader_epoch: i32,
 }
 
 /// Whether a transaction was committed, and the streamlets and the group that were added to it.
@@ -84,6 +88,8 @@ impl FakeLog {
             transactions: BTreeMap::new(),
             decided: "Empty",
             ended: Vec::new(),
+            hanging: Vec::new(),
+            leader_epoch: 0,
         }));
         let served = Arc::clone(&state);
         let node =
@@ -274,7 +280,10 @@ impl FakeState {
                 return row.with_error_code(3);
             };
             let partition = |index| {
-                MetadataResponsePartition::default().with_partition_index(index).with_leader_id(3)
+                MetadataResponsePartition::default()
+                    .with_partition_index(index)
+                    .with_leader_id(3)
+                    .with_leader_epoch(if head.version >= 7 { self.leader_epoch } else { -1 })
             };
             let row = if head.version >= 10 { row.with_topic_id(id_of(name)) } else { row };
             row.with_partitions((0..streamlets.len() as i32).map(partition).collect())

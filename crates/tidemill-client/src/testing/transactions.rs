@@ -110,6 +110,7 @@ impl FakeState {
                 if code == 0 {
                     let FakeTransaction { streamlets, group, offsets, .. } =
                         std::mem::replace(open, fresh);
+                    self.hanging.retain(|it| !streamlets.contains(it));
                     self.ended.push((asked.committed, streamlets, group));
                     for (group, stream, index, offset) in offsets {
                         if asked.committed {
@@ -118,6 +119,34 @@ impl FakeState {
                     }
                 }
                 Reply::message(head, &EndTxnResponseData::default().with_error_code(code))
+            }
+            ApiKey::DescribeProducers => {
+                use describe_producers_request::TopicRequest;
+                use describe_producers_response::{
+                    PartitionResponse, ProducerState, TopicResponse,
+                };
+                let asked = DescribeProducersRequestData::read(content, version).unwrap();
+                // The newest id is that of who asks.
+                let newest = self.transactions.values().map(|it| it.producer_id).max();
+                let newest = newest.unwrap_or(0).max(self.next_producer_id);
+                let topic = |asked: &TopicRequest| {
+                    let row = |index: &i32| {
+                        let open = (asked.name.to_string(), *index);
+                        let start = if self.hanging.contains(&open) { 0 } else { -1 };
+                        let producer = ProducerState::default()
+                            .with_producer_id(newest)
+                            .with_current_txn_start_offset(start);
+                        PartitionResponse::default()
+                            .with_partition_index(*index)
+                            .with_error_code(told)
+                            .with_active_producers(vec![producer])
+                    };
+                    TopicResponse::default()
+                        .with_name(asked.name.clone())
+                        .with_partitions(asked.partition_indexes.iter().map(row).collect())
+                };
+                let answer = DescribeProducersResponseData::default();
+                Reply::message(head, &answer.with_topics(asked.topics.iter().map(topic).collect()))
             }
             ApiKey::DescribeTransactions => {
                 use describe_transactions_response::TransactionState;

@@ -230,6 +230,84 @@ fn an_end_that_the_cluster_has_lost_is_made_up_for_as_it_was_decided() {
     assert!(!transactions.is_ready() && is_passing(&error));
 }
 
+/// It may come late, and count for the next transaction: with other brokers beside the coordinator
+/// nothing else ends the epoch.
+#[test]
+fn what_was_lost_on_its_way_is_not_sent_again_under_its_epoch() {
+    let all = [
+        ApiKey::AddPartitionsToTxn,
+        ApiKey::AddOffsetsToTxn,
+        ApiKey::TxnOffsetCommit,
+        ApiKey::EndTxn,
+    ];
+    for lost in all {
+        let log = FakeLog::start(&[("events", 1)]);
+        let client = client(log.address());
+        let mut transactions = first_committed(&client);
+        let asked = Arc::new(Mutex::new(0));
+        let counted = Arc::clone(&asked);
+        log.on_request(move |key| {
+            if key != lost {
+                return Fault::None;
+            }
+            let mut asked = counted.lock().unwrap();
+            *asked += 1;
+            if *asked == 1 { Fault::CloseBefore } else { Fault::None }
+        });
+        let chunks = || BTreeMap::from([(0, vec![chunk(&["a"])])]);
+        let error = transactions.commit("events", chunks(), &mark(2)).unwrap_err();
+        assert!(is_passing(&error) && !transactions.is_ready(), "{lost:?}: {error}");
+        assert_eq!(*asked.lock().unwrap(), 1, "{lost:?}");
+        assert_eq!(offset_in(&transactions.take_over("events", "g").unwrap()), Some(1));
+        transactions.commit("events", chunks(), &mark(2)).unwrap();
+        assert_eq!(held(&client), Some(2));
+    }
+}
+
+/// A broker was away when the coordinator told how the transaction ended.
+#[test]
+fn rows_that_have_lost_their_end_get_it_before_anything_else_is_written() {
+    for (decided, committed) in [("CompleteCommit", true), ("Ongoing", false)] {
+        let log = FakeLog::start(&[("events", 2)]);
+        let client = client(log.address());
+        let mut transactions = first_committed(&client);
+        {
+            let mut state = log.state.lock().unwrap();
+            state.decided = decided;
+            state.hanging = vec![("events".to_owned(), 1)];
+            state.leader_epoch += 1;
+        }
+        // It is led anew, so it is not written to.
+        let chunks = || BTreeMap::from([(0, vec![chunk(&["a"])])]);
+        let error = transactions.commit("events", chunks(), &mark(2)).unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::NotLeaderOrFollower));
+        assert!(is_passing(&error) && !transactions.is_ready(), "{error}");
+        assert!(log.values("events", 0).is_empty());
+        transactions.take_over("events", "g").unwrap();
+        let all = vec![("events".to_owned(), 0), ("events".to_owned(), 1)];
+        let ended = log.state.lock().unwrap().ended.pop();
+        assert_eq!(ended, Some((committed, all, Some("g".to_owned()))), "{decided}");
+        transactions.commit("events", chunks(), &mark(2)).unwrap();
+        assert_eq!(held(&client), Some(2));
+    }
+    // Nobody knows how it was decided: nothing is written.
+    let log = FakeLog::start(&[("events", 2)]);
+    let client = client(log.address());
+    let mut transactions = first_committed(&client);
+    log.state.lock().unwrap().hanging = vec![("events".to_owned(), 0)];
+    let error = transactions.take_over("events", "g").unwrap_err();
+    assert!(is_passing(&error) && !transactions.is_ready(), "{error}");
+    assert!(error.to_string().contains("`kafka-transactions.sh abort`"), "{error}");
+    log.state.lock().unwrap().hanging.clear();
+    transactions.take_over("events", "g").unwrap();
+    // One that may not look goes on.
+    log.on_request(|key| match key {
+        ApiKey::DescribeProducers => Fault::Code(ErrorCode::TopicAuthorizationFailed),
+        _ => Fault::None,
+    });
+    transactions.take_over("events", "g").unwrap();
+}
+
 #[test]
 fn a_transaction_that_cannot_be_ended_is_waited_for_with_longer_and_longer_rests() {
     let log = FakeLog::start(&[("events", 1)]);

@@ -24,13 +24,6 @@ pub(super) fn client(world: &World, brokers: &str) -> Result<Client, ConnectorEr
     Ok(Client::new(world, options))
 }
 
-/// Whether an address, or several with commas between them, is of those that the job names; others
-/// are learnt from them.
-fn is_named(brokers: &str, address: &str) -> bool {
-    let named = ClientOptions::at(brokers).bootstrap;
-    address.split(',').all(|it| named.iter().any(|named| named == it))
-}
-
 /// Why a topic cannot be used, and what to do.
 pub(super) fn refused(brokers: &str, topic: &str, error: &AdminError) -> ConnectorError {
     let (kind, message) = match (error, error.code()) {
@@ -42,10 +35,8 @@ pub(super) fn refused(brokers: &str, topic: &str, error: &AdminError) -> Connect
                 )
             };
             let message = match error {
-                CallError::Unreachable { address, reason } if is_named(brokers, address) => {
-                    none(format!("{address}: {reason}"))
-                }
-                CallError::Unreachable { address, reason } => format!(
+                CallError::Unreachable { address, reason } => none(format!("{address}: {reason}")),
+                CallError::NodeAway { address, reason } => format!(
                     "the cluster at `{brokers}` of topic `{topic}` answers, but names a broker that \
                      does not, `{address}`: {reason}; it must be up, and its `advertised.listeners` \
                      must say where it is reached from here"
@@ -54,6 +45,7 @@ pub(super) fn refused(brokers: &str, topic: &str, error: &AdminError) -> Connect
             };
             let kind = match error {
                 CallError::Unreachable { .. }
+                | CallError::NodeAway { .. }
                 | CallError::ClosedAtOnce { .. }
                 | CallError::Lost { .. }
                 | CallError::TimedOut { .. } => ConnectorErrorKind::Away,

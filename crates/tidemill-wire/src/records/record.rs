@@ -66,6 +66,9 @@ pub enum Fault {
     /// The headers do not fit in the record, or a length is below what it may be.
     #[error("its headers do not fit")]
     Headers,
+    /// A header has no key, which the bytes can say and the format forbids.
+    #[error("a header of it has no key")]
+    HeaderKey,
     /// The record has bytes that belong to no field.
     #[error("it is longer than its fields")]
     Rest,
@@ -138,7 +141,7 @@ fn take_headers(mut bytes: &[u8]) -> Result<Headers<'_>, Fault> {
     }
     let headers = Headers { bytes, left: count };
     for _ in 0..count {
-        take_field(&mut bytes, Fault::Headers)?.ok_or(Fault::Headers)?;
+        take_field(&mut bytes, Fault::Headers)?.ok_or(Fault::HeaderKey)?;
         take_field(&mut bytes, Fault::Headers)?;
     }
     if bytes.is_empty() { Ok(headers) } else { Err(Fault::Rest) }

@@ -36,7 +36,10 @@ pub(crate) async fn transactions(
     let one = |id: KafkaString| match context.broker.transactions.find(id.as_str()) {
         Some(it) => described(context, id, &it),
         None => TransactionState {
-            error_code: ErrorCode::TransactionalIdNotFound.code(),
+            error_code: match id.as_str() {
+                "" => ErrorCode::InvalidRequest.code(),
+                _ => ErrorCode::TransactionalIdNotFound.code(),
+            },
             transactional_id: id,
             ..TransactionState::default()
         },

@@ -142,7 +142,7 @@ impl Long {
                 self.part = if self.headers_left == 0 { Part::End } else { Part::HeaderKey };
             }
             Part::HeaderKey => {
-                self.field(bytes, Fault::Headers)?.ok_or(Wrong(Fault::Headers))?;
+                self.field(bytes, Fault::Headers)?.ok_or(Wrong(Fault::HeaderKey))?;
                 self.part = Part::HeaderValue;
             }
             Part::HeaderValue => {

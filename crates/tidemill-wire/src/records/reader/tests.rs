@@ -61,7 +61,7 @@ fn counts_that_lie_are_told() {
 #[test]
 fn each_fault_has_its_name() {
     let (head, _) = chunk_of(&lines(1));
-    let cases: [(&[u8], Fault); 18] = [
+    let cases: [(&[u8], Fault); 19] = [
         (&[0x80], Fault::Cut),
         (&[14, 0, 0, 0, 1, 1, 0], Fault::Cut),
         (&[0xff, 0xff, 0xff, 0xff, 0x7f], Fault::Number),
@@ -78,7 +78,8 @@ fn each_fault_has_its_name() {
         (&[10, 0, 0, 0, 1, 1], Fault::Number),
         (&[12, 0, 0, 0, 1, 1, 1], Fault::Headers),
         (&[12, 0, 0, 0, 1, 1, 2], Fault::Headers),
-        (&[16, 0, 0, 0, 1, 1, 2, 1, 1], Fault::Headers),
+        (&[16, 0, 0, 0, 1, 1, 2, 1, 1], Fault::HeaderKey),
+        (&[16, 0, 0, 0, 1, 1, 2, 3, 1], Fault::Headers),
         (&[14, 0, 0, 0, 1, 1, 0, 0], Fault::Rest),
     ];
     for (bytes, fault) in cases {

@@ -105,7 +105,9 @@ impl Kept {
         let port = port.parse().unwrap();
         match asked {
             // Without how a transaction was decided.
-            ApiKey::ApiVersions => written(head, &versions(&[ApiKey::DescribeTransactions])),
+            ApiKey::ApiVersions => {
+                written(head, &versions(&[ApiKey::DescribeTransactions, ApiKey::DescribeProducers]))
+            }
             ApiKey::Metadata => {
                 let broker = MetadataResponseBroker::default().with_node_id(3);
                 let broker = broker.with_host(text(host)).with_port(port);

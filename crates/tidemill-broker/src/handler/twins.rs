@@ -1,0 +1,51 @@
+//! Names that differ in `.` and `_` alone. Kafka takes them for one, as its metrics have `_` for each
+//! `.`, and has no topic beside its twin: what is here is to fit there.
+//!
+//! Streams that are made without the Kafka protocol may have such names, and two requests at the same
+//! moment may make both: nothing here fails for it.
+
+use crate::{Broker, refusal::Refusal};
+use std::collections::BTreeMap;
+use tidemill_wire::kafka::ErrorCode;
+
+/// See the module: the names of topics by what they are in Kafka's metrics.
+pub(crate) struct Twins(BTreeMap<String, String>);
+
+impl Twins {
+    /// All topics that one of these names could be a twin of.
+    pub(crate) fn of<'a>(broker: &Broker, mut asked: impl Iterator<Item = &'a str>) -> Self {
+        // Looking at all topics costs time, and most names have no twins.
+        if !asked.any(has_twins) {
+            return Self(BTreeMap::new());
+        }
+        let all = broker.log.list();
+        let some = all.iter().map(|it| it.name()).filter(|it| has_twins(it));
+        Self(some.map(|it| (plain(it), it.to_owned())).collect())
+    }
+
+    /// Refuses the name of a topic that has a twin.
+    pub(crate) fn check(&self, name: &str) -> Result<(), Refusal> {
+        match self.0.get(&plain(name)).filter(|it| *it != name) {
+            Some(twin) => {
+                let why = format!("`{name}` collides with the topic `{twin}`: . and _ are one");
+                Err(Refusal::with(ErrorCode::InvalidTopicException, &why))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Notes a topic that will be made.
+    pub(crate) fn add(&mut self, name: &str) {
+        if has_twins(name) {
+            self.0.insert(plain(name), name.to_owned());
+        }
+    }
+}
+
+fn has_twins(name: &str) -> bool {
+    name.contains(['.', '_'])
+}
+
+fn plain(name: &str) -> String {
+    name.replace('.', "_")
+}
