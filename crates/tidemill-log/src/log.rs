@@ -99,7 +99,8 @@ impl Log {
         let trusted = Trusted::new(world.clock.wall_micros(), world.clock.monotonic_micros());
         let shared = Arc::new(Shared::new(world.clone(), options, (pool, reserve), life)?);
         let aside = folder.join("aside");
-        let mut opening = Opening { shared: &shared, aside, finish: Finish::default() };
+        let mut opening =
+            Opening { shared: &shared, aside, finish: Finish::default(), settled: false };
         let streams = opening.streams(&streams_folder, &mut findings)?;
         opening.finish.all(&shared)?;
         retention::tell_before(opening::segments(&streams));

@@ -22,6 +22,9 @@ use std::{
 };
 use tidemill_env::World;
 
+#[cfg(test)]
+mod tests;
+
 /// Counts this opening. Damaged metadata are kept as `meta.old`; the clock stands in for them.
 pub(super) fn next_life(
     world: &World,
@@ -58,6 +61,8 @@ pub(super) struct Opening<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) aside: PathBuf,
     pub(super) finish: Finish,
+    /// The names in all folders survive a power cut as they are.
+    pub(super) settled: bool,
 }
 
 impl Opening<'_> {
@@ -67,7 +72,12 @@ impl Opening<'_> {
         findings: &mut Vec<Finding>,
     ) -> Result<BTreeMap<String, Arc<Stream>>, LogError> {
         let mut streams = BTreeMap::new();
-        for path in self.shared.world.disk.list(folder).map_err(at(folder))? {
+        let folders = self.shared.world.disk.list(folder).map_err(at(folder))?;
+        // Before anything is read; else each folder is synced by itself.
+        let together = &self.shared.together;
+        self.settled =
+            together.is_better_for(folders.len()) && matches!(together.sync(), Some(Ok(())));
+        for path in folders {
             let stream = match self.stream(&path, findings) {
                 Ok(stream) => stream,
                 Err(LogError::Damaged { path, why }) => {
@@ -126,7 +136,9 @@ impl Opening<'_> {
         }
         // What was read may have been renamed and not synced when the process ended: from here on
         // it must not change any more.
-        disk.sync_dir(folder).map_err(at(folder))?;
+        if !self.settled {
+            disk.sync_dir(folder).map_err(at(folder))?;
+        }
         let core = Arc::new(StreamCore {
             id,
             name: Arc::from(meta.name.as_str()),

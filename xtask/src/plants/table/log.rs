@@ -4,6 +4,17 @@ use super::Plant;
 
 pub(super) const PLANTS: &[Plant] = &[
     Plant {
+        name: "opened-unsettled",
+        what: "A log of many streams is opened without a sync: what was read of one may change after a power cut.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/log/opening.rs",
+        changes: &[
+            ("        if !self.settled {\n", "        if false {\n"),
+            ("&& matches!(together.sync(), Some(Ok(())))", ""),
+        ],
+        caught_by: &["what_was_read_of_many_streams_stays"],
+    },
+    Plant {
         name: "own-offset-believed",
         what: "The base offset that a producer put into its chunk counts in the chunk's reference.",
         package: "tidemill-log",
