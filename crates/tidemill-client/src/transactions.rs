@@ -13,7 +13,7 @@
 //!
 //! In two cases a transaction is not begun though nothing has failed: the connection to its coordinator
 //! was lost, or a streamlet is led anew. Then it may be that an end has not come through everywhere
-//! ([`take_over`], [`open`]).
+//! (`transactions/take_over.rs`, `transactions/open.rs`).
 //!
 //! The protocol is that of before KIP-890's second part, which brokers of all versions take: what a
 //! transaction writes to is added first. Its epoch changes with each take-over, so a chunk that is
