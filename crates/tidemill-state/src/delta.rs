@@ -258,6 +258,7 @@ impl Delta {
         let prefix = |it: &Entry| &prefixes[it.prefix as usize];
         let own_key = |it: &Entry| &bytes[it.start..it.key_end];
         let key = |it: &Entry| prefix(it).bytes.iter().chain(own_key(it));
+        let entry = |nth: u32| &entries[nth as usize];
         let numbers = 0_u32..entries.len() as u32;
         let is_alike = prefixes.windows(2).all(|pair| pair[0].bytes == pair[1].bytes);
         let short = entries.first().map_or(0, |it| it.key_end - it.start);
@@ -273,15 +274,15 @@ impl Delta {
         } else {
             // Most keys are told apart by their heads, which lie together.
             let head = |it: &Entry| prefix(it).head_of(it.key_end - it.start, &bytes[it.start..]);
-            let mut heads: Vec<_> = entries.iter().map(head).zip(entries).zip(numbers).collect();
+            let mut heads: Vec<(u128, u32)> = entries.iter().map(head).zip(numbers).collect();
             // A stable sort uses the order that structures have written most of it in.
-            heads.sort_by(|((a_head, a), _), ((b_head, b), _)| {
-                a_head.cmp(b_head).then_with(|| key(a).cmp(key(b)))
+            heads.sort_by(|(a_head, a), (b_head, b)| {
+                a_head.cmp(b_head).then_with(|| key(entry(*a)).cmp(key(entry(*b))))
             });
             heads.into_iter().map(|(_, nth)| nth).collect()
         };
         debug_assert!(
-            sorted.is_sorted_by(|a, b| key(&entries[*a as usize]).lt(key(&entries[*b as usize]))),
+            sorted.is_sorted_by(|a, b| key(entry(*a)).lt(key(entry(*b)))),
             "a key is written once"
         );
         sorted

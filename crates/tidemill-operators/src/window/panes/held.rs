@@ -131,6 +131,7 @@ impl Structure for Panes {
         if !delta.take_from(&mut self.frozen, most) {
             return false;
         }
+        // Its memory goes: what is put aside of the panes that are open, their tables hold.
         self.frozen = Delta::default();
         self.open.iter_mut().all(|(pane_end, table)| {
             let most = end.saturating_sub(delta.len());
