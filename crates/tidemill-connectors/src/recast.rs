@@ -19,6 +19,7 @@ use crate::sink::{
 };
 use arrow_array::{
     Array, ArrayRef, BinaryArray, ListArray, StringArray, cast::AsArray, new_empty_array,
+    types::Int64Type,
 };
 use arrow_buffer::OffsetBuffer;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
@@ -26,7 +27,7 @@ use arrow_json::{
     EncoderOptions,
     writer::{NullableEncoder, make_encoder},
 };
-use arrow_schema::{ArrowError, DataType, Field, FieldRef};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, TimeUnit};
 use std::sync::Arc;
 
 /// A value that does not fit its column.
@@ -76,7 +77,7 @@ pub(crate) fn recast(
         false => exact(column, &plain)?,
     };
     if plain == *to {
-        return Ok((Arc::clone(column), Vec::new()));
+        return Ok((Arc::clone(column), beyond_day(column, field)?));
     }
     if holds(&plain, to) {
         return Ok((exact(column, to)?, Vec::new()));
@@ -88,6 +89,28 @@ pub(crate) fn recast(
         }
         _ => values(column, field),
     }
+}
+
+/// Times of day that are none: no text format could hold them, and whoever writes one could but fail.
+fn beyond_day(column: &ArrayRef, field: &Field) -> Result<Vec<Misfit>, ArrowError> {
+    let per_day = match column.data_type() {
+        DataType::Time32(TimeUnit::Second) => 86_400,
+        DataType::Time32(_) => 86_400_000,
+        DataType::Time64(TimeUnit::Microsecond) => 86_400_000_000,
+        DataType::Time64(_) => 86_400_000_000_000,
+        _ => return Ok(Vec::new()),
+    };
+    let numbers = match column.data_type() {
+        DataType::Time32(_) => arrow_cast::cast(column, &DataType::Int32)?,
+        _ => Arc::clone(column),
+    };
+    let numbers = arrow_cast::cast(&numbers, &DataType::Int64)?;
+    let beyond = |(row, number): (usize, Option<i64>)| {
+        let number = number.filter(|it| !(0..per_day).contains(it))?;
+        let reason = format!("field `{}`: a time of day beyond the day", field.name());
+        Some(Misfit { row, reason, value: number.to_string().into_bytes() })
+    };
+    Ok(numbers.as_primitive::<Int64Type>().iter().enumerate().filter_map(beyond).collect())
 }
 
 /// A cast that must not make a null of a value.

@@ -6,8 +6,8 @@ use crate::sink::cell::Cell;
 use arrow_array::{
     BooleanArray, Date32Array, Decimal128Array, DictionaryArray, FixedSizeListArray, Float32Array,
     Float64Array, Int32Array, Int64Array, LargeStringArray, NullArray, StructArray,
-    Time32MillisecondArray, TimestampMicrosecondArray, TimestampNanosecondArray,
-    TimestampSecondArray, UInt64Array, types::Int8Type,
+    Time32MillisecondArray, Time32SecondArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+    TimestampNanosecondArray, TimestampSecondArray, UInt64Array, types::Int8Type,
 };
 use arrow_schema::TimeUnit;
 
@@ -88,6 +88,23 @@ fn times_of_other_units_are_the_same_times_or_do_not_fit() {
     assert_eq!(read(moments, "text").0, ["1969-12-31T23:59:59.999999Z"]);
     assert_eq!(read(Date32Array::from(vec![i32::MAX]), "text").0, ["+5881580-07-11"]);
     assert_eq!(bad(Time32MillisecondArray::from(vec![0, 86_400_000]), "text"), [1]);
+}
+
+/// Also where nothing is to be cast: a sink of text could write none, and would end the job.
+#[test]
+fn a_time_of_day_beyond_the_day_makes_its_record_bad() {
+    let as_is = |column: ArrayRef| {
+        let field = Field::new("c", column.data_type().clone(), true);
+        let (same, misfits) = recast(&column, &field).unwrap();
+        assert_eq!(&same, &column);
+        misfits.into_iter().map(|it| (it.row, it.value)).collect::<Vec<_>>()
+    };
+    let seconds = Time32SecondArray::from(vec![Some(86_399), Some(86_400), None, Some(-1)]);
+    let bad = [(1, b"86400".to_vec()), (3, b"-1".to_vec())];
+    assert_eq!(as_is(Arc::new(seconds)), bad);
+    let micros = Time64MicrosecondArray::from(vec![86_399_999_999, 86_400_000_000]);
+    assert_eq!(as_is(Arc::new(micros)), [(1, b"86400000000".to_vec())]);
+    assert_eq!(as_is(Arc::new(Time32MillisecondArray::from(vec![0, 86_399_999]))), []);
 }
 
 #[test]

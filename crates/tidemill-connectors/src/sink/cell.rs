@@ -68,15 +68,11 @@ impl<'a> Dates<'a> {
         }
     }
 
-    /// Appends a date in ISO 8601.
+    /// Appends a date in ISO 8601, or, with the time of the day, as other moments are.
     pub(crate) fn write(&self, row: usize, out: &mut Vec<u8>) {
         match self {
             Self::Days(days) => moment::write_date(i64::from(days[row]), out),
-            Self::Millis(millis) => {
-                moment::write(millis[row], 1_000, out);
-                // It has no zone: without the `Z`.
-                out.pop();
-            }
+            Self::Millis(millis) => moment::write(millis[row], 1_000, out),
         }
     }
 }
@@ -96,6 +92,19 @@ enum Kind<'a> {
     /// Lists and objects.
     Json(RefCell<NullableEncoder<'a>>),
     Other(ArrayFormatter<'a>),
+}
+
+/// Appends bytes as the text that they are, else as `\x` and hexadecimal digits: whatever else were
+/// written could not be read, or be other bytes.
+pub(crate) fn bytes_as_text(bytes: &[u8], out: &mut Vec<u8>) {
+    if std::str::from_utf8(bytes).is_ok() {
+        out.extend_from_slice(bytes);
+        return;
+    }
+    out.extend_from_slice(b"\\x");
+    for byte in bytes {
+        write!(out, "{byte:02x}").expect("memory takes all");
+    }
 }
 
 /// Memory as the formatter of other values wants it.
@@ -146,6 +155,14 @@ impl<'a> Cell<'a> {
         self.column.is_null(row)
     }
 
+    /// The bytes of a value that is not null, if it is made of any.
+    pub(crate) fn bytes(&self, row: usize) -> Option<&'a [u8]> {
+        match &self.kind {
+            Kind::Bytes(values) => Some(values.value(row)),
+            _ => None,
+        }
+    }
+
     /// Appends the text of a value that is not null.
     ///
     /// # Errors
@@ -153,7 +170,7 @@ impl<'a> Cell<'a> {
     pub(crate) fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<(), ArrowError> {
         match &self.kind {
             Kind::Text(values) => out.extend_from_slice(values.value(row).as_bytes()),
-            Kind::Bytes(values) => out.extend_from_slice(values.value(row)),
+            Kind::Bytes(values) => bytes_as_text(values.value(row), out),
             Kind::Moments(moments) => moments.write(row, out),
             Kind::Dates(dates) => dates.write(row, out),
             Kind::Int(values) => write!(out, "{}", values.value(row)).expect("memory takes all"),

@@ -1,14 +1,16 @@
 //! Rows as bytes: JSON, CSV, text.
 //!
 //! - JSON: one object a line; times as RFC 3339 in UTC, missing values and floats that are not
-//!   finite as `null`, bytes as text.
+//!   finite as `null`.
+//! - Bytes as the text that they are, else as `\x` and hexadecimal digits, so that every file is UTF-8;
+//!   in text, bytes that are the only column as they are.
 //! - CSV: a header; a missing value is an empty field, or `NULL` if there is one column only; an
 //!   empty text is `""`.
 //! - Text: values parted by tabs; a line break or a tab within a value is written `\n`, `\r`, `\t`
 //!   (a tab in the only column stays).
 //! - In CSV and text, lists and objects are as in JSON.
 
-use super::cell::{Cell, Dates, Moments};
+use super::cell::{Cell, Dates, Moments, bytes_as_text};
 use super::{row_without_values, shown};
 use crate::csv::LONE_NULL;
 use crate::error::ConnectorError;
@@ -192,7 +194,10 @@ fn text(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ArrowError> {
             if nth > 0 {
                 out.push(b'\t');
             }
-            if !cell.is_null(row) {
+            // Bytes alone are a record as it came, and go on as one.
+            if let Some(record) = cell.bytes(row).filter(|_| is_only && !cell.is_null(row)) {
+                text_value(record, false, out);
+            } else if !cell.is_null(row) {
                 value.clear();
                 cell.write(row, &mut value).map_err(|error| of_column(schema.field(nth), error))?;
                 text_value(&value, !is_only, out);
@@ -260,8 +265,9 @@ impl Encoder for JsonDates<'_> {
 
 impl Encoder for JsonBytes<'_> {
     fn encode(&mut self, row: usize, out: &mut Vec<u8>) {
-        let text = String::from_utf8_lossy(self.0.value(row));
-        serde_json::to_writer(out, &text).expect("memory takes all");
+        let mut text = Vec::new();
+        bytes_as_text(self.0.value(row), &mut text);
+        serde_json::to_writer(out, &String::from_utf8_lossy(&text)).expect("memory takes all");
     }
 }
 

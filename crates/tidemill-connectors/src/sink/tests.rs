@@ -89,6 +89,34 @@ fn csv_and_text_are_exact() {
     );
 }
 
+/// Written as they are they could not be read again, and with signs for what is no text they would be
+/// lost.
+#[test]
+fn bytes_that_are_no_text_are_written_in_digits() {
+    let bytes =
+        arrow_array::BinaryArray::from(vec![Some(&b"\xff\x00a"[..]), Some(b"a\xc3\xa9"), None]);
+    let bytes: ArrayRef = Arc::new(bytes);
+    let number: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+    let both = [("b", Arc::clone(&bytes), true), ("n", number, true)];
+    let both = RecordBatch::try_from_iter_with_nullable(both).unwrap();
+    let written = |format, batch: &RecordBatch| {
+        rows_as(format, &batch.schema(), std::slice::from_ref(batch)).unwrap()
+    };
+    for (format, expected) in [
+        (
+            Format::Json,
+            "{\"b\":\"\\\\xff0061\",\"n\":1}\n{\"b\":\"aé\",\"n\":2}\n{\"b\":null,\"n\":3}\n",
+        ),
+        (Format::Csv, "b,n\n\\xff0061,1\naé,2\n,3\n"),
+        (Format::Text, "\\xff0061\t1\naé\t2\n\t3\n"),
+    ] {
+        assert_eq!(String::from_utf8(written(format, &both)).unwrap(), expected);
+    }
+    // As records of bytes that nobody took for columns.
+    let alone = RecordBatch::try_from_iter_with_nullable([("b", bytes, true)]).unwrap();
+    assert_eq!(written(Format::Text, &alone), b"\xff\x00a\na\xc3\xa9\n\n");
+}
+
 #[test]
 fn a_row_group_of_long_values_is_bounded_by_its_bytes() {
     const LONG_BYTES: usize = 4 << 20;

@@ -266,4 +266,26 @@ pub(super) const PLANTS: &[Plant] = &[
         )],
         caught_by: &["a_byte_record_goes_where_it_goes_as_a_column"],
     },
+    Plant {
+        name: "bytes-as-they-are",
+        what: "Bytes that are no text are written as they are, and the file is not UTF-8.",
+        package: "tidemill-connectors",
+        file: "crates/tidemill-connectors/src/sink/cell.rs",
+        changes: &[(
+            "if std::str::from_utf8(bytes).is_ok() {",
+            "if std::str::from_utf8(bytes).is_ok() || !bytes.is_empty() {",
+        )],
+        caught_by: &["bytes_that_are_no_text_are_written_in_digits"],
+    },
+    Plant {
+        name: "day-without-end",
+        what: "A time of day beyond the day is taken from a file, and ends the job when it is written.",
+        package: "tidemill-connectors",
+        file: "crates/tidemill-connectors/src/recast.rs",
+        changes: &[(
+            "return Ok((Arc::clone(column), beyond_day(column, field)?));",
+            "return Ok((Arc::clone(column), Vec::new()));",
+        )],
+        caught_by: &["a_time_of_day_beyond_the_day_makes_its_record_bad"],
+    },
 ];

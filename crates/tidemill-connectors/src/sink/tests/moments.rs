@@ -32,7 +32,7 @@ fn every_day_that_a_date_can_hold_is_written() {
     assert_eq!(written(Format::Text, days).unwrap(), "2024-02-29\n\n+5881580-07-11\n");
     let millis = Date64Array::from(vec![1_709_208_000_500, i64::MIN]);
     let text = written(Format::Csv, Arc::new(millis)).unwrap();
-    assert_eq!(text, "d\n2024-02-29T12:00:00.500\n-292275055-05-16T16:47:04.192\n");
+    assert_eq!(text, "d\n2024-02-29T12:00:00.500Z\n-292275055-05-16T16:47:04.192Z\n");
 }
 
 #[test]
@@ -89,8 +89,7 @@ fn a_time_in_seconds_is_a_time_in_parquet() {
         let rows = rows_as(Format::Json, &batch.schema(), std::slice::from_ref(batch)).unwrap();
         String::from_utf8(rows).unwrap()
     };
-    // A date with its time of the day is a moment then.
-    let expected = texts(&batch).replace("12:00:00.500", "12:00:00.500Z");
+    let expected = texts(&batch);
     assert_eq!(texts(&read), expected);
     assert!(expected.starts_with("{\"plain\":\"2023-11-14T22:13:20Z\""), "{expected}");
 
