@@ -23,6 +23,7 @@ use std::sync::Arc;
 use tidemill_flow::OperatorError;
 
 mod adapted;
+mod alone;
 mod bounded;
 mod call;
 pub(crate) mod checked;
@@ -30,9 +31,12 @@ mod depth;
 mod fallible;
 pub(crate) mod far;
 mod fields;
+pub(crate) mod finer;
+mod floats;
 pub(crate) mod functions;
 mod guarded;
 pub(crate) mod kept;
+pub(crate) mod lengths;
 mod names;
 pub(crate) mod settled;
 #[cfg(test)]
@@ -226,8 +230,10 @@ fn compile_physical(
     let settling = Settling::new(schema);
     let logical = far::zones_in_microseconds(logical, schema)
         .and_then(|it| settling.typed(it))
-        .and_then(|it| chosen(it, &settling, schema))
+        .and_then(|it| in_kept_units(it, &settling, schema))
+        .and_then(|it| finer::without_digits(it, schema))
         .and_then(|it| far::in_microseconds(it, schema))
+        .and_then(|it| lengths::compared(it, schema))
         .map_err(|error| plan_error(&error))?;
     checked::refuse_constants(&logical)?;
     let logical = settling.settled(logical).map_err(|error| plan_error(&error))?;
@@ -271,13 +277,14 @@ pub(crate) fn refuse_unfit(logical: &Logical) -> Result<(), ExprError> {
     found.map_or(Ok(()), |why| Err(ExprError::new(why)))
 }
 
-/// Times that are chosen, in microseconds. What is chosen among what was chosen has its type then, and
-/// so on.
-fn chosen(
-    mut logical: Logical,
+/// Times that are chosen, in microseconds, and dates that are moved by hours as times. What is chosen
+/// among what was chosen has its type then, and so on.
+pub(crate) fn in_kept_units(
+    logical: Logical,
     settling: &Settling<'_>,
     schema: &DFSchema,
 ) -> Result<Logical, DataFusionError> {
+    let mut logical = lengths::moved(logical, schema)?;
     for _ in 0..CHOICES_MAX {
         let next = settling.typed(far::chosen_in_microseconds(logical.clone(), schema)?)?;
         if next == logical {

@@ -1,5 +1,5 @@
 //! Any text as a query of a state and as an expression of a job, for tests and for the fuzz target
-//! `sql`.
+//! `sql`; and expressions that are made up ([`expression`]).
 
 use crate::{
     expr::Expr,
@@ -11,6 +11,10 @@ use std::{
     ops::ControlFlow,
     sync::{Arc, LazyLock},
 };
+
+mod expression;
+
+pub use expression::{expression, expression_seeds};
 
 const ROWS: usize = 40;
 

@@ -28,6 +28,7 @@ mod run;
 mod sort;
 #[cfg(test)]
 mod tests;
+mod times;
 
 use crate::expr::ExprError;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, cast::AsArray};

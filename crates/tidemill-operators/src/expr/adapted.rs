@@ -1,8 +1,10 @@
 //! DataFusion's functions, where they need something done before or after.
 
 use super::{
+    alone,
     bounded::Growth,
     fields::{self, GET_FIELD},
+    floats,
 };
 use arrow_array::Array;
 use arrow_buffer::NullBuffer;
@@ -25,29 +27,51 @@ struct Adapted {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Need {
+    /// Of lists and objects it sees only what is there, as all do that need something else.
+    Alone,
     /// It is asked only for what is not too large.
     Bounded(Growth),
-    /// Of null it gives null: by itself it does so or not, as the other rows of the batch are.
+    /// Of null it gives null: by itself it does so or not, as the other rows of the batch are. The two
+    /// zeros of floats are the same.
     Strict,
+    /// The two zeros of floats are the same, in lists too.
+    OneZero,
+    /// The same, and what it gives is its first argument, or null.
+    FirstOrNull,
+    /// Floats are rounded however many digits are asked for.
+    Rounded,
     /// Fields of an object that is null are null.
     OfObjects,
     /// Constants become columns where another argument is one: of a constant it looks at the first
     /// row of the others only.
     Spread,
+    /// Its second argument is always a column: of a constant it makes another value, or none.
+    OfColumn,
 }
 
-/// The function itself, or one that does what it needs.
-pub(super) fn adapted(function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
+/// The function itself, or one that does what it needs; those on lists always need something.
+pub(super) fn adapted(function: Arc<ScalarUDF>, is_on_lists: bool) -> Arc<ScalarUDF> {
     let need = match function.name() {
         "array_has" | "array_has_all" | "array_has_any" => Need::Strict,
+        "array_position" | "array_positions" => Need::OneZero,
+        "nullif" => Need::FirstOrNull,
+        "round" | "trunc" => Need::Rounded,
         GET_FIELD => Need::OfObjects,
         "to_char" => Need::Spread,
+        "date_trunc" => Need::OfColumn,
         name => match Growth::of(name) {
             Some(growth) => Need::Bounded(growth),
+            None if is_on_lists => Need::Alone,
             None => return function,
         },
     };
     Arc::new(ScalarUDF::new_from_impl(Adapted { function, need }))
+}
+
+fn with_one_zero(mut arguments: ScalarFunctionArgs) -> Result<ScalarFunctionArgs> {
+    arguments.args =
+        arguments.args.iter().map(floats::with_one_zero).collect::<Result<Vec<_>>>()?;
+    Ok(arguments)
 }
 
 impl Adapted {
@@ -112,12 +136,38 @@ impl ScalarUDFImpl for Adapted {
     }
 
     fn invoke_with_args(&self, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        alone::arguments(&mut arguments.args)?;
         match self.need {
+            Need::Alone => self.function.invoke_with_args(arguments),
             Need::Bounded(growth) => {
                 self.function.invoke_with_args(growth.checked(self.name(), arguments)?)
             }
-            Need::Strict => self.strictly(arguments),
+            Need::Strict => self.strictly(with_one_zero(arguments)?),
+            Need::OneZero => self.function.invoke_with_args(with_one_zero(arguments)?),
+            Need::FirstOrNull => {
+                let (first, rows) = (arguments.args.first().cloned(), arguments.number_rows);
+                let made = self.function.invoke_with_args(with_one_zero(arguments)?)?;
+                match first {
+                    Some(first) if first.data_type().is_floating() => {
+                        floats::with_nulls_of(&first, made, rows)
+                    }
+                    _ => Ok(made),
+                }
+            }
+            Need::Rounded => {
+                let (args, rows) = (arguments.args.clone(), arguments.number_rows);
+                floats::rounded(&args, self.function.invoke_with_args(arguments)?, rows)
+            }
             Need::OfObjects => fields::taken(&self.function, arguments),
+            Need::OfColumn => {
+                let Some(ColumnarValue::Scalar(value)) = arguments.args.get(1) else {
+                    return self.function.invoke_with_args(arguments);
+                };
+                arguments.args[1] = ColumnarValue::Array(value.to_array()?);
+                arguments.number_rows = 1;
+                let made = self.function.invoke_with_args(arguments)?.into_array(1)?;
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?))
+            }
             Need::Spread => {
                 if arguments.args.iter().any(|it| matches!(it, ColumnarValue::Array(_))) {
                     let columns = ColumnarValue::values_to_arrays(&arguments.args)?;

@@ -103,6 +103,9 @@ impl Growth {
                 );
             }
         }
+        if let ([text, length, ..], Self::Padded) = (&columns[..], self) {
+            not_of_nothing(&mut arguments, text, length);
+        }
         Ok(arguments)
     }
 
@@ -198,6 +201,21 @@ fn not_below_nothing(length: &mut ColumnarValue) {
         ColumnarValue::Scalar(ScalarValue::Int64(Some(length))) => *length = (*length).max(0),
         ColumnarValue::Scalar(_) => {}
     }
+}
+
+/// Memory is taken for the lengths of texts that are null, too, however long they are.
+fn not_of_nothing(arguments: &mut ScalarFunctionArgs, text: &Column, length: &Column) {
+    let rows = arguments.number_rows;
+    let is_null = |row: usize| text.is_null(row);
+    if !(0..rows).any(is_null) {
+        return;
+    }
+    arguments.args[1] = if text.is_constant {
+        ColumnarValue::Scalar(ScalarValue::Int64(Some(0)))
+    } else {
+        let lengths = (0..rows).map(|row| if is_null(row) { Some(0) } else { length.number(row) });
+        ColumnarValue::Array(Arc::new(lengths.collect::<Int64Array>()))
+    };
 }
 
 /// An argument: a value for each row, or one for all.

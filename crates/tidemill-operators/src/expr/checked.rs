@@ -3,8 +3,9 @@
 //! - Whole numbers do not wrap: `+`, `-` and `*` beyond their type have no value, as in PostgreSQL.
 //! - The right side of `and` and `or` is looked at only where the left one does not decide.
 //! - There is one NaN, and decimals have no more digits than their type.
+//! - Only what is there in lists and objects is cast.
 
-use super::{ExprError, guarded::guarded, kept::kept, plan_error};
+use super::{ExprError, alone, guarded::guarded, kept::kept, plan_error};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Schema};
 use datafusion_common::{
@@ -14,7 +15,7 @@ use datafusion_common::{
 use datafusion_expr::{Expr as Logical, ExprSchemable, Operator, execution_props::ExecutionProps};
 use datafusion_physical_expr::{
     PhysicalExpr, create_physical_expr,
-    expressions::{BinaryExpr, Literal, NegativeExpr},
+    expressions::{BinaryExpr, CastExpr, Literal, NegativeExpr, TryCastExpr},
 };
 use std::sync::Arc;
 
@@ -63,7 +64,20 @@ fn checked(
     if let Some(it) = guarded(&node, input) {
         return Ok(Transformed::yes(Arc::new(it)));
     }
+    if is_cast_within(&node, input)? {
+        let children = node.children().into_iter().map(alone::expression).collect();
+        return Ok(Transformed::yes(node.with_new_children(children)?));
+    }
     Ok(kept(&node, input).map_or_else(|| Transformed::no(node), Transformed::yes))
+}
+
+/// Whether what is in lists or objects is cast.
+fn is_cast_within(node: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<bool, DataFusionError> {
+    let is_cast = node.is::<CastExpr>() || node.is::<TryCastExpr>();
+    match node.children().first() {
+        Some(from) if is_cast => Ok(from.data_type(input)?.is_nested()),
+        _ => Ok(false),
+    }
 }
 
 /// Refuses sums, differences and products of constants that have no value: simplifying would wrap

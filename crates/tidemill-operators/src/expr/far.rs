@@ -78,8 +78,8 @@ fn chosen(node: Logical, schema: &DFSchema) -> Transformed<Logical> {
         }
         Logical::Case(it) => case(it, schema).map(Logical::Case),
         // As `coalesce` asks.
-        Logical::IsNotNull(it) => one(it, schema).map(|(it, _)| Logical::IsNotNull(Box::new(it))),
-        Logical::IsNull(it) => one(it, schema).map(|(it, _)| Logical::IsNull(Box::new(it))),
+        Logical::IsNotNull(it) => one(it, schema).map(|it| Logical::IsNotNull(Box::new(it))),
+        Logical::IsNull(it) => one(it, schema).map(|it| Logical::IsNull(Box::new(it))),
         _ => None,
     };
     made.map_or_else(|| Transformed::no(node), Transformed::yes)
@@ -143,30 +143,21 @@ fn sides<const N: usize>(all: [&Logical; N], schema: &DFSchema) -> Option<[Logic
     several(all, schema)?.try_into().ok()
 }
 
-/// All that goes together, if it is not constants alone that nanoseconds reach.
+/// All that goes together.
 fn several<'a>(
     all: impl IntoIterator<Item = &'a Logical>,
     schema: &DFSchema,
 ) -> Option<Vec<Logical>> {
-    let mut is_near = true;
-    let one = |it: &Logical| {
-        let (it, of_near) = one(it, schema)?;
-        is_near &= of_near;
-        Some(it)
-    };
-    let all = all.into_iter().map(one).collect::<Option<Vec<_>>>()?;
-    (!is_near).then_some(all)
+    all.into_iter().map(|it| one(it, schema)).collect()
 }
 
-/// What was to be taken in nanoseconds, in microseconds, and whether it is a constant that nanoseconds
-/// reach.
-fn one(it: &Logical, schema: &DFSchema) -> Option<(Logical, bool)> {
+/// What was to be taken in nanoseconds, in microseconds.
+fn one(it: &Logical, schema: &DFSchema) -> Option<Logical> {
     let Logical::Cast(Cast { expr, field }) = it else { return None };
     let DataType::Timestamp(Nanosecond, zone) = field.data_type() else { return None };
     let in_microseconds = DataType::Timestamp(Microsecond, zone.as_ref().map(Arc::clone));
     if let Some(value) = constant(expr) {
-        let is_near = value.cast_to(field.data_type()).is_ok();
-        return Some((Logical::Literal(value.cast_to(&in_microseconds).ok()?, None), is_near));
+        return Some(Logical::Literal(value.cast_to(&in_microseconds).ok()?, None));
     }
     // Those in nanoseconds are never that far, and have digits to lose.
     let held = expr.get_type(schema).ok()?;
@@ -174,7 +165,7 @@ fn one(it: &Logical, schema: &DFSchema) -> Option<(Logical, bool)> {
         DataType::Timestamp(unit, _) => unit != Nanosecond,
         other => matches!(other, DataType::Date32 | DataType::Date64),
     };
-    is_kept.then(|| (Logical::Cast(Cast::new(expr.clone(), in_microseconds)), false))
+    is_kept.then(|| Logical::Cast(Cast::new(expr.clone(), in_microseconds)))
 }
 
 /// The value of a text, if it has no digits to lose, and of one that is cast, as `date '9000-01-01'`
@@ -184,8 +175,8 @@ fn constant(expr: &Logical) -> Option<ScalarValue> {
         Logical::Literal(value, _) => {
             let text = value.try_as_str().flatten().unwrap_or_default();
             let fraction = text.split_once('.').map_or("", |(_, it)| it);
-            let digits = fraction.chars().take_while(char::is_ascii_digit).count();
-            (digits <= 6).then(|| value.clone())
+            let digits = fraction.bytes().take_while(u8::is_ascii_digit);
+            digits.skip(6).all(|it| it == b'0').then(|| value.clone())
         }
         Logical::Cast(Cast { expr, field }) => {
             let value = constant(expr)?;

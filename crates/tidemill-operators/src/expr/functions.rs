@@ -53,11 +53,11 @@ impl TypePlanner for Types {
 impl Functions {
     fn new() -> Self {
         let mut scalar = BTreeMap::new();
-        let all = datafusion_functions::all_default_functions()
-            .into_iter()
-            .chain(datafusion_functions_nested::all_default_nested_functions())
-            .map(super::adapted::adapted);
-        for function in all {
+        let plain = datafusion_functions::all_default_functions().into_iter();
+        let on_lists = datafusion_functions_nested::all_default_nested_functions().into_iter();
+        let all = plain.map(|it| (it, false)).chain(on_lists.map(|it| (it, true)));
+        for (function, is_on_lists) in all {
+            let function = super::adapted::adapted(function, is_on_lists);
             for name in function.aliases() {
                 scalar.insert(name.clone(), Arc::clone(&function));
             }

@@ -4,14 +4,15 @@
 //!    only as other expressions have that form,
 //! 2. constants are computed,
 //! 3. what is cast to be compared with a constant is compared as it is, with the constant cast,
-//! 4. `in` is what `=` would have it be.
+//! 4. `in` and `case x when` are what `=` would have them be.
 //!
 //! Nothing else is changed: DataFusion's simplifier also merges lists of `in`, takes signs for
 //! complements and patterns for what they mostly mean, and then rows are others where something is
 //! null or negative. So it sees constants alone.
 
-use super::{functions, kept};
-use arrow_schema::{DataType, TimeUnit};
+use super::{checked, functions, kept};
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::{DataType, Schema, TimeUnit};
 use datafusion_common::{
     DFSchema, DataFusionError, ScalarValue,
     config::ConfigOptions,
@@ -19,7 +20,7 @@ use datafusion_common::{
     tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
 };
 use datafusion_expr::{
-    Between, BinaryExpr, Cast, Expr as Logical, ExprSchemable, Operator,
+    Between, BinaryExpr, Case, Cast, ColumnarValue, Expr as Logical, ExprSchemable, Operator,
     expr::{InList, ScalarFunction},
     planner::ContextProvider,
     simplify::{ExprSimplifyResult, SimplifyContext},
@@ -90,21 +91,34 @@ impl<'a> Settling<'a> {
         })
     }
 
-    /// A constant. A cast without a value is refused; else one that has none stays as it is, for it
-    /// may be in a branch that no row takes.
+    /// A constant: what comes of it where it stands beside columns. A cast without a value is refused;
+    /// else one that has none stays as it is, for it may be in a branch that no row takes.
     fn computed(&self, node: Logical) -> Result<Transformed<Logical>, DataFusionError> {
         if matches!(node, Logical::Literal(..)) || node.any_column_refs() {
             return Ok(Transformed::no(node));
         }
-        let data_type = |it: &Logical| it.get_type(self.schema).ok();
-        match self.simplifier.simplify(node.clone())? {
-            Logical::Literal(value, more) if Some(value.data_type()) == data_type(&node) => {
-                if value.data_type().is_decimal() {
-                    kept::with_digits(&value.to_array()?)?;
-                }
-                Ok(Transformed::yes(Logical::Literal(value, more)))
+        let Ok(value) = self.value(node.clone()) else {
+            // What DataFusion has too many digits for, it writes without one of them.
+            if let Logical::Literal(value, _) = self.simplifier.simplify(node.clone())?
+                && value.data_type().is_decimal()
+            {
+                kept::with_digits(&value.to_array()?)?;
             }
-            _ => Ok(Transformed::no(node)),
+            return Ok(Transformed::no(node));
+        };
+        Ok(match Some(value.data_type()) == node.get_type(self.schema).ok() {
+            true => Transformed::yes(Logical::Literal(value, None)),
+            false => Transformed::no(node),
+        })
+    }
+
+    fn value(&self, constant: Logical) -> Result<ScalarValue, DataFusionError> {
+        let constant = constant.transform_up(|node| self.listed(node)).data()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let one = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
+        match checked::physical(&constant, &DFSchema::empty())?.evaluate(&one)? {
+            ColumnarValue::Scalar(value) => Ok(value),
+            ColumnarValue::Array(array) => ScalarValue::try_from_array(&array, 0),
         }
     }
 
@@ -161,15 +175,33 @@ impl<'a> Settling<'a> {
         Some((expr.clone(), constants?))
     }
 
-    /// `in` as `=` would have it. DataFusion's goes by all bits of floats, of which there are two zeros
-    /// and many NaN, and takes a list for constants if it has values without a row.
+    /// `in` as `=` would have it, and `case x when`. DataFusion's go by all bits of floats, of which there
+    /// are two zeros and many NaN, and `in` takes a list for constants if it has values without a row.
     fn listed(&self, node: Logical) -> Result<Transformed<Logical>, DataFusionError> {
-        let Logical::InList(InList { expr, list, negated }) = node else {
-            return Ok(Transformed::no(node));
+        let (expr, list, negated) = match node {
+            Logical::InList(InList { expr, list, negated }) => (expr, list, negated),
+            Logical::Case(Case { expr: Some(of), when_then_expr, else_expr }) => {
+                let Some(zero) = self.zero(&of)? else {
+                    let case = Case { expr: Some(of), when_then_expr, else_expr };
+                    return Ok(Transformed::no(Logical::Case(case)));
+                };
+                let branch = |(when, then): (Box<Logical>, _)| {
+                    Ok((Box::new(with_one_zero(*when, &zero)?), then))
+                };
+                let when_then_expr = when_then_expr
+                    .into_iter()
+                    .map(branch)
+                    .collect::<Result<_, DataFusionError>>()?;
+                let expr = Some(Box::new(with_one_zero(*of, &zero)?));
+                return Ok(Transformed::yes(Logical::Case(Case {
+                    expr,
+                    when_then_expr,
+                    else_expr,
+                })));
+            }
+            other => return Ok(Transformed::no(other)),
         };
-        let data_type = expr.get_type(self.schema)?;
-        let zero =
-            data_type.is_floating().then(|| ScalarValue::new_zero(&data_type)).transpose()?;
+        let zero = self.zero(&expr)?;
         let is_constant = |it: &Logical| matches!(it, Logical::Literal(..));
         if list.is_empty() || (zero.is_none() && list.iter().all(is_constant)) {
             return Ok(Transformed::no(Logical::InList(InList { expr, list, negated })));
@@ -179,24 +211,41 @@ impl<'a> Settling<'a> {
         let mut any: Vec<Logical> =
             others.into_iter().map(|it| expr.as_ref().clone().eq(it)).collect();
         if !constants.is_empty() {
-            let (mut listed, mut of) = (expr.clone(), constants);
+            let (mut listed, mut list) = (expr, constants);
             if let Some(zero) = zero {
-                let one = |it: Logical| match it {
-                    Logical::Literal(value, _) if !value.is_null() => {
-                        let value = kept::of_constant(&value).unwrap_or(value.add(&zero)?);
-                        Ok(Logical::Literal(value, None))
-                    }
-                    other => Ok(other),
-                };
-                of = of.into_iter().map(one).collect::<Result<_, DataFusionError>>()?;
-                let right = Box::new(Logical::Literal(zero, None));
-                let sum = BinaryExpr { left: listed, op: Operator::Plus, right };
-                listed = Box::new(Logical::BinaryExpr(sum));
+                let one = |it| with_one_zero(it, &zero);
+                list = list.into_iter().map(one).collect::<Result<_, DataFusionError>>()?;
+                listed = Box::new(with_one_zero(*listed, &zero)?);
             }
-            any.push(Logical::InList(InList { expr: listed, list: of, negated: false }));
+            // Where these decide, nobody asks the others, which may have no value.
+            any.insert(0, Logical::InList(InList { expr: listed, list, negated: false }));
         }
         let any = either(any);
         Ok(Transformed::yes(if negated { Logical::Not(Box::new(any)) } else { any }))
+    }
+
+    /// The zero of a float's type.
+    fn zero(&self, expr: &Logical) -> Result<Option<ScalarValue>, DataFusionError> {
+        let data_type = expr.get_type(self.schema)?;
+        data_type.is_floating().then(|| ScalarValue::new_zero(&data_type)).transpose()
+    }
+}
+
+/// A float with one zero, and a constant with one NaN.
+fn with_one_zero(expr: Logical, zero: &ScalarValue) -> Result<Logical, DataFusionError> {
+    match expr {
+        Logical::Literal(value, _) if !value.is_null() => {
+            let value = match kept::of_constant(&value) {
+                Some(value) => value,
+                None => value.add(zero)?,
+            };
+            Ok(Logical::Literal(value, None))
+        }
+        Logical::Literal(..) => Ok(expr),
+        other => {
+            let (left, right) = (Box::new(other), Box::new(Logical::Literal(zero.clone(), None)));
+            Ok(Logical::BinaryExpr(BinaryExpr { left, op: Operator::Plus, right }))
+        }
     }
 }
 

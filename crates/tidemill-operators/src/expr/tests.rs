@@ -1,5 +1,7 @@
 //! Expressions give SQL's answers; what is wrong is refused with its place and the nearest name.
 
+mod found;
+mod lengths;
 mod meaning;
 
 use super::*;
@@ -471,8 +473,9 @@ fn times_are_compared_with_texts_of_far_years() {
         }
     }
     // Digits are not lost by it.
-    for sql in ["at > '9000-01-01T00:00:00.0000001'", "fine > '9000-01-01'"] {
-        let error = Expr::compile(sql, &schema).expect_err(sql);
-        assert!(error.message.contains("verflow"), "{sql}: {}", error.message);
-    }
+    assert_eq!(truth("at > '9500-01-01T00:00:00.0000001'"), [false; 3]);
+    assert_eq!(truth("at > '9499-12-31T23:59:59.9999999'"), [false, false, true]);
+    let sql = "fine > '9000-01-01'";
+    let error = Expr::compile(sql, &schema).expect_err(sql);
+    assert!(error.message.contains("verflow"), "{sql}: {}", error.message);
 }

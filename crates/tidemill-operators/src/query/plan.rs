@@ -7,9 +7,11 @@ use super::{
     group::GroupPlan,
     reach::{self, Reach},
     sort::SortPlan,
+    times,
 };
 use crate::expr::{
-    ExprError, checked, far, functions, plan_error, refuse_unfit, settled::Settling, trial,
+    ExprError, checked, far, finer, functions, lengths, plan_error, refuse_unfit,
+    settled::Settling, trial,
 };
 use arrow_schema::{DataType, Schema, SchemaRef};
 use datafusion_common::{
@@ -125,8 +127,10 @@ pub(super) fn compile(sql: &str, tables: &[(String, SchemaRef)]) -> Result<Query
     let planner = SqlToRel::new_with_options(&names, options);
     let plan = planner.sql_statement_to_plan(statement).map_err(|it| placed(&it))?;
     let analyzer = Analyzer::new();
-    let plan = analyzer.execute_and_check(plan, names.options(), |_, _| {});
-    let plan = plan.map_err(|it| placed(&it))?;
+    let plan = times::in_zones(plan)
+        .and_then(|it| analyzer.execute_and_check(it, names.options(), |_, _| {}))
+        .and_then(times::in_microseconds)
+        .map_err(|it| placed(&it))?;
     if plan.schema().fields().is_empty() {
         let mut error = ExprError::new("the query names no columns");
         error.expected = Some("`SELECT *`, or columns between `SELECT` and `FROM`".to_owned());
@@ -240,12 +244,16 @@ pub(super) fn simple(expr: Logical, schema: &DFSchema) -> Result<(Logical, Reach
     let settling = Settling::new(schema);
     let expr = settling
         .typed(expr)
+        .and_then(|it| finer::without_digits(it, schema))
         .and_then(|it| far::in_microseconds(it, schema))
         .map_err(|error| placed(&error))?;
     let reach = reach::of(&expr, schema)?;
     reach.of_constants()?;
     checked::refuse_constants(&expr)?;
-    let simple = settling.settled(expr).map_err(|error| placed(&error))?;
+    // These numbers are small, and their function has no name that could be judged.
+    let simple = lengths::compared(expr, schema)
+        .and_then(|it| settling.settled(it))
+        .map_err(|error| placed(&error))?;
     trial::refuse_wrong_constants(&simple, schema)?;
     Ok((simple, reach))
 }

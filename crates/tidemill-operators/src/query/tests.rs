@@ -2,6 +2,7 @@
 
 mod admit;
 mod bounds;
+mod times;
 
 use super::{Query, QueryError, Running};
 use arrow_array::{

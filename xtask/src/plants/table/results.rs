@@ -267,6 +267,25 @@ pub(super) const PLANTS: &[Plant] = &[
         caught_by: &["a_byte_record_goes_where_it_goes_as_a_column"],
     },
     Plant {
+        name: "lengths-by-days",
+        what: "Lengths of time are compared by their months and days: a day is more than 25 hours.",
+        package: "tidemill-operators",
+        file: "crates/tidemill-operators/src/expr/lengths.rs",
+        changes: &[(
+            "i128::from(days) * i128::from(DAY_NS) + i128::from(nanos)",
+            "i128::from(days) * i128::from(DAY_NS) + i128::from(nanos.signum())",
+        )],
+        caught_by: &["lengths_of_time_are_compared_by_how_long_they_are"],
+    },
+    Plant {
+        name: "hidden-elements-cast",
+        what: "What is in the memory of a list that is null is cast, and fails its record.",
+        package: "tidemill-operators",
+        file: "crates/tidemill-operators/src/expr/checked.rs",
+        changes: &[("Ok(from.data_type(input)?.is_nested())", "Ok(false)")],
+        caught_by: &["what_is_not_there_in_a_list_is_not_cast"],
+    },
+    Plant {
         name: "bytes-as-they-are",
         what: "Bytes that are no text are written as they are, and the file is not UTF-8.",
         package: "tidemill-connectors",

@@ -113,7 +113,7 @@ fn a_cast_that_loses_something_is_not_left_out_of_a_comparison() {
 }
 
 /// A value of each row, evaluated with the others and by itself.
-fn texts(sql: &str, batch: &RecordBatch) -> Vec<Option<String>> {
+pub(super) fn texts(sql: &str, batch: &RecordBatch) -> Vec<Option<String>> {
     let expr = Expr::compile(sql, &batch.schema()).expect(sql);
     let of = |batch: &RecordBatch| {
         let array = expr.evaluate(batch).expect(sql);
@@ -126,7 +126,7 @@ fn texts(sql: &str, batch: &RecordBatch) -> Vec<Option<String>> {
     together
 }
 
-fn some(texts: &[&str]) -> Vec<Option<String>> {
+pub(super) fn some(texts: &[&str]) -> Vec<Option<String>> {
     texts.iter().map(|it| (*it != "-").then(|| (*it).to_owned())).collect()
 }
 
