@@ -7,7 +7,7 @@ import struct
 import threading
 import time
 import zlib
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 
 import lz4.frame
 import pytest
@@ -17,6 +17,7 @@ from kafka.protocol.producer import ProduceRequest
 
 import wire
 from agents import record
+from bystander import bystander
 from waiting import wait
 
 pytestmark = pytest.mark.hostile
@@ -26,36 +27,6 @@ UNSUPPORTED_COMPRESSION = 76
 # Records of a transaction in a request that names none.
 NO_TRANSACTION = 53
 MIB = 1 << 20
-
-
-@contextmanager
-def bystander(broker, topic, worst_s=3.0):
-    """A client that writes and reads all the while; fails if it is refused, disturbed or made to wait."""
-    stopped, waits, failures = threading.Event(), [], []
-
-    def work():
-        try:
-            with wire.Connection(broker.address) as connection:
-                end = wire.list_offset(connection, topic)[1]
-                while not stopped.wait(0.02):
-                    began = time.monotonic()
-                    code, offset = wire.produce(connection, topic, wire.batch([b"bystander"]))
-                    assert (code, offset) == (OK, end), f"{code} at {offset}, not {end}"
-                    found = wire.batches(wire.fetch(connection, topic, offset).records)
-                    assert found and found[0][0] == offset, f"{found} at {offset}"
-                    end += 1
-                    waits.append(time.monotonic() - began)
-        except Exception as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    wait(lambda: waits or failures, 20, "the bystander works")
-    yield
-    stopped.set()
-    thread.join(30)
-    assert not failures, f"the bystander: {failures[0]!r}"
-    assert max(waits) < worst_s, f"the bystander had to wait {max(waits):.1f} s"
 
 
 @pytest.fixture
