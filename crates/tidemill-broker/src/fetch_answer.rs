@@ -49,7 +49,8 @@ impl PartitionAnswer {
             high_watermark: -1,
             last_stable_offset: -1,
             log_start_offset: -1,
-            aborted: None,
+            // As Kafka says it, whoever reads.
+            aborted: Some(Vec::new()),
             chunks: Vec::new(),
             offsets: 0..0,
         }

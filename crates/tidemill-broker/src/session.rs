@@ -15,20 +15,21 @@
 
 use crate::{
     fetch_answer::{PartitionAnswer, TopicAnswer},
-    partition::{Partition, Readable},
     topic::Topic,
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, PoisonError},
 };
-use tidemill_log::{ReadCursor, ReadLimit};
 use tidemill_wire::kafka::{ErrorCode, KafkaString, KafkaUuid, text};
 use tokio::sync::Notify;
 
 mod kept;
+mod slot;
 
 pub(crate) use kept::Sessions;
+pub(crate) use slot::{Asked, Place, missing};
+use slot::{Slot, partition_of};
 
 #[cfg(test)]
 mod tests;
@@ -56,34 +57,6 @@ impl Wake {
     }
 }
 
-/// How one partition is asked for.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) offset: i64,
-    pub(crate) max_bytes: usize,
-    pub(crate) leader_epoch: i32,
-}
-
-/// A partition in a session.
-pub(crate) type Place = (KafkaUuid, KafkaString, i32);
-
-struct Slot {
-    place: Place,
-    /// The last round of questions that named it.
-    round: u64,
-    /// The last look that read it.
-    looked: u64,
-    asked: Asked,
-    partition: Result<Arc<Partition>, ErrorCode>,
-    cursor: ReadCursor,
-    interest: Option<Readable>,
-    is_due: bool,
-    /// The offset after what was found last.
-    next: i64,
-    /// High watermark, last stable offset and start, as the client was last told.
-    told: Option<(i64, i64, i64)>,
-}
-
 /// Slots of one topic, by partition; never none.
 struct OfTopic {
     name: KafkaString,
@@ -99,6 +72,10 @@ pub(crate) struct Session {
     /// Bytes of the names of the topics in `places`.
     name_bytes: usize,
     round: u64,
+    /// The round names all partitions that there are to be, and which come first.
+    is_whole: bool,
+    /// How many it has named.
+    named: u32,
     looks: u64,
     next_slot: u32,
     due: VecDeque<u32>,
@@ -172,9 +149,12 @@ impl Session {
         }
     }
 
-    /// From now on partitions are asked for that belong together: [`Self::keep_asked`].
-    pub(crate) fn begin_round(&mut self) {
+    /// From now on partitions are asked for that belong together. If they are all that there are
+    /// to be ([`Self::keep_asked`]), they are served in this order, as by Kafka: their client says
+    /// which comes first. Else they take turns.
+    pub(crate) fn begin_round(&mut self, is_whole: bool) {
         self.round += 1;
+        (self.is_whole, self.named) = (is_whole, 0);
     }
 
     /// Adds partitions of a topic, or asks for other places of those that are there.
@@ -199,43 +179,45 @@ impl Session {
                 self.next_slot += 1;
                 self.next_slot
             });
-            if let Some(slot) = self.slots.get_mut(&slot_id) {
-                slot.round = self.round;
-                let waits = slot.waits_for(&asked);
-                slot.asked = asked;
-                if waits {
-                    continue;
-                }
+            let place = || (id, name.clone(), index);
+            let slot = self.slots.entry(slot_id);
+            let slot = slot.or_insert_with(|| Slot::new(place(), asked.clone()));
+            if slot.round != self.round {
+                (slot.round, slot.order) = (self.round, self.named);
+                self.named += 1;
+            }
+            let waits = slot.waits_for(&asked);
+            slot.asked = asked;
+            if waits {
+                continue;
+            }
+            slot.lose_if_gone();
+            if self.is_whole || slot.lost.is_none() {
                 slot.partition = topic.and_then(|it| partition_of(it, &slot.place));
-            } else {
-                let place = (id, name.clone(), index);
-                let partition = topic.and_then(|it| partition_of(it, &place));
-                let slot = Slot {
-                    place,
-                    round: self.round,
-                    looked: 0,
-                    asked,
-                    partition,
-                    cursor: ReadCursor::default(),
-                    interest: None,
-                    is_due: false,
-                    next: 0,
-                    told: None,
-                };
-                self.slots.insert(slot_id, slot);
+                slot.lost = None;
             }
             make_due(&mut self.slots, &mut self.due, slot_id);
         }
     }
 
     /// Looks for the topics of partitions that had errors: they may be there by now, or again.
-    pub(crate) fn mend(&mut self, find: impl Fn(&Place) -> Result<Arc<Topic>, ErrorCode>) {
+    /// `is_name` says whether there is a topic of a name.
+    pub(crate) fn mend(
+        &mut self,
+        find: impl Fn(&Place) -> Result<Arc<Topic>, ErrorCode>,
+        is_name: impl Fn(&str) -> bool,
+    ) {
         for id in std::mem::take(&mut self.failed) {
             if let Some(slot) = self.slots.get_mut(&id)
                 && slot.partition.is_err()
             {
-                slot.partition =
-                    find(&slot.place).and_then(|topic| partition_of(&topic, &slot.place));
+                let found = find(&slot.place).and_then(|it| partition_of(&it, &slot.place));
+                slot.partition = found.map_err(|error| match slot.lost.as_deref() {
+                    // Ids do not come again, but names do.
+                    Some(name) if is_name(name) => ErrorCode::InconsistentTopicId,
+                    Some(_) => ErrorCode::UnknownTopicOrPartition,
+                    None => error,
+                });
             }
         }
     }
@@ -287,6 +269,10 @@ impl Session {
         }
         for id in self.wake.take() {
             self.make_due(id);
+        }
+        if self.is_whole {
+            let order = |id: &u32| self.slots.get(id).map(|it| it.order);
+            self.due.make_contiguous().sort_by_key(order);
         }
         self.looks += 1;
         let mut found = Found::default();
@@ -362,13 +348,24 @@ impl Session {
         topics
     }
 
-    /// Answers for slots that were not looked at, as a client without sessions expects them.
+    /// Says anew how far the partitions go in which nothing was found: that was a while ago.
+    pub(crate) fn renew(&self, found: &mut Found) {
+        for (id, answer) in &mut found.slots {
+            if let Some(slot) = self.slots.get(id) {
+                *answer = slot.nothing(self.committed);
+            }
+        }
+    }
+
+    /// Answers for slots that were not looked at, as a client without sessions expects them: in
+    /// the order in which it asked.
     pub(crate) fn fill(&self, found: &mut Found) {
         for (id, slot) in &self.slots {
             if slot.looked != self.looks {
                 found.slots.push((*id, slot.nothing(self.committed)));
             }
         }
+        found.slots.sort_by_key(|(id, _)| self.slots.get(id).map(|it| it.order));
     }
 }
 
@@ -379,112 +376,5 @@ fn make_due(slots: &mut BTreeMap<u32, Slot>, due: &mut VecDeque<u32>, id: u32) {
         slot.is_due = true;
         slot.interest = None;
         due.push_back(id);
-    }
-}
-
-impl Slot {
-    /// Whether it waits for the very thing that is asked for: then there is nothing to look at.
-    fn waits_for(&self, asked: &Asked) -> bool {
-        let waits = self.interest.is_some() && !self.is_due && self.next == asked.offset;
-        waits
-            && self.asked.leader_epoch == asked.leader_epoch
-            && self.partition.as_ref().is_ok_and(|it| !it.live.is_gone())
-    }
-
-    /// An answer without records.
-    fn nothing(&self, committed: bool) -> PartitionAnswer {
-        match &self.partition {
-            Err(error) => PartitionAnswer::failed(self.place.2, *error),
-            Ok(partition) => {
-                let stable = if committed {
-                    partition.last_stable_offset()
-                } else {
-                    Ok(partition.known_stable_offset())
-                };
-                let last_stable_offset = match stable {
-                    Ok(offset) => offset,
-                    Err(error) => return PartitionAnswer::failed(self.place.2, error),
-                };
-                PartitionAnswer {
-                    index: self.place.2,
-                    error: ErrorCode::None,
-                    high_watermark: partition.streamlet.high_watermark(),
-                    last_stable_offset,
-                    log_start_offset: partition.streamlet.start_offset(),
-                    aborted: committed.then(Vec::new),
-                    chunks: Vec::new(),
-                    offsets: 0..0,
-                }
-            }
-        }
-    }
-
-    /// What there is to read, and whether there is more than fits.
-    fn read(
-        &mut self,
-        bytes: usize,
-        at_least_one: bool,
-        committed: bool,
-    ) -> (PartitionAnswer, bool) {
-        self.next = self.asked.offset;
-        if self.partition.as_ref().is_ok_and(|it| it.live.is_gone()) {
-            self.partition = Err(missing(&self.place));
-        }
-        let mut answer = self.nothing(committed);
-        let Ok(partition) = &self.partition else { return (answer, false) };
-        if answer.error != ErrorCode::None {
-            return (answer, false);
-        }
-        if self.asked.leader_epoch > 0 {
-            answer.error = ErrorCode::UnknownLeaderEpoch;
-            return (answer, false);
-        }
-        let below = if committed { answer.last_stable_offset } else { i64::MAX };
-        let max_bytes = bytes.min(self.asked.max_bytes);
-        let limit = ReadLimit { max_bytes, at_least_one, below };
-        match partition.streamlet.read_to_send(&mut self.cursor, self.asked.offset, limit) {
-            Ok(read) => {
-                answer.high_watermark = read.high_watermark;
-                answer.log_start_offset = read.start_offset;
-                if committed && !read.chunks.is_empty() {
-                    let aborted = partition.aborted(self.asked.offset, read.next_offset);
-                    answer.aborted = Some(aborted);
-                }
-                answer.chunks = read.chunks;
-                answer.offsets = self.asked.offset..read.next_offset;
-                self.next = read.next_offset;
-                (answer, self.next < read.high_watermark.min(below))
-            }
-            // Its data went while they were looked for.
-            Err(_) if partition.live.is_gone() => {
-                (PartitionAnswer::failed(self.place.2, missing(&self.place)), false)
-            }
-            Err(error) => {
-                answer.error = partition.unread(&error, self.asked.offset);
-                (answer, false)
-            }
-        }
-    }
-
-    /// Waits for something to read after what was found.
-    fn wait(&mut self, id: u32, wake: &Arc<Wake>, committed: bool) {
-        if let Ok(partition) = &self.partition {
-            let wake = Arc::clone(wake);
-            let notice = Box::new(move || wake.ring(id));
-            self.interest = Some(partition.on_readable(self.next, committed, notice));
-        }
-    }
-}
-
-fn partition_of(topic: &Topic, place: &Place) -> Result<Arc<Partition>, ErrorCode> {
-    topic.partition(place.2).ok_or(ErrorCode::UnknownTopicOrPartition)
-}
-
-/// What is said of a topic that is not there, by id or by name.
-pub(crate) fn missing(place: &Place) -> ErrorCode {
-    if place.0 == KafkaUuid::ZERO {
-        ErrorCode::UnknownTopicOrPartition
-    } else {
-        ErrorCode::UnknownTopicId
     }
 }

@@ -444,6 +444,14 @@ const PLANTS: &[Plant] = &[
         caught_by: &["who_deletes_beside_the_protocol_leaves_nothing_either"],
     },
     Plant {
+        name: "order-of-asking",
+        what: "A client without a session does not get what it names first, but what comes next in turn.",
+        package: "tidemill-broker",
+        file: "crates/tidemill-broker/src/session.rs",
+        changes: &[("self.due.make_contiguous().sort_by_key(order);", "let _unused = order;")],
+        caught_by: &["without_a_session_partitions_are_served_in_the_order_of_asking"],
+    },
+    Plant {
         name: "given-up-renumbered",
         what: "What may be in the log is sent under another producer id when a chunk before it was given up.",
         package: "tidemill-client",

@@ -29,6 +29,8 @@ const FINAL_EPOCH: i32 = -1;
 const INITIAL_EPOCH: i32 = 0;
 /// The first version whose answers may have Zstandard. (KIP-110.)
 const ZSTD_FROM_VERSION: i16 = 10;
+/// The first version that names topics by their ids. (KIP-516.)
+const IDS_FROM_VERSION: i16 = 13;
 /// Longest wait of a fetch that has nothing to say.
 const WAIT_MS_MAX: u64 = 600_000;
 
@@ -73,14 +75,15 @@ pub(crate) async fn begin(
             let topics = whole(context, (&mut session, &mut charge), request, &mut how).await;
             let id = broker.new_session_id();
             let max = broker.settings.limits.fetch_sessions;
-            let kept = session.len() > 0 && broker.sessions.add(id, session, now_ms, max).is_some();
+            let kept = session.len() > 0
+                && broker.sessions.add(id, (session, by_id(context)), now_ms, max).is_some();
             (ErrorCode::None, if kept { id } else { 0 }, topics)
         }
-        _ => match broker.sessions.next(id, epoch, now_ms) {
+        _ => match broker.sessions.next(id, epoch, by_id(context), now_ms) {
             Err(error) => (error, 0, Vec::new()),
             Ok(session) => {
                 let mut session = session.lock().await;
-                ask(context, &mut session, &request);
+                ask(context, &mut session, &request, false);
                 for topic in &request.forgotten_topics_data {
                     for partition in &topic.partitions {
                         session.forget(&place(context, &topic.topic, topic.topic_id, *partition));
@@ -89,7 +92,10 @@ pub(crate) async fn begin(
                 drop(request);
                 // What is asked for is in the session, which has a bound of its own.
                 context.holds(0);
-                session.mend(|place| find(context, place).map_err(|()| missing(place)));
+                session.mend(
+                    |place| find(context, place).map_err(|()| missing(place)),
+                    |name| broker.topic(name).is_some(),
+                );
                 session.set_committed(how.committed);
                 if broker.sessions.resized(id, session.weight()) {
                     let found = wait(&mut session, &mut how).await;
@@ -144,7 +150,7 @@ async fn whole(
     request: FetchRequestData,
     how: &mut How,
 ) -> Vec<TopicAnswer> {
-    ask(context, session, &request);
+    ask(context, session, &request, true);
     drop(request);
     session.keep_asked();
     session.set_committed(how.committed);
@@ -164,19 +170,24 @@ async fn whole(
     topics
 }
 
+/// Whether topics are named by their ids.
+fn by_id(context: &Context<'_>) -> bool {
+    context.version() >= IDS_FROM_VERSION
+}
+
 fn place(context: &Context<'_>, name: &KafkaString, id: KafkaUuid, partition: i32) -> Place {
-    if context.version() >= 13 {
+    if by_id(context) {
         (id, KafkaString::from_static(""), partition)
     } else {
         (KafkaUuid::ZERO, name.clone(), partition)
     }
 }
 
-/// Takes over what a request asks for: the partitions it names.
-fn ask(context: &Context<'_>, session: &mut Session, request: &FetchRequestData) {
+/// Takes over what a request asks for: the partitions it names, which may be all there are to be.
+fn ask(context: &Context<'_>, session: &mut Session, request: &FetchRequestData, is_whole: bool) {
     let broker = context.broker;
-    let by_id = context.version() >= 13;
-    session.begin_round();
+    let by_id = by_id(context);
+    session.begin_round(is_whole);
     for asked in &request.topics {
         let topic: Result<Arc<Topic>, ErrorCode> = if by_id {
             broker.topics.get_by_id(&broker.log, asked.topic_id).ok_or(ErrorCode::UnknownTopicId)
@@ -246,6 +257,7 @@ async fn wait(session: &mut Session, how: &mut How) -> Found {
         how.charge.shrink(0);
         let notified = timeout_at(how.end, wake.notify.notified()).await.is_ok();
         if !notified && found.bytes == 0 {
+            session.renew(&mut found);
             break;
         }
         // A notice that is there already does not let the time run out by itself.

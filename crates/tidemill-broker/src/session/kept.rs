@@ -41,6 +41,8 @@ struct Kept {
     epoch: i32,
     used_ms: u64,
     partitions: usize,
+    /// Its topics are named by their ids, in every request.
+    by_id: bool,
 }
 
 impl All {
@@ -57,7 +59,13 @@ impl Sessions {
     }
 
     /// Keeps a session. None: there is no room.
-    pub(crate) fn add(&self, id: i32, session: Session, now_ms: u64, max: usize) -> Option<()> {
+    pub(crate) fn add(
+        &self,
+        id: i32,
+        (session, by_id): (Session, bool),
+        now_ms: u64,
+        max: usize,
+    ) -> Option<()> {
         let mut all = self.all();
         let partitions = session.weight();
         while all.sessions.len() >= max || all.partitions + partitions > PARTITIONS_MAX {
@@ -70,7 +78,8 @@ impl Sessions {
         }
         let session = Arc::new(tokio::sync::Mutex::new(session));
         all.partitions += partitions;
-        all.sessions.insert(id, Kept { session, epoch: 1, used_ms: now_ms, partitions });
+        let kept = Kept { session, epoch: 1, used_ms: now_ms, partitions, by_id };
+        all.sessions.insert(id, kept);
         Some(())
     }
 
@@ -87,12 +96,16 @@ impl Sessions {
         &self,
         id: i32,
         epoch: i32,
+        by_id: bool,
         now_ms: u64,
     ) -> Result<Arc<tokio::sync::Mutex<Session>>, ErrorCode> {
         let mut all = self.all();
         let kept = all.sessions.get_mut(&id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
         if kept.epoch != epoch {
             return Err(ErrorCode::InvalidFetchSessionEpoch);
+        }
+        if kept.by_id != by_id {
+            return Err(ErrorCode::FetchSessionTopicIdError);
         }
         kept.epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
         kept.used_ms = now_ms;

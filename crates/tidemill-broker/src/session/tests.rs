@@ -30,9 +30,9 @@ fn long_names_count_as_more_partitions() {
         session.forget(&(KafkaUuid::ZERO, text(&name), index));
     }
     assert_eq!((session.weight(), session.name_bytes), (0, 0));
-    session.begin_round();
+    session.begin_round(true);
     ask(&mut session, &name, &[0]);
-    session.begin_round();
+    session.begin_round(true);
     ask(&mut session, "short", &[0]);
     session.keep_asked();
     assert_eq!((session.weight(), session.name_bytes), (1, 5));

@@ -149,8 +149,102 @@ async fn partitions_take_turns_when_not_all_fit() {
         for partition in answer.partitions {
             seen[partition.partition_index as usize] += values(&partition.records).len();
         }
+        // Who has no session says who comes first, and lets others come.
+        request.topics[0].partitions.rotate_left(1);
     }
     assert_eq!(seen, [2; 4]);
+    request.session_epoch = 0;
+    request.session_id = client.ask(&request, 12).await.session_id;
+    request.topics.clear();
+    let mut seen = [0; 4];
+    for epoch in 1..=8 {
+        request.session_epoch = epoch;
+        let answer = only(client.ask(&request, 12).await.responses);
+        for partition in answer.partitions {
+            seen[partition.partition_index as usize] += values(&partition.records).len();
+        }
+    }
+    assert_eq!(seen, [2; 4], "in a session the broker does it");
+}
+
+/// As in Kafka: a client that has no session has the order, and may have partitions that matter
+/// more than others.
+#[tokio::test]
+async fn without_a_session_partitions_are_served_in_the_order_of_asking() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    for topic in ["t", "u"] {
+        client.create(topic, 3).await;
+        for partition in 0..3 {
+            client.produce(topic, partition, chunk(&[&"v".repeat(1_000)])).await;
+        }
+    }
+    let all = [("t", 2), ("u", 1), ("t", 0), ("t", 1), ("u", 0)];
+    for turn in 0..10 {
+        let mut asked = all;
+        asked.rotate_left(turn % 5);
+        let mut request = fetch("t", 0, 0, 0);
+        request.max_bytes = 2_500;
+        let topic = |(name, index): (&str, i32)| {
+            FetchTopic::default().with_topic(text(name)).with_partitions(vec![place(index, 0)])
+        };
+        request.topics = asked.map(topic).to_vec();
+        // A new session begins so, too.
+        request.session_epoch = if turn < 5 { -1 } else { 0 };
+        let answer = client.ask(&request, 12).await.responses;
+        let told = answer.iter().flat_map(|topic| {
+            let name = topic.topic.as_str();
+            topic.partitions.iter().map(move |it| (name, it.partition_index, &it.records))
+        });
+        let told: Vec<_> = told.map(|it| (it.0, it.1, values(it.2).len())).collect();
+        let served = asked.iter().zip([1, 1, 0, 0, 0]);
+        let expected: Vec<_> = served.map(|(it, count)| (it.0, it.1, count)).collect();
+        assert_eq!(told, expected, "turn {turn}");
+    }
+}
+
+/// Records go while a client waits for more.
+#[tokio::test]
+async fn a_fetch_that_waited_tells_the_start_of_now() {
+    let node = Node::start().await;
+    let (mut client, mut other) = (node.client().await, node.client().await);
+    client.create("t", 1).await;
+    client.produce("t", 0, chunk(&["a", "b", "c"])).await;
+    for (session_epoch, offset) in [(-1, 1), (0, 2)] {
+        let mut request = fetch("t", 0, 3, 600);
+        request.session_epoch = session_epoch;
+        let sent = client.send(&request, 12).await;
+        begun(&node, 1 + 2 * offset as u64).await;
+        let partition = DeleteRecordsPartition::default().with_offset(offset);
+        let topic =
+            DeleteRecordsTopic::default().with_name(text("t")).with_partitions(vec![partition]);
+        let delete = DeleteRecordsRequestData::default().with_topics(vec![topic]);
+        let deleted = only(only(other.ask(&delete, 2).await.topics).partitions);
+        assert_eq!(deleted.low_watermark, offset);
+        let answer = client.receive::<FetchRequestData>(12, sent).await;
+        let answer = only(only(answer.responses).partitions);
+        assert_eq!((answer.error_code, answer.high_watermark), (0, 3));
+        assert_eq!(answer.log_start_offset, offset);
+    }
+}
+
+/// Some clients take no null for a list.
+#[tokio::test]
+async fn partitions_that_are_not_there_have_empty_lists() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    for version in [4, 11, 12] {
+        for (name, partition) in [("t", 7), ("u", 0)] {
+            let mut request = fetch(name, partition, 0, 0);
+            if version < 7 {
+                request.session_epoch = 0;
+            }
+            let answer = only(only(client.ask(&request, version).await.responses).partitions);
+            assert_eq!(answer.error_code, code(ErrorCode::UnknownTopicOrPartition));
+            assert_eq!(answer.aborted_transactions, Some(Vec::new()), "version {version}");
+        }
+    }
 }
 
 #[tokio::test]

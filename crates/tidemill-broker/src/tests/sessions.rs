@@ -177,10 +177,41 @@ async fn a_session_by_ids_notices_that_its_topic_is_gone() {
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert_eq!(other.ask(&delete, 6).await.responses[0].error_code, 0);
     let answer = client.receive::<FetchRequestData>(17, sent).await;
-    assert_eq!(told(&answer), [(0, code(ErrorCode::UnknownTopicId), 0)]);
+    // It had a name, which nobody has now.
+    let unknown = code(ErrorCode::UnknownTopicOrPartition);
+    assert_eq!(told(&answer), [(0, unknown, 0)]);
+    let topic = FetchTopic::default().with_topic_id(topic_id).with_partitions(vec![place(0, 0)]);
+    let named = |request: FetchRequestData| request.with_topics(vec![topic.clone()]);
+    assert_eq!(told(&client.ask(&next(id, 2, 0), 17).await), [(0, unknown, 0)]);
+    assert_eq!(told(&client.ask(&named(next(id, 3, 0)), 17).await), [(0, unknown, 0)]);
     let again = other.create("t", 1).await;
     assert_ne!(again, topic_id);
-    let answer = client.ask(&next(id, 2, 0), 17).await;
-    assert_eq!(told(&answer), [(0, code(ErrorCode::UnknownTopicId), 0)], "that is another topic");
+    let inconsistent = code(ErrorCode::InconsistentTopicId);
+    let answer = client.ask(&next(id, 4, 0), 17).await;
+    assert_eq!(told(&answer), [(0, inconsistent, 0)], "that is another topic");
+    assert_eq!(told(&client.ask(&named(next(id, 5, 0)), 17).await), [(0, inconsistent, 0)]);
+    // Who comes now has never known its name.
+    for session_epoch in [-1, 0] {
+        let answer = client.ask(&named(next(0, session_epoch, 0)), 17).await;
+        assert_eq!(told(&answer), [(0, code(ErrorCode::UnknownTopicId), 0)]);
+    }
     assert_ne!(topic_id, KafkaUuid::ZERO);
+}
+
+#[tokio::test]
+async fn a_session_keeps_to_names_or_to_ids() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    let topic_id = client.create("t", 1).await;
+    let by_id = FetchTopic::default().with_topic_id(topic_id).with_partitions(vec![place(0, 0)]);
+    for (topic, version, other) in [(topic("t", &[(0, 0)]), 12, 17), (by_id, 17, 12)] {
+        let answer = client.ask(&next(0, 0, 0).with_topics(vec![topic]), version).await;
+        let id = answer.session_id;
+        assert_eq!(told(&answer), [(0, 0, 0)]);
+        let answer = client.ask(&next(id, 1, 0), other).await;
+        assert_eq!(answer.error_code, code(ErrorCode::FetchSessionTopicIdError));
+        assert!(answer.responses.is_empty());
+        let answer = client.ask(&next(id, 1, 0), version).await;
+        assert_eq!((answer.error_code, answer.session_id), (0, id), "it goes on as it began");
+    }
 }

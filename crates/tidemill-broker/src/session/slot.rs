@@ -1,0 +1,184 @@
+//! A partition of a session: where its client is in it, and what there is to read.
+//!
+//! Invariant: a topic that was found once is told of as one that has a name, also when it is gone:
+//! another one of its name is not it.
+
+use crate::{
+    fetch_answer::PartitionAnswer,
+    partition::{Partition, Readable},
+    session::Wake,
+    topic::Topic,
+};
+use std::sync::Arc;
+use tidemill_log::{ReadCursor, ReadLimit};
+use tidemill_wire::kafka::{ErrorCode, KafkaString, KafkaUuid};
+
+/// How one partition is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) offset: i64,
+    pub(crate) max_bytes: usize,
+    pub(crate) leader_epoch: i32,
+}
+
+/// A partition in a session.
+pub(crate) type Place = (KafkaUuid, KafkaString, i32);
+
+/// See the module.
+pub(super) struct Slot {
+    pub(super) place: Place,
+    /// The last round of questions that named it.
+    pub(super) round: u64,
+    /// Where that round named it.
+    pub(super) order: u32,
+    /// The last look that read it.
+    pub(super) looked: u64,
+    pub(super) asked: Asked,
+    pub(super) partition: Result<Arc<Partition>, ErrorCode>,
+    /// The name of its topic, if that was found by its id and is gone.
+    pub(super) lost: Option<Box<str>>,
+    cursor: ReadCursor,
+    pub(super) interest: Option<Readable>,
+    pub(super) is_due: bool,
+    /// The offset after what was found last.
+    next: i64,
+    /// High watermark, last stable offset and start, as the client was last told.
+    pub(super) told: Option<(i64, i64, i64)>,
+}
+
+impl Slot {
+    /// Its partition is not looked for yet.
+    pub(super) fn new(place: Place, asked: Asked) -> Self {
+        Self {
+            place,
+            round: 0,
+            order: 0,
+            looked: 0,
+            asked,
+            partition: Err(ErrorCode::UnknownTopicOrPartition),
+            lost: None,
+            cursor: ReadCursor::default(),
+            interest: None,
+            is_due: false,
+            next: 0,
+            told: None,
+        }
+    }
+
+    /// Whether it waits for the very thing that is asked for: then there is nothing to look at.
+    pub(super) fn waits_for(&self, asked: &Asked) -> bool {
+        let waits = self.interest.is_some() && !self.is_due && self.next == asked.offset;
+        waits
+            && self.asked.leader_epoch == asked.leader_epoch
+            && self.partition.as_ref().is_ok_and(|it| !it.live.is_gone())
+    }
+
+    /// An answer without records.
+    pub(super) fn nothing(&self, committed: bool) -> PartitionAnswer {
+        match &self.partition {
+            Err(error) => PartitionAnswer::failed(self.place.2, *error),
+            Ok(partition) => {
+                let stable = if committed {
+                    partition.last_stable_offset()
+                } else {
+                    Ok(partition.known_stable_offset())
+                };
+                let last_stable_offset = match stable {
+                    Ok(offset) => offset,
+                    Err(error) => return PartitionAnswer::failed(self.place.2, error),
+                };
+                PartitionAnswer {
+                    index: self.place.2,
+                    error: ErrorCode::None,
+                    high_watermark: partition.streamlet.high_watermark(),
+                    last_stable_offset,
+                    log_start_offset: partition.streamlet.start_offset(),
+                    aborted: committed.then(Vec::new),
+                    chunks: Vec::new(),
+                    offsets: 0..0,
+                }
+            }
+        }
+    }
+
+    /// What there is to read, and whether there is more than fits.
+    pub(super) fn read(
+        &mut self,
+        bytes: usize,
+        at_least_one: bool,
+        committed: bool,
+    ) -> (PartitionAnswer, bool) {
+        self.next = self.asked.offset;
+        self.lose_if_gone();
+        let mut answer = self.nothing(committed);
+        let Ok(partition) = &self.partition else { return (answer, false) };
+        if answer.error != ErrorCode::None {
+            return (answer, false);
+        }
+        if self.asked.leader_epoch > 0 {
+            answer.error = ErrorCode::UnknownLeaderEpoch;
+            return (answer, false);
+        }
+        let below = if committed { answer.last_stable_offset } else { i64::MAX };
+        let max_bytes = bytes.min(self.asked.max_bytes);
+        let limit = ReadLimit { max_bytes, at_least_one, below };
+        match partition.streamlet.read_to_send(&mut self.cursor, self.asked.offset, limit) {
+            Ok(read) => {
+                answer.high_watermark = read.high_watermark;
+                answer.log_start_offset = read.start_offset;
+                if committed && !read.chunks.is_empty() {
+                    let aborted = partition.aborted(self.asked.offset, read.next_offset);
+                    answer.aborted = Some(aborted);
+                }
+                answer.chunks = read.chunks;
+                answer.offsets = self.asked.offset..read.next_offset;
+                self.next = read.next_offset;
+                (answer, self.next < read.high_watermark.min(below))
+            }
+            // Its data went while they were looked for.
+            Err(_) if partition.live.is_gone() => {
+                self.lose_if_gone();
+                (self.nothing(committed), false)
+            }
+            Err(error) => {
+                answer.error = partition.unread(&error, self.asked.offset);
+                (answer, false)
+            }
+        }
+    }
+
+    /// Lets go of a partition whose topic was deleted.
+    pub(super) fn lose_if_gone(&mut self) {
+        let Ok(partition) = &self.partition else { return };
+        if !partition.live.is_gone() {
+            return;
+        }
+        if self.place.0 != KafkaUuid::ZERO {
+            self.lost = Some(partition.streamlet.stream_name().into());
+        }
+        self.partition = Err(ErrorCode::UnknownTopicOrPartition);
+        self.cursor = ReadCursor::default();
+    }
+
+    /// Waits for something to read after what was found.
+    pub(super) fn wait(&mut self, id: u32, wake: &Arc<Wake>, committed: bool) {
+        if let Ok(partition) = &self.partition {
+            let wake = Arc::clone(wake);
+            let notice = Box::new(move || wake.ring(id));
+            self.interest = Some(partition.on_readable(self.next, committed, notice));
+        }
+    }
+}
+
+pub(super) fn partition_of(topic: &Topic, place: &Place) -> Result<Arc<Partition>, ErrorCode> {
+    topic.partition(place.2).ok_or(ErrorCode::UnknownTopicOrPartition)
+}
+
+/// What is said of a topic that was never found, by id or by name.
+pub(crate) fn missing(place: &Place) -> ErrorCode {
+    if place.0 == KafkaUuid::ZERO {
+        ErrorCode::UnknownTopicOrPartition
+    } else {
+        ErrorCode::UnknownTopicId
+    }
+}
