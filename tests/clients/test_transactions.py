@@ -14,7 +14,7 @@ from proxy import ADD_PARTITIONS, END_TXN, PRODUCE, TXN_OFFSET_COMMIT, Proxy
 
 pytestmark = pytest.mark.transactions
 
-OK, INVALID_EPOCH, INVALID_TXN_STATE, UNSTABLE, PRODUCER_FENCED, ABORTABLE = 0, 47, 48, 88, 90, 120
+OK, INVALID_GROUP_ID, INVALID_EPOCH, INVALID_TXN_STATE, UNSTABLE, PRODUCER_FENCED, ABORTABLE = 0, 24, 47, 48, 88, 90, 120
 # An old epoch is refused with the one or the other; clients take both for the end of the producer.
 FENCED = (INVALID_EPOCH, PRODUCER_FENCED)
 # What clients say of themselves when they were fenced: librdkafka has _FENCED, _STATE; others name the protocol's codes.
@@ -331,6 +331,49 @@ def test_old_clients_transactions(broker, topic, latest, name):
         assert (code, same, newer) == (OK, producer, epoch + 1)
         assert wire.end_txn(connection, id, (producer, epoch))[0] in FENCED
         assert wire.produce(connection, made, batch(3), transactional_id=id)[0] in FENCED
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_old_clients_end_no_transaction_that_never_began(commit, broker, topic, name):
+    """And whoever has missed the answer to an end gets it again."""
+    made, id = topic(), name("tx")
+    with wire.Connection(broker.address) as connection:
+        wait(lambda: wire.coordinator(connection, id).error_code == OK, 20, "it has a coordinator")
+        _, producer, epoch = wire.init_producer(connection, id)
+        for version in range(5):
+            assert wire.end_txn(connection, id, (producer, epoch), commit, version)[0] == INVALID_TXN_STATE
+        assert wire.add_partitions(connection, id, (producer, epoch), made) == OK
+        for _ in range(3):
+            assert ended(connection, id, (producer, epoch), commit) == OK
+        assert ended(connection, id, (producer, epoch), not commit) == INVALID_TXN_STATE
+
+
+def test_a_group_without_a_name_is_added_and_its_offsets_are_refused(broker, topic, name):
+    made, id = topic(), name("tx")
+    with wire.Connection(broker.address) as connection:
+        for key, kind in ((id, 1), ("", 0)):
+            wait(lambda: wire.coordinator(connection, key, kind).error_code == OK, 20, "it has a coordinator")
+        _, producer, epoch = wire.init_producer(connection, id)
+        asked = AddOffsetsToTxnRequest[3](transactional_id=id, producer_id=producer, producer_epoch=epoch, group_id="")
+        assert wait(lambda: connection.call(asked).error_code == OK, 20, "it is added")
+        kind = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        place = kind.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_leader_epoch=-1, committed_metadata="")
+        found = connection.call(TxnOffsetCommitRequest[3](
+            transactional_id=id, group_id="", producer_id=producer, producer_epoch=epoch, generation_id=-1, member_id="", group_instance_id=None,
+            topics=[kind(name=made, partitions=[place])]))
+        assert found.topics[0].partitions[0].error_code == INVALID_GROUP_ID
+        assert ended(connection, id, (producer, epoch), True) == OK
+        assert wire.init_producer(connection, id) == (OK, producer, epoch + 1)
+
+
+def ended(connection, id, producer, commit):
+    """The error code of an end, when the transaction before is over."""
+    for _ in range(200):
+        code = wire.end_txn(connection, id, producer, commit)[0]
+        if code not in wire.NOT_YET:
+            break
+        time.sleep(0.05)
+    return code
 
 
 def test_k3_a_commit_right_at_the_timeout(kind, broker, topic, name):

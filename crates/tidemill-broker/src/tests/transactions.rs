@@ -285,10 +285,12 @@ async fn k8_an_abort_while_the_first_chunk_is_on_its_way_is_clean() {
         let node = Node::start().await;
         let mut client = started(&node).await;
         let mut producer = Producer::transactional(&mut client, "x", protocol).await;
-        for _ in 0..100 {
+        for turn in 0..100 {
             if protocol == 1 {
-                // Nothing was added: the request is not on its way yet.
-                assert_eq!(producer.end(&mut client, false).await, 0);
+                // Nothing was added: the request is not on its way yet. To abort once more what
+                // was aborted is a repetition.
+                let nothing = if turn == 0 { code(ErrorCode::InvalidTxnState) } else { 0 };
+                assert_eq!(producer.end(&mut client, false).await, nothing);
                 producer.add(&mut client, &[0]).await;
             }
             let (request, version) = producer.request(0, &["a"]);
@@ -416,6 +418,48 @@ async fn wrong_requests_get_the_protocols_own_errors() {
     let answer = client.ask(&request, version).await;
     let error = only(only(answer.responses).partition_responses).error_code;
     assert_eq!(error, code(ErrorCode::InvalidTxnState));
+    node.stop().await;
+}
+
+/// An end whose answer was lost comes again, also to a node that was started in between; there is
+/// none to be repeated before the first.
+#[tokio::test]
+async fn protocol_1_ends_no_transaction_that_never_began_and_answers_a_lost_end_again() {
+    let node = Node::start().await;
+    let mut client = started(&node).await;
+    let nothing = code(ErrorCode::InvalidTxnState);
+    for commit in [true, false] {
+        let mut producer = Producer::transactional(&mut client, "x", 1).await;
+        for version in 0..=4 {
+            let (request, _) = producer.end_request(commit);
+            assert_eq!(client.ask(&request, version).await.error_code, nothing, "{version}");
+        }
+        producer.begin(&mut client, &[(0, "a")]).await;
+        for _ in 0..3 {
+            assert_eq!(producer.end(&mut client, commit).await, 0);
+        }
+        assert_eq!(producer.end(&mut client, !commit).await, nothing);
+    }
+    node.stop().await;
+}
+
+/// As in Kafka, which refuses the offsets of such a group and not the group.
+#[tokio::test]
+async fn a_group_without_a_name_is_added_and_ends_with_its_transaction() {
+    let node = Node::start().await;
+    let mut client = started(&node).await;
+    for (version, commit) in (0..=4).zip([true, false, true, false, true]) {
+        let mut producer = Producer::transactional(&mut client, "x", 1).await;
+        let request = AddOffsetsToTxnRequestData::default()
+            .with_transactional_id(text("x"))
+            .with_producer_id(producer.id)
+            .with_producer_epoch(producer.epoch);
+        assert_eq!(client.ask(&request, version).await.error_code, 0);
+        assert_eq!(producer.end(&mut client, commit).await, 0);
+        assert_eq!(Producer::transactional(&mut client, "x", 1).await.epoch, producer.epoch + 1);
+    }
+    let groups = client.ask(&ListGroupsRequestData::default(), 4).await.groups;
+    assert!(groups.is_empty(), "{groups:?}");
     node.stop().await;
 }
 

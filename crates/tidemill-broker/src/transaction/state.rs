@@ -300,7 +300,9 @@ impl Transaction {
         }
         let so = match self.phase {
             Phase::PrepareCommit | Phase::CompleteCommit => commit,
-            Phase::PrepareAbort | Phase::CompleteAbort | Phase::Empty => !commit,
+            Phase::PrepareAbort | Phase::CompleteAbort => !commit,
+            // None of this producer has ended, so that this repeats nothing.
+            Phase::Empty => false,
             Phase::Ongoing => return Ok(Ended::Become(self.prepared(asked))),
         };
         match (is_prepared, two && !repeats) {

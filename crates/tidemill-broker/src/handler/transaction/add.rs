@@ -149,9 +149,8 @@ pub(crate) async fn offsets(
     let (id, group) = (request.transactional_id.as_str(), request.group_id.as_str());
     let error = if id.is_empty() {
         ErrorCode::InvalidRequest
-    } else if group.is_empty() {
-        ErrorCode::InvalidGroupId
     } else {
+        // A group without a name, too, as in Kafka: it is its offsets that are refused.
         let asker = asker(context, producer, Protocol::One);
         match context.broker.transactions.add(id, asker, &[], Some(group)).await {
             Ok(()) => ErrorCode::None,

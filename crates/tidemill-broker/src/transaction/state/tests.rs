@@ -257,8 +257,6 @@ fn k4_an_init_with_the_last_epoch_goes_on_with_another_id() {
 #[test]
 fn k8_an_abort_of_nothing_is_clean() {
     let none = empty(4);
-    let abort = end(producer(7, 4), false, Protocol::One);
-    assert_eq!(none.end(&abort), Ok(Ended::Done(producer(7, 4))));
     let abort = end(producer(7, 4), false, Protocol::Two);
     for state in [none.clone(), ended(&ongoing(4, Protocol::Two), abort).completed()] {
         let who = state.producer;
@@ -270,6 +268,22 @@ fn k8_an_abort_of_nothing_is_clean() {
     }
     let commit = none.end(&end(producer(7, 4), true, Protocol::Two));
     assert_eq!(commit, Err(TransactionError::Phase(Phase::Empty)));
+}
+
+#[test]
+fn protocol_1_refuses_the_end_of_what_never_began_and_repeats_that_of_what_did() {
+    let none = empty(4);
+    for commit in [true, false] {
+        let asked = end(producer(7, 4), commit, Protocol::One);
+        assert_eq!(none.end(&asked), Err(TransactionError::Phase(Phase::Empty)));
+        // The node may have been started again before its answer was missed.
+        let done = ended(&ongoing(4, Protocol::One), asked).completed();
+        let done = Transaction::from(done.record());
+        assert_eq!(done.end(&asked), Ok(Ended::Done(producer(7, 4))), "its answer was lost");
+        // The producer has come anew since: what is late is not its own.
+        let anew = initialized(Some(&done), None);
+        assert_eq!(anew.end(&asked), Err(TransactionError::Fenced));
+    }
 }
 
 #[test]
