@@ -4,7 +4,12 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 from kafka import KafkaAdminClient
-from kafka.protocol.admin import CreateTopicsRequest, DeleteTopicsRequest
+from kafka.protocol.admin import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeTopicPartitionsRequest,
+)
 from kafka.protocol.metadata import MetadataRequest
 
 import wire
@@ -165,6 +170,27 @@ def test_partitions_are_added_while_a_client_writes_and_reads(java, agent, open_
     open_clients.producer(agent(client)).must_send(name, [record(f"{i}", partition=i) for i in range(5)])
     assert sorted((it.partition, it.offset) for it in consumer.read(5)) == [(0, 1), (1, 1), (2, 0), (3, 0), (4, 0)]
     refused(UNKNOWN_TOPIC, java.ask, "create_partitions", topic=name + "-not", count=3)
+
+
+def test_a_topic_that_is_named_twice_gets_no_partitions_and_one_answer(broker, java, topic):
+    twice, once = topic(), topic()
+    with wire.Connection(broker.address) as connection:
+        ask = lambda name, count: CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
+        topics = [ask(twice, 3), ask(once, 2), ask(twice, 4), ask(twice, 3)]
+        answer = connection.call(CreatePartitionsRequest[3](topics=topics, timeout_ms=10_000, validate_only=False))
+    assert sorted((it.name, it.error_code) for it in answer.results) == sorted([(twice, INVALID_REQUEST), (once, 0)])
+    assert len(java.ask("describe_topic", topic=twice)["partitions"]) == 1
+
+
+def test_a_cursor_before_the_first_partition_is_refused(broker, topic):
+    made, asked = topic(), DescribeTopicPartitionsRequest
+    with wire.Connection(broker.address) as connection:
+        for names in ([made, "nobody.has.made.it"], []):
+            cursor = asked.Cursor(topic_name=made, partition_index=-1)
+            topics = [asked.TopicRequest(name=it) for it in names]
+            answer = connection.call(asked[0](topics=topics, response_partition_limit=10, cursor=cursor))
+            assert [(it.name, it.error_code, len(it.partitions)) for it in answer.topics] == [(it, INVALID_REQUEST, 0) for it in names]
+            assert answer.next_cursor is None
 
 
 def five(java, topic):

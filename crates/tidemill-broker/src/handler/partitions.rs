@@ -35,22 +35,25 @@ pub(crate) async fn create(
     let broker = Arc::clone(context.broker);
     let results = blocking::run(move || {
         let twice = twice(request.topics.iter().map(|it| it.name.as_bytes()));
+        let mut told = BTreeSet::new();
         let one = |asked: &CreatePartitionsTopic| {
-            let outcome = if twice.contains(asked.name.as_bytes()) {
+            let outcome = if !twice.contains(asked.name.as_bytes()) {
+                create_one(&broker, asked, request.validate_only)
+            } else if told.insert(asked.name.as_str().to_owned()) {
                 let why = "the request names this topic more than once";
                 Err(Refusal::with(ErrorCode::InvalidRequest, &why))
             } else {
-                create_one(&broker, asked, request.validate_only)
+                return None;
             };
             let refusal = outcome.err();
-            CreatePartitionsTopicResult {
+            Some(CreatePartitionsTopicResult {
                 name: asked.name.clone(),
                 error_code: refusal.as_ref().map_or(0, |it| it.code.code()),
                 error_message: refusal.and_then(|it| it.reason()),
                 ..CreatePartitionsTopicResult::default()
-            }
+            })
         };
-        request.topics.iter().map(one).collect()
+        request.topics.iter().filter_map(one).collect()
     });
     let results = results.await;
     CreatePartitionsResponseData { results, ..CreatePartitionsResponseData::default() }
@@ -124,6 +127,16 @@ pub(crate) async fn describe(
     request: DescribeTopicPartitionsRequestData,
 ) -> DescribeTopicPartitionsResponseData {
     let broker = context.broker;
+    if request.cursor.as_ref().is_some_and(|it| it.partition_index < 0) {
+        return DescribeTopicPartitionsResponseData {
+            topics: request
+                .topics
+                .into_iter()
+                .map(|it| failed(it.name, ErrorCode::InvalidRequest))
+                .collect(),
+            ..DescribeTopicPartitionsResponseData::default()
+        };
+    }
     let all = request.topics.is_empty();
     let mut names: BTreeSet<String> = if all {
         broker.log.list().iter().map(|it| it.name().to_owned()).collect()
@@ -139,7 +152,7 @@ pub(crate) async fn describe(
     let mut room = asked.clamp(1, DESCRIBED_MAX);
     let mut response = DescribeTopicPartitionsResponseData::default();
     for name in names {
-        let first = if name == from_topic { from_partition.max(0) } else { 0 };
+        let first = if name == from_topic { from_partition } else { 0 };
         let topic = broker.topic(&name);
         if topic.is_none() && all {
             continue;
@@ -163,6 +176,14 @@ fn cursor(topic: &str, partition_index: i32) -> Cursor {
     Cursor { topic_name: text(topic), partition_index, ..Cursor::default() }
 }
 
+fn failed(name: KafkaString, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic {
+    DescribeTopicPartitionsResponseTopic {
+        error_code: error.code(),
+        name: Some(name),
+        ..DescribeTopicPartitionsResponseTopic::default()
+    }
+}
+
 /// Up to `room` partitions of a topic from `first` on, and the one after them, if there is one.
 fn described(
     broker: &Broker,
@@ -172,12 +193,7 @@ fn described(
     room: usize,
 ) -> (DescribeTopicPartitionsResponseTopic, Option<i32>) {
     let Some(topic) = topic else {
-        let unknown = DescribeTopicPartitionsResponseTopic {
-            error_code: ErrorCode::UnknownTopicOrPartition.code(),
-            name: Some(name),
-            ..DescribeTopicPartitionsResponseTopic::default()
-        };
-        return (unknown, None);
+        return (failed(name, ErrorCode::UnknownTopicOrPartition), None);
     };
     let node = broker.settings.node_id;
     let partition = |index: i32| DescribeTopicPartitionsResponsePartition {

@@ -260,10 +260,13 @@ async fn partitions_are_added_while_they_are_used() {
     assert_eq!(values(&client.fetch("t", 1, 0, 0).await.records), [(0, "before".into())]);
     let spec = node.log.get("t").unwrap().spec();
     assert_eq!(spec.retention.time.unwrap().0, 777_000, "other settings stay");
-    let twice =
-        CreatePartitionsRequestData::default().with_topics(vec![ask(9, None), ask(9, None)]);
+    client.create("u", 1).await;
+    let topics = [ask(9, None), ask(2, None).with_name(text("u")), ask(9, None), ask(8, None)];
+    let twice = CreatePartitionsRequestData::default().with_topics(topics.to_vec());
     let results = client.ask(&twice, 3).await.results;
-    assert!(results.iter().all(|it| it.error_code == code(ErrorCode::InvalidRequest)));
+    let told: Vec<_> = results.iter().map(|it| (it.name.as_str(), it.error_code)).collect();
+    assert_eq!(told, [("t", code(ErrorCode::InvalidRequest)), ("u", 0)], "each once");
+    assert_eq!(node.log.get("u").unwrap().spec().streamlets, 2);
 }
 
 #[tokio::test]
@@ -401,6 +404,20 @@ async fn partitions_are_described_in_pieces() {
     let all = DescribeTopicPartitionsRequestData::default().with_response_partition_limit(i32::MIN);
     let answer = client.ask(&all, 0).await;
     assert_eq!(only(answer.topics).partitions.len(), 1, "there is always some progress");
+    for (names, told) in [(vec!["a", "gone"], vec!["a", "gone"]), (vec![], vec![])] {
+        let nowhere = Cursor::default().with_topic_name(text("a")).with_partition_index(-1);
+        let request = DescribeTopicPartitionsRequestData::default()
+            .with_topics(names.into_iter().map(topic).collect())
+            .with_response_partition_limit(9)
+            .with_cursor(Some(Box::new(nowhere)));
+        let answer = client.ask(&request, 0).await;
+        let topics = answer.topics.into_iter();
+        let refused = topics.map(|it| (it.name.unwrap(), it.error_code, it.partitions.len()));
+        let invalid = code(ErrorCode::InvalidRequest);
+        let expected: Vec<_> = told.into_iter().map(|it| (text(it), invalid, 0)).collect();
+        assert_eq!(refused.collect::<Vec<_>>(), expected);
+        assert!(answer.next_cursor.is_none());
+    }
 }
 
 #[tokio::test]
