@@ -217,6 +217,47 @@ def test_a_log_that_has_gone_is_not_begun_anew(own):
     assert [it["value"] for it in node.records("s")] == [{"n": 1}]
 
 
+def test_a_folder_where_a_file_should_be_is_told_with_what_to_do(own):
+    node = own().start()
+    node.create("s")
+    node.append("s", [{"n": 1}])
+    node.stop()
+    for name in ("broker.redb.lock", "log/meta"):
+        file, kept = node.data / name, node.data / "kept"
+        file.rename(kept)
+        file.mkdir()
+        said, _ = refused(node.folder, "--data", str(node.data), *FREE)
+        assert name in said and "move that folder away" in said, said
+        file.rmdir()
+        kept.rename(file)
+    node.start()
+    assert [it["value"] for it in node.records("s")] == [{"n": 1}]
+
+
+def test_files_that_may_not_be_longer_refuse_writes_and_end_nothing(own):
+    node = own("--recycled", "0B")
+    plain = node.command
+    # Of 512 bytes each.
+    node.command = lambda: ["sh", "-c", 'ulimit -f 6144 && exec "$@"', "sh", *plain()]
+    node.start()
+    node.create("s")
+    written, body = 0, ('"' + "x" * 1000 + '"\n') * 50
+    for _ in range(200):
+        answer = node.post("/streams/s", body)
+        if answer.status != 200:
+            break
+        written += 50
+    assert answer.status >= 500 and "large" in answer.json()["error"], answer.body
+    written += sum(it["last_offset"] - it["first_offset"] + 1 for it in answer.json()["appended"])
+    assert node.get("/health").status == 200
+    assert len(node.records("s")) == written > 1_000
+    assert node.stop()[0] == 0
+    node.command = plain
+    node.start()
+    assert len(node.records("s")) == written, "nothing that was acknowledged is lost"
+    assert node.post("/streams/s", body).status == 200
+
+
 def test_data_of_another_cluster_are_refused(own):
     node = own("--cluster-id", "mine").start()
     node.stop()

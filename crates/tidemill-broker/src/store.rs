@@ -357,5 +357,12 @@ impl Shared {
 /// What the disk said, as an error of the store.
 fn disk_error(file: &Path, error: &io::Error) -> StoreError {
     let full = tidemill_env::has_no_room(error);
-    StoreError::Disk { file: file.to_owned(), why: error.to_string(), full }
+    let why = match error.kind() {
+        io::ErrorKind::IsADirectory => format!(
+            "{error}. There should be a file: move that folder away, and put the file back if \
+             there was one"
+        ),
+        _ => error.to_string(),
+    };
+    StoreError::Disk { file: file.to_owned(), why, full }
 }

@@ -109,6 +109,10 @@ pub(crate) fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { REFUSED } else { printed_all(printed) });
         }
     };
+    if let Err(error) = signals::let_long_files_fail() {
+        say!("error: signals cannot be heard: {error}");
+        return ExitCode::from(REFUSED);
+    }
     // A node logs as its settings say.
     if !matches!(arguments.command, Command::Serve(_)) {
         match LogFilter::from_env() {

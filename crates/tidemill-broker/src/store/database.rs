@@ -103,9 +103,10 @@ impl Database {
     pub(super) fn open(world: &World, file: &Path) -> Result<Self, StoreError> {
         let said = |error: io::Error| disk_error(file, &error);
         let disk = &*world.disk;
-        let lock = disk.lock(&beside(file, ".lock")).map_err(|error| match error.kind() {
+        let locked = beside(file, ".lock");
+        let lock = disk.lock(&locked).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => StoreError::InUse { file: file.to_owned() },
-            _ => disk_error(file, &error),
+            _ => disk_error(&locked, &error),
         })?;
         if !disk.exists(file).map_err(said)? {
             let new = beside(file, ".new");

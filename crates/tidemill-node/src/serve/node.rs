@@ -111,6 +111,9 @@ fn disk_advice(error: &io::Error) -> &'static str {
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             ". It must be a folder, or not be there yet: choose another with --data"
         }
+        io::ErrorKind::IsADirectory => {
+            ". There should be a file: move that folder away, and put the file back if there was one"
+        }
         _ => "",
     }
 }

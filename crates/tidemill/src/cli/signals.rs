@@ -1,10 +1,17 @@
-//! Ctrl-C: the first stops the job at the end of a cycle, the second ends the process at once.
+//! Ctrl-C: the first stops the job at the end of a cycle, the second ends the process at once. And
+//! a file that may not be as long as it would have to be is an error, which does not end it.
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
+
+/// Where files may be so long and no longer (`ulimit -f`), a write beyond that fails, as on a disk
+/// that is full. By itself the system ends the process without a word.
+pub(super) fn let_long_files_fail() -> std::io::Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(|_unused| ())
+}
 
 /// Whether the job shall stop.
 #[derive(Clone, Debug)]
