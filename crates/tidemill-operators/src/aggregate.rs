@@ -58,7 +58,8 @@ pub(crate) enum Kept {
     Rows,
     /// Values that are not null.
     Values,
-    /// Values and their sum.
+    /// Values and their sum; of whole numbers in a word more than they have, in the place of how many
+    /// there are, so that no order of them fills it.
     Sum(Held),
     /// Count, mean and the sum of squared distances.
     Moments,
@@ -116,8 +117,13 @@ pub(crate) struct Accumulator {
 pub(crate) enum Reading {
     Count,
     Value,
+    /// A sum of whole numbers.
+    Sum(Held),
     Mean,
-    Variance { sample: bool, root: bool },
+    Variance {
+        sample: bool,
+        root: bool,
+    },
     Quantile(f64),
 }
 
@@ -147,13 +153,18 @@ pub(crate) struct Aggregates {
 impl Aggregates {
     /// What is accumulated of what, in words.
     pub(crate) fn does(&self) -> String {
+        let kept = |it: &Accumulator| match it.kept {
+            // There were states with a count in them.
+            Kept::Sum(Held::Int | Held::Wide) => format!("long {:?}", it.kept),
+            kept => format!("{kept:?}"),
+        };
         let one = |it: &Accumulator| match self.arguments.get(it.argument) {
             // What is held of a decimal or a time is a number whose unit is in its type.
             Some((sql, expr, Held::Int | Held::Wide)) if !expr.data_type().is_integer() => {
-                format!("{:?} of {sql} ({})", it.kept, expr.data_type())
+                format!("{} of {sql} ({})", kept(it), expr.data_type())
             }
-            Some((sql, ..)) => format!("{:?} of {sql}", it.kept),
-            None => format!("{:?}", it.kept),
+            Some((sql, ..)) => format!("{} of {sql}", kept(it)),
+            None => kept(it),
         };
         self.accumulators.iter().map(one).collect::<Vec<_>>().join(", ")
     }
@@ -221,6 +232,8 @@ impl Aggregates {
     fn held(&self, result: &ResultColumn) -> Held {
         match (self.accumulators[result.accumulator].kept, result.reading) {
             (_, Reading::Count) => Held::Int,
+            // What does not fit its type is found when it is written.
+            (_, Reading::Sum(_)) => Held::Wide,
             (
                 Kept::Sum(held)
                 | Kept::Min(held)
@@ -338,7 +351,9 @@ impl Aggregates {
                     (Held::Int, _) => DataType::Int64,
                     _ => DataType::Float64,
                 };
-                self.result(name, (kind, true), it, Reading::Value);
+                let is_whole = matches!(held, Held::Int | Held::Wide);
+                let reading = if is_whole { Reading::Sum(held) } else { Reading::Value };
+                self.result(name, (kind, true), it, reading);
             }
             "quantile" | "approx_percentile_cont" | "median" => {
                 numeric(function)?;

@@ -15,7 +15,6 @@ use super::words::{
 };
 use super::{Accumulator, Aggregates, ArgColumn, Held, Kept, Reading};
 use crate::groups::with_room;
-use tidemill_flow::OperatorError;
 use tidemill_state::{Reader, SavedError};
 
 /// Rows that are taken accumulator by accumulator: what they change stays in the nearest cache
@@ -141,27 +140,18 @@ impl Cells {
     }
 
     /// Takes rows: `rows[i]` of the arguments belongs to `groups[i]`.
-    ///
-    /// # Errors
-    /// A sum of integers overflows.
     pub(crate) fn update(
         &mut self,
         plan: &Aggregates,
         taken: Taken<'_>,
         rows: &[u32],
         groups: &[u32],
-    ) -> Result<(), OperatorError> {
-        let mut chunks = rows.chunks(TAKEN_AT_ONCE).zip(groups.chunks(TAKEN_AT_ONCE));
-        chunks.try_for_each(|(rows, groups)| self.update_some(plan, taken, rows, groups))
+    ) {
+        let chunks = rows.chunks(TAKEN_AT_ONCE).zip(groups.chunks(TAKEN_AT_ONCE));
+        chunks.for_each(|(rows, groups)| self.update_some(plan, taken, rows, groups));
     }
 
-    fn update_some(
-        &mut self,
-        plan: &Aggregates,
-        taken: Taken<'_>,
-        rows: &[u32],
-        groups: &[u32],
-    ) -> Result<(), OperatorError> {
+    fn update_some(&mut self, plan: &Aggregates, taken: Taken<'_>, rows: &[u32], groups: &[u32]) {
         for it in &plan.accumulators {
             if it.kept == Kept::Rows {
                 for group in groups {
@@ -171,15 +161,14 @@ impl Cells {
             }
             let argument = &taken.arguments[it.argument];
             match argument.nulls() {
-                None => self.update_one(it, (argument, taken.times), rows.iter().zip(groups))?,
+                None => self.update_one(it, (argument, taken.times), rows.iter().zip(groups)),
                 Some(nulls) => {
                     let there = |(row, _): &(&u32, &u32)| nulls.is_valid(**row as usize);
                     let pairs = rows.iter().zip(groups).filter(there);
-                    self.update_one(it, (argument, taken.times), pairs)?;
+                    self.update_one(it, (argument, taken.times), pairs);
                 }
             }
         }
-        Ok(())
     }
 
     fn update_one<'a>(
@@ -187,14 +176,14 @@ impl Cells {
         it: &Accumulator,
         (argument, times): (&ArgColumn, Option<&[i64]>),
         pairs: impl Iterator<Item = (&'a u32, &'a u32)>,
-    ) -> Result<(), OperatorError> {
+    ) {
         if is_side(it.kept) {
             let side = &mut self.sides[it.place];
             pairs.for_each(|(row, group)| {
                 let time = times.map_or(0, |times| times[*row as usize]);
                 side.update(*group as usize, argument, (*row as usize, time));
             });
-            return Ok(());
+            return;
         }
         let (words, stride, place) = (&mut self.words[..], self.stride, it.place);
         let at = |group: &u32| *group as usize * stride + place;
@@ -203,13 +192,13 @@ impl Cells {
             (Kept::Sum(Held::Int), ArgColumn::Int(values)) => {
                 let values = values.values();
                 for (row, group) in pairs {
-                    add_int(&mut words[at(group)..], 1, values[*row as usize])?;
+                    add_int(&mut words[at(group)..], values[*row as usize]);
                 }
             }
             (Kept::Sum(Held::Wide), ArgColumn::Wide(values)) => {
                 let values = values.values();
                 for (row, group) in pairs {
-                    add_wide(&mut words[at(group)..], 1, values[*row as usize])?;
+                    add_wide(&mut words[at(group)..], values[*row as usize]);
                 }
             }
             (kept @ (Kept::First(_) | Kept::Last(_)), argument) => {
@@ -269,53 +258,33 @@ impl Cells {
             }
             (_, ArgColumn::Text(_)) => unreachable!("text is kept in side stores"),
         }
-        Ok(())
     }
 
     /// Adds group `from` of `other` to group `to`; what is added came later.
-    ///
-    /// # Errors
-    /// A sum of integers overflows.
-    pub(crate) fn merge(
-        &mut self,
-        plan: &Aggregates,
-        to: usize,
-        other: &Self,
-        from: usize,
-    ) -> Result<(), OperatorError> {
+    pub(crate) fn merge(&mut self, plan: &Aggregates, to: usize, other: &Self, from: usize) {
         let source = &other.words[from * self.stride..(from + 1) * self.stride];
         let target = &mut self.words[to * self.stride..(to + 1) * self.stride];
         for it in &plan.accumulators {
             if is_side(it.kept) {
                 self.sides[it.place].merge(to, &other.sides[it.place], from);
             } else {
-                merge_words(it.kept, &mut target[it.place..], &source[it.place..])?;
+                merge_words(it.kept, &mut target[it.place..], &source[it.place..]);
             }
         }
-        Ok(())
     }
 
     /// Adds group `from` to group `to`, and empties it.
-    ///
-    /// # Errors
-    /// A sum of integers overflows.
-    pub(crate) fn merge_within(
-        &mut self,
-        plan: &Aggregates,
-        to: usize,
-        from: usize,
-    ) -> Result<(), OperatorError> {
+    pub(crate) fn merge_within(&mut self, plan: &Aggregates, to: usize, from: usize) {
         let source = self.words[from * self.stride..(from + 1) * self.stride].to_vec();
         let target = &mut self.words[to * self.stride..(to + 1) * self.stride];
         for it in &plan.accumulators {
             if is_side(it.kept) {
                 self.sides[it.place].merge_within(to, from);
             } else {
-                merge_words(it.kept, &mut target[it.place..], &source[it.place..])?;
+                merge_words(it.kept, &mut target[it.place..], &source[it.place..]);
             }
         }
         self.clear(from);
-        Ok(())
     }
 
     /// Results of these groups, in this order, to the columns of a lane.

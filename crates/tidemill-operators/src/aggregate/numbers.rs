@@ -1,6 +1,6 @@
 //! Values of arguments in the four forms that accumulators take: integers, wide ones, floats, text.
 
-use super::Held;
+use super::{Held, words::WIDEST};
 use crate::transform::arrow_error;
 use arrow_array::{
     Array, ArrayRef, Decimal128Array, Float64Array, Int64Array, StringArray,
@@ -174,8 +174,22 @@ pub(crate) fn from_ints(ints: Int64Array, to: &DataType) -> Result<ArrayRef, Ope
 }
 
 /// Turns wide numbers back into the type that they were held for, or that of their sum.
-pub(crate) fn from_wide(numbers: &Decimal128Array, to: &DataType) -> ArrayRef {
-    match to {
+///
+/// # Errors
+/// A sum has no room in its type.
+pub(crate) fn from_wide(
+    numbers: &Decimal128Array,
+    to: &DataType,
+) -> Result<ArrayRef, OperatorError> {
+    let beyond = |what| Err(OperatorError::new(format!("a sum of {what}")));
+    let numbers_there = || numbers.iter().flatten();
+    Ok(match to {
+        DataType::Int64 => {
+            if numbers_there().any(|it| i64::try_from(it).is_err()) {
+                return beyond("integers is beyond 64 bits");
+            }
+            Arc::new(numbers.unary::<_, Int64Type>(|it| it as i64))
+        }
         DataType::UInt64 => Arc::new(numbers.unary::<_, UInt64Type>(|it| it as u64)),
         DataType::Decimal32(_, _) => {
             let it = numbers.unary::<_, Decimal32Type>(|it| it as i32);
@@ -185,8 +199,13 @@ pub(crate) fn from_wide(numbers: &Decimal128Array, to: &DataType) -> ArrayRef {
             let it = numbers.unary::<_, Decimal64Type>(|it| it as i64);
             Arc::new(it.with_data_type(to.clone()))
         }
-        _ => Arc::new(numbers.clone().with_data_type(to.clone())),
-    }
+        _ => {
+            if numbers_there().any(|it| it.unsigned_abs() > WIDEST) {
+                return beyond("decimals is beyond 38 digits");
+            }
+            Arc::new(numbers.clone().with_data_type(to.clone()))
+        }
+    })
 }
 
 #[cfg(test)]

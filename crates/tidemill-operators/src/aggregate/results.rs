@@ -101,7 +101,9 @@ impl Results {
         let columns = self.columns.iter_mut().zip(&plan.results).map(|(column, result)| {
             let array: ArrayRef = match column {
                 Column::Int(it) => return numbers::from_ints(it.finish(), &result.data_type),
-                Column::Wide(it) => numbers::from_wide(&it.finish(), &result.data_type),
+                Column::Wide(it) => {
+                    return numbers::from_wide(&it.finish(), &result.data_type);
+                }
                 Column::Float(it) => kept::with_one_nan(Arc::new(it.finish())),
                 Column::Text(it) => Arc::new(it.finish()),
             };

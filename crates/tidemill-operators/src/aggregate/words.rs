@@ -2,15 +2,16 @@
 //!
 //! ```text
 //! count │ sum, least, most │ time of the first, the last       a wide number takes two words
+//!
+//! sum of whole numbers: upper word, less its upper bit, and whether there is a value │ lower words
 //! ```
 
 use super::results::Column;
 use super::{Held, Kept, Reading};
 use std::hint::select_unpredictable;
-use tidemill_flow::OperatorError;
 
 /// The most that 38 digits are.
-const WIDEST: u128 = 10_u128.pow(38) - 1;
+pub(super) const WIDEST: u128 = 10_u128.pow(38) - 1;
 
 /// One loop for each kind of result, so that no loop has a branch on it.
 pub(super) fn read_words<'a>(
@@ -34,17 +35,39 @@ pub(super) fn read_words<'a>(
         (Column::Float(to), _) => {
             to.extend(words.map(|it| (it[0] > 0).then(|| f64::from_bits(it[1]))));
         }
+        (Column::Wide(to), Reading::Sum(Held::Int)) => {
+            let sum = |it: &[u64]| (i128::from(it[0] as i64 >> 1) << 64) | i128::from(it[1]);
+            to.extend(words.map(|it| (it[0] > 0).then(|| sum(it))));
+        }
+        (Column::Wide(to), Reading::Sum(_)) => {
+            to.extend(words.map(|it| (it[0] > 0).then(|| wide_sum(it))));
+        }
         (Column::Wide(to), _) => to.extend(words.map(|it| (it[0] > 0).then(|| whole(it)))),
         (Column::Text(to), _) => words.for_each(|_| to.append_null()),
     }
 }
 
+/// Adds a whole number: its lower words, lowest first, and what it has above them.
 #[inline]
-pub(super) fn add_int(words: &mut [u64], count: u64, value: i64) -> Result<(), OperatorError> {
-    words[0] += count;
-    let sum = (words[1] as i64).checked_add(value);
-    words[1] = sum.ok_or_else(|| OperatorError::new("a sum of integers is beyond 64 bits"))? as u64;
-    Ok(())
+pub(super) fn add_whole<const N: usize>(words: &mut [u64], lower: [u64; N], upper: i64) {
+    let words = &mut words[..=N];
+    let mut carry = false;
+    for (word, more) in words[1..].iter_mut().zip(lower) {
+        (*word, carry) = word.carrying_add(more, carry);
+    }
+    // More numbers than can be counted would be needed to fill it.
+    let upper = (words[0] as i64 >> 1).wrapping_add(upper).wrapping_add(i64::from(carry));
+    words[0] = (upper << 1) as u64 | 1;
+}
+
+#[inline]
+pub(super) fn add_int(words: &mut [u64], value: i64) {
+    add_whole(words, [value as u64], value >> 63);
+}
+
+#[inline]
+pub(super) fn add_wide(words: &mut [u64], value: i128) {
+    add_whole(words, halves(value), (value >> 127) as i64);
 }
 
 #[inline]
@@ -70,16 +93,6 @@ pub(super) fn add_moment(words: &mut [u64], value: f64) {
     words[2] = (f64::from_bits(words[2]) + distance * (value - new_mean)).to_bits();
 }
 
-/// Adds numbers of at most 38 digits: a sum of more has no type.
-#[inline]
-pub(super) fn add_wide(words: &mut [u64], count: u64, value: i128) -> Result<(), OperatorError> {
-    let sum = whole(words).checked_add(value).filter(|sum| sum.unsigned_abs() <= WIDEST);
-    let sum = sum.ok_or_else(|| OperatorError::new("a sum of decimals is beyond 38 digits"))?;
-    words[0] += count;
-    words[1..3].copy_from_slice(&halves(sum));
-    Ok(())
-}
-
 /// A wide number as two words.
 #[inline]
 pub(super) fn halves(value: i128) -> [u64; 2] {
@@ -90,6 +103,17 @@ pub(super) fn halves(value: i128) -> [u64; 2] {
 #[inline]
 fn whole(words: &[u64]) -> i128 {
     i128::from(words[1]) | (i128::from(words[2]) << 64)
+}
+
+/// A sum of wide numbers; one that they have no room for is some number of more than 38 digits.
+#[inline]
+fn wide_sum(words: &[u64]) -> i128 {
+    let low = whole(words);
+    match (words[0] as i64 >> 1, low >> 127) {
+        (high, sign) if i128::from(high) == sign => low,
+        (0.., _) => i128::MAX,
+        _ => i128::MIN,
+    }
 }
 
 pub(super) fn is_less<T: PartialOrd>(value: T, held: T) -> bool {
@@ -159,14 +183,14 @@ pub(super) fn put_ordered<const N: usize>(
     }
 }
 
-pub(super) fn merge_words(kept: Kept, to: &mut [u64], from: &[u64]) -> Result<(), OperatorError> {
+pub(super) fn merge_words(kept: Kept, to: &mut [u64], from: &[u64]) {
     if from[0] == 0 {
-        return Ok(());
+        return;
     }
     match kept {
         Kept::Rows | Kept::Values => to[0] += from[0],
-        Kept::Sum(Held::Int) => add_int(to, from[0], from[1] as i64)?,
-        Kept::Sum(Held::Wide) => add_wide(to, from[0], whole(from))?,
+        Kept::Sum(Held::Int) => add_whole(to, [from[1]], from[0] as i64 >> 1),
+        Kept::Sum(Held::Wide) => add_whole(to, [from[1], from[2]], from[0] as i64 >> 1),
         Kept::Sum(_) => add_float(to, from[0], f64::from_bits(from[1])),
         Kept::Moments => merge_moments(to, from),
         Kept::First(Held::Wide) | Kept::Last(Held::Wide) => {
@@ -189,7 +213,6 @@ pub(super) fn merge_words(kept: Kept, to: &mut [u64], from: &[u64]) -> Result<()
         }
         Kept::Distinct | Kept::Sketch | Kept::Digest => unreachable!("kept in side stores"),
     }
-    Ok(())
 }
 
 /// Moments of two parts together (Chan, Golub and LeVeque). Of nothing and a part they are those of the

@@ -123,20 +123,20 @@ impl Factory {
 
 impl Windows {
     /// Adds the accumulators of `from` to those of `to`.
-    fn add(&mut self, plan: &Windowed, to: u32, from: u32) -> Result<(), OperatorError> {
+    fn add(&mut self, plan: &Windowed, to: u32, from: u32) {
         let mut copy = Cells::new(&plan.aggregates);
         copy.resize(1);
-        copy.merge(&plan.aggregates, 0, &self.cells, from as usize)?;
-        self.cells.merge(&plan.aggregates, to as usize, &copy, 0)
+        copy.merge(&plan.aggregates, 0, &self.cells, from as usize);
+        self.cells.merge(&plan.aggregates, to as usize, &copy, 0);
     }
 
     /// The full pane goes to the back; the oldest leaves if the window is full.
-    fn end_pane(&mut self, it: &Factory, key: usize) -> Result<(), OperatorError> {
-        let Some(pane) = self.windows[key].filling.take() else { return Ok(()) };
+    fn end_pane(&mut self, it: &Factory, key: usize) {
+        let Some(pane) = self.windows[key].filling.take() else { return };
         self.windows[key].in_pane = 0;
         let held = self.windows[key].front.len() + self.windows[key].back.len();
         if held as u64 >= it.panes {
-            self.end_oldest(it, key)?;
+            self.end_oldest(it, key);
         }
         let sum = match self.windows[key].back_sum {
             Some(sum) => sum,
@@ -146,20 +146,19 @@ impl Windows {
                 sum
             }
         };
-        self.add(&it.plan, sum, pane)?;
+        self.add(&it.plan, sum, pane);
         self.windows[key].back.push(pane);
-        Ok(())
     }
 
     /// The oldest pane leaves. An empty front is first made of the back: sums from each pane to
     /// the last, so that the front always has the sum of what is left in it.
-    fn end_oldest(&mut self, it: &Factory, key: usize) -> Result<(), OperatorError> {
+    fn end_oldest(&mut self, it: &Factory, key: usize) {
         if self.windows[key].front.is_empty() {
             let back = std::mem::take(&mut self.windows[key].back);
             let mut newer: Option<u32> = None;
             for pane in back.into_iter().rev() {
                 if let Some(newer) = newer {
-                    self.add(&it.plan, pane, newer)?;
+                    self.add(&it.plan, pane, newer);
                 }
                 newer = Some(pane);
                 self.windows[key].front.push(pane);
@@ -171,18 +170,17 @@ impl Windows {
         if let Some(oldest) = self.windows[key].front.pop() {
             self.release(oldest);
         }
-        Ok(())
     }
 
     /// The accumulators of the whole window, in a new cell.
-    fn whole(&mut self, it: &Factory, key: usize) -> Result<u32, OperatorError> {
+    fn whole(&mut self, it: &Factory, key: usize) -> u32 {
         let window = &self.windows[key];
         let parts = [window.front.last().copied(), window.back_sum, window.filling];
         let whole = self.fresh();
         for part in parts.into_iter().flatten() {
-            self.add(&it.plan, whole, part)?;
+            self.add(&it.plan, whole, part);
         }
-        Ok(whole)
+        whole
     }
 }
 
@@ -208,20 +206,20 @@ impl Lane {
                 cell
             }
         };
-        state.cells.update(&plan.aggregates, prepared.taken(), &[row as u32], &[cell])?;
+        state.cells.update(&plan.aggregates, prepared.taken(), &[row as u32], &[cell]);
         let window = &mut state.windows[key];
         window.records += 1;
         window.in_pane += 1;
         let (is_full, is_due) =
             (window.in_pane == it.pane, window.records.is_multiple_of(it.every));
         if is_full {
-            state.end_pane(it, key)?;
+            state.end_pane(it, key);
         }
         if is_due {
             let only = state.windows[key].filling.filter(|_| it.panes == u64::MAX);
             let whole = match only {
                 Some(cell) => cell,
-                None => state.whole(it, key)?,
+                None => state.whole(it, key),
             };
             state.keys.write(std::iter::once(key), &mut self.emitter.keys);
             let results = &mut self.emitter.results;

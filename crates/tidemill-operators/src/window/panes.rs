@@ -151,7 +151,7 @@ impl OperatorFactory for Factory {
                     let shown = match panes.open.get(&end).filter(|_| spans.pane == spans.size) {
                         Some(table) => table,
                         None => {
-                            merged.add(&stage.plan, panes.open.range(bounds.0 + 1..=end))?;
+                            merged.add(&stage.plan, panes.open.range(bounds.0 + 1..=end));
                             &merged
                         }
                     };
@@ -197,9 +197,9 @@ impl Lane {
         pane_end: i64,
         (block, prepared): (&Block, &Prepared),
         rows: &[u32],
-    ) -> Result<(), OperatorError> {
+    ) {
         if rows.is_empty() {
-            return Ok(());
+            return;
         }
         let table = panes.table(pane_end);
         let hashes = prepared.hashes(block);
@@ -210,21 +210,15 @@ impl Lane {
             table.note_times(rows.iter().map(|row| prepared.time(*row as usize)), &self.groups);
         }
         let aggregates = &self.stages[0].plan.aggregates;
-        table.cells.update(aggregates, prepared.taken(), rows, &self.groups)
+        table.cells.update(aggregates, prepared.taken(), rows, &self.groups);
     }
 
     /// Takes the rows that were put together.
-    fn take_gathered(
-        &mut self,
-        panes: &mut Panes,
-        pane_end: i64,
-        of: (&Block, &Prepared),
-    ) -> Result<(), OperatorError> {
+    fn take_gathered(&mut self, panes: &mut Panes, pane_end: i64, of: (&Block, &Prepared)) {
         let mut rows = std::mem::take(&mut self.rows);
-        let outcome = self.take(panes, pane_end, of, &rows);
+        self.take(panes, pane_end, of, &rows);
         rows.clear();
         self.rows = rows;
-        outcome
     }
 
     /// The end of the pane that all rows of a block are in, if it is one. The column of times is
@@ -247,7 +241,7 @@ impl Lane {
         pane_end: i64,
         of: (&Block, &Prepared),
         (selection, before): (Selection<'_>, Micros),
-    ) -> Result<(), OperatorError> {
+    ) {
         let (is_late, is_taken) = self.enter(pane_end, before);
         let rows = match selection {
             Selection::Rows(rows) => rows,
@@ -257,7 +251,9 @@ impl Lane {
             let late = self.outlets.iter_mut().filter(|it| it.is_late);
             late.for_each(|it| it.late.extend_from_slice(rows));
         }
-        if is_taken { self.take(panes, pane_end, of, rows) } else { Ok(()) }
+        if is_taken {
+            self.take(panes, pane_end, of, rows);
+        }
     }
 
     /// Takes the rows of one slice in one block, pane by pane as they come.
@@ -267,10 +263,11 @@ impl Lane {
         slice: SliceId,
         (block, prepared, only_pane): (&Block, &Prepared, Option<i64>),
         before: Micros,
-    ) -> Result<(), OperatorError> {
+    ) {
         let selection = block.rows_of(slice);
         if let Some(pane_end) = only_pane {
-            return self.take_selected(panes, pane_end, (block, prepared), (selection, before));
+            self.take_selected(panes, pane_end, (block, prepared), (selection, before));
+            return;
         }
         let (Some(spans), Some(times)) = (self.stages[0].spans, &prepared.times) else {
             unreachable!("without times there is one pane");
@@ -280,13 +277,10 @@ impl Lane {
         // and whether there is one for which they are not.
         let (mut from, mut to) = (i64::MAX, i64::MIN);
         let (mut is_late, mut is_taken) = (false, true);
-        let mut outcome = Ok(());
         selection.for_each(|row| {
             let time = times[row];
             if time < from || time >= to {
-                if outcome.is_ok() {
-                    outcome = self.take_gathered(panes, to, (block, prepared));
-                }
+                self.take_gathered(panes, to, (block, prepared));
                 to = spans.pane_end(time);
                 from = to - spans.pane;
                 (is_late, is_taken) = self.enter(to, before);
@@ -299,8 +293,7 @@ impl Lane {
                 late.for_each(|it| it.late.push(row as u32));
             }
         });
-        outcome?;
-        self.take_gathered(panes, to, (block, prepared))
+        self.take_gathered(panes, to, (block, prepared));
     }
 
     /// Notes for which stages rows of a pane are late; gives back whether they are for any, and
@@ -350,7 +343,7 @@ impl Lane {
             let bounds = (end - spans.size, end);
             if spans.pane != spans.size {
                 let mut merged = panes.spare();
-                merged.add(&self.stages[0].plan, panes.open.range(bounds.0 + 1..=end))?;
+                merged.add(&self.stages[0].plan, panes.open.range(bounds.0 + 1..=end));
                 self.put_out(0, &mut merged, bounds, output)?;
                 panes.give_back(merged);
             } else if let Some(mut table) = panes.open.remove(&end) {
@@ -385,7 +378,7 @@ impl Lane {
                 let start = end - size;
                 // Empty for a second stage with windows as long.
                 let older = panes.open.range((Bound::Excluded(start), Bound::Included(first)));
-                merged.add(&stages[nth].plan, older.rev())?;
+                merged.add(&stages[nth].plan, older.rev());
                 first = start;
                 self.put_out(nth, &mut merged, (start, end), output)?;
             }
@@ -469,7 +462,7 @@ impl Operator for Lane {
             let panes: &mut Panes = context.state(slice);
             let of_blocks = blocks.iter().zip(&prepared).zip(&only_panes);
             for (nth, ((block, prepared), only_pane)) in of_blocks.enumerate() {
-                self.take_slice(panes, slice, (block, prepared, *only_pane), between.0)?;
+                self.take_slice(panes, slice, (block, prepared, *only_pane), between.0);
                 for (late, outlet) in late.iter_mut().zip(&mut self.outlets) {
                     late.add(slice, nth, &mut outlet.late);
                 }

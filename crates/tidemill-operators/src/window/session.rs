@@ -359,10 +359,9 @@ impl Lane {
         slice: SliceId,
         (block, prepared): (&Block, &Prepared),
         before: i64,
-    ) -> Result<(), OperatorError> {
+    ) {
         let hashes = prepared.hashes(block);
         let gap = self.factory.gap;
-        let mut outcome = Ok(());
         block.rows_of(slice).for_each(|row| {
             let time = prepared.time(row);
             let is_late = time.saturating_add(gap) <= before;
@@ -375,25 +374,23 @@ impl Lane {
             let cell = state.cell(key, time, gap, &mut self.merges);
             self.rows.push(row as u32);
             self.cells.push(cell);
-            if !self.merges.is_empty() && outcome.is_ok() {
-                outcome = self.apply(state, prepared);
+            if !self.merges.is_empty() {
+                self.apply(state, prepared);
             }
         });
-        outcome?;
-        self.apply(state, prepared)
+        self.apply(state, prepared);
     }
 
     /// Takes the rows gathered so far, then joins sessions that a row has bridged.
-    fn apply(&mut self, state: &mut Sessions, prepared: &Prepared) -> Result<(), OperatorError> {
+    fn apply(&mut self, state: &mut Sessions, prepared: &Prepared) {
         let plan = &self.factory.plan.aggregates;
-        state.cells.update(plan, prepared.taken(), &self.rows, &self.cells)?;
+        state.cells.update(plan, prepared.taken(), &self.rows, &self.cells);
         self.rows.clear();
         self.cells.clear();
         for (to, from) in self.merges.drain(..) {
-            state.cells.merge_within(plan, to as usize, from as usize)?;
+            state.cells.merge_within(plan, to as usize, from as usize);
             state.free.push(from);
         }
-        Ok(())
     }
 
     /// Puts out the sessions of a slice that have ended.
@@ -436,7 +433,7 @@ impl Operator for Lane {
         for slice in context.slices.clone().map(SliceId) {
             let state: &mut Sessions = context.state(slice);
             for (nth, (block, prepared)) in blocks.iter().zip(&prepared).enumerate() {
-                self.take_slice(state, slice, (block, prepared), before)?;
+                self.take_slice(state, slice, (block, prepared), before);
                 late.add(slice, nth, &mut self.late);
             }
             self.emitter.begin(slice);

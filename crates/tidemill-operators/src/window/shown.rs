@@ -76,7 +76,7 @@ impl<'a, 'b> Showing<'a, 'b> {
                 let to = self.copies.groups();
                 self.copies.resize(to + 1);
                 for part in parts {
-                    self.copies.merge(&self.plan.aggregates, to, cells, *part as usize)?;
+                    self.copies.merge(&self.plan.aggregates, to, cells, *part as usize);
                 }
             }
         }

@@ -3,7 +3,6 @@
 use super::Windowed;
 use crate::aggregate::Cells;
 use crate::groups::Groups;
-use tidemill_flow::OperatorError;
 use tidemill_state::{Delta, Noted, Reader, SavedError, Structure, row_of};
 
 /// Groups and accumulators of one pane of one slice.
@@ -38,15 +37,14 @@ impl Table {
         &mut self,
         plan: &Windowed,
         panes: impl Iterator<Item = (&'a i64, &'a Self)>,
-    ) -> Result<(), OperatorError> {
+    ) {
         for (_, pane) in panes {
             for group in 0..pane.groups.len() {
                 let to = self.groups.group_of(&pane.groups, group) as usize;
                 self.cells.resize(self.groups.len());
-                self.cells.merge(&plan.aggregates, to, &pane.cells, group)?;
+                self.cells.merge(&plan.aggregates, to, &pane.cells, group);
             }
         }
-        Ok(())
     }
 
     /// Looks at the times of rows of these groups.

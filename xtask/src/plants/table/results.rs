@@ -267,6 +267,17 @@ pub(super) const PLANTS: &[Plant] = &[
         caught_by: &["a_byte_record_goes_where_it_goes_as_a_column"],
     },
     Plant {
+        name: "sums-without-carry",
+        what: "A sum of whole numbers has no more bits on its way than its result.",
+        package: "tidemill-operators",
+        file: "crates/tidemill-operators/src/aggregate/words.rs",
+        changes: &[(
+            "(*word, carry) = word.carrying_add(more, carry);",
+            "(*word, carry) = (word.wrapping_add(more), carry);",
+        )],
+        caught_by: &["a_sum_is_that_of_all_rows"],
+    },
+    Plant {
         name: "lengths-by-days",
         what: "Lengths of time are compared by their months and days: a day is more than 25 hours.",
         package: "tidemill-operators",

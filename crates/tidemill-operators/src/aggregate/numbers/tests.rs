@@ -16,7 +16,7 @@ fn held_and_back(column: &ArrayRef) -> ArrayRef {
     let ArgColumn::Wide(wide) = ArgColumn::new(column, Held::Wide).expect("it fits") else {
         panic!("wide numbers");
     };
-    from_wide(&wide, column.data_type())
+    from_wide(&wide, column.data_type()).expect("what it was")
 }
 
 proptest! {

@@ -3,13 +3,14 @@
 use super::super::{Aggregates, ArgColumn, Cells, Results, Taken};
 use super::*;
 use arrow_array::{
-    Array, ArrayRef, Decimal128Array, UInt64Array,
+    Array, ArrayRef, Decimal128Array, Int64Array, UInt32Array, UInt64Array,
     cast::AsArray,
     types::{Decimal128Type, Int64Type, UInt64Type},
 };
 use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
 use std::sync::Arc;
+use tidemill_flow::OperatorError;
 use tidemill_state::Reader;
 use tidemill_types::job::Named;
 
@@ -33,14 +34,14 @@ fn of_parts(
     let rows: Vec<u32> = (0..column.len() as u32).collect();
     let mut cells = Cells::new(plan);
     cells.resize(4);
-    cells.update(plan, taken, &rows, parts)?;
+    cells.update(plan, taken, &rows, parts);
     let mut whole = Cells::new(plan);
     whole.resize(1);
-    whole.merge(plan, 0, &cells, 0)?;
+    whole.merge(plan, 0, &cells, 0);
     for part in 1..4 {
         whole.resize(2);
-        whole.merge(plan, 1, &cells, part)?;
-        whole.merge_within(plan, 0, 1)?;
+        whole.merge(plan, 1, &cells, part);
+        whole.merge_within(plan, 0, 1);
     }
     let (mut saved, mut back) = (Vec::new(), Cells::new(plan));
     whole.save(0, &mut saved);
@@ -121,5 +122,32 @@ fn a_sum_beyond_38_digits_is_an_error() {
             let error = sum(values).expect_err("too many digits");
             assert!(error.message.contains("beyond 38 digits"), "{}", error.message);
         }
+    }
+}
+
+/// However the rows are split, what some of them make together has room.
+#[test]
+fn a_sum_is_that_of_all_rows() {
+    const ROWS: usize = 6;
+    let most = WIDEST as i128;
+    let wide = [most, most, most, -most, -most, 7 - most];
+    let wide: ArrayRef = Arc::new(Decimal128Array::from(wide.to_vec()).with_data_type(decimal()));
+    let whole = [i64::MAX, i64::MAX, i64::MAX, -i64::MAX, i64::MIN, 8 - i64::MAX];
+    let whole: ArrayRef = Arc::new(Int64Array::from(whole.to_vec()));
+    let (of_wide, of_whole) =
+        (compile(&decimal(), &["sum(v)"]), compile(&DataType::Int64, &["sum(v)"]));
+    for (parts, turned) in [[0; ROWS], [0, 0, 0, 1, 1, 1], [0, 1, 0, 1, 2, 3], [3, 3, 2, 2, 1, 0]]
+        .into_iter()
+        .flat_map(|parts| (0..ROWS as u32).map(move |by| (parts, by)))
+    {
+        let order = UInt32Array::from_iter_values((0..ROWS as u32).map(|it| (it + turned) % 6));
+        let sum = |plan, column: &ArrayRef| {
+            let column = arrow_select::take::take(column, &order, None).expect("rows of it");
+            of_parts(plan, &column, (&[0; ROWS], &parts))
+                .expect("the sum of all has room")
+                .remove(0)
+        };
+        assert_eq!(sum(&of_wide, &wide).as_primitive::<Decimal128Type>().value(0), 7);
+        assert_eq!(sum(&of_whole, &whole).as_primitive::<Int64Type>().value(0), 7);
     }
 }
