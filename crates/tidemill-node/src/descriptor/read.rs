@@ -92,6 +92,7 @@ fn wanted(expected: &dyn Expected) -> String {
         "u32" => format!("a whole number from 0 to {}", u32::MAX),
         "u64" | "usize" => format!("a whole number from 0 to {}", u64::MAX),
         "f64" => "a number".to_owned(),
+        "a character" => "a character; a digit in quotes".to_owned(),
         text if text.starts_with("struct ") => "a table of fields".to_owned(),
         text => text.to_owned(),
     }

@@ -138,6 +138,22 @@ fn refuses_with_place_expectation_and_nearest_name() {
              table of `time`, `bytes` and `records`\n  3 | cycle: 10\n    |        ^",
         ),
         (
+            base("    from: flights\n    where", "    from: 5\n    where"),
+            "job.yaml:10:11: error: found the number `5`, expected the name of a source or stage, or \
+             a list of names; a number in quotes\n  \
+             10 |     from: 5\n     |           ^",
+        ),
+        (
+            base("format: json}", "format: csv, delimiter: 7}"),
+            "job.yaml:6:63: error: found the number `7`, expected a character; a digit in quotes\n  \
+             6 |     file: {path: data/flights.ndjson, format: csv, delimiter: 7}\n    |                                                               ^",
+        ),
+        (
+            base("cycle: 10ms", "checkpoint: {every: {}}"),
+            "job.yaml:3:21: error: it has neither `time` nor `records`: write `10s`, `auto`, or a \
+             table with one of them\n  3 | checkpoint: {every: {}}\n    |                     ^",
+        ),
+        (
             base("    key: [carrier]", "    key: carrier"),
             "job.yaml:15:10: error: found `carrier`, expected a list\n  \
              15 |     key: carrier\n     |          ^",

@@ -24,7 +24,7 @@ impl<'de> de::Visitor<'de> for FromVisitor {
     type Value = Vec<String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of a source or stage, or a list of names")
+        f.write_str("the name of a source or stage, or a list of names; a number in quotes")
     }
 
     fn visit_str<E: de::Error>(self, name: &str) -> Result<Self::Value, E> {
@@ -139,7 +139,9 @@ impl<'de> de::Visitor<'de> for EveryVisitor {
         let EveryTable { time, records } =
             EveryTable::deserialize(MapAccessDeserializer::new(map))?;
         if time.is_none() && records.is_none() {
-            return Err(de::Error::custom("it has neither `time` nor `records`"));
+            return Err(de::Error::custom(
+                "it has neither `time` nor `records`: write `10s`, `auto`, or a table with one of them",
+            ));
         }
         Ok(Every::Bounds { time, records })
     }

@@ -4,6 +4,7 @@
 //! error. With `--json`, progress and summary are objects on standard output, unless a sink writes
 //! there: then on standard error.
 
+mod new_folder;
 mod next;
 
 use super::outcome::{End, Outcome};
@@ -11,6 +12,7 @@ use super::progress::{Display, Moment, print_json};
 use super::reader::{ASK_US, nobody_reads};
 use super::signals::StopFlag;
 use super::{DONE, FAILED, JobArguments, REFUSED, STOPPED, load, print_all, table};
+use new_folder::NewFolder;
 use next::what_next;
 use std::path::PathBuf;
 use tidemill_env::World;
@@ -67,6 +69,7 @@ const LOOK_US_MAX: u64 = 20_000;
 
 pub(super) fn run(arguments: &RunArguments) -> u8 {
     let world = World::real();
+    let new_folder = NewFolder::before(arguments.data.as_deref());
     let prepared = load::load(&arguments.job).and_then(|descriptor| {
         if arguments.resume {
             let base_dir = options(arguments).base_dir;
@@ -109,6 +112,7 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     let handle = match checkpoints.and_then(start_job) {
         Ok(handle) => handle,
         Err(error) => {
+            new_folder.remove(&world);
             load::show_refusal(&load::whole(&descriptor.file, error.to_string()), arguments.json);
             return REFUSED;
         }

@@ -221,6 +221,37 @@ fn every_refusal_of_a_run_is_an_object_for_scripts() {
 }
 
 #[test]
+fn a_job_that_is_refused_leaves_no_folder_that_it_made() {
+    let house = House::new();
+    house.write("flights.csv", &flights(10));
+    let backend = |name: &str| format!("checkpoint={{every: 1s, backend: {{{name}: {{}}}}}}");
+    let (indexed, files) = (backend("indexed"), backend("files"));
+    house.write("job.yaml", &JOB.replace("path: out.ndjson", "path: /proc/x/y"));
+    for more in [&[][..], &["--set", &indexed], &["--set", &files], &["--resume"]] {
+        for data in ["new", "new/in/new", "./new"] {
+            let line = [&["run", "job.yaml", "--data", data], more].concat();
+            let stderr = house.run(&line).ends_with(2).stderr();
+            assert!(stderr.contains("/proc/x/y"), "{line:?}: {stderr}");
+            assert!(!house.path("new").exists(), "{line:?}: {:?}", house.contents());
+        }
+    }
+    // What was there stays, and so does what somebody put there.
+    for folder in ["old", "old/in"] {
+        std::fs::create_dir(house.path(folder)).expect("a folder can be made");
+    }
+    house.run(&["run", "job.yaml", "--data", "old/in"]).ends_with(2);
+    house.run(&["run", "job.yaml", "--data", "old/new"]).ends_with(2);
+    assert!(house.path("old/in").exists() && !house.path("old/new").exists());
+    house.write("job.yaml", JOB);
+    house.run(&["run", "job.yaml", "--data", "new"]).ends_with(0);
+    let before = house.contents();
+    let line = ["run", "job.yaml", "--data", "new", "--checkpoint", "7", "--set", &indexed];
+    house.run(&line).ends_with(2);
+    let after = house.contents();
+    assert!(before.iter().all(|(name, bytes)| after.get(name) == Some(bytes)));
+}
+
+#[test]
 fn what_is_wrong_with_a_question_is_json_for_scripts() {
     let house = House::new();
     house.write("flights.csv", &flights(10));
