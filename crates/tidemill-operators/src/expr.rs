@@ -25,6 +25,7 @@ use tidemill_flow::OperatorError;
 mod adapted;
 mod alone;
 mod bounded;
+mod calendar;
 mod call;
 pub(crate) mod checked;
 mod depth;
@@ -37,6 +38,7 @@ pub(crate) mod functions;
 mod guarded;
 pub(crate) mod kept;
 pub(crate) mod lengths;
+pub(crate) mod like;
 mod names;
 pub(crate) mod settled;
 #[cfg(test)]
@@ -312,16 +314,35 @@ pub(crate) fn one_line(error: &DataFusionError) -> String {
         "type_coercion\ncaused by\n",
         "Internal error: ",
         "External error: ",
+        "Compute error: ",
     ];
     let mut rest = text.as_str();
     while let Some(cut) = headings.iter().find_map(|heading| rest.strip_prefix(heading)) {
         rest = cut;
     }
-    let mut lines = rest.lines().map(str::trim);
-    let first = lines.next().unwrap_or(rest);
-    // What is wrong with a pattern stands below it.
-    match lines.find(|it| it.starts_with("error: ")) {
-        Some(why) => format!("{first} {why}"),
-        None => first.to_owned(),
+    match of_pattern(rest) {
+        Some(why) => format!("the regular expression does not compile: {why}"),
+        None => rest.lines().next().unwrap_or(rest).trim().to_owned(),
     }
+}
+
+/// What is wrong with a regular expression, if an error is of one. Some say what the parser says below the
+/// pattern, and some the pattern alone.
+fn of_pattern(message: &str) -> Option<String> {
+    const OF: [&str; 3] =
+        ["Regular expression did not compile: ", "Invalid regex", "regex parse error:"];
+    let rest = OF.iter().find_map(|it| message.strip_prefix(it))?;
+    let said = |text: &str| {
+        let line = text.lines().filter_map(|it| it.strip_prefix("error: ")).next_back()?;
+        Some(line.trim().to_owned())
+    };
+    if let Some(why) = said(rest) {
+        return Some(why);
+    }
+    let size = rest.strip_prefix("CompiledTooBig(").and_then(|it| it.split_once(')'));
+    if let Some((bytes, _)) = size {
+        return Some(format!("it takes more than {bytes} bytes"));
+    }
+    let error = regex::Regex::new(rest).err()?.to_string();
+    said(&error).or(Some(error))
 }

@@ -3,18 +3,20 @@
 use super::{
     alone,
     bounded::Growth,
+    calendar,
     fields::{self, GET_FIELD},
     floats,
 };
 use arrow_array::Array;
 use arrow_buffer::NullBuffer;
-use arrow_schema::{DataType, FieldRef};
+use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
 use arrow_select::nullif::nullif;
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::{
     ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature,
     simplify::{ExprSimplifyResult, SimplifyContext},
+    type_coercion::functions::fields_with_udf,
 };
 use std::sync::Arc;
 
@@ -23,6 +25,7 @@ use std::sync::Arc;
 struct Adapted {
     function: Arc<ScalarUDF>,
     need: Need,
+    signature: Signature,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,29 +46,52 @@ enum Need {
     /// Fields of an object that is null are null.
     OfObjects,
     /// Constants become columns where another argument is one: of a constant it looks at the first
-    /// row of the others only.
-    Spread,
-    /// Its second argument is always a column: of a constant it makes another value, or none.
-    OfColumn,
+    /// row of the others only. Times stay in their unit.
+    Written,
+    /// Its second argument, a time in its unit, is always a column: of a constant it makes another
+    /// value, or none. Times of far years are cut as others are.
+    Cut,
+    /// The same, of times that are put into bins.
+    Binned,
+}
+
+impl Need {
+    /// Which argument is a time that it takes in whatever unit it is kept. DataFusion takes some in
+    /// nanoseconds, which know few years.
+    fn time(self) -> Option<usize> {
+        match self {
+            Self::Written => Some(0),
+            Self::Cut | Self::Binned => Some(1),
+            _ => None,
+        }
+    }
 }
 
 /// The function itself, or one that does what it needs; those on lists always need something.
 pub(super) fn adapted(function: Arc<ScalarUDF>, is_on_lists: bool) -> Arc<ScalarUDF> {
     let need = match function.name() {
         "array_has" | "array_has_all" | "array_has_any" => Need::Strict,
-        "array_position" | "array_positions" => Need::OneZero,
+        "array_position" | "array_positions" | "array_remove" | "array_remove_n"
+        | "array_remove_all" | "array_replace" | "array_replace_n" | "array_replace_all" => {
+            Need::OneZero
+        }
         "nullif" => Need::FirstOrNull,
         "round" | "trunc" => Need::Rounded,
         GET_FIELD => Need::OfObjects,
-        "to_char" => Need::Spread,
-        "date_trunc" => Need::OfColumn,
+        "to_char" => Need::Written,
+        "date_trunc" => Need::Cut,
+        "date_bin" => Need::Binned,
         name => match Growth::of(name) {
             Some(growth) => Need::Bounded(growth),
             None if is_on_lists => Need::Alone,
             None => return function,
         },
     };
-    Arc::new(ScalarUDF::new_from_impl(Adapted { function, need }))
+    let signature = match need.time() {
+        Some(_) => Signature::user_defined(function.signature().volatility),
+        None => function.signature().clone(),
+    };
+    Arc::new(ScalarUDF::new_from_impl(Adapted { function, need, signature }))
 }
 
 fn with_one_zero(mut arguments: ScalarFunctionArgs) -> Result<ScalarFunctionArgs> {
@@ -108,7 +134,7 @@ impl ScalarUDFImpl for Adapted {
     }
 
     fn signature(&self) -> &Signature {
-        self.function.signature()
+        &self.signature
     }
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
@@ -120,7 +146,23 @@ impl ScalarUDFImpl for Adapted {
     }
 
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
-        self.function.coerce_types(arguments)
+        let Some(at) = self.need.time() else { return self.function.coerce_types(arguments) };
+        let field = |it: &DataType| Arc::new(Field::new("", it.clone(), true));
+        let fields: Vec<FieldRef> = arguments.iter().map(field).collect();
+        let taken = fields_with_udf(&fields, self.function.as_ref())?;
+        let mut taken: Vec<DataType> = taken.iter().map(|it| it.data_type().clone()).collect();
+        if let (Some(DataType::Timestamp(TimeUnit::Nanosecond, zone)), Some(given)) =
+            (taken.get(at), arguments.get(at))
+        {
+            taken[at] = match given {
+                DataType::Timestamp(..) => given.clone(),
+                DataType::Date32 | DataType::Date64 => {
+                    DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
+                }
+                _ => return Ok(taken),
+            };
+        }
+        Ok(taken)
     }
 
     fn simplify(
@@ -159,16 +201,20 @@ impl ScalarUDFImpl for Adapted {
                 floats::rounded(&args, self.function.invoke_with_args(arguments)?, rows)
             }
             Need::OfObjects => fields::taken(&self.function, arguments),
-            Need::OfColumn => {
+            Need::Cut | Need::Binned => {
+                let invoke = match self.need {
+                    Need::Cut => calendar::truncated,
+                    _ => calendar::binned,
+                };
                 let Some(ColumnarValue::Scalar(value)) = arguments.args.get(1) else {
-                    return self.function.invoke_with_args(arguments);
+                    return invoke(&self.function, arguments);
                 };
                 arguments.args[1] = ColumnarValue::Array(value.to_array()?);
                 arguments.number_rows = 1;
-                let made = self.function.invoke_with_args(arguments)?.into_array(1)?;
+                let made = invoke(&self.function, arguments)?.into_array(1)?;
                 Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?))
             }
-            Need::Spread => {
+            Need::Written => {
                 if arguments.args.iter().any(|it| matches!(it, ColumnarValue::Array(_))) {
                     let columns = ColumnarValue::values_to_arrays(&arguments.args)?;
                     arguments.args = columns.into_iter().map(ColumnarValue::Array).collect();

@@ -4,6 +4,7 @@
 //! it so, and `nullif` and `case` make it so. Arrow casts them with all others, so that one that cannot be
 //! cast fails rows whose lists are fine, and functions on lists take some of them for elements.
 
+use super::floats;
 use arrow_array::{
     Array, ArrayRef, BooleanArray, GenericListArray, OffsetSizeTrait, RecordBatch, StructArray,
     UInt32Array, cast::AsArray,
@@ -23,11 +24,18 @@ use std::{
 #[derive(Debug, Eq)]
 struct Alone {
     inner: Arc<dyn PhysicalExpr>,
+    /// The floats in them have one zero.
+    of_one_zero: bool,
 }
 
 /// The expression with nothing else in its values.
 pub(super) fn expression(inner: &Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr> {
-    Arc::new(Alone { inner: Arc::clone(inner) })
+    Arc::new(Alone { inner: Arc::clone(inner), of_one_zero: false })
+}
+
+/// The same for a comparison, for which the two zeros of floats are one.
+pub(super) fn compared(inner: &Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr> {
+    Arc::new(Alone { inner: Arc::clone(inner), of_one_zero: true })
 }
 
 /// Arguments with nothing else in them.
@@ -93,13 +101,14 @@ fn list_alone<O: OffsetSizeTrait>(array: &ArrayRef, element: &FieldRef) -> Resul
 
 impl PartialEq for Alone {
     fn eq(&self, other: &Self) -> bool {
-        self.inner.eq(&other.inner)
+        self.of_one_zero == other.of_one_zero && self.inner.eq(&other.inner)
     }
 }
 
 impl Hash for Alone {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.inner.hash(state);
+        self.of_one_zero.hash(state);
     }
 }
 
@@ -123,7 +132,9 @@ impl PhysicalExpr for Alone {
     }
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        Ok(match self.inner.evaluate(batch)? {
+        let values = self.inner.evaluate(batch)?;
+        let values = if self.of_one_zero { floats::with_one_zero(&values)? } else { values };
+        Ok(match values {
             ColumnarValue::Array(array) => ColumnarValue::Array(alone(&array)?),
             constant => constant,
         })
@@ -138,7 +149,7 @@ impl PhysicalExpr for Alone {
         mut children: Vec<Arc<dyn PhysicalExpr>>,
     ) -> Result<Arc<dyn PhysicalExpr>> {
         let inner = children.pop().unwrap_or_else(|| Arc::clone(&self.inner));
-        Ok(Arc::new(Self { inner }))
+        Ok(Arc::new(Self { inner, of_one_zero: self.of_one_zero }))
     }
 
     fn fmt_sql(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

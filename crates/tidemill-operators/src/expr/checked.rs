@@ -3,9 +3,9 @@
 //! - Whole numbers do not wrap: `+`, `-` and `*` beyond their type have no value, as in PostgreSQL.
 //! - The right side of `and` and `or` is looked at only where the left one does not decide.
 //! - There is one NaN, and decimals have no more digits than their type.
-//! - Only what is there in lists and objects is cast.
+//! - Only what is there in lists and objects is cast and compared, and the zeros of floats in them are one.
 
-use super::{ExprError, alone, guarded::guarded, kept::kept, plan_error};
+use super::{ExprError, alone, floats, guarded::guarded, kept::kept, plan_error};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Schema};
 use datafusion_common::{
@@ -68,6 +68,10 @@ fn checked(
         let children = node.children().into_iter().map(alone::expression).collect();
         return Ok(Transformed::yes(node.with_new_children(children)?));
     }
+    if is_of_zeros(&node, input)? {
+        let children = node.children().into_iter().map(alone::compared).collect();
+        return Ok(Transformed::yes(node.with_new_children(children)?));
+    }
     Ok(kept(&node, input).map_or_else(|| Transformed::no(node), Transformed::yes))
 }
 
@@ -78,6 +82,13 @@ fn is_cast_within(node: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<bool, 
         Some(from) if is_cast => Ok(from.data_type(input)?.is_nested()),
         _ => Ok(false),
     }
+}
+
+/// Whether lists or objects with floats are compared.
+fn is_of_zeros(node: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<bool, DataFusionError> {
+    let Some(it) = node.downcast_ref::<BinaryExpr>() else { return Ok(false) };
+    let held = it.left().data_type(input)?;
+    Ok(it.op().supports_propagation() && held.is_nested() && floats::has_floats(&held))
 }
 
 /// Refuses sums, differences and products of constants that have no value: simplifying would wrap

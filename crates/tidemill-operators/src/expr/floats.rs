@@ -2,7 +2,7 @@
 
 use super::kept::with_one_nan;
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, GenericListArray, OffsetSizeTrait,
+    Array, ArrayRef, BooleanArray, GenericListArray, OffsetSizeTrait, StructArray,
     cast::AsArray,
     types::{Float32Type, Float64Type, Int64Type},
 };
@@ -14,9 +14,10 @@ use datafusion_expr::ColumnarValue;
 use std::sync::Arc;
 
 /// Whether there are floats in values of a type.
-fn has_floats(data_type: &DataType) -> bool {
+pub(super) fn has_floats(data_type: &DataType) -> bool {
     match data_type {
         DataType::List(element) | DataType::LargeList(element) => has_floats(element.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|it| has_floats(it.data_type())),
         other => matches!(other, DataType::Float32 | DataType::Float64),
     }
 }
@@ -35,7 +36,8 @@ pub(super) fn with_one_zero(argument: &ColumnarValue) -> Result<ColumnarValue> {
     })
 }
 
-fn one_zero(array: &ArrayRef) -> Result<ArrayRef> {
+/// The same values with one zero and one NaN.
+pub(super) fn one_zero(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(match array.data_type() {
         DataType::Float64 => {
             let floats = array.as_primitive::<Float64Type>();
@@ -47,6 +49,11 @@ fn one_zero(array: &ArrayRef) -> Result<ArrayRef> {
         }
         DataType::List(element) => in_lists::<i32>(array, element)?,
         DataType::LargeList(element) => in_lists::<i64>(array, element)?,
+        DataType::Struct(fields) if !fields.is_empty() => {
+            let object = array.as_struct();
+            let columns = object.columns().iter().map(one_zero).collect::<Result<Vec<_>>>()?;
+            Arc::new(StructArray::try_new(fields.clone(), columns, object.nulls().cloned())?)
+        }
         _ => Arc::clone(array),
     })
 }

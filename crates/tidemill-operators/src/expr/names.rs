@@ -1,6 +1,6 @@
 //! Names in an expression: each must be there, and an error says which name is near.
 
-use super::{ExprError, functions};
+use super::{ExprError, functions, like};
 use arrow_schema::SchemaRef;
 use datafusion_sql::sqlparser::{
     ast::{self, Visit, Visitor},
@@ -52,6 +52,7 @@ impl Visitor for Names<'_> {
                 idents.first().map_or(ControlFlow::Continue(()), |ident| self.column(ident))
             }
             ast::Expr::Function(function) => call(function),
+            ast::Expr::Like { .. } | ast::Expr::ILike { .. } => like::check_sign(expr),
             ast::Expr::Subquery(_) | ast::Expr::Exists { .. } | ast::Expr::InSubquery { .. } => {
                 ControlFlow::Break(ExprError::new("a `SELECT` has no place in an expression"))
             }

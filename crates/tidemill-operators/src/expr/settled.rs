@@ -10,7 +10,7 @@
 //! complements and patterns for what they mostly mean, and then rows are others where something is
 //! null or negative. So it sees constants alone.
 
-use super::{checked, functions, kept};
+use super::{checked, floats, functions, kept, like};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Schema, TimeUnit};
 use datafusion_common::{
@@ -54,7 +54,7 @@ impl<'a> Settling<'a> {
     /// The expression with casts where its types differ, and with the functions that are called here.
     pub(crate) fn typed(&self, expr: Logical) -> Result<Logical, DataFusionError> {
         let expr = expr.transform_up(|node| Ok(called_here(node))).data()?;
-        let expr = expr.transform_up(|node| Ok(escaped(node))).data()?;
+        let expr = expr.transform_up(like::escaped).data()?;
         let expr = self.simplifier.coerce(expr, self.schema)?;
         let Transformed { data: expr, transformed: has_body, .. } =
             expr.transform_up(|node| self.with_body(node))?;
@@ -181,6 +181,14 @@ impl<'a> Settling<'a> {
         let (expr, list, negated) = match node {
             Logical::InList(InList { expr, list, negated }) => (expr, list, negated),
             Logical::Case(Case { expr: Some(of), when_then_expr, else_expr }) => {
+                if self.is_of_zeros(&of)? {
+                    may_be_repeated(&of, when_then_expr.len())?;
+                    let equal = |when: Box<Logical>| Box::new(of.as_ref().clone().eq(*when));
+                    let branches = when_then_expr.into_iter();
+                    let when_then_expr = branches.map(|(when, then)| (equal(when), then)).collect();
+                    let case = Case { expr: None, when_then_expr, else_expr };
+                    return Ok(Transformed::yes(Logical::Case(case)));
+                }
                 let Some(zero) = self.zero(&of)? else {
                     let case = Case { expr: Some(of), when_then_expr, else_expr };
                     return Ok(Transformed::no(Logical::Case(case)));
@@ -202,7 +210,8 @@ impl<'a> Settling<'a> {
             other => return Ok(Transformed::no(other)),
         };
         let zero = self.zero(&expr)?;
-        let is_constant = |it: &Logical| matches!(it, Logical::Literal(..));
+        let is_of_zeros = self.is_of_zeros(&expr)?;
+        let is_constant = |it: &Logical| !is_of_zeros && matches!(it, Logical::Literal(..));
         if list.is_empty() || (zero.is_none() && list.iter().all(is_constant)) {
             return Ok(Transformed::no(Logical::InList(InList { expr, list, negated })));
         }
@@ -222,6 +231,12 @@ impl<'a> Settling<'a> {
         }
         let any = either(any);
         Ok(Transformed::yes(if negated { Logical::Not(Box::new(any)) } else { any }))
+    }
+
+    /// Whether these are lists or objects with floats, which `=` alone compares as it should.
+    fn is_of_zeros(&self, expr: &Logical) -> Result<bool, DataFusionError> {
+        let data_type = expr.get_type(self.schema)?;
+        Ok(data_type.is_nested() && floats::has_floats(&data_type))
     }
 
     /// The zero of a float's type.
@@ -285,34 +300,6 @@ fn may_be_repeated(expr: &Logical, times: usize) -> Result<(), DataFusionError> 
 /// Whether a call is `coalesce`. (`nvl` takes its arguments to another type.)
 fn takes_first(call: &ScalarFunction) -> bool {
     call.func.name() == "coalesce"
-}
-
-/// A pattern of `like` in which a backslash escapes, which is all that DataFusion knows, if another
-/// sign does.
-fn escaped(node: Logical) -> Transformed<Logical> {
-    let Logical::Like(mut like) = node else { return Transformed::no(node) };
-    let (Some(sign), Logical::Literal(value, _)) = (like.escape_char, &*like.pattern) else {
-        return Transformed::no(Logical::Like(like));
-    };
-    let Some(pattern) = value.try_as_str().flatten().filter(|_| sign != '\\') else {
-        return Transformed::no(Logical::Like(like));
-    };
-    let (mut made, mut signs) = (String::with_capacity(pattern.len()), pattern.chars());
-    while let Some(it) = signs.next() {
-        match (it == sign, it) {
-            (true, _) => match signs.next() {
-                Some(next @ ('%' | '_' | '\\')) => made.extend(['\\', next]),
-                Some(next) => made.push(next),
-                // An escape of nothing is said so by whoever takes the pattern.
-                None => return Transformed::no(Logical::Like(like)),
-            },
-            (false, '\\') => made.push_str("\\\\"),
-            (false, other) => made.push(other),
-        }
-    }
-    like.pattern = Box::new(Logical::Literal(ScalarValue::from(made), None));
-    like.escape_char = None;
-    Transformed::yes(Logical::Like(like))
 }
 
 /// A call of the function that has this name here: operators such as `@>` call others. A `coalesce`

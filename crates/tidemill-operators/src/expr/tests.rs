@@ -286,6 +286,31 @@ fn what_is_not_an_expression_is_refused_with_its_place() {
     refused("Carrier + 1 > true", "", (1, 1), None);
 }
 
+/// In the parser's words, whoever asked it.
+#[test]
+fn a_pattern_that_is_none_is_refused_with_the_reason() {
+    let why = "the regular expression does not compile: unclosed group";
+    for sql in [
+        "\"Carrier\" ~ '('",
+        "not (\"Carrier\" !~* '(')",
+        "'a' ~ '('",
+        "regexp_like(\"Carrier\", '(')",
+        "regexp_match(\"Carrier\", '(')",
+        "regexp_replace(\"Carrier\", '(', '')",
+        "regexp_count(\"Carrier\", '(')",
+        "case when dep_delay > 1 then regexp_instr(\"Carrier\", '(') end",
+    ] {
+        let error = Expr::compile(sql, &schema()).expect_err(sql);
+        assert_eq!(error.message, why, "{sql}");
+        // The same of a record.
+        let sql = sql.replace("'('", "concat('(', \"Carrier\")");
+        let error = Expr::compile(&sql, &schema()).expect(&sql).evaluate(&batch());
+        assert_eq!(error.expect_err(&sql).to_string(), why, "{sql}");
+    }
+    let large = Expr::compile("\"Carrier\" ~ 'a{5000}{5000}'", &schema()).expect_err("too large");
+    assert!(large.message.contains("takes more than 10485760 bytes"), "{}", large.message);
+}
+
 #[test]
 fn what_would_not_replay_is_refused() {
     for sql in ["now()", "random()", "uuid()", "current_date()"] {

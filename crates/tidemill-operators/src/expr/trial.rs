@@ -3,7 +3,7 @@
 //! A function that takes a unit, a pattern or a form, and is given constants but for what it is about, is
 //! called with an empty text or the first moment of 1970 in the place of that.
 
-use super::{ExprError, checked, one_line};
+use super::{ExprError, checked, like, one_line};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::Schema;
 use datafusion_common::{
@@ -60,6 +60,9 @@ fn answer(node: &Logical, schema: &DFSchema) -> Result<(), DataFusionError> {
         Some(Logical::Literal(value, None))
     };
     let made = match node {
+        Logical::ScalarFunction(call) if call.func.name() == like::ESCAPED => {
+            call.args.iter().all(is_constant).then(|| node.clone())
+        }
         Logical::ScalarFunction(call) => {
             let place = ASKED.iter().find(|(name, _)| *name == call.func.name());
             let place = place.map(|(_, place)| *place);

@@ -12,7 +12,7 @@
 //! | queries, each of which may read the one before | [`QUERIES_MAX`], counted in what was parsed |
 
 use super::plan::is_aggregate;
-use crate::expr::{ExprError, syntax_error, words};
+use crate::expr::{ExprError, like, syntax_error, words};
 use datafusion_sql::sqlparser::{
     ast::{self, SetExpr, Statement, TableFactor, Visit, Visitor},
     dialect::GenericDialect,
@@ -169,6 +169,7 @@ impl Visitor for Admitted {
             }
             ast::Expr::Map(_) => none_of(&[(true, "`map`")]),
             ast::Expr::Function(call) => call_alone(call),
+            ast::Expr::Like { .. } | ast::Expr::ILike { .. } => like::check_sign(expr),
             _ => ControlFlow::Continue(()),
         }
     }

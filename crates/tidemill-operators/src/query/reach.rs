@@ -13,7 +13,7 @@
 //! within `coalesce`, each of which is written twice, doubles with every level.
 
 use super::admit::not_known;
-use crate::expr::{ExprError, plan_error};
+use crate::expr::{ExprError, like, plan_error};
 use arrow_schema::DataType;
 use datafusion_common::{
     DFSchema, ScalarValue,
@@ -109,9 +109,13 @@ fn growth(name: &str) -> Option<Growth> {
         "upper" | "lower" | "initcap" | "translate" => Growth::Sum(4),
         "string_to_array" | "regexp_match" | "array_positions" => Growth::Sum(16),
         "to_char" => Growth::Sum(32),
-        "encode" | "overlay" | "map_entries" | "map_extract" | "map_keys" | "map_values" => {
-            Growth::Sum(2)
-        }
+        like::ESCAPED
+        | "encode"
+        | "overlay"
+        | "map_entries"
+        | "map_extract"
+        | "map_keys"
+        | "map_values" => Growth::Sum(2),
         _ if SUMS.contains(&name) => Growth::Sum(1),
         _ => return None,
     })

@@ -27,6 +27,20 @@ fn functions_take_the_two_zeros_for_one() {
         ("case f when g then 'same' else 'other' end", ["same", "same", "other"]),
         ("case r when cast(g as real) then 1 when 1 then 2 end", ["1", "1", "2"]),
         ("case 0.0 when f then 'zero' end", ["zero", "zero", "-"]),
+        ("[f] = [g]", ["true", "true", "false"]),
+        ("[f] = [0.0]", ["true", "true", "false"]),
+        ("[f] < [0.0]", ["false"; 3]),
+        ("[f] >= [0.0]", ["true"; 3]),
+        ("[f] is distinct from [g]", ["false", "false", "true"]),
+        ("[f] in ([0.0], [2.0])", ["true", "true", "false"]),
+        ("[f] not in ([g], [7.0])", ["false", "false", "true"]),
+        ("[[f]] = [[g]]", ["true", "true", "false"]),
+        ("{'a': r} = {'a': cast(g as real)}", ["true", "true", "false"]),
+        ("case [f] when [0.0] then 'zero' when [g] then 'same' end", ["zero", "zero", "-"]),
+        ("array_to_string(array_distinct([f, g]), ' ')", ["0", "0", "1 2"]),
+        ("array_to_string(array_remove([f, 5.0], 0.0), ' ')", ["5", "5", "1 5"]),
+        ("array_to_string(array_replace_all([f, g], 0.0, 7.0), ' ')", ["7 7", "7 7", "1 2"]),
+        ("cardinality(array_except([f], [g]))", ["0", "0", "1"]),
     ] {
         assert_eq!(texts(sql, &batch), some(&expected), "{sql}");
     }

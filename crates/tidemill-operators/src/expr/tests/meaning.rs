@@ -440,7 +440,36 @@ fn any_sign_may_escape_in_a_pattern() {
         let expected = rows.map(|it| Some((it == expected).to_string()));
         assert_eq!(texts(sql, &batch), expected, "{sql}");
     }
-    assert!(Expr::compile("t like 'a!' escape '!'", &batch.schema()).is_err());
+    for sql in ["t like 'a!' escape '!'", "t like 'a' || '!' escape '!'"] {
+        let error = Expr::compile(sql, &batch.schema()).expect_err(sql);
+        assert!(error.message.contains("`a!` of `like` ends with its escape"), "{error}");
+    }
+    let error = Expr::compile("t like\n 'aé%' escape 'é'", &batch.schema()).expect_err("refused");
+    assert!(error.message.contains("'é' cannot escape in `like`"), "{}", error.message);
+    assert_eq!((error.line, error.column), (2, 15));
+}
+
+#[test]
+fn a_pattern_of_a_record_may_be_escaped_by_any_sign() {
+    let rows = |it: [Option<&str>; 5]| Arc::new(StringArray::from(it.to_vec())) as ArrayRef;
+    let batch = RecordBatch::try_from_iter_with_nullable([
+        ("t", rows([Some("a%"), Some("ab"), Some("ab"), Some("a\\b"), Some("x")]), true),
+        ("p", rows([Some("a!%"), Some("A!%"), Some("A%"), Some("a\\_"), None]), true),
+    ])
+    .expect("columns of one length");
+    for (sql, expected) in [
+        ("t like p escape '!'", ["true", "false", "false", "true", "-"]),
+        ("t ilike p escape '!'", ["true", "false", "true", "true", "-"]),
+        ("t not like p escape '!'", ["false", "true", "true", "false", "-"]),
+        ("t like p || '' escape '!'", ["true", "false", "false", "true", "-"]),
+        ("t like null escape '!'", ["-"; 5]),
+    ] {
+        assert_eq!(texts(sql, &batch), some(&expected), "{sql}");
+    }
+    let dangling =
+        Expr::compile("t like p || '!' escape '!'", &batch.schema()).expect("it may fit");
+    let error = dangling.evaluate(&batch).expect_err("no pattern").to_string();
+    assert!(error.contains("`a!%!` of `like` ends with its escape"), "{error}");
 }
 
 #[test]
