@@ -40,7 +40,7 @@ pub use window::Window;
 use crate::delta::{Delta, SavedError};
 use serde::{Serialize, de::DeserializeOwned};
 use shown::{Kind, TakeRow};
-use std::any::Any;
+use std::{any::Any, panic::resume_unwind};
 
 /// A part of a slice's state.
 pub trait Structure: Send {
@@ -124,7 +124,9 @@ macro_rules! is_a_state {
 
 is_a_state!(Map<K: Any, V: Any>, Queue<T: Any>, Window<T: Any>, List<T: Any>, Value<T: Any>);
 
-/// What is kept in a structure: any plain value.
+/// What is kept in a structure: any plain value. It is saved in a form that does not describe itself,
+/// so its types have no `serde(untagged)`, `serde(tag)`, `serde(flatten)` or
+/// `serde(skip_serializing_if)`.
 pub trait Plain: Serialize + DeserializeOwned + Send + 'static {}
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> Plain for T {}
@@ -136,6 +138,35 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Plain for T {}
 pub fn write_plain<T: Serialize>(value: &T, out: &mut Vec<u8>) {
     let held = std::mem::take(out);
     *out = postcard::to_extend(value, held).expect("a plain value can be written");
+}
+
+/// Of so many rows one is read again when it is written, the first among them.
+const ROWS_PER_READ: usize = 64;
+
+/// As [`write_plain`], of a program's own type, whose values may be none that can be read again. That
+/// shows before anything relies on it, as those of some rows are.
+///
+/// # Panics
+/// Unwinds with [`NotRead`] if the value cannot be written, or not be read again.
+fn write_own<T: Plain>(value: &T, row: usize, out: &mut Vec<u8>) {
+    let start = out.len();
+    let held = std::mem::take(out);
+    *out = postcard::to_extend(value, held).unwrap_or_else(|error| cannot_save::<T>(&error));
+    if row.is_multiple_of(ROWS_PER_READ)
+        && let Err(error) = read_plain::<T>(&out[start..])
+    {
+        cannot_save::<T>(&error);
+    }
+}
+
+#[cold]
+fn cannot_save<T>(error: &dyn std::fmt::Display) -> ! {
+    resume_unwind(Box::new(NotRead(format!(
+        "a value of the type `{}` cannot be saved and read again: {error}; what is saved does not \
+         describe itself, so its types have no `serde(untagged)`, `serde(tag)`, `serde(flatten)` or \
+         `serde(skip_serializing_if)`",
+        std::any::type_name::<T>()
+    ))))
 }
 
 /// Reads what [`write_plain`] wrote.

@@ -2,7 +2,7 @@
 
 use super::noted::{Noted, row_of};
 use super::shown::{Kind, Shown, TakeRow, kind_of, show};
-use super::{Plain, Structure, beside, read_plain, sampled, write_plain};
+use super::{Plain, Structure, beside, read_plain, sampled, write_own};
 use crate::delta::{Delta, SavedError};
 
 /// A list that grows at its end.
@@ -19,7 +19,7 @@ impl<T> Default for List<T> {
 }
 
 fn write_value<T: Plain>(values: &[T], at: usize, out: &mut Vec<u8>) -> bool {
-    values.get(at).inspect(|value| write_plain(*value, out)).is_some()
+    values.get(at).inspect(|value| write_own(*value, at, out)).is_some()
 }
 
 impl<T: Plain> List<T> {

@@ -4,7 +4,7 @@
 mod away;
 
 use super::noted::{Noted, row_of};
-use super::{Expiry, Plain, SavedRows, Structure, beside, read_plain, sampled, write_plain};
+use super::{Expiry, Plain, SavedRows, Structure, beside, read_plain, sampled, write_own};
 use crate::delta::{Delta, SavedError};
 use away::Away;
 use std::{cmp::Reverse, collections::BinaryHeap, ops::ControlFlow};
@@ -192,7 +192,7 @@ impl<T: Plain> Slab<T> {
 
 fn write_slot<T: Plain>(slots: &[Option<T>], slot: usize, out: &mut Vec<u8>) -> bool {
     let value = slots.get(slot).and_then(Option::as_ref);
-    value.inspect(|value| write_plain(*value, out)).is_some()
+    value.inspect(|value| write_own(*value, slot, out)).is_some()
 }
 
 impl<T: Plain> Structure for Slab<T> {

@@ -315,3 +315,46 @@ proptest! {
         prop_assert_eq!(written, as_they_were);
     }
 }
+
+/// A value that says itself what it is, which nothing that is saved does.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(untagged)]
+enum Untagged {
+    Number(i64),
+}
+
+/// One that is saved with what it has.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+struct Skipped {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first: Option<u64>,
+    second: u64,
+}
+
+/// One that cannot say how much it has.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+struct Flattened {
+    #[serde(flatten)]
+    all: BTreeMap<String, u64>,
+}
+
+/// What a state with such a value says when it is saved.
+fn refused<T: Plain>(value: T) -> String {
+    let mut state = Map::<u64, T>::default();
+    track(&mut state);
+    state.set(1, value);
+    freeze(&mut state);
+    let saves = std::panic::AssertUnwindSafe(|| drain(&mut state, &mut Delta::default(), 10));
+    let unwound = std::panic::catch_unwind(saves).expect_err("it cannot be saved");
+    unwound.downcast::<NotRead>().expect("an error, and no panic").0
+}
+
+#[test]
+fn what_could_not_be_read_again_is_refused_when_it_is_saved() {
+    let skipped = Skipped { first: None, second: 7 };
+    let flattened = Flattened { all: BTreeMap::new() };
+    for message in [refused(Untagged::Number(5)), refused(skipped), refused(flattened)] {
+        assert!(message.starts_with("a value of the type `(u64, tidemill_state::"), "{message}");
+        assert!(message.contains("cannot be saved and read again"), "{message}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::noted::Noted;
 use super::shown::{Kind, TakeRow, kind_of, show};
-use super::{Plain, Structure, beside, read_plain, write_plain};
+use super::{Plain, Structure, beside, read_plain, write_own};
 use crate::delta::{Delta, SavedError};
 
 /// A value that is written out whole when it has changed.
@@ -27,7 +27,7 @@ impl<T: Plain> Value<T> {
     pub fn get_mut(&mut self) -> &mut T {
         let value = &self.value;
         self.noted.change(0, |out| {
-            write_plain(value, out);
+            write_own(value, 0, out);
             true
         });
         &mut self.value
@@ -55,7 +55,7 @@ impl<T: Plain> Structure for Value<T> {
     fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
         let value = &self.value;
         self.noted.drain(delta, most, &mut |_, out| {
-            write_plain(value, out);
+            write_own(value, 0, out);
             true
         })
     }
