@@ -41,9 +41,27 @@ impl Names for &str {
     }
 }
 
-impl<const N: usize> Names for [&str; N] {
+impl Names for String {
     fn names(self) -> Vec<String> {
-        self.map(str::to_owned).to_vec()
+        vec![self]
+    }
+}
+
+impl Names for &String {
+    fn names(self) -> Vec<String> {
+        vec![self.clone()]
+    }
+}
+
+impl<S: Into<String>> Names for Vec<S> {
+    fn names(self) -> Vec<String> {
+        self.into_iter().map(Into::into).collect()
+    }
+}
+
+impl<S: Into<String>, const N: usize> Names for [S; N] {
+    fn names(self) -> Vec<String> {
+        self.into_iter().map(Into::into).collect()
     }
 }
 
@@ -68,6 +86,11 @@ pub fn join(left: &str, right: &str) -> Stage {
 pub fn join_table(left: &str, table: &str) -> Stage {
     let join = Some(JoinSpec { table: Some(table.to_owned()), ..join_of(left) });
     Stage { spec: StageSpec { join, ..StageSpec::default() }, problems: Vec::new() }
+}
+
+/// Names of columns.
+fn owned<C: Into<String>>(columns: impl IntoIterator<Item = C>) -> Vec<String> {
+    columns.into_iter().map(Into::into).collect()
 }
 
 impl Stage {
@@ -104,12 +127,17 @@ impl Stage {
     }
 
     /// Columns of a stage, each a name and an expression.
-    fn columns<const N: usize>(&mut self, field: &str, named: [(&str, &str); N]) -> Named<String> {
+    fn columns<N: Into<String>, E: Into<String>>(
+        &mut self,
+        field: &str,
+        named: impl IntoIterator<Item = (N, E)>,
+    ) -> Named<String> {
         let mut columns = Named::default();
         for (name, expression) in named {
-            if columns.insert(name.to_owned(), expression.to_owned()).is_some() {
+            let name = name.into();
+            if columns.insert(name.clone(), expression.into()).is_some() {
                 let message = format!("the name `{name}` is given twice");
-                self.problems.push(Problem::new([field, name], message));
+                self.problems.push(Problem::new([field, &name], message));
             }
         }
         columns
@@ -132,15 +160,18 @@ impl Stage {
     }
 
     /// New columns, each a name and a SQL expression; all others are dropped.
-    pub fn select<const N: usize>(mut self, columns: [(&str, &str); N]) -> Self {
+    pub fn select<N: Into<String>, E: Into<String>>(
+        mut self,
+        columns: impl IntoIterator<Item = (N, E)>,
+    ) -> Self {
         let columns = self.columns("select", columns);
         self.part("select", |it| &mut it.select, columns);
         self
     }
 
     /// Columns whose values decide the slice.
-    pub fn key<const N: usize>(mut self, columns: [&str; N]) -> Self {
-        self.part("key", |it| &mut it.key, columns.map(str::to_owned).to_vec());
+    pub fn key<C: Into<String>>(mut self, columns: impl IntoIterator<Item = C>) -> Self {
+        self.part("key", |it| &mut it.key, owned(columns));
         self
     }
 
@@ -173,7 +204,10 @@ impl Stage {
     }
 
     /// Aggregates, each a column name and a SQL aggregate call.
-    pub fn aggregate<const N: usize>(mut self, aggregates: [(&str, &str); N]) -> Self {
+    pub fn aggregate<N: Into<String>, E: Into<String>>(
+        mut self,
+        aggregates: impl IntoIterator<Item = (N, E)>,
+    ) -> Self {
         let aggregates = self.columns("aggregate", aggregates);
         self.part("aggregate", |it| &mut it.aggregate, aggregates);
         self
@@ -197,27 +231,27 @@ impl Stage {
     }
 
     /// After [`Self::top`]: columns whose values form a group.
-    pub fn per<const N: usize>(mut self, columns: [&str; N]) -> Self {
+    pub fn per<C: Into<String>>(mut self, columns: impl IntoIterator<Item = C>) -> Self {
         match &mut self.spec.top {
             Some(top) if !top.per.is_empty() => self.twice("per"),
-            Some(top) => top.per = columns.map(str::to_owned).to_vec(),
+            Some(top) => top.per = owned(columns),
             None => self.misplaced("per", "`top`"),
         }
         self
     }
 
     /// The first record of each key only.
-    pub fn dedup<const N: usize>(mut self, on: [&str; N]) -> Self {
-        let on = on.map(str::to_owned).to_vec();
+    pub fn dedup<C: Into<String>>(mut self, on: impl IntoIterator<Item = C>) -> Self {
+        let on = owned(on);
         self.part("dedup", |it| &mut it.dedup, DedupSpec { on, within: None });
         self
     }
 
     /// After a join: columns that must be equal, `name` or `left_name = right_name`.
-    pub fn on<const N: usize>(mut self, columns: [&str; N]) -> Self {
+    pub fn on<C: Into<String>>(mut self, columns: impl IntoIterator<Item = C>) -> Self {
         match &mut self.spec.join {
             Some(join) if !join.on.is_empty() => self.twice("on"),
-            Some(join) => join.on = columns.map(str::to_owned).to_vec(),
+            Some(join) => join.on = owned(columns),
             None => self.misplaced("on", "a join"),
         }
         self

@@ -122,6 +122,24 @@ sinks:
 }
 
 #[test]
+fn columns_and_names_may_be_made_by_the_program() {
+    let columns: Vec<String> = ["a", "b"].map(str::to_owned).to_vec();
+    let made = from(vec!["one".to_owned(), "two".to_owned()])
+        .select(columns.iter().map(|it| (it.as_str(), format!("{it} + 1"))))
+        .key(&columns)
+        .global()
+        .aggregate(columns.iter().map(|it| (format!("sum_{it}"), format!("sum({it})"))));
+    let written = from(["one", "two"])
+        .select([("a", "a + 1"), ("b", "b + 1")])
+        .key(["a", "b"])
+        .global()
+        .aggregate([("sum_a", "sum(a)"), ("sum_b", "sum(b)")]);
+    assert_eq!(made.spec, written.spec);
+    let name = "one".to_owned();
+    assert_eq!(from(&name).dedup(columns).spec, from(name).dedup(["a", "b"]).spec);
+}
+
+#[test]
 fn mistakes_are_reported_when_the_job_starts() {
     let (sink, _) = collected();
     let job = Job::new("j")
