@@ -18,7 +18,7 @@ use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
 };
 use tidemill_env::sync::{
     Mutex, PoisonError,
@@ -94,6 +94,8 @@ pub struct JobHandle {
     threads: Mutex<Vec<Box<dyn Thread>>>,
     /// Held by who waits for the threads: others wait for that one.
     waits: Mutex<()>,
+    /// How far it came, once somebody has waited for that.
+    ended: OnceLock<Progress>,
     /// The lock of the data folder. Its threads hold it, each to its end.
     lock: Option<Weak<dyn DiskLock>>,
 }
@@ -124,6 +126,7 @@ pub fn start(
         job: Arc::clone(&job),
         threads: Mutex::new(Vec::new()),
         waits: Mutex::new(()),
+        ended: OnceLock::new(),
         lock: lock.as_ref().map(Arc::downgrade),
     };
     let started = || {
@@ -207,7 +210,8 @@ impl JobHandle {
     /// stops: earlier cycles drain on the old threads' lanes. Gives back that cycle.
     ///
     /// # Errors
-    /// Another change is still under way, or the number is out of bounds; the message says which.
+    /// Another change is still under way, the number is out of bounds, or the job has ended; the message
+    /// says which.
     pub fn rescale(&self, workers: usize) -> Result<Cycle, String> {
         if workers == 0 || workers > WORKERS_MAX {
             return Err(format!("the number of threads must be from 1 to {WORKERS_MAX}"));
@@ -215,6 +219,9 @@ impl JobHandle {
         let job = &self.job;
         if !job.peers.is_empty() {
             return Err("a job of several processes keeps its threads".to_owned());
+        }
+        if job.is_over() {
+            return Err("the job has ended".to_owned());
         }
         self.add_workers(workers).map_err(|error| no_threads(&error))?;
         let mut layouts = job.layouts.write().expect("no panic while held");
@@ -299,7 +306,9 @@ impl JobHandle {
         self.job.is_over()
     }
 
-    /// Waits for the end of the job, and of all of its threads. Any number of threads may wait.
+    /// Waits for the end of the job, and of all of its threads. Any number of threads may wait. Then
+    /// its folder is free, and its state is gone from memory, though the handle is kept; but who has
+    /// pinned a checkpoint holds the folder on.
     ///
     /// # Errors
     /// The job failed; the error says where.
@@ -313,16 +322,23 @@ impl JobHandle {
             // A change of threads may add some meanwhile.
             threads.into_iter().for_each(|thread| thread.join());
         }
+        // What is let go of counts no more.
+        let progress = self.ended.get_or_init(|| self.progress_now()).clone();
+        self.job.let_go();
         drop(waits);
         match self.job.failure.lock().expect("no panic while held").clone() {
             Some(error) => Err(error),
-            None => Ok(self.progress()),
+            None => Ok(progress),
         }
     }
 
-    /// How far the job is.
+    /// How far the job is; of one that was waited for, how far it came.
     #[must_use]
     pub fn progress(&self) -> Progress {
+        self.ended.get().cloned().unwrap_or_else(|| self.progress_now())
+    }
+
+    fn progress_now(&self) -> Progress {
         let job = &self.job;
         let cut = job.committer.cut.load(Ordering::Acquire);
         let committed = job.committed.load(Ordering::Acquire);

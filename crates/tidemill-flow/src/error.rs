@@ -71,7 +71,9 @@ impl From<StateError> for StartError {
 #[non_exhaustive]
 pub enum AskError {
     /// The job makes none.
-    #[error("the job makes no checkpoints: give its file a `checkpoint: {{every: 10s}}`")]
+    #[error(
+        "the job makes no checkpoints: give it a `checkpoint: {{every: 10s}}`, and a data folder"
+    )]
     None,
     /// The job has ended, before it was done.
     #[error("the job has ended")]

@@ -210,7 +210,9 @@ impl Context<'_> {
     /// Panics if the slice is not of this lane, or its state is of another type: both are errors
     /// of the operator's programmer.
     pub fn state<T: 'static>(&mut self, slice: SliceId) -> &mut T {
-        self.place.slice = Some(slice);
+        if self.place.slice != Some(slice) {
+            self.at_slice(slice);
+        }
         let index = (slice.0 - self.slices.start) as usize;
         let state: &mut dyn Any = &mut **self.states[index].get();
         state.downcast_mut().expect("the type that the factory made")
@@ -219,6 +221,11 @@ impl Context<'_> {
     /// Notes which record is being processed; an error or a panic names it.
     pub fn at(&mut self, slice: SliceId, row: usize) {
         self.place = Place { slice: Some(slice), row: Some(row) };
+    }
+
+    /// Notes which slice is being processed, and no record of it.
+    pub fn at_slice(&mut self, slice: SliceId) {
+        self.place = Place { slice: Some(slice), row: None };
     }
 
     /// Sends a record to the dead-letter sink. `row` counts within the slice's input of the cycle.

@@ -15,6 +15,7 @@ mod empty;
 mod files;
 mod first_times;
 mod operators;
+mod said;
 mod sinks;
 mod stage;
 #[cfg(test)]
@@ -213,7 +214,13 @@ impl<'a> Planner<'a> {
         let (streamed, reached) = (check::streamed(self.spec), check::reached(self.spec));
         for (name, source) in &self.spec.sources {
             let factory = match (&source.file, self.registry.source(name)) {
-                (_, Some(source)) => source.clone(),
+                (_, Some(source)) => {
+                    if let Some(problem) = said::wrong(&["sources", name], &source.schema()) {
+                        self.problem(problem);
+                        continue;
+                    }
+                    source.clone()
+                }
                 (Some(file), None) => {
                     let path = self.path(&file.path);
                     match FileSource::new(self.world, &path, file, source.time.as_ref()) {

@@ -39,7 +39,7 @@
 //! still has a type of the same name: give a type whose fields change another name.
 //! `tidemill state` shows each structure as a table: texts, numbers, truth values and [`Micros`] as
 //! what they are, all other keys and values as JSON.
-//! An error or a panic fails the job, naming stage, slice, cycle and record.
+//! An error or a panic fails the job, naming stage, slice and cycle, and the record if one is processed.
 
 mod batch;
 mod bytes;

@@ -1,5 +1,7 @@
-//! The planted bugs: those below, those of what a job reads and computes, and those of the log alone.
+//! The planted bugs: those below, those of what a job reads and computes, those that programs of the
+//! library would meet, and those of the log alone.
 
+mod library;
 mod log;
 mod results;
 
@@ -20,7 +22,7 @@ pub(super) struct Plant {
 
 /// All of them.
 pub(super) fn plants() -> impl Iterator<Item = &'static Plant> {
-    PLANTS.iter().chain(results::PLANTS).chain(log::PLANTS)
+    PLANTS.iter().chain(results::PLANTS).chain(library::PLANTS).chain(log::PLANTS)
 }
 
 const PLANTS: &[Plant] = &[

@@ -31,9 +31,16 @@ impl JobHandle {
     /// is dropped.
     ///
     /// # Errors
-    /// The job makes no checkpoints, or there is none of this number.
+    /// The job makes no checkpoints, or there is none of this number; or somebody has waited for its
+    /// end ([`JobHandle::wait`]).
     pub fn pin_checkpoint(&self, number: Option<u64>) -> Result<Pinned, AskError> {
         self.job.checkpointer.pin(number)
+    }
+
+    /// Whether its checkpoints are closed, as somebody has waited for its end.
+    #[must_use]
+    pub fn has_closed_checkpoints(&self) -> bool {
+        self.job.checkpointer.has_let_go()
     }
 
     /// A table of a stage's state as it is: all slices as of the end of one cycle, the last that was

@@ -21,6 +21,7 @@ use crate::runtime::{
     peer::Peers,
     plan::{Parts, Plan, Work},
     restore::{self, Before},
+    said::Said,
     sink_lane::{SharedSink, SinkLane},
     source_lane::SourceLane,
     stage_lane::{Passed, StageLane},
@@ -300,6 +301,7 @@ impl Opened {
             let saved = self.before.source(node, slice);
             let idle = saved.is_some_and(|saved| saved.idle);
             let told = saved.map_or(factory.begins_at(slice).0, |saved| saved.position);
+            let source = Said::new(source, factory.schema());
             (node, SourceLane::new(slice, source, factory.live(), *preload, replay, idle, told))
         };
         goes_on.map(lane).collect()

@@ -27,7 +27,7 @@ use crate::error::AskError;
 use alone::{Alone, Gate};
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 use tidemill_env::sync::{
     Condvar, Mutex, MutexGuard, PoisonError,
@@ -68,8 +68,8 @@ pub(crate) struct Checkpointer {
     pub(crate) complete: Mutex<Vec<(CheckpointInfo, Arc<Manifest>)>>,
     /// Those that are damaged, by number, with what is wrong.
     pub(crate) damaged: Mutex<Vec<(u64, String)>>,
-    /// Finds them for those who read from them; none before the thread runs.
-    looker: OnceLock<Looker>,
+    /// Finds them for those who read from them; none before the thread runs, and after the end.
+    looker: Mutex<Option<Looker>>,
     arrived: Mutex<Arrived>,
     bell: Condvar,
 }
@@ -144,7 +144,7 @@ impl Checkpointer {
             slices_left: Arc::clone(slices_left),
             complete: Mutex::default(),
             damaged: Mutex::default(),
-            looker: OnceLock::new(),
+            looker: Mutex::new(None),
             arrived: Mutex::new(Arrived { ended, ..Arrived::default() }),
             bell: Condvar::new(),
         }
@@ -257,8 +257,9 @@ impl Checkpointer {
 
     /// A complete checkpoint, that of a number or the newest, which stays until the result is dropped.
     pub(crate) fn pin(&self, number: Option<u64>) -> Result<Pinned, AskError> {
-        match self.looker.get() {
+        match &*self.looker() {
             Some(looker) => Ok(looker.pin(number)?),
+            None if self.arrived().is_closed => Err(AskError::Over),
             None if self.is_on => Err(CheckpointError::None.into()),
             None => Err(AskError::None),
         }
@@ -267,7 +268,22 @@ impl Checkpointer {
     /// What is there before the thread runs can be listed and looked at.
     pub(crate) fn found(&self, checkpoints: &Checkpoints) {
         self.show(checkpoints);
-        self.looker.get_or_init(|| checkpoints.looker());
+        self.looker().get_or_insert_with(|| checkpoints.looker());
+    }
+
+    /// Lets go of what is stored, when no thread of the job is left: another may have it then. Those
+    /// who have pinned a checkpoint keep it open until they are done.
+    pub(crate) fn let_go(&self) {
+        drop(self.looker().take());
+    }
+
+    /// Whether that was done.
+    pub(crate) fn has_let_go(&self) -> bool {
+        self.arrived().is_closed && self.looker().is_none()
+    }
+
+    fn looker(&self) -> MutexGuard<'_, Option<Looker>> {
+        self.looker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When the newest complete checkpoint was made, in microseconds since 1970.

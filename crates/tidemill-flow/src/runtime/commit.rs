@@ -241,8 +241,12 @@ fn commit_sink(
 
 fn try_commit(sink: &SharedSink, cycle: Cycle) -> Result<(), SinkError> {
     let mut sink = locked(sink)?;
-    let outcome = catch_unwind(AssertUnwindSafe(|| sink.commit(cycle)));
-    outcome.unwrap_or_else(|panic| {
+    guarded(|| sink.commit(cycle))
+}
+
+/// Calls a sink of which it is said that it is the one that panicked.
+pub(crate) fn guarded<T>(call: impl FnOnce() -> Result<T, SinkError>) -> Result<T, SinkError> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         Err(SinkError::new(format!("it panicked: {}", super::panic_message(&*panic))))
     })
 }
@@ -334,7 +338,11 @@ fn settle(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobError> {
 /// Has every sink make durable what it has committed, for a checkpoint.
 fn make_durable(job: &Arc<Job>, thread: &mut CommitThread, upto: Cycle) -> Result<(), JobError> {
     for (node, sink) in sinks_of(job) {
-        let synced = job.persist(&job.plan.nodes[node].name, || locked(&sink)?.sync());
+        let sync = || {
+            let mut sink = locked(&sink)?;
+            guarded(|| sink.sync())
+        };
+        let synced = job.persist(&job.plan.nodes[node].name, sync);
         if !synced.map_err(|message| job.error_at(node, upto, message))? {
             return Ok(());
         }
@@ -408,7 +416,11 @@ fn finish(job: &Arc<Job>, thread: &mut CommitThread) -> Result<(), JobError> {
     while round(job, thread)? {}
     let last = Cycle(job.committed.load(Ordering::Acquire));
     for (node, sink) in sinks_of(job) {
-        let closed = job.persist(&job.plan.nodes[node].name, || locked(&sink)?.close());
+        let close = || {
+            let mut sink = locked(&sink)?;
+            guarded(|| sink.close())
+        };
+        let closed = job.persist(&job.plan.nodes[node].name, close);
         closed.map_err(|message| job.error_at(node, last, message))?;
     }
     if let Some(sink) = &mut thread.dead_letter {

@@ -18,7 +18,7 @@ use crate::progress::CheckpointProgress;
 use std::sync::Arc;
 use tidemill_env::World;
 use tidemill_env::sync::{
-    Mutex, RwLock,
+    Mutex, PoisonError, RwLock,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use tidemill_types::{Cycle, Micros};
@@ -286,6 +286,17 @@ impl Job {
         self.committer.wake();
         self.checkpointer.wake();
         self.peers.close(self.finished.load(Ordering::Acquire));
+    }
+
+    /// Lets go of what its lanes and its checkpoints have open: states, sources, the folder. Called
+    /// when no thread of it is left.
+    pub(crate) fn let_go(&self) {
+        let layouts = self.layouts.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for lane in layouts.iter().flat_map(|layout| layout.lanes.iter().flatten()) {
+            drop(lane.core.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
+        self.handed_over.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.checkpointer.let_go();
     }
 
     /// Whether it has ended, well or not.

@@ -31,6 +31,7 @@ pub(crate) mod peer_reader;
 pub(crate) mod peer_writer;
 pub(crate) mod plan;
 pub(crate) mod restore;
+pub(crate) mod said;
 pub(crate) mod send;
 pub(crate) mod shed;
 pub(crate) mod sink_lane;
@@ -41,6 +42,7 @@ pub(crate) mod worker;
 mod writing;
 
 use crate::error::JobError;
+use crate::operator::TooMuch;
 use job::Job;
 use lane::{After, Core, Lane};
 use std::{
@@ -48,6 +50,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
+use tidemill_state::NotRead;
 use tidemill_types::Cycle;
 
 /// Runs a lane once and decides what becomes of it.
@@ -68,9 +71,9 @@ pub(crate) fn run(job: &Arc<Job>, lane: &Arc<Lane>) {
         Ok(Err(error)) => return job.fail(error),
         Err(panic) => {
             let cycle = Cycle(lane.state.lock().map_or(0, |state| state.next().0));
-            let mut error = job.error_at(lane.node, cycle, panic_message(&*panic));
-            error.panicked = true;
-            return job.fail(error);
+            let (message, panicked) = unwound(&*panic);
+            let error = job.error_at(lane.node, cycle, message);
+            return job.fail(JobError { panicked, ..error });
         }
     };
     match after {
@@ -91,6 +94,13 @@ pub(crate) fn run(job: &Arc<Job>, lane: &Arc<Lane>) {
             job.settle(lane, after);
         }
     }
+}
+
+/// What unwound a thread, and whether that was a panic: an error may come that way too.
+pub(crate) fn unwound(panic: &(dyn Any + Send)) -> (String, bool) {
+    let not_read = panic.downcast_ref::<NotRead>().map(|it| &it.0);
+    let error = not_read.or_else(|| panic.downcast_ref::<TooMuch>().map(|it| &it.0));
+    error.map_or_else(|| (panic_message(panic), true), |message| (message.clone(), false))
 }
 
 /// What a panic said.

@@ -1,5 +1,6 @@
 //! The lane of a sink: hands the rows of each cycle over, then has the cycle committed.
 
+use super::commit::guarded;
 use super::job::Job;
 use super::lane::{After, Lane};
 use crate::block::Block;
@@ -67,7 +68,7 @@ impl SinkLane {
         if cycle > self.held {
             written = rows as u64;
             let mut sink = self.sink.lock().expect("a panic of a sink ends the job");
-            sink.write(cycle, &self.blocks)
+            guarded(|| sink.write(cycle, &self.blocks))
                 .map_err(|error| job.error_at(lane.node, cycle, error.message))?;
         }
         self.blocks.drain(..).for_each(|block| job.blocks.give_back(block));

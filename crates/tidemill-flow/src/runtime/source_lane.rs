@@ -12,12 +12,13 @@ use super::inbox::CycleEnd;
 use super::job::Job;
 use super::lane::{After, Lane};
 use super::pacer::Permit;
+use super::said::Said;
 use super::send::{Of, Sender, Writer};
 use super::shed::{Kept, Shed, Stand};
 use super::small::Small;
 use crate::error::JobError;
 use crate::operator::DeadLetter;
-use crate::source::{Position, Read, ReadRequest, Source};
+use crate::source::{Position, Read, ReadRequest};
 use std::{collections::VecDeque, sync::Arc};
 use tidemill_env::sync::atomic::Ordering;
 use tidemill_state::SavedSource;
@@ -32,7 +33,7 @@ const IDLE_AFTER_US: u64 = 1_000_000;
 /// What a lane of a source holds.
 pub(crate) struct SourceLane {
     slice: u32,
-    source: Box<dyn Source>,
+    source: Said,
     live: bool,
     preload: bool,
     /// Ends of cycles that are replayed.
@@ -70,7 +71,7 @@ enum Step {
 impl SourceLane {
     pub(crate) fn new(
         slice: u32,
-        source: Box<dyn Source>,
+        source: Said,
         live: bool,
         preload: bool,
         replay: VecDeque<(Cycle, Cut)>,

@@ -12,13 +12,13 @@ use super::send::{Of, Sender, Writer};
 use super::writing::{Writing, written_at_once};
 use crate::block::Payload;
 use crate::error::JobError;
-use crate::operator::{Context, CycleInput, DeadLetter, Emitted, Operator, Output, Place, TooMuch};
+use crate::operator::{Context, CycleInput, DeadLetter, Emitted, Operator, Output, Place};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
 use tidemill_env::sync::atomic::Ordering;
-use tidemill_state::{NotRead, structure};
+use tidemill_state::structure;
 use tidemill_types::{Cycle, Micros, SliceId, Span};
 
 /// A lane without a cycle to run goes on writing out after so long, in microseconds.
@@ -340,13 +340,7 @@ impl StageLane {
                 return Ok(());
             }
             Ok(Err(error)) => (error.message, false),
-            Err(panic) => match panic.downcast::<NotRead>().map(|it| it.0) {
-                Ok(not_read) => (not_read, false),
-                Err(panic) => match panic.downcast::<TooMuch>() {
-                    Ok(too_much) => (too_much.0, false),
-                    Err(panic) => (super::panic_message(&*panic), true),
-                },
-            },
+            Err(panic) => super::unwound(&*panic),
         };
         let node = job.plan.nodes[lane.node].name.clone();
         Err(JobError { node, slice: place.slice, cycle, row: place.row, message, panicked })

@@ -56,7 +56,8 @@ impl Jobs {
 
     fn stages(&self, name: &str) -> Result<(Stages, StateHolder), JobsError> {
         let (record, handle) = self.entry(name)?;
-        if let Some(handle) = handle {
+        // One that was waited for is about to be noted as ended; its folder is free already.
+        if let Some(handle) = handle.filter(|it| !it.has_closed_checkpoints()) {
             return Ok((handle.stages(), StateHolder::Running(handle)));
         }
         let (stages, spec) = (self.planned(&record)?, Self::parse(&record)?.spec);

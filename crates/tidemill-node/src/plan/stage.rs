@@ -1,6 +1,6 @@
 //! One stage of a job as one or two nodes.
 
-use super::{Outlets, Planner, operators};
+use super::{Outlets, Planner, operators, said};
 use crate::check;
 use crate::diagnostic::Problem;
 use arrow_schema::SchemaRef;
@@ -131,6 +131,9 @@ impl Planner<'_> {
         })?;
         let factory =
             make(&schema).map_err(|message| Problem::new(["stages", name, "operator"], message))?;
+        let mut wrong = factory.outputs().into_iter();
+        let wrong = wrong.find_map(|it| said::wrong(&["stages", name, "operator"], &it));
+        wrong.map_or(Ok(()), Err)?;
         let partition = asked_partition(name, stage, &schema)?;
         Ok(Part { factory, ports: vec![(input, partition)] })
     }

@@ -76,7 +76,7 @@ where
             for (slice, parts) in self.lane.slices() {
                 self.emit.begin(slice);
                 if let Some(batch) = gathered(parts, &picked)? {
-                    context.at(slice, 0);
+                    context.at_slice(slice);
                     call(&*self.function, &batch, &mut self.emit, (slice, context))?;
                 }
             }
@@ -88,7 +88,7 @@ where
         let parts = self.lane.parts();
         if parts.iter().all(is_whole) {
             for part in parts {
-                context.at(part.slice, 0);
+                context.at_slice(part.slice);
                 let batch = blocks[part.block].batch();
                 call(&*self.function, &batch, &mut self.emit, (part.slice, context))?;
             }

@@ -4,7 +4,7 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMicrosecondType;
-use arrow_array::{Array, ArrayRef, RecordBatch, builder};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, builder};
 use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
 use std::sync::Arc;
 use tidemill_flow::{OperatorError, Output, SliceRuns, TIME_COLUMN};
@@ -261,7 +261,9 @@ impl Emit {
         if times.is_some_and(|it| it.iter().flatten().any(|it| !Micros(it).is_event_time())) {
             return Err(out_of_range());
         }
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), batch.columns().to_vec());
+        let count = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let (schema, columns) = (Arc::clone(&self.schema), batch.columns().to_vec());
+        let batch = RecordBatch::try_new_with_options(schema, columns, &count);
         self.done.push((batch.map_err(crate::lane::failed)?, self.runs.take()));
         Ok(())
     }
@@ -296,7 +298,10 @@ impl Emit {
             .zip(self.schema.fields())
             .map(|(builder, field)| builder.finish(field.data_type()).slice(0, rows))
             .collect();
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
+        // Of rows without columns nothing else says how many they are.
+        let count = RecordBatchOptions::new().with_row_count(Some(rows));
+        let schema = Arc::clone(&self.schema);
+        let batch = RecordBatch::try_new_with_options(schema, columns, &count);
         self.done.push((batch.map_err(crate::lane::failed)?, self.runs.take()));
         Ok(())
     }

@@ -148,6 +148,7 @@ where
             emit: Emit::new(&self.schema),
             run: move |context: &mut Context<'_>, slice, input: SliceInput<'_>, emit: &mut Emit| {
                 let info = CycleInfo::new(context, slice);
+                context.at_slice(slice);
                 run(context.state::<S>(slice), input, emit, &info)
             },
         })
@@ -365,6 +366,7 @@ where
             let input = SliceInput { parts: self.lane.of(slice), blocks: &blocks };
             records(&*self.function, context, slice, input, &columns, &mut self.emit)?;
             let info = CycleInfo::new(context, slice);
+            context.at_slice(slice);
             for closing in self.on_cycle.iter().chain(&on_end) {
                 closing(context.state::<S>(slice), &mut self.emit, &info)?;
             }

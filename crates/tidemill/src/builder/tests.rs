@@ -4,6 +4,7 @@ mod generated;
 mod resume;
 mod state;
 mod threads;
+mod wrong;
 
 use super::*;
 use arrow_array::{cast::AsArray, types::Int64Type};

@@ -212,7 +212,6 @@ fn a_job_that_runs_is_watched_and_asked_and_goes_on_later() -> Outcome {
     let kept = handle.keep_checkpoint("before the change")?;
     handle.stop();
     let last = handle.wait()?;
-    drop(handle);
     let sql = "SELECT count(*) FROM state WHERE n > 0";
     let answer = endless(&folder).query_checkpoint(Some(kept.number), "sums", sql)?;
     assert_eq!(total(&answer), 2);

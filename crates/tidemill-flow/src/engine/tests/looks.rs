@@ -220,6 +220,11 @@ fn a_checkpoint_shows_what_the_stage_held_at_its_cycle() {
         // It stays while it is read, however many others are made meanwhile.
         let pinned = handle.pin_checkpoint(None).expect("one is complete");
         let number = pinned.manifest().number;
+        let again = handle.pin_checkpoint(Some(number)).expect("it is pinned");
+        let unknown = StageLook::of_checkpoint(&handle.stages(), "none", again);
+        let unknown = unknown.expect_err("no such stage").to_string();
+        assert!(unknown.contains("there are `first`"), "{unknown}");
+        assert!(handle.pin_checkpoint(Some(9_999_999)).is_err());
         let look = StageLook::of_checkpoint(&handle.stages(), "first", pinned).expect("it fits");
         wait_for_checkpoints(&handle, made + 2);
         assert_eq!(look.checkpoint, Some(number));
@@ -228,13 +233,8 @@ fn a_checkpoint_shows_what_the_stage_held_at_its_cycle() {
     }
     assert!(looks > 0);
     handle.wait().expect("it ends well");
-    let unknown = StageLook::of_checkpoint(
-        &handle.stages(),
-        "none",
-        handle.pin_checkpoint(None).expect("the newest"),
-    );
-    assert!(unknown.expect_err("no such stage").to_string().contains("there are `first`"));
-    assert!(handle.pin_checkpoint(Some(9_999)).is_err());
+    assert!(matches!(handle.pin_checkpoint(None), Err(AskError::Over)));
+    assert_eq!(handle.rescale(2).expect_err("it has ended"), "the job has ended");
 }
 
 /// Rows of one key come, so the slices of the others stay where the checkpoint has them.
@@ -245,7 +245,7 @@ fn what_was_not_read_back_is_shown_and_stays_where_it_is() {
     let sink = Collect::default();
     let options = options(&World::real(), folder.path(), Span(500));
     let killed = killed_after(1, graph(&setup, &sink), &options);
-    let saved = killed.pin_checkpoint(None).expect("one is complete").manifest().cycle;
+    let saved = killed.checkpoints().last().expect("one is complete").1.cycle;
     drop(killed);
 
     let to = options.checkpoint.clone();

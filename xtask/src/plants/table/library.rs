@@ -1,0 +1,25 @@
+//! Planted bugs that programs would meet which bring their own operators, sources and state.
+
+use super::Plant;
+
+pub(super) const PLANTS: &[Plant] = &[
+    Plant {
+        name: "handle-keeps-folder",
+        what: "A job that was waited for cannot be resumed while its handle is kept.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/engine.rs",
+        changes: &[("        self.job.let_go();\n", "")],
+        caught_by: &["a_checkpoint_shows_what_the_stage_held_at_its_cycle"],
+    },
+    Plant {
+        name: "saved-for-nobody",
+        what: "A value that cannot be read again is saved, and found when the job resumes.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/structure.rs",
+        changes: &[(
+            "if row.is_multiple_of(ROWS_PER_READ)",
+            "if row == usize::MAX - ROWS_PER_READ",
+        )],
+        caught_by: &["what_could_not_be_read_again_is_refused_when_it_is_saved"],
+    },
+];
