@@ -155,14 +155,21 @@ impl Delta {
     pub fn take_from(&mut self, other: &mut Self, most: usize) -> bool {
         other.cleared.drain(..).for_each(|prefix| self.clear(&prefix));
         let first = other.entries.len().saturating_sub(most);
-        if let Some(entry) = other.entries.get(first) {
+        let prefix = |it: &Prefix| Prefix::new([&self.prefix[..], &it.bytes].concat());
+        let is_first = self.entries.is_empty() && !other.entries.is_empty();
+        if is_first && first == 0 && is_like(&self.bytes, &other.bytes) {
+            // Nothing is copied; the other gets memory that it will need again.
+            self.prefixes = other.prefixes.drain(..).map(|it| prefix(&it)).collect();
+            self.prefix_number = None;
+            std::mem::swap(&mut self.bytes, &mut other.bytes);
+            std::mem::swap(&mut self.entries, &mut other.entries);
+        } else if let Some(entry) = other.entries.get(first) {
             let (from, to) = (entry.start, self.bytes.len());
             self.bytes.extend_from_slice(&other.bytes[from..]);
             other.bytes.truncate(from);
             // Those of entries that stay, which are before them, are not written again each time.
             let first_prefix = other.entries[first..].iter().map(|it| it.prefix).min().unwrap_or(0);
             let prefixes = self.prefixes.len() as u32;
-            let prefix = |it: &Prefix| Prefix::new([&self.prefix[..], &it.bytes].concat());
             self.prefixes.extend(other.prefixes[first_prefix as usize..].iter().map(prefix));
             let moved = |it: Entry| Entry {
                 start: it.start - from + to,
@@ -265,8 +272,10 @@ impl Delta {
         let is_short = |it: &Entry| it.key_end - it.start == short;
         let sorted: Vec<u32> = if is_alike && short <= ROW_BYTES && entries.iter().all(is_short) {
             // Rows of one structure: numbers say everything.
-            let row =
-                |it: &Entry| own_key(it).iter().fold(0, |row, byte| row << 8 | u64::from(*byte));
+            let row = |it: &Entry| match own_key(it).try_into() {
+                Ok(row) => u64::from(u32::from_be_bytes(row)),
+                Err(_) => own_key(it).iter().fold(0, |row, byte| row << 8 | u64::from(*byte)),
+            };
             let rows = entries.iter().map(row).zip(numbers);
             let mut rows: Vec<u64> = rows.map(|(row, nth)| row << 32 | u64::from(nth)).collect();
             rows.sort_unstable();
@@ -287,6 +296,11 @@ impl Delta {
         );
         sorted
     }
+}
+
+/// Whether the memory of an empty buffer is not much more than that of another with bytes in it.
+fn is_like(empty: &Vec<u8>, other: &Vec<u8>) -> bool {
+    empty.capacity() / 4 <= other.capacity()
 }
 
 /// Appends a length to a run.

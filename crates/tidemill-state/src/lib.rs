@@ -40,7 +40,7 @@ pub use error::StateError;
 pub use files::FileBackend;
 pub use indexed::{IndexedBackend, IndexedOptions, Opened};
 pub use structure::{
-    Expiry, ExpiryCounts, List, Map, NotRead, Noted, Queue, ReadRows, SavedRows, State, Structure,
-    Value, Window, read_plain, row_of, write_plain,
+    Expiry, ExpiryCounts, List, Map, NotRead, Noted, Queue, ReadRows, SavedRows, Stamped,
+    StampedRows, State, Structure, Value, Window, read_plain, row_of, write_plain,
 };
 pub use values::Values;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! State ── structures ──▶ Map, Queue, Window, List, Value, or an operator's own
-//!                          │ note which rows change (Noted)
+//!                          │ note which rows change (Noted, Stamped)
 //!                          └─ checkpoint: freeze ─▶ drain, drain … ─▶ Delta
 //! ```
 //!
@@ -22,6 +22,7 @@ mod noted;
 mod queue;
 pub mod shown;
 mod slab;
+mod stamped;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -34,6 +35,7 @@ pub use list::List;
 pub use map::Map;
 pub use noted::{Noted, WriteRow, row_of};
 pub use queue::Queue;
+pub use stamped::{Stamped, StampedRows};
 pub use value::Value;
 pub use window::Window;
 

@@ -223,12 +223,12 @@ const PLANTS: &[Plant] = &[
         name: "rows-not-put-aside",
         what: "Rows that change together while a checkpoint is made are written out as they became.",
         package: "tidemill-state",
-        file: "crates/tidemill-state/src/structure/noted.rs",
+        file: "crates/tidemill-state/src/structure/stamped.rs",
         changes: &[(
-            "            frozen.iter().for_each(|row| put_row(",
-            "            frozen.iter().take(0).for_each(|row| put_row(",
+            "frozen.iter().for_each(|row| put(&mut self.before, *row, of));",
+            "let _ = frozen;",
         )],
-        caught_by: &["rows_that_change_together_are_written_as_they_were"],
+        caught_by: &["what_changed_in_an_interval_is_written_as_it_was_at_its_end"],
     },
     Plant {
         name: "manifest-first",

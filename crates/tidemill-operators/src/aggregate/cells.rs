@@ -5,6 +5,8 @@
 //! group 0: [count][n mean m2][seen min][seen max]   group 1: [count]…      and side stores
 //! ```
 //!
+//! If changes are noted, a word more says when the group changed last; it is saved nowhere.
+//!
 //! Rows are taken accumulator by accumulator: each loop is over one type, without a branch on it.
 
 use super::results::{Column, Results};
@@ -21,10 +23,17 @@ use tidemill_state::{Reader, SavedError};
 /// meanwhile.
 const TAKEN_AT_ONCE: usize = 256;
 
+/// Words of groups that are brought into the cache all at once before they change: fewer are in a
+/// near one anyway.
+const WARMED_FROM: usize = 8_192;
+
 /// Accumulators by group.
 #[derive(Debug, Default)]
 pub(crate) struct Cells {
     words: Vec<u64>,
+    /// Words of a group that its accumulators have.
+    held: usize,
+    /// Words of a group.
     stride: usize,
     sides: Vec<Side>,
     groups: usize,
@@ -45,6 +54,7 @@ impl Cells {
         let side = |it: &Accumulator| is_side(it.kept).then(|| Side::new(it.kept));
         Self {
             words: Vec::new(),
+            held: plan.words,
             stride: plan.words,
             sides: plan.accumulators.iter().filter_map(side).collect(),
             groups: 0,
@@ -59,6 +69,18 @@ impl Cells {
     pub(crate) fn memory(&self) -> usize {
         let sides = self.sides.iter().map(Side::memory).sum::<usize>();
         self.words.capacity() * size_of::<u64>() + sides
+    }
+
+    /// Groups have a stamp from now on; there is none yet.
+    pub(crate) fn stamp(&mut self) {
+        debug_assert_eq!(self.groups, 0, "no group is without a stamp");
+        self.stride = self.held + 1;
+    }
+
+    /// When a group changed last, if there are stamps.
+    #[inline]
+    pub(crate) fn stamp_of(&mut self, group: usize) -> &mut u64 {
+        &mut self.words[group * self.stride + self.held]
     }
 
     /// Makes room for groups up to `groups`; new ones are empty.
@@ -83,13 +105,12 @@ impl Cells {
     /// Brings what a group holds into the cache.
     #[inline]
     pub(crate) fn warm(&self, group: usize) -> u64 {
-        let of = |word: usize| self.words.get(word).copied().unwrap_or(0);
-        of(group * self.stride) ^ of((group * self.stride + self.stride).saturating_sub(1))
+        self.words[group * self.stride] ^ self.words[group * self.stride + self.stride - 1]
     }
 
     /// Writes what a group holds, for a checkpoint.
     pub(crate) fn save(&self, group: usize, out: &mut Vec<u8>) {
-        let words = &self.words[group * self.stride..(group + 1) * self.stride];
+        let words = &self.words[group * self.stride..][..self.held];
         let at = out.len();
         out.resize(at + size_of_val(words), 0);
         for (bytes, word) in out[at..].as_chunks_mut().0.iter_mut().zip(words) {
@@ -104,7 +125,7 @@ impl Cells {
         group: usize,
         from: &mut Reader<'_>,
     ) -> Result<(), SavedError> {
-        let words = &mut self.words[group * self.stride..(group + 1) * self.stride];
+        let words = &mut self.words[group * self.stride..][..self.held];
         let saved = from.bytes(size_of_val(words))?;
         for (word, bytes) in words.iter_mut().zip(saved.as_chunks().0) {
             *word = u64::from_le_bytes(*bytes);
@@ -128,14 +149,15 @@ impl Cells {
         Ok(copies)
     }
 
-    /// Empties all groups and forgets them; memory is kept.
+    /// Empties all groups and forgets them, and has no stamps; memory is kept.
     pub(crate) fn reset(&mut self) {
         self.resize(0);
+        self.stride = self.held;
     }
 
     /// Empties one group.
     pub(crate) fn clear(&mut self, group: usize) {
-        self.words[group * self.stride..(group + 1) * self.stride].fill(0);
+        self.words[group * self.stride..][..self.held].fill(0);
         self.sides.iter_mut().for_each(|side| side.clear(group));
     }
 
@@ -152,6 +174,10 @@ impl Cells {
     }
 
     fn update_some(&mut self, plan: &Aggregates, taken: Taken<'_>, rows: &[u32], groups: &[u32]) {
+        // Whoever stamped them has done so.
+        if self.stride == self.held && self.words.len() >= WARMED_FROM {
+            std::hint::black_box(groups.iter().fold(0, |all, it| all ^ self.warm(*it as usize)));
+        }
         for it in &plan.accumulators {
             if it.kept == Kept::Rows {
                 for group in groups {
@@ -262,8 +288,8 @@ impl Cells {
 
     /// Adds group `from` of `other` to group `to`; what is added came later.
     pub(crate) fn merge(&mut self, plan: &Aggregates, to: usize, other: &Self, from: usize) {
-        let source = &other.words[from * self.stride..(from + 1) * self.stride];
-        let target = &mut self.words[to * self.stride..(to + 1) * self.stride];
+        let source = &other.words[from * other.stride..][..other.held];
+        let target = &mut self.words[to * self.stride..][..self.held];
         for it in &plan.accumulators {
             if is_side(it.kept) {
                 self.sides[it.place].merge(to, &other.sides[it.place], from);
@@ -275,8 +301,8 @@ impl Cells {
 
     /// Adds group `from` to group `to`, and empties it.
     pub(crate) fn merge_within(&mut self, plan: &Aggregates, to: usize, from: usize) {
-        let source = self.words[from * self.stride..(from + 1) * self.stride].to_vec();
-        let target = &mut self.words[to * self.stride..(to + 1) * self.stride];
+        let source = self.words[from * self.stride..][..self.held].to_vec();
+        let target = &mut self.words[to * self.stride..][..self.held];
         for it in &plan.accumulators {
             if is_side(it.kept) {
                 self.sides[it.place].merge_within(to, from);

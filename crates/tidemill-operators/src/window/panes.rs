@@ -205,7 +205,6 @@ impl Lane {
         let hashes = prepared.hashes(block);
         table.groups.resolve(&prepared.keys, hashes, rows, &mut self.groups);
         table.change(&self.groups);
-        table.cells.resize(table.groups.len());
         if self.stages[0].is_by_latest() {
             table.note_times(rows.iter().map(|row| prepared.time(*row as usize)), &self.groups);
         }
@@ -426,7 +425,6 @@ impl Lane {
             let time = if before.is_event_time() { before.0 } else { 0 };
             table.note_times(std::iter::once(time), &self.groups);
             table.change(&self.groups);
-            table.cells.resize(1);
         }
         for (pane_end, mut table) in std::mem::take(&mut panes.open) {
             self.put_out(0, &mut table, (0, 0), output)?;

@@ -3,7 +3,7 @@
 use super::Windowed;
 use crate::aggregate::Cells;
 use crate::groups::Groups;
-use tidemill_state::{Delta, Noted, Reader, SavedError, Structure, row_of};
+use tidemill_state::{Delta, Reader, SavedError, Stamped, StampedRows, Structure, row_of};
 
 /// Groups and accumulators of one pane of one slice.
 pub(super) struct Table {
@@ -11,7 +11,7 @@ pub(super) struct Table {
     pub(super) cells: Cells,
     /// The largest time of each group's rows, where it is looked at; none for any group elsewhere.
     pub(super) latest: Vec<i64>,
-    noted: Noted,
+    stamped: Stamped,
 }
 
 impl Table {
@@ -20,7 +20,7 @@ impl Table {
             groups: Groups::new(&plan.keys),
             cells: Cells::new(&plan.aggregates),
             latest: Vec::new(),
-            noted: Noted::default(),
+            stamped: Stamped::default(),
         }
     }
 
@@ -29,7 +29,7 @@ impl Table {
         self.groups.reset();
         self.cells.reset();
         self.latest.clear();
-        self.noted = Noted::default();
+        self.stamped = Stamped::default();
     }
 
     /// Adds the groups of panes.
@@ -56,47 +56,74 @@ impl Table {
         }
     }
 
-    /// The accumulators of these groups are about to change; new groups have none yet.
+    /// The accumulators of these groups are about to change; new groups get theirs.
     pub(super) fn change(&mut self, groups: &[u32]) {
-        let table = (&self.groups, &self.cells, &self.latest[..]);
-        let warm = |group| table.0.warm(group) ^ table.1.warm(group);
-        self.noted.change_all(groups, warm, |group, out| write_group(table, group, out));
+        self.cells.resize(self.groups.len());
+        let (stamped, mut rows) = self.rows();
+        stamped.change_all(groups, &mut rows);
+    }
+
+    fn rows(&mut self) -> (&mut Stamped, Rows<'_>) {
+        let Self { groups, cells, latest, stamped } = self;
+        (stamped, Rows { groups, cells, latest })
     }
 }
 
-fn write_group(
-    (groups, cells, latest): (&Groups, &Cells, &[i64]),
-    group: usize,
-    out: &mut Vec<u8>,
-) -> bool {
-    if group >= cells.groups() {
-        return false;
+/// The groups of a table, as a checkpoint has them.
+struct Rows<'a> {
+    groups: &'a Groups,
+    cells: &'a mut Cells,
+    latest: &'a [i64],
+}
+
+impl StampedRows for Rows<'_> {
+    fn rows(&self) -> usize {
+        self.cells.groups()
     }
-    groups.save(group, out);
-    cells.save(group, out);
-    if let Some(latest) = latest.get(group) {
-        out.extend_from_slice(&latest.to_le_bytes());
+
+    #[inline]
+    fn stamp(&mut self, group: usize) -> &mut u64 {
+        self.cells.stamp_of(group)
     }
-    true
+
+    #[inline]
+    fn warm(&self, group: usize) -> u64 {
+        self.cells.warm(group)
+    }
+
+    #[inline]
+    fn warm_rest(&self, group: usize) -> u64 {
+        self.groups.warm(group)
+    }
+
+    #[inline]
+    fn write(&self, group: usize, out: &mut Vec<u8>) {
+        self.groups.save(group, out);
+        self.cells.save(group, out);
+        if let Some(latest) = self.latest.get(group) {
+            out.extend_from_slice(&latest.to_le_bytes());
+        }
+    }
 }
 
 impl Structure for Table {
     fn memory(&self) -> usize {
         let latest = self.latest.capacity() * size_of::<i64>();
-        self.groups.memory() + self.cells.memory() + latest + self.noted.memory()
+        self.groups.memory() + self.cells.memory() + latest + self.stamped.memory()
     }
 
     fn track(&mut self) {
-        self.noted.track();
+        self.stamped.track();
+        self.cells.stamp();
     }
 
     fn freeze(&mut self) {
-        self.noted.freeze();
+        self.stamped.freeze();
     }
 
     fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
-        let table = (&self.groups, &self.cells, &self.latest[..]);
-        self.noted.drain(delta, most, &mut |group, out| write_group(table, group, out))
+        let (stamped, mut rows) = self.rows();
+        stamped.drain(delta, most, &mut rows)
     }
 
     fn expect(&mut self, entries: usize) {

@@ -16,11 +16,8 @@ pub struct Noted {
     cleared_frozen: bool,
 }
 
-/// Rows that are brought into the cache together.
-const WARMED_AT_ONCE: usize = 128;
-
 /// Entries that were put aside and are moved, for each that may be written: moving costs little.
-const MOVED_PER_WRITTEN: usize = 16;
+pub(super) const MOVED_PER_WRITTEN: usize = 16;
 
 /// Appends the value of a row; false if there is no such row.
 pub type WriteRow<'a> = dyn FnMut(usize, &mut Vec<u8>) -> bool + 'a;
@@ -55,31 +52,6 @@ impl Noted {
     pub fn change(&mut self, row: usize, write: impl FnOnce(&mut Vec<u8>) -> bool) {
         if self.is_on && self.marks.mark(row) {
             put_row(&mut self.before, row, write);
-        }
-    }
-
-    /// As [`Self::change`] for many rows. `warm` reads something of a row, so that those that are
-    /// written come into the cache all at once, and not one behind the other.
-    #[inline]
-    pub fn change_all(
-        &mut self,
-        rows: &[u32],
-        warm: impl Fn(usize) -> u64,
-        mut write: impl FnMut(usize, &mut Vec<u8>) -> bool,
-    ) {
-        if !self.is_on {
-            return;
-        }
-        let mut frozen = [0; WARMED_AT_ONCE];
-        for rows in rows.chunks(WARMED_AT_ONCE) {
-            let mut count = 0;
-            for row in rows {
-                frozen[count] = *row as usize;
-                count += usize::from(self.marks.mark(*row as usize));
-            }
-            let frozen = &frozen[..count];
-            std::hint::black_box(frozen.iter().fold(0, |all, row| all ^ warm(*row)));
-            frozen.iter().for_each(|row| put_row(&mut self.before, *row, |out| write(*row, out)));
         }
     }
 
@@ -124,7 +96,8 @@ impl Noted {
     }
 }
 
-fn put_row(delta: &mut Delta, row: usize, write: impl FnOnce(&mut Vec<u8>) -> bool) {
+#[inline]
+pub(super) fn put_row(delta: &mut Delta, row: usize, write: impl FnOnce(&mut Vec<u8>) -> bool) {
     let key = u32::try_from(row).expect("a slice has fewer than 4 billion rows").to_be_bytes();
     delta.put_or_delete(&key, write);
 }

@@ -278,44 +278,6 @@ fn the_bytes_follow_the_changes() {
     assert_eq!(run(&mut map), 8, "nothing has changed");
 }
 
-proptest! {
-    #[test]
-    fn rows_that_change_together_are_written_as_they_were(
-        before in prop::collection::vec(0_u32..600, 0..400),
-        during in prop::collection::vec((prop::collection::vec(0_u32..600, 0..300), 0_usize..40), 0..8),
-    ) {
-        let mut rows = vec![0_u64; 600];
-        let mut noted = Noted::default();
-        noted.track();
-        let write = |rows: &[u64], row: usize, out: &mut Vec<u8>| {
-            out.extend_from_slice(&rows[row].to_le_bytes());
-            true
-        };
-        let change = |noted: &mut Noted, rows: &mut Vec<u64>, changed: &[u32]| {
-            noted.change_all(changed, |row| rows[row], |row, out| write(rows, row, out));
-            changed.iter().for_each(|row| rows[*row as usize] += 1);
-        };
-        change(&mut noted, &mut rows, &before);
-        noted.freeze();
-        let as_they_were: BTreeMap<u32, u64> =
-            before.iter().map(|row| (*row, rows[*row as usize])).collect();
-        let mut delta = Delta::default();
-        for (changed, most) in &during {
-            change(&mut noted, &mut rows, changed);
-            noted.drain(&mut delta, *most, &mut |row, out| write(&rows, row, out));
-        }
-        while !noted.drain(&mut delta, 7, &mut |row, out| write(&rows, row, out)) {}
-        let mut written = BTreeMap::new();
-        crate::delta::merged(&[run_of(&mut delta)], &mut |key, value| {
-            let row = u32::from_be_bytes(key.try_into().unwrap());
-            written.insert(row, u64::from_le_bytes(value.try_into().unwrap()));
-            Ok(())
-        })
-        .unwrap();
-        prop_assert_eq!(written, as_they_were);
-    }
-}
-
 /// A value that says itself what it is, which nothing that is saved does.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(untagged)]

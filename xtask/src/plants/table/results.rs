@@ -278,6 +278,17 @@ pub(super) const PLANTS: &[Plant] = &[
         caught_by: &["a_sum_is_that_of_all_rows"],
     },
     Plant {
+        name: "frozen-for-ever",
+        what: "A row that was written out for a checkpoint counts as one that was not: it is written once more when it changes.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/structure/stamped.rs",
+        changes: &[(
+            "usize::from((*stamp == self.frozen) & (row >= self.from))",
+            "usize::from(*stamp == self.frozen)",
+        )],
+        caught_by: &["what_changed_in_an_interval_is_written_as_it_was_at_its_end"],
+    },
+    Plant {
         name: "lengths-by-days",
         what: "Lengths of time are compared by their months and days: a day is more than 25 hours.",
         package: "tidemill-operators",

@@ -1,0 +1,170 @@
+//! Rows that carry the notes of their own changes.
+//!
+//! ```text
+//! row      a word: the interval between two checkpoints in which it changed last
+//! block    a bit: some of its rows changed in this interval; and in the one before, for the
+//!          checkpoint under way
+//! ```
+//!
+//! A change looks at the row anyway; marks of millions of rows that lie elsewhere
+//! ([`super::Noted`]) would be one more place in memory for each. Bits of blocks are few, and stay
+//! in the cache: they say where to look when the rows are written out.
+
+use super::noted::{MOVED_PER_WRITTEN, put_row};
+use crate::delta::Delta;
+
+#[cfg(test)]
+mod tests;
+
+/// Rows that are brought into the cache together.
+const WARMED_AT_ONCE: usize = 128;
+/// Rows of a block.
+const BLOCK: usize = 32;
+/// The interval of no row: a row that never changed is of interval 0.
+const NEVER: u64 = u64::MAX;
+
+/// The rows of one holder.
+pub trait StampedRows {
+    /// How many there are.
+    fn rows(&self) -> usize;
+    /// The word of a row that says when it changed last; 0 at first. It is no part of its value.
+    fn stamp(&mut self, row: usize) -> &mut u64;
+    /// Reads the first and last bytes of a row that is about to change, so that many come into the
+    /// cache together.
+    fn warm(&self, row: usize) -> u64;
+    /// The same of what else belongs to its value.
+    fn warm_rest(&self, row: usize) -> u64;
+    /// Appends the value of a row.
+    fn write(&self, row: usize, out: &mut Vec<u8>);
+}
+
+/// Notes of the rows of one holder. None of them is removed but with all others.
+#[derive(Debug)]
+pub struct Stamped {
+    is_on: bool,
+    /// The interval between two checkpoints, from 1.
+    now: u64,
+    /// Rows of this interval are to be written out for the checkpoint under way.
+    frozen: u64,
+    /// And those before this one are.
+    from: usize,
+    /// Blocks with a row that changed in this interval.
+    blocks: Vec<u64>,
+    /// Blocks with a row of the checkpoint under way.
+    frozen_blocks: Vec<u64>,
+    /// Rows of the checkpoint under way that have changed since, as they were.
+    before: Delta,
+}
+
+impl Default for Stamped {
+    fn default() -> Self {
+        Self {
+            is_on: false,
+            now: 1,
+            frozen: NEVER,
+            from: 0,
+            blocks: Vec::new(),
+            frozen_blocks: Vec::new(),
+            before: Delta::default(),
+        }
+    }
+}
+
+impl Stamped {
+    /// From now on changes are noted. Without this call nothing is, and no row is stamped.
+    pub fn track(&mut self) {
+        self.is_on = true;
+    }
+
+    /// Bytes of memory, those of the stamps aside.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        (self.blocks.capacity() + self.frozen_blocks.capacity()) * size_of::<u64>()
+            + self.before.memory()
+    }
+
+    /// These rows are about to change.
+    #[inline]
+    pub fn change_all(&mut self, rows: &[u32], of: &mut impl StampedRows) {
+        if !self.is_on {
+            return;
+        }
+        let blocks = of.rows().div_ceil(BLOCK).div_ceil(64);
+        if self.blocks.len() < blocks {
+            self.blocks.resize(blocks, 0);
+        }
+        let mut frozen = [0; WARMED_AT_ONCE];
+        for rows in rows.chunks(WARMED_AT_ONCE) {
+            // Without a branch on what is found: rows come in no order, and a guess that was wrong
+            // would wait for a row to come into the cache.
+            std::hint::black_box(rows.iter().fold(0, |all, row| all ^ of.warm(*row as usize)));
+            let mut count = 0;
+            for row in rows {
+                let row = *row as usize;
+                let stamp = of.stamp(row);
+                frozen[count] = row;
+                count += usize::from((*stamp == self.frozen) & (row >= self.from));
+                *stamp = self.now;
+                self.blocks[row / BLOCK / 64] |= 1 << (row / BLOCK % 64);
+            }
+            let frozen = &frozen[..count];
+            std::hint::black_box(frozen.iter().fold(0, |all, row| all ^ of.warm_rest(*row)));
+            frozen.iter().for_each(|row| put(&mut self.before, *row, of));
+        }
+    }
+
+    /// A checkpoint begins: the rows that changed so far belong to it.
+    ///
+    /// # Panics
+    /// Panics if rows of the last one are left: an error of the engine.
+    pub fn freeze(&mut self) {
+        let is_left = self.frozen != NEVER && self.frozen_blocks.iter().any(|it| *it != 0);
+        assert!(!is_left, "a checkpoint begins when the one before is written out");
+        // Bits of blocks that were written out are gone.
+        std::mem::swap(&mut self.blocks, &mut self.frozen_blocks);
+        (self.frozen, self.from) = (self.now, 0);
+        self.now += 1;
+    }
+
+    /// Writes up to `most` rows of the checkpoint under way, as they were when it began, beside
+    /// those that were put aside; whether that were all.
+    pub fn drain(&mut self, delta: &mut Delta, most: usize, of: &mut impl StampedRows) -> bool {
+        if self.frozen == NEVER {
+            return true;
+        }
+        if !delta.take_from(&mut self.before, most.saturating_mul(MOVED_PER_WRITTEN)) {
+            return false;
+        }
+        let mut left = most;
+        for word in self.from / BLOCK / 64..self.frozen_blocks.len() {
+            while self.frozen_blocks[word] != 0 {
+                let block = word * 64 + self.frozen_blocks[word].trailing_zeros() as usize;
+                let end = ((block + 1) * BLOCK).min(of.rows());
+                for row in self.from.max(block * BLOCK)..end {
+                    if *of.stamp(row) == self.frozen {
+                        if left == 0 {
+                            self.from = row;
+                            return false;
+                        }
+                        left -= 1;
+                        put(delta, row, of);
+                    }
+                }
+                self.from = end;
+                self.frozen_blocks[word] &= self.frozen_blocks[word] - 1;
+            }
+        }
+        self.frozen = NEVER;
+        // Its memory goes: nothing is put aside before the next checkpoint.
+        self.before = Delta::default();
+        true
+    }
+}
+
+#[inline]
+fn put(delta: &mut Delta, row: usize, of: &impl StampedRows) {
+    put_row(delta, row, |out| {
+        of.write(row, out);
+        true
+    });
+}

@@ -1,0 +1,120 @@
+//! Stamped rows against a model: what changed in an interval, as it was at its end.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// Rows that each say how often they changed.
+#[derive(Default)]
+struct Counters {
+    counts: Vec<u64>,
+    stamps: Vec<u64>,
+}
+
+impl StampedRows for Counters {
+    fn rows(&self) -> usize {
+        self.counts.len()
+    }
+
+    fn stamp(&mut self, row: usize) -> &mut u64 {
+        &mut self.stamps[row]
+    }
+
+    fn warm(&self, row: usize) -> u64 {
+        self.stamps[row]
+    }
+
+    fn warm_rest(&self, row: usize) -> u64 {
+        self.counts[row]
+    }
+
+    fn write(&self, row: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.counts[row].to_le_bytes());
+    }
+}
+
+impl Counters {
+    fn change(&mut self, stamped: &mut Stamped, rows: &[u32]) {
+        let count = rows.iter().map(|row| *row as usize + 1).max().unwrap_or(0);
+        if count > self.counts.len() {
+            self.counts.resize(count, 0);
+            self.stamps.resize(count, 0);
+        }
+        stamped.change_all(rows, self);
+        rows.iter().for_each(|row| self.counts[*row as usize] += 1);
+    }
+}
+
+fn written(delta: &mut Delta) -> BTreeMap<u32, u64> {
+    let (mut run, mut rows) = (Vec::new(), BTreeMap::new());
+    delta.finish(&mut run).unwrap();
+    crate::delta::merged(&[run], &mut |key, value| {
+        let row = u32::from_be_bytes(key.try_into().unwrap());
+        let before = rows.insert(row, u64::from_le_bytes(value.try_into().unwrap()));
+        assert_eq!(before, None, "row {row} is written once");
+        Ok(())
+    })
+    .unwrap();
+    rows
+}
+
+/// Rows that change together, and how many are written out behind them.
+type Step = (Vec<u32>, usize);
+
+fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    let rows = prop_oneof![
+        prop::collection::vec(0_u32..20_000, 0..200),
+        prop::collection::vec(0_u32..200, 0..300)
+    ];
+    prop::collection::vec((rows, 0_usize..200), 0..most)
+}
+
+proptest! {
+    #[test]
+    fn what_changed_in_an_interval_is_written_as_it_was_at_its_end(
+        intervals in prop::collection::vec(steps(6), 1..6),
+    ) {
+        let (mut counters, mut stamped) = (Counters::default(), Stamped::default());
+        stamped.track();
+        let mut due: Option<BTreeMap<u32, u64>> = None;
+        let (mut changed, mut delta) = (Vec::new(), Delta::default());
+        for steps in intervals {
+            let mut is_all = due.is_none();
+            for (rows, most) in &steps {
+                counters.change(&mut stamped, rows);
+                changed.extend_from_slice(rows);
+                is_all = is_all || stamped.drain(&mut delta, *most, &mut counters);
+            }
+            // Before the next checkpoint begins this one is written out.
+            while !is_all {
+                is_all = stamped.drain(&mut delta, 7, &mut counters);
+            }
+            if let Some(due) = due.take() {
+                prop_assert_eq!(written(&mut delta), due);
+            }
+            stamped.freeze();
+            let now = |row: u32| (row, counters.counts[row as usize]);
+            due = Some(changed.drain(..).map(now).collect());
+        }
+        prop_assert!(stamped.drain(&mut delta, usize::MAX, &mut counters));
+        prop_assert_eq!(written(&mut delta), due.unwrap());
+    }
+}
+
+#[test]
+fn rows_of_holders_that_note_nothing_are_not_stamped() {
+    let (mut counters, mut stamped) = (Counters::default(), Stamped::default());
+    counters.change(&mut stamped, &[1, 40, 1]);
+    assert_eq!(counters.stamps, [0; 41]);
+    assert_eq!(stamped.memory(), 0);
+}
+
+#[test]
+#[should_panic(expected = "a checkpoint begins when the one before is written out")]
+fn no_row_of_a_checkpoint_is_forgotten_by_the_next() {
+    let (mut counters, mut stamped) = (Counters::default(), Stamped::default());
+    stamped.track();
+    counters.change(&mut stamped, &[1]);
+    stamped.freeze();
+    stamped.freeze();
+}
