@@ -304,6 +304,17 @@ pub(crate) fn plan_error(error: &DataFusionError) -> ExprError {
 /// The message of an error, without DataFusion's own headings.
 pub(crate) fn one_line(error: &DataFusionError) -> String {
     let text = error.strip_backtrace();
+    let mut rest = text.as_str();
+    while let Some(less) = without_heading(rest) {
+        rest = less;
+    }
+    match of_pattern(rest) {
+        Some(why) => format!("the regular expression does not compile: {why}"),
+        None => rest.lines().next().unwrap_or(rest).trim().to_owned(),
+    }
+}
+
+fn without_heading(message: &str) -> Option<&str> {
     let headings = [
         "Error during planning: ",
         "Schema error: ",
@@ -316,15 +327,16 @@ pub(crate) fn one_line(error: &DataFusionError) -> String {
         "External error: ",
         "Compute error: ",
     ];
-    let mut rest = text.as_str();
-    while let Some(cut) = headings.iter().find_map(|heading| rest.strip_prefix(heading)) {
-        rest = cut;
-    }
-    match of_pattern(rest) {
-        Some(why) => format!("the regular expression does not compile: {why}"),
-        None => rest.lines().next().unwrap_or(rest).trim().to_owned(),
-    }
+    let adapted = || {
+        // The functions that are adapted here take types in another way, which says so.
+        let (_, rest) = message.strip_prefix("Function '")?.split_once(COERCED)?;
+        Some(rest)
+    };
+    headings.iter().find_map(|it| message.strip_prefix(it)).or_else(adapted)
 }
+
+/// Stands before what is wrong with the types of arguments.
+const COERCED: &str = "' user-defined coercion failed with: ";
 
 /// What is wrong with a regular expression, if an error is of one. Some say what the parser says below the
 /// pattern, and some the pattern alone.

@@ -62,6 +62,19 @@ proptest! {
 }
 
 #[test]
+fn what_is_no_time_is_refused_with_the_reason() {
+    let batch = column([Some(0)]);
+    for (sql, says) in [
+        ("date_trunc('day', 5)", "Function 'date_trunc' failed to match any signature"),
+        ("date_bin(at)", "Failed to coerce arguments to satisfy a call to 'date_bin'"),
+        ("to_char(true, '%Y')", "Failed to coerce arguments to satisfy a call to 'to_char'"),
+    ] {
+        let error = Expr::compile(sql, &batch.schema()).expect_err(sql);
+        assert!(error.message.starts_with(says), "{sql}: {error}");
+    }
+}
+
+#[test]
 fn times_of_far_years_are_cut_binned_and_written() {
     let far = [253_402_232_767_500_000, 1_709_356_000_000_000, -62_130_394_432_500_000];
     let batch = column(far.into_iter().map(Some).chain([None]));
