@@ -28,8 +28,23 @@ fn counts_every_allocation_of_a_thread() {
     assert!(counted >= kept.len() as u64, "{counted}");
 }
 
+/// Memory of this process that the system has given it, in MiB.
+fn resident_mib() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("as Linux has it");
+    let pages: usize = statm.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a number");
+    pages * 4 / 1_024
+}
+
 #[test]
-fn freed_memory_is_kept() {
+fn freed_memory_is_kept_until_it_is_given_back() {
     keep_freed_memory();
-    assert_eq!(purge_delay_ms(), KEPT_MS, "the allocator counts its settings in another way");
+    assert_eq!(purge_delay_ms(), NEVER_MS, "the allocator counts its settings in another way");
+    let parts: Vec<Vec<u8>> = (0..256).map(|_| vec![1; 1 << 20]).collect();
+    let with = resident_mib();
+    drop(parts);
+    let kept = resident_mib();
+    assert!(kept + 64 > with, "{kept} of {with} MiB are kept");
+    give_back_freed();
+    let left = resident_mib();
+    assert!(left + 192 < with, "{left} of {with} MiB are left");
 }

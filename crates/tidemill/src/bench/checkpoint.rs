@@ -95,6 +95,8 @@ impl Watched {
         let ((from_us, from), (to_us, to)) = (self.looks[0], self.looks[self.looks.len() - 1]);
         let seconds = (to_us - from_us) as f64 / 1e6;
         let cpu_s = self.moments.map_or(0.0, |(from, to)| to.cpu_since(&from));
+        let stolen_s = self.moments.map_or(0.0, |(from, to)| to.stolen_since(&from));
+        let (gap_us, gap_at_us) = self.longest_gap_us();
         json!({
             "cpu_us_per_event": cpu_s * 1e6 / (to - from).max(1) as f64,
             "seconds": seconds,
@@ -104,6 +106,9 @@ impl Watched {
             "latency_p99_ms": self.latency_ms(0.99),
             "latency_max_ms": self.latency_ms(1.0),
             "latency_max_at_s": self.latency_max_at_s(),
+            "look_gap_max_ms": gap_us as f64 / 1e3,
+            "look_gap_max_at_s": (gap_at_us - from_us) as f64 / 1e6,
+            "stolen_s": stolen_s,
         })
     }
 
@@ -124,6 +129,13 @@ impl Watched {
         };
         let (_, at_us) = self.looks.iter().filter_map(behind).max()?;
         Some((at_us - self.looks[0].0) as f64 / 1e6)
+    }
+
+    /// The longest time between two looks, and when it ended. Between them this thread only sleeps:
+    /// if it does so for much longer than it wants to, the machine stood still, and not the job.
+    fn longest_gap_us(&self) -> (u64, u64) {
+        let gaps = self.looks.windows(2).map(|pair| (pair[1].0 - pair[0].0, pair[1].0));
+        gaps.max().unwrap_or((0, self.looks[0].0))
     }
 
     /// The longest time in which [`TIMED`] events were processed.

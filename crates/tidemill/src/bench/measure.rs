@@ -34,6 +34,7 @@ pub(crate) struct Moment {
     items: u64,
     cpu_s: f64,
     busy_s: f64,
+    stolen_s: f64,
     allocations: u64,
 }
 
@@ -41,6 +42,11 @@ impl Moment {
     /// Seconds of CPU that this process has used since.
     pub(crate) fn cpu_since(&self, before: &Self) -> f64 {
         self.cpu_s - before.cpu_s
+    }
+
+    /// Seconds of CPU that the machine's own host has kept from it since, as far as it says.
+    pub(crate) fn stolen_since(&self, before: &Self) -> f64 {
+        self.stolen_s - before.stolen_s
     }
 }
 
@@ -145,7 +151,8 @@ impl Meter {
             now_us: self.now_us(),
             items: self.items(),
             cpu_s: process_cpu_s("self") + children.sum::<f64>(),
-            busy_s: machine_busy_s(),
+            busy_s: machine_s(&[0, 1, 2, 5, 6]),
+            stolen_s: machine_s(&[7]),
             allocations: alloc::allocations(),
         }
     }
@@ -214,11 +221,11 @@ fn peak_rss_mb(pid: &str) -> u64 {
     kib.unwrap_or(0) / 1024
 }
 
-/// Seconds of CPU that the whole machine has used.
-fn machine_busy_s() -> f64 {
+/// Seconds of CPU that the whole machine has used, in these columns of `/proc/stat`.
+fn machine_s(columns: &[usize]) -> f64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = stat.lines().next().unwrap_or("");
     let ticks: Vec<f64> =
         line.split_whitespace().skip(1).filter_map(|it| it.parse().ok()).collect();
-    [0, 1, 2, 5, 6].iter().filter_map(|index| ticks.get(*index)).sum::<f64>() / 100.0
+    columns.iter().filter_map(|index| ticks.get(*index)).sum::<f64>() / 100.0
 }
