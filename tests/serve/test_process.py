@@ -234,6 +234,20 @@ def test_a_folder_where_a_file_should_be_is_told_with_what_to_do(own):
     assert [it["value"] for it in node.records("s")] == [{"n": 1}]
 
 
+FIFTY_RECORDS = ('"' + "x" * 1000 + '"\n') * 50
+
+
+def written_until_refused(node, stream):
+    """How many records there is room for, and what is said to those for which there is none."""
+    written = 0
+    for _ in range(400):
+        answer = node.post(f"/streams/{stream}", FIFTY_RECORDS)
+        if answer.status != 200:
+            break
+        written += 50
+    return written + sum(it["last_offset"] - it["first_offset"] + 1 for it in answer.json()["appended"]), answer
+
+
 def test_files_that_may_not_be_longer_refuse_writes_and_end_nothing(own):
     node = own("--recycled", "0B")
     plain = node.command
@@ -241,21 +255,15 @@ def test_files_that_may_not_be_longer_refuse_writes_and_end_nothing(own):
     node.command = lambda: ["sh", "-c", 'ulimit -f 6144 && exec "$@"', "sh", *plain()]
     node.start()
     node.create("s")
-    written, body = 0, ('"' + "x" * 1000 + '"\n') * 50
-    for _ in range(200):
-        answer = node.post("/streams/s", body)
-        if answer.status != 200:
-            break
-        written += 50
+    written, answer = written_until_refused(node, "s")
     assert answer.status >= 500 and "large" in answer.json()["error"], answer.body
-    written += sum(it["last_offset"] - it["first_offset"] + 1 for it in answer.json()["appended"])
     assert node.get("/health").status == 200
     assert len(node.records("s")) == written > 1_000
     assert node.stop()[0] == 0
     node.command = plain
     node.start()
     assert len(node.records("s")) == written, "nothing that was acknowledged is lost"
-    assert node.post("/streams/s", body).status == 200
+    assert node.post("/streams/s", FIFTY_RECORDS).status == 200
 
 
 def test_data_of_another_cluster_are_refused(own):
@@ -321,17 +329,11 @@ def test_a_full_disk_is_said_and_writes_go_on_when_there_is_room(own, tmp_path):
     node.start()
     node.create("big")
     node.create("rest")
-    written, body = 0, ('"' + "x" * 1000 + '"\n') * 50
-    for _ in range(400):
-        answer = node.post("/streams/big", body)
-        if answer.status != 200:
-            break
-        written += 50
+    written, answer = written_until_refused(node, "big")
     assert answer.status == 507 and "room" in answer.json()["error"], answer.body
-    written += sum(it["last_offset"] - it["first_offset"] + 1 for it in answer.json()["appended"])
     assert len(node.records("big")) == written > 1_000, "nothing that was acknowledged is lost"
     assert node.get("/health").status == 200, "a full disk is no failure of the node"
     assert node.metrics()["tidemill_disk_free_bytes"] < 1 << 20
     assert node.ask("DELETE", "/streams/big").status == 204
-    assert wait(lambda: node.post("/streams/rest", body).status == 200, 10, "room again")
+    assert wait(lambda: node.post("/streams/rest", FIFTY_RECORDS).status == 200, 10, "room again")
     assert node.stop()[0] == 0

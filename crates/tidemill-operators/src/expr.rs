@@ -23,6 +23,7 @@ use std::sync::Arc;
 use tidemill_flow::OperatorError;
 
 mod adapted;
+mod after;
 mod alone;
 mod bounded;
 mod calendar;

@@ -217,15 +217,15 @@ impl Cells {
             (Kept::Values, _) => pairs.for_each(|(_, group)| words[at(group)] += 1),
             (Kept::Sum(Held::Int), ArgColumn::Int(values)) => {
                 let values = values.values();
-                for (row, group) in pairs {
+                pairs.for_each(|(row, group)| {
                     add_int(&mut words[at(group)..], values[*row as usize]);
-                }
+                });
             }
             (Kept::Sum(Held::Wide), ArgColumn::Wide(values)) => {
                 let values = values.values();
-                for (row, group) in pairs {
+                pairs.for_each(|(row, group)| {
                     add_wide(&mut words[at(group)..], values[*row as usize]);
-                }
+                });
             }
             (kept @ (Kept::First(_) | Kept::Last(_)), argument) => {
                 for (row, group) in pairs {

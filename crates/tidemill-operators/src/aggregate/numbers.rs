@@ -181,12 +181,11 @@ pub(crate) fn from_wide(
     numbers: &Decimal128Array,
     to: &DataType,
 ) -> Result<ArrayRef, OperatorError> {
-    let beyond = |what| Err(OperatorError::new(format!("a sum of {what}")));
     let numbers_there = || numbers.iter().flatten();
     Ok(match to {
         DataType::Int64 => {
             if numbers_there().any(|it| i64::try_from(it).is_err()) {
-                return beyond("integers is beyond 64 bits");
+                return Err(OperatorError::new("a sum of integers is beyond 64 bits"));
             }
             Arc::new(numbers.unary::<_, Int64Type>(|it| it as i64))
         }
@@ -201,7 +200,7 @@ pub(crate) fn from_wide(
         }
         _ => {
             if numbers_there().any(|it| it.unsigned_abs() > WIDEST) {
-                return beyond("decimals is beyond 38 digits");
+                return Err(OperatorError::new("a sum of decimals is beyond 38 digits"));
             }
             Arc::new(numbers.clone().with_data_type(to.clone()))
         }

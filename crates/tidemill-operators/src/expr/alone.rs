@@ -4,38 +4,46 @@
 //! it so, and `nullif` and `case` make it so. Arrow casts them with all others, so that one that cannot be
 //! cast fails rows whose lists are fine, and functions on lists take some of them for elements.
 
-use super::floats;
-use arrow_array::{
-    Array, ArrayRef, BooleanArray, GenericListArray, OffsetSizeTrait, RecordBatch, StructArray,
-    UInt32Array, cast::AsArray,
+use super::{
+    after::{Then, after},
+    floats,
 };
-use arrow_schema::{DataType, FieldRef, Schema};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, GenericListArray, OffsetSizeTrait, StructArray, UInt32Array,
+    cast::AsArray,
+};
+use arrow_schema::{DataType, FieldRef};
 use arrow_select::{nullif::nullif, take::take};
 use datafusion_common::Result;
 use datafusion_expr::ColumnarValue;
 use datafusion_physical_expr::PhysicalExpr;
-use std::{
-    fmt,
-    hash::{Hash, Hasher},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-/// An expression whose values have nothing else in them.
-#[derive(Debug, Eq)]
+/// Nothing else is in the values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Alone {
-    inner: Arc<dyn PhysicalExpr>,
     /// The floats in them have one zero.
     of_one_zero: bool,
 }
 
+impl Then for Alone {
+    fn then(&self, values: ColumnarValue) -> Result<ColumnarValue> {
+        let values = if self.of_one_zero { floats::with_one_zero(&values)? } else { values };
+        Ok(match values {
+            ColumnarValue::Array(array) => ColumnarValue::Array(alone(&array)?),
+            constant => constant,
+        })
+    }
+}
+
 /// The expression with nothing else in its values.
 pub(super) fn expression(inner: &Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr> {
-    Arc::new(Alone { inner: Arc::clone(inner), of_one_zero: false })
+    after(inner, Alone { of_one_zero: false })
 }
 
 /// The same for a comparison, for which the two zeros of floats are one.
 pub(super) fn compared(inner: &Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr> {
-    Arc::new(Alone { inner: Arc::clone(inner), of_one_zero: true })
+    after(inner, Alone { of_one_zero: true })
 }
 
 /// Arguments with nothing else in them.
@@ -97,62 +105,4 @@ fn list_alone<O: OffsetSizeTrait>(array: &ArrayRef, element: &FieldRef) -> Resul
     let values = alone(list.values())?;
     let (offsets, nulls) = (list.offsets().clone(), list.nulls().cloned());
     Ok(Arc::new(GenericListArray::<O>::try_new(Arc::clone(element), offsets, values, nulls)?))
-}
-
-impl PartialEq for Alone {
-    fn eq(&self, other: &Self) -> bool {
-        self.of_one_zero == other.of_one_zero && self.inner.eq(&other.inner)
-    }
-}
-
-impl Hash for Alone {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.inner.hash(state);
-        self.of_one_zero.hash(state);
-    }
-}
-
-impl fmt::Display for Alone {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(out)
-    }
-}
-
-impl PhysicalExpr for Alone {
-    fn data_type(&self, input: &Schema) -> Result<DataType> {
-        self.inner.data_type(input)
-    }
-
-    fn nullable(&self, input: &Schema) -> Result<bool> {
-        self.inner.nullable(input)
-    }
-
-    fn return_field(&self, input: &Schema) -> Result<FieldRef> {
-        self.inner.return_field(input)
-    }
-
-    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        let values = self.inner.evaluate(batch)?;
-        let values = if self.of_one_zero { floats::with_one_zero(&values)? } else { values };
-        Ok(match values {
-            ColumnarValue::Array(array) => ColumnarValue::Array(alone(&array)?),
-            constant => constant,
-        })
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        vec![&self.inner]
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn PhysicalExpr>>,
-    ) -> Result<Arc<dyn PhysicalExpr>> {
-        let inner = children.pop().unwrap_or_else(|| Arc::clone(&self.inner));
-        Ok(Arc::new(Self { inner, of_one_zero: self.of_one_zero }))
-    }
-
-    fn fmt_sql(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt_sql(out)
-    }
 }

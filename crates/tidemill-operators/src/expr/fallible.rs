@@ -1,6 +1,6 @@
 //! Which expressions have a value for every row.
 
-use super::kept::Kept;
+use super::{after::After, kept::Kept};
 use arrow_schema::{DataType, Schema};
 use datafusion_expr::Operator;
 use datafusion_physical_expr::{
@@ -35,7 +35,7 @@ pub(super) fn can_fail(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> bool {
             || expr.is::<IsNullExpr>()
             || expr.is::<IsNotNullExpr>()
             || expr.is::<TryCastExpr>()
-            || expr.is::<Kept>()
+            || expr.is::<After<Kept>>()
     };
     !is_fine || expr.children().into_iter().any(|child| can_fail(child, input))
 }

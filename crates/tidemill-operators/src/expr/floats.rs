@@ -1,6 +1,6 @@
 //! Floats, where DataFusion's functions go by all of their bits, or compute beyond their range.
 
-use super::kept::with_one_nan;
+use crate::keys;
 use arrow_array::{
     Array, ArrayRef, BooleanArray, GenericListArray, OffsetSizeTrait, StructArray,
     cast::AsArray,
@@ -36,17 +36,9 @@ pub(super) fn with_one_zero(argument: &ColumnarValue) -> Result<ColumnarValue> {
     })
 }
 
-/// The same values with one zero and one NaN.
-pub(super) fn one_zero(array: &ArrayRef) -> Result<ArrayRef> {
+/// The same values with one zero and one NaN, in lists and objects too.
+fn one_zero(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(match array.data_type() {
-        DataType::Float64 => {
-            let floats = array.as_primitive::<Float64Type>();
-            with_one_nan(Arc::new(floats.unary::<_, Float64Type>(|it| it + 0.0)))
-        }
-        DataType::Float32 => {
-            let floats = array.as_primitive::<Float32Type>();
-            with_one_nan(Arc::new(floats.unary::<_, Float32Type>(|it| it + 0.0)))
-        }
         DataType::List(element) => in_lists::<i32>(array, element)?,
         DataType::LargeList(element) => in_lists::<i64>(array, element)?,
         DataType::Struct(fields) if !fields.is_empty() => {
@@ -54,7 +46,7 @@ pub(super) fn one_zero(array: &ArrayRef) -> Result<ArrayRef> {
             let columns = object.columns().iter().map(one_zero).collect::<Result<Vec<_>>>()?;
             Arc::new(StructArray::try_new(fields.clone(), columns, object.nulls().cloned())?)
         }
-        _ => Arc::clone(array),
+        _ => keys::one_zero(Arc::clone(array)),
     })
 }
 

@@ -6,28 +6,40 @@
 //! - Decimals have no more digits than their type. Arrow computes with all bits, which hold some
 //!   numbers of one digit more, and loses that digit where they are written.
 
+use super::after::{Then, after};
 use arrow_array::{
-    ArrayRef, RecordBatch,
+    ArrayRef,
     cast::AsArray,
     types::{Decimal128Type, Decimal256Type, Float32Type, Float64Type},
 };
-use arrow_schema::{DataType, FieldRef, Schema};
+use arrow_schema::{DataType, Schema};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::ColumnarValue;
 use datafusion_physical_expr::{
     PhysicalExpr, ScalarFunctionExpr,
     expressions::{BinaryExpr, CastExpr, Literal, NegativeExpr, TryCastExpr},
 };
-use std::{
-    fmt,
-    hash::{Hash, Hasher},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-/// An expression whose values are looked at.
-#[derive(Debug, Eq)]
-pub(super) struct Kept {
-    inner: Arc<dyn PhysicalExpr>,
+/// The values are as they are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Kept;
+
+impl Then for Kept {
+    fn then(&self, values: ColumnarValue) -> Result<ColumnarValue> {
+        Ok(match values {
+            ColumnarValue::Array(array) => {
+                with_digits(&array)?;
+                ColumnarValue::Array(with_one_nan(array))
+            }
+            ColumnarValue::Scalar(value) => {
+                if value.data_type().is_decimal() {
+                    with_digits(&value.to_array()?)?;
+                }
+                ColumnarValue::Scalar(of_constant(&value).unwrap_or(value))
+            }
+        })
+    }
 }
 
 /// The expression with values as they are kept, if it may make others.
@@ -41,8 +53,7 @@ pub(super) fn kept(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Option<Arc<d
         || expr.is::<CastExpr>()
         || expr.is::<TryCastExpr>();
     let is_looked_at = || expr.data_type(input).is_ok_and(|it| it.is_floating() || it.is_decimal());
-    let made = || Arc::new(Kept { inner: Arc::clone(expr) }) as Arc<dyn PhysicalExpr>;
-    (makes_some && is_looked_at()).then(made)
+    (makes_some && is_looked_at()).then(|| after(expr, Kept))
 }
 
 /// The one NaN, if it is any.
@@ -83,67 +94,4 @@ pub(crate) fn with_one_nan(array: ArrayRef) -> ArrayRef {
         return Arc::new(floats.unary::<_, Float32Type>(one));
     }
     array
-}
-
-impl PartialEq for Kept {
-    fn eq(&self, other: &Self) -> bool {
-        self.inner.eq(&other.inner)
-    }
-}
-
-impl Hash for Kept {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.inner.hash(state);
-    }
-}
-
-impl fmt::Display for Kept {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(out)
-    }
-}
-
-impl PhysicalExpr for Kept {
-    fn data_type(&self, input: &Schema) -> Result<DataType> {
-        self.inner.data_type(input)
-    }
-
-    fn nullable(&self, input: &Schema) -> Result<bool> {
-        self.inner.nullable(input)
-    }
-
-    fn return_field(&self, input: &Schema) -> Result<FieldRef> {
-        self.inner.return_field(input)
-    }
-
-    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        Ok(match self.inner.evaluate(batch)? {
-            ColumnarValue::Array(array) => {
-                with_digits(&array)?;
-                ColumnarValue::Array(with_one_nan(array))
-            }
-            ColumnarValue::Scalar(value) => {
-                if value.data_type().is_decimal() {
-                    with_digits(&value.to_array()?)?;
-                }
-                ColumnarValue::Scalar(of_constant(&value).unwrap_or(value))
-            }
-        })
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        vec![&self.inner]
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn PhysicalExpr>>,
-    ) -> Result<Arc<dyn PhysicalExpr>> {
-        let inner = children.pop().unwrap_or_else(|| Arc::clone(&self.inner));
-        Ok(Arc::new(Self { inner }))
-    }
-
-    fn fmt_sql(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt_sql(out)
-    }
 }
