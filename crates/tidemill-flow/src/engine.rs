@@ -4,7 +4,7 @@ use crate::error::{AskError, JobError, StartError};
 use crate::graph::{JobGraph, NodeKind};
 use crate::progress::{CheckpointProgress, Progress, SinkProgress, SourceProgress, StageProgress};
 use crate::runtime::{
-    checkpoint, commit, connect, held,
+    checkpoint, commit, connect, growth, held,
     job::Job,
     layout::Layout,
     panic_message,
@@ -139,6 +139,10 @@ pub fn start(
         open::lanes(&job, &layout, opened);
         let committing = Arc::clone(&job);
         handle.spawn("commit", move || commit::run(&committing, thread))?;
+        if growth::is_to_be_watched(&job) {
+            let growing = Arc::clone(&job);
+            handle.spawn("growth", move || growth::run(&growing))?;
+        }
         let Some((checkpoints, to)) = checkpoints else { return Ok(()) };
         if to.recovery == Recovery::Prefetch && !saved.is_empty() {
             let restoring = Arc::clone(&job);
@@ -224,35 +228,11 @@ impl JobHandle {
             return Err("the job has ended".to_owned());
         }
         self.add_workers(workers).map_err(|error| no_threads(&error))?;
-        let mut layouts = job.layouts.write().expect("no panic while held");
-        if layouts.len() > 1 {
-            let idle = |layout: &Layout| {
-                layout
-                    .lanes
-                    .iter()
-                    .flatten()
-                    .all(|lane| !lane.state.lock().expect("no panic while held").open)
-            };
-            let last = layouts.len() - 1;
-            if !layouts[..last].iter().all(|layout| idle(layout)) {
-                return Err("the last change of threads is still under way".to_owned());
-            }
-            layouts.drain(..last);
-        }
-        // No source can begin a cycle between this look and the new layout: beginning takes the
-        // pacer's lock, and looks for a newer layout with it held.
-        let pacer = job.pacer.lock().expect("no panic while held");
-        let from = pacer.begun().next();
-        let old = Arc::clone(&layouts[0]);
-        let layout = Layout::new(&job.plan, old.version + 1, from, workers);
-        layouts.push(Arc::new(layout));
-        for lane in old.lanes.iter().flatten() {
-            lane.state.lock().expect("no panic while held").until = Some(from);
-        }
-        drop(pacer);
-        drop(layouts);
-        old.lanes.iter().flatten().for_each(|lane| job.poke(lane));
-        Ok(from)
+        let changed = job.change_layout(|old, from| {
+            old.after(&job.plan, from, workers, |node| old.source_slices(node))
+        });
+        let under_way = || "the last change of threads is still under way".to_owned();
+        changed.map(|(from, _)| from).ok_or_else(under_way)
     }
 
     /// Makes a checkpoint now, and keeps it until it is deleted; its name may be empty. Returns when

@@ -25,6 +25,25 @@ pub trait SourceFactory: Send + Sync {
     fn slices(&self) -> u32 {
         1
     }
+    /// How many slices it had when the job began: what reads it is laid out by that number, however
+    /// many there are. Default: as many as it has.
+    fn began_with(&self) -> u32 {
+        self.slices()
+    }
+    /// Whether slices may be added to it while it is read ([`Self::grow`]). If it has more of them than
+    /// a job that resumes knows of, those begin at their start. Default: it has the same ones for ever.
+    fn grows(&self) -> bool {
+        false
+    }
+    /// Takes in what slices were added, and notes what a job that resumes has to know of them; how many
+    /// it has then. Called now and then while the job runs, from one thread, if it
+    /// [grows](Self::grows). It may block.
+    ///
+    /// # Errors
+    /// That could not be found out, or noted: it is asked again later.
+    fn grow(&self) -> Result<u32, SourceError> {
+        Ok(self.slices())
+    }
     /// Opens a slice at its start. Nothing is changed by that, in the source or in what is noted of
     /// it: the job may still be refused.
     ///

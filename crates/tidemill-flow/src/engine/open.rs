@@ -9,6 +9,7 @@ use crate::runtime::{
     checkpoint::{Checkpointer, alone::Alone},
     commit::{CommitThread, Committer},
     followed::Followed,
+    growth::{Growth, SourceSlices},
     hand_over,
     held::{self, Held, SavedSlice, Unread},
     job::Job,
@@ -66,7 +67,7 @@ fn open_ledger(
     let owner = Owner {
         job: plan.name.clone(),
         seed: plan.seed,
-        sources: sources.map(|node| (node.name.clone(), node.slices)).collect(),
+        sources: sources.map(|node| (node.name.clone(), node.began_with())).collect(),
     };
     let opened = Ledger::open(&world.disk, folder, &owner, opening);
     let (mut ledger, recorded) = opened.map_err(unopened)?;
@@ -296,8 +297,14 @@ impl Opened {
             let Work::Source { factory, preload } = &plan.nodes[node].work else {
                 unreachable!("only sources are opened as such");
             };
-            let mut replay = self.recorded.of(node, slice);
-            replay.retain(|(cycle, _)| *cycle > self.before.cycle);
+            let first = Cut {
+                source: node as u32,
+                slice,
+                position: factory.begins_at(slice).0,
+                ended: false,
+                idle: true,
+            };
+            let replay = self.recorded.of(first, self.before.cycle);
             let saved = self.before.source(node, slice);
             let idle = saved.is_some_and(|saved| saved.idle);
             let told = saved.map_or(factory.begins_at(slice).0, |saved| saved.position);
@@ -372,7 +379,8 @@ pub(super) fn build(
     let alone = options.checkpoint.as_ref().filter(|_| opened.skips);
     let alone = alone.map(|to| Alone::new(&to.every));
     let job = Job {
-        sources: slices.len(),
+        sources: SourceSlices::new(slices.len()),
+        growth: Growth::after(recorded.last()),
         committer: Committer::new(
             slices,
             sinks,

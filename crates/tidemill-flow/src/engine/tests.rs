@@ -32,6 +32,7 @@ mod ends;
 mod event_time;
 mod expiry;
 mod full;
+mod growth;
 mod lives;
 mod looks;
 mod pass;

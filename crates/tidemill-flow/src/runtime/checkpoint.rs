@@ -332,7 +332,7 @@ impl Arrived {
             .iter()
             .map(|((node, _), saved)| (*node, if saved.ended { at } else { Cycle(u64::MAX) }));
         let all: Vec<(usize, Cycle)> = before.chain(now).collect();
-        if all.len() < job.sources {
+        if all.len() < job.sources.count_in(at) {
             return None;
         }
         let mut last = vec![Cycle::NONE; job.plan.nodes.len()];

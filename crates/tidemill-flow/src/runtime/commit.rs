@@ -124,6 +124,11 @@ impl Committer {
         self.bell.notify_all();
     }
 
+    /// There is one more source slice, which cuts what comes after `before`.
+    pub(crate) fn add_slice(&self, slice: (u32, u32), before: Cycle) {
+        self.inner.lock().expect("no panic while held").cuts.add_slice(slice, before);
+    }
+
     /// A source slice has cut a cycle.
     pub(crate) fn cut(&self, (cycle, time): (Cycle, Micros), cut: Cut, watermark: Micros) {
         self.followed.cut(cycle, &cut);

@@ -41,6 +41,11 @@ impl Cuts {
         Self { is_marked, ..self }
     }
 
+    /// Waits for one more source slice, which cuts what comes after `before`: nobody has begun that.
+    pub(crate) fn add_slice(&mut self, slice: (u32, u32), before: Cycle) {
+        self.last.insert(slice, before);
+    }
+
     /// Notes one cut that no ledger will hold.
     ///
     /// # Panics

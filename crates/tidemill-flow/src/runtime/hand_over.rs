@@ -86,7 +86,8 @@ fn carry_ends(job: &Job, old: &Layout, new: &Layout, node: usize, old_lane: &Lan
         let whole_node_ended = ended_with[old_inputs.clone()].iter().all(Option::is_some);
         for (nth, input) in new.inputs_of(&job.plan, *link).enumerate() {
             let ended = if is_source {
-                ended_with[old_inputs.start + nth].is_some()
+                // A slice that was added is in the new layout alone.
+                old_inputs.clone().nth(nth).is_some_and(|it| ended_with[it].is_some())
             } else {
                 whole_node_ended
             };

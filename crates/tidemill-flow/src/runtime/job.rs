@@ -3,6 +3,7 @@
 use super::blocks::BlockPool;
 use super::checkpoint::{Checkpointer, alone::Alone};
 use super::commit::Committer;
+use super::growth::{Growth, SourceSlices};
 use super::inbox::{CycleEnd, Parcel};
 use super::lane::{After, Core, Lane};
 use super::layout::Layout;
@@ -57,7 +58,8 @@ pub(crate) struct Job {
     /// Lanes handed over, by node, on the way to the next layout.
     pub(crate) handed_over: Mutex<Vec<HandOver>>,
     /// Source slices of this process.
-    pub(crate) sources: usize,
+    pub(crate) sources: SourceSlices,
+    pub(crate) growth: Growth,
     /// By node: slices that will never run again.
     pub(crate) slices_done: Vec<AtomicU64>,
     /// What waits, and why.
@@ -285,6 +287,7 @@ impl Job {
         }
         self.committer.wake();
         self.checkpointer.wake();
+        self.growth.wake();
         self.peers.close(self.finished.load(Ordering::Acquire));
     }
 

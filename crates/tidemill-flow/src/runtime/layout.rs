@@ -7,7 +7,8 @@
 //!
 //! A change is a new layout from a cycle that no source has begun. Cycles before it drain in the
 //! lanes of the old layout while those after it queue up in the new ones: nothing stops. A node's
-//! slices are handed over when all its old lanes have processed the last old cycle.
+//! slices are handed over when all its old lanes have processed the last old cycle. Slices that a
+//! source gets while the job runs are there from such a cycle on ([`super::growth`]).
 
 use super::inbox::Inbox;
 use super::lane::{Lane, LaneState};
@@ -16,6 +17,7 @@ use std::{ops::Range, sync::Arc};
 use tidemill_env::sync::{Mutex, atomic::AtomicBool};
 use tidemill_types::Cycle;
 
+mod change;
 #[cfg(test)]
 mod tests;
 
@@ -37,14 +39,43 @@ pub(crate) fn cut(slices: u32, workers: usize) -> Vec<Range<u32>> {
 }
 
 impl Layout {
-    /// Lanes for all nodes. None is open: each opens when it is given its slices.
+    /// The first, with lanes for all nodes. None is open: each opens when it is given its slices.
     pub(crate) fn new(plan: &Plan, version: u64, from: Cycle, workers: usize) -> Self {
+        Self::of(plan, version, from, workers, |node| plan.nodes[node].slices)
+    }
+
+    /// The next one, in which each source has so many slices, by node.
+    pub(crate) fn after(
+        &self,
+        plan: &Plan,
+        from: Cycle,
+        workers: usize,
+        slices_of: impl Fn(usize) -> u32,
+    ) -> Self {
+        Self::of(plan, self.version + 1, from, workers, slices_of)
+    }
+
+    /// How many slices a source has in it.
+    pub(crate) fn source_slices(&self, node: usize) -> u32 {
+        self.lanes[node].len() as u32
+    }
+
+    fn of(
+        plan: &Plan,
+        version: u64,
+        from: Cycle,
+        workers: usize,
+        source_slices: impl Fn(usize) -> u32,
+    ) -> Self {
         let ranges: Vec<Vec<Range<u32>>> = plan
             .nodes
             .iter()
-            .map(|node| match node.work {
+            .enumerate()
+            .map(|(id, node)| match node.work {
                 // A source slice is a lane of its own: it has a position of its own.
-                Work::Source { .. } => (0..node.slices).map(|slice| slice..slice + 1).collect(),
+                Work::Source { .. } => {
+                    (0..source_slices(id)).map(|slice| slice..slice + 1).collect()
+                }
                 Work::Stage { .. } | Work::Sink => cut(node.slices, workers),
             })
             .collect();

@@ -16,6 +16,7 @@ pub(crate) mod credit;
 pub(crate) mod cuts;
 pub(crate) mod expiry;
 pub(crate) mod followed;
+pub(crate) mod growth;
 pub(crate) mod hand_over;
 pub(crate) mod held;
 pub(crate) mod inbox;

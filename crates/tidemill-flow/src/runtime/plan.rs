@@ -29,6 +29,7 @@ pub(crate) enum Work {
 pub(crate) struct NodePlan {
     pub(crate) name: String,
     pub(crate) work: Work,
+    /// Of a source that grows: those that it had when the job was started.
     pub(crate) slices: u32,
     /// Position in the order of the graph: upstream before downstream.
     pub(crate) rank: u32,
@@ -45,6 +46,21 @@ pub(crate) struct NodePlan {
     /// Keys of its state leave memory when nothing came for them in so long.
     pub(crate) ttl: Option<Span>,
     pub(crate) count: NodeCount,
+}
+
+impl NodePlan {
+    /// How many slices it had when the job began; that does not change while the job goes on.
+    pub(crate) fn began_with(&self) -> u32 {
+        match &self.work {
+            Work::Source { factory, .. } if factory.grows() => factory.began_with().max(1),
+            _ => self.slices,
+        }
+    }
+
+    /// Whether a source may get more slices.
+    pub(crate) fn grows(&self) -> bool {
+        matches!(&self.work, Work::Source { factory, .. } if factory.grows())
+    }
 }
 
 /// What a node counts. Any thread reads, its lanes write.
@@ -183,7 +199,7 @@ impl Plan {
                 .map(|link| link.from);
             if self.nodes[id.0].slices == 0 {
                 let first = self.nodes[id.0].links_in.iter().map(|link| self.links[*link].from);
-                let most = first.map(|from| self.nodes[from].slices).max();
+                let most = first.map(|from| self.nodes[from].began_with()).max();
                 self.nodes[id.0].slices = most.unwrap_or(1).max(1);
             }
             self.nodes[id.0].seat = match local {

@@ -70,9 +70,10 @@ impl Before {
             }
         }
         for (id, node) in plan.nodes.iter().enumerate() {
-            if matches!(node.work, Work::Source { .. })
-                && !(0..node.slices).all(|slice| before.sources.contains_key(&(id, slice)))
-            {
+            let is_in_it = |slice| before.sources.contains_key(&(id, slice));
+            // Slices that a source got since begin at their start.
+            let known = if node.grows() { 1 } else { node.slices };
+            if matches!(node.work, Work::Source { .. }) && !(0..known).all(is_in_it) {
                 return Err(format!("source `{}` is not in it, or had fewer slices", node.name));
             }
         }
@@ -139,7 +140,8 @@ impl Before {
                 let of_slice = |it: Option<&SavedSource>| match it {
                     Some(saved) if saved.ended || saved.idle => Micros::MAX,
                     Some(saved) => saved.watermark,
-                    None => Micros::MIN,
+                    // It was not there yet.
+                    None => Micros::MAX,
                 };
                 (slices.map(of_slice).min().unwrap_or(Micros::MIN), ended)
             };

@@ -444,7 +444,7 @@ impl SourceLane {
         }
         // Others look at who is ahead: those that are held back, and slices of this source that
         // wait for credit and have now fallen behind.
-        if (first && job.sources > 1) || layout.lanes[lane.node].len() > 1 || released {
+        if (first && job.sources.count() > 1) || layout.lanes[lane.node].len() > 1 || released {
             job.poke_sources();
         }
         Ok(if ended { After::Done } else { After::Ready })

@@ -66,10 +66,15 @@ impl Recorded {
         Ok(())
     }
 
-    /// The recorded cuts of one source slice, in order.
-    pub(crate) fn of(&self, source: usize, slice: u32) -> VecDeque<(Cycle, Cut)> {
-        let mine = |cut: &Cut| (cut.source as usize, cut.slice) == (source, slice);
-        self.cuts.iter().filter(|(_, cut)| mine(cut)).copied().collect()
+    /// The recorded cuts of one source slice after a cycle, in order. In those that were before it was
+    /// there it is as it is `at_first`: it has nothing, and holds no event time back.
+    pub(crate) fn of(&self, at_first: Cut, after: Cycle) -> VecDeque<(Cycle, Cut)> {
+        let is_mine = |cut: &Cut| (cut.source, cut.slice) == (at_first.source, at_first.slice);
+        let mine = self.cuts.iter().filter(|(cycle, cut)| *cycle > after && is_mine(cut));
+        let first = self.cuts.iter().find(|(_, cut)| is_mine(cut)).map(|(cycle, _)| *cycle);
+        let is_before = |cycle: &Cycle| *cycle > after && first.is_none_or(|first| *cycle < first);
+        let before = self.times.iter().map(|(cycle, _)| *cycle).filter(is_before);
+        before.map(|cycle| (cycle, at_first)).chain(mine.copied()).collect()
     }
 }
 

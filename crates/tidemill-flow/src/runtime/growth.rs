@@ -1,0 +1,168 @@
+//! Sources that get more slices while the job runs, such as a topic that gets more partitions.
+//!
+//! ```text
+//! thread    source.grow(): 4 slices are 6, noted ──▶ layout with 6 lanes, from a cycle nobody has begun
+//! ledger    … c: cuts of 4 │ c+1: cuts of 6 …
+//! replay    c and before: lanes 4 and 5 cut where they begin, and hold no event time back
+//! ```
+//!
+//! Nothing stops, as when the number of threads changes: it is a layout like any other. What reads
+//! the source stays laid out by the slices that it had when the job began
+//! ([`SourceFactory::began_with`]), so rows of recorded cycles come in the order that they had.
+//!
+//! Invariant: a slice has cut nothing in a cycle that was begun before it was there, in no life.
+
+use super::hand_over;
+use super::job::Job;
+use super::lane::Core;
+use super::plan::Work;
+use super::said::Said;
+use super::source_lane::SourceLane;
+use crate::source::{Source, SourceFactory};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+use tidemill_env::sync::{Condvar, Mutex, PoisonError, RwLock};
+use tidemill_types::Cycle;
+
+/// How often sources are asked.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// The source slices of a process, by the first cycle that each cuts.
+#[derive(Debug)]
+pub(crate) struct SourceSlices(RwLock<Vec<Cycle>>);
+
+impl SourceSlices {
+    /// So many that are there from the first cycle on.
+    pub(crate) fn new(count: usize) -> Self {
+        Self(RwLock::new(vec![Cycle::NONE; count]))
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// How many cut this cycle, or had ended before it.
+    pub(crate) fn count_in(&self, cycle: Cycle) -> usize {
+        let first = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        first.partition_point(|it| *it <= cycle)
+    }
+
+    /// One more, from a cycle on that is behind those of all others.
+    fn add(&self, from: Cycle) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).push(from);
+    }
+}
+
+/// Lets the thread sleep, and end.
+pub(crate) struct Growth {
+    /// Cycles up to this one are recorded: nothing is added to them.
+    recorded: Cycle,
+    over: Mutex<()>,
+    bell: Condvar,
+}
+
+impl Growth {
+    /// Of a job whose ledger has cycles up to this one.
+    pub(crate) fn after(recorded: Cycle) -> Self {
+        Self { recorded, over: Mutex::new(()), bell: Condvar::new() }
+    }
+
+    /// The job is over.
+    pub(crate) fn wake(&self) {
+        drop(self.over.lock().unwrap_or_else(PoisonError::into_inner));
+        self.bell.notify_all();
+    }
+
+    fn sleep(&self, job: &Job) {
+        let held = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        if !job.is_over() {
+            drop(self.bell.wait_timeout(held, ASK_EVERY));
+        }
+    }
+}
+
+/// A source that may get more slices, and its node.
+type Growing = (usize, Arc<dyn SourceFactory>);
+
+/// Whether a source of the job may get more slices while it runs. Of several processes each would have
+/// to know of them in the same cycle: they learn of them when they start.
+pub(crate) fn is_to_be_watched(job: &Job) -> bool {
+    job.peers.is_empty() && !growing(job).is_empty()
+}
+
+fn growing(job: &Job) -> Vec<Growing> {
+    let of = |(id, node): (usize, &super::plan::NodePlan)| match &node.work {
+        Work::Source { factory, .. } if factory.grows() => Some((id, Arc::clone(factory))),
+        _ => None,
+    };
+    job.plan.nodes.iter().enumerate().filter_map(of).collect()
+}
+
+/// The thread: asks the sources until the job is over.
+pub(crate) fn run(job: &Arc<Job>) {
+    let mut told: Option<String> = None;
+    loop {
+        job.growth.sleep(job);
+        if job.is_to_stop() {
+            return;
+        }
+        let failed = ask_all(job).err();
+        // It says so once: what keeps a source from being asked is there for a while.
+        if let Some(why) = failed.as_ref().filter(|why| told.as_ref() != Some(why)) {
+            tracing::warn!(job = job.plan.name, "new slices of a source are not read yet: {why}");
+        }
+        told = failed;
+    }
+}
+
+/// Asks all sources; why one of them could not be.
+pub(crate) fn ask_all(job: &Arc<Job>) -> Result<(), String> {
+    let asked: Vec<_> =
+        growing(job).into_iter().map(|(node, factory)| ask(job, node, &*factory)).collect();
+    asked.into_iter().collect()
+}
+
+/// Asks a source; what it has got is read from the next cycle on.
+fn ask(job: &Arc<Job>, node: usize, factory: &dyn SourceFactory) -> Result<(), String> {
+    if job.pacer.lock().expect("no panic while held").begun() < job.growth.recorded {
+        return Ok(());
+    }
+    let slices = factory.grow().map_err(|error| error.to_string())?;
+    let known = job.newest_layout().source_slices(node);
+    if slices <= known {
+        return Ok(());
+    }
+    let opened: Result<Vec<_>, _> = (known..slices).map(|slice| factory.open(slice)).collect();
+    let opened = opened.map_err(|error| error.to_string())?;
+    let changed = job.change_layout(|old, from| {
+        for slice in known..slices {
+            job.committer.add_slice((node as u32, slice), Cycle(from.0 - 1));
+            job.sources.add(from);
+        }
+        old.after(&job.plan, from, old.workers, |it| match it == node {
+            true => slices,
+            false => old.source_slices(it),
+        })
+    });
+    // It is asked again.
+    let Some((from, layout)) = changed else { return Ok(()) };
+    for (slice, source) in (known..slices).zip(opened) {
+        let lane = &layout.lanes[node][slice as usize];
+        hand_over::open(job, lane, Core::Source(Box::new(begin(factory, slice, source))));
+    }
+    let (name, job) = (&job.plan.nodes[node].name, &job.plan.name);
+    tracing::info!(
+        job,
+        source = name,
+        slices,
+        cycle = from.0,
+        "it has more slices, which are read"
+    );
+    Ok(())
+}
+
+fn begin(factory: &dyn SourceFactory, slice: u32, source: Box<dyn Source>) -> SourceLane {
+    let told = factory.begins_at(slice).0;
+    let source = Said::new(source, factory.schema());
+    SourceLane::new(slice, source, factory.live(), false, VecDeque::new(), false, told)
+}
