@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from brokers import ROOT
 from waiting import wait
@@ -20,6 +20,12 @@ def make_topic(kafka, name, partitions=1, copies=1, **settings):
     for future in admin.create_topics([NewTopic(name, partitions, copies, config=settings)]).values():
         future.result(30)
     return name
+
+
+def add_partitions(kafka, topic, count):
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    for future in admin.create_partitions([NewPartitions(topic, count)]).values():
+        future.result(30)
 
 
 def delete_topic(kafka, name):

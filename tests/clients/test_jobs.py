@@ -9,6 +9,7 @@ import pytest
 
 from agents import record
 from brokers import Tidemill
+from jobs import add_partitions, make_topic, produce
 from waiting import wait
 
 pytestmark = pytest.mark.jobs
@@ -136,6 +137,24 @@ def test_a_waiting_job_is_woken_by_the_end_of_a_transaction(node, own_agent, ope
         producer.must_send(topic, values([turn + 1]))
     # Nothing else happens, so a job that looks only now and then would be late in most turns.
     assert sorted(took)[len(took) // 2] < 0.5, took
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
+def test_streamlets_that_are_added_are_read_from_their_first_record(node, killed):
+    topic = make_topic(node.broker, f"t-{uuid.uuid4().hex[:8]}")
+    produce(node.broker, topic, range(5), 1)
+    node.submit(topic, "out", ", start: latest")
+    sent = []
+    for streamlets in [2, 5]:
+        add_partitions(node.broker, topic, streamlets)
+        numbers = range(10 * streamlets, 20 * streamlets)
+        produce(node.broker, topic, numbers, streamlets)
+        sent += numbers
+        if killed:
+            node.kill()
+        wait(lambda: sorted(node.numbers("out")) == sent, 30, "each record of each streamlet is read once")
+    is_so(lambda: sorted(node.numbers("out")) == sent)
+    assert node.status("out")["status"] == "running"
 
 
 def standing(consumer, topic, partitions=1):

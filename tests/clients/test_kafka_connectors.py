@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from brokers import KINDS, Tidemill
-from jobs import BINARY, committed, delete_topic, ends, make_topic, numbers, produce, source, to_topic
+from jobs import BINARY, add_partitions, committed, delete_topic, ends, make_topic, numbers, produce, source, to_topic
 from waiting import wait
 
 pytestmark = [pytest.mark.timeout(300)]
@@ -159,6 +159,34 @@ def test_a_job_that_is_killed_reads_each_record_once(kafka, job, name, tmp_path,
     wait(lambda: len(rows(out)) >= sent, 60, f"all records are read (seed {seed})")
     running.check()
     assert sorted(it["n"] for it in rows(out)) == list(range(sent)), f"seed {seed}"
+
+
+@KEPT
+def test_partitions_that_are_added_are_read(kafka, job, name, tmp_path, kept):
+    """From their first record, by a job that runs and by one that was away, with what was recorded before they were there."""
+    topic, out = make_topic(kafka, name("in"), 2), tmp_path / "out.ndjson"
+    meta = {"streamlet": "part", "offset": "offset"}
+    produce(kafka, topic, range(200), 2)
+    running = job({**to_file(kafka, topic, out, meta=meta), **kept})
+    running.start()
+    wait(lambda: len(rows(out)) >= 200, 60, "the first records are read")
+    add_partitions(kafka, topic, 3)
+    produce(kafka, topic, range(200, 500), 3)
+    wait(lambda: len(rows(out)) >= 500, 60, "what is in the new partition is read while the job runs")
+    running.check()
+    running.kill()
+    add_partitions(kafka, topic, 5)
+    produce(kafka, topic, range(500, 1000), 5)
+    for _ in range(2):
+        running.start("--resume")
+        wait(lambda: len(rows(out)) >= 1000, 60, "what came meanwhile is read")
+        running.check()
+        running.kill()
+    found = rows(out)
+    assert sorted(it["n"] for it in found) == list(range(1000))
+    stored = [(it["part"], it["offset"]) for it in found]
+    assert len(set(stored)) == 1000
+    assert all(it["part"] == it["n"] % (2 if it["n"] < 200 else 3 if it["n"] < 500 else 5) for it in found)
 
 
 @pytest.fixture(params=sorted(KINDS))

@@ -110,11 +110,7 @@ impl Consumer {
     ///
     /// # Errors
     /// No node answers, or there is no such stream or streamlet: then nothing is assigned.
-    pub fn assign(
-        &mut self,
-        stream: &str,
-        starts: &BTreeMap<i32, Start>,
-    ) -> Result<(), ConsumeError> {
+    pub fn assign(&self, stream: &str, starts: &BTreeMap<i32, Start>) -> Result<(), ConsumeError> {
         let meta = self.admin.stream_meta(stream)?;
         if let Some(index) = starts.keys().find(|it| !meta.streamlets.contains_key(it)) {
             return Err(ConsumeError::NoStreamlet {

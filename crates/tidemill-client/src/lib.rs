@@ -54,6 +54,7 @@ mod testing;
 
 pub use tidemill_wire::kafka::ErrorCode;
 
+use std::time::Duration;
 use tidemill_env::World;
 
 /// Where a cluster is, and how to talk to it. Cheap to clone; it holds no connection.
@@ -68,5 +69,16 @@ impl Client {
     #[must_use]
     pub fn new(world: &World, options: ClientOptions) -> Self {
         Self { world: world.clone(), options }
+    }
+
+    /// The same, which waits no longer than this to connect, or for an answer.
+    #[must_use]
+    pub fn with_patience(&self, patience: Duration) -> Self {
+        let options = ClientOptions {
+            connect_timeout: patience,
+            request_timeout: patience,
+            ..self.options.clone()
+        };
+        Self { world: self.world.clone(), options }
     }
 }

@@ -15,6 +15,7 @@ mod meta;
 mod node;
 pub(crate) mod note;
 mod progress;
+pub(crate) mod reach;
 mod reader;
 pub(crate) mod rows;
 mod sink;

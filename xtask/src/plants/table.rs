@@ -384,6 +384,33 @@ const PLANTS: &[Plant] = &[
         caught_by: &["a_slice_that_was_just_asked_is_not_idle"],
     },
     Plant {
+        name: "added-in-a-replay",
+        what: "A slice that a source gets while recorded cycles are done again is read in those.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/runtime/growth.rs",
+        changes: &[("begun() < job.growth.recorded", "begun() < Cycle::NONE")],
+        caught_by: &["slices_that_come_in_a_replay_are_read_after_it"],
+    },
+    Plant {
+        name: "added-holds-time",
+        what: "In a replay of cycles before it was there a slice of a source holds event time back.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/engine/open.rs",
+        changes: &[("                idle: true,", "                idle: false,")],
+        caught_by: &[
+            "slices_that_come_while_the_job_runs_are_read_and_replayed",
+            "slices_that_came_while_the_job_was_away_are_read_and_replayed",
+        ],
+    },
+    Plant {
+        name: "laid-out-anew",
+        what: "Stages that read a source without keys get as many slices as the source has now.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/runtime/plan.rs",
+        changes: &[("self.nodes[from].began_with()", "self.nodes[from].slices")],
+        caught_by: &["slices_that_come_while_the_job_runs_are_read_and_replayed"],
+    },
+    Plant {
         name: "letters-wait-for-themselves",
         what: "A slice waits for room for dead letters that its own cycle keeps from going.",
         package: "tidemill-flow",

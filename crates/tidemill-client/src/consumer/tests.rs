@@ -103,7 +103,7 @@ fn each_start_begins_where_it_says() {
     let log = FakeLog::start(&[("events", 1)]);
     fill(&log, 0, 0..100);
     let from = |start| {
-        let mut consumer = client(log.address()).consumer(ConsumerOptions::default());
+        let consumer = client(log.address()).consumer(ConsumerOptions::default());
         consumer.assign("events", &BTreeMap::from([(0, start)])).unwrap();
         consumer
     };

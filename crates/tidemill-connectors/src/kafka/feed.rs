@@ -99,13 +99,32 @@ impl Hub {
             fetch_bytes: ANSWER_BYTES,
             ..ConsumerOptions::default()
         };
-        let mut consumer = client.consumer(options);
+        let consumer = client.consumer(options);
         let bells = Arc::new(Bells(Mutex::new(vec![Bell::default(); count])));
         let rung = Arc::clone(&bells);
         consumer.on_arrival(Arc::new(move |arrived| rung.ring(arrived.iter().map(|it| it.1))));
         let starts: BTreeMap<i32, Start> = (0..).zip(starts.map(Start::Offset)).collect();
         consumer.assign(topic, &starts)?;
         Ok(Arc::new(Self { world: world.clone(), consumer, topic: topic.into(), bells }))
+    }
+
+    /// Begins to fetch those of partitions that were added, each from its start.
+    ///
+    /// # Errors
+    /// As for [`Self::new`].
+    pub(super) fn add(
+        &self,
+        starts: impl Iterator<Item = (usize, i64)>,
+    ) -> Result<(), ConsumeError> {
+        let start = |(index, offset): (usize, i64)| (index as i32, Start::Offset(offset));
+        let starts: BTreeMap<i32, Start> = starts.map(start).collect();
+        let count = starts.keys().next_back().map_or(0, |last| *last as usize + 1);
+        let mut bells = self.bells.lock();
+        if bells.len() < count {
+            bells.resize_with(count, Bell::default);
+        }
+        drop(bells);
+        self.consumer.assign(&self.topic, &starts)
     }
 
     /// What stands in the way of fetching.

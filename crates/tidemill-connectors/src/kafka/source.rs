@@ -9,12 +9,16 @@ use super::feed::{Hub, KafkaFeed, seen};
 use crate::error::ConnectorError;
 use crate::stream::StreamSourceSpec;
 use crate::stream::note::{Began, Notes};
+use crate::stream::reach::Reach;
 use crate::stream::slice::Slice;
 use crate::stream::values::{Look, Values, refused};
 use arrow_schema::SchemaRef;
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 use tidemill_client::{
@@ -29,6 +33,10 @@ use tidemill_types::job::{Isolation, StartSpec, UntilSpec};
 #[cfg(test)]
 mod tests;
 
+/// How often partitions that were added are asked for, in microseconds.
+const ASK_EVERY_US: u64 = 10_000_000;
+/// How long an answer to that is waited for: a job that is stopped waits as long.
+const ASK_PATIENCE: Duration = Duration::from_secs(2);
 /// How long first records are waited for, in microseconds.
 const LOOK_PATIENCE_US: u64 = 30_000_000;
 
@@ -41,10 +49,14 @@ pub struct KafkaSource {
     id: String,
     spec: StreamSourceSpec,
     values: Values,
-    /// By partition: where it begins and, if it does, ends.
-    bounds: Vec<(i64, Option<i64>)>,
-    /// By partition: the first offset that was there when the job was planned.
+    reach: RwLock<Reach>,
+    /// By partition: the first offset that was there when the job was planned; later ones were made
+    /// since.
     kept_from: Vec<i64>,
+    /// Asks for partitions that were added.
+    asks: Admin,
+    /// When they are asked for again, by the monotonic clock, in microseconds.
+    ask_at_us: AtomicU64,
     /// Made when the first slice is opened.
     hub: Mutex<Option<Arc<Hub>>>,
     /// Written before the first slice is read.
@@ -78,28 +90,33 @@ impl KafkaSource {
         let kept_from = offsets(&admin, topic, OffsetAt::Earliest).map_err(failed)?;
         let isolation = spec.isolation;
         let note = spec.note.as_ref().map(|path| Notes::<Began>::new(world, path));
-        let began = match &note {
+        let noted = match &note {
             Some(note) if spec.resume || spec.from_checkpoint => {
                 note.read().map_err(|it| refused(&subject, it))?
             }
             _ => None,
         };
-        look.know(began.as_ref().and_then(|it| it.columns.clone()));
-        if let Some(began) = began.as_ref().filter(|_| spec.from_checkpoint) {
-            began.is_of(&id).map_err(|why| refused(&subject, why))?;
+        look.know(noted.as_ref().and_then(|it| it.columns.clone()));
+        if let Some(noted) = noted.as_ref().filter(|_| spec.from_checkpoint) {
+            noted.is_of(&id).map_err(|why| refused(&subject, why))?;
         }
-        let began = began.filter(|_| spec.resume);
         sample(world, &client, (topic, isolation), (&kept_from, &ends), &mut look)
             .map_err(|message| refused(&subject, message))?;
         let values = look.finish(&subject, &spec)?;
-        let bounds = match began {
-            Some(began) if began.stream != id => {
+        let reach = match noted {
+            Some(noted) if spec.resume && noted.stream != id => {
                 let message = "it is not the topic that the job began with, but another one of \
                                that name; start the job anew";
                 return Err(refused(&subject, message));
             }
-            Some(began) => began.bounds,
-            None => {
+            Some(noted) if spec.resume => {
+                let mut reach = noted.reach();
+                if spec.until == UntilSpec::Never {
+                    reach.lacks(kept_from.len()).for_each(|index| reach.add(kept_from[index]));
+                }
+                reach
+            }
+            noted => {
                 let starts = match &spec.start {
                     StartSpec::Earliest => kept_from.clone(),
                     StartSpec::Latest => ends.clone(),
@@ -117,16 +134,53 @@ impl KafkaSource {
                     UntilSpec::Never => None,
                     UntilSpec::Latest => Some(end.max(*start)),
                 };
-                starts.iter().zip(ends).map(|(start, end)| (*start, until(start, end))).collect()
+                let starts = starts.iter().zip(ends);
+                let bounds = starts.map(|(start, end)| (*start, until(start, end))).collect();
+                Reach::begins(bounds, noted.as_ref(), |index| kept_from[index])
             }
         };
+        let asks = client.with_patience(ASK_PATIENCE).admin();
         let (world, topic) = (world.clone(), topic.to_owned());
-        let hub = Mutex::new(None);
-        Ok(Arc::new(Self { world, client, topic, id, spec, values, bounds, kept_from, hub, note }))
+        let (reach, hub, ask_at_us) = (RwLock::new(reach), Mutex::default(), AtomicU64::new(0));
+        Ok(Arc::new(Self {
+            world,
+            client,
+            topic,
+            id,
+            spec,
+            values,
+            reach,
+            kept_from,
+            asks,
+            ask_at_us,
+            hub,
+            note,
+        }))
     }
 
     fn failed(&self, error: impl std::fmt::Display) -> SourceError {
         SourceError::new(format!("topic `{}`: {error}", self.topic))
+    }
+
+    fn reach(&self) -> RwLockReadGuard<'_, Reach> {
+        self.reach.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps where reading begins.
+    fn keep(&self, reach: &Reach) -> Result<(), SourceError> {
+        let Some(note) = &self.note else { return Ok(()) };
+        let began = Began::new(&self.id, reach, self.values.kept.clone());
+        note.write(&began).map_err(|error| self.failed(error))
+    }
+
+    /// The first offsets of the partitions that the topic has, if it has more than are read.
+    fn added(&self) -> Result<Vec<i64>, AdminError> {
+        let (id, count) = self.asks.identify(&self.topic)?;
+        match id == self.id && count > self.reach().len() {
+            true => offsets(&self.asks, &self.topic, OffsetAt::Earliest),
+            // Of another topic of its name nothing is read; that shows when it is fetched from.
+            false => Ok(Vec::new()),
+        }
     }
 
     fn hub(&self) -> Result<Arc<Hub>, SourceError> {
@@ -134,7 +188,8 @@ impl KafkaSource {
         if let Some(hub) = &*hub {
             return Ok(Arc::clone(hub));
         }
-        let starts = self.bounds.iter().map(|(start, _)| *start);
+        let reach = self.reach();
+        let starts = reach.bounds().iter().map(|(start, _)| *start);
         let made = Hub::new(&self.world, &self.client, (&self.topic, self.spec.isolation), starts);
         let made = made.map_err(|error| self.failed(error))?;
         *hub = Some(Arc::clone(&made));
@@ -209,24 +264,48 @@ impl SourceFactory for KafkaSource {
     }
 
     fn slices(&self) -> u32 {
-        u32::try_from(self.bounds.len()).unwrap_or(u32::MAX)
+        self.reach().len()
+    }
+
+    fn began_with(&self) -> u32 {
+        self.reach().first()
+    }
+
+    fn grows(&self) -> bool {
+        self.spec.until == UntilSpec::Never
+    }
+
+    fn grow(&self) -> Result<u32, SourceError> {
+        let (hub, now_us) = (self.hub()?, self.world.clock.monotonic_micros());
+        // A cluster that does not answer is told of already, and waited for.
+        if now_us < self.ask_at_us.load(Ordering::Relaxed) || hub.obstacle().is_some() {
+            return Ok(self.slices());
+        }
+        self.ask_at_us.store(now_us + ASK_EVERY_US, Ordering::Relaxed);
+        let starts = self.added().map_err(|error| self.failed(error))?;
+        let mut reach = self.reach().clone();
+        let added = reach.lacks(starts.len());
+        if !added.is_empty() {
+            added.clone().for_each(|index| reach.add(starts[index]));
+            hub.add(added.map(|index| (index, starts[index])))
+                .map_err(|error| self.failed(error))?;
+            self.keep(&reach)?;
+            *self.reach.write().unwrap_or_else(PoisonError::into_inner) = reach;
+        }
+        Ok(self.slices())
     }
 
     fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
         let hub = self.hub()?;
-        let (start, until) = self.bounds[slice as usize];
+        let (start, until) = self.reach().bounds()[slice as usize];
         let subject = ("topic", format!("{} partition {slice}", self.topic));
-        let kept_from = self.kept_from.get(slice as usize).copied().unwrap_or(0);
+        let kept_from = self.kept_from.get(slice as usize).copied().unwrap_or(start);
         let feed = KafkaFeed::new(&hub, slice, start, kept_from);
         Ok(Box::new(Slice::new(subject, feed, until, &self.values, &self.spec)))
     }
 
-    /// Keeps where reading begins.
     fn begin(&self) -> Result<(), SourceError> {
-        let Some(note) = &self.note else { return Ok(()) };
-        let (stream, bounds) = (self.id.clone(), self.bounds.clone());
-        note.write(&Began { stream, bounds, columns: self.values.kept.clone() })
-            .map_err(|error| self.failed(error))
+        self.keep(&self.reach())
     }
 
     fn live(&self) -> bool {
@@ -244,13 +323,10 @@ impl SourceFactory for KafkaSource {
     }
 
     fn total(&self) -> Option<u64> {
-        let lengths = self.bounds.iter().map(|(start, until)| until.map(|it| it - start));
-        let total: Option<i64> = lengths.sum();
-        total.and_then(|it| u64::try_from(it).ok())
+        self.reach().total()
     }
 
     fn begins_at(&self, slice: u32) -> Position {
-        let start = self.bounds.get(slice as usize).map_or(0, |(start, _)| *start);
-        Position(start.cast_unsigned())
+        Position(self.reach().start_of(slice).cast_unsigned())
     }
 }

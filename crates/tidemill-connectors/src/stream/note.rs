@@ -2,6 +2,7 @@
 //! chunks when its job resumes.
 
 use super::kept::Kept;
+use super::reach::{Bounds, Reach};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     io,
@@ -31,13 +32,27 @@ pub(super) struct Written {
 pub(crate) struct Began {
     /// The stream's id: another stream may have its name later.
     pub(crate) stream: String,
-    pub(crate) bounds: Vec<(i64, Option<i64>)>,
+    pub(crate) bounds: Vec<Bounds>,
+    /// How many there were when the job began. None: as many as there are here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) first: Option<u32>,
     /// The columns that were found in its first records. None: a program that kept none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) columns: Option<Kept>,
 }
 
 impl Began {
+    /// What is read, of the stream of this id.
+    pub(crate) fn new(id: &str, reach: &Reach, columns: Option<Kept>) -> Self {
+        let (stream, bounds) = (id.to_owned(), reach.bounds().to_vec());
+        Self { stream, bounds, first: Some(reach.first()), columns }
+    }
+
+    /// What was read.
+    pub(crate) fn reach(&self) -> Reach {
+        Reach::of(self.first, self.bounds.clone())
+    }
+
     /// Whether what a checkpoint has places of is still there: they are those of no other stream.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use super::bounds::bounds;
 use super::node::{StreamGroup, StreamNode};
 use super::note::{Began, Notes};
 use super::progress::Progress;
+use super::reach::Reach;
 use super::reader::{Reader, View};
 use super::slice::{Feed, Slice};
 use super::values::{Look, Values, refused};
@@ -15,13 +16,13 @@ use arrow_schema::SchemaRef;
 use std::{
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicBool, Ordering},
     },
 };
 use tidemill_env::World;
 use tidemill_flow::{Position, Read, Source, SourceError, SourceFactory, SourceWaker};
-use tidemill_log::{Log, Stream};
+use tidemill_log::{Log, Stream, Streamlet};
 use tidemill_types::job::{Format, Isolation, MetaSpec, Named, StartSpec, TimeSpec, UntilSpec};
 use tidemill_wire::records::Record;
 
@@ -72,12 +73,11 @@ impl StreamSourceSpec {
 pub struct StreamSource {
     world: World,
     stream: Arc<Stream>,
+    /// It knows the transactions, where they count.
+    node: Option<Arc<dyn StreamNode>>,
     spec: StreamSourceSpec,
     values: Values,
-    /// By streamlet; later ones are not read.
-    views: Vec<View>,
-    /// By streamlet: where it begins and, if it does, ends.
-    bounds: Vec<(i64, Option<i64>)>,
+    reach: RwLock<Reach>,
     /// If a consumer group follows.
     progress: Option<Progress>,
     /// Written before the first slice is read.
@@ -107,44 +107,59 @@ impl StreamSource {
         let refused = |message: String| refused(&subject, message);
         let mut look = Look::new(&subject, &spec)?;
         let group = group(&stream, node, &spec).map_err(refused)?;
-        let node = node.filter(|_| spec.isolation == Isolation::Committed);
-        let views = views(&stream, node).map_err(refused)?;
+        let node = node.filter(|_| spec.isolation == Isolation::Committed).cloned();
+        let views = views(&stream, node.as_ref()).map_err(refused)?;
         let note = spec.note.as_ref().map(|path| Notes::<Began>::new(world, path));
-        let began = match &note {
+        let noted = match &note {
             Some(note) if spec.resume || spec.from_checkpoint => {
                 note.read().map_err(|it| refused(it.to_string()))?
             }
             _ => None,
         };
-        look.know(began.as_ref().and_then(|it| it.columns.clone()));
-        if let Some(began) = began.as_ref().filter(|_| spec.from_checkpoint) {
-            began.is_of(&stream.id().to_string()).map_err(|why| refused(why.to_owned()))?;
+        look.know(noted.as_ref().and_then(|it| it.columns.clone()));
+        let id = stream.id().to_string();
+        if let Some(noted) = noted.as_ref().filter(|_| spec.from_checkpoint) {
+            noted.is_of(&id).map_err(|why| refused(why.to_owned()))?;
         }
-        let began = began.filter(|_| spec.resume);
         sample(&views, &mut look).map_err(refused)?;
         let values = look.finish(&subject, &spec)?;
-        let bounds = match began {
-            Some(began) if began.stream != stream.id().to_string() => {
+        let kept_from = |index: usize| views[index].streamlet.start_offset();
+        let reach = match noted {
+            Some(noted) if spec.resume && noted.stream != id => {
                 let message = "it is not the stream that the job began with, but a later one of \
                                that name; start the job anew";
                 return Err(refused(message.to_owned()));
             }
-            Some(began) => {
-                let (known, now) = (began.bounds.len(), stream.streamlets().len());
-                if known < now {
-                    tracing::warn!(
-                        stream = name,
-                        "the stream has {now} streamlets, and the job reads the {known} that it had \
-                         when it began; submit it anew, without resuming, to read all"
-                    );
+            Some(noted) if spec.resume => {
+                let mut reach = noted.reach();
+                if spec.until == UntilSpec::Never {
+                    reach.lacks(views.len()).for_each(|index| reach.add(kept_from(index)));
                 }
-                began.bounds
+                reach
             }
-            None => bounds(&views, &spec, group.as_deref()).map_err(refused)?,
+            noted => {
+                let bounds = bounds(&views, &spec, group.as_deref()).map_err(refused)?;
+                Reach::begins(bounds, noted.as_ref(), kept_from)
+            }
         };
         let progress = group.map(Progress::new);
-        let world = world.clone();
-        Ok(Arc::new(Self { world, stream, spec, values, views, bounds, progress, note }))
+        let (world, reach) = (world.clone(), RwLock::new(reach));
+        Ok(Arc::new(Self { world, stream, node, spec, values, reach, progress, note }))
+    }
+
+    fn reach(&self) -> RwLockReadGuard<'_, Reach> {
+        self.reach.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps where reading begins.
+    fn keep(&self, reach: &Reach) -> Result<(), SourceError> {
+        let Some(note) = &self.note else { return Ok(()) };
+        let began = Began::new(&self.stream.id().to_string(), reach, self.values.kept.clone());
+        note.write(&began).map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &dyn std::fmt::Display) -> SourceError {
+        SourceError::new(format!("stream `{}`: {error}", self.stream.name()))
     }
 }
 
@@ -166,13 +181,14 @@ fn group(
 
 /// The streamlets, with what the node knows of their transactions.
 fn views(stream: &Stream, node: Option<&Arc<dyn StreamNode>>) -> Result<Vec<View>, String> {
-    let view = |streamlet| {
-        let Some(node) = node else { return Ok(View { streamlet, transactions: None }) };
-        let transactions = node.transactions(&streamlet);
-        let transactions = transactions.ok_or("it was deleted just now")?;
-        Ok(View { streamlet, transactions: Some(transactions) })
-    };
-    stream.streamlets().into_iter().map(view).collect()
+    stream.streamlets().into_iter().map(|it| view(it, node)).collect()
+}
+
+fn view(streamlet: Arc<Streamlet>, node: Option<&Arc<dyn StreamNode>>) -> Result<View, String> {
+    let Some(node) = node else { return Ok(View { streamlet, transactions: None }) };
+    let transactions = node.transactions(&streamlet);
+    let transactions = transactions.ok_or("it was deleted just now")?;
+    Ok(View { streamlet, transactions: Some(transactions) })
 }
 
 impl SourceFactory for StreamSource {
@@ -181,26 +197,43 @@ impl SourceFactory for StreamSource {
     }
 
     fn slices(&self) -> u32 {
-        u32::try_from(self.bounds.len()).unwrap_or(u32::MAX)
+        self.reach().len()
+    }
+
+    fn began_with(&self) -> u32 {
+        self.reach().first()
+    }
+
+    fn grows(&self) -> bool {
+        self.spec.until == UntilSpec::Never
+    }
+
+    fn grow(&self) -> Result<u32, SourceError> {
+        let streamlets = self.stream.streamlets();
+        let mut reach = self.reach().clone();
+        let added = reach.lacks(streamlets.len());
+        if !added.is_empty() {
+            streamlets[added].iter().for_each(|it| reach.add(it.start_offset()));
+            self.keep(&reach)?;
+            *self.reach.write().unwrap_or_else(PoisonError::into_inner) = reach;
+        }
+        Ok(self.slices())
     }
 
     fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
-        let view = self.views.get(slice as usize).cloned().ok_or_else(|| {
+        let streamlet = self.stream.streamlet(slice).ok_or_else(|| {
             SourceError::new(format!("stream `{}` has no streamlet {slice}", self.stream.name()))
         })?;
-        let (start, until) = self.bounds[slice as usize];
+        let view = view(streamlet, self.node.as_ref()).map_err(|error| self.failed(&error))?;
+        let (start, until) = self.reach().bounds()[slice as usize];
         let subject = ("stream", format!("{} streamlet {slice}", self.stream.name()));
         let reader = Reader::new(view, start);
         let feed = LogFeed { reader, waker: None, wish: None };
         Ok(Box::new(Slice::new(subject, feed, until, &self.values, &self.spec)))
     }
 
-    /// Keeps where reading begins.
     fn begin(&self) -> Result<(), SourceError> {
-        let Some(note) = &self.note else { return Ok(()) };
-        let (stream, bounds) = (self.stream.id().to_string(), self.bounds.clone());
-        note.write(&Began { stream, bounds, columns: self.values.kept.clone() })
-            .map_err(|error| SourceError::new(format!("stream `{}`: {error}", self.stream.name())))
+        self.keep(&self.reach())
     }
 
     fn live(&self) -> bool {
@@ -212,14 +245,11 @@ impl SourceFactory for StreamSource {
     }
 
     fn total(&self) -> Option<u64> {
-        let lengths = self.bounds.iter().map(|(start, until)| until.map(|it| it - start));
-        let total: Option<i64> = lengths.sum();
-        total.and_then(|it| u64::try_from(it).ok())
+        self.reach().total()
     }
 
     fn begins_at(&self, slice: u32) -> Position {
-        let start = self.bounds.get(slice as usize).map_or(0, |(start, _)| *start);
-        Position(start.cast_unsigned())
+        Position(self.reach().start_of(slice).cast_unsigned())
     }
 
     fn follows(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Records of a stream become rows; what is no record becomes a letter; cuts may be anywhere.
 
+mod added;
 mod groups;
 mod seek;
 mod transactions;

@@ -133,8 +133,11 @@ fn an_offset_that_is_not_there_is_an_error() {
     assert!(told(&*source, 5).contains("offset 5 is not there"));
     let moved = open(&cluster, Format::Text, UntilSpec::Latest);
     assert!(refused(&*moved, 0, 5).contains("it begins at 6"));
-    let began =
-        Began { stream: "0".repeat(32), bounds: vec![(0, Some(end.cast_signed()))], columns: None };
+    let began = Began::new(
+        &"0".repeat(32),
+        &Reach::begins(vec![(0, Some(end.cast_signed()))], None, |_| 0),
+        None,
+    );
     let world = World::real();
     let folder = tempfile::tempdir().unwrap();
     let note = folder.path().join("source.json");

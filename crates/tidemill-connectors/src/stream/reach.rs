@@ -1,0 +1,83 @@
+//! Which streamlets of a stream a job reads, or partitions of a topic, and from where to where.
+//!
+//! ```text
+//! streamlets   0 … first - 1          first …
+//! begin        as the job says        at their first record: they were added since it began
+//! ```
+//!
+//! A job that goes on keeps what it noted; what was added since is added to it.
+
+use super::note::Began;
+use std::ops::Range;
+
+/// From which offset a streamlet is read and, if that ends, up to, not including, which.
+pub(crate) type Bounds = (i64, Option<i64>);
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// How many there were when the job began.
+    first: u32,
+    /// By streamlet.
+    bounds: Vec<Bounds>,
+}
+
+impl Reach {
+    /// Of a job that begins. With a checkpoint of an earlier run the note of that run counts: where
+    /// the checkpoint has no place in a streamlet, it was added since, and is read from the first
+    /// record that it has, as `kept_from` says.
+    pub(crate) fn begins(
+        mut bounds: Vec<Bounds>,
+        noted: Option<&Began>,
+        kept_from: impl Fn(usize) -> i64,
+    ) -> Self {
+        let first = noted.map_or(bounds.len(), |it| it.reach().first as usize);
+        for (index, (start, until)) in bounds.iter_mut().enumerate().skip(first) {
+            *start = kept_from(index);
+            *until = until.map(|it| it.max(*start));
+        }
+        Self { first: first as u32, bounds }
+    }
+
+    /// As it was noted.
+    pub(super) fn of(first: Option<u32>, bounds: Vec<Bounds>) -> Self {
+        Self { first: first.unwrap_or(bounds.len() as u32), bounds }
+    }
+
+    /// How many there were when the job began.
+    pub(crate) fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> u32 {
+        self.bounds.len() as u32
+    }
+
+    /// From where to where, by streamlet.
+    pub(crate) fn bounds(&self) -> &[Bounds] {
+        &self.bounds
+    }
+
+    /// Those that it lacks of `count`.
+    pub(crate) fn lacks(&self, count: usize) -> Range<usize> {
+        self.bounds.len()..count.max(self.bounds.len())
+    }
+
+    /// One more, which has had records from an offset on, and is read for ever.
+    pub(crate) fn add(&mut self, kept_from: i64) {
+        self.bounds.push((kept_from, None));
+    }
+
+    /// How many records are read of all, if reading ends.
+    pub(crate) fn total(&self) -> Option<u64> {
+        let lengths = self.bounds.iter().map(|(start, until)| until.map(|it| it - start));
+        let total: Option<i64> = lengths.sum();
+        total.and_then(|it| u64::try_from(it).ok())
+    }
+
+    /// Where a streamlet begins.
+    pub(crate) fn start_of(&self, index: u32) -> i64 {
+        self.bounds.get(index as usize).map_or(0, |(start, _)| *start)
+    }
+}
