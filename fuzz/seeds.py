@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Writes good inputs for the fuzz target `broker`: every request in every version, alone and one after the other.
 
-usage: fuzz/seeds.py FOLDER          needs kafka-python, which tests/clients/run.sh installs in target/clients-venv"""
+usage: target/clients-venv/bin/python fuzz/seeds.py FOLDER
+
+tests/clients/run.sh installs kafka-python there."""
 
 import struct
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/clients"))
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+sys.path[:0] = [str(TESTS / "clients"), str(TESTS)]
 
 import test_versions
 import wire

@@ -19,6 +19,9 @@ use std::{
 /// So many times what it has room for, a table grows at most, however many keys are to be expected:
 /// those to come may be the same ones.
 const GROWTH_MAX: u128 = 16;
+/// But for so many keys room is made at once if they are expected: that is some megabytes, most of
+/// which nobody touches if they do not come, and to move what is there costs more.
+const ROOM_AT_ONCE: u128 = 1 << 20;
 
 /// The index as it stands in its file.
 pub(crate) struct Base {
@@ -187,7 +190,7 @@ impl Recent {
             return;
         }
         let expected = held as u128 * u128::from(all) / u128::from(read.max(1));
-        let expected = expected.min(held as u128 * GROWTH_MAX) as usize;
+        let expected = expected.min((held as u128 * GROWTH_MAX).max(ROOM_AT_ONCE)) as usize;
         let more = more.max(expected.saturating_sub(held));
         self.table.reserve(more, Found::hash);
         self.slots.reserve(more);
