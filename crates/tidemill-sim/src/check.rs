@@ -40,6 +40,8 @@ pub struct Outcome {
     pub told: u64,
     /// How often its threads changed.
     pub rescaled: u64,
+    /// How many of its sources got slices while it ran.
+    pub grown: u64,
     /// How often a key came back that had left memory.
     pub revived: u64,
     /// How many lives came to a fault of a part of the job.
@@ -203,6 +205,7 @@ fn outcome(job: &Job, ended: &Ended, ran: Ran, words: String) -> Outcome {
         checkpoints: ended.checkpoints,
         told: ended.told,
         rescaled: ended.rescaled,
+        grown: job.grown(),
         revived: ended.revived,
         failed: ended.failed,
         of_bytes: u64::from(job.has_bytes()),

@@ -10,14 +10,17 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, PoisonError},
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
 };
 use tidemill_env::{Clock, Random, sync::Mutex};
 use tidemill_flow::{
     DeadLetter, Payload, Position, Read, ReadRequest, Rows, RowsPool, Source, SourceError,
     SourceFactory, TIME_COLUMN, partition::hash_number, rows_schema,
 };
-use tidemill_types::{Micros, SliceId};
+use tidemill_types::{Cycle, Micros, SliceId};
 
 /// Event time from one record to the next, in microseconds.
 const STEP_US: i64 = 1_000;
@@ -106,6 +109,17 @@ impl Feed {
         text.expect("of columns that can be shown").lines().map(str::to_owned).collect()
     }
 
+    /// How many slices are there at first: to some live sources others are added.
+    fn first(&self) -> u32 {
+        let grows = self.every_us.is_some() && self.seed.is_multiple_of(2);
+        if grows { self.slices.div_ceil(2) } else { self.slices }
+    }
+
+    /// When they are added, in microseconds of the monotonic clock.
+    fn added_us(&self) -> u64 {
+        self.every_us.map_or(0, |every_us| (self.seed >> 8) % (every_us * self.count))
+    }
+
     /// When a record of a live source is there, in microseconds of the monotonic clock.
     fn there_us(&self, number: u64) -> u64 {
         let silence = if number > self.silent_after { 2_000_000 } else { 0 };
@@ -155,9 +169,55 @@ impl Told {
     }
 }
 
+/// Which slices of a source are read, as a job notes them for its next life.
+#[derive(Clone, Debug)]
+pub(crate) struct Slices {
+    known: Arc<AtomicU32>,
+    /// The first cycle in which all are read. A real source that gets slices has no end; this one has,
+    /// and none of its slices ends before there.
+    whole_from: Arc<AtomicU64>,
+    came: Arc<AtomicBool>,
+}
+
+impl Slices {
+    pub(crate) fn of(feed: &Feed) -> Self {
+        let known = Arc::new(AtomicU32::new(feed.first()));
+        Self { known, whole_from: Arc::new(AtomicU64::new(u64::MAX)), came: Arc::default() }
+    }
+
+    fn count(&self) -> u32 {
+        self.known.load(Ordering::SeqCst)
+    }
+
+    /// For one life, which reads all that are known from its first cycle on. One that is dead may still
+    /// read, and says nothing by that.
+    pub(crate) fn of_life(&self, feed: &Feed) -> Self {
+        let from = if self.count() == feed.slices { 0 } else { u64::MAX };
+        Self { whole_from: Arc::new(AtomicU64::new(from)), ..self.clone() }
+    }
+
+    /// One is read for this cycle.
+    fn read(&self, feed: &Feed, slice: u32, cycle: Cycle) {
+        if slice >= feed.first() {
+            let before = self.whole_from.fetch_min(cycle.0, Ordering::SeqCst);
+            self.came.fetch_or(before == u64::MAX, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether some came while a life ran.
+    pub(crate) fn came(&self) -> bool {
+        self.came.load(Ordering::SeqCst)
+    }
+
+    fn are_whole_in(&self, cycle: Cycle) -> bool {
+        self.whole_from.load(Ordering::SeqCst) <= cycle.0
+    }
+}
+
 /// A source and its clock.
 pub(crate) struct Fed {
     pub(crate) feed: Feed,
+    pub(crate) slices: Slices,
     pub(crate) clock: Arc<dyn Clock>,
     /// It follows, and a life begins where the ones before were told.
     pub(crate) told: Option<Told>,
@@ -178,7 +238,19 @@ impl SourceFactory for Fed {
         if self.feed.is_bytes { rows_schema() } else { schema() }
     }
     fn slices(&self) -> u32 {
-        self.feed.slices
+        self.slices.count()
+    }
+    fn began_with(&self) -> u32 {
+        self.feed.first()
+    }
+    fn grows(&self) -> bool {
+        self.feed.first() < self.feed.slices
+    }
+    fn grow(&self) -> Result<u32, SourceError> {
+        if self.clock.monotonic_micros() >= self.feed.added_us() {
+            self.slices.known.store(self.feed.slices, Ordering::SeqCst);
+        }
+        Ok(self.slices())
     }
     fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
         self.refuse(Asked::Open)?;
@@ -187,6 +259,7 @@ impl SourceFactory for Fed {
         let pool = RowsPool::new(8);
         Ok(Box::new(FedSlice {
             feed: self.feed,
+            slices: self.slices.clone(),
             clock,
             pool,
             slice,
@@ -217,6 +290,7 @@ impl SourceFactory for Fed {
 
 struct FedSlice {
     feed: Feed,
+    slices: Slices,
     clock: Arc<dyn Clock>,
     pool: Arc<RowsPool>,
     slice: u32,
@@ -229,8 +303,12 @@ struct FedSlice {
 impl FedSlice {
     fn read_some(&mut self, request: &ReadRequest, letters: &mut Vec<DeadLetter>) -> Read {
         let feed = self.feed;
+        self.slices.read(&feed, self.slice, request.cycle);
         if self.next == feed.count {
-            return Read::End;
+            return match self.slices.are_whole_in(request.cycle) {
+                true => Read::End,
+                false => Read::Idle { until: None },
+            };
         }
         let now_us = self.clock.monotonic_micros();
         let most = request.records.min(request.bytes / RECORD_BYTES).clamp(1, 40) as u64;

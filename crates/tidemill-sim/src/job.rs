@@ -34,6 +34,8 @@ use tidemill_types::{
 /// A job. The operators are made once; each life gets a graph of its own.
 pub(crate) struct Job {
     sources: Vec<Feed>,
+    /// By source: the slices that its lives have read.
+    slices: Vec<feed::Slices>,
     stages: Vec<Stage>,
     /// Nodes and outputs that a sink reads.
     read: Vec<(usize, usize)>,
@@ -202,6 +204,7 @@ impl Job {
         let preloads = sources[0].every_us.is_none() && random.below(3) == 0;
         let job = Self {
             preloads,
+            slices: sources.iter().map(feed::Slices::of).collect(),
             stages: Vec::new(),
             read: Vec::new(),
             memory: Memory::Whole,
@@ -303,6 +306,11 @@ impl Job {
         &self.sources
     }
 
+    /// How many of them got slices while a life ran.
+    pub(crate) fn grown(&self) -> u64 {
+        self.slices.iter().filter(|it| it.came()).count() as u64
+    }
+
     /// Whether its cycles end by time, so that another run has others.
     pub(crate) fn is_live(&self) -> bool {
         self.sources.iter().any(|it| it.every_us.is_some())
@@ -381,7 +389,8 @@ impl Job {
             let (clock, told) = (Arc::clone(&world.clock), self.followed.get(at).cloned());
             let name = format!("source{at}");
             let fault = planted.of_source(at, &name);
-            let factory = Arc::new(Fed { feed: *feed, clock, told, fault });
+            let slices = self.slices[at].of_life(feed);
+            let factory = Arc::new(Fed { feed: *feed, slices, clock, told, fault });
             let preload = self.preloads && at == 0;
             graph.add(name, NodeKind::Source { factory, preload });
         }

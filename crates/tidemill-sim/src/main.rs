@@ -95,6 +95,7 @@ mod runner {
         checkpoints: u64,
         told: u64,
         rescaled: u64,
+        grown: u64,
         revived: u64,
         failed: Failures,
         of_bytes: u64,
@@ -114,6 +115,7 @@ mod runner {
             self.checkpoints += of.checkpoints;
             self.told += of.told;
             self.rescaled += of.rescaled;
+            self.grown += of.grown;
             self.revived += of.revived;
             self.failed.add(&of.failed);
             self.of_bytes += of.of_bytes;
@@ -208,7 +210,7 @@ mod runner {
         println!(
             "{} seeds in {took_s} s: {} lives, {} of which went on from a checkpoint and {} began anew \
              with one; {} checkpoints, \
-             {} lives that told of a failed one; {} changes of threads; {} keys that came back; \
+             {} lives that told of a failed one; {} changes of threads; {} sources that got slices; {} keys that came back; \
              lives with {}; {} jobs with byte records; \
              {} records lost, {} repeated; {} jobs that told of damage; {} points",
             sum.seeds,
@@ -218,6 +220,7 @@ mod runner {
             sum.checkpoints,
             sum.told,
             sum.rescaled,
+            sum.grown,
             sum.revived,
             sum.failed,
             sum.of_bytes,

@@ -35,7 +35,7 @@ impl Seen {
 }
 
 fn agree(seeds: std::ops::Range<u64>) {
-    let (mut went_on, mut told, mut rescaled, mut revived) = (0, 0, 0, 0);
+    let (mut went_on, mut told, mut rescaled, mut revived, mut grown) = (0, 0, 0, 0, 0);
     let mut seen = Seen::default();
     for seed in seeds {
         let outcome = run(seed, false).unwrap_or_else(|wrong| {
@@ -45,11 +45,12 @@ fn agree(seeds: std::ops::Range<u64>) {
         told += outcome.told;
         rescaled += outcome.rescaled;
         revived += outcome.revived;
+        grown += outcome.grown;
         seen.add(&outcome);
     }
     seen.has_all(2);
     assert!(went_on > 10 && told > 10 && rescaled > 50, "{went_on} {told} {rescaled}");
-    assert!(revived > 10, "{revived}");
+    assert!(revived > 10 && grown > 3, "{revived} {grown}");
 }
 
 #[test]

@@ -411,6 +411,14 @@ const PLANTS: &[Plant] = &[
         caught_by: &["slices_that_come_while_the_job_runs_are_read_and_replayed"],
     },
     Plant {
+        name: "credit-of-the-added",
+        what: "A slice that a source gets uses up the credit that those in the earlier layout need.",
+        package: "tidemill-sim",
+        file: "crates/tidemill-flow/src/runtime/job.rs",
+        changes: &[("if self.plan.nodes[lane.node].grows() {", "if false {")],
+        caught_by: &["f5_row_6_row_24_slow_threads_and_disks_and_changes_of_threads_do_not_show"],
+    },
+    Plant {
         name: "letters-wait-for-themselves",
         what: "A slice waits for room for dead letters that its own cycle keeps from going.",
         package: "tidemill-flow",

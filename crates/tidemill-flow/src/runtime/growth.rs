@@ -25,6 +25,8 @@ use tidemill_types::Cycle;
 
 /// How often sources are asked.
 const ASK_EVERY: Duration = Duration::from_secs(1);
+/// The same in simulated jobs, which are short.
+const ASK_EVERY_SIMULATED: Duration = Duration::from_millis(5);
 
 /// The source slices of a process, by the first cycle that each cuts.
 #[derive(Debug)]
@@ -75,8 +77,9 @@ impl Growth {
 
     fn sleep(&self, job: &Job) {
         let held = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let every = if tidemill_env::is_simulated() { ASK_EVERY_SIMULATED } else { ASK_EVERY };
         if !job.is_over() {
-            drop(self.bell.wait_timeout(held, ASK_EVERY));
+            drop(self.bell.wait_timeout(held, every));
         }
     }
 }
@@ -134,22 +137,26 @@ fn ask(job: &Arc<Job>, node: usize, factory: &dyn SourceFactory) -> Result<(), S
     }
     let opened: Result<Vec<_>, _> = (known..slices).map(|slice| factory.open(slice)).collect();
     let opened = opened.map_err(|error| error.to_string())?;
+    let cores = opened.into_iter().zip(known..).map(|(it, slice)| begin(factory, slice, it));
+    let mut cores: Vec<SourceLane> = cores.collect();
     let changed = job.change_layout(|old, from| {
         for slice in known..slices {
             job.committer.add_slice((node as u32, slice), Cycle(from.0 - 1));
             job.sources.add(from);
         }
-        old.after(&job.plan, from, old.workers, |it| match it == node {
+        let new = old.after(&job.plan, from, old.workers, |it| match it == node {
             true => slices,
             false => old.source_slices(it),
-        })
+        });
+        // Before anybody else sees it: a layout whose lanes are all closed may be dropped.
+        for (lane, core) in new.lanes[node][known as usize..].iter().zip(cores.drain(..)) {
+            hand_over::seat(lane, Core::Source(Box::new(core)));
+        }
+        new
     });
     // It is asked again.
     let Some((from, layout)) = changed else { return Ok(()) };
-    for (slice, source) in (known..slices).zip(opened) {
-        let lane = &layout.lanes[node][slice as usize];
-        hand_over::open(job, lane, Core::Source(Box::new(begin(factory, slice, source))));
-    }
+    layout.lanes[node][known as usize..].iter().for_each(|lane| job.poke(lane));
     let (name, job) = (&job.plan.nodes[node].name, &job.plan.name);
     tracing::info!(
         job,

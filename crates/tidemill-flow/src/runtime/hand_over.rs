@@ -121,9 +121,14 @@ pub(crate) fn had_ended(
 
 /// Gives a lane its core; it runs from now on.
 pub(crate) fn open(job: &Arc<Job>, lane: &Arc<Lane>, core: Core) {
+    seat(lane, core);
+    job.poke(lane);
+}
+
+/// Gives a lane its core; it runs once it is poked.
+pub(crate) fn seat(lane: &Lane, core: Core) {
     *lane.core.lock().expect("a panic while held ends the job") = Some(core);
     lane.state.lock().expect("no panic while held").open = true;
-    job.poke(lane);
 }
 
 impl Job {

@@ -191,8 +191,16 @@ impl Job {
     fn is_behind_its_node(&self, lane: &Lane) -> bool {
         let next_of = |lane: &Lane| lane.state.lock().expect("no panic while held").next();
         let mine = next_of(lane);
-        let layout = self.layout(lane.layout);
-        layout.lanes[lane.node].iter().any(|other| next_of(other) > mine)
+        let is_ahead = |layout: &Arc<Layout>| {
+            layout.lanes[lane.node].iter().any(|other| next_of(other) > mine)
+        };
+        if self.plan.nodes[lane.node].grows() {
+            // A slice that was added has a lane in the later layout alone, and readers there wait for
+            // those that have yet to come to it.
+            let layouts = self.layouts.read().expect("no panic while held");
+            return layouts.iter().filter(|it| it.version >= lane.layout).any(is_ahead);
+        }
+        is_ahead(&self.layout(lane.layout))
     }
 
     /// Pokes the lanes of the same node if a link is closed: one that found it closed, and nobody
