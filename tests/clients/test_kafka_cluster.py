@@ -152,6 +152,25 @@ def test_a_broker_that_was_away_when_a_transaction_was_committed_has_its_rows_to
     writing.finish()
 
 
+def test_a_job_that_is_killed_while_it_makes_up_for_an_end_that_a_broker_missed_goes_on_with_that(writing, parted):
+    end = writing.next(TRANSACTIONS, proxy.END_TXN, "hold")
+    writing.send()
+    assert end.met.wait(60)
+    killed(parted, writing.out, RECORDS)
+    end.release()
+    assert end.answered.wait(60)
+    # What is to end it again has begun, and gets no end.
+    again = writing.next(TRANSACTIONS, proxy.END_TXN, "hold")
+    started(parted, writing.out, RECORDS)
+    writing.send()
+    assert again.met.wait(60)
+    writing.resume()
+    writing.wait("all rows are there")
+    again.release()
+    assert again.answered.wait(60)
+    writing.finish()
+
+
 def test_a_broker_that_was_away_when_a_transaction_was_aborted_has_no_rows_of_it(writing, parted):
     end = writing.next(TRANSACTIONS, proxy.END_TXN, "hold")
     writing.send()

@@ -1,6 +1,7 @@
 //! Nodes that do what a test says: on a real socket, one thread a connection.
 
 pub(crate) mod log;
+mod offsets;
 mod transactions;
 
 use bytes::{Bytes, BytesMut};

@@ -52,6 +52,7 @@ use tidemill_wire::{
     },
 };
 
+mod decided;
 mod open;
 mod take_over;
 

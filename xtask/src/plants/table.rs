@@ -1,6 +1,7 @@
 //! The planted bugs: those below, those of what a job reads and computes, those that programs of the
-//! library would meet, and those of the log alone.
+//! library would meet, those of the log alone, and some of what Kafka's clients and clusters meet.
 
+mod kafka;
 mod library;
 mod log;
 mod results;
@@ -22,7 +23,8 @@ pub(super) struct Plant {
 
 /// All of them.
 pub(super) fn plants() -> impl Iterator<Item = &'static Plant> {
-    PLANTS.iter().chain(results::PLANTS).chain(library::PLANTS).chain(log::PLANTS)
+    let parts = [PLANTS, results::PLANTS, library::PLANTS, log::PLANTS, kafka::PLANTS];
+    parts.into_iter().flatten()
 }
 
 const PLANTS: &[Plant] = &[
@@ -269,8 +271,8 @@ const PLANTS: &[Plant] = &[
         package: "tidemill-client",
         file: "crates/tidemill-client/src/transactions/take_over.rs",
         changes: &[(
-            "        let settled = |it: &Self|",
-            "        self.identity = Some(identity);\n        let settled = |it: &Self|",
+            "        let (identity, coordinator) = taken?;\n",
+            "        let (identity, coordinator) = taken?;\n        self.identity = Some(identity);\n",
         )],
         caught_by: &["nothing_is_sent_while_it_is_not_known_what_counts"],
     },

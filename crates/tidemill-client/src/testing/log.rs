@@ -54,13 +54,23 @@ pub(crate) struct FakeState {
     /// Committed offsets by group, stream and streamlet.
     pub(crate) committed: BTreeMap<(String, String, i32), i64>,
     /// Transactions by their id.
-    pub(super) transactions: BTreeMap<String, super::transactions::FakeTransaction>,
-    /// What the coordinator says of the last transaction of any id.
-    pub(crate) decided: &'static str,
+    pub(crate) transactions: BTreeMap<String, super::transactions::FakeTransaction>,
     /// How transactions have ended.
     pub(crate) ended: Vec<Ended>,
+    /// How many more ends of transactions are not heard by all.
+    pub(crate) deaf_ends: usize,
+    /// Streamlets that do not hear them.
+    pub(crate) deaf: Vec<(String, i32)>,
+    /// The same of groups.
+    pub(crate) is_group_deaf: bool,
+    /// Whether the end of a transaction is answered before all have heard it.
+    pub(crate) is_slow: bool,
     /// Streamlets in which one is open that has lost its end.
     pub(crate) hanging: Vec<(String, i32)>,
+    /// Offsets of one that has lost its end.
+    pub(crate) undecided: Vec<(String, String, i32, i64)>,
+    /// How the transactions of streamlets have ended there.
+    pub(crate) fates: Vec<((String, i32), bool)>,
     /// In which epoch streamlets are led.
     pub(crate) leader_epoch: i32,
 }
@@ -86,9 +96,14 @@ impl FakeLog {
             fault: Box::new(|_| Fault::None),
             committed: BTreeMap::new(),
             transactions: BTreeMap::new(),
-            decided: "Empty",
             ended: Vec::new(),
+            deaf_ends: 0,
+            deaf: Vec::new(),
+            is_group_deaf: false,
+            is_slow: false,
             hanging: Vec::new(),
+            undecided: Vec::new(),
+            fates: Vec::new(),
             leader_epoch: 0,
         }));
         let served = Arc::clone(&state);
@@ -224,11 +239,14 @@ impl FakeState {
                 self.metadata(head, &asked)
             }
             ApiKey::InitProducerId => {
-                self.next_producer_id += 1;
-                let answer = InitProducerIdResponseData::default();
-                let code = if let Fault::Code(code) = fault { code } else { ErrorCode::None };
-                let answer = answer.with_error_code(code.code());
-                Reply::message(head, &answer.with_producer_id(self.next_producer_id))
+                let asked = InitProducerIdRequestData::read(&mut content, version).unwrap();
+                let (code, producer_id, epoch) = match fault {
+                    Fault::Code(code) => (code, -1, -1),
+                    _ => self.init(&asked),
+                };
+                let answer = InitProducerIdResponseData::default().with_error_code(code.code());
+                let answer = answer.with_producer_id(producer_id).with_producer_epoch(epoch);
+                Reply::message(head, &answer)
             }
             ApiKey::Produce => {
                 let asked = ProduceRequestData::read(&mut content, version).unwrap();
@@ -422,57 +440,6 @@ impl FakeState {
         });
         let answer = FindCoordinatorResponseData::default().with_coordinators(rows.collect());
         Reply::message(head, &answer)
-    }
-
-    fn commit(&mut self, head: &RequestHead, asked: &OffsetCommitRequestData) -> Reply {
-        use offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic};
-        let mut topics = Vec::new();
-        for topic in &asked.topics {
-            let mut rows = Vec::new();
-            for it in &topic.partitions {
-                let key = (asked.group_id.to_string(), topic.name.to_string(), it.partition_index);
-                self.committed.insert(key, it.committed_offset);
-                rows.push(
-                    OffsetCommitResponsePartition::default()
-                        .with_partition_index(it.partition_index),
-                );
-            }
-            topics.push(
-                OffsetCommitResponseTopic::default()
-                    .with_name(topic.name.clone())
-                    .with_partitions(rows),
-            );
-        }
-        Reply::message(head, &OffsetCommitResponseData::default().with_topics(topics))
-    }
-
-    fn fetch_offsets(
-        &self,
-        head: &RequestHead,
-        asked: &OffsetFetchRequestData,
-        fault: Fault,
-    ) -> Reply {
-        use offset_fetch_response::{
-            OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
-        };
-        let told = if let Fault::Code(code) = fault { code.code() } else { 0 };
-        let groups = asked.groups.iter().map(|group| {
-            let of_group =
-                self.committed.iter().filter(|((it, ..), _)| *it == group.group_id.to_string());
-            let topics = of_group.map(|((_, stream, index), offset)| {
-                let row = OffsetFetchResponsePartitions::default()
-                    .with_partition_index(*index)
-                    .with_error_code(told)
-                    .with_committed_offset(*offset);
-                OffsetFetchResponseTopics::default()
-                    .with_name(text(stream))
-                    .with_partitions(vec![row])
-            });
-            OffsetFetchResponseGroup::default()
-                .with_group_id(group.group_id.clone())
-                .with_topics(topics.collect())
-        });
-        Reply::message(head, &OffsetFetchResponseData::default().with_groups(groups.collect()))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Enough of a transaction coordinator: offsets count when their transaction is committed, and only
-//! under the newest producer id.
+//! Enough of a transaction coordinator: offsets count when their transaction is committed, only under
+//! the newest epoch, and what is deaf does not hear of the end.
 
 use super::{
     Reply,
@@ -9,15 +9,105 @@ use bytes::Bytes;
 use tidemill_wire::kafka::{ApiKey, ErrorCode, RequestHead, message::*};
 
 /// What is open under a transactional id.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct FakeTransaction {
-    producer_id: i64,
+    pub(crate) producer_id: i64,
+    pub(crate) epoch: i16,
+    /// In Kafka's words.
+    pub(crate) state: &'static str,
+    pub(crate) timeout_ms: i32,
     streamlets: Vec<(String, i32)>,
     group: Option<String>,
     offsets: Vec<(String, String, i32, i64)>,
 }
 
 impl FakeState {
+    /// What Kafka does when an id is asked for: the first who asks while something is open comes too
+    /// early.
+    pub(super) fn init(&mut self, asked: &InitProducerIdRequestData) -> (ErrorCode, i64, i16) {
+        let Some(id) = &asked.transactional_id else {
+            self.next_producer_id += 1;
+            return (ErrorCode::None, self.next_producer_id, 0);
+        };
+        let Some(known) = self.transactions.get_mut(id.as_str()) else {
+            self.next_producer_id += 1;
+            let producer_id = self.next_producer_id;
+            let timeout_ms = asked.transaction_timeout_ms;
+            let fresh =
+                FakeTransaction { producer_id, state: "Empty", timeout_ms, ..Default::default() };
+            self.transactions.insert(id.to_string(), fresh);
+            return (ErrorCode::None, producer_id, 0);
+        };
+        match known.state {
+            "Ongoing" => {
+                known.epoch += 1;
+                known.state = "PrepareAbort";
+                (ErrorCode::ConcurrentTransactions, -1, -1)
+            }
+            "PrepareAbort" | "PrepareCommit" => {
+                self.complete(id.as_str());
+                (ErrorCode::ConcurrentTransactions, -1, -1)
+            }
+            _ => {
+                known.epoch += 1;
+                known.state = "Empty";
+                known.timeout_ms = asked.transaction_timeout_ms;
+                (ErrorCode::None, known.producer_id, known.epoch)
+            }
+        }
+    }
+
+    /// Aborts what is open under an id, as it took too long.
+    pub(crate) fn time_out(&mut self, id: &str) {
+        let open = self.transactions.get_mut(id).unwrap();
+        assert_eq!(open.state, "Ongoing");
+        open.epoch += 1;
+        open.state = "PrepareAbort";
+        self.complete(id);
+    }
+
+    /// Tells all that hear it how a transaction ends.
+    fn complete(&mut self, id: &str) {
+        let ended = self.transactions.get_mut(id).unwrap();
+        let committed = match ended.state {
+            "PrepareCommit" => true,
+            "PrepareAbort" => false,
+            _ => return,
+        };
+        ended.state = if committed { "CompleteCommit" } else { "CompleteAbort" };
+        let is_missed = self.deaf_ends > 0;
+        self.deaf_ends = self.deaf_ends.saturating_sub(1);
+        let streamlets = std::mem::take(&mut ended.streamlets);
+        let group = ended.group.take();
+        for place in &streamlets {
+            let is_deaf = is_missed && self.deaf.contains(place);
+            match self.hanging.iter().position(|it| it == place) {
+                Some(_) if is_deaf => {}
+                Some(at) => {
+                    self.hanging.remove(at);
+                    self.fates.push((place.clone(), committed));
+                }
+                None if is_deaf => self.hanging.push(place.clone()),
+                None => self.fates.push((place.clone(), committed)),
+            }
+        }
+        let offsets = std::mem::take(&mut ended.offsets);
+        match &group {
+            Some(_) if is_missed && self.is_group_deaf => self.undecided.extend(offsets),
+            Some(name) => {
+                let of_group = |it: &(String, String, i32, i64)| it.0 == *name;
+                let earlier = self.undecided.extract_if(.., |it| of_group(it));
+                for (group, stream, index, offset) in earlier.chain(offsets).collect::<Vec<_>>() {
+                    if committed {
+                        self.committed.insert((group, stream, index), offset);
+                    }
+                }
+            }
+            None => {}
+        }
+        self.ended.push((committed, streamlets, group));
+    }
+
     /// Answers a request about transactions; none: it is another request.
     pub(super) fn transact(
         &mut self,
@@ -36,7 +126,9 @@ impl FakeState {
                 assert!(version <= 3, "later ones are for brokers");
                 let asked = AddPartitionsToTxnRequestData::read(content, version).unwrap();
                 let id = asked.v3_and_below_transactional_id.to_string();
-                let open = self.open(&id, asked.v3_and_below_producer_id);
+                let producer = (asked.v3_and_below_producer_id, asked.v3_and_below_producer_epoch);
+                let told = self.code(&id, producer, told);
+                let open = self.open(&id);
                 let mut topics = Vec::new();
                 for topic in &asked.v3_and_below_topics {
                     let name = topic.name.to_string();
@@ -50,6 +142,7 @@ impl FakeState {
                         .with_results_by_partition(rows.collect());
                     topics.push(result);
                     if told == 0 {
+                        open.state = "Ongoing";
                         open.streamlets
                             .extend(topic.partitions.iter().map(|it| (name.clone(), *it)));
                     }
@@ -59,8 +152,11 @@ impl FakeState {
             }
             ApiKey::AddOffsetsToTxn => {
                 let asked = AddOffsetsToTxnRequestData::read(content, version).unwrap();
-                let open = self.open(asked.transactional_id.as_str(), asked.producer_id);
+                let id = asked.transactional_id.as_str();
+                let told = self.code(id, (asked.producer_id, asked.producer_epoch), told);
                 if told == 0 {
+                    let open = self.open(id);
+                    open.state = "Ongoing";
                     open.group = Some(asked.group_id.to_string());
                 }
                 let answer = AddOffsetsToTxnResponseData::default().with_error_code(told);
@@ -72,7 +168,7 @@ impl FakeState {
                 };
                 assert!(version <= 4, "the next one is of the other protocol");
                 let asked = TxnOffsetCommitRequestData::read(content, version).unwrap();
-                let open = self.open(asked.transactional_id.as_str(), asked.producer_id);
+                let open = self.open(asked.transactional_id.as_str());
                 let group = asked.group_id.to_string();
                 let known = open.group.as_ref() == Some(&group);
                 let code = if known { told } else { ErrorCode::InvalidTxnState.code() };
@@ -100,23 +196,22 @@ impl FakeState {
             ApiKey::EndTxn => {
                 assert!(version <= 4, "the next one is of the other protocol");
                 let asked = EndTxnRequestData::read(content, version).unwrap();
-                let open = self.open(asked.transactional_id.as_str(), asked.producer_id);
-                let producer_id = open.producer_id;
-                let fresh = FakeTransaction { producer_id, ..FakeTransaction::default() };
-                let code = match asked.producer_id < producer_id {
-                    true => ErrorCode::ProducerFenced.code(),
-                    false => told,
-                };
-                if code == 0 {
-                    let FakeTransaction { streamlets, group, offsets, .. } =
-                        std::mem::replace(open, fresh);
-                    self.hanging.retain(|it| !streamlets.contains(it));
-                    self.ended.push((asked.committed, streamlets, group));
-                    for (group, stream, index, offset) in offsets {
-                        if asked.committed {
-                            self.committed.insert((group, stream, index), offset);
-                        }
+                let id = asked.transactional_id.as_str();
+                let code = self.code(id, (asked.producer_id, asked.producer_epoch), told);
+                let prepared = if asked.committed { "PrepareCommit" } else { "PrepareAbort" };
+                let complete = if asked.committed { "CompleteCommit" } else { "CompleteAbort" };
+                let open = self.open(id);
+                let code = match open.state {
+                    _ if code != 0 => code,
+                    "Ongoing" => {
+                        open.state = prepared;
+                        0
                     }
+                    it if it == complete => 0,
+                    _ => ErrorCode::InvalidTxnState.code(),
+                };
+                if !self.is_slow {
+                    self.complete(id);
                 }
                 Reply::message(head, &EndTxnResponseData::default().with_error_code(code))
             }
@@ -126,9 +221,8 @@ impl FakeState {
                     PartitionResponse, ProducerState, TopicResponse,
                 };
                 let asked = DescribeProducersRequestData::read(content, version).unwrap();
-                // The newest id is that of who asks.
-                let newest = self.transactions.values().map(|it| it.producer_id).max();
-                let newest = newest.unwrap_or(0).max(self.next_producer_id);
+                // There is one who asks.
+                let newest = self.next_producer_id;
                 let topic = |asked: &TopicRequest| {
                     let row = |index: &i32| {
                         let open = (asked.name.to_string(), *index);
@@ -150,9 +244,20 @@ impl FakeState {
             }
             ApiKey::DescribeTransactions => {
                 use describe_transactions_response::TransactionState;
-                let row = TransactionState::default()
-                    .with_error_code(told)
-                    .with_transaction_state(tidemill_wire::kafka::text(self.decided));
+                let asked = DescribeTransactionsRequestData::read(content, version).unwrap();
+                let id = asked.transactional_ids[0].as_str();
+                let row = match self.transactions.get(id) {
+                    None => TransactionState::default()
+                        .with_error_code(ErrorCode::TransactionalIdNotFound.code()),
+                    Some(it) => TransactionState::default()
+                        .with_error_code(told)
+                        .with_producer_id(it.producer_id)
+                        .with_producer_epoch(it.epoch)
+                        .with_transaction_timeout_ms(it.timeout_ms)
+                        .with_transaction_state(tidemill_wire::kafka::text(it.state)),
+                };
+                // It has ended before it is asked for once more.
+                self.complete_if_known(id);
                 let answer = DescribeTransactionsResponseData::default();
                 Reply::message(head, &answer.with_transaction_states(vec![row]))
             }
@@ -160,11 +265,24 @@ impl FakeState {
         })
     }
 
-    fn open(&mut self, id: &str, producer_id: i64) -> &mut FakeTransaction {
-        let open = self.transactions.entry(id.to_owned()).or_default();
-        if producer_id > open.producer_id {
-            *open = FakeTransaction { producer_id, ..FakeTransaction::default() };
+    fn complete_if_known(&mut self, id: &str) {
+        if self.transactions.contains_key(id) {
+            self.complete(id);
         }
-        open
+    }
+
+    /// What is said to a producer, if not something else is to be.
+    fn code(&self, id: &str, (producer_id, epoch): (i64, i16), told: i16) -> i16 {
+        let known = self.transactions.get(id);
+        match known {
+            _ if told != 0 => told,
+            Some(it) if it.producer_id == producer_id && it.epoch == epoch => 0,
+            Some(it) if it.producer_id == producer_id => ErrorCode::ProducerFenced.code(),
+            _ => ErrorCode::InvalidProducerIdMapping.code(),
+        }
+    }
+
+    fn open(&mut self, id: &str) -> &mut FakeTransaction {
+        self.transactions.entry(id.to_owned()).or_default()
     }
 }

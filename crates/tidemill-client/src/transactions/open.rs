@@ -6,8 +6,8 @@
 //! leaders are asked, and a transaction is only begun while the same ones lead: who leads in a new
 //! epoch may have been away when the one before ended.
 //!
-//! Invariant: after the coordinator has said that the id was taken over, whatever is open in a
-//! streamlet under its producer has lost its end.
+//! Invariant: after the coordinator has said that the id was taken over, or that its last transaction is
+//! complete, whatever is open in a streamlet under its producer has lost its end.
 
 use super::{Transactions, call};
 use crate::{

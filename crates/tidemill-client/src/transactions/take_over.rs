@@ -1,10 +1,11 @@
 //! Taking an id over, and what is held since.
 //!
 //! ```text
-//! how was the last one decided? ─▶ InitProducerId ─▶ nothing open in streamlets,
-//!             │                                      the group's offsets stable ─▶ ready
-//!             │                                              │ something stays undecided
-//!             └──▶ all streamlets and the group, ended alike ◀┘
+//! how has the last one ended? ─▶ nothing open in streamlets, ─▶ InitProducerId ─▶ the same again ─▶ ready
+//!     ▲                          the group's offsets stable
+//!     │                                  │ something is undecided
+//!     └── all streamlets and the group, ─┘
+//!         ended as the last one was
 //! ```
 //!
 //! A coordinator answers `InitProducerId` when it takes every earlier transaction of the id for
@@ -17,15 +18,41 @@
 //! aborted by the take-over. For the same reason an id is taken over anew when the connection to its
 //! coordinator was lost, or a streamlet is led anew, even if no transaction was open.
 //!
-//! Not made up for: a node that is killed while this transaction is being ended, or this process. It
-//! is aborted then, and partitions that had the end of the first keep that. If this process is killed
-//! before it begins, how the first was decided is forgotten, and nothing is written before somebody
-//! else has ended what is open.
+//! # Whoever is killed, and when
+//!
+//! *T* is a transaction that was committed and whose end did not come through everywhere, *R* the one
+//! that makes up for it. Nobody remembers anything but the coordinator (`transactions/decided.rs`).
+//!
+//! | the process is killed, or a request lost | the coordinator says | the next one |
+//! | --- | --- | --- |
+//! | before the end of *T* has come | ongoing | takes over: *T* is aborted, and its late requests have an old epoch |
+//! | after it has come, its answer lost | prepared, then complete: committed | waits for it, and looks who was not told |
+//! | before the id is taken over for *R* | complete: committed | looks again |
+//! | after that | empty, for a commit | looks, and begins *R* under this epoch: a late request of the first *R* does no harm to it |
+//! | in *R* | ongoing, for a commit | commits *R*: to take over would abort it, and with it what is undecided of *T* |
+//! | after the end of *R* has come | prepared, then complete: committed, for a commit | waits, and looks again: *R* may lose its end, too |
+//! | before the id is taken over to write | the same | takes over |
+//!
+//! With *T* aborted it is the same, but for the end of it all. What is taken over is aborted by the
+//! take-over and never by an end under its own epoch: that would leave the epoch open to a chunk that
+//! is late, and the next transaction would end it, too.
+//!
+//! Not made up for: an *R* that stays without its end for as long as a transaction may be open, as this
+//! process was killed between two requests and has not come back. The cluster aborts it then. The rows
+//! that had the end of *T* count, others do not, and whoever comes next is told so and writes nothing.
+//! With the last epoch of a producer id *R* cannot be told from others, and is aborted by whoever comes
+//! next. A broker of before Kafka 3.0 does not say what was decided: nothing is written while something
+//! is open.
 
-use super::{Transactions, call, open::Epochs};
+use super::{
+    Transactions, call,
+    decided::{self, Last, Next, Purpose},
+    open::Epochs,
+};
 use crate::{
-    AdminError, Refusal,
+    AdminError, CallError, Refusal,
     admin::{GroupOffset, about},
+    connection::Connection,
 };
 use std::{collections::BTreeMap, time::Duration};
 use tidemill_wire::kafka::{
@@ -55,35 +82,83 @@ impl Transactions {
         self.sequences.clear();
         // What is ended now comes to all of them, and each time that this is tried takes an epoch.
         self.leaders(stream)?;
-        if let Some(committed) = self.decided()? {
-            self.last_committed = Some(committed);
-        }
-        let request = InitProducerIdRequestData::default()
-            .with_transactional_id(Some(text(&self.id)))
-            .with_transaction_timeout_ms(i32::try_from(self.timeout.as_millis()).unwrap_or(60_000))
-            .with_producer_id(-1)
-            .with_producer_epoch(-1);
-        let (identity, coordinator) = self.again(|| {
-            let connection = self.admin.transaction_coordinator(&self.id)?;
-            let answer = call(&connection, &request)?;
-            Refusal::check(answer.error_code, None).map_err(about(self.what()))?;
-            Ok(((answer.producer_id, answer.producer_epoch), connection))
-        })?;
-        let settled = |it: &Self| it.settled((stream, group), identity.0);
-        let (epochs, offsets) = match (settled(self), self.last_committed) {
-            (Err(error), Some(committed)) if is_undecided(&error) => {
-                tracing::warn!(
-                    transactional_id = %self.id, committed,
-                    "the cluster has lost how a transaction ended; it is ended again"
-                );
-                self.end_again(identity, (stream, group), committed)?;
-                self.again(|| settled(self))?
-            }
-            (found, _) => found?,
-        };
+        let mut committed = self.last_committed;
+        let taken = self.again(|| {
+            self.end_what_is_left((stream, group), &mut committed)?;
+            self.init(Purpose::Write)
+        });
+        self.last_committed = committed;
+        let (identity, coordinator) = taken?;
+        let (epochs, offsets) = self.settled((stream, group), identity.0)?;
         (self.last_committed, self.epochs) = (None, epochs);
         (self.identity, self.coordinator) = (Some(identity), Some(coordinator));
         Ok(offsets)
+    }
+
+    /// Asks for the id once; what is open under it is aborted, which is waited for elsewhere.
+    fn init(&self, purpose: Purpose) -> Result<((i64, i16), Connection), AdminError> {
+        let request = InitProducerIdRequestData::default()
+            .with_transactional_id(Some(text(&self.id)))
+            .with_transaction_timeout_ms(purpose.timeout_ms(self.timeout))
+            .with_producer_id(-1)
+            .with_producer_epoch(-1);
+        let connection = self.admin.transaction_coordinator(&self.id)?;
+        let answer = call(&connection, &request)?;
+        Refusal::check(answer.error_code, None).map_err(about(self.what()))?;
+        Ok(((answer.producer_id, answer.producer_epoch), connection))
+    }
+
+    /// Sees to it that the last transaction has its end everywhere. `committed` is how it was decided,
+    /// as it was learnt before.
+    fn end_what_is_left(
+        &self,
+        (stream, group): (&str, &str),
+        committed: &mut Option<bool>,
+    ) -> Result<(), AdminError> {
+        let busy = || {
+            let code = ErrorCode::ConcurrentTransactions;
+            Err(about(self.what())(Refusal { code, message: None }))
+        };
+        let Some(last) = self.last()? else { return Ok(()) };
+        match decided::next(&last) {
+            Next::Wait => busy(),
+            Next::End(committed) => {
+                self.end(last.identity, committed)?;
+                busy()
+            }
+            Next::TakeOver => {
+                *committed = None;
+                Ok(())
+            }
+            Next::Look(found) => {
+                *committed = found.or(*committed);
+                match (self.settled((stream, group), last.identity.0), *committed) {
+                    (Err(error), Some(committed)) if is_undecided(&error) => {
+                        tracing::warn!(
+                            transactional_id = %self.id, committed,
+                            "the cluster has lost how a transaction ended; it is ended again"
+                        );
+                        let identity = match last.may_end_again(committed) {
+                            true => last.identity,
+                            false => self.init(Purpose::EndAgain(committed))?.0,
+                        };
+                        self.end_again(identity, (stream, group), committed)?;
+                        // That may have lost its end, too.
+                        self.again(|| match self.last()?.as_ref().map(decided::next) {
+                            Some(Next::Wait) => busy(),
+                            _ => self.settled((stream, group), identity.0).map(drop),
+                        })
+                    }
+                    (found, _) => found.map(drop),
+                }
+            }
+            Next::Refuse => {
+                let why = "the cluster has lost the end of a transaction in some partitions, and \
+                           has aborted what was to commit it there: the others have their rows, \
+                           these have not; start the job anew";
+                Err(CallError::BadRequest(why.to_owned()).into())
+            }
+        }
     }
 
     /// By whom the stream is led, and the group's offsets, if nothing of either is undecided.
@@ -96,30 +171,28 @@ impl Transactions {
         Ok((epochs, self.admin.group_offsets(group)?))
     }
 
-    /// Whether the last transaction was committed, as the coordinator has decided it, or will when
-    /// the id is taken over; none if there was none, or if it cannot say.
-    fn decided(&self) -> Result<Option<bool>, AdminError> {
+    /// The last transaction, as the coordinator knows it; none if there was none, or if it cannot say.
+    fn last(&self) -> Result<Option<Last>, AdminError> {
         let request =
             DescribeTransactionsRequestData::default().with_transactional_ids(vec![text(&self.id)]);
-        self.again(|| {
-            let connection = self.admin.transaction_coordinator(&self.id)?;
-            if connection.version(ApiKey::DescribeTransactions).is_err() {
+        let connection = self.admin.transaction_coordinator(&self.id)?;
+        if connection.version(ApiKey::DescribeTransactions).is_err() {
+            return Ok(None);
+        }
+        let answer = connection.call(&request, Duration::ZERO)?;
+        let Some(row) = answer.transaction_states.first() else { return Ok(None) };
+        match ErrorCode::from(row.error_code) {
+            // It may not ask, or nothing was begun yet.
+            ErrorCode::TransactionalIdNotFound | ErrorCode::TransactionalIdAuthorizationFailed => {
                 return Ok(None);
             }
-            let answer = connection.call(&request, Duration::ZERO)?;
-            let Some(row) = answer.transaction_states.first() else { return Ok(None) };
-            match ErrorCode::from(row.error_code) {
-                // It may not ask, or nothing was begun yet.
-                ErrorCode::TransactionalIdNotFound
-                | ErrorCode::TransactionalIdAuthorizationFailed => return Ok(None),
-                _ => Refusal::check(row.error_code, None).map_err(about(self.what()))?,
-            }
-            Ok(match row.transaction_state.as_str() {
-                "PrepareCommit" | "CompleteCommit" => Some(true),
-                "Ongoing" | "PrepareAbort" | "CompleteAbort" | "PrepareEpochFence" => Some(false),
-                _ => None,
-            })
-        })
+            _ => Refusal::check(row.error_code, None).map_err(about(self.what()))?,
+        }
+        Ok(Some(Last {
+            identity: (row.producer_id, row.producer_epoch),
+            state: row.transaction_state.to_string(),
+            timeout_ms: row.transaction_timeout_ms,
+        }))
     }
 
     /// Ends a transaction that touches all streamlets and the group.

@@ -11,9 +11,13 @@ use tidemill_env::{Random, World};
 use tidemill_wire::records::{ChunkBuilder, Compression, Headers};
 
 fn client(address: &str) -> Client {
+    client_within(address, Duration::from_secs(2))
+}
+
+fn client_within(address: &str, request_timeout: Duration) -> Client {
     let options = ClientOptions {
         connect_timeout: Duration::from_secs(5),
-        request_timeout: Duration::from_secs(2),
+        request_timeout,
         backoff: Duration::from_millis(1),
         backoff_max: Duration::from_millis(2),
         ..ClientOptions::at(address)
@@ -160,9 +164,12 @@ fn nothing_is_sent_while_it_is_not_known_what_counts() {
     let log = FakeLog::start(&[("events", 1)]);
     let client = client(log.address());
     let mut transactions = first_committed(&client);
-    // The id is taken over, but the offsets cannot be read.
-    log.on_request(|key| match key {
-        ApiKey::OffsetFetch => Fault::Code(ErrorCode::GroupAuthorizationFailed),
+    // The id is taken over, but the offsets cannot be read any more.
+    let mut is_first = true;
+    log.on_request(move |key| match key {
+        ApiKey::OffsetFetch if !std::mem::take(&mut is_first) => {
+            Fault::Code(ErrorCode::GroupAuthorizationFailed)
+        }
         _ => Fault::None,
     });
     transactions.take_over("events", "g").unwrap_err();
@@ -193,13 +200,12 @@ fn after_its_coordinator_was_away_an_id_is_taken_over_anew() {
 
 #[test]
 fn an_end_that_the_cluster_has_lost_is_made_up_for_as_it_was_decided() {
-    let decisions = [("CompleteCommit", true), ("PrepareCommit", true), ("CompleteAbort", false)];
-    for (decided, committed) in decisions {
+    for (decided, committed) in [("CompleteCommit", true), ("CompleteAbort", false)] {
         let log = FakeLog::start(&[("events", 2)]);
         let client = client(log.address());
         let mut transactions = first_committed(&client);
         let mut undecided = true;
-        log.state.lock().unwrap().decided = decided;
+        log.state.lock().unwrap().transactions.get_mut("t").unwrap().state = decided;
         log.on_request(move |key| match key {
             ApiKey::EndTxn => {
                 undecided = false;
@@ -208,7 +214,7 @@ fn an_end_that_the_cluster_has_lost_is_made_up_for_as_it_was_decided() {
             ApiKey::OffsetFetch if undecided => Fault::Code(ErrorCode::UnstableOffsetCommit),
             _ => Fault::None,
         });
-        transactions.take_over("events", "g").unwrap();
+        take_over(&mut transactions);
         let all = vec![("events".to_owned(), 0), ("events".to_owned(), 1)];
         let ended = log.state.lock().unwrap().ended.pop();
         assert_eq!(ended, Some((committed, all, Some("g".to_owned()))), "{decided}");
@@ -218,9 +224,8 @@ fn an_end_that_the_cluster_has_lost_is_made_up_for_as_it_was_decided() {
     }
     // What nobody has decided is not guessed, even if it was known how the one before ended.
     let log = FakeLog::start(&[("events", 2)]);
-    log.state.lock().unwrap().decided = "CompleteCommit";
     let mut transactions = first_committed(&client(log.address()));
-    log.state.lock().unwrap().decided = "Empty";
+    log.state.lock().unwrap().transactions.get_mut("t").unwrap().state = "Empty";
     log.on_request(|key| match key {
         ApiKey::OffsetFetch => Fault::Code(ErrorCode::UnstableOffsetCommit),
         _ => Fault::None,
@@ -228,6 +233,137 @@ fn an_end_that_the_cluster_has_lost_is_made_up_for_as_it_was_decided() {
     let error = transactions.take_over("events", "g").unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::UnstableOffsetCommit));
     assert!(!transactions.is_ready() && is_passing(&error));
+}
+
+/// As a sink does, which tries again what passes.
+fn take_over(transactions: &mut Transactions) -> Option<i64> {
+    for _ in 0..100 {
+        match transactions.take_over("events", "g") {
+            Ok(offsets) => return offset_in(&offsets),
+            Err(error) => assert!(is_passing(&error), "{error}"),
+        }
+    }
+    panic!("it does not pass");
+}
+
+/// Streamlets that do not hear how a transaction ends, whether the group does not, how many ends are not
+/// heard, and whether those that are not lost come after the answer.
+type Deaf = (&'static [i32], bool, usize, bool);
+
+/// A transaction of rows in both streamlets and the offset 2 that does not end everywhere.
+fn half_told(committed: bool, (streamlets, is_group, ends, is_slow): Deaf) -> FakeLog {
+    let log = FakeLog::start(&[("events", 2)]);
+    let mut transactions = first_committed(&client(log.address()));
+    {
+        let mut state = log.state.lock().unwrap();
+        state.deaf = streamlets.iter().map(|it| ("events".to_owned(), *it)).collect();
+        (state.is_group_deaf, state.deaf_ends, state.is_slow) = (is_group, ends, is_slow);
+    }
+    log.on_request(move |key| match key {
+        ApiKey::EndTxn if committed => Fault::CloseAfter,
+        ApiKey::EndTxn => Fault::CloseBefore,
+        _ => Fault::None,
+    });
+    let chunks = BTreeMap::from([(0, vec![chunk(&["a"])]), (1, vec![chunk(&["b"])])]);
+    transactions.commit("events", chunks, &mark(2)).unwrap_err();
+    log
+}
+
+/// Lets this many requests come through, and then one more if `is_last_done`, whose answer is lost.
+/// Counts them, but for those that only ask.
+fn kill_after(log: &FakeLog, requests: usize, is_last_done: bool) -> Arc<Mutex<usize>> {
+    let asked = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&asked);
+    let only_ask = [ApiKey::Metadata, ApiKey::FindCoordinator, ApiKey::OffsetFetch];
+    log.on_request(move |key| {
+        if only_ask.contains(&key) {
+            return Fault::None;
+        }
+        let mut asked = counted.lock().unwrap();
+        *asked += 1;
+        match asked.cmp(&(requests + 1)) {
+            std::cmp::Ordering::Less => Fault::None,
+            std::cmp::Ordering::Equal if is_last_done => Fault::CloseAfter,
+            std::cmp::Ordering::Equal => Fault::CloseBefore,
+            // Nobody would ask any more.
+            std::cmp::Ordering::Greater => Fault::Code(ErrorCode::ClusterAuthorizationFailed),
+        }
+    });
+    asked
+}
+
+/// The table of `transactions/take_over.rs`, line by line: after each request another process goes on,
+/// or the same one.
+#[test]
+fn whoever_is_killed_while_a_lost_end_is_made_up_for_all_of_it_counts_or_nothing() {
+    let table: [(Deaf, bool); 6] = [
+        ((&[1], false, 1, false), true),
+        ((&[1], false, 1, false), false),
+        ((&[], true, 1, true), true),
+        ((&[0], true, 2, false), true),
+        ((&[0], true, 2, false), false),
+        ((&[0, 1], false, 2, true), true),
+    ];
+    for (deaf, committed) in table {
+        for kill in 0.. {
+            let (requests, is_last_done, is_same_process) = (kill / 3, kill % 3 > 0, kill % 3 > 1);
+            let what = format!("{deaf:?}, {committed}, killed at {kill}");
+            let log = half_told(committed, deaf);
+            // It waits for so long for offsets that are undecided.
+            let hasty = client_within(log.address(), Duration::from_millis(25));
+            let mut killed = hasty.transactions("t", Duration::from_secs(60));
+            let asked = kill_after(&log, requests, is_last_done);
+            let _cut_off = killed.take_over("events", "g");
+            let asked = *asked.lock().unwrap();
+            log.on_request(|_| Fault::None);
+            let mut next = match is_same_process {
+                true => killed,
+                false => hasty.transactions("t", Duration::from_secs(60)),
+            };
+            let expected = Some(if committed { 2 } else { 1 });
+            assert_eq!(take_over(&mut next), expected, "{what}");
+            {
+                let mut state = log.state.lock().unwrap();
+                for index in 0..2 {
+                    let place = ("events".to_owned(), index);
+                    let fate = state.fates.iter().find(|it| it.0 == place);
+                    assert_eq!(fate, Some(&(place, committed)), "{what}");
+                }
+                assert!(state.hanging.is_empty() && state.undecided.is_empty(), "{what}");
+                state.is_slow = false;
+            }
+            let client = client(log.address());
+            let mut last = client.transactions("t", Duration::from_secs(60));
+            assert_eq!(take_over(&mut last), expected, "{what}");
+            let chunks = BTreeMap::from([(0, vec![chunk(&["c"])])]);
+            last.commit("events", chunks, &mark(3)).unwrap();
+            assert_eq!(held(&client), Some(3), "{what}");
+            if asked <= requests {
+                assert!(requests > 5, "{what}");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_to_commit_the_rest_and_was_aborted_is_told() {
+    let log = half_told(true, (&[1], false, 1, false));
+    let client = client(log.address());
+    let mut killed = client.transactions("t", Duration::from_secs(60));
+    log.on_request(|key| match key {
+        ApiKey::EndTxn => Fault::Code(ErrorCode::ClusterAuthorizationFailed),
+        _ => Fault::None,
+    });
+    killed.take_over("events", "g").unwrap_err();
+    log.state.lock().unwrap().time_out("t");
+    log.on_request(|_| Fault::None);
+    for _ in 0..2 {
+        let mut next = client.transactions("t", Duration::from_secs(60));
+        let error = next.take_over("events", "g").unwrap_err();
+        assert!(!is_passing(&error) && !next.is_ready(), "{error}");
+        assert!(error.to_string().contains("has lost the end of a transaction"), "{error}");
+    }
 }
 
 /// It may come late, and count for the next transaction: with other brokers beside the coordinator
@@ -267,13 +403,13 @@ fn what_was_lost_on_its_way_is_not_sent_again_under_its_epoch() {
 /// A broker was away when the coordinator told how the transaction ended.
 #[test]
 fn rows_that_have_lost_their_end_get_it_before_anything_else_is_written() {
-    for (decided, committed) in [("CompleteCommit", true), ("Ongoing", false)] {
+    for (decided, committed) in [("CompleteCommit", true), ("CompleteAbort", false)] {
         let log = FakeLog::start(&[("events", 2)]);
         let client = client(log.address());
         let mut transactions = first_committed(&client);
         {
             let mut state = log.state.lock().unwrap();
-            state.decided = decided;
+            state.transactions.get_mut("t").unwrap().state = decided;
             state.hanging = vec![("events".to_owned(), 1)];
             state.leader_epoch += 1;
         }
@@ -294,7 +430,11 @@ fn rows_that_have_lost_their_end_get_it_before_anything_else_is_written() {
     let log = FakeLog::start(&[("events", 2)]);
     let client = client(log.address());
     let mut transactions = first_committed(&client);
-    log.state.lock().unwrap().hanging = vec![("events".to_owned(), 0)];
+    {
+        let mut state = log.state.lock().unwrap();
+        state.transactions.get_mut("t").unwrap().state = "Empty";
+        state.hanging = vec![("events".to_owned(), 0)];
+    }
     let error = transactions.take_over("events", "g").unwrap_err();
     assert!(is_passing(&error) && !transactions.is_ready(), "{error}");
     assert!(error.to_string().contains("`kafka-transactions.sh abort`"), "{error}");

@@ -29,6 +29,18 @@
 //! 5. Cuts of cycles are in the ledger before a commit, and a replay makes the same rows again: what
 //!    is sent after a crash is what would have been sent.
 //!
+//! | a process is killed | what the next one finds | and does |
+//! | --- | --- | --- |
+//! | before its run is noted | no run, or the one before | begins one |
+//! | before its first transaction has ended | no offset, and that none was written | holds nothing |
+//! | before it has noted that one was written | offset 0, or the one before | holds that |
+//! | in the transaction of *c*, before its end has come | the offset before: what is open is aborted | sends the rows of *c* again |
+//! | after its end has come, told or not | *c*, once all of it has ended | leaves the rows of *c* out |
+//! | while an end is made up for that a broker has missed | as if it had not been missed | as above |
+//!
+//! The last line has a table of its own, where ids are taken over (`tidemill-client`,
+//! `transactions/take_over.rs`), with what is left.
+//!
 //! The cluster forgets an offset that was not written for long (`offsets.retention.minutes`, 7 days
 //! by default, for a group without members). A job that has no rows for long writes it again now and
 //! then. One that ended at the end of a cycle has noted where it was; one that was killed, and is

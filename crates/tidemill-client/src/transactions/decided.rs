@@ -1,0 +1,95 @@
+//! What a coordinator says of the last transaction of an id, and what is to be done about it.
+//!
+//! A transaction that only makes up for a lost end is known by the timeout of its id, which the
+//! coordinator keeps, and tells, with the id's state, and which changes with the same request that takes
+//! the id over: its last two digits say how it is to end. So whoever comes next, another process too,
+//! ends it in the same way, and knows what was decided though the coordinator has forgotten it.
+//!
+//! Nothing here asks anybody.
+
+use std::time::Duration;
+
+#[cfg(test)]
+mod tests;
+
+/// What an id is taken over for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To write.
+    Write,
+    /// To end again what was committed, or else aborted.
+    EndAgain(bool),
+}
+
+impl Purpose {
+    /// The timeout of a transaction that may be open for so long, in milliseconds.
+    pub(super) fn timeout_ms(self, timeout: Duration) -> i32 {
+        let hundreds = i32::try_from(timeout.as_millis() / 100).unwrap_or(i32::MAX);
+        let whole_ms = hundreds.clamp(2, i32::MAX / 100) * 100;
+        // Never longer than what was asked for, which may be the longest that the cluster takes.
+        match self {
+            Self::Write => whole_ms,
+            Self::EndAgain(true) => whole_ms - 99,
+            Self::EndAgain(false) => whole_ms - 98,
+        }
+    }
+
+    fn of(timeout_ms: i32) -> Self {
+        match timeout_ms % 100 {
+            1 => Self::EndAgain(true),
+            2 => Self::EndAgain(false),
+            _ => Self::Write,
+        }
+    }
+}
+
+/// The last transaction of an id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Last {
+    /// Producer id and epoch.
+    pub(super) identity: (i64, i16),
+    /// In Kafka's words.
+    pub(super) state: String,
+    pub(super) timeout_ms: i32,
+}
+
+impl Last {
+    /// Whether what was decided so is ended again under this epoch. With a new one a request that is
+    /// late, and that of taking over behind it, would abort what it began.
+    pub(super) fn may_end_again(&self, committed: bool) -> bool {
+        // What is undecided is that of this producer, and its next epoch would be another one's.
+        let is_last_epoch = self.identity.1 >= i16::MAX - 1;
+        Purpose::of(self.timeout_ms) == Purpose::EndAgain(committed) || is_last_epoch
+    }
+}
+
+/// What is to be done about it before the id is taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It is being ended: how it was decided is still there when that is done.
+    Wait,
+    /// It makes up for a lost end, and has none: whoever had begun it was killed, or cut off.
+    End(bool),
+    /// Nothing: taking the id over aborts it.
+    TakeOver,
+    /// It has ended so, if that is known; but it may be that not everybody was told.
+    Look(Option<bool>),
+    /// It was to commit what has lost its end, and was aborted.
+    Refuse,
+}
+
+pub(super) fn next(last: &Last) -> Next {
+    let ended = |committed| match Purpose::of(last.timeout_ms) {
+        Purpose::EndAgain(expected) if expected != committed => Next::Refuse,
+        _ => Next::Look(Some(committed)),
+    };
+    match (last.state.as_str(), Purpose::of(last.timeout_ms)) {
+        ("Ongoing", Purpose::EndAgain(committed)) => Next::End(committed),
+        ("Ongoing", Purpose::Write) => Next::TakeOver,
+        ("PrepareCommit" | "PrepareAbort" | "PrepareEpochFence", _) => Next::Wait,
+        ("CompleteCommit", _) => ended(true),
+        ("CompleteAbort", _) => ended(false),
+        ("Empty", Purpose::EndAgain(committed)) => Next::Look(Some(committed)),
+        _ => Next::Look(None),
+    }
+}
