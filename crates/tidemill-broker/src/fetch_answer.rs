@@ -26,6 +26,9 @@ pub(crate) struct Aborted {
     pub(crate) first_offset: i64,
 }
 
+/// High watermark, last stable offset and start of a partition.
+pub(crate) type Reach = (i64, i64, i64);
+
 /// What a partition has to say.
 #[derive(Clone, Debug)]
 pub(crate) struct PartitionAnswer {
@@ -54,6 +57,10 @@ impl PartitionAnswer {
             chunks: Vec::new(),
             offsets: 0..0,
         }
+    }
+
+    pub(crate) fn reach(&self) -> Reach {
+        (self.high_watermark, self.last_stable_offset, self.log_start_offset)
     }
 
     /// Records that were asked for. Offsets have no gaps.

@@ -10,6 +10,10 @@
 //! interests and its places in the log. A client without sessions has one per connection, which
 //! its every request replaces in part.
 //!
+//! What moves without anything to read is told with the next answer: the start, and what comes behind
+//! an open transaction. That is looked for in all slots when the log says that starts have moved, and
+//! else only in those that wait for the end of a transaction.
+//!
 //! Invariant: a slot that is not due has an interest that has not fired. One with an error is
 //! looked at, and told of, with every request: its cause may be gone by then.
 
@@ -81,6 +85,10 @@ pub(crate) struct Session {
     due: VecDeque<u32>,
     /// Slots that had an error when they were looked at last.
     failed: BTreeSet<u32>,
+    /// Slots that wait for the end of a transaction, or did.
+    held_back: BTreeSet<u32>,
+    /// The log's count of starts that have moved, when all slots were looked through last.
+    moves: u64,
     wake: Arc<Wake>,
     committed: bool,
 }
@@ -228,6 +236,7 @@ impl Session {
         let Some(of_topic) = self.places.get_mut(&topic) else { return };
         if let Some(id) = of_topic.slots.remove(&place.2) {
             self.slots.remove(&id);
+            self.held_back.remove(&id);
         }
         if of_topic.slots.is_empty() {
             self.places.remove(&topic);
@@ -250,6 +259,37 @@ impl Session {
             !of_topic.slots.is_empty()
         });
         slots.retain(|_, slot| slot.round == round);
+        self.held_back.retain(|id| slots.contains_key(id));
+    }
+
+    /// Slots of which something has moved that their clients do not know, as of this count of the log.
+    fn moved(&mut self, moves: u64) -> Vec<u32> {
+        let slots = &self.slots;
+        self.held_back.retain(|id| slots.get(id).is_some_and(Slot::is_held_back));
+        let has_moved = |it: &Slot| it.interest.is_some() && it.has_moved(self.committed);
+        if std::mem::replace(&mut self.moves, moves) == moves {
+            let held = self.held_back.iter().copied();
+            return held.filter(|id| slots.get(id).is_some_and(has_moved)).collect();
+        }
+        slots.iter().filter(|(_, it)| has_moved(it)).map(|(id, _)| *id).collect()
+    }
+
+    /// Has partitions looked at of which something has moved, though there is nothing new to read.
+    pub(crate) fn look_where_it_moved(&mut self, moves: u64) {
+        for id in self.moved(moves) {
+            self.make_due(id);
+        }
+    }
+
+    /// Adds what has moved since partitions were looked at.
+    pub(crate) fn add_moved(&mut self, found: &mut Found, moves: u64) {
+        for id in self.moved(moves) {
+            if let Some(slot) = self.slots.get(&id)
+                && slot.looked != self.looks
+            {
+                found.slots.push((id, slot.nothing(self.committed)));
+            }
+        }
     }
 
     fn make_due(&mut self, id: u32) {
@@ -299,6 +339,9 @@ impl Session {
                 hungry.push(id);
             } else {
                 slot.wait(id, wake, self.committed);
+                if slot.is_held_back() {
+                    self.held_back.insert(id);
+                }
             }
             found.bytes += bytes;
             found.failed |= failed;
@@ -319,6 +362,9 @@ impl Session {
                 && answer.bytes() > 0
             {
                 slot.wait(*id, &self.wake, self.committed);
+                if slot.is_held_back() {
+                    self.held_back.insert(*id);
+                }
             }
         }
     }
@@ -328,7 +374,7 @@ impl Session {
         let mut topics: Vec<TopicAnswer> = Vec::new();
         for (id, answer) in found.slots {
             let Some(slot) = self.slots.get_mut(&id) else { continue };
-            let now = (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset);
+            let now = answer.reach();
             let news = slot.told != Some(now) || answer.error != ErrorCode::None;
             if !all && !news && answer.chunks.is_empty() {
                 continue;

@@ -360,6 +360,13 @@ impl Log {
         (self.0.shared.memory.bytes(), self.0.shared.pool_bytes())
     }
 
+    /// How often starts of streamlets have moved since the log was opened: who has seen all starts
+    /// need not look again as long as this stays.
+    #[must_use]
+    pub fn moves_of_starts(&self) -> u64 {
+        self.0.shared.moves.load(Ordering::SeqCst)
+    }
+
     /// Syncs since the log was opened.
     #[must_use]
     pub fn sync_figures(&self) -> SyncFigures {

@@ -249,6 +249,7 @@ impl Stream {
             streamlet.progress().move_start(start);
             gone.extend(streamlet.drop_below_start());
         }
+        self.shared.moves.fetch_add(1, Ordering::SeqCst);
         self.give_away(&gone)
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     newest_s: AtomicU32,
     /// The latest that it ever was.
     highest_s: AtomicU32,
+    /// How often the start of a streamlet has moved.
+    pub(crate) moves: AtomicU64,
     closed: AtomicBool,
     /// Held as long as anything of this log can write: threads and streamlets hold this.
     lock: Mutex<Option<Box<dyn DiskLock>>>,
@@ -97,6 +99,7 @@ impl Shared {
             epoch: AtomicU64::new(u64::from(life) << 32),
             newest_s: AtomicU32::new(0),
             highest_s: AtomicU32::new(0),
+            moves: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             lock: Mutex::default(),
         };

@@ -98,7 +98,9 @@ pub(crate) async fn begin(
                 );
                 session.set_committed(how.committed);
                 if broker.sessions.resized(id, session.weight()) {
-                    let found = wait(&mut session, &mut how).await;
+                    session.look_where_it_moved(broker.log.moves_of_starts());
+                    let mut found = wait(&mut session, &mut how).await;
+                    session.add_moved(&mut found, broker.log.moves_of_starts());
                     (ErrorCode::None, id, session.tell(found, false))
                 } else {
                     (ErrorCode::FetchSessionIdNotFound, 0, Vec::new())

@@ -19,6 +19,13 @@ pub(crate) struct Readable {
     stable: Option<(Weak<Partition>, Turn)>,
 }
 
+impl Readable {
+    /// Whether it waits for the end of a transaction: records come meanwhile that it is not told of.
+    pub(crate) fn is_held_back(&self) -> bool {
+        self.stable.is_some()
+    }
+}
+
 impl Drop for Readable {
     fn drop(&mut self) {
         if let Some((partition, turn)) = self.stable.take()

@@ -4,7 +4,7 @@
 //! another one of its name is not it.
 
 use crate::{
-    fetch_answer::PartitionAnswer,
+    fetch_answer::{PartitionAnswer, Reach},
     partition::{Partition, Readable},
     session::Wake,
     topic::Topic,
@@ -42,8 +42,8 @@ pub(super) struct Slot {
     pub(super) is_due: bool,
     /// The offset after what was found last.
     next: i64,
-    /// High watermark, last stable offset and start, as the client was last told.
-    pub(super) told: Option<(i64, i64, i64)>,
+    /// How far it goes, as the client was last told.
+    pub(super) told: Option<Reach>,
 }
 
 impl Slot {
@@ -158,6 +158,18 @@ impl Slot {
         }
         self.partition = Err(ErrorCode::UnknownTopicOrPartition);
         self.cursor = ReadCursor::default();
+    }
+
+    /// Whether it waits for the end of a transaction.
+    pub(super) fn is_held_back(&self) -> bool {
+        self.interest.as_ref().is_some_and(Readable::is_held_back)
+    }
+
+    /// Whether its client was told of another high watermark, last stable offset or start than there
+    /// is now.
+    pub(super) fn has_moved(&self, committed: bool) -> bool {
+        let now = self.nothing(committed);
+        now.error == ErrorCode::None && self.told.is_some_and(|told| told != now.reach())
     }
 
     /// Waits for something to read after what was found.

@@ -1,11 +1,15 @@
 //! Fetch sessions: what is new is told, and nothing else. (KIP-227.)
 
-use super::{client::*, node::Node};
+use super::{client::*, node::Node, producer::Producer};
 use std::time::Duration;
 use tidemill_wire::kafka::message::fetch_request::FetchTopic;
 use tidemill_wire::kafka::{
     ErrorCode, KafkaUuid,
-    message::{fetch_request::ForgottenTopic, *},
+    message::{
+        delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic},
+        fetch_request::ForgottenTopic,
+        *,
+    },
     text,
 };
 
@@ -62,6 +66,72 @@ async fn only_what_is_new_is_told() {
     assert_eq!(told(&client.ask(&request, 12).await), [(93, 0, 2)]);
     let request = next(id, 4, 0).with_topics(vec![topic("t", &[(93, 2)])]);
     assert_eq!(told(&client.ask(&request, 12).await), []);
+}
+
+/// Removes the records of a partition of `t` below an offset.
+async fn delete(client: &mut Client, partition: i32, offset: i64) {
+    let row = DeleteRecordsPartition::default().with_partition_index(partition).with_offset(offset);
+    let topic = DeleteRecordsTopic::default().with_name(text("t")).with_partitions(vec![row]);
+    let request = DeleteRecordsRequestData::default().with_topics(vec![topic]);
+    let deleted = only(only(client.ask(&request, 2).await.topics).partitions);
+    assert_eq!((deleted.error_code, deleted.low_watermark), (0, offset));
+}
+
+/// High watermark, last stable offset and start of the partitions in an answer.
+fn reach(answer: &FetchResponseData) -> Vec<(i32, i64, i64, i64)> {
+    let rows = answer.responses.iter().flat_map(|it| &it.partitions);
+    let reach = |it: &fetch_response::PartitionData| {
+        (it.partition_index, it.high_watermark, it.last_stable_offset, it.log_start_offset)
+    };
+    rows.map(reach).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_that_moves_is_told_though_nothing_is_new() {
+    let node = Node::start().await;
+    let (mut client, mut other) = (node.client().await, node.client().await);
+    client.create("t", 3).await;
+    for partition in 0..3 {
+        client.produce("t", partition, chunk(&["a", "b", "c"])).await;
+    }
+    let request = next(0, 0, 0).with_topics(vec![topic("t", &[(0, 3), (1, 3), (2, 3)])]);
+    let id = client.ask(&request, 12).await.session_id;
+    assert_eq!(told(&client.ask(&next(id, 1, 0), 12).await), []);
+    delete(&mut other, 1, 2).await;
+    assert_eq!(reach(&client.ask(&next(id, 2, 0), 12).await), [(1, 3, 3, 2)]);
+    assert_eq!(told(&client.ask(&next(id, 3, 0), 12).await), [], "it is told once");
+    // It moves while the client waits.
+    let sent = client.send(&next(id, 4, 500), 12).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    delete(&mut other, 2, 3).await;
+    let answer = client.receive::<FetchRequestData>(12, sent).await;
+    assert_eq!(reach(&answer), [(2, 3, 3, 3)]);
+    // And a partition that has something to read is told of beside it.
+    delete(&mut other, 0, 1).await;
+    client.produce("t", 1, chunk(&["d"])).await;
+    let mut found = reach(&client.ask(&next(id, 5, 0), 12).await);
+    found.sort_unstable();
+    assert_eq!(found, [(0, 3, 3, 1), (1, 4, 4, 2)]);
+}
+
+#[tokio::test]
+async fn what_comes_behind_an_open_transaction_is_told_to_readers_of_committed_records() {
+    let node = Node::start().await;
+    let (mut client, mut other) = (node.client().await, node.client().await);
+    client.create("t", 2).await;
+    let mut producer = Producer::transactional(&mut other, "x", 2).await;
+    producer.begin(&mut other, &[(0, "a")]).await;
+    let all = vec![topic("t", &[(0, 0), (1, 0)])];
+    let next = |id, epoch| next(id, epoch, 0).with_isolation_level(1);
+    let id = client.ask(&next(0, 0).with_topics(all), 12).await.session_id;
+    assert_eq!(told(&client.ask(&next(id, 1), 12).await), []);
+    other.produce("t", 0, chunk(&["b", "c"])).await;
+    assert_eq!(reach(&client.ask(&next(id, 2), 12).await), [(0, 3, 0, 0)]);
+    assert_eq!(told(&client.ask(&next(id, 3), 12).await), []);
+    // Where its reader stands is gone.
+    delete(&mut other, 0, 2).await;
+    let out_of_range = code(ErrorCode::OffsetOutOfRange);
+    assert_eq!(told(&client.ask(&next(id, 4), 12).await), [(0, out_of_range, 0)]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -31,4 +31,15 @@ pub(super) const PLANTS: &[Plant] = &[
             "whoever_is_killed_while_a_lost_end_is_made_up_for_all_of_it_counts_or_nothing",
         ],
     },
+    Plant {
+        name: "start-told-late",
+        what: "A fetch session is told that records were deleted when the next one comes.",
+        package: "tidemill-broker",
+        file: "crates/tidemill-broker/src/session.rs",
+        changes: &[(
+            "slots.iter().filter(|(_, it)| has_moved(it)).map(|(id, _)| *id).collect()",
+            "Vec::new()",
+        )],
+        caught_by: &["a_start_that_moves_is_told_though_nothing_is_new"],
+    },
 ];
