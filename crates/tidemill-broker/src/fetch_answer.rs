@@ -45,6 +45,7 @@ pub(crate) struct PartitionAnswer {
 }
 
 impl PartitionAnswer {
+    /// Of one of which nothing is known but its error.
     pub(crate) fn failed(index: i32, error: ErrorCode) -> Self {
         Self {
             index,
@@ -57,6 +58,11 @@ impl PartitionAnswer {
             chunks: Vec::new(),
             offsets: 0..0,
         }
+    }
+
+    /// Of one that is there and cannot be read so.
+    pub(crate) fn unread(index: i32, error: ErrorCode) -> Self {
+        Self { aborted: None, ..Self::failed(index, error) }
     }
 
     pub(crate) fn reach(&self) -> Reach {

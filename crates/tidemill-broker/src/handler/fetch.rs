@@ -3,7 +3,7 @@
 use crate::{
     answer::{Answer, Begun},
     api::Context,
-    fetch_answer::{TopicAnswer, answer},
+    fetch_answer::{PartitionAnswer, TopicAnswer, answer},
     frame::Charge,
     session::{Asked, Found, Place, Room, Session, missing},
     topic::Topic,
@@ -219,11 +219,13 @@ fn without_zstd(mut topics: Vec<TopicAnswer>) -> Vec<TopicAnswer> {
         let mut chunks = partition.chunks.iter().enumerate();
         let found = chunks.find_map(|(number, it)| Some((number, zstd(it)?)));
         let Some((first, offset)) = found else { continue };
+        if first == 0 {
+            let error = ErrorCode::UnsupportedCompressionType;
+            *partition = PartitionAnswer::failed(partition.index, error);
+            continue;
+        }
         partition.chunks.truncate(first);
         partition.offsets.end = offset.max(partition.offsets.start);
-        if first == 0 {
-            partition.error = ErrorCode::UnsupportedCompressionType;
-        }
     }
     topics
 }

@@ -85,7 +85,7 @@ impl Slot {
                 };
                 let last_stable_offset = match stable {
                     Ok(offset) => offset,
-                    Err(error) => return PartitionAnswer::failed(self.place.2, error),
+                    Err(error) => return PartitionAnswer::unread(self.place.2, error),
                 };
                 PartitionAnswer {
                     index: self.place.2,
@@ -116,8 +116,8 @@ impl Slot {
             return (answer, false);
         }
         if self.asked.leader_epoch > 0 {
-            answer.error = ErrorCode::UnknownLeaderEpoch;
-            return (answer, false);
+            let error = ErrorCode::UnknownLeaderEpoch;
+            return (PartitionAnswer::unread(self.place.2, error), false);
         }
         let below = if committed { answer.last_stable_offset } else { i64::MAX };
         let max_bytes = bytes.min(self.asked.max_bytes);
@@ -141,8 +141,8 @@ impl Slot {
                 (self.nothing(committed), false)
             }
             Err(error) => {
-                answer.error = partition.unread(&error, self.asked.offset);
-                (answer, false)
+                let error = partition.unread(&error, self.asked.offset);
+                (PartitionAnswer::unread(self.place.2, error), false)
             }
         }
     }

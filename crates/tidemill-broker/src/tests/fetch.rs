@@ -269,6 +269,37 @@ async fn offsets_out_of_range_are_told_at_once() {
     assert!(began.elapsed() < Duration::from_secs(5));
 }
 
+/// As Kafka says it, which knows nothing of a partition that it could not read.
+#[tokio::test]
+async fn of_a_partition_with_an_error_nothing_else_is_told() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    let zstd = chunk_at(&[1], &[0; 999], Compression::of(Codec::Zstd));
+    client.produce("t", 0, zstd).await;
+    let newer_epoch = |mut request: FetchRequestData| {
+        request.topics[0].partitions[0].current_leader_epoch = 3;
+        request
+    };
+    let table = [
+        (fetch("t", 0, 9, 0), 12, ErrorCode::OffsetOutOfRange, None),
+        (newer_epoch(fetch("t", 0, 0, 0)), 12, ErrorCode::UnknownLeaderEpoch, None),
+        (fetch("t", 0, 0, 0), 9, ErrorCode::UnsupportedCompressionType, Some(Vec::new())),
+        (fetch("t", 7, 0, 0), 12, ErrorCode::UnknownTopicOrPartition, Some(Vec::new())),
+    ];
+    for ((request, version, error, aborted), isolation_level) in
+        table.into_iter().flat_map(|it| [0, 1].map(|level| (it.clone(), level)))
+    {
+        let request = request.with_isolation_level(isolation_level);
+        let found = only(only(client.ask(&request, version).await.responses).partitions);
+        assert_eq!(found.error_code, code(error));
+        let reach = (found.high_watermark, found.last_stable_offset, found.log_start_offset);
+        assert_eq!(reach, (-1, -1, -1), "{error:?}");
+        assert_eq!(found.aborted_transactions, aborted, "{error:?}");
+        assert!(found.records.is_none_or(|it| it.is_empty()));
+    }
+}
+
 /// A client that went away must not be waited upon until its time is up.
 #[tokio::test]
 async fn a_long_poll_ends_when_its_client_goes() {
