@@ -38,7 +38,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, mpsc},
     thread::ThreadId,
 };
-use tidemill_env::{Thread, World};
+use tidemill_env::{FOLDER_ADVICE, Thread, World};
 use tokio::sync::oneshot;
 use writer::{Request, Writer};
 
@@ -358,10 +358,7 @@ impl Shared {
 fn disk_error(file: &Path, error: &io::Error) -> StoreError {
     let full = tidemill_env::has_no_room(error);
     let why = match error.kind() {
-        io::ErrorKind::IsADirectory => format!(
-            "{error}. There should be a file: move that folder away, and put the file back if \
-             there was one"
-        ),
+        io::ErrorKind::IsADirectory => format!("{error}. {FOLDER_ADVICE}"),
         _ => error.to_string(),
     };
     StoreError::Disk { file: file.to_owned(), why, full }

@@ -217,6 +217,10 @@ pub fn has_no_room(error: &io::Error) -> bool {
         || matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// What to do where a folder stands in the place of a file ([`io::ErrorKind::IsADirectory`]).
+pub const FOLDER_ADVICE: &str =
+    "There should be a file: move that folder away, and put the file back if there was one";
+
 /// A folder's lock: it is held until this is dropped or the process ends.
 pub trait DiskLock: Send + Sync {}
 

@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 use tidemill_broker::{Broker, BrokerError, Server, listen_at};
-use tidemill_env::World;
+use tidemill_env::{FOLDER_ADVICE, World};
 use tidemill_log::{Log, LogError};
 use tokio::{net::TcpListener, runtime, sync::watch};
 
@@ -100,28 +100,27 @@ fn listen_advice(error: &io::Error) -> &'static str {
     }
 }
 
-fn disk_advice(error: &io::Error) -> &'static str {
-    match error.kind() {
+fn disk_advice(error: &io::Error) -> String {
+    let advice = match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            ". Choose a folder with --data that this user may write"
+            "Choose a folder with --data that this user may write"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            ". Make room there, or choose another folder with --data"
+            "Make room there, or choose another folder with --data"
         }
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-            ". It must be a folder, or not be there yet: choose another with --data"
+            "It must be a folder, or not be there yet: choose another with --data"
         }
-        io::ErrorKind::IsADirectory => {
-            ". There should be a file: move that folder away, and put the file back if there was one"
-        }
-        _ => "",
-    }
+        io::ErrorKind::IsADirectory => FOLDER_ADVICE,
+        _ => return String::new(),
+    };
+    format!(". {advice}")
 }
 
-fn log_advice(error: &LogError) -> &'static str {
+fn log_advice(error: &LogError) -> String {
     match error {
         LogError::Disk { error, .. } => disk_advice(error),
-        _ => "",
+        _ => String::new(),
     }
 }
 
