@@ -235,18 +235,35 @@ impl Jobs {
     /// ledger is there.
     fn begins(&self, record: &Record) -> Result<Begins, JobsError> {
         let Some(begins) = record.begins else { return Ok(Begins::RESUMED) };
-        let folder = self.folder.join(&record.name);
-        let has_begun = !begins.resume
-            && tidemill_flow::is_of_life(&*self.world.disk, &folder, begins.life)
-                .map_err(|error| JobsError::Disk { path: folder, error })?;
-        Ok(if has_begun { Begins::RESUMED } else { begins })
+        Ok(if self.has_begun_anew(&record.name, begins)? { Begins::RESUMED } else { begins })
     }
 
-    /// Notes that a job has begun. Where that fails, its ledger says so.
-    fn has_begun(&self, record: &mut Record) {
+    /// Whether the ledger is that of the life that is to begin so.
+    fn has_begun_anew(&self, name: &str, begins: Begins) -> Result<bool, JobsError> {
+        let folder = self.folder.join(name);
+        let is_there = !begins.resume
+            && tidemill_flow::is_of_life(&*self.world.disk, &folder, begins.life)
+                .map_err(|error| JobsError::Disk { path: folder, error })?;
+        Ok(is_there)
+    }
+
+    /// Notes that a job has begun. Of one that has begun anew its ledger says so, where that fails. One
+    /// that goes on would go on from the same checkpoint once more: it is stopped.
+    fn note_begun(&self, record: &mut Record, handle: JobHandle) -> Result<JobHandle, JobsError> {
         record.before = None;
-        if record.begins.take().is_some() {
-            self.keep(record);
+        match record.begins.take() {
+            None => Ok(handle),
+            Some(begins) if !begins.resume => {
+                self.keep(record);
+                Ok(handle)
+            }
+            Some(_) => {
+                let folder = self.folder_of(&record.name);
+                let Err(error) = folder.write(record) else { return Ok(handle) };
+                handle.stop();
+                let _ended = handle.wait();
+                Err(JobsError::NotNoted { path: folder.path().to_owned(), error })
+            }
         }
     }
 
@@ -347,16 +364,25 @@ impl Jobs {
         record.before = before.clone().map(|it| Box::new(Record { before: None, ..it }));
         let life = self.world.random(record.submitted_us.cast_unsigned()).next();
         record.begins = Some(Begins { resume, from, life });
-        folder.write(&record).map_err(disk)?;
+        if let Err(error) = folder.write(&record) {
+            // It may have been put off, or half of this may be there.
+            if let Some(before) = &before {
+                self.keep(before);
+            }
+            return Err(disk(error));
+        }
         let name = record.name.clone();
         let is_new = !was_there && !Self::keeps_elsewhere(&record);
-        let started = self.start(&record).inspect(|_| self.has_begun(&mut record));
+        let started = self.start(&record).and_then(|it| self.note_begun(&mut record, it));
         match started.and_then(|it| self.enter(record, it).map_err(|not| not.1)) {
             Ok(()) => self.get(&name),
             Err(error) => {
                 // What was there before the attempt is there after it.
                 let undone = match before {
-                    Some(before) => folder.write(&before),
+                    Some(before) => {
+                        self.keep(&before);
+                        Ok(())
+                    }
                     None if is_new => folder.undo(),
                     None => folder.remove(),
                 };

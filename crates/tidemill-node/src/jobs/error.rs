@@ -78,6 +78,16 @@ pub enum JobsError {
         /// What it said.
         error: io::Error,
     },
+    /// It was started, and that could not be noted.
+    #[error(
+        "the job was started from there and stopped again, as that could not be noted: {path}: {error}"
+    )]
+    NotNoted {
+        /// Where.
+        path: PathBuf,
+        /// What the disk said.
+        error: io::Error,
+    },
     /// The node is stopping.
     #[error("the node is stopping")]
     Stopping,

@@ -53,9 +53,13 @@ impl Jobs {
     }
 
     /// A job that was to take the place of another is refused, and nobody was told that it is there:
-    /// the node ended in between. Gives back the other.
-    pub(super) fn put_back(record: &mut Record, error: &JobsError) -> Option<Record> {
-        record.begins?;
+    /// the node ended in between. Gives back the other. None if it had begun, and only that was not
+    /// noted.
+    pub(super) fn put_back(&self, record: &mut Record, error: &JobsError) -> Option<Record> {
+        let begins = record.begins?;
+        if self.has_begun_anew(&record.name, begins).unwrap_or(false) {
+            return None;
+        }
         let before = *record.before.take()?;
         tracing::warn!(
             job = before.name,

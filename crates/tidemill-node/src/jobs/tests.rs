@@ -3,6 +3,7 @@
 use super::*;
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 use tempfile::TempDir;
+use tidemill_env::Spawn;
 use tidemill_log::{Log, LogOptions, StreamSpec};
 
 pub(super) struct Node {
@@ -20,7 +21,10 @@ impl Node {
     }
 
     pub(super) fn open(folder: &TempDir) -> Self {
-        let world = World::real();
+        Self::open_in(World::real(), folder)
+    }
+
+    fn open_in(world: World, folder: &TempDir) -> Self {
         let streams = Streams::open(&world, folder.path(), false).unwrap();
         Self { jobs: Jobs::open(&world, streams.clone(), folder.path()).unwrap(), streams }
     }
@@ -327,6 +331,81 @@ fn what_could_not_be_noted_is_noted_later() {
     node.jobs.note_again();
     assert_eq!(of.read().unwrap().unwrap().status, Status::Cancelled);
     node.stop();
+}
+
+/// Puts a folder in the way when the next thread is started.
+struct InTheWay {
+    threads: Arc<dyn Spawn>,
+    path: Arc<Mutex<Option<PathBuf>>>,
+}
+
+impl Spawn for InTheWay {
+    fn try_spawn(
+        &self,
+        name: &str,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> std::io::Result<Box<dyn Thread>> {
+        if let Some(path) = self.path.lock().unwrap().take() {
+            fs::create_dir(path).unwrap();
+        }
+        self.threads.try_spawn(name, body)
+    }
+}
+
+/// The disk takes the first note, and no other when the job's threads have been started.
+#[test]
+fn a_job_that_goes_on_and_of_which_that_cannot_be_noted_is_stopped_and_told_of() {
+    let folder = TempDir::new().unwrap();
+    let path = Arc::new(Mutex::new(None));
+    let mut world = World::real();
+    world.spawn = Arc::new(InTheWay { threads: Arc::clone(&world.spawn), path: Arc::clone(&path) });
+    let node = Node::open_in(world, &folder);
+    fill(&node, &folder, 0, 10);
+    let text = format!("{DOUBLE}checkpoint: {{every: 1h}}\n");
+    node.jobs.submit(submission(&folder, &text)).unwrap();
+    node.wait("double", |it| rows(it) == 10);
+    let number = node.jobs.keep_checkpoint("double", "kept").unwrap().number;
+    node.jobs.cancel("double").unwrap();
+    node.wait("double", |it| it.status == Status::Cancelled);
+    let of = node.folder_of("double");
+    let before = of.read().unwrap().unwrap();
+
+    let in_the_way = of.path().join("job.json.new");
+    *path.lock().unwrap() = Some(in_the_way.clone());
+    let error = node.jobs.restore("double", number, false, None).unwrap_err();
+    assert!(matches!(error, JobsError::NotNoted { .. }), "{error}");
+    assert_eq!(node.jobs.get("double").unwrap().status, Status::Cancelled);
+    fs::remove_dir(&in_the_way).unwrap();
+    node.jobs.note_again();
+    assert_eq!(of.read().unwrap().unwrap(), before);
+
+    let restored = node.jobs.restore("double", number, false, None).unwrap();
+    assert_eq!(restored.status, Status::Running);
+    assert_eq!(of.read().unwrap().unwrap().begins, None, "it is noted when that is answered");
+    fill(&node, &folder, 10, 15);
+    node.wait("double", |it| rows(it) == 5);
+    node.stop();
+    assert_eq!(numbers(&folder), (0..15).map(|it| it * 2).collect::<Vec<_>>());
+}
+
+/// It was answered that it has begun anew: there is nothing to go back to.
+#[test]
+fn a_job_that_has_begun_anew_is_not_put_back_though_that_was_not_noted() {
+    let folder = TempDir::new().unwrap();
+    let (of, before) = has_run(&folder);
+    let begins = Some(Begins { resume: false, from: None, life: 7 });
+    let mut record =
+        Record { status: Status::Running, begins, before: Some(before.clone().into()), ..before };
+    of.write(&record).unwrap();
+    let second = node(&folder);
+    second.wait("double", |it| rows(it) == 10);
+    second.stop();
+    record.text = DOUBLE.replace("stream: numbers", "stream: gone");
+    of.write(&record).unwrap();
+    let third = node(&folder);
+    third.wait("double", |it| matches!(it.status, Status::Failed(_)));
+    third.stop();
+    assert_eq!(of.read().unwrap().unwrap().text, record.text);
 }
 
 /// What has no end is not read to its end first: neither a source that nothing is made of, nor a

@@ -146,7 +146,7 @@ impl Jobs {
                     self.bell.notify_all();
                 }
                 Err(error) => {
-                    let status = match Self::put_back(&mut record, &error) {
+                    let status = match self.put_back(&mut record, &error) {
                         Some(before) => {
                             entry.record = before;
                             entry.record.status.clone()

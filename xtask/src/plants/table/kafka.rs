@@ -42,4 +42,15 @@ pub(super) const PLANTS: &[Plant] = &[
         )],
         caught_by: &["a_start_that_moves_is_told_though_nothing_is_new"],
     },
+    Plant {
+        name: "restore-not-noted",
+        what: "A restore is answered though a node that is killed would do it once more.",
+        package: "tidemill-node",
+        file: "crates/tidemill-node/src/jobs.rs",
+        changes: &[(
+            "            Some(begins) if !begins.resume => {",
+            "            Some(_unused) if true => {",
+        )],
+        caught_by: &["a_job_that_goes_on_and_of_which_that_cannot_be_noted_is_stopped_and_told_of"],
+    },
 ];

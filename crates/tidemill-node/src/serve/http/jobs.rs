@@ -96,10 +96,15 @@ impl From<JobsError> for Problem {
             | JobsError::Rescale(_)
             | JobsError::Checkpoint(_)
             | JobsError::TooMany => StatusCode::CONFLICT,
-            JobsError::Disk { error, .. } if has_no_room(error) => StatusCode::INSUFFICIENT_STORAGE,
-            JobsError::State(_) | JobsError::Disk { .. } | JobsError::Thread(_) => {
-                StatusCode::INTERNAL_SERVER_ERROR
+            JobsError::Disk { error, .. } | JobsError::NotNoted { error, .. }
+                if has_no_room(error) =>
+            {
+                StatusCode::INSUFFICIENT_STORAGE
             }
+            JobsError::State(_)
+            | JobsError::Disk { .. }
+            | JobsError::NotNoted { .. }
+            | JobsError::Thread(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let problem = Self::new(status, error.to_string());
         match error {
