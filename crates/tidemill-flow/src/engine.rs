@@ -4,7 +4,9 @@ use crate::error::{AskError, JobError, StartError};
 use crate::graph::{JobGraph, NodeKind};
 use crate::progress::{CheckpointProgress, Progress, SinkProgress, SourceProgress, StageProgress};
 use crate::runtime::{
-    checkpoint, commit, connect, growth, held,
+    checkpoint, commit, connect, growth,
+    guarded::{self, Blamed},
+    held,
     job::Job,
     layout::Layout,
     panic_message,
@@ -109,6 +111,10 @@ pub fn start(
     world: &World,
     options: &RunOptions,
 ) -> Result<JobHandle, StartError> {
+    guarded::opening(|| begin(graph, world, options))
+}
+
+fn begin(graph: JobGraph, world: &World, options: &RunOptions) -> Result<JobHandle, StartError> {
     let workers = graph.workers.clamp(1, WORKERS_MAX);
     if !graph.nodes.iter().any(|node| matches!(node.kind, NodeKind::Sink { .. })) {
         return Err(crate::graph::GraphError::NoSink.into());
@@ -152,11 +158,12 @@ pub fn start(
         let (checkpointing, every) = (Arc::clone(&job), to.every);
         handle.spawn("checkpoint", move || checkpoint::run(&checkpointing, checkpoints, &every))
     };
-    if let Err(error) = started() {
+    let no_threads = |error| StartError::Away { message: no_threads(&error) };
+    if let Err(error) = guarded::opening(|| started().map_err(no_threads)) {
         // Those that there are end, and let go of what they have open.
         job.end();
         let _ended = handle.wait();
-        return Err(StartError::Away { message: no_threads(&error) });
+        return Err(error);
     }
     Ok(handle)
 }
@@ -174,7 +181,8 @@ impl JobHandle {
         let guarded = move || {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
                 let cycle = Cycle(job.committed.load(Ordering::Acquire));
-                let mut error = job.error_of(&part, cycle, panic_message(&*panic));
+                let part = panic.downcast_ref::<Blamed>().map_or(&part, |blamed| &blamed.name);
+                let mut error = job.error_of(part, cycle, panic_message(&*panic));
                 error.panicked = true;
                 job.fail(error);
             }

@@ -49,6 +49,7 @@ pub use progress::{
     CheckpointProgress, Progress, SinkProgress, SourceProgress, StageProgress, Stalled,
 };
 pub use rows::{Rows, RowsPool};
+pub use runtime::guarded::asked;
 pub use runtime::ledger::{has_ledger, is_of_life};
 pub use sink::{Sink, SinkError};
 pub use slice_runs::SliceRuns;

@@ -215,7 +215,7 @@ impl<'a> Planner<'a> {
         for (name, source) in &self.spec.sources {
             let factory = match (&source.file, self.registry.source(name)) {
                 (_, Some(source)) => {
-                    if let Some(problem) = said::wrong(&["sources", name], &source.schema()) {
+                    if let Err(problem) = said::asked_source(name, &**source) {
                         self.problem(problem);
                         continue;
                     }

@@ -10,7 +10,7 @@ use crate::runtime::{
     commit::{CommitThread, Committer},
     followed::Followed,
     growth::{Growth, SourceSlices},
-    hand_over,
+    guarded, hand_over,
     held::{self, Held, SavedSlice, Unread},
     job::Job,
     lane::Core,
@@ -276,10 +276,12 @@ impl Opened {
     /// Goes to where a source slice was as of the checkpoint.
     fn seek(&self, plan: &Plan, node: usize, source: &mut OpenSource) -> Result<(), StartError> {
         match self.before.source(node, source.slice).filter(|saved| !saved.ended) {
-            Some(saved) => source
-                .source
-                .seek(Position(saved.position), saved.watermark)
-                .map_err(|error| open_error(&plan.nodes[node].name, error.message)),
+            Some(saved) => {
+                let (name, to) = (&plan.nodes[node].name, Position(saved.position));
+                let seek = || source.source.seek(to, saved.watermark);
+                let sought = guarded::blamed(name, Some(source.slice), seek);
+                sought.map_err(|error| open_error(name, error.message))
+            }
             None => Ok(()),
         }
     }

@@ -35,6 +35,7 @@ mod full;
 mod growth;
 mod lives;
 mod looks;
+mod makers;
 mod pass;
 mod recovery;
 mod rescale;

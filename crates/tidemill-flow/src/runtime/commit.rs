@@ -12,6 +12,7 @@
 
 use super::cuts::Cuts;
 use super::followed::Followed;
+use super::guarded::asked;
 use super::job::Job;
 use super::ledger::Ledger;
 use super::restore::Before;
@@ -21,7 +22,6 @@ use crate::error::JobError;
 use crate::sink::{Sink, SinkError};
 use std::{
     collections::{BTreeMap, VecDeque},
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
 };
@@ -251,9 +251,7 @@ fn try_commit(sink: &SharedSink, cycle: Cycle) -> Result<(), SinkError> {
 
 /// Calls a sink of which it is said that it is the one that panicked.
 pub(crate) fn guarded<T>(call: impl FnOnce() -> Result<T, SinkError>) -> Result<T, SinkError> {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
-        Err(SinkError::new(format!("it panicked: {}", super::panic_message(&*panic))))
-    })
+    asked(call).unwrap_or_else(|message| Err(SinkError::new(message)))
 }
 
 /// The thread: goes on until the job is over.

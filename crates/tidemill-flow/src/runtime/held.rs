@@ -9,6 +9,7 @@
 //! A slice that nothing came for has not changed, so that checkpoints name the runs that it has; it
 //! need not be read for them (ChronoStream III-D; DESIGN 6).
 
+use super::guarded::asked;
 use super::needed::Running;
 use crate::operator::{OperatorFactory, SliceState};
 use std::{panic::resume_unwind, sync::Arc};
@@ -154,7 +155,10 @@ impl SavedSlice {
     fn load(&self, read: &mut ReadRuns) -> Result<(), Unread> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*place, Place::InBackend) {
-            *place = Place::Read(self.read(read)?);
+            // Who reads it ahead is no thread of its lane.
+            let read = asked(|| self.read(read))
+                .unwrap_or_else(|why| Err(Unread { slice: self.slice, why, of_backend: None }));
+            *place = Place::Read(read?);
             self.is_read.store(true, Ordering::Release);
         }
         Ok(())

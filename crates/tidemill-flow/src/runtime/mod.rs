@@ -17,6 +17,7 @@ pub(crate) mod cuts;
 pub(crate) mod expiry;
 pub(crate) mod followed;
 pub(crate) mod growth;
+pub(crate) mod guarded;
 pub(crate) mod hand_over;
 pub(crate) mod held;
 pub(crate) mod inbox;
@@ -44,6 +45,7 @@ mod writing;
 
 use crate::error::JobError;
 use crate::operator::TooMuch;
+use guarded::Blamed;
 use job::Job;
 use lane::{After, Core, Lane};
 use std::{
@@ -110,6 +112,7 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
+        .or_else(|| panic.downcast_ref::<Blamed>().map(|it| it.message.clone()))
         .unwrap_or_else(|| "a panic without a message".to_owned())
 }
 

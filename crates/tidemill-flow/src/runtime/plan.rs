@@ -2,6 +2,7 @@
 
 use super::budget::Budget;
 use super::credit::Credit;
+use super::guarded;
 use super::lane::Lane;
 use crate::block::Payload;
 use crate::engine::Processes;
@@ -140,10 +141,14 @@ impl Plan {
         for (id, node) in graph.nodes.into_iter().enumerate() {
             let (work, slices, sink) = match node.kind {
                 NodeKind::Source { factory, preload } => {
+                    let factory = guarded::source(&node.name, factory);
                     let slices = factory.slices().max(1);
                     (Work::Source { factory, preload }, slices, None)
                 }
-                NodeKind::Stage { factory, slices } => (Work::Stage { factory }, slices, None),
+                NodeKind::Stage { factory, slices } => {
+                    let factory = guarded::stage(&node.name, factory);
+                    (Work::Stage { factory }, slices, None)
+                }
                 NodeKind::Sink { sink } => (Work::Sink, 1, Some(sink)),
             };
             parts.sinks.push(sink);

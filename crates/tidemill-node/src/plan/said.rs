@@ -3,7 +3,22 @@
 
 use crate::diagnostic::Problem;
 use arrow_schema::{DataType, Schema, TimeUnit};
-use tidemill_flow::TIME_COLUMN;
+use tidemill_flow::{SourceFactory, TIME_COLUMN, asked};
+
+/// Asks what the program brings for something; a panic is a problem of that part of the job.
+pub(super) fn ask<T>(path: &[&str], call: impl FnOnce() -> T) -> Result<T, Problem> {
+    asked(call).map_err(|message| Problem::new(path.iter().copied(), message))
+}
+
+/// Asks a source of the program for all that a plan needs to know of it, once.
+///
+/// # Errors
+/// Its columns are none that a job can have, or it panicked.
+pub(super) fn asked_source(name: &str, source: &dyn SourceFactory) -> Result<(), Problem> {
+    let path = ["sources", name];
+    let (schema, _) = ask(&path, || (source.schema(), source.live()))?;
+    wrong(&path, &schema).map_or(Ok(()), Err)
+}
 
 /// What is wrong with the columns of a source or an operator of the program, if anything is.
 pub(super) fn wrong(path: &[&str], schema: &Schema) -> Option<Problem> {

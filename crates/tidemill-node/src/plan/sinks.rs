@@ -1,6 +1,6 @@
 //! Sinks of a job, and where its dead letters go.
 
-use super::{Outlets, Planner, operators};
+use super::{Outlets, Planner, operators, said};
 use crate::diagnostic::Problem;
 use crate::preview::Preview;
 use arrow_schema::SchemaRef;
@@ -56,7 +56,8 @@ impl Planner<'_> {
     ) -> Result<(Box<dyn Sink>, String), Problem> {
         let made = self.open_sink(name, spec, schema)?;
         let skips = self.spec.delivery == Delivery::AtMostOnce && self.spec.checkpoint.is_some();
-        match is_lost_to_going_on(&*made.0).filter(|_| skips) {
+        let is_lost = said::ask(&["sinks", name], || is_lost_to_going_on(&*made.0))?;
+        match is_lost.filter(|_| skips) {
             Some(message) if spec.file.is_some() => {
                 Err(Problem::new(["sinks", name, "file", "format"], message))
             }
@@ -73,7 +74,9 @@ impl Planner<'_> {
         schema: &SchemaRef,
     ) -> Result<(Box<dyn Sink>, String), Problem> {
         if let Some(make) = self.registry.sink(name) {
-            let sink = make(schema).map_err(|message| Problem::new(["sinks", name], message))?;
+            let path = ["sinks", name];
+            let made = said::ask(&path, || make(schema))?;
+            let sink = made.map_err(|message| Problem::new(path, message))?;
             return Ok((sink, "the program".to_owned()));
         }
         if let Some(file) = &spec.file {

@@ -129,10 +129,16 @@ impl Planner<'_> {
         let make = self.registry.operator(operator).ok_or_else(|| {
             Problem::new(["stages", name, "operator"], format!("there is no operator `{operator}`"))
         })?;
-        let factory =
-            make(&schema).map_err(|message| Problem::new(["stages", name, "operator"], message))?;
-        let mut wrong = factory.outputs().into_iter();
-        let wrong = wrong.find_map(|it| said::wrong(&["stages", name, "operator"], &it));
+        let path = ["stages", name, "operator"];
+        let made = said::ask(&path, || {
+            let factory = make(&schema)?;
+            let outputs = factory.outputs();
+            // Whether keys of it can leave memory is seen in a state that it makes.
+            let _made_once = stage.ttl.map(|_| can_expire(&*factory));
+            Ok((factory, outputs))
+        })?;
+        let (factory, outputs) = made.map_err(|message: String| Problem::new(path, message))?;
+        let wrong = outputs.iter().find_map(|it| said::wrong(&path, it));
         wrong.map_or(Ok(()), Err)?;
         let partition = asked_partition(name, stage, &schema)?;
         Ok(Part { factory, ports: vec![(input, partition)] })

@@ -22,4 +22,15 @@ pub(super) const PLANTS: &[Plant] = &[
         )],
         caught_by: &["what_could_not_be_read_again_is_refused_when_it_is_saved"],
     },
+    Plant {
+        name: "maker-unwinds",
+        what: "What a source or a stage panics with while its job is opened ends the program.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/runtime/guarded.rs",
+        changes: &[(
+            "        Ok(blamed) => Err((*blamed).into()),\n",
+            "        Ok(blamed) => resume_unwind(blamed),\n",
+        )],
+        caught_by: &["what_panics_while_a_job_is_opened_is_named_and_leaves_its_folder_free"],
+    },
 ];

@@ -2,7 +2,10 @@
 
 use super::{Opened, open_error};
 use crate::error::StartError;
-use crate::runtime::plan::{Parts, Plan};
+use crate::runtime::{
+    commit::guarded,
+    plan::{Parts, Plan},
+};
 use crate::sink::{SinkError, is_lost_to_going_on};
 use std::sync::Arc;
 use tidemill_env::sync::Mutex;
@@ -32,10 +35,10 @@ pub(super) fn go_on(plan: &Plan, parts: &Parts) -> Result<(), StartError> {
 pub(super) fn check(plan: &Plan, parts: &mut Parts) -> Result<(), StartError> {
     for (id, sink) in parts.sinks.iter_mut().enumerate().filter(|(id, _)| plan.is_here(*id)) {
         let Some(sink) = sink else { continue };
-        sink.check().map_err(|error| sink_error(&plan.nodes[id].name, error))?;
+        guarded(|| sink.check()).map_err(|error| sink_error(&plan.nodes[id].name, error))?;
     }
     match &mut parts.dead_letter {
-        Some(sink) => sink.check().map_err(|error| sink_error(DEAD_LETTER, error)),
+        Some(sink) => guarded(|| sink.check()).map_err(|error| sink_error(DEAD_LETTER, error)),
         None => Ok(()),
     }
 }
@@ -49,9 +52,10 @@ impl Opened {
         for (id, sink) in parts.sinks.into_iter().enumerate() {
             let Some(mut sink) = sink.filter(|_| plan.is_here(id)) else { continue };
             let name = &plan.nodes[id].name;
-            let held = sink.open(resume).map_err(|error| sink_error(name, error))?;
+            let opened = guarded(|| Ok((sink.open(resume)?, sink.has_begun())));
+            let (held, begun) = opened.map_err(|error| sink_error(name, error))?;
             // A cycle is in the ledger before any of it is written.
-            let newest = held.max(sink.has_begun());
+            let newest = held.max(begun);
             if newest > ledger_last {
                 let message = format!(
                     "it holds cycle {newest}, but the ledger ends at {ledger_last}: they do not \
@@ -63,7 +67,8 @@ impl Opened {
         }
         self.dead_letter = parts.dead_letter;
         if let Some(sink) = &mut self.dead_letter {
-            let held = sink.open(resume).map_err(|error| sink_error(DEAD_LETTER, error))?;
+            let held = guarded(|| sink.open(resume));
+            let held = held.map_err(|error| sink_error(DEAD_LETTER, error))?;
             self.dead_letter_held = held;
         }
         Ok(())

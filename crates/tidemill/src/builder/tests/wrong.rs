@@ -167,6 +167,68 @@ fn a_sink_that_panics_is_named_with_its_cycle() {
     }
 }
 
+/// Says that it panics, and does so when it is asked for that.
+struct Unmade(&'static str);
+
+impl Unmade {
+    fn called(&self, call: &str) {
+        assert!(self.0 != call, "in {call}");
+    }
+}
+
+impl SourceFactory for Unmade {
+    fn schema(&self) -> SchemaRef {
+        self.called("schema");
+        schema(&[("n", DataType::Int64)])
+    }
+    fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
+        self.called("open");
+        Ok(Box::new(Words(true)))
+    }
+    fn live(&self) -> bool {
+        self.called("live");
+        false
+    }
+}
+
+#[test]
+fn what_a_program_makes_its_parts_with_may_panic() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let none = || schema(&[("n", DataType::Int64)]);
+    let nothing = |_: &mut Map<i64, i64>, _: &Record<'_>, _: &mut Emit, _: &CycleInfo| Ok(());
+    let panics = || -> Map<i64, i64> { panic!("no state") };
+    let stateless = move || {
+        with(move || Arc::new(custom::keyed_record(none(), panics, nothing))).0.data(folder.path())
+    };
+    assert_eq!(
+        failure(with(|| panic!("no operator")).0),
+        "job `j`: stages.s.operator: error: it panicked: no operator"
+    );
+    for _ in 0..2 {
+        assert_eq!(failure(stateless()), "`s`: slice 0 panicked: no state");
+    }
+    let (sink, _) = collected();
+    let kept = from("numbers").key(["n"]).operator("mine").ttl("1h");
+    let job = Job::new("j")
+        .source("numbers", numbers())
+        .operator("mine", move |_| Ok(Arc::new(custom::keyed_record(none(), panics, nothing))))
+        .stage("s", kept)
+        .sink("out", from("s").to(sink))
+        .checkpoint("1h");
+    assert_eq!(failure(job), "job `j`: stages.s.operator: error: it panicked: no state");
+    let source = |call| {
+        let source: Arc<dyn SourceFactory> = Arc::new(Unmade(call));
+        failure(Job::new("j").source("mine", source).sink("out", from("mine").to_blackhole()))
+    };
+    for call in ["schema", "live"] {
+        assert_eq!(source(call), format!("job `j`: sources.mine: error: it panicked: in {call}"));
+    }
+    assert_eq!(source("open"), "`mine`: slice 0 panicked: in open");
+    let none = Generated::new(none(), || -> std::iter::Empty<RecordBatch> { panic!("no records") });
+    let job = Job::new("j").source("mine", none).sink("out", from("mine").to_blackhole());
+    assert_eq!(failure(job), "`mine`: slice 0 panicked: no records");
+}
+
 #[test]
 fn rows_without_columns_are_rows() {
     let row = |_: &Record<'_>, emit: &mut Emit, _: &CycleInfo| emit.row(|_| {});
