@@ -20,7 +20,7 @@ use crate::slice_runs::SliceRuns;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 use std::{any::Any, ops::Range, sync::Arc};
-use tidemill_state::State;
+use tidemill_state::{State, structure};
 use tidemill_types::{ByteSize, Cycle, Micros, SliceId, Span};
 
 /// The state of one slice. What is in it belongs to the operator; checkpoints save its structures.
@@ -56,9 +56,10 @@ pub trait OperatorFactory: Send + Sync {
     fn does(&self) -> String {
         self.outputs().iter().map(columns_in_words).collect::<Vec<_>>().join("; ")
     }
-    /// Why its state cannot be part of a checkpoint, if it cannot. Default: it can.
+    /// Why its state cannot be part of a checkpoint, if it cannot. Default: it can, unless it has too
+    /// many structures.
     fn cannot_save(&self) -> Option<String> {
-        None
+        structure::cannot_save(&mut *self.state(SliceId(0)))
     }
     /// Whether the lane must be called in cycles without input, because event time alone can
     /// make it write (windows, joins). Default: no.

@@ -43,6 +43,7 @@ use crate::delta::{Delta, SavedError};
 use serde::{Serialize, de::DeserializeOwned};
 use shown::{Kind, TakeRow};
 use std::{any::Any, panic::resume_unwind};
+use tidemill_types::limits::STRUCTURES_MAX;
 
 /// A part of a slice's state.
 pub trait Structure: Send {
@@ -95,8 +96,8 @@ pub trait Structure: Send {
 
 /// The state of one slice.
 pub trait State: Any + Send {
-    /// Its structures, always in the same order, no more than 255. What is in none of them is lost
-    /// with the process.
+    /// Its structures, always in the same order. What is in none of them is lost with the process. A
+    /// job with more than [`STRUCTURES_MAX`] of them can make no checkpoints, and is refused if it is to.
     fn structures(&mut self) -> Vec<&mut dyn Structure>;
     /// The names of its structures, for people who look at them: as many as there are structures.
     /// Default: none has a name of its own.
@@ -153,16 +154,16 @@ const ROWS_PER_READ: usize = 64;
 fn write_own<T: Plain>(value: &T, row: usize, out: &mut Vec<u8>) {
     let start = out.len();
     let held = std::mem::take(out);
-    *out = postcard::to_extend(value, held).unwrap_or_else(|error| cannot_save::<T>(&error));
+    *out = postcard::to_extend(value, held).unwrap_or_else(|error| cannot_write::<T>(&error));
     if row.is_multiple_of(ROWS_PER_READ)
         && let Err(error) = read_plain::<T>(&out[start..])
     {
-        cannot_save::<T>(&error);
+        cannot_write::<T>(&error);
     }
 }
 
 #[cold]
-fn cannot_save<T>(error: &dyn std::fmt::Display) -> ! {
+fn cannot_write<T>(error: &dyn std::fmt::Display) -> ! {
     resume_unwind(Box::new(NotRead(format!(
         "a value of the type `{}` cannot be saved and read again: {error}; what is saved does not \
          describe itself, so its types have no `serde(untagged)`, `serde(tag)`, `serde(flatten)` or \
@@ -191,6 +192,17 @@ pub fn read_plain<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, SavedError> {
 fn after(last: Option<u64>) -> Result<u64, SavedError> {
     let none = || SavedError::new("a saved value has the last number that there is");
     last.map_or(Some(0), |last| last.checked_add(1)).ok_or_else(none)
+}
+
+/// Why a state cannot be part of a checkpoint, if it cannot.
+pub fn cannot_save(state: &mut dyn State) -> Option<String> {
+    let count = state.structures().len();
+    (count > STRUCTURES_MAX).then(|| {
+        format!(
+            "its state has {count} structures, and a checkpoint tells no more than {STRUCTURES_MAX} \
+             apart; keep what is alike in one `Map`"
+        )
+    })
 }
 
 /// Notes what changes in a state from now on.
@@ -232,7 +244,7 @@ pub fn drain(state: &mut dyn State, delta: &mut Delta, most: usize) -> bool {
     let end = delta.len().saturating_add(most);
     for (nth, structure) in state.structures().into_iter().enumerate() {
         let most = end.saturating_sub(delta.len());
-        let nth = u8::try_from(nth).expect("a state has no more than 255 structures");
+        let nth = u8::try_from(nth).expect("one with more is not saved");
         if !delta.within(&[nth], |delta| structure.drain(delta, most)) {
             return false;
         }

@@ -2,6 +2,8 @@
 
 /// Most slices a stage may have.
 pub const SLICES_MAX: u32 = 65_536;
+/// Most structures of the state of a slice in a checkpoint, where a byte says which of them a row is of.
+pub const STRUCTURES_MAX: usize = 256;
 /// Most worker threads a job may have on a node.
 pub const WORKERS_MAX: usize = 1_024;
 /// Most stages, sources and sinks in one job.

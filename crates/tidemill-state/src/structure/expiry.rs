@@ -232,7 +232,7 @@ pub fn can_expire(state: &mut dyn State) -> bool {
 pub fn expires(state: &mut dyn State, saved: &SavedRows) {
     let structures = state.structures().into_iter().enumerate();
     for (nth, structure) in structures.filter(|(_, it)| it.can_expire()) {
-        let nth = u8::try_from(nth).expect("a state has no more than 255 structures");
+        let nth = u8::try_from(nth).expect("one with more is not saved");
         structure.expires(SavedRows { nth, ..saved.clone() });
     }
 }

@@ -33,4 +33,15 @@ pub(super) const PLANTS: &[Plant] = &[
         )],
         caught_by: &["what_panics_while_a_job_is_opened_is_named_and_leaves_its_folder_free"],
     },
+    Plant {
+        name: "structures-uncounted",
+        what: "A state has more structures than a checkpoint can tell apart, and its job fails at the first.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/operator.rs",
+        changes: &[(
+            "        structure::cannot_save(&mut *self.state(SliceId(0)))\n",
+            "        None\n",
+        )],
+        caught_by: &["a_state_of_more_structures_than_a_checkpoint_tells_apart_is_refused"],
+    },
 ];

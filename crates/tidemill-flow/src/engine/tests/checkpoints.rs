@@ -515,3 +515,81 @@ fn row_14_a_checkpoint_that_finds_no_room_waits_in_bounds_and_others_can_be_dele
     assert!(kept.bytes > 4 << 20, "all of it is written: {}", kept.bytes);
     kill(&handle);
 }
+
+/// The sum of a key is in one of so many structures.
+struct Many(usize);
+
+struct ManyLane(usize);
+
+struct Structures(Vec<Map<i64, i64>>);
+
+impl tidemill_state::State for Structures {
+    fn structures(&mut self) -> Vec<&mut dyn tidemill_state::Structure> {
+        self.0.iter_mut().map(|it| it as _).collect()
+    }
+}
+
+impl OperatorFactory for Many {
+    fn outputs(&self) -> Vec<SchemaRef> {
+        vec![schema(&["key", "sum"])]
+    }
+    fn operator(&self) -> Box<dyn Operator> {
+        Box::new(ManyLane(self.0))
+    }
+    fn state(&self, _: SliceId) -> SliceState {
+        Box::new(Structures((0..self.0).map(|_| Map::default()).collect()))
+    }
+}
+
+impl Operator for ManyLane {
+    fn cycle(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        let (mut keys, mut sums) = (Vec::new(), Vec::new());
+        for block in input.port(0) {
+            let rows = block.batch();
+            let key = rows.column(0).as_primitive::<Int64Type>().values();
+            let number = rows.column(1).as_primitive::<Int64Type>().values();
+            for (key, number) in key.iter().zip(number) {
+                let structures: &mut Structures = context.state(SliceId(0));
+                // The last of them is in use.
+                let nth = self.0 - 1 - *key as usize;
+                let sum = structures.0[nth].get_or_default(*key);
+                *sum += number;
+                keys.push(*key);
+                sums.push(*sum);
+            }
+        }
+        output.emit(batch(&["key", "sum"], vec![keys, sums]));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_state_of_more_structures_than_a_checkpoint_tells_apart_is_refused() {
+    let (world, setup) = (World::real(), Setup { count: 400_000, ..SETUP });
+    let job = |structures, sink: &Collect| {
+        let mut graph = graph(&setup, sink);
+        let factory = Arc::new(Many(structures));
+        graph.nodes[1].kind = NodeKind::Stage { factory, slices: 1 };
+        graph
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (sink, options) = (Collect::default(), options(&world, folder.path(), Span(1_000)));
+    let error = start(job(257, &sink), &world, &options).err().expect("it is refused");
+    assert_eq!(
+        error.to_string(),
+        "`first`: without checkpoints only: its state has 257 structures, and a checkpoint tells no \
+         more than 256 apart; keep what is alike in one `Map`"
+    );
+    let without = start(job(257, &sink), &world, &RunOptions::default()).expect("it starts");
+    without.wait().expect("it ends well");
+    let undisturbed = rows(&sink);
+    drop(killed_after(1, job(256, &sink), &options));
+    let goes_on = start(job(256, &sink), &world, &options).expect("it goes on");
+    goes_on.wait().expect("it ends well");
+    assert!(rows(&sink) == undisturbed);
+}
