@@ -3,7 +3,7 @@
 //! Invariant: where a read ends depends on the records and the request alone, so repeated runs
 //! have the same cycles as long as the program makes the same records.
 
-use super::source::SourceOf;
+use super::source::{SourceOf, say_time};
 use arrow_array::{
     Array, ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray,
     cast::AsArray,
@@ -51,33 +51,24 @@ impl Generated {
 
     /// Event time: the column that holds it, a timestamp in microseconds or a whole number of
     /// milliseconds since 1970 UTC; and how far the watermark trails the largest time seen, such
-    /// as `1h` or `0s`.
+    /// as `1h` or `0s`. A source has one.
     pub fn event_time(mut self, field: impl Into<String>, lateness: &str) -> Self {
         let field = field.into();
-        let mut problem = |place: &str, message: String| {
-            self.problems.push(Problem::new(["time", place], message));
-        };
+        let mut problem =
+            |message: String| self.problems.push(Problem::new(["time", "field"], message));
         match self.schema.field_with_name(&field).map(Field::data_type) {
             Ok(DataType::Int64 | DataType::Timestamp(TimeUnit::Microsecond, _)) => {}
-            Ok(other) => problem(
-                "field",
-                format!(
-                    "`{field}` is of type {other}, which is not a time: make it a timestamp in microseconds, or whole milliseconds"
-                ),
-            ),
+            Ok(other) => problem(format!(
+                "`{field}` is of type {other}, which is not a time: make it a timestamp in \
+                 microseconds, or whole milliseconds"
+            )),
             Err(_) => {
                 let columns: Vec<&str> =
                     self.schema.fields().iter().map(|it| it.name().as_str()).collect();
-                problem(
-                    "field",
-                    format!("there is no column `{field}`, only {}", columns.join(", ")),
-                );
+                problem(format!("there is no column `{field}`, only {}", columns.join(", ")));
             }
         }
-        match lateness.parse() {
-            Ok(lateness) => self.time = Some(TimeSpec { field, lateness }),
-            Err(error) => problem("lateness", format!("{error}")),
-        }
+        say_time(&mut self.time, field, lateness, &mut self.problems);
         self
     }
 }

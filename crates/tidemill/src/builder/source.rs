@@ -73,9 +73,9 @@ impl File {
     }
 
     /// Event time: the field that holds it, and how far the watermark trails the largest time
-    /// seen, such as `1h` or `0s`.
+    /// seen, such as `1h` or `0s`. A source has one.
     pub fn event_time(mut self, field: impl Into<String>, lateness: &str) -> Self {
-        self.time = time(field.into(), lateness, &mut self.problems);
+        say_time(&mut self.time, field.into(), lateness, &mut self.problems);
         self
     }
 
@@ -86,13 +86,29 @@ impl File {
     }
 }
 
-fn time(field: String, lateness: &str, problems: &mut Vec<Problem>) -> Option<TimeSpec> {
-    match lateness.parse() {
-        Ok(lateness) => Some(TimeSpec { field, lateness }),
+/// Says the event time of a source. Another one that was said before is not replaced without a word.
+pub(super) fn say_time(
+    said: &mut Option<TimeSpec>,
+    field: String,
+    lateness: &str,
+    problems: &mut Vec<Problem>,
+) {
+    let time = match lateness.parse() {
+        Ok(lateness) => TimeSpec { field, lateness },
         Err(error) => {
             problems.push(Problem::new(["time", "lateness"], format!("{error}")));
-            None
+            return;
         }
+    };
+    match said {
+        Some(before) if *before != time => {
+            let call = |it: &TimeSpec| format!("(`{}`, `{}`)", it.field, it.lateness);
+            let (before, time) = (call(before), call(&time));
+            let message =
+                format!("`event_time` is called twice, with {before} and {time}: a source has one");
+            problems.push(Problem::new(["time"], message));
+        }
+        _ => *said = Some(time),
     }
 }
 
@@ -125,9 +141,9 @@ impl Kafka {
     }
 
     /// Event time: the field that holds it, or the column that [`Self::meta`] names for timestamps,
-    /// and how far the watermark trails the largest time seen, such as `1h` or `0s`.
+    /// and how far the watermark trails the largest time seen, such as `1h` or `0s`. A source has one.
     pub fn event_time(mut self, field: impl Into<String>, lateness: &str) -> Self {
-        self.time = time(field.into(), lateness, &mut self.problems);
+        say_time(&mut self.time, field.into(), lateness, &mut self.problems);
         self
     }
 

@@ -8,6 +8,7 @@ mod wrong;
 
 use super::*;
 use arrow_array::{cast::AsArray, types::Int64Type};
+use arrow_schema::{DataType, Field, Schema};
 use tidemill_types::job::{Format, JoinKind, MetaSpec, PartitionSpec, StartSpec};
 
 #[test]
@@ -218,6 +219,35 @@ fn what_is_said_twice_is_reported() {
         twice("stages.j", "within"),
     ];
     assert_eq!(text.lines().collect::<Vec<_>>(), wanted);
+}
+
+#[test]
+fn a_source_has_one_event_time() {
+    let columns = ["ts", "at"].map(|it| Field::new(it, DataType::Int64, false));
+    let schema: SchemaRef = Arc::new(Schema::new(columns.to_vec()));
+    let made = || Generated::new(Arc::clone(&schema), std::iter::empty);
+    let topic = || Kafka::new("k:9092", "t", Format::Json);
+    let job = Job::new("j")
+        .source("a", File::csv("a.csv").event_time("ts", "1h").event_time("at", "1h"))
+        .source("b", topic().event_time("ts", "1h").event_time("ts", "5s"))
+        .source("c", made().event_time("ts", "1h").event_time("at", "5s"))
+        .sink("out", from(["a", "b", "c"]).to_blackhole());
+    let text = job.run().expect_err("mistakes").to_string();
+    let twice = |source: &str, before: &str, after: &str| {
+        format!(
+            "job `j`: sources.{source}.time: error: `event_time` is called twice, with {before} and \
+             {after}: a source has one"
+        )
+    };
+    let wanted = [
+        twice("a", "(`ts`, `1h`)", "(`at`, `1h`)"),
+        twice("b", "(`ts`, `1h`)", "(`ts`, `5s`)"),
+        twice("c", "(`ts`, `1h`)", "(`at`, `5s`)"),
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), wanted);
+    let (sink, _) = collected();
+    let same = made().event_time("ts", "60m").event_time("ts", "1h");
+    Job::new("j").source("a", same).sink("out", from("a").to(sink)).run().expect("it runs");
 }
 
 #[test]
