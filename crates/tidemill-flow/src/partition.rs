@@ -1,7 +1,8 @@
 //! Key → slice: a stable hash of the key's values, and the rows of a block in order of slice.
 //!
 //! - The hash is of *values*: an `Int32` 5 and an `Int64` 5 are the same key, so that two inputs
-//!   of a join meet in one slice. Its output never changes (rapidhash v3): state is stored by it.
+//!   of a join meet in one slice, and a text is, wherever in a dictionary it stands. Its output never
+//!   changes (rapidhash v3): state is stored by it.
 //! - A slice is a range of the hash: slice `s` of `n` holds the hashes from `s/n` to `(s+1)/n`.
 
 use crate::block::Block;
@@ -19,6 +20,7 @@ use arrow_array::{
 };
 use arrow_buffer::i256;
 use arrow_schema::{DataType, TimeUnit};
+use arrow_select::take::take;
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_inline};
 use tidemill_types::SliceId;
 
@@ -190,10 +192,21 @@ fn hash_column(column: &ArrayRef, first: bool, hashes: &mut [u64]) -> Result<(),
         DataType::LargeBinary => hash_byte_array(column.as_binary::<i64>(), first, hashes),
         DataType::Utf8View => hash_each(column.as_string_view().iter(), first, hashes),
         DataType::BinaryView => hash_each(column.as_binary_view().iter(), first, hashes),
+        DataType::Dictionary(_, values) if is_told_by_bytes(values) => {
+            let dictionary = column.as_any_dictionary();
+            let values = take(dictionary.values(), dictionary.keys(), None);
+            hash_column(&values.expect("keys are of its values"), first, hashes)?;
+        }
         DataType::Null => hashes.iter_mut().for_each(|slot| combine(first, slot, NULL_HASH)),
         other => return Err(KeyTypeError(other.clone())),
     }
     Ok(())
+}
+
+/// Whether values that stand in a dictionary are compared as they are hashed. Of floats the two zeros
+/// would be two keys.
+fn is_told_by_bytes(values: &DataType) -> bool {
+    !values.is_floating() && !matches!(values, DataType::Dictionary(..))
 }
 
 /// Bits of a float, with one zero and one NaN.

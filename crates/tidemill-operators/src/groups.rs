@@ -426,7 +426,16 @@ impl KeyOut {
                 let parser = converter.parser();
                 let bytes = it.finish();
                 let rows = bytes.iter().flatten().map(|row| parser.parse(row));
-                converter.convert_rows(rows).map_err(arrow_error)
+                let columns = converter.convert_rows(rows).map_err(arrow_error)?;
+                let of_field = |(column, field): (ArrayRef, &FieldRef)| {
+                    match column.data_type() == field.data_type() {
+                        true => Ok(column),
+                        // The values of a dictionary come back as they are.
+                        false => cast(&column, field.data_type()),
+                    }
+                };
+                let columns = columns.into_iter().zip(&plan.fields).map(of_field);
+                columns.collect::<Result<_, _>>().map_err(arrow_error)
             }
         }
     }

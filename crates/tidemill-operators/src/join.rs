@@ -198,6 +198,12 @@ impl Keys {
 /// The type as which two key columns are compared. Only types whose equal values have equal
 /// hashes are let together: integers, floats, text and bytes of any width.
 fn common_type(left: &DataType, right: &DataType) -> Option<DataType> {
+    if let DataType::Dictionary(_, left) = left {
+        return common_type(left, right);
+    }
+    if let DataType::Dictionary(_, right) = right {
+        return common_type(left, right);
+    }
     let text =
         |it: &DataType| matches!(it, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     let bytes = |it: &DataType| {

@@ -164,3 +164,6 @@ pub(crate) fn one_zero(column: ArrayRef) -> ArrayRef {
         _ => column,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,9 @@ use crate::check;
 use crate::diagnostic::Problem;
 use arrow_schema::SchemaRef;
 use std::sync::Arc;
-use tidemill_flow::{NodeId, NodeKind, OperatorFactory, Partition, TIME_COLUMN};
+use tidemill_flow::{
+    NodeId, NodeKind, OperatorFactory, Partition, TIME_COLUMN, partition::check_key_type,
+};
 use tidemill_operators::{dedup, join, top, transform, window};
 use tidemill_state::structure;
 use tidemill_types::SliceId;
@@ -253,7 +255,13 @@ fn transform_part(name: &str, stage: &StageSpec, input: Outlets, main: bool) -> 
 fn asked_partition(name: &str, stage: &StageSpec, schema: &SchemaRef) -> Planning<Partition> {
     let by_key = || -> Planning<Partition> {
         let key = stage.key.as_deref().unwrap_or_default();
-        Ok(Partition::Key(columns_of(&["stages", name, "key"], key, schema)?))
+        let columns = columns_of(&["stages", name, "key"], key, schema)?;
+        for (number, column) in columns.iter().enumerate() {
+            let checked = check_key_type(schema.field(*column).data_type());
+            let path = ["stages", name, "key", &number.to_string()];
+            checked.map_err(|error| Problem::new(path, error.to_string()))?;
+        }
+        Ok(Partition::Key(columns))
     };
     match &stage.partition {
         Some(PartitionSpec::Key) => by_key(),

@@ -10,7 +10,8 @@ use arrow_array::types::{
     UInt32Type, UInt64Type,
 };
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, Float64Array, Int64Array, RecordBatch, StringArray, cast::AsArray,
+    AnyDictionaryArray, Array, ArrayRef, BinaryArray, Float64Array, Int64Array, RecordBatch,
+    StringArray, cast::AsArray,
 };
 use arrow_schema::{DataType, SchemaRef, TimeUnit};
 use std::cell::Cell;
@@ -148,7 +149,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Text; bytes that are UTF-8 count.
+    /// Text, in a dictionary or not; bytes that are UTF-8 count.
     ///
     /// # Errors
     /// There is no such column, it is of another type, or the bytes are not UTF-8.
@@ -164,6 +165,9 @@ impl<'a> Record<'a> {
             Column::Other(array) if array.data_type() == &DataType::Utf8View => {
                 let array = array.as_string_view();
                 Ok(array.is_valid(self.row).then(|| array.value(self.row)))
+            }
+            Column::Other(array) if matches!(array.data_type(), DataType::Dictionary(..)) => {
+                self.of_dictionary(array.as_any_dictionary(), index)
             }
             Column::Bytes(array) if array.is_null(self.row) => Ok(None),
             Column::Bytes(array) => {
@@ -261,7 +265,22 @@ impl<'a> Record<'a> {
         &self.columns.schema
     }
 
-    fn other_i64(&self, array: &ArrayRef, index: usize) -> Result<Option<i64>, OperatorError> {
+    /// Text that stands in a dictionary.
+    fn of_dictionary(
+        &self,
+        dictionary: &'a dyn AnyDictionaryArray,
+        index: usize,
+    ) -> Result<Option<&'a str>, OperatorError> {
+        let Some(key) = self.other_i64(dictionary.keys(), index)? else { return Ok(None) };
+        let (values, key) = (dictionary.values(), key as usize);
+        match (values.as_string_opt::<i32>(), values.as_string_opt::<i64>()) {
+            (Some(values), _) => Ok(values.is_valid(key).then(|| values.value(key))),
+            (_, Some(values)) => Ok(values.is_valid(key).then(|| values.value(key))),
+            _ => Err(self.columns.misread(index, "text")),
+        }
+    }
+
+    fn other_i64(&self, array: &dyn Array, index: usize) -> Result<Option<i64>, OperatorError> {
         macro_rules! widen {
             ($kind:ty) => {
                 array.as_primitive::<$kind>().value(self.row).into()

@@ -44,4 +44,23 @@ pub(super) const PLANTS: &[Plant] = &[
         )],
         caught_by: &["a_state_of_more_structures_than_a_checkpoint_tells_apart_is_refused"],
     },
+    Plant {
+        name: "last-time-counts",
+        what: "A source that is given two event times has the last, without a word.",
+        package: "tidemill",
+        file: "crates/tidemill/src/builder/source.rs",
+        changes: &[(
+            "Some(before) if *before != time =>",
+            "Some(before) if before.field.is_empty() =>",
+        )],
+        caught_by: &["a_source_has_one_event_time"],
+    },
+    Plant {
+        name: "dictionary-apart",
+        what: "Text in a dictionary cannot be a key.",
+        package: "tidemill-operators",
+        file: "crates/tidemill-flow/src/partition.rs",
+        changes: &[("    !values.is_floating() &&", "    !values.is_string() &&")],
+        caught_by: &["text_in_dictionaries_is_a_key_as_plain_text_is"],
+    },
 ];

@@ -1,8 +1,11 @@
 //! Records that the program makes: cut anywhere, replayed, refused; and results read row by row.
 
 use super::super::*;
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_array::{
+    ArrayRef, DictionaryArray, Int64Array, RecordBatch, StringArray, types::Int8Type,
+};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use tidemill_operators::custom::{self, CycleInfo, Emit, Record, state::Map};
 use tidemill_types::Micros;
 
 fn schema() -> SchemaRef {
@@ -130,4 +133,53 @@ fn results_are_shown_and_read() {
     let error = rows.read(|row| row.i64("m")).expect_err("no such column");
     assert!(error.message.contains('m'), "{error}");
     assert_eq!(rows.read(|row| row.f64("half")).expect("a column"), [Some(499.0), Some(499.5)]);
+}
+
+#[test]
+fn text_in_dictionaries_is_grouped_and_read_as_text() {
+    let folded = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
+    let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("k", folded, true)]));
+    let counted: SchemaRef = Arc::new(Schema::new(vec![
+        Field::new("k", DataType::Utf8, true),
+        Field::new("n", DataType::Int64, false),
+    ]));
+    let of = Arc::clone(&schema);
+    let source = Generated::new(schema, move || {
+        // The same word is at another place each time.
+        let batches = [[Some("a"), Some("b"), None], [Some("b"), None, Some("a")]];
+        let of = Arc::clone(&of);
+        batches.into_iter().map(move |words| {
+            let words: DictionaryArray<Int8Type> = words.into_iter().collect();
+            RecordBatch::try_new(Arc::clone(&of), vec![Arc::new(words)]).expect("a column")
+        })
+    });
+    let (sink, rows) = collected();
+    let count = |counts: &mut Map<Option<String>, i64>,
+                 record: &Record<'_>,
+                 emit: &mut Emit,
+                 _: &CycleInfo| {
+        let word = record.str("k")?;
+        let n = counts.get_or_default(word.map(str::to_owned));
+        *n += 1;
+        emit.row(|row| {
+            row.put(word).put(*n);
+        })
+    };
+    Job::new("j")
+        .slices(8)
+        .threads(2)
+        .source("words", source)
+        .operator("count", move |_| {
+            Ok(Arc::new(custom::keyed_record(Arc::clone(&counted), Map::default, count)))
+        })
+        .stage("counts", from("words").key(["k"]).operator("count"))
+        .sink("out", from("counts").to(sink))
+        .run()
+        .expect("runs");
+    let row = |row: &Record<'_>| Ok((row.str("k")?.map(str::to_owned), row.i64("n")?));
+    let mut counts = rows.read(row).expect("two columns");
+    counts.sort();
+    let word = |it: &str| Some(it.to_owned());
+    let wanted = [None, word("a"), word("b")].map(|it| [(it.clone(), Some(1)), (it, Some(2))]);
+    assert_eq!(counts, wanted.concat());
 }

@@ -64,6 +64,22 @@ fn columns_that_cannot_be_told_apart_are_refused() {
     assert!(text.starts_with("job `j`: sources.a: error: its column `__time`"), "{text}");
 }
 
+#[test]
+fn a_key_of_a_type_that_is_none_is_refused() {
+    let list = DataType::new_list(DataType::Int64, true);
+    let source = Generated::new(schema(&[("n", DataType::Int64), ("l", list)]), std::iter::empty);
+    let nothing = |_: &Record<'_>, _: &mut Emit, _: &CycleInfo| Ok(());
+    let job = Job::new("j")
+        .source("lists", source)
+        .operator("mine", move |input| Ok(Arc::new(custom::per_record(Arc::clone(input), nothing))))
+        .stage("s", from("lists").key(["n", "l"]).operator("mine"))
+        .sink("out", from("s").to_blackhole());
+    assert_eq!(
+        failure(job),
+        "job `j`: stages.s.key.1: error: a column of type List(Int64) cannot be a key"
+    );
+}
+
 /// Says that it has numbers, and gives words.
 struct Words(bool);
 
