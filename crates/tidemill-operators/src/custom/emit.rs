@@ -4,11 +4,15 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMicrosecondType;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, builder};
-use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{Field, SchemaRef};
 use std::sync::Arc;
 use tidemill_flow::{OperatorError, Output, SliceRuns, TIME_COLUMN};
 use tidemill_types::{Micros, SliceId};
+
+mod column;
+
+use column::Builder;
 
 /// Rows in one batch at most.
 const ROWS_MAX: usize = 16_384;
@@ -35,7 +39,7 @@ impl std::fmt::Debug for Emit {
     }
 }
 
-/// A value of one column.
+/// A value of one column. It is written to columns whose type can tell it, however wide they are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
     /// Nothing.
@@ -52,7 +56,7 @@ pub enum Value<'a> {
     Str(&'a str),
     /// Bytes.
     Bytes(&'a [u8]),
-    /// A moment.
+    /// A moment; of a column of dates, the beginning of a day in UTC.
     Time(Micros),
 }
 
@@ -68,8 +72,12 @@ macro_rules! value_from {
 
 value_from! {
     bool => Value::Bool,
+    i8 => |it| Value::I64(i64::from(it)),
+    i16 => |it| Value::I64(i64::from(it)),
     i32 => |it| Value::I64(i64::from(it)),
     i64 => Value::I64,
+    u8 => |it| Value::I64(i64::from(it)),
+    u16 => |it| Value::I64(i64::from(it)),
     u32 => |it| Value::I64(i64::from(it)),
     u64 => Value::U64,
     f32 => |it| Value::F64(f64::from(it)),
@@ -143,7 +151,7 @@ impl RowWriter<'_> {
         self.put(value)
     }
 
-    /// Writes a moment into a timestamp column.
+    /// Writes a moment into a column of timestamps or dates.
     pub fn timestamp(&mut self, value: Micros) -> &mut Self {
         self.put(value)
     }
@@ -296,8 +304,8 @@ impl Emit {
             .columns
             .iter_mut()
             .zip(self.schema.fields())
-            .map(|(builder, field)| builder.finish(field.data_type()).slice(0, rows))
-            .collect();
+            .map(|(builder, field)| Ok(builder.finish(field.data_type())?.slice(0, rows)))
+            .collect::<Result<_, OperatorError>>()?;
         // Of rows without columns nothing else says how many they are.
         let count = RecordBatchOptions::new().with_row_count(Some(rows));
         let schema = Arc::clone(&self.schema);
@@ -331,112 +339,6 @@ fn no_time() -> OperatorError {
 
 fn out_of_range() -> OperatorError {
     OperatorError::new("the event time of a row is not within the years 0000 to 9999")
-}
-
-/// Builds one column.
-enum Builder {
-    Bool(builder::BooleanBuilder),
-    I32(builder::Int32Builder),
-    I64(builder::Int64Builder),
-    U64(builder::UInt64Builder),
-    F32(builder::Float32Builder),
-    F64(builder::Float64Builder),
-    Str(builder::StringBuilder),
-    Bytes(builder::BinaryBuilder),
-    Time(builder::TimestampMicrosecondBuilder),
-    /// So many nulls of a type whose values only batches can have.
-    Other(usize),
-}
-
-impl Builder {
-    fn new(data_type: &DataType) -> Self {
-        match data_type {
-            DataType::Boolean => Self::Bool(builder::BooleanBuilder::new()),
-            DataType::Int32 => Self::I32(builder::Int32Builder::new()),
-            DataType::Int64 => Self::I64(builder::Int64Builder::new()),
-            DataType::UInt64 => Self::U64(builder::UInt64Builder::new()),
-            DataType::Float32 => Self::F32(builder::Float32Builder::new()),
-            DataType::Float64 => Self::F64(builder::Float64Builder::new()),
-            DataType::Utf8 => Self::Str(builder::StringBuilder::new()),
-            DataType::Binary => Self::Bytes(builder::BinaryBuilder::new()),
-            DataType::Timestamp(TimeUnit::Microsecond, _) => {
-                let builder = builder::TimestampMicrosecondBuilder::new();
-                Self::Time(builder.with_data_type(data_type.clone()))
-            }
-            _ => Self::Other(0),
-        }
-    }
-
-    fn append(&mut self, value: Value<'_>, field: &Field) -> Result<(), OperatorError> {
-        match (&mut *self, value) {
-            (_, Value::Null) if field.is_nullable() => self.append_null(),
-            (Self::Bool(to), Value::Bool(value)) => to.append_value(value),
-            (Self::I32(to), Value::I64(value)) if i32::try_from(value).is_ok() => {
-                to.append_value(value as i32);
-            }
-            (Self::I64(to), Value::I64(value)) => to.append_value(value),
-            (Self::I64(to), Value::U64(value)) if i64::try_from(value).is_ok() => {
-                to.append_value(value as i64);
-            }
-            (Self::U64(to), Value::U64(value)) => to.append_value(value),
-            (Self::U64(to), Value::I64(value)) if value >= 0 => to.append_value(value as u64),
-            (Self::F32(to), Value::F64(value)) => to.append_value(value as f32),
-            (Self::F64(to), Value::F64(value)) => to.append_value(value),
-            (Self::Str(to), Value::Str(value)) => to.append_value(value),
-            (Self::Bytes(to), Value::Bytes(value)) => to.append_value(value),
-            (Self::Bytes(to), Value::Str(value)) => to.append_value(value),
-            (Self::Time(to), Value::Time(value)) => to.append_value(value.0),
-            _ => return Err(misfit(value, field)),
-        }
-        Ok(())
-    }
-
-    fn append_null(&mut self) {
-        match self {
-            Self::Bool(to) => to.append_null(),
-            Self::I32(to) => to.append_null(),
-            Self::I64(to) => to.append_null(),
-            Self::U64(to) => to.append_null(),
-            Self::F32(to) => to.append_null(),
-            Self::F64(to) => to.append_null(),
-            Self::Str(to) => to.append_null(),
-            Self::Bytes(to) => to.append_null(),
-            Self::Time(to) => to.append_null(),
-            Self::Other(nulls) => *nulls += 1,
-        }
-    }
-
-    fn finish(&mut self, data_type: &DataType) -> ArrayRef {
-        match self {
-            Self::Bool(to) => Arc::new(to.finish()),
-            Self::I32(to) => Arc::new(to.finish()),
-            Self::I64(to) => Arc::new(to.finish()),
-            Self::U64(to) => Arc::new(to.finish()),
-            Self::F32(to) => Arc::new(to.finish()),
-            Self::F64(to) => Arc::new(to.finish()),
-            Self::Str(to) => Arc::new(to.finish()),
-            Self::Bytes(to) => Arc::new(to.finish()),
-            Self::Time(to) => Arc::new(to.finish()),
-            Self::Other(nulls) => arrow_array::new_null_array(data_type, std::mem::take(nulls)),
-        }
-    }
-}
-
-fn misfit(value: Value<'_>, field: &Field) -> OperatorError {
-    let (name, data_type) = (field.name(), field.data_type());
-    OperatorError::new(match (Builder::new(data_type), value) {
-        (Builder::Other(_), _) => format!(
-            "the column `{name}` of type {data_type} cannot be written row by row: write it with \
-             `emit.batch`"
-        ),
-        (_, Value::Null) => format!("null was written to the column `{name}`, which has no nulls"),
-        (_, Value::I64(value)) => {
-            format!("{value} was written to the column `{name}` of type {data_type}")
-        }
-        (_, value) => {
-            format!("{} was written to the column `{name}` of type {data_type}", value.kind())
-        }
-    })
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@
 
 use crate::lane::Times;
 use arrow_array::types::{
-    Float32Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    Date32Type, Date64Type, Float32Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{
     AnyDictionaryArray, Array, ArrayRef, BinaryArray, Float64Array, Int64Array, RecordBatch,
@@ -214,7 +214,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// A moment, from a timestamp column of any unit.
+    /// A moment, from a timestamp column of any unit; of a date, the beginning of that day in UTC.
     ///
     /// # Errors
     /// There is no such column, it is of another type, or the moment cannot be told in
@@ -225,30 +225,29 @@ impl<'a> Record<'a> {
         let Column::Other(array) = &self.columns.columns[index] else {
             return Err(self.columns.misread(index, "a moment"));
         };
-        let DataType::Timestamp(unit, _) = array.data_type() else {
-            return Err(self.columns.misread(index, "a moment"));
+        macro_rules! value {
+            ($kind:ty) => {
+                array.as_primitive::<$kind>().value(self.row).into()
+            };
+        }
+        let (value, unit_us): (i64, i64) = match array.data_type() {
+            DataType::Timestamp(TimeUnit::Second, _) => (value!(TimestampSecondType), 1_000_000),
+            DataType::Timestamp(TimeUnit::Millisecond, _) => {
+                (value!(TimestampMillisecondType), 1_000)
+            }
+            DataType::Timestamp(TimeUnit::Microsecond, _) => (value!(TimestampMicrosecondType), 1),
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+                let nanos: i64 = value!(TimestampNanosecondType);
+                (nanos.div_euclid(1_000), 1)
+            }
+            DataType::Date32 => (value!(Date32Type), 86_400_000_000),
+            DataType::Date64 => (value!(Date64Type), 1_000),
+            _ => return Err(self.columns.misread(index, "a moment")),
         };
         if array.is_null(self.row) {
             return Ok(None);
         }
-        let micros = match unit {
-            TimeUnit::Second => array
-                .as_primitive::<TimestampSecondType>()
-                .value(self.row)
-                .checked_mul(1_000_000)
-                .ok_or_else(far)?,
-            TimeUnit::Millisecond => array
-                .as_primitive::<TimestampMillisecondType>()
-                .value(self.row)
-                .checked_mul(1_000)
-                .ok_or_else(far)?,
-            TimeUnit::Microsecond => {
-                array.as_primitive::<TimestampMicrosecondType>().value(self.row)
-            }
-            TimeUnit::Nanosecond => {
-                array.as_primitive::<TimestampNanosecondType>().value(self.row).div_euclid(1_000)
-            }
-        };
+        let micros = value.checked_mul(unit_us).ok_or_else(far)?;
         Ok(Some(Micros(micros)))
     }
 

@@ -55,11 +55,12 @@ fn written(
         all.extend(trial.cycle(input, Micros::MIN, cycle == 5).unwrap());
     }
     let plain = |(_, batch): (usize, RecordBatch)| {
-        let columns = batch.schema().fields().iter().zip(batch.columns()).map(|(field, column)| {
-            let kind =
-                if *field.data_type() == folded() { PLAIN } else { field.data_type().clone() };
-            (field.name().clone(), cast(column, &kind).unwrap(), true)
-        });
+        let columns =
+            batch.schema_ref().fields().iter().zip(batch.columns()).map(|(field, column)| {
+                let kind =
+                    if *field.data_type() == folded() { PLAIN } else { field.data_type().clone() };
+                (field.name().clone(), cast(column, &kind).unwrap(), true)
+            });
         RecordBatch::try_from_iter_with_nullable(columns.collect::<Vec<_>>()).unwrap()
     };
     all.into_iter().map(plain).collect()

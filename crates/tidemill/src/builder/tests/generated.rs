@@ -176,8 +176,8 @@ fn text_in_dictionaries_is_grouped_and_read_as_text() {
         .sink("out", from("counts").to(sink))
         .run()
         .expect("runs");
-    let row = |row: &Record<'_>| Ok((row.str("k")?.map(str::to_owned), row.i64("n")?));
-    let mut counts = rows.read(row).expect("two columns");
+    let counts = rows.read(|row| Ok((row.str("k")?.map(str::to_owned), row.i64("n")?)));
+    let mut counts = counts.expect("two columns");
     counts.sort();
     let word = |it: &str| Some(it.to_owned());
     let wanted = [None, word("a"), word("b")].map(|it| [(it.clone(), Some(1)), (it, Some(2))]);

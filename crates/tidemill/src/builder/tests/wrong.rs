@@ -213,8 +213,11 @@ fn what_a_program_makes_its_parts_with_may_panic() {
     let none = || schema(&[("n", DataType::Int64)]);
     let nothing = |_: &mut Map<i64, i64>, _: &Record<'_>, _: &mut Emit, _: &CycleInfo| Ok(());
     let panics = || -> Map<i64, i64> { panic!("no state") };
-    let stateless = move || {
-        with(move || Arc::new(custom::keyed_record(none(), panics, nothing))).0.data(folder.path())
+    let stateless = || {
+        let make = move || -> Arc<dyn OperatorFactory> {
+            Arc::new(custom::keyed_record(none(), panics, nothing))
+        };
+        with(make).0.data(folder.path())
     };
     assert_eq!(
         failure(with(|| panic!("no operator")).0),
@@ -230,6 +233,7 @@ fn what_a_program_makes_its_parts_with_may_panic() {
         .operator("mine", move |_| Ok(Arc::new(custom::keyed_record(none(), panics, nothing))))
         .stage("s", kept)
         .sink("out", from("s").to(sink))
+        .data(folder.path())
         .checkpoint("1h");
     assert_eq!(failure(job), "job `j`: stages.s.operator: error: it panicked: no state");
     let source = |call| {
