@@ -409,7 +409,7 @@ const PLANTS: &[Plant] = &[
         what: "Stages that read a source without keys get as many slices as the source has now.",
         package: "tidemill-flow",
         file: "crates/tidemill-flow/src/runtime/plan.rs",
-        changes: &[("self.nodes[from].began_with()", "self.nodes[from].slices")],
+        changes: &[("self.nodes[from].began_with", "self.nodes[from].slices")],
         caught_by: &["slices_that_come_while_the_job_runs_are_read_and_replayed"],
     },
     Plant {
@@ -417,7 +417,7 @@ const PLANTS: &[Plant] = &[
         what: "A slice that a source gets uses up the credit that those in the earlier layout need.",
         package: "tidemill-sim",
         file: "crates/tidemill-flow/src/runtime/job.rs",
-        changes: &[("if self.plan.nodes[lane.node].grows() {", "if false {")],
+        changes: &[("if self.plan.nodes[lane.node].grows {", "if false {")],
         caught_by: &["f5_row_6_row_24_slow_threads_and_disks_and_changes_of_threads_do_not_show"],
     },
     Plant {

@@ -67,7 +67,7 @@ fn open_ledger(
     let owner = Owner {
         job: plan.name.clone(),
         seed: plan.seed,
-        sources: sources.map(|node| (node.name.clone(), node.began_with())).collect(),
+        sources: sources.map(|node| (node.name.clone(), node.began_with)).collect(),
     };
     let opened = Ledger::open(&world.disk, folder, &owner, opening);
     let (mut ledger, recorded) = opened.map_err(unopened)?;

@@ -95,7 +95,7 @@ pub(crate) fn is_to_be_watched(job: &Job) -> bool {
 
 fn growing(job: &Job) -> Vec<Growing> {
     let of = |(id, node): (usize, &super::plan::NodePlan)| match &node.work {
-        Work::Source { factory, .. } if factory.grows() => Some((id, Arc::clone(factory))),
+        Work::Source { factory, .. } if node.grows => Some((id, Arc::clone(factory))),
         _ => None,
     };
     job.plan.nodes.iter().enumerate().filter_map(of).collect()

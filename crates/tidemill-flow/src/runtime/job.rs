@@ -194,7 +194,7 @@ impl Job {
         let is_ahead = |layout: &Arc<Layout>| {
             layout.lanes[lane.node].iter().any(|other| next_of(other) > mine)
         };
-        if self.plan.nodes[lane.node].grows() {
+        if self.plan.nodes[lane.node].grows {
             // A slice that was added has a lane in the later layout alone, and readers there wait for
             // those that have yet to come to it.
             let layouts = self.layouts.read().expect("no panic while held");

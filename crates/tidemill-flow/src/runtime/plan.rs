@@ -32,6 +32,10 @@ pub(crate) struct NodePlan {
     pub(crate) work: Work,
     /// Of a source that grows: those that it had when the job was started.
     pub(crate) slices: u32,
+    /// How many it had when the job began; that does not change while the job goes on.
+    pub(crate) began_with: u32,
+    /// A source that may get more slices.
+    pub(crate) grows: bool,
     /// Position in the order of the graph: upstream before downstream.
     pub(crate) rank: u32,
     /// Links that end here, in the order of the graph.
@@ -47,21 +51,6 @@ pub(crate) struct NodePlan {
     /// Keys of its state leave memory when nothing came for them in so long.
     pub(crate) ttl: Option<Span>,
     pub(crate) count: NodeCount,
-}
-
-impl NodePlan {
-    /// How many slices it had when the job began; that does not change while the job goes on.
-    pub(crate) fn began_with(&self) -> u32 {
-        match &self.work {
-            Work::Source { factory, .. } if factory.grows() => factory.began_with().max(1),
-            _ => self.slices,
-        }
-    }
-
-    /// Whether a source may get more slices.
-    pub(crate) fn grows(&self) -> bool {
-        matches!(&self.work, Work::Source { factory, .. } if factory.grows())
-    }
 }
 
 /// What a node counts. Any thread reads, its lanes write.
@@ -139,9 +128,11 @@ impl Plan {
         let mut parts = Parts { sinks: Vec::new(), dead_letter: graph.dead_letter };
         let mut nodes = Vec::with_capacity(graph.nodes.len());
         for (id, node) in graph.nodes.into_iter().enumerate() {
+            let mut grew_from = None;
             let (work, slices, sink) = match node.kind {
                 NodeKind::Source { factory, preload } => {
                     let factory = guarded::source(&node.name, factory);
+                    grew_from = factory.grows().then(|| factory.began_with().max(1));
                     let slices = factory.slices().max(1);
                     (Work::Source { factory, preload }, slices, None)
                 }
@@ -156,6 +147,8 @@ impl Plan {
                 name: node.name,
                 work,
                 slices,
+                began_with: grew_from.unwrap_or(slices),
+                grows: grew_from.is_some(),
                 rank: ranks[id],
                 links_in: Vec::new(),
                 links_out: Vec::new(),
@@ -204,8 +197,9 @@ impl Plan {
                 .map(|link| link.from);
             if self.nodes[id.0].slices == 0 {
                 let first = self.nodes[id.0].links_in.iter().map(|link| self.links[*link].from);
-                let most = first.map(|from| self.nodes[from].began_with()).max();
+                let most = first.map(|from| self.nodes[from].began_with).max();
                 self.nodes[id.0].slices = most.unwrap_or(1).max(1);
+                self.nodes[id.0].began_with = self.nodes[id.0].slices;
             }
             self.nodes[id.0].seat = match local {
                 Some(from) => self.nodes[from].seat,
