@@ -1,6 +1,8 @@
 //! The planted bugs: those below, those of what a job reads and computes, those that programs of the
-//! library would meet, those of the log alone, and some of what Kafka's clients and clusters meet.
+//! library would meet, those of the log alone, some of what Kafka's clients and clusters meet, and those
+//! of sources that get more slices.
 
+mod growth;
 mod kafka;
 mod library;
 mod log;
@@ -23,7 +25,8 @@ pub(super) struct Plant {
 
 /// All of them.
 pub(super) fn plants() -> impl Iterator<Item = &'static Plant> {
-    let parts = [PLANTS, results::PLANTS, library::PLANTS, log::PLANTS, kafka::PLANTS];
+    let parts =
+        [PLANTS, results::PLANTS, library::PLANTS, log::PLANTS, kafka::PLANTS, growth::PLANTS];
     parts.into_iter().flatten()
 }
 
@@ -384,41 +387,6 @@ const PLANTS: &[Plant] = &[
         file: "crates/tidemill-flow/src/runtime/source_lane.rs",
         changes: &[("self.last_row_us = job.now_us().max(1);", "self.last_row_us = 0;")],
         caught_by: &["a_slice_that_was_just_asked_is_not_idle"],
-    },
-    Plant {
-        name: "added-in-a-replay",
-        what: "A slice that a source gets while recorded cycles are done again is read in those.",
-        package: "tidemill-flow",
-        file: "crates/tidemill-flow/src/runtime/growth.rs",
-        changes: &[("begun() < job.growth.recorded", "begun() < Cycle::NONE")],
-        caught_by: &["slices_that_come_in_a_replay_are_read_after_it"],
-    },
-    Plant {
-        name: "added-holds-time",
-        what: "In a replay of cycles before it was there a slice of a source holds event time back.",
-        package: "tidemill-flow",
-        file: "crates/tidemill-flow/src/engine/open.rs",
-        changes: &[("                idle: true,", "                idle: false,")],
-        caught_by: &[
-            "slices_that_come_while_the_job_runs_are_read_and_replayed",
-            "slices_that_came_while_the_job_was_away_are_read_and_replayed",
-        ],
-    },
-    Plant {
-        name: "laid-out-anew",
-        what: "Stages that read a source without keys get as many slices as the source has now.",
-        package: "tidemill-flow",
-        file: "crates/tidemill-flow/src/runtime/plan.rs",
-        changes: &[("self.nodes[from].began_with", "self.nodes[from].slices")],
-        caught_by: &["slices_that_come_while_the_job_runs_are_read_and_replayed"],
-    },
-    Plant {
-        name: "credit-of-the-added",
-        what: "A slice that a source gets uses up the credit that those in the earlier layout need.",
-        package: "tidemill-sim",
-        file: "crates/tidemill-flow/src/runtime/job.rs",
-        changes: &[("if self.plan.nodes[lane.node].grows {", "if false {")],
-        caught_by: &["f5_row_6_row_24_slow_threads_and_disks_and_changes_of_threads_do_not_show"],
     },
     Plant {
         name: "letters-wait-for-themselves",

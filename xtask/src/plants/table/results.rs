@@ -187,8 +187,8 @@ pub(super) const PLANTS: &[Plant] = &[
         package: "tidemill-flow",
         file: "crates/tidemill-flow/src/engine/open.rs",
         changes: &[(
-            ".seek(Position(saved.position), saved.watermark)",
-            ".seek(Position(saved.position), tidemill_types::Micros::MIN)",
+            "source.source.seek(to, saved.watermark);",
+            "source.source.seek(to, tidemill_types::Micros::MIN);",
         )],
         caught_by: &["a_job_that_goes_on_is_told_of_no_earlier_time"],
     },
