@@ -57,10 +57,13 @@ pub(super) const PLANTS: &[Plant] = &[
     },
     Plant {
         name: "dictionary-apart",
-        what: "Text in a dictionary cannot be a key.",
+        what: "Text in a dictionary is not joined with plain text.",
         package: "tidemill-operators",
-        file: "crates/tidemill-flow/src/partition.rs",
-        changes: &[("    !values.is_floating() &&", "    !values.is_string() &&")],
+        file: "crates/tidemill-operators/src/join.rs",
+        changes: &[(
+            "    if let DataType::Dictionary(_, left) = left {\n        return common_type(left, right);\n    }\n",
+            "",
+        )],
         caught_by: &["text_in_dictionaries_is_a_key_as_plain_text_is"],
     },
 ];
