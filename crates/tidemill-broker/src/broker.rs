@@ -17,15 +17,15 @@ use std::{
     io,
     net::SocketAddr,
     path::Path,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicI32, AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicU64},
 };
-use tidemill_env::World;
+use tidemill_env::{Random, World};
 use tidemill_log::{Log, LogError, StreamId};
 use tidemill_types::ByteSize;
 use tidemill_wire::{kafka::FRAME_HEAD_BYTES, transactions::TransactionPartition};
+
+/// What random numbers are for.
+const SESSION_IDS: u64 = 0x6665_7463_6865_7300;
 
 /// The broker of one node.
 pub struct Broker {
@@ -42,7 +42,7 @@ pub struct Broker {
     pub(crate) store: Arc<Store>,
     pub(crate) groups: Arc<Groups>,
     pub(crate) transactions: Arc<Coordinator>,
-    next_session: AtomicI32,
+    session_ids: Mutex<Random>,
     address: OnceLock<SocketAddr>,
 }
 
@@ -129,7 +129,7 @@ impl Broker {
             answers,
             counts: Counts::default(),
             sessions: Sessions::default(),
-            next_session: AtomicI32::new(1),
+            session_ids: Mutex::new(world.random(SESSION_IDS)),
             address: OnceLock::new(),
             store,
             groups,
@@ -165,10 +165,12 @@ impl Broker {
         (address.ip().to_string(), address.port())
     }
 
-    /// An id that no fetch session has.
+    /// An id that no fetch session has, nor, but for a rare chance, had before the node was started:
+    /// who comes back with that is not to be taken for somebody else.
     pub(crate) fn new_session_id(&self) -> i32 {
+        let mut ids = self.session_ids.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let id = self.next_session.fetch_add(1, Ordering::Relaxed) & i32::MAX;
+            let id = (ids.next() >> 33) as i32;
             if id != 0 && !self.sessions.has(id) {
                 return id;
             }

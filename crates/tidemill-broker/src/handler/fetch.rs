@@ -3,7 +3,7 @@
 use crate::{
     answer::{Answer, Begun},
     api::Context,
-    fetch_answer::{PartitionAnswer, TopicAnswer, answer},
+    fetch_answer::{TopicAnswer, answer},
     frame::Charge,
     session::{Asked, Found, Place, Room, Session, missing},
     topic::Topic,
@@ -13,13 +13,9 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
-use tidemill_log::Served;
-use tidemill_wire::{
-    chunk::{ChunkHead, Codec},
-    kafka::{
-        ErrorCode, KafkaString, KafkaUuid, MessageError,
-        message::{FetchRequestData, fetch_request::FetchPartition},
-    },
+use tidemill_wire::kafka::{
+    ErrorCode, KafkaString, KafkaUuid, MessageError,
+    message::{FetchRequestData, fetch_request::FetchPartition},
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -27,8 +23,6 @@ use tokio::time::{Instant, timeout_at};
 const FINAL_EPOCH: i32 = -1;
 /// The epoch of a request that asks for a new session.
 const INITIAL_EPOCH: i32 = 0;
-/// The first version whose answers may have Zstandard. (KIP-110.)
-const ZSTD_FROM_VERSION: i16 = 10;
 /// The first version that names topics by their ids. (KIP-516.)
 const IDS_FROM_VERSION: i16 = 13;
 /// Longest wait of a fetch that has nothing to say.
@@ -108,7 +102,6 @@ pub(crate) async fn begin(
             }
         },
     };
-    let topics = if context.version() < ZSTD_FROM_VERSION { without_zstd(topics) } else { topics };
     let partitions = || topics.iter().flat_map(|it| &it.partitions);
     let bytes: usize = partitions().map(|it| it.bytes()).sum();
     let counts = &broker.counts;
@@ -200,34 +193,6 @@ fn ask(context: &Context<'_>, session: &mut Session, request: &FetchRequestData,
         let partitions = asked.partitions.iter().map(|it| (it.partition, asked_of(it)));
         session.ask((id, &name), topic.as_deref().map_err(|it| *it), partitions);
     }
-}
-
-/// Cuts answers before the first chunk that a client of an old version could not read. If nothing
-/// is left, that is its error.
-fn without_zstd(mut topics: Vec<TopicAnswer>) -> Vec<TopicAnswer> {
-    // The first offset of a chunk that is; what cannot be read is not known to be anything else.
-    let zstd = |it: &Served| {
-        let bytes = match it {
-            Served::Memory(bytes) => Ok(bytes.clone()),
-            Served::File(chunk) => chunk.read(),
-        };
-        let Ok(bytes) = bytes else { return Some(i64::MIN) };
-        let head = ChunkHead::read_head(&bytes).ok()?;
-        (head.codec() == Ok(Codec::Zstd)).then_some(head.base_offset)
-    };
-    for partition in topics.iter_mut().flat_map(|it| &mut it.partitions) {
-        let mut chunks = partition.chunks.iter().enumerate();
-        let found = chunks.find_map(|(number, it)| Some((number, zstd(it)?)));
-        let Some((first, offset)) = found else { continue };
-        if first == 0 {
-            let error = ErrorCode::UnsupportedCompressionType;
-            *partition = PartitionAnswer::failed(partition.index, error);
-            continue;
-        }
-        partition.chunks.truncate(first);
-        partition.offsets.end = offset.max(partition.offsets.start);
-    }
-    topics
 }
 
 fn asked_of(partition: &FetchPartition) -> Asked {

@@ -49,6 +49,26 @@ async fn begun(client: &mut Client, partitions: i32) -> i32 {
     answer.session_id
 }
 
+/// A client that comes back after a restart must not be given the session of another: it would never
+/// be told of its own records, and of no error.
+#[tokio::test]
+async fn a_session_of_before_a_restart_is_nobody_elses() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    let before: Vec<i32> = [begun(&mut client, 1).await, begun(&mut client, 1).await].into();
+    // It is as good as another node: of sessions nothing is kept.
+    let node = Node::start().await;
+    let mut other = node.client().await;
+    other.create("t", 1).await;
+    for _ in 0..3 {
+        assert!(!before.contains(&begun(&mut other, 1).await));
+    }
+    let mut client = node.client().await;
+    let answer = client.ask(&next(before[0], 1, 0), 12).await;
+    assert_eq!(answer.error_code, code(ErrorCode::FetchSessionIdNotFound));
+}
+
 #[tokio::test]
 async fn only_what_is_new_is_told() {
     let node = Node::start().await;
