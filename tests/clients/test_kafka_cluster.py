@@ -135,13 +135,18 @@ def started(kafka, topic, broker):
     wait(lambda: leads(kafka, topic, broker), 60, "the broker leads again")
 
 
-def test_a_broker_that_was_away_when_a_transaction_was_committed_has_its_rows_too(writing, parted):
+def commit_while_away(writing, kafka):
+    """A transaction is committed while the broker of some of its rows is dead."""
     end = writing.next(TRANSACTIONS, proxy.END_TXN, "hold")
     writing.send()
     assert end.met.wait(60)
-    killed(parted, writing.out, RECORDS)
+    killed(kafka, writing.out, RECORDS)
     end.release()
     assert end.answered.wait(60)
+
+
+def test_a_broker_that_was_away_when_a_transaction_was_committed_has_its_rows_too(writing, parted):
+    commit_while_away(writing, parted)
     started(parted, writing.out, RECORDS)
     # The next transaction is aborted, and nothing else.
     more = writing.next(RECORDS, proxy.PRODUCE, "hold")
@@ -153,12 +158,7 @@ def test_a_broker_that_was_away_when_a_transaction_was_committed_has_its_rows_to
 
 
 def test_a_job_that_is_killed_while_it_makes_up_for_an_end_that_a_broker_missed_goes_on_with_that(writing, parted):
-    end = writing.next(TRANSACTIONS, proxy.END_TXN, "hold")
-    writing.send()
-    assert end.met.wait(60)
-    killed(parted, writing.out, RECORDS)
-    end.release()
-    assert end.answered.wait(60)
+    commit_while_away(writing, parted)
     # What is to end it again has begun, and gets no end.
     again = writing.next(TRANSACTIONS, proxy.END_TXN, "hold")
     started(parted, writing.out, RECORDS)

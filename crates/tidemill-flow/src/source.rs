@@ -31,7 +31,8 @@ pub trait SourceFactory: Send + Sync {
         self.slices()
     }
     /// Whether slices may be added to it while it is read ([`Self::grow`]). If it has more of them than
-    /// a job that resumes knows of, those begin at their start. Default: it has the same ones for ever.
+    /// a job that resumes knows of, those begin at their start. None of them ends before all are read:
+    /// where all have ended nobody waits for more. Default: it has the same ones for ever.
     fn grows(&self) -> bool {
         false
     }

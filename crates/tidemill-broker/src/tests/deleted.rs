@@ -4,7 +4,10 @@ use super::{
     client::*,
     node::{Node, until},
 };
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 use tidemill_wire::kafka::{ErrorCode, message::*, text};
 
 fn delete(name: &str) -> DeleteTopicsRequestData {
@@ -18,10 +21,11 @@ async fn a_long_poll_is_told() {
     for round in 0..10 {
         admin.create("t", 1).await;
         admin.produce("t", 0, chunk(&["x"])).await;
+        let before = node.requests();
         let id = reader.send(&fetch("t", 0, 1, 15_000), 12).await;
-        // Every other time the poll has most likely begun by then.
+        // Every other time the poll has come by then.
         if round % 2 == 0 {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            until(|| node.requests() > before).await;
         }
         assert_eq!(admin.ask(&delete("t"), 5).await.responses[0].error_code, 0);
         let answer = reader.receive::<FetchRequestData>(12, id).await;
@@ -44,9 +48,11 @@ async fn everyone_who_uses_it_is_told() {
         code(ErrorCode::OffsetOutOfRange),
     ];
     let (stop, stopped) = tokio::sync::watch::channel(false);
+    let answers = Arc::new(AtomicU64::new(0));
     let mut tasks = Vec::new();
     for worker in 0..4 {
         let (mut client, stopped) = (node.client().await, stopped.clone());
+        let answers = Arc::clone(&answers);
         tasks.push(tokio::spawn(async move {
             let (mut offset, mut good) = (0, 0);
             while !*stopped.borrow() {
@@ -62,13 +68,15 @@ async fn everyone_who_uses_it_is_told() {
                 };
                 assert!(allowed.contains(&error), "worker {worker}: {error}");
                 good += i32::from(error == 0);
+                answers.fetch_add(1, Ordering::Relaxed);
             }
             good
         }));
     }
     // The workers come to every state of the topic in between.
     for _ in 0..50 {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        let before = answers.load(Ordering::Relaxed);
+        until(|| answers.load(Ordering::Relaxed) >= before + 20).await;
         assert_eq!(admin.ask(&delete("t"), 5).await.responses[0].error_code, 0);
         admin.create("t", 2).await;
     }

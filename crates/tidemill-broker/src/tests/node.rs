@@ -59,6 +59,11 @@ impl Node {
         Client::connect(self.address()).await
     }
 
+    /// How many requests have come, those that wait for their answers too.
+    pub(crate) fn requests(&self) -> u64 {
+        self.broker.figures().requests
+    }
+
     /// Ends it in order.
     pub(crate) async fn stop(mut self) {
         self.server.take().unwrap().stop().await;

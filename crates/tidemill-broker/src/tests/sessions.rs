@@ -1,7 +1,10 @@
 //! Fetch sessions: what is new is told, and nothing else. (KIP-227.)
 
-use super::{client::*, node::Node, producer::Producer};
-use std::time::Duration;
+use super::{
+    client::*,
+    node::{Node, until},
+    producer::Producer,
+};
 use tidemill_wire::kafka::message::fetch_request::FetchTopic;
 use tidemill_wire::kafka::{
     ErrorCode, KafkaUuid,
@@ -121,8 +124,9 @@ async fn a_start_that_moves_is_told_though_nothing_is_new() {
     assert_eq!(reach(&client.ask(&next(id, 2, 0), 12).await), [(1, 3, 3, 2)]);
     assert_eq!(told(&client.ask(&next(id, 3, 0), 12).await), [], "it is told once");
     // It moves while the client waits.
+    let before = node.requests();
     let sent = client.send(&next(id, 4, 500), 12).await;
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    until(|| node.requests() > before).await;
     delete(&mut other, 2, 3).await;
     let answer = client.receive::<FetchRequestData>(12, sent).await;
     assert_eq!(reach(&answer), [(2, 3, 3, 3)]);
@@ -262,9 +266,10 @@ async fn a_session_by_ids_notices_that_its_topic_is_gone() {
     let delete = DeleteTopicsRequestData::default()
         .with_topics(vec![DeleteTopicState::default().with_name(None).with_topic_id(topic_id)]);
     let mut other = node.client().await;
+    let before = node.requests();
     let sent = client.send(&next(id, 1, 15_000), 17).await;
-    // The long poll is under way before its topic goes, or a little later: the same to it.
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    // The long poll waits before its topic goes, or a little later: the same to it.
+    until(|| node.requests() > before).await;
     assert_eq!(other.ask(&delete, 6).await.responses[0].error_code, 0);
     let answer = client.receive::<FetchRequestData>(17, sent).await;
     // It had a name, which nobody has now.

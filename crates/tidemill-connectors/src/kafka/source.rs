@@ -112,7 +112,7 @@ impl KafkaSource {
             Some(noted) if spec.resume => {
                 let mut reach = noted.reach();
                 if spec.until == UntilSpec::Never {
-                    reach.lacks(kept_from.len()).for_each(|index| reach.add(kept_from[index]));
+                    reach.take_in(kept_from.len(), |index| kept_from[index]);
                 }
                 reach
             }
@@ -284,9 +284,8 @@ impl SourceFactory for KafkaSource {
         self.ask_at_us.store(now_us + ASK_EVERY_US, Ordering::Relaxed);
         let starts = self.added().map_err(|error| self.failed(error))?;
         let mut reach = self.reach().clone();
-        let added = reach.lacks(starts.len());
+        let added = reach.take_in(starts.len(), |index| starts[index]);
         if !added.is_empty() {
-            added.clone().for_each(|index| reach.add(starts[index]));
             hub.add(added.map(|index| (index, starts[index])))
                 .map_err(|error| self.failed(error))?;
             self.keep(&reach)?;

@@ -59,14 +59,16 @@ impl Reach {
         &self.bounds
     }
 
-    /// Those that it lacks of `count`.
-    pub(crate) fn lacks(&self, count: usize) -> Range<usize> {
-        self.bounds.len()..count.max(self.bounds.len())
-    }
-
-    /// One more, which has had records from an offset on, and is read for ever.
-    pub(crate) fn add(&mut self, kept_from: i64) {
-        self.bounds.push((kept_from, None));
+    /// Takes in those that it lacks of `count`, each of which has had records from an offset on, and is
+    /// read for ever. Gives back which they are.
+    pub(crate) fn take_in(
+        &mut self,
+        count: usize,
+        kept_from: impl Fn(usize) -> i64,
+    ) -> Range<usize> {
+        let added = self.bounds.len()..count.max(self.bounds.len());
+        self.bounds.extend(added.clone().map(|index| (kept_from(index), None)));
+        added
     }
 
     /// How many records are read of all, if reading ends.

@@ -133,7 +133,7 @@ impl StreamSource {
             Some(noted) if spec.resume => {
                 let mut reach = noted.reach();
                 if spec.until == UntilSpec::Never {
-                    reach.lacks(views.len()).for_each(|index| reach.add(kept_from(index)));
+                    reach.take_in(views.len(), kept_from);
                 }
                 reach
             }
@@ -211,9 +211,8 @@ impl SourceFactory for StreamSource {
     fn grow(&self) -> Result<u32, SourceError> {
         let streamlets = self.stream.streamlets();
         let mut reach = self.reach().clone();
-        let added = reach.lacks(streamlets.len());
+        let added = reach.take_in(streamlets.len(), |index| streamlets[index].start_offset());
         if !added.is_empty() {
-            streamlets[added].iter().for_each(|it| reach.add(it.start_offset()));
             self.keep(&reach)?;
             *self.reach.write().unwrap_or_else(PoisonError::into_inner) = reach;
         }

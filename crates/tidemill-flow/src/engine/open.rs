@@ -299,6 +299,7 @@ impl Opened {
             let Work::Source { factory, preload } = &plan.nodes[node].work else {
                 unreachable!("only sources are opened as such");
             };
+            // Of cycles that were recorded before it was there.
             let first = Cut {
                 source: node as u32,
                 slice,

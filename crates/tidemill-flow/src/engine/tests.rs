@@ -169,6 +169,38 @@ impl Operator for RunningSumLane {
     }
 }
 
+/// A stage without a state, which does this in each cycle.
+struct Plain {
+    columns: [&'static str; 2],
+    does: fn(&Context<'_>, &CycleInput, &mut Output),
+}
+
+struct PlainLane(fn(&Context<'_>, &CycleInput, &mut Output));
+
+impl OperatorFactory for Plain {
+    fn outputs(&self) -> Vec<SchemaRef> {
+        vec![schema(&self.columns)]
+    }
+    fn operator(&self) -> Box<dyn Operator> {
+        Box::new(PlainLane(self.does))
+    }
+    fn state(&self, _: SliceId) -> SliceState {
+        Box::new(())
+    }
+}
+
+impl Operator for PlainLane {
+    fn cycle(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &CycleInput,
+        output: &mut Output,
+    ) -> Result<(), OperatorError> {
+        (self.0)(context, input, output);
+        Ok(())
+    }
+}
+
 type Rows = Arc<Mutex<Vec<(u64, i64, i64)>>>;
 
 /// Keeps what was committed, and can be opened again.

@@ -72,8 +72,7 @@ impl Before {
         for (id, node) in plan.nodes.iter().enumerate() {
             let is_in_it = |slice| before.sources.contains_key(&(id, slice));
             // Slices that a source got since begin at their start.
-            let known = if node.grows { 1 } else { node.slices };
-            if matches!(node.work, Work::Source { .. }) && !(0..known).all(is_in_it) {
+            if matches!(node.work, Work::Source { .. }) && !(0..node.began_with).all(is_in_it) {
                 return Err(format!("source `{}` is not in it, or had fewer slices", node.name));
             }
         }

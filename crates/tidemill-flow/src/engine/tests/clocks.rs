@@ -7,34 +7,15 @@ use tidemill_env::SimWorld;
 use tidemill_types::job::Delivery;
 
 /// Writes the time and the seed of each cycle that has rows.
-struct Tells;
-
-impl OperatorFactory for Tells {
-    fn outputs(&self) -> Vec<SchemaRef> {
-        vec![schema(&["time", "seed"])]
-    }
-    fn operator(&self) -> Box<dyn Operator> {
-        Box::new(Self)
-    }
-    fn state(&self, _: SliceId) -> SliceState {
-        Box::new(())
-    }
-}
-
-impl Operator for Tells {
-    fn cycle(
-        &mut self,
-        context: &mut Context<'_>,
-        input: &CycleInput,
-        output: &mut Output,
-    ) -> Result<(), OperatorError> {
+const TELLS: Plain = Plain {
+    columns: ["time", "seed"],
+    does: |context, input, output| {
         if !input.port(0).is_empty() {
             let told = vec![vec![context.cycle_time.0], vec![context.seed.cast_signed()]];
-            output.emit(batch(&["time", "seed"], told));
+            output.emit(batch(&TELLS.columns, told));
         }
-        Ok(())
-    }
-}
+    },
+};
 
 /// Where a source was sent, and with which watermark.
 type Sent = Arc<Mutex<Vec<(Position, Micros)>>>;
@@ -49,7 +30,7 @@ fn telling(count: i64, sink: &Collect, sent: &Sent) -> JobGraph {
         Ok(())
     });
     let source = graph.add("numbers", NodeKind::Source { factory, preload: false });
-    let stage = graph.add("tells", NodeKind::Stage { factory: Arc::new(Tells), slices: 1 });
+    let stage = graph.add("tells", NodeKind::Stage { factory: Arc::new(TELLS), slices: 1 });
     let out = graph.add("out", NodeKind::Sink { sink: Box::new(sink.clone()) });
     graph.link(source, stage, Partition::Key(vec![0]));
     graph.link(stage, out, Partition::One);

@@ -92,27 +92,9 @@ impl Source for StreamSlice {
 }
 
 /// Writes each number of a slice, in one with how far event time was.
-struct Seen;
-
-impl OperatorFactory for Seen {
-    fn outputs(&self) -> Vec<SchemaRef> {
-        vec![schema(&["number", "watermark"])]
-    }
-    fn operator(&self) -> Box<dyn Operator> {
-        Box::new(Self)
-    }
-    fn state(&self, _: SliceId) -> SliceState {
-        Box::new(())
-    }
-}
-
-impl Operator for Seen {
-    fn cycle(
-        &mut self,
-        context: &mut Context<'_>,
-        input: &CycleInput,
-        output: &mut Output,
-    ) -> Result<(), OperatorError> {
+const SEEN: Plain = Plain {
+    columns: ["number", "watermark"],
+    does: |context, input, output| {
         for slice in context.slices.clone().map(SliceId) {
             let mut numbers = Vec::new();
             for block in input.port(0) {
@@ -122,11 +104,10 @@ impl Operator for Seen {
                 block.rows_of(slice).for_each(|row| numbers.push(number(row)));
             }
             let watermarks = vec![context.watermark.0; numbers.len()];
-            output.emit(batch(&["number", "watermark"], vec![numbers, watermarks]));
+            output.emit(batch(&SEEN.columns, vec![numbers, watermarks]));
         }
-        Ok(())
-    }
-}
+    },
+};
 
 /// What the two sinks hold.
 #[derive(Clone, Default)]
@@ -170,7 +151,7 @@ fn job(stream: &Stream, sinks: &Sinks) -> JobGraph {
     graph.cycle.records = 20;
     let source = graph.add("s", NodeKind::Source { factory: stream.found(), preload: false });
     // As many slices as the source had when the job began.
-    let seen = graph.add("seen", NodeKind::Stage { factory: Arc::new(Seen), slices: 0 });
+    let seen = graph.add("seen", NodeKind::Stage { factory: Arc::new(SEEN), slices: 0 });
     let factory = Arc::new(RunningSum { poison: None });
     let sums = graph.add("sums", NodeKind::Stage { factory, slices: 5 });
     let sink = |it: &Collect| NodeKind::Sink { sink: Box::new(it.clone()) };

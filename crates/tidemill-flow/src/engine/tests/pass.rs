@@ -3,31 +3,10 @@
 use super::*;
 
 /// Passes every block on.
-struct Pass;
-
-impl OperatorFactory for Pass {
-    fn outputs(&self) -> Vec<SchemaRef> {
-        vec![schema(&["key", "number"])]
-    }
-    fn operator(&self) -> Box<dyn Operator> {
-        Box::new(Self)
-    }
-    fn state(&self, _: SliceId) -> SliceState {
-        Box::new(())
-    }
-}
-
-impl Operator for Pass {
-    fn cycle(
-        &mut self,
-        _: &mut Context<'_>,
-        input: &CycleInput,
-        output: &mut Output,
-    ) -> Result<(), OperatorError> {
-        input.port(0).iter().for_each(|block| output.pass(block));
-        Ok(())
-    }
-}
+const PASS: Plain = Plain {
+    columns: ["key", "number"],
+    does: |_, input, output| input.port(0).iter().for_each(|block| output.pass(block)),
+};
 
 #[test]
 fn blocks_that_are_passed_on_are_routed_as_new_ones_are() {
@@ -43,8 +22,8 @@ fn blocks_that_are_passed_on_are_routed_as_new_ones_are() {
             let factory = Arc::new(Numbers { count: setup.count, keys: 97, live: false });
             let source = graph.add("numbers", NodeKind::Source { factory, preload: false });
             let stage = |slices, factory| NodeKind::Stage { factory, slices };
-            let one = graph.add("one", stage(1, Arc::new(Pass)));
-            let two = graph.add("two", stage(1, Arc::new(Pass)));
+            let one = graph.add("one", stage(1, Arc::new(PASS)));
+            let two = graph.add("two", stage(1, Arc::new(PASS)));
             let first = graph.add("first", stage(16, Arc::new(RunningSum { poison: None })));
             let second = graph.add("second", stage(7, Arc::new(RunningSum { poison: None })));
             let out = graph.add("out", NodeKind::Sink { sink: Box::new(sink.clone()) });
