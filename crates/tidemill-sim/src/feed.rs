@@ -209,6 +209,11 @@ impl Slices {
         self.came.load(Ordering::SeqCst)
     }
 
+    /// Whether a slice was not there when this life began.
+    fn comes_late(&self, feed: &Feed, slice: u32) -> bool {
+        slice >= feed.first() && self.whole_from.load(Ordering::SeqCst) != 0
+    }
+
     fn are_whole_in(&self, cycle: Cycle) -> bool {
         self.whole_from.load(Ordering::SeqCst) <= cycle.0
     }
@@ -253,7 +258,12 @@ impl SourceFactory for Fed {
         Ok(self.slices())
     }
     fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
-        self.refuse(Asked::Open)?;
+        match &self.fault {
+            Some(fault) if self.slices.comes_late(&self.feed, slice) => {
+                fault.fails_for_now(Asked::Open).map_or(Ok(()), |it| Err(it.error))?;
+            }
+            _ => self.refuse(Asked::Open)?,
+        }
         let clock = Arc::clone(&self.clock);
         let next = self.told.as_ref().map_or(0, |told| told.of(slice));
         let pool = RowsPool::new(8);

@@ -69,15 +69,21 @@ pub(crate) struct Refusal {
 }
 
 impl OfSource {
-    /// Whether this call fails; each is asked about once.
+    /// Whether this call fails, which ends the job; each is asked about once.
     pub(crate) fn fails(&self, asked: Asked, cycle: Option<Cycle>) -> Option<Refusal> {
+        let refusal = self.fails_for_now(asked)?;
+        let message = refusal.error.to_string();
+        self.inner.tell(Told { cycle, ..Told::of(self.name.clone(), message) });
+        Some(refusal)
+    }
+
+    /// The same of a call that is made again until it does not fail.
+    pub(crate) fn fails_for_now(&self, asked: Asked) -> Option<Refusal> {
         if asked != self.fault.asked || self.inner.call() != self.fault.after {
             return None;
         }
-        let message = format!("the simulated {asked:?} fails");
-        self.inner.tell(Told { cycle, ..Told::of(self.name.clone(), message.clone()) });
-        let was_read = self.fault.was_read;
-        Some(Refusal { error: SourceError::new(message), was_read })
+        let error = SourceError::new(format!("the simulated {asked:?} fails"));
+        Some(Refusal { error, was_read: self.fault.was_read })
     }
 
     /// A slice that has failed is read once more.
