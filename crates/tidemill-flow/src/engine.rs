@@ -12,6 +12,7 @@ use crate::runtime::{
     panic_message,
     peer::{self, Peer, Peers},
     plan::{Plan, Work},
+    readers,
     worker::{self, WorkerQueue},
 };
 use open::Opened;
@@ -150,6 +151,12 @@ fn begin(graph: JobGraph, world: &World, options: &RunOptions) -> Result<JobHand
             handle.spawn("growth", move || growth::run(&growing))?;
         }
         let Some((checkpoints, to)) = checkpoints else { return Ok(()) };
+        if to.recovery != Recovery::Eager && !saved.is_empty() {
+            for _ in 0..readers::count(workers) {
+                let readers = Arc::clone(&job.readers);
+                handle.spawn("restore", move || readers.run())?;
+            }
+        }
         if to.recovery == Recovery::Prefetch && !saved.is_empty() {
             let restoring = Arc::clone(&job);
             handle.spawn("restore", move || held::prefetch(&saved, &restoring.over))?;
@@ -374,6 +381,7 @@ impl JobHandle {
                     state_bytes: job.plan.budget.of(id),
                     expired_keys: read(&count.expiry.expired),
                     revived_keys: read(&count.expiry.revived),
+                    read_keys: read(&count.read_keys),
                     waiting_bytes: self.waiting_bytes(&node.links_in),
                     cycle: Cycle(read(&count.cycle)),
                 }),

@@ -20,7 +20,7 @@ use crate::slice_runs::SliceRuns;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 use std::{any::Any, ops::Range, sync::Arc};
-use tidemill_state::{State, structure};
+use tidemill_state::{HashOfEntry, State, structure};
 use tidemill_types::{ByteSize, Cycle, Micros, SliceId, Span};
 
 /// The state of one slice. What is in it belongs to the operator; checkpoints save its structures.
@@ -55,6 +55,12 @@ pub trait OperatorFactory: Send + Sync {
     /// Default: the columns that it writes.
     fn does(&self) -> String {
         self.outputs().iter().map(columns_in_words).collect::<Vec<_>>().join("; ")
+    }
+    /// The hash of the key that an entry of its state holds in its value: then its states can be read
+    /// key by key ([`tidemill_state::State::read_by_key`]), and its operator asks for those it needs
+    /// ([`Context::state_by_key`]). Default: they are read as a whole.
+    fn hash_of_entry(&self) -> Option<HashOfEntry> {
+        None
     }
     /// Why its state cannot be part of a checkpoint, if it cannot. Default: it can, unless it has too
     /// many structures.
@@ -198,6 +204,12 @@ pub struct DeadLetter {
     pub record: Vec<u8>,
 }
 
+#[inline]
+fn of_type<T: 'static>(state: &mut SliceState) -> &mut T {
+    let state: &mut dyn Any = &mut **state;
+    state.downcast_mut().expect("the type that the factory made")
+}
+
 impl Context<'_> {
     /// Whether no more records come after this cycle, from any port.
     #[must_use]
@@ -211,12 +223,39 @@ impl Context<'_> {
     /// Panics if the slice is not of this lane, or its state is of another type: both are errors
     /// of the operator's programmer.
     pub fn state<T: 'static>(&mut self, slice: SliceId) -> &mut T {
+        of_type(self.held(slice).get())
+    }
+
+    /// The same, for somebody who needs some of its keys: where a checkpoint has the state, it is
+    /// empty at first, and reads them when it is asked for them
+    /// ([`tidemill_state::State::read_by_key`]).
+    ///
+    /// # Panics
+    /// As [`Self::state`].
+    pub fn state_by_key<T: 'static>(&mut self, slice: SliceId) -> &mut T {
+        of_type(self.held(slice).by_key())
+    }
+
+    /// These slices are about to be asked for, all of each or, `by_key`, some of its keys: what is not
+    /// in memory is read meanwhile.
+    pub fn read_ahead(&self, slices: impl Iterator<Item = SliceId>, by_key: bool) {
+        for slice in slices {
+            self.states[(slice.0 - self.slices.start) as usize].read_ahead(by_key);
+        }
+    }
+
+    /// Whether all of every state is in memory.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.states.iter().all(|state| matches!(state, Held::Here(_)))
+    }
+
+    #[inline]
+    fn held(&mut self, slice: SliceId) -> &mut Held {
         if self.place.slice != Some(slice) {
             self.at_slice(slice);
         }
-        let index = (slice.0 - self.slices.start) as usize;
-        let state: &mut dyn Any = &mut **self.states[index].get();
-        state.downcast_mut().expect("the type that the factory made")
+        &mut self.states[(slice.0 - self.slices.start) as usize]
     }
 
     /// Notes which record is being processed; an error or a panic names it.

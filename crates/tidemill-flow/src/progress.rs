@@ -106,6 +106,8 @@ pub struct StageProgress {
     pub expired_keys: u64,
     /// How often such a key was read back.
     pub revived_keys: u64,
+    /// Keys that were read back since the job went on while the rest of their slice was not.
+    pub read_keys: u64,
     /// Bytes that wait on its incoming links.
     pub waiting_bytes: u64,
     /// The last cycle that all its slices have processed.

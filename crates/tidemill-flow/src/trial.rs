@@ -2,23 +2,32 @@
 //!
 //! Every trial saves its states and restores them while it runs, so that each test of an operator is
 //! one of its checkpoints too: what was restored must write the same as what was never saved. Keys
-//! that can leave memory do, in every second life, and come back.
+//! that can leave memory do, in every second life, and come back; and where keys can be read one by
+//! one, every other life begins with none of them, and reads the rest some cycles later.
 
 use crate::block::{Block, Payload, Routing};
 use crate::look::StateAt;
 use crate::operator::{
     Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, Place,
+    SliceState,
 };
 use crate::partition::{Partition, Router};
-use crate::runtime::held::Held;
+use crate::runtime::held::{Held, Rest, Unread};
 use arrow_array::RecordBatch;
 use bytes::Bytes;
 use std::{
+    collections::BTreeMap,
     ops::{ControlFlow, Range},
     sync::Arc,
 };
-use tidemill_env::sync::{Mutex, MutexGuard, PoisonError};
-use tidemill_state::{CheckpointError, Delta, ReadRows, SavedRows, structure};
+use tidemill_env::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
+use tidemill_state::{
+    CheckpointError, Delta, HashOfEntry, ReadKeys, ReadRows, SavedError, SavedKeys, SavedRows,
+    structure,
+};
 use tidemill_types::{Cycle, Micros, SliceId};
 
 /// Slices, their operator, their states.
@@ -72,6 +81,82 @@ impl ReadRows for Runs {
         });
         read.expect("runs that were just written");
         found.ok_or(CheckpointError::None)
+    }
+}
+
+/// The keys of what was saved of a slice.
+struct RunsByKey {
+    runs: Arc<Runs>,
+    hash_of: HashOfEntry,
+}
+
+impl RunsByKey {
+    fn each(&self, mut each: impl FnMut(&[u8], [u8; 4], &[u8])) {
+        let read = tidemill_state::merged(&self.runs.get().clone(), &mut |key, value| {
+            let (prefix, row) = key.split_last_chunk().expect("the key of a row");
+            each(prefix, *row, value);
+            Ok(())
+        });
+        read.expect("runs that were just written");
+    }
+}
+
+impl ReadKeys for RunsByKey {
+    fn parts(&self) -> Vec<(Vec<u8>, u32)> {
+        let mut parts = BTreeMap::new();
+        self.each(|prefix, row, _| {
+            parts.insert(prefix.to_vec(), u32::from_be_bytes(row) + 1);
+        });
+        parts.into_iter().collect()
+    }
+
+    fn find(
+        &mut self,
+        prefix: &[u8],
+        hash: u64,
+        take: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool, SavedError>,
+    ) -> Result<bool, CheckpointError> {
+        let mut found = Vec::new();
+        self.each(|of, row, value| {
+            if of == prefix && (self.hash_of)(value) == Some(hash) {
+                found.push((row, value.to_vec()));
+            }
+        });
+        let mut taken = found.iter().map(|(row, value)| take(row, value));
+        let taken = taken.find(|it| !matches!(it, Ok(false)));
+        Ok(taken.is_some_and(|it| it.expect("what was just saved")))
+    }
+}
+
+/// A slice that begins with none of its keys.
+struct TrialRest {
+    factory: Arc<dyn OperatorFactory>,
+    slice: SliceId,
+    runs: Arc<Runs>,
+    /// How often keys of it were wanted.
+    asked: AtomicUsize,
+}
+
+impl Rest for TrialRest {
+    fn slice(&self) -> SliceId {
+        self.slice
+    }
+
+    fn take_if_read(&self) -> Option<SliceState> {
+        None
+    }
+
+    fn take(&self, _: bool) -> Result<SliceState, Unread> {
+        let mut state = tracked(&*self.factory, self.slice);
+        let restored = structure::restore(&mut *state, &self.runs.get());
+        restored.expect("what was just saved");
+        Ok(state)
+    }
+
+    fn read_ahead(self: Arc<Self>) {}
+
+    fn is_enough(&self) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed) > self.slice.0 as usize % 7
     }
 }
 
@@ -178,9 +263,9 @@ impl Trial {
         let Some(saving) = &mut self.saving else {
             let mut is_done = Vec::new();
             for (_, _, states) in &mut self.lanes {
-                for state in &mut *states {
-                    structure::begin_expiry(&mut **state.get());
-                    structure::freeze(&mut **state.get());
+                for state in states.iter_mut().filter_map(Held::here) {
+                    structure::begin_expiry(&mut **state);
+                    structure::freeze(&mut **state);
                 }
                 is_done.push(vec![false; states.len()]);
             }
@@ -190,14 +275,14 @@ impl Trial {
         saving.since.push((cycle, written.clone(), letters));
         let mut is_whole = true;
         for (lane, (_, _, states)) in self.lanes.iter_mut().enumerate() {
-            for (slice, state) in states.iter_mut().enumerate() {
-                structure::expire(&mut **state.get(), LEAVE_AT_ONCE);
+            for (slice, state) in states.iter_mut().filter_map(Held::here).enumerate() {
+                structure::expire(&mut **state, LEAVE_AT_ONCE);
                 if saving.is_done[lane][slice] {
                     continue;
                 }
                 // A run for each piece, as small as can be.
                 let (mut delta, mut run) = (Delta::default(), Vec::new());
-                let is_done = structure::drain(&mut **state.get(), &mut delta, SAVED_AT_ONCE);
+                let is_done = structure::drain(&mut **state, &mut delta, SAVED_AT_ONCE);
                 is_whole &= is_done;
                 saving.is_done[lane][slice] = is_done;
                 if !delta.is_empty() {
@@ -253,19 +338,35 @@ impl Trial {
         let ranges = self.lanes.iter().map(|(range, ..)| range.clone());
         let mut lanes: Vec<TrialLane> = ranges.map(|range| new_lane(&*factory, range)).collect();
         self.restored += 1;
-        for ((_, _, states), runs) in lanes.iter_mut().zip(&self.runs) {
-            for (state, runs) in states.iter_mut().zip(runs) {
-                if self.restored % 2 == 1 {
-                    let rows = Arc::clone(runs) as Arc<dyn ReadRows>;
-                    let saved = SavedRows::new(rows, Arc::default(), RESTORED_BYTES);
-                    structure::expires(&mut **state.get(), &saved);
-                }
-                let mut runs = runs.get();
+        let hash_of = factory.hash_of_entry().filter(|_| self.restored.is_multiple_of(2));
+        for ((range, _, states), saved) in lanes.iter_mut().zip(&self.runs) {
+            for ((slice, held), saved) in range.clone().zip(states).zip(saved) {
+                let mut runs = saved.get();
                 if runs.len() > 9 {
                     let merged = tidemill_state::merge(&std::mem::take(&mut *runs));
                     runs.push(merged.expect("runs that were just written").into());
                 }
-                structure::restore(&mut **state.get(), &runs).expect("what was just saved");
+                let state = held.get();
+                if let Some(hash_of) = hash_of.clone().filter(|_| !runs.is_empty()) {
+                    drop(runs);
+                    let keys = RunsByKey { runs: Arc::clone(saved), hash_of };
+                    state.read_by_key(SavedKeys::new(Box::new(keys)));
+                    let rest = TrialRest {
+                        factory: Arc::clone(&factory),
+                        slice: SliceId(slice),
+                        runs: Arc::clone(saved),
+                        asked: AtomicUsize::new(0),
+                    };
+                    let state = std::mem::replace(state, Box::new(()));
+                    *held = Held::Partly(state, Arc::new(rest));
+                    continue;
+                }
+                if self.restored % 2 == 1 {
+                    let rows = Arc::clone(saved) as Arc<dyn ReadRows>;
+                    let saved = SavedRows::new(rows, Arc::default(), RESTORED_BYTES);
+                    structure::expires(&mut **state, &saved);
+                }
+                structure::restore(&mut **state, &runs).expect("what was just saved");
             }
         }
         for (cycle, written, letters) in saving.since {
@@ -297,13 +398,16 @@ impl Trial {
     }
 }
 
+/// An empty state that notes its changes.
+fn tracked(factory: &dyn OperatorFactory, slice: SliceId) -> SliceState {
+    let mut state = factory.state(slice);
+    structure::track(&mut *state);
+    state
+}
+
 fn new_lane(factory: &dyn OperatorFactory, range: Range<u32>) -> TrialLane {
-    let tracked = |slice| {
-        let mut state = factory.state(SliceId(slice));
-        structure::track(&mut *state);
-        Held::Here(state)
-    };
-    (range.clone(), factory.operator(), range.map(tracked).collect())
+    let held = |slice| Held::Here(tracked(factory, SliceId(slice)));
+    (range.clone(), factory.operator(), range.map(held).collect())
 }
 
 /// Runs a cycle in all lanes.

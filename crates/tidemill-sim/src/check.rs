@@ -44,6 +44,8 @@ pub struct Outcome {
     pub grown: u64,
     /// How often a key came back that had left memory.
     pub revived: u64,
+    /// Keys that were read while the rest of their slice was not.
+    pub read_alone: u64,
     /// How many lives came to a fault of a part of the job.
     pub failed: Failures,
     /// One if some of its records are bytes.
@@ -207,6 +209,7 @@ fn outcome(job: &Job, ended: &Ended, ran: Ran, words: String) -> Outcome {
         rescaled: ended.rescaled,
         grown: job.grown(),
         revived: ended.revived,
+        read_alone: ended.read_alone,
         failed: ended.failed,
         of_bytes: u64::from(job.has_bytes()),
         lost: 0,

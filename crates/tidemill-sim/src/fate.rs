@@ -140,8 +140,12 @@ impl Fate {
         requests.sort_by_key(|(at, _)| *at);
         Self {
             workers: 1 + random.below(4) as usize,
-            recovery: [Recovery::Eager, Recovery::Lazy, Recovery::Prefetch]
-                [random.below(3) as usize],
+            // Keys are read alone where the life before was one of the last two as well.
+            recovery: match random.below(6) {
+                0 => Recovery::Eager,
+                1 | 2 => Recovery::Prefetch,
+                _ => Recovery::Lazy,
+            },
             every: Span(1 << (5 + random.below(9))),
             from_kept: random.below(3) == 0,
             begins: random.below(2) == 0,

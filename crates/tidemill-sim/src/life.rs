@@ -60,6 +60,8 @@ pub(crate) struct Ended {
     pub(crate) rescaled: u64,
     /// How often a key came back that had left memory.
     pub(crate) revived: u64,
+    /// How often one was read while the rest of its slice was not.
+    pub(crate) read_alone: u64,
     pub(crate) failed: Failures,
     /// The last new life began after this cycle, and has no rows up to there.
     pub(crate) after: Cycle,
@@ -416,6 +418,7 @@ fn live(
     let progress = handle.progress();
     ended.checkpoints += progress.checkpoints.completed;
     ended.revived += progress.stages.iter().map(|it| it.revived_keys).sum::<u64>();
+    ended.read_alone += progress.stages.iter().map(|it| it.read_keys).sum::<u64>();
     ended.told += u64::from(progress.checkpoints.failure.is_some());
     *lock(&life.handle) = None;
     match outcome {

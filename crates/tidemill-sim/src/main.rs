@@ -97,6 +97,7 @@ mod runner {
         rescaled: u64,
         grown: u64,
         revived: u64,
+        read_alone: u64,
         failed: Failures,
         of_bytes: u64,
         lost: u64,
@@ -117,6 +118,7 @@ mod runner {
             self.rescaled += of.rescaled;
             self.grown += of.grown;
             self.revived += of.revived;
+            self.read_alone += of.read_alone;
             self.failed.add(&of.failed);
             self.of_bytes += of.of_bytes;
             self.lost += of.lost;
@@ -210,7 +212,8 @@ mod runner {
         println!(
             "{} seeds in {took_s} s: {} lives, {} of which went on from a checkpoint and {} began anew \
              with one; {} checkpoints, \
-             {} lives that told of a failed one; {} changes of threads; {} sources that got slices; {} keys that came back; \
+             {} lives that told of a failed one; {} changes of threads; {} sources that got slices; {} keys that came back, and {} \
+             that were read alone; \
              lives with {}; {} jobs with byte records; \
              {} records lost, {} repeated; {} jobs that told of damage; {} points",
             sum.seeds,
@@ -222,6 +225,7 @@ mod runner {
             sum.rescaled,
             sum.grown,
             sum.revived,
+            sum.read_alone,
             sum.failed,
             sum.of_bytes,
             sum.lost,

@@ -39,6 +39,18 @@ pub trait Backend: Send + Sync {
         value.iter().for_each(|value| values.add(value));
         Ok(value.is_some())
     }
+    /// As [`Self::read`] of several keys, in their order; whether all are there.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    fn read_all(&self, keys: &[Vec<u8>], values: &mut Values) -> Result<bool, StateError> {
+        for key in keys {
+            if !self.read(key, values)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
     /// Every key that begins with `prefix`, in ascending order.
     ///
     /// # Errors

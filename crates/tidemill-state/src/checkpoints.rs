@@ -31,6 +31,7 @@
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod kept;
+mod keys;
 mod lives;
 mod looker;
 mod manifest;
@@ -39,6 +40,7 @@ mod runs;
 #[cfg(test)]
 mod tests;
 
+pub use keys::{HashOfEntry, KeysOf};
 pub use looker::{Looker, Pinned};
 pub use manifest::{Manifest, Run, SavedSink, SavedSource, SavedStage};
 pub use rows::RowsOf;
@@ -155,6 +157,8 @@ pub struct Checkpoints {
     unnamed: Vec<Run>,
     /// Nodes whose rows are read back one by one.
     by_row: BTreeSet<u32>,
+    /// Nodes whose rows are looked for by their keys, and the hash of the key that an entry holds.
+    by_key: BTreeMap<u32, HashOfEntry>,
     batch: Batch,
     shared: Arc<Mutex<looker::Shared>>,
 }
@@ -214,6 +218,7 @@ impl Checkpoints {
             left_behind,
             unnamed: Vec::new(),
             by_row: BTreeSet::new(),
+            by_key: BTreeMap::new(),
             batch: Batch::default(),
             shared: Arc::default(),
         };
@@ -225,12 +230,6 @@ impl Checkpoints {
     #[must_use]
     pub fn looker(&self) -> Looker {
         Looker { backend: Arc::clone(&self.backend), shared: Arc::clone(&self.shared) }
-    }
-
-    /// From now on what is put of a node can be read back row by row ([`Looker::rows_of`]) at little
-    /// cost.
-    pub fn read_by_row(&mut self, node: u32) {
-        self.by_row.insert(node);
     }
 
     fn share(&self) {
@@ -363,16 +362,20 @@ impl Checkpoints {
         let chain = self.chains.entry((node, slice)).or_default();
         let nth = chain.iter().filter(|it| it.checkpoint == checkpoint).count() as u32;
         let is_by_row = self.by_row.contains(&node);
-        let part = if is_by_row { FINE_PART_BYTES } else { PART_BYTES };
-        let (bytes, part_bytes) = (run.len() as u64, part as u32);
-        let named = Run { checkpoint, node, slice, nth, bytes, part_bytes };
-        chain.push(named);
+        let hash_of = self.by_key.get(&node);
+        let part = if is_by_row || hash_of.is_some() { FINE_PART_BYTES } else { PART_BYTES };
         // What cannot be read says so when somebody needs it.
+        let index = hash_of.and_then(|hash_of| keys::index_of(run, &**hash_of).ok().flatten());
+        let index = index.unwrap_or_default();
+        let (bytes, part_bytes) = (run.len() as u64, part as u32);
+        let index_bytes = index.len() as u64;
+        let named = Run { checkpoint, node, slice, nth, bytes, part_bytes, index_bytes };
+        chain.push(named);
         if is_by_row && let Ok(index) = RowIndex::of(run) {
             looker::lock(&self.shared).index(named, index);
         }
-        for (part, bytes) in (0..).zip(run.chunks(part)) {
-            self.batch.put(&named.key(part), bytes);
+        for (nth, bytes) in (0..).zip(run.chunks(part).chain(index.chunks(PART_BYTES))) {
+            self.batch.put(&named.key(nth), bytes);
         }
     }
 
@@ -434,7 +437,7 @@ impl Checkpoints {
         // A batch of its own: what is tried again is not in it twice.
         let mut deletes = Batch::default();
         for run in gone.into_iter().filter(|run| run.checkpoint > unknown) {
-            (0..run.parts()).for_each(|part| deletes.delete(&run.key(part)));
+            (0..run.index_parts().end).for_each(|part| deletes.delete(&run.key(part)));
             looker::lock(&self.shared).forget(&run);
         }
         self.backend.commit(&mut deletes)?;

@@ -48,6 +48,8 @@ use tidemill_env::{DiskFile, DiskLock, DiskRead, Thread, World, has_no_room};
 use tidemill_types::ByteSize;
 use tidemill_wire::chunk::crc32c;
 
+/// Bytes that are read at once, at most.
+const READ_TOGETHER_BYTES: usize = 2 << 20;
 /// Files that are kept open to be read from.
 const OPEN_FILES_MAX: usize = 256;
 
@@ -186,6 +188,10 @@ impl Backend for IndexedBackend {
         self.store.read(key, values)
     }
 
+    fn read_all(&self, keys: &[Vec<u8>], values: &mut Values) -> Result<bool, StateError> {
+        self.store.read_all(keys, values)
+    }
+
     fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
         let index = self.store.index.read().unwrap_or_else(PoisonError::into_inner);
         Ok(index.with_prefix(prefix).into_iter().map(|(key, _)| key).collect())
@@ -319,6 +325,66 @@ impl Store {
             values.add_entry((head_bytes, value_bytes), |entry| self.read_at(key, place, entry))
         })?;
         Ok(found.is_some())
+    }
+
+    /// Reads values that were written one behind the other with one read, as far as that goes.
+    fn read_all(&self, mut keys: &[Vec<u8>], values: &mut Values) -> Result<bool, StateError> {
+        while let Some((first, rest)) = keys.split_first() {
+            let places = self.together(keys);
+            // Whatever is wrong with one of several is found, and told, when it is read alone.
+            if places.len() > 1 && self.read_together(keys, &places, values).is_ok() {
+                keys = &keys[places.len()..];
+            } else if self.read(first, values)? {
+                keys = rest;
+            } else {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The places of the first of these keys that stand one behind the other in a file, some
+    /// megabytes at most.
+    fn together(&self, keys: &[Vec<u8>]) -> Vec<Place> {
+        let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+        let (mut places, mut bytes): (Vec<Place>, usize) = (Vec::new(), 0);
+        for place in keys.iter().map_while(|key| index.get(key)) {
+            let is_next = places.last().is_none_or(|last| {
+                let end = last.position + last.bytes() as u64;
+                (last.file, end) == (place.file, place.position)
+            });
+            bytes += place.bytes();
+            if !is_next || bytes > READ_TOGETHER_BYTES {
+                break;
+            }
+            places.push(place);
+        }
+        places
+    }
+
+    fn read_together(
+        &self,
+        keys: &[Vec<u8>],
+        places: &[Place],
+        values: &mut Values,
+    ) -> Result<(), StateError> {
+        let size = |place: &Place| {
+            let value_bytes = place.value_bytes as usize;
+            (place.bytes() - value_bytes, value_bytes)
+        };
+        let sizes: Vec<(usize, usize)> = places.iter().map(size).collect();
+        let path = data_path(&self.folder, places[0].file);
+        values.add_entries(&sizes, |all| {
+            let file = self.file(places[0].file).map_err(at(&path))?;
+            let count = file.read_past_cache(places[0].position, all).map_err(at(&path))?;
+            let mut read = &all[..count];
+            for (key, place) in keys.iter().zip(places) {
+                let (entry, rest) = read.split_at(place.bytes().min(read.len()));
+                self.check(key, *place, entry)?;
+                read = rest;
+            }
+            Ok(())
+        })
     }
 
     /// What `read` makes of the place of a key; none if there is no such key.

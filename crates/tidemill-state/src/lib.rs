@@ -32,15 +32,16 @@ mod tests;
 
 pub use backend::{Backend, Batch};
 pub use checkpoints::{
-    CheckpointError, CheckpointInfo, Checkpoints, Looker, Manifest, Pinned, ReadRuns, RowsOf, Run,
-    RunsOf, SavedSink, SavedSource, SavedStage,
+    CheckpointError, CheckpointInfo, Checkpoints, HashOfEntry, KeysOf, Looker, Manifest, Pinned,
+    ReadRuns, RowsOf, Run, RunsOf, SavedSink, SavedSource, SavedStage,
 };
 pub use delta::{Delta, Reader, SavedError, merge, merged, put_bytes};
 pub use error::StateError;
 pub use files::FileBackend;
 pub use indexed::{IndexedBackend, IndexedOptions, Opened};
 pub use structure::{
-    Expiry, ExpiryCounts, List, Map, NotRead, Noted, Queue, ReadRows, SavedRows, Stamped,
-    StampedRows, State, Structure, Value, Window, read_plain, row_of, write_plain,
+    Expiry, ExpiryCounts, List, Map, NotRead, Noted, Queue, ReadKeys, ReadRows, SavedKeys,
+    SavedRows, Stamped, StampedRows, State, Structure, Value, Window, read_plain, row_of,
+    write_plain,
 };
 pub use values::Values;

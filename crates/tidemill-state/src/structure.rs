@@ -14,6 +14,7 @@
 //! Invariant: what a structure writes out is what it held when it was frozen, whatever happens to
 //! it meanwhile; a structure that takes all of that back cannot be told from it.
 
+mod by_key;
 pub mod expiry;
 mod list;
 mod map;
@@ -28,6 +29,7 @@ mod tests;
 mod value;
 mod window;
 
+pub use by_key::{ReadKeys, SavedKeys};
 pub use expiry::{
     Expiry, ExpiryCounts, NotRead, ReadRows, SavedRows, begin_expiry, can_expire, expire, expires,
 };
@@ -103,6 +105,18 @@ pub trait State: Any + Send {
     /// Default: none has a name of its own.
     fn names(&self) -> Vec<&'static str> {
         Vec::new()
+    }
+    /// From now on what it does not have in memory is read by its keys. Called before anything else,
+    /// after [`track`], on a state that says the hashes of its entries' keys; then it is asked for
+    /// single keys, and does [`State::complete`] before anything that needs all of them.
+    fn read_by_key(&mut self, _saved: SavedKeys) {}
+    /// Takes in what it did not read by its keys: `saved` is restored from a checkpoint that has all
+    /// of that as it is, and keeps no notes of changes.
+    ///
+    /// # Errors
+    /// They do not fit together.
+    fn complete(&mut self, _saved: Box<dyn State>) -> Result<(), SavedError> {
+        Ok(())
     }
 }
 

@@ -67,6 +67,26 @@ impl Values {
         Ok(())
     }
 
+    /// Adds the values of entries that stand one behind the other, which `read` reads and checks: of
+    /// each the bytes before its value, and those of its value.
+    ///
+    /// # Errors
+    /// That of `read`; nothing is added then.
+    pub(crate) fn add_entries<E>(
+        &mut self,
+        entries: &[(usize, usize)],
+        read: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        read(self.room_for(entries.iter().map(|(head, value)| head + value).sum()))?;
+        let mut from = self.to;
+        for (head_bytes, value_bytes) in entries {
+            from += head_bytes;
+            self.bytes.copy_within(from..from + value_bytes, self.to);
+            (from, self.to) = (from + value_bytes, self.to + value_bytes);
+        }
+        Ok(())
+    }
+
     /// Room for so many bytes behind what is there; what is in it is anything.
     fn room_for(&mut self, count: usize) -> &mut [u8] {
         let end = self.to + count;
@@ -109,6 +129,17 @@ mod tests {
                     prop_assert_eq!(values.get(), &expected);
                     values.add(&head);
                     expected.extend_from_slice(&head);
+                    prop_assert_eq!(values.get(), &expected);
+                    let sizes = [(head.len(), value.len()), (value.len(), head.len())];
+                    let added = values.add_entries(&sizes, |into| {
+                        into.copy_from_slice(&[&whole[..], &value, &head].concat());
+                        if is_good { Ok(()) } else { Err("damaged") }
+                    });
+                    prop_assert_eq!(added.is_ok(), is_good);
+                    if is_good {
+                        expected.extend_from_slice(&value);
+                        expected.extend_from_slice(&head);
+                    }
                     prop_assert_eq!(values.get(), &expected);
                 }
             }

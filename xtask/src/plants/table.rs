@@ -4,6 +4,7 @@
 
 mod growth;
 mod kafka;
+mod lazy;
 mod library;
 mod log;
 mod results;
@@ -25,8 +26,15 @@ pub(super) struct Plant {
 
 /// All of them.
 pub(super) fn plants() -> impl Iterator<Item = &'static Plant> {
-    let parts =
-        [PLANTS, results::PLANTS, library::PLANTS, log::PLANTS, kafka::PLANTS, growth::PLANTS];
+    let parts = [
+        PLANTS,
+        results::PLANTS,
+        library::PLANTS,
+        log::PLANTS,
+        kafka::PLANTS,
+        growth::PLANTS,
+        lazy::PLANTS,
+    ];
     parts.into_iter().flatten()
 }
 
@@ -420,7 +428,7 @@ const PLANTS: &[Plant] = &[
         what: "A key that comes back is read from the oldest run that has it.",
         package: "tidemill-state",
         file: "crates/tidemill-state/src/checkpoints/rows.rs",
-        changes: &[("chain.into_iter().flatten().rev()", "chain.into_iter().flatten()")],
+        changes: &[("self.slice).iter().rev()", "self.slice).iter()")],
         caught_by: &["single_rows_are_read_as_they_are_in_the_newest"],
     },
     Plant {

@@ -248,11 +248,10 @@ impl Opened {
         options: &RunOptions,
         workers: usize,
     ) -> Result<(), StartError> {
+        let recovery = options.checkpoint.as_ref().map(|to| to.recovery);
         for id in (0..plan.nodes.len()).filter(|id| plan.is_here(*id)) {
-            if let Some(checkpoints) =
-                self.checkpoints.as_mut().filter(|_| plan.nodes[id].ttl.is_some())
-            {
-                checkpoints.read_by_row(id as u32);
+            if let (Some(checkpoints), Some(recovery)) = (&mut self.checkpoints, recovery) {
+                restore::save_to_be_read((plan, id), checkpoints, recovery);
             }
             let Self { checkpoints, before, saved, slices_left, running, .. } = self;
             let states = restore::states(
@@ -265,7 +264,7 @@ impl Opened {
             );
             self.states.insert(id, states);
         }
-        if options.checkpoint.as_ref().is_some_and(|to| to.recovery == Recovery::Eager) {
+        if recovery == Some(Recovery::Eager) {
             let saved = Arc::new(std::mem::take(&mut self.saved));
             held::load_all(world, &saved, workers)
                 .map_err(|(node, error)| unread_error(&plan.nodes[node].name, &error))?;
@@ -384,6 +383,7 @@ pub(super) fn build(
     let job = Job {
         sources: SourceSlices::new(slices.len()),
         growth: Growth::after(recorded.last()),
+        readers: Arc::clone(&opened.running.readers),
         committer: Committer::new(
             slices,
             sinks,

@@ -13,6 +13,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
 };
+use tidemill_state::HashOfEntry;
 use tidemill_types::{SliceId, Span};
 
 /// Asks what a program brings for something.
@@ -183,6 +184,12 @@ impl OperatorFactory for Guarded<dyn OperatorFactory> {
 
     fn does(&self) -> String {
         self.ask(|it| it.does())
+    }
+
+    fn hash_of_entry(&self) -> Option<HashOfEntry> {
+        let hash_of = self.ask(|it| it.hash_of_entry())?;
+        // An entry without a hash is read with the whole of its slice.
+        Some(Arc::new(move |value: &[u8]| asked(|| hash_of(value)).ok().flatten()))
     }
 
     fn cannot_save(&self) -> Option<String> {

@@ -6,9 +6,13 @@
 //! lazy       the job goes on ─────────────────────── ┴─▶ a lane that needs one reads it, or takes it
 //! ```
 //!
+//! A lane that needs some keys of a slice reads those alone where it can ([`super::by_key`]), until
+//! somebody has read the slice, or it has read so much that the rest of it costs little more.
+//!
 //! A slice that nothing came for has not changed, so that checkpoints name the runs that it has; it
 //! need not be read for them (ChronoStream III-D; DESIGN 6).
 
+use super::by_key::ByKey;
 use super::guarded::asked;
 use super::needed::Running;
 use crate::operator::{OperatorFactory, SliceState};
@@ -19,53 +23,146 @@ use tidemill_env::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 use tidemill_state::{
-    CheckpointError, NotRead, ReadRuns, RunsOf, SavedRows, StateError, structure,
+    CheckpointError, NotRead, ReadRuns, RunsOf, SavedError, SavedRows, StateError, structure,
 };
 use tidemill_types::SliceId;
 
 /// The state of a slice.
 pub(crate) enum Held {
     Here(SliceState),
+    /// Some of its keys are here.
+    Partly(SliceState, Arc<dyn Rest>),
     Saved(Arc<SavedSlice>),
 }
 
+/// A slice of which some keys are in memory, as a checkpoint has it.
+pub(crate) trait Rest: Send + Sync {
+    fn slice(&self) -> SliceId;
+    /// All of it, if somebody has read it.
+    fn take_if_read(&self) -> Option<SliceState>;
+    /// All of it; if it `waits`, for a server that is away too.
+    fn take(&self, waits: bool) -> Result<SliceState, Unread>;
+    /// Whether so much was read by keys that all of it should be.
+    fn is_enough(&self) -> bool;
+    /// Has all of it read, as somebody is about to need it.
+    fn read_ahead(self: Arc<Self>);
+}
+
 impl Held {
-    /// The state, which is read if it is not here yet.
+    /// The state, all of which is read if it is not here yet.
     ///
     /// # Panics
     /// Unwinds with [`NotRead`] if it cannot be read.
     #[inline]
     pub(crate) fn get(&mut self) -> &mut SliceState {
-        if let Self::Saved(saved) = self {
-            *self = Self::Here(take(saved));
+        if !matches!(self, Self::Here(_)) {
+            self.read_whole(true).unwrap_or_else(|error| not_read(&error));
         }
         self.here().expect("it was just put there")
     }
 
-    /// The state, if it is in memory, though nobody has needed it.
+    /// The state for somebody who needs some of its keys, which it reads when it is asked for them.
+    ///
+    /// # Panics
+    /// As [`Self::get`].
+    #[inline]
+    pub(crate) fn by_key(&mut self) -> &mut SliceState {
+        if !matches!(self, Self::Here(_)) {
+            self.read_some();
+        }
+        self.here().expect("it was just put there")
+    }
+
+    #[cold]
+    fn read_some(&mut self) {
+        match self {
+            Self::Saved(saved) => match saved.by_key() {
+                Some(state) => *self = Self::Partly(state, Arc::clone(saved) as Arc<dyn Rest>),
+                None => drop(self.get()),
+            },
+            Self::Partly(_, rest) if rest.is_enough() => drop(self.get()),
+            Self::Partly(..) => drop(self.in_memory()),
+            Self::Here(_) => {}
+        }
+    }
+
+    /// The state for somebody who only looks at all of it: no server is waited for.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn looked_at(&mut self) -> Result<Option<&mut SliceState>, Unread> {
+        if let Self::Partly(..) = self {
+            self.read_whole(false)?;
+        }
+        Ok(self.here())
+    }
+
+    #[cold]
+    fn read_whole(&mut self, waits: bool) -> Result<(), Unread> {
+        let whole = match self {
+            Self::Here(_) => return Ok(()),
+            Self::Saved(saved) => saved.take(waits)?,
+            Self::Partly(_, rest) => rest.take(waits)?,
+        };
+        self.complete(whole)
+    }
+
+    /// All of it was read.
+    fn complete(&mut self, whole: SliceState) -> Result<(), Unread> {
+        let state = match self {
+            Self::Partly(state, rest) => {
+                let slice = rest.slice();
+                let failed = |error: SavedError| Unread { slice, why: error.0, of_backend: None };
+                state.complete(whole).map_err(failed)?;
+                std::mem::replace(state, Box::new(()))
+            }
+            Self::Here(_) | Self::Saved(_) => whole,
+        };
+        *self = Self::Here(state);
+        Ok(())
+    }
+
+    /// Somebody is about to need all of the state, or some of its keys: it is read meanwhile.
+    pub(crate) fn read_ahead(&self, by_key: bool) {
+        match self {
+            Self::Here(_) => {}
+            Self::Partly(_, rest) => {
+                if !by_key || rest.is_enough() {
+                    Arc::clone(rest).read_ahead();
+                }
+            }
+            Self::Saved(saved) if by_key && saved.is_read_by_key() => saved.open_ahead(),
+            Self::Saved(saved) => Arc::clone(saved).read_ahead(),
+        }
+    }
+
+    /// What of the state is in memory, though nobody has needed it.
     pub(crate) fn in_memory(&mut self) -> Option<&mut SliceState> {
-        if let Self::Saved(saved) = self
-            && let Some(state) = saved.take_if_read()
-        {
-            *self = Self::Here(state);
+        let read = match self {
+            Self::Here(_) => None,
+            Self::Partly(_, rest) => rest.take_if_read(),
+            Self::Saved(saved) => saved.take_if_read(),
+        };
+        if let Some(whole) = read {
+            self.complete(whole).unwrap_or_else(|error| not_read(&error));
         }
         self.here()
     }
 
-    /// The state, if it is here. One that is not has not changed.
+    /// What of the state is here. What is not has not changed.
     #[inline]
     pub(crate) fn here(&mut self) -> Option<&mut SliceState> {
         match self {
-            Self::Here(state) => Some(state),
+            Self::Here(state) | Self::Partly(state, _) => Some(state),
             Self::Saved(_) => None,
         }
     }
 }
 
 #[cold]
-fn take(saved: &SavedSlice) -> SliceState {
+fn not_read<T>(error: &Unread) -> T {
     // Outside bytes are no fault of the program: nothing is printed as if they were.
-    saved.take().unwrap_or_else(|error| resume_unwind(Box::new(NotRead(error.to_string()))))
+    resume_unwind(Box::new(NotRead(error.to_string())))
 }
 
 /// Why the state of a slice could not be read back.
@@ -84,13 +181,21 @@ pub(crate) struct SavedSlice {
     slice: SliceId,
     factory: Arc<dyn OperatorFactory>,
     runs: RunsOf,
-    /// Where its keys are that leave memory, if they do.
-    rows: Option<SavedRows>,
+    read_as: ReadAs,
     place: Mutex<Place>,
     is_read: AtomicBool,
     /// How many are not in memory yet.
     left: Arc<AtomicUsize>,
     running: Arc<Running>,
+}
+
+/// What else is known of where a slice is saved.
+#[derive(Default)]
+pub(crate) struct ReadAs {
+    /// Where its keys are that leave memory, if they do.
+    pub(crate) rows: Option<SavedRows>,
+    /// How single keys of it are read, if they are.
+    pub(crate) by_key: Option<ByKey>,
 }
 
 /// Where a saved state is.
@@ -104,7 +209,7 @@ impl SavedSlice {
     pub(crate) fn new(
         (node, slice): (usize, SliceId),
         factory: &Arc<dyn OperatorFactory>,
-        (runs, rows): (RunsOf, Option<SavedRows>),
+        (runs, read_as): (RunsOf, ReadAs),
         left: &Arc<AtomicUsize>,
         running: &Arc<Running>,
     ) -> Self {
@@ -116,7 +221,7 @@ impl SavedSlice {
             slice,
             factory,
             runs,
-            rows,
+            read_as,
             place: Mutex::new(Place::InBackend),
             is_read: AtomicBool::new(false),
             left,
@@ -129,9 +234,18 @@ impl SavedSlice {
         self.runs.clone()
     }
 
+    /// Where the newest checkpoint has it.
+    fn read_runs(&self, read: &mut ReadRuns) -> Result<(), CheckpointError> {
+        match &self.read_as.by_key {
+            // What was read by its keys may have changed since, and have been saved.
+            Some(by_key) => by_key.read_whole(self.slice, read),
+            None => self.runs.read_into(read),
+        }
+    }
+
     fn read(&self, read: &mut ReadRuns) -> Result<SliceState, Unread> {
         let slice = self.slice;
-        self.runs.read_into(read).map_err(|error| {
+        self.read_runs(read).map_err(|error| {
             let why = error.to_string();
             let of_backend = match error {
                 CheckpointError::Backend(error) => Some(error),
@@ -141,14 +255,44 @@ impl SavedSlice {
         })?;
         let mut state = self.factory.state(slice);
         structure::track(&mut *state);
-        self.rows.iter().for_each(|rows| structure::expires(&mut *state, rows));
+        self.read_as.rows.iter().for_each(|rows| structure::expires(&mut *state, rows));
         structure::restore(&mut *state, &read.get()).map_err(|error| Unread {
             slice,
             why: error.0,
             of_backend: None,
         })?;
-        self.left.fetch_sub(1, Ordering::Relaxed);
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.running.readers.close();
+        }
         Ok(state)
+    }
+
+    /// An empty state that reads single keys when it is asked for them; none if all of it is to be
+    /// read.
+    fn by_key(&self) -> Option<SliceState> {
+        if !self.is_read_by_key() {
+            return None;
+        }
+        let by_key = self.read_as.by_key.as_ref()?;
+        let keys = by_key.take(self.node, self.slice, &self.running)?;
+        let mut state = self.factory.state(self.slice);
+        structure::track(&mut *state);
+        state.read_by_key(keys);
+        Some(state)
+    }
+
+    /// Whether keys of it can be read one by one, and nobody has read all of them.
+    fn is_read_by_key(&self) -> bool {
+        let by_key = self.read_as.by_key.as_ref();
+        by_key.is_some_and(|it| it.is_worth(&self.runs)) && !self.is_read.load(Ordering::Acquire)
+    }
+
+    /// Has it found out where its keys are.
+    fn open_ahead(self: &Arc<Self>) {
+        let slice = Arc::clone(self);
+        self.running.readers.ask(Box::new(move |_| {
+            slice.read_as.by_key.iter().for_each(|by_key| by_key.open(slice.slice));
+        }));
     }
 
     /// Reads it, if nobody has.
@@ -162,6 +306,12 @@ impl SavedSlice {
             self.is_read.store(true, Ordering::Release);
         }
         Ok(())
+    }
+}
+
+impl Rest for SavedSlice {
+    fn slice(&self) -> SliceId {
+        self.slice
     }
 
     /// Gives it to its lane, if somebody has read it.
@@ -180,12 +330,13 @@ impl SavedSlice {
         }
     }
 
-    /// Gives it to its lane; waits for whoever is reading it, and for a server that is away.
-    fn take(&self) -> Result<SliceState, Unread> {
+    /// Gives it to its lane; waits for whoever is reading it.
+    fn take(&self, waits: bool) -> Result<SliceState, Unread> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*place, Place::InBackend) {
-            let is_away =
-                |error: &Unread| matches!(error.of_backend, Some(StateError::Unreachable { .. }));
+            let is_away = |error: &Unread| {
+                waits && matches!(error.of_backend, Some(StateError::Unreachable { .. }))
+            };
             let read = || self.read(&mut ReadRuns::default());
             *place = Place::Read(self.running.until_read(self.node, is_away, read)?);
         }
@@ -193,6 +344,20 @@ impl SavedSlice {
             Place::Read(state) => Ok(state),
             Place::InBackend | Place::Taken => unreachable!("a slice is taken once"),
         }
+    }
+
+    fn read_ahead(self: Arc<Self>) {
+        if !self.is_read.load(Ordering::Acquire) {
+            let readers = Arc::clone(&self.running.readers);
+            readers.ask(Box::new(move |read| {
+                // Its lane finds out what is wrong, and may wait.
+                let _not_read = self.load(read);
+            }));
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.read_as.by_key.as_ref().is_some_and(ByKey::is_enough)
     }
 }
 

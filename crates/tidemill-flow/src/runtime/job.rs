@@ -11,6 +11,7 @@ use super::looks::Looks;
 use super::pacer::Pacer;
 use super::peer::Peers;
 use super::plan::Plan;
+use super::readers::Readers;
 use super::worker::WorkerQueue;
 use crate::error::JobError;
 use crate::operator::DeadLetter;
@@ -60,6 +61,7 @@ pub(crate) struct Job {
     /// Source slices of this process.
     pub(crate) sources: SourceSlices,
     pub(crate) growth: Growth,
+    pub(crate) readers: Arc<Readers>,
     /// By node: slices that will never run again.
     pub(crate) slices_done: Vec<AtomicU64>,
     /// What waits, and why.
@@ -296,6 +298,7 @@ impl Job {
         self.committer.wake();
         self.checkpointer.wake();
         self.growth.wake();
+        self.readers.close();
         self.peers.close(self.finished.load(Ordering::Acquire));
     }
 

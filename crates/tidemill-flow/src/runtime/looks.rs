@@ -165,10 +165,12 @@ fn copy_slice(
     state: &mut Held,
     left: &AtomicUsize,
 ) -> Result<SliceLook, LookError> {
-    let state = match state {
-        Held::Here(state) => state,
-        Held::Saved(saved) => return Ok(SliceLook::Saved(saved.runs(), watermark)),
-    };
+    if let Held::Saved(saved) = state {
+        return Ok(SliceLook::Saved(saved.runs(), watermark));
+    }
+    let looked_at = state.looked_at().map_err(|error| error.to_string());
+    let state = looked_at.and_then(|state| state.ok_or_else(|| "it is not in memory".to_owned()));
+    let state = state.map_err(|message| LookError::Slice { slice, message })?;
     let at = StateAt { state: &mut **state, watermark };
     let (mut batches, mut is_too_large) = (Vec::new(), false);
     // What the program's own types do when they are shown is no reason to end its job.

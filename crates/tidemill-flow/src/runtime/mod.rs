@@ -9,6 +9,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod budget;
+mod by_key;
 pub(crate) mod checkpoint;
 pub(crate) mod commit;
 pub(crate) mod connect;
@@ -32,6 +33,7 @@ pub(crate) mod peer;
 pub(crate) mod peer_reader;
 pub(crate) mod peer_writer;
 pub(crate) mod plan;
+pub(crate) mod readers;
 pub(crate) mod restore;
 pub(crate) mod said;
 pub(crate) mod send;

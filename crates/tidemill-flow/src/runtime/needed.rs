@@ -3,6 +3,7 @@
 //! Nothing waits before the job runs, and nobody who only looks does.
 
 use super::job::Job;
+use super::readers::Readers;
 use crate::patience::Patience;
 use std::{
     fmt::Display,
@@ -10,14 +11,17 @@ use std::{
 };
 use tidemill_state::{CheckpointError, ReadRows, RowsOf, StateError};
 
-/// The job, once it runs.
+/// The job, once it runs, and who reads ahead for it.
 #[derive(Default)]
-pub(crate) struct Running(OnceLock<Weak<Job>>);
+pub(crate) struct Running {
+    job: OnceLock<Weak<Job>>,
+    pub(crate) readers: Arc<Readers>,
+}
 
 impl Running {
     /// It runs from now on.
     pub(crate) fn set(&self, job: &Arc<Job>) {
-        self.0.get_or_init(|| Arc::downgrade(job));
+        self.job.get_or_init(|| Arc::downgrade(job));
     }
 
     /// Tries for a stage until no server is away, or the job ends, or was to stop for too long.
@@ -37,7 +41,7 @@ impl Running {
                 Err(error) => error,
             };
             let waits = is_away(&error);
-            let Some(job) = self.0.get().and_then(Weak::upgrade).filter(|_| waits) else {
+            let Some(job) = self.job.get().and_then(Weak::upgrade).filter(|_| waits) else {
                 return Err(error);
             };
             let part = &job.plan.nodes[node].name;

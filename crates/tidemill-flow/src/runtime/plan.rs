@@ -71,6 +71,8 @@ pub(crate) struct NodeCount {
     pub(crate) committing_us: AtomicU64,
     /// Keys of its state that are not in memory.
     pub(crate) expiry: Arc<ExpiryCounts>,
+    /// Keys that were read back while the rest of their slice was not.
+    pub(crate) read_keys: Arc<AtomicU64>,
 }
 
 /// One link.

@@ -1,6 +1,7 @@
 //! A job that goes on from a checkpoint: what it finds, and what it does not do again.
 
-use super::held::{Held, SavedSlice};
+use super::by_key::ByKey;
+use super::held::{Held, ReadAs, SavedSlice};
 use super::ledger::Recorded;
 use super::needed::{NeededRows, Running};
 use super::plan::{NodePlan, Plan, Work};
@@ -12,7 +13,10 @@ use std::{
 };
 use tidemill_env::sync::atomic::AtomicUsize;
 use tidemill_state::{Checkpoints, Manifest, SavedRows, SavedSource, structure};
-use tidemill_types::{Cycle, Micros, SliceId, job::Delivery};
+use tidemill_types::{
+    Cycle, Micros, SliceId,
+    job::{Delivery, Recovery},
+};
 use tidemill_wire::ledger::{Cut, StageNote};
 
 /// What was done in earlier lives of the job.
@@ -338,6 +342,24 @@ fn saved_rows(
     Some(SavedRows::new(Arc::new(rows), Arc::clone(&of.count.expiry), most))
 }
 
+/// What is saved of a stage from now on can be read as its job will want it: row by row if keys leave
+/// memory, and key by key if it goes on before all is read and its operator asks so.
+pub(crate) fn save_to_be_read(
+    (plan, node): (&Plan, usize),
+    checkpoints: &mut Checkpoints,
+    recovery: Recovery,
+) {
+    let of = &plan.nodes[node];
+    let Work::Stage { factory } = &of.work else { return };
+    if of.ttl.is_some() {
+        checkpoints.read_by_row(node as u32);
+    } else if recovery != Recovery::Eager
+        && let Some(hash_of) = factory.hash_of_entry()
+    {
+        checkpoints.read_by_key(node as u32, hash_of);
+    }
+}
+
 /// The states of a stage's slices: as a checkpoint has them, and noting what changes if there are
 /// to be checkpoints. Those that are to be read are added to `saved`.
 pub(crate) fn states(
@@ -352,12 +374,17 @@ pub(crate) fn states(
     let goes_on = before.cycle > Cycle::NONE && !before.has_ended(node);
     let state = |slice| {
         let rows = checkpoints.and_then(|it| saved_rows((plan, node), it, slice, running));
+        let of = &plan.nodes[node];
         let runs = checkpoints.filter(|_| goes_on).map(|it| it.runs_of(node as u32, slice));
         if let Some(runs) = runs.filter(|runs| !runs.is_empty()) {
+            let reading = checkpoints.filter(|it| it.reads_by_key(node as u32));
+            let looker = reading.map(Checkpoints::looker);
+            let by_key = looker
+                .map(|looker| ByKey::new(looker, (&of.name, slice), &runs, &of.count.read_keys));
             let one = Arc::new(SavedSlice::new(
                 (node, SliceId(slice)),
                 factory,
-                (runs, rows),
+                (runs, ReadAs { rows, by_key }),
                 left,
                 running,
             ));

@@ -10,7 +10,7 @@ use super::lane::{After, Lane};
 use super::plan::Work;
 use super::send::{Of, Sender, Writer};
 use super::writing::{Writing, written_at_once};
-use crate::block::Payload;
+use crate::block::{Block, Payload};
 use crate::error::JobError;
 use crate::operator::{Context, CycleInput, DeadLetter, Emitted, Operator, Output, Place};
 use std::{
@@ -135,6 +135,7 @@ impl StageLane {
         let before = self.watermark;
         let is_idle = self.advance(ended);
         if !self.input.is_empty() || self.wants_time || ended {
+            self.read_ahead(job, lane);
             self.call(job, lane, (cycle, time, before))?;
             let counted = self.counted.count(&mut self.states, || job.now_us());
             counted.map_err(|message| job.error_at(lane.node, cycle, message))?;
@@ -169,6 +170,23 @@ impl StageLane {
             self.leave(job);
         }
         Ok(if ended { After::Done } else { self.after(job) })
+    }
+
+    /// What the operator asks for slice by slice is read meanwhile by several threads, unless it says
+    /// itself what it needs.
+    fn read_ahead(&self, job: &Job, lane: &Lane) {
+        let Work::Stage { factory } = &job.plan.nodes[lane.node].work else { return };
+        if self.states.iter().all(|it| matches!(it, Held::Here(_)))
+            || factory.hash_of_entry().is_some()
+        {
+            return;
+        }
+        for (held, slice) in self.states.iter().zip(lane.slices.clone()) {
+            let has_rows = |block: &Arc<Block>| !block.rows_of(SliceId(slice)).is_empty();
+            if self.input.ports.iter().flatten().any(has_rows) {
+                held.read_ahead(false);
+            }
+        }
     }
 
     /// Event time goes on with the slowest input that is not idle. If all are, it stands still: what

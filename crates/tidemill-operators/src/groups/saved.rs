@@ -1,13 +1,47 @@
 //! Groups as checkpoints have them.
 
-use super::{Form, Groups, LOOKED_UP_AT_ONCE, key_at, turned};
+use super::{BlockKeys, Form, Groups, KeyPlan, LOOKED_UP_AT_ONCE, key_at, turned};
+use arrow_array::Array as _;
+use std::sync::Arc;
 use tidemill_flow::partition::hash_number;
-use tidemill_state::{Reader, SavedError, put_bytes};
+use tidemill_state::{HashOfEntry, Reader, SavedError, put_bytes};
+
+/// The hash under which a key that is null is looked for where it is saved.
+const NULL: u64 = 0;
 
 /// Room for so many that are taken back, and for some that are new: the first of those should not
 /// double what was just read.
 pub(crate) fn with_room(count: usize) -> usize {
     count + count / 8
+}
+
+impl KeyPlan {
+    /// The hash of the key that a saved group begins with, as [`BlockKeys::saved_hash`] has it; none
+    /// where there is one group.
+    pub(crate) fn hash_of_entry(&self) -> Option<HashOfEntry> {
+        let form = self.form;
+        let hash_of = move |value: &[u8]| {
+            let mut from = Reader::new(value);
+            match (from.bytes(1).ok()?, form) {
+                ([1], _) => Some(NULL),
+                (_, Form::Int) => from.u64().ok().map(hash_number),
+                _ => from.u64().ok(),
+            }
+        };
+        (form != Form::Unit).then(|| Arc::new(hash_of) as HashOfEntry)
+    }
+}
+
+impl BlockKeys {
+    /// The hash under which the key of a row is looked for where it is saved.
+    pub(crate) fn saved_hash(&self, hashes: &[u64], row: usize) -> u64 {
+        match self {
+            Self::Unit => NULL,
+            Self::Int(ints) if ints.is_null(row) => NULL,
+            Self::Text(text) if text.is_null(row) => NULL,
+            Self::Int(_) | Self::Text(_) | Self::Rows(_) => hashes[row],
+        }
+    }
 }
 
 impl Groups {

@@ -25,11 +25,13 @@ use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, Selection,
     SliceState, StateAt, StateTable, TakeRows,
 };
+use tidemill_state::HashOfEntry;
 use tidemill_types::{Micros, SliceId, Span};
 
 mod held;
+mod rows;
 
-use held::Panes;
+use held::{Panes, Wanted};
 
 /// Groups whose results are read together.
 const READ_AT_ONCE: usize = 256;
@@ -122,6 +124,10 @@ impl OperatorFactory for Factory {
         self.stages.iter().any(|it| it.spans.is_some())
     }
 
+    fn hash_of_entry(&self) -> Option<HashOfEntry> {
+        self.stages[0].plan.keys.hash_of_entry()
+    }
+
     /// Its rows come at the end of the input, with times that may be as early as any.
     fn holds_back(&self) -> Span {
         let stage = &self.stages[0];
@@ -201,7 +207,7 @@ impl Lane {
         if rows.is_empty() {
             return;
         }
-        let table = panes.table(pane_end);
+        let table = panes.table_of(pane_end, (block, prepared), rows);
         let hashes = prepared.hashes(block);
         table.groups.resolve(&prepared.keys, hashes, rows, &mut self.groups);
         table.change(&self.groups);
@@ -218,19 +224,6 @@ impl Lane {
         self.take(panes, pane_end, of, &rows);
         rows.clear();
         self.rows = rows;
-    }
-
-    /// The end of the pane that all rows of a block are in, if it is one. The column of times is
-    /// read through once for that, where a look at the time of each row of each slice would go
-    /// through it from end to end for every slice.
-    fn only_pane(&self, prepared: &Prepared) -> Option<i64> {
-        let (Some(spans), Some(times)) = (self.stages[0].spans, &prepared.times) else {
-            return Some(i64::MAX);
-        };
-        let (earliest, latest) = (times.values().iter())
-            .fold((i64::MAX, i64::MIN), |(min, max), time| (min.min(*time), max.max(*time)));
-        let end = (earliest <= latest).then(|| spans.pane_end(earliest))?;
-        (end == spans.pane_end(latest)).then_some(end)
     }
 
     /// Takes rows that are all in one pane.
@@ -451,13 +444,20 @@ impl Operator for Lane {
         if blocks.is_empty() && !closes && !ends {
             return Ok(());
         }
+        if !context.is_whole() {
+            self.read_ahead(context, (blocks, &prepared), closes || ends);
+        }
         let mut late: Vec<Late> = self.stages.iter().map(|_| Late::default()).collect();
         for slice in context.slices.clone().map(SliceId) {
             // A state that is still to be read back is not asked for without need.
             if !closes && !ends && !has_rows(blocks, slice) {
                 continue;
             }
-            let panes: &mut Panes = context.state(slice);
+            // Nor are all of its keys, if only some get rows.
+            let panes: &mut Panes = match closes || ends {
+                true => context.state(slice),
+                false => context.state_by_key(slice),
+            };
             let of_blocks = blocks.iter().zip(&prepared).zip(&only_panes);
             for (nth, ((block, prepared), only_pane)) in of_blocks.enumerate() {
                 self.take_slice(panes, slice, (block, prepared, *only_pane), between.0);

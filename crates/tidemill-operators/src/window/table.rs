@@ -2,8 +2,10 @@
 
 use super::Windowed;
 use crate::aggregate::Cells;
-use crate::groups::Groups;
-use tidemill_state::{Delta, Reader, SavedError, Stamped, StampedRows, Structure, row_of};
+use crate::groups::{BlockKeys, Groups};
+use tidemill_state::{
+    Delta, Reader, SavedError, SavedKeys, Stamped, StampedRows, Structure, row_of,
+};
 
 /// Groups and accumulators of one pane of one slice.
 pub(super) struct Table {
@@ -12,6 +14,16 @@ pub(super) struct Table {
     /// The largest time of each group's rows, where it is looked at; none for any group elsewhere.
     pub(super) latest: Vec<i64>,
     stamped: Stamped,
+    /// If some of its groups are not in memory: which are.
+    partly: Option<Partly>,
+}
+
+/// The groups that are in memory, of a table of which a checkpoint has more.
+struct Partly {
+    /// By group: the number that it has in the whole table, and is saved under.
+    numbers: Vec<u32>,
+    /// The number of the next key that is new.
+    next: u32,
 }
 
 impl Table {
@@ -21,7 +33,82 @@ impl Table {
             cells: Cells::new(&plan.aggregates),
             latest: Vec::new(),
             stamped: Stamped::default(),
+            partly: None,
         }
+    }
+
+    /// So many groups are where a checkpoint has them, and come when they are asked for.
+    pub(super) fn begin_partly(&mut self, groups: u32) {
+        self.partly = Some(Partly { numbers: Vec::new(), next: groups });
+    }
+
+    /// Whether all of its groups are in memory.
+    pub(super) fn is_whole(&self) -> bool {
+        self.partly.is_none()
+    }
+
+    /// Brings the groups of these rows into memory; those that are nowhere are new.
+    pub(super) fn bring(
+        &mut self,
+        (saved, prefix, one): (&mut SavedKeys, &[u8], &mut Groups),
+        (keys, hashes): (&BlockKeys, &[u64]),
+        rows: &[u32],
+    ) {
+        let Self { groups, cells, latest, partly: Some(partly), .. } = self else { return };
+        for row in rows.iter().map(|row| *row as usize) {
+            if groups.find(keys, hashes, row).is_some() {
+                continue;
+            }
+            let is_there =
+                saved.find(prefix, keys.saved_hash(hashes, row), &mut |number, value| {
+                    let mut from = Reader::new(value);
+                    one.reset();
+                    one.restore(0, &mut from)?;
+                    one.restored()?;
+                    if one.find(keys, hashes, row).is_none() {
+                        return Ok(false);
+                    }
+                    let group = groups.moved(one, 0) as usize;
+                    cells.resize(groups.len());
+                    cells.restore(group, &mut from)?;
+                    if !from.rest().is_empty() {
+                        latest.resize(groups.len(), i64::MIN);
+                        latest[group] = from.i64()?;
+                    }
+                    from.end()?;
+                    partly.numbers.push(row_of(number)? as u32);
+                    Ok(true)
+                });
+            if !is_there {
+                groups.group(keys, hashes, row);
+                partly.numbers.push(partly.next);
+                partly.next += 1;
+            }
+        }
+    }
+
+    /// Takes over all groups of another table, which had some of this one's in memory: they are as
+    /// they are there, and their changes are noted as there.
+    pub(super) fn take_over(&mut self, mut other: Self) -> Result<(), SavedError> {
+        let numbers = other.partly.take().map_or_else(Vec::new, |it| it.numbers);
+        let (mut saved, mut moved) = (Vec::new(), Vec::with_capacity(numbers.len()));
+        for (from, number) in numbers.iter().map(|it| *it as usize).enumerate() {
+            if self.groups.moved(&other.groups, from) as usize != number {
+                return Err(SavedError::new("a key has another number than where it was read"));
+            }
+            self.cells.resize(self.groups.len());
+            saved.clear();
+            other.cells.save(from, &mut saved);
+            self.cells.restore(number, &mut Reader::new(&saved))?;
+            if let Some(time) = other.latest.get(from) {
+                self.latest.resize(self.groups.len(), i64::MIN);
+                self.latest[number] = *time;
+            }
+            moved.push((number, *other.cells.stamp_of(from)));
+        }
+        let (stamped, mut rows) = self.rows();
+        stamped.take_over(other.stamped, moved.into_iter(), &mut rows);
+        Ok(())
     }
 
     /// Forgets everything; memory is kept.
@@ -30,6 +117,7 @@ impl Table {
         self.cells.reset();
         self.latest.clear();
         self.stamped = Stamped::default();
+        self.partly = None;
     }
 
     /// Adds the groups of panes.
@@ -64,8 +152,9 @@ impl Table {
     }
 
     fn rows(&mut self) -> (&mut Stamped, Rows<'_>) {
-        let Self { groups, cells, latest, stamped } = self;
-        (stamped, Rows { groups, cells, latest })
+        let Self { groups, cells, latest, stamped, partly } = self;
+        let numbers = partly.as_ref().map(|it| &it.numbers[..]);
+        (stamped, Rows { groups, cells, latest, numbers })
     }
 }
 
@@ -74,6 +163,7 @@ struct Rows<'a> {
     groups: &'a Groups,
     cells: &'a mut Cells,
     latest: &'a [i64],
+    numbers: Option<&'a [u32]>,
 }
 
 impl StampedRows for Rows<'_> {
@@ -104,12 +194,18 @@ impl StampedRows for Rows<'_> {
             out.extend_from_slice(&latest.to_le_bytes());
         }
     }
+
+    #[inline]
+    fn number(&self, group: usize) -> usize {
+        self.numbers.map_or(group, |numbers| numbers[group] as usize)
+    }
 }
 
 impl Structure for Table {
     fn memory(&self) -> usize {
         let latest = self.latest.capacity() * size_of::<i64>();
-        self.groups.memory() + self.cells.memory() + latest + self.stamped.memory()
+        let numbers = self.partly.as_ref().map_or(0, |it| it.numbers.capacity() * size_of::<u32>());
+        self.groups.memory() + self.cells.memory() + latest + self.stamped.memory() + numbers
     }
 
     fn track(&mut self) {

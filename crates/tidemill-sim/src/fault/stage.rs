@@ -9,6 +9,7 @@ use tidemill_flow::{
     Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState, StateAt,
     StateTable, TakeRows,
 };
+use tidemill_state::HashOfEntry;
 use tidemill_types::{SliceId, Span};
 
 /// The record at which it fails.
@@ -61,6 +62,8 @@ impl Faulty {
     }
 }
 
+// What is not passed on would be another stage than in the other lives.
+#[deny(clippy::missing_trait_methods)]
 impl OperatorFactory for Faulty {
     fn outputs(&self) -> Vec<SchemaRef> {
         self.factory.outputs()
@@ -83,6 +86,9 @@ impl OperatorFactory for Faulty {
     }
     fn does(&self) -> String {
         self.factory.does()
+    }
+    fn hash_of_entry(&self) -> Option<HashOfEntry> {
+        self.factory.hash_of_entry()
     }
     fn cannot_save(&self) -> Option<String> {
         self.factory.cannot_save()

@@ -72,7 +72,15 @@ pub fn manifest(bytes: &[u8]) {
 /// Manifests of each version, behind their number.
 #[must_use]
 pub fn manifest_seeds() -> Vec<Vec<u8>> {
-    let run = |nth| Run { checkpoint: 3, node: 1, slice: 0, nth, bytes: 9, part_bytes: 4 };
+    let run = |nth| Run {
+        checkpoint: 3,
+        node: 1,
+        slice: 0,
+        nth,
+        bytes: 9,
+        part_bytes: 4,
+        index_bytes: u64::from(nth),
+    };
     let stage = SavedStage {
         name: "stage".to_owned(),
         does: "key Int64".to_owned(),
@@ -102,5 +110,5 @@ pub fn manifest_seeds() -> Vec<Vec<u8>> {
     let newest = manifest.encode();
     // Of the versions before nothing is written any more: the same bytes say something else there.
     let older = |version| [&[version][..], &newest[1..]].concat();
-    vec![behind(&newest), behind(&older(2)), behind(&older(1))]
+    vec![behind(&newest), behind(&older(3)), behind(&older(2)), behind(&older(1))]
 }

@@ -7,6 +7,7 @@
 //! Invariant: of a checkpoint that is pinned nothing is deleted. A process that ends forgets what it
 //! had pinned, and the next one deletes that as it would have gone without.
 
+use super::keys::KeysOf;
 use super::rows::{RowIndex, RowsOf};
 use super::runs::RunsOf;
 use super::{CheckpointError, Manifest, Run};
@@ -86,6 +87,15 @@ impl Looker {
         RowsOf::new(self.clone(), stage, slice)
     }
 
+    /// The rows of a slice of a stage by the hashes of their keys, each as the newest checkpoint has it
+    /// when it is asked for; none if they have no index ([`super::Checkpoints::read_by_key`]).
+    ///
+    /// # Errors
+    /// There is no checkpoint, or the backend's.
+    pub fn keys_of(&self, (stage, slice): (&str, u32)) -> Result<Option<KeysOf>, CheckpointError> {
+        KeysOf::open(self, (stage, slice))
+    }
+
     /// Where the rows of a run begin; the run is read for it if nobody knows.
     pub(super) fn index_of(&self, run: &Run) -> Result<Arc<RowIndex>, CheckpointError> {
         if let Some(index) = lock(&self.shared).indexes.get(run) {
@@ -111,6 +121,13 @@ impl Pinned {
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// The runs of a slice of a stage, the oldest first; none if it has no such slice.
+    #[must_use]
+    pub fn chain(&self, stage: &str, slice: u32) -> &[Run] {
+        let stage = self.manifest.stages.iter().find(|it| it.name == stage);
+        stage.and_then(|it| it.slices.get(slice as usize)).map_or(&[], Vec::as_slice)
     }
 
     /// Some runs of a slice, as the manifest names them.

@@ -3,6 +3,7 @@
 use super::CheckpointError;
 use crate::SavedError;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 use tidemill_types::{Cycle, Micros};
 
 /// Bytes of a run that are put under one key, at most, and that are committed at once: whoever else
@@ -11,7 +12,9 @@ pub(super) const PART_BYTES: usize = 2 << 20;
 /// The same of a stage whose rows are read back one by one.
 pub(super) const FINE_PART_BYTES: usize = 32 << 10;
 /// The first byte of a manifest.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
+/// The same of one whose runs have no index of keys.
+const VERSION_WITHOUT_INDEX: u8 = 3;
 /// The same of one all of whose runs are in parts of [`PART_BYTES`].
 const VERSION_OF_ONE_SIZE: u8 = 2;
 /// The same of one that did not say yet that it is coordinated, either.
@@ -78,6 +81,20 @@ pub struct Run {
     pub bytes: u64,
     /// Bytes of it that are under one key, at most.
     pub(super) part_bytes: u32,
+    /// Bytes of its index by key ([`super::keys`]), in parts of [`PART_BYTES`] behind it; 0: it has none.
+    pub(super) index_bytes: u64,
+}
+
+/// As manifests of version 3 name a run.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(Serialize))]
+struct RunWithoutIndex {
+    checkpoint: u64,
+    node: u32,
+    slice: u32,
+    nth: u32,
+    bytes: u64,
+    part_bytes: u32,
 }
 
 /// As manifests before version 3 name a run.
@@ -141,8 +158,15 @@ pub(super) fn number_of(key: &[u8]) -> Option<u64> {
 }
 
 impl Run {
+    /// How many parts its entries have.
     pub(super) fn parts(&self) -> u64 {
         self.bytes.div_ceil(u64::from(self.part_bytes.max(1)))
+    }
+
+    /// The parts of its index, which follow.
+    pub(super) fn index_parts(&self) -> Range<u64> {
+        let first = self.parts();
+        first..first.saturating_add(self.index_bytes.div_ceil(PART_BYTES as u64))
     }
 
     pub(super) fn key(&self, part: u64) -> [u8; 25] {
@@ -165,7 +189,8 @@ impl Manifest {
     /// Bytes of the runs that it names.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.runs().fold(0, |sum, run| sum.saturating_add(run.bytes))
+        let of_run = |run: &Run| run.bytes.saturating_add(run.index_bytes);
+        self.runs().fold(0, |sum, run| sum.saturating_add(of_run(run)))
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -186,10 +211,13 @@ impl Manifest {
             }
         }
         let of_one_size = |bytes: &[u8]| {
-            whole::<Manifest<RunOfOneSize>>(bytes).map(Self::from).map_err(unreadable)
+            whole::<Manifest<RunOfOneSize>>(bytes).map(Self::of_before).map_err(unreadable)
         };
         let manifest = match value.split_first() {
             Some((&VERSION, rest)) => whole(rest).map_err(unreadable),
+            Some((&VERSION_WITHOUT_INDEX, rest)) => {
+                whole::<Manifest<RunWithoutIndex>>(rest).map(Self::of_before).map_err(unreadable)
+            }
             Some((&VERSION_OF_ONE_SIZE, rest)) => of_one_size(rest),
             Some((&VERSION_COORDINATED, rest)) => of_one_size(&[rest, &[1]].concat()),
             Some((version, _)) => {
@@ -204,18 +232,27 @@ impl Manifest {
     }
 }
 
-impl From<RunOfOneSize> for Run {
-    fn from(run: RunOfOneSize) -> Self {
-        let RunOfOneSize { checkpoint, node, slice, nth, bytes } = run;
-        Self { checkpoint, node, slice, nth, bytes, part_bytes: PART_BYTES as u32 }
+impl From<RunWithoutIndex> for Run {
+    fn from(run: RunWithoutIndex) -> Self {
+        let RunWithoutIndex { checkpoint, node, slice, nth, bytes, part_bytes } = run;
+        Self { checkpoint, node, slice, nth, bytes, part_bytes, index_bytes: 0 }
     }
 }
 
-impl From<Manifest<RunOfOneSize>> for Manifest {
-    fn from(before: Manifest<RunOfOneSize>) -> Self {
+impl From<RunOfOneSize> for Run {
+    fn from(run: RunOfOneSize) -> Self {
+        let RunOfOneSize { checkpoint, node, slice, nth, bytes } = run;
+        let part_bytes = PART_BYTES as u32;
+        RunWithoutIndex { checkpoint, node, slice, nth, bytes, part_bytes }.into()
+    }
+}
+
+impl Manifest {
+    /// One that names its runs as an earlier build did.
+    fn of_before<R: Into<Run>>(before: Manifest<R>) -> Self {
         let Manifest { number, made, cycle, time, sources, stages, sinks, letters, coordinated } =
             before;
-        let runs = |runs: Vec<RunOfOneSize>| runs.into_iter().map(Run::from).collect();
+        let runs = |runs: Vec<R>| runs.into_iter().map(R::into).collect();
         let stage = |SavedStage { name, does, watermark, slices }| SavedStage {
             name,
             does,

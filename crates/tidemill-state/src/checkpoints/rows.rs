@@ -9,7 +9,7 @@
 //! A row is looked for in the newest run first. It costs one read of two parts at most for each run
 //! that is looked at.
 
-use super::{CheckpointError, Looker, Run};
+use super::{CheckpointError, Checkpoints, Looker, Run};
 use crate::delta::{self, Reader};
 use crate::structure::ReadRows;
 use crate::{Backend, SavedError};
@@ -18,6 +18,14 @@ use crate::{Backend, SavedError};
 const SPACING: usize = 8 << 10;
 /// Bytes of a key that the index knows: those of a row of a structure.
 const KEY_BYTES: usize = 5;
+
+impl Checkpoints {
+    /// From now on what is put of a node can be read back row by row ([`Looker::rows_of`]) at little
+    /// cost.
+    pub fn read_by_row(&mut self, node: u32) {
+        self.by_row.insert(node);
+    }
+}
 
 /// Where entries of a run begin.
 #[derive(Debug)]
@@ -104,9 +112,7 @@ impl ReadRows for RowsOf {
     fn read(&self, key: &[u8]) -> Result<Vec<u8>, CheckpointError> {
         let pinned = self.looker.pin(None)?;
         let manifest = pinned.manifest();
-        let stage = manifest.stages.iter().find(|it| it.name == self.stage);
-        let chain = stage.and_then(|it| it.slices.get(self.slice as usize));
-        for run in chain.into_iter().flatten().rev() {
+        for run in pinned.chain(&self.stage, self.slice).iter().rev() {
             if let Some(value) = self.find(run, key)? {
                 return value.ok_or_else(|| self.missing(manifest.number));
             }
@@ -125,7 +131,7 @@ impl RowsOf {
 
 impl Run {
     /// Some bytes of it.
-    fn range(
+    pub(super) fn range(
         &self,
         backend: &dyn Backend,
         start: u64,

@@ -5,6 +5,9 @@ use crate::{Backend, SavedError, Values};
 use bytes::Bytes;
 use std::sync::Arc;
 
+/// Parts that are read together.
+const PARTS_AT_ONCE: usize = 64;
+
 /// The runs of a slice, to be read. They are there until a checkpoint is complete that does not name
 /// them.
 #[derive(Clone)]
@@ -40,6 +43,12 @@ impl RunsOf {
         self.runs.is_empty()
     }
 
+    /// Bytes of their entries.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.runs.iter().fold(0, |sum, run| sum.saturating_add(run.bytes))
+    }
+
     /// What they say, the oldest first.
     ///
     /// # Errors
@@ -62,8 +71,11 @@ impl RunsOf {
         read.count = count;
         for (run, values) in self.runs.iter().zip(&mut read.runs) {
             values.clear();
-            for part in 0..run.parts() {
-                if !self.backend.read(&run.key(part), values)? {
+            // How many there are said to be is no reason to take memory for so many.
+            for first in (0..run.parts()).step_by(PARTS_AT_ONCE) {
+                let last = run.parts().min(first.saturating_add(PARTS_AT_ONCE as u64));
+                let keys: Vec<_> = (first..last).map(|part| run.key(part).to_vec()).collect();
+                if !self.backend.read_all(&keys, values)? {
                     return Err(run.is_missing());
                 }
             }

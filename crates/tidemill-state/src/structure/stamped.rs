@@ -36,6 +36,10 @@ pub trait StampedRows {
     fn warm_rest(&self, row: usize) -> u64;
     /// Appends the value of a row.
     fn write(&self, row: usize, out: &mut Vec<u8>);
+    /// The number that a row is saved under. Default: its own.
+    fn number(&self, row: usize) -> usize {
+        row
+    }
 }
 
 /// Notes of the rows of one holder. None of them is removed but with all others.
@@ -113,6 +117,35 @@ impl Stamped {
         }
     }
 
+    /// Goes on with the notes of another, whose rows have become rows here: by the number that each
+    /// had there, its number here and its stamp there. What is noted here so far is forgotten.
+    pub fn take_over(
+        &mut self,
+        other: Self,
+        moved: impl Iterator<Item = (usize, u64)>,
+        of: &mut impl StampedRows,
+    ) {
+        let written_before = other.from;
+        *self = Self { from: 0, blocks: Vec::new(), frozen_blocks: Vec::new(), ..other };
+        let words = of.rows().div_ceil(BLOCK).div_ceil(64);
+        self.blocks.resize(words, 0);
+        self.frozen_blocks.resize(words, 0);
+        for (there, (row, stamp)) in moved.enumerate() {
+            let block = row / BLOCK;
+            let bit = 1 << (block % 64);
+            // What the checkpoint under way has of it is written out already.
+            let is_written = stamp == self.frozen && there < written_before;
+            *of.stamp(row) = if is_written { 0 } else { stamp };
+            match stamp {
+                stamp if stamp == self.now => self.blocks[block / 64] |= bit,
+                stamp if stamp == self.frozen && !is_written => {
+                    self.frozen_blocks[block / 64] |= bit;
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// A checkpoint begins: the rows that changed so far belong to it.
     ///
     /// # Panics
@@ -163,7 +196,7 @@ impl Stamped {
 
 #[inline]
 fn put(delta: &mut Delta, row: usize, of: &impl StampedRows) {
-    put_row(delta, row, |out| {
+    put_row(delta, of.number(row), |out| {
         of.write(row, out);
         true
     });

@@ -2,9 +2,10 @@
 //! to the first output and until all of the state was read back, in each way to recover.
 //!
 //! ```text
-//! all keys once ─▶ a checkpoint that is kept ─▶ stopped ─┬─▶ eager     each from the same checkpoint,
-//!                                                        ├─▶ prefetch  with none of its files in the
-//!                                                        └─▶ lazy      system's memory
+//! all keys once ─▶ a checkpoint that is kept ─▶ stopped ───▶ eager     with none of the checkpoint's
+//!                                                                      files in the system's memory
+//! and once more, with an index of the keys ────────────────┬─▶ prefetch
+//!                                                          └─▶ lazy
 //! ```
 
 use super::keyed::{Keyed, Pace};
@@ -40,33 +41,33 @@ pub(crate) struct RecoveryArgs {
     seconds: f64,
 }
 
+/// What is gone on from.
+struct Filled {
+    state_bytes: u64,
+    /// Of the checkpoint.
+    cycle: u64,
+    /// The last cycle that was committed: what comes behind it is new.
+    last: u64,
+}
+
 impl RecoveryArgs {
-    fn checkpoints(&self) -> PathBuf {
-        self.keyed.data.join("checkpoints")
+    /// Where a job is that goes on so: one that reads all at once saves no index of its keys.
+    fn folder(&self, recovery: Recovery) -> PathBuf {
+        self.keyed.data.join(if recovery == Recovery::Eager { "whole" } else { "by-key" })
     }
 
     fn options(&self, world: &World, recovery: Recovery) -> Result<RunOptions, String> {
-        let opened = IndexedBackend::open(world, &self.checkpoints(), IndexedOptions::default());
+        let folder = self.folder(recovery).join("checkpoints");
+        let opened = IndexedBackend::open(world, &folder, IndexedOptions::default());
         let (backend, _) = opened.map_err(|error| error.to_string())?;
         let to =
             CheckpointTo { every: NEVER.into(), backend: Arc::new(backend), from: None, recovery };
-        let data = Some(self.keyed.data.join("job"));
+        let data = Some(self.folder(recovery).join("job"));
         Ok(RunOptions { data, checkpoint: Some(to), ..RunOptions::default() })
     }
 
     /// Runs the workload and reports.
     pub(super) fn run(&self, world: &World) -> Result<Map<String, Value>, String> {
-        let pace = Pace::new(world, Some(self.rate));
-        let handle = self.keyed.start(&pace, &self.options(world, Recovery::Eager)?)?;
-        while handle.progress().stages[0].rows_in < self.keyed.keys && !handle.is_over() {
-            world.clock.sleep_micros(1_000);
-        }
-        let kept = handle.keep_checkpoint("bench").map_err(|error| error.to_string())?;
-        let state_bytes = handle.progress().stages[0].state_bytes;
-        ended(&handle)?;
-        drop(handle);
-        let files = files(&self.checkpoints()).map_err(|error| error.to_string())?;
-        let (stored, read_us) = read(world, &files).map_err(|error| error.to_string())?;
         let mut report = Map::new();
         let Value::Object(head) = json!({
             "workload": "recovery",
@@ -74,38 +75,65 @@ impl RecoveryArgs {
             "slices": self.keyed.slices,
             "threads": self.keyed.threads,
             "rate": self.rate,
-            "state_bytes": state_bytes,
-            "stored_bytes": stored,
-            "plain_read_ms": read_us as f64 / 1e3,
         }) else {
             unreachable!("an object was written");
         };
         report.extend(head);
-        for recovery in [Recovery::Eager, Recovery::Prefetch, Recovery::Lazy] {
-            forget(&files).map_err(|error| error.to_string())?;
-            let name = json!(recovery).as_str().unwrap_or_default().to_owned();
-            let found = self.go_on(world, recovery, kept.cycle.0)?;
-            report.insert(name, found);
+        let all: [&[Recovery]; 2] = [&[Recovery::Eager], &[Recovery::Prefetch, Recovery::Lazy]];
+        for recoveries in all {
+            let filled = self.fill(world, recoveries[0])?;
+            let files = files(&self.folder(recoveries[0]).join("checkpoints"));
+            let files = files.map_err(|error| error.to_string())?;
+            let (stored, read_us) = read(world, &files).map_err(|error| error.to_string())?;
+            for recovery in recoveries {
+                forget(&files).map_err(|error| error.to_string())?;
+                let name = json!(recovery).as_str().unwrap_or_default().to_owned();
+                let mut found = self.go_on(world, *recovery, &filled)?;
+                found["state_bytes"] = json!(filled.state_bytes);
+                found["stored_bytes"] = json!(stored);
+                found["plain_read_ms"] = json!(read_us as f64 / 1e3);
+                report.insert(name, found);
+            }
         }
         Ok(report)
     }
 
+    /// Makes a checkpoint of all keys.
+    fn fill(&self, world: &World, recovery: Recovery) -> Result<Filled, String> {
+        let pace = Pace::new(world, Some(self.rate));
+        let handle = self.keyed.start(&pace, &self.options(world, recovery)?)?;
+        while handle.progress().stages[0].rows_in < self.keyed.keys && !handle.is_over() {
+            world.clock.sleep_micros(1_000);
+        }
+        let kept = handle.keep_checkpoint("bench").map_err(|error| error.to_string())?;
+        let state_bytes = handle.progress().stages[0].state_bytes;
+        ended(&handle)?;
+        let last = handle.progress().cycle_committed.0;
+        Ok(Filled { state_bytes, cycle: kept.cycle.0, last })
+    }
+
     /// Goes on, in one of the ways; says how long it took.
-    fn go_on(&self, world: &World, recovery: Recovery, cycle: u64) -> Result<Value, String> {
+    fn go_on(&self, world: &World, recovery: Recovery, filled: &Filled) -> Result<Value, String> {
         let start_us = world.clock.monotonic_micros();
         let past_ms = || (world.clock.monotonic_micros() - start_us) as f64 / 1e3;
         let options = RunOptions { resume: true, ..self.options(world, recovery)? };
         let handle = self.keyed.start(&Pace::new(world, Some(self.rate)), &options)?;
         let went_on_ms = past_ms();
         let checkpoints = || handle.progress().checkpoints;
-        if checkpoints().cycle.0 != cycle {
-            return Err(format!("it went on from cycle {}, not {cycle}", checkpoints().cycle));
+        if checkpoints().cycle.0 != filled.cycle {
+            let (found, cycle) = (checkpoints().cycle, filled.cycle);
+            return Err(format!("it went on from cycle {found}, not {cycle}"));
         }
-        let replayed = handle.progress().cycle_cut;
-        while handle.progress().cycle_committed <= replayed && !handle.is_over() {
-            world.clock.sleep_micros(200);
-        }
-        let (first_output_ms, left) = (past_ms(), checkpoints().slices_left);
+        // One that is done again, mostly, and then one that is new.
+        let until = |cycle: u64| {
+            while handle.progress().cycle_committed.0 <= cycle && !handle.is_over() {
+                world.clock.sleep_micros(200);
+            }
+            past_ms()
+        };
+        let first_output_ms = until(filled.cycle);
+        let left = checkpoints().slices_left;
+        let first_new_ms = until(filled.last);
         let until_us = world.clock.monotonic_micros() + (self.seconds * 1e6) as u64;
         let all_read = loop {
             if checkpoints().slices_left == 0 {
@@ -121,7 +149,9 @@ impl RecoveryArgs {
             "went_on_ms": went_on_ms,
             "first_output_ms": first_output_ms,
             "slices_left_then": left,
+            "first_new_ms": first_new_ms,
             "all_read_ms": all_read,
+            "read_keys": handle.progress().stages[0].read_keys,
         }))
     }
 }

@@ -1,11 +1,14 @@
 //! The panes that a slice holds.
 
-use crate::window::{Windowed, spans::Spans, table::Table};
+use crate::groups::Groups;
+use crate::window::{Prepared, Windowed, spans::Spans, table::Table};
 use std::{
+    any::Any,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
-use tidemill_state::{Delta, SavedError, State, Structure};
+use tidemill_flow::{Block, Selection};
+use tidemill_state::{Delta, SavedError, SavedKeys, State, Structure};
 use tidemill_types::Micros;
 
 /// Emptied tables kept by a slice, at most.
@@ -26,6 +29,20 @@ pub(super) struct Panes {
     expected: usize,
     /// Panes that had gone when the one under way began, and what those that went since held then.
     frozen: Delta,
+    /// If groups are still to be read back: where they are.
+    by_key: Option<ByKey>,
+}
+
+/// Groups by the end of their pane: the hashes of their keys.
+pub(super) type Wanted = BTreeMap<i64, BTreeSet<u64>>;
+
+/// The groups of panes that are not in memory.
+struct ByKey {
+    saved: SavedKeys,
+    /// By end of the pane: how many groups of it are saved.
+    panes: BTreeMap<i64, u32>,
+    /// The one that was read last.
+    one: Groups,
 }
 
 impl Panes {
@@ -39,6 +56,7 @@ impl Panes {
             restored: None,
             expected: 0,
             frozen: Delta::default(),
+            by_key: None,
         }
     }
 
@@ -46,6 +64,63 @@ impl Panes {
     pub(super) fn table(&mut self, pane_end: i64) -> &mut Table {
         let (spare, plan, is_tracked) = (&mut self.spare, &self.plan, self.is_tracked);
         self.open.entry(pane_end).or_insert_with(|| opened(spare, plan, is_tracked))
+    }
+
+    /// The same, with the groups of these rows in memory.
+    pub(super) fn table_of(
+        &mut self,
+        pane_end: i64,
+        (block, prepared): (&Block, &Prepared),
+        rows: &[u32],
+    ) -> &mut Table {
+        if self.by_key.is_some() {
+            self.bring(pane_end, (block, prepared), rows);
+        }
+        self.table(pane_end)
+    }
+
+    /// Adds the groups of these rows that are to be read back, if there are some.
+    pub(super) fn want(
+        &self,
+        (block, prepared): (&Block, &Prepared),
+        rows: Selection<'_>,
+        pane_end: impl Fn(usize) -> i64,
+        wanted: &mut Wanted,
+    ) {
+        let Self { open, by_key: Some(ByKey { panes, .. }), .. } = self else { return };
+        let (keys, hashes) = (&prepared.keys, prepared.hashes(block));
+        rows.for_each(|row| {
+            let end = pane_end(row);
+            let is_here = |table: &Table| table.groups.find(keys, hashes, row).is_some();
+            if panes.contains_key(&end) && !open.get(&end).is_some_and(is_here) {
+                wanted.entry(end).or_default().insert(keys.saved_hash(hashes, row));
+            }
+        });
+    }
+
+    /// These groups are about to be asked for; whether they will be read one by one.
+    pub(super) fn ask(&mut self, wanted: Wanted) -> bool {
+        let Some(ByKey { saved, .. }) = &mut self.by_key else { return true };
+        if saved.are_too_many(wanted.values().map(BTreeSet::len).sum()) {
+            return false;
+        }
+        for (end, hashes) in wanted {
+            saved.ask(&pane_key(end), hashes.into_iter().collect());
+        }
+        true
+    }
+
+    #[cold]
+    fn bring(&mut self, pane_end: i64, (block, prepared): (&Block, &Prepared), rows: &[u32]) {
+        let Self { open, spare, plan, is_tracked, by_key: Some(by_key), .. } = self else { return };
+        let ByKey { saved, panes, one } = by_key;
+        let table = open.entry(pane_end).or_insert_with(|| {
+            let mut table = opened(spare, plan, *is_tracked);
+            panes.get(&pane_end).into_iter().for_each(|groups| table.begin_partly(*groups));
+            table
+        });
+        let keys = (&prepared.keys, prepared.hashes(block));
+        table.bring((saved, &pane_key(pane_end), one), keys, rows);
     }
 
     /// All of a pane was taken back.
@@ -59,6 +134,7 @@ impl Panes {
 
     /// A pane is not open any more.
     pub(super) fn let_go(&mut self, pane_end: i64, mut table: Table) {
+        debug_assert!(table.is_whole(), "all of a pane is in memory when it closes");
         if self.is_tracked {
             self.frozen.within(&pane_key(pane_end), |delta| table.drain(delta, usize::MAX));
             self.gone.push(pane_end);
@@ -103,9 +179,38 @@ fn pane_key(pane_end: i64) -> [u8; 8] {
     (pane_end ^ i64::MIN).to_be_bytes()
 }
 
+/// The end of the pane that bytes are of; none if they are no pane's.
+fn pane_of(prefix: &[u8]) -> Option<i64> {
+    Some(i64::from_be_bytes(prefix.try_into().ok()?) ^ i64::MIN)
+}
+
 impl State for Panes {
     fn structures(&mut self) -> Vec<&mut dyn Structure> {
         vec![self]
+    }
+
+    fn read_by_key(&mut self, saved: SavedKeys) {
+        let pane = |(prefix, groups): (Vec<u8>, u32)| Some((pane_of(&prefix)?, groups));
+        let panes = saved.parts().into_iter().filter_map(pane).collect();
+        self.by_key = Some(ByKey { saved, panes, one: Groups::new(&self.plan.keys) });
+    }
+
+    fn complete(&mut self, saved: Box<dyn State>) -> Result<(), SavedError> {
+        let saved: Box<dyn Any> = saved;
+        let saved = saved.downcast::<Self>().map_err(|_| SavedError::new("another state"))?;
+        let Self { open, spare, gone, frozen, .. } = std::mem::replace(self, *saved);
+        (self.spare, self.gone, self.frozen) = (spare, gone, frozen);
+        for (pane_end, table) in open {
+            if table.is_whole() {
+                // Nothing of it was saved when the job went on.
+                self.open.insert(pane_end, table);
+                continue;
+            }
+            let whole = self.open.get_mut(&pane_end);
+            let none = || SavedError::new("a pane is not there any more");
+            whole.ok_or_else(none)?.take_over(table)?;
+        }
+        Ok(())
     }
 }
 

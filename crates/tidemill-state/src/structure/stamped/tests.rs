@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 struct Counters {
     counts: Vec<u64>,
     stamps: Vec<u64>,
+    /// Every second of the rows that are saved is in memory.
+    is_half: bool,
 }
 
 impl StampedRows for Counters {
@@ -30,6 +32,10 @@ impl StampedRows for Counters {
 
     fn write(&self, row: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.counts[row].to_le_bytes());
+    }
+
+    fn number(&self, row: usize) -> usize {
+        if self.is_half { 2 * row + 1 } else { row }
     }
 }
 
@@ -94,6 +100,62 @@ proptest! {
             }
             stamped.freeze();
             let now = |row: u32| (row, counters.counts[row as usize]);
+            due = Some(changed.drain(..).map(now).collect());
+        }
+        prop_assert!(stamped.drain(&mut delta, usize::MAX, &mut counters));
+        prop_assert_eq!(written(&mut delta), due.unwrap());
+    }
+}
+
+proptest! {
+    #[test]
+    fn rows_that_another_holder_takes_over_are_written_once(
+        before in prop::collection::vec(steps(4), 1..4),
+        behind in steps(4),
+        after in prop::collection::vec(steps(4), 0..3),
+        left in 0_usize..300,
+    ) {
+        let mut counters = Counters { is_half: true, ..Counters::default() };
+        let mut stamped = Stamped::default();
+        stamped.track();
+        let (mut changed, mut delta): (Vec<u32>, _) = (Vec::new(), Delta::default());
+        let mut due: Option<BTreeMap<u32, u64>> = None;
+        let last = before.len() - 1;
+        for (nth, steps) in before.into_iter().chain([behind]).chain(after).enumerate() {
+            let mut is_all = due.is_none();
+            for (rows, most) in steps {
+                // By their numbers where they are saved.
+                let row_of = |row: &u32| if counters.is_half { *row } else { 2 * *row + 1 };
+                let rows: Vec<u32> = rows.iter().map(row_of).collect();
+                counters.change(&mut stamped, &rows);
+                changed.extend(rows.iter().map(|row| counters.number(*row as usize) as u32));
+                is_all = is_all || stamped.drain(&mut delta, most, &mut counters);
+            }
+            if nth == last {
+                // In the middle of a checkpoint, or behind it.
+                is_all = is_all || stamped.drain(&mut delta, left, &mut counters);
+                let mut whole = Counters::default();
+                let rows = 2 * counters.counts.len();
+                (whole.counts, whole.stamps) = (vec![0; rows], vec![0; rows]);
+                let numbers = (0..counters.counts.len()).map(|row| counters.number(row));
+                let moved: Vec<_> = numbers.zip(counters.stamps.iter().copied()).collect();
+                let counts = moved.iter().zip(&counters.counts);
+                counts.for_each(|((row, _), count)| whole.counts[*row] = *count);
+                let mut taken_over = Stamped::default();
+                taken_over.track();
+                taken_over.take_over(stamped, moved.into_iter(), &mut whole);
+                (counters, stamped) = (whole, taken_over);
+                is_all = is_all || stamped.drain(&mut delta, 5, &mut counters);
+            }
+            while !is_all {
+                is_all = stamped.drain(&mut delta, 7, &mut counters);
+            }
+            if let Some(due) = due.take() {
+                prop_assert_eq!(written(&mut delta), due);
+            }
+            stamped.freeze();
+            let row_of = |number: u32| if counters.is_half { number / 2 } else { number };
+            let now = |number: u32| (number, counters.counts[row_of(number) as usize]);
             due = Some(changed.drain(..).map(now).collect());
         }
         prop_assert!(stamped.drain(&mut delta, usize::MAX, &mut counters));

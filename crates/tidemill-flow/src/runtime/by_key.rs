@@ -1,0 +1,218 @@
+//! Single keys of a slice that is still where a checkpoint has it (DESIGN 6; `s4-checkpointing.txt` 3.4).
+//!
+//! ```text
+//! keys that a lane needs ── each by its hash ──▶ a part of the entries
+//!          │
+//!          └─ with these a sixteenth of the slice would be read so ──▶ all of it is read
+//! ```
+//!
+//! A key costs reads of some 32 KiB each, and all of a slice one that goes on; so a slice for which
+//! much comes is read as a whole soon, at little more than what that costs without.
+
+use super::needed::Running;
+use std::{collections::HashMap, sync::Arc};
+use tidemill_env::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+use tidemill_state::{
+    CheckpointError, KeysOf, Looker, ReadKeys, ReadRuns, RunsOf, SavedError, SavedKeys, StateError,
+};
+use tidemill_types::SliceId;
+
+/// A slice of fewer bytes is read at once.
+const FROM_BYTES: u64 = 1 << 20;
+/// Of a slice this part is read by keys, before all of it is.
+const SHARE: u64 = 16;
+/// What a key costs, as far as that goes: a part of a run.
+const KEY_BYTES: u64 = 32 << 10;
+/// What is read in a simulation by keys, whose slices are small, at most.
+const SIMULATED_BYTES: u64 = 256 << 10;
+
+/// Where the keys of a slice are.
+pub(crate) struct ByKey {
+    looker: Looker,
+    stage: String,
+    share: Arc<Share>,
+    /// Keys of the stage that were read.
+    count: Arc<AtomicU64>,
+    found: Mutex<Found>,
+}
+
+/// How much of a slice is read by its keys.
+struct Share {
+    most: u64,
+    /// What was asked for, in bytes.
+    asked: AtomicU64,
+    is_enough: AtomicBool,
+}
+
+impl Share {
+    /// Of the slice of these runs.
+    fn of(slice: SliceId, runs: &RunsOf) -> Self {
+        let most = match tidemill_env::is_simulated() {
+            true => u64::from(slice.0 % 3) * SIMULATED_BYTES,
+            false => runs.bytes() / SHARE,
+        };
+        Self { most, asked: AtomicU64::new(0), is_enough: AtomicBool::new(false) }
+    }
+
+    /// So many keys more are wanted; whether they are too many.
+    fn wants(&self, keys: usize) -> bool {
+        let bytes = (keys as u64).saturating_mul(KEY_BYTES);
+        let asked = self.asked.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        let is_enough = asked > self.most;
+        if is_enough {
+            self.is_enough.store(true, Ordering::Relaxed);
+        }
+        is_enough
+    }
+}
+
+/// What is known of where keys are.
+#[derive(Default)]
+enum Found {
+    #[default]
+    Unknown,
+    Keys(Box<KeysOf>),
+    /// Their lane has them, or they cannot be read one by one.
+    Gone,
+}
+
+impl ByKey {
+    /// Keys of a stage's slice in the newest checkpoint; `count` counts those that are read.
+    pub(crate) fn new(
+        looker: Looker,
+        (stage, slice): (&str, u32),
+        runs: &RunsOf,
+        count: &Arc<AtomicU64>,
+    ) -> Self {
+        let share = Arc::new(Share::of(SliceId(slice), runs));
+        let (stage, count) = (stage.to_owned(), Arc::clone(count));
+        Self { looker, stage, share, count, found: Mutex::default() }
+    }
+
+    /// Whether single keys of a slice with these runs are read.
+    pub(super) fn is_worth(&self, runs: &RunsOf) -> bool {
+        tidemill_env::is_simulated() || runs.bytes() >= FROM_BYTES
+    }
+
+    /// Whether so much was read, or was about to be, that all of it should be.
+    pub(super) fn is_enough(&self) -> bool {
+        self.share.is_enough.load(Ordering::Relaxed)
+    }
+
+    /// Finds out where they are, if nobody has.
+    pub(super) fn open(&self, slice: SliceId) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*found, Found::Unknown) {
+            // What is wrong with an index is no reason not to read what it is of.
+            let opened = self.looker.keys_of((&self.stage, slice.0));
+            let keys = opened.unwrap_or_else(|error| {
+                let stage = &self.stage;
+                tracing::warn!(stage, %slice, %error, "a slice cannot be read by its keys");
+                None
+            });
+            *found = keys.map_or(Found::Gone, |keys| Found::Keys(Box::new(keys)));
+        }
+    }
+
+    /// Its keys, for its lane; none if they cannot be read one by one.
+    pub(super) fn take(
+        &self,
+        node: usize,
+        slice: SliceId,
+        running: &Arc<Running>,
+    ) -> Option<SavedKeys> {
+        self.open(slice);
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let Found::Keys(keys) = std::mem::replace(&mut *found, Found::Gone) else { return None };
+        let reading = Arc::new(Mutex::new(Reading { keys: *keys, ahead: HashMap::new() }));
+        let (running, count) = (Arc::clone(running), Arc::clone(&self.count));
+        let share = Arc::clone(&self.share);
+        Some(SavedKeys::new(Box::new(NeededKeys { node, reading, running, share, count })))
+    }
+
+    /// Reads all of it, as the newest checkpoint has it.
+    pub(super) fn read_whole(
+        &self,
+        slice: SliceId,
+        read: &mut ReadRuns,
+    ) -> Result<(), CheckpointError> {
+        let pinned = self.looker.pin(None)?;
+        pinned.named(pinned.chain(&self.stage, slice.0)).read_into(read)
+    }
+}
+
+/// Keys that a running job cannot go on without.
+struct NeededKeys {
+    node: usize,
+    reading: Arc<Mutex<Reading>>,
+    running: Arc<Running>,
+    share: Arc<Share>,
+    count: Arc<AtomicU64>,
+}
+
+/// A key that is asked for: the prefix of its part, and its hash.
+type Asked = (Vec<u8>, u64);
+
+struct Reading {
+    keys: KeysOf,
+    /// What was read ahead: the first row that may be it, with its number; none if no row is.
+    ahead: HashMap<Asked, Option<(Vec<u8>, Vec<u8>)>>,
+}
+
+impl Reading {
+    fn read_ahead(&mut self, prefix: &[u8], hashes: Vec<u64>) {
+        for hash in hashes {
+            let mut first = None;
+            let read = self.keys.find(prefix, hash, &mut |row, value| {
+                first = Some((row.to_vec(), value.to_vec()));
+                Ok(true)
+            });
+            // What cannot be read is asked for again by who needs it.
+            if read.is_ok() {
+                self.ahead.insert((prefix.to_vec(), hash), first);
+            }
+        }
+    }
+}
+
+impl ReadKeys for NeededKeys {
+    fn parts(&self) -> Vec<(Vec<u8>, u32)> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner).keys.parts()
+    }
+
+    fn are_too_many(&mut self, rows: usize) -> bool {
+        self.share.wants(rows)
+    }
+
+    fn ask(&mut self, prefix: &[u8], hashes: Vec<u64>) {
+        let (reading, prefix) = (Arc::clone(&self.reading), prefix.to_vec());
+        self.running.readers.ask(Box::new(move |_| {
+            let mut reading = reading.lock().unwrap_or_else(PoisonError::into_inner);
+            reading.read_ahead(&prefix, hashes);
+        }));
+    }
+
+    fn find(
+        &mut self,
+        prefix: &[u8],
+        hash: u64,
+        take: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool, SavedError>,
+    ) -> Result<bool, CheckpointError> {
+        let is_away = |error: &CheckpointError| {
+            matches!(error, CheckpointError::Backend(StateError::Unreachable { .. }))
+        };
+        let Self { node, reading, running, count, .. } = self;
+        let mut reading = reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = match reading.ahead.remove(&(prefix.to_vec(), hash)) {
+            Some(None) => false,
+            Some(Some((row, value))) if take(&row, &value) == Ok(true) => true,
+            // Of other keys with this hash nothing is known, and errors have a place to name.
+            _ => running.until_read(*node, is_away, || reading.keys.find(prefix, hash, take))?,
+        };
+        count.fetch_add(u64::from(found), Ordering::Relaxed);
+        Ok(found)
+    }
+}
