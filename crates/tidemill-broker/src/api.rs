@@ -134,10 +134,21 @@ pub(crate) fn only_looks(key: i16) -> bool {
     LOOK.iter().any(|it| *it as i16 == key)
 }
 
+/// Why a request has no answer: what is said of it in the log.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unanswered {
+    #[error("cannot be read: {0}")]
+    Unreadable(#[from] MessageError),
+    #[error("is not answered: versions {0} to {1} of it are")]
+    Version(i16, i16),
+    #[error("is not answered, in no version")]
+    Request,
+}
+
 /// Begins a request that is charged with this.
 ///
 /// # Errors
-/// It cannot be read: the connection is closed.
+/// It has no answer: the connection is closed.
 pub(crate) async fn begin(
     broker: &Arc<Broker>,
     caller: &Caller,
@@ -145,18 +156,18 @@ pub(crate) async fn begin(
     head: &RequestHead,
     charge: &Mutex<Charge>,
     body: Bytes,
-) -> Result<Begun, MessageError> {
+) -> Result<Begun, Unanswered> {
     let context = Context { broker, caller, head, charge };
     let context = &context;
-    let Some(key) = supported()
-        .find(|(key, from, to)| *key as i16 == head.key && (*from..=*to).contains(&head.version))
-        .map(|(key, ..)| key)
-    else {
-        return unsupported(head);
+    let Some((key, from, to)) = supported().find(|(key, ..)| *key as i16 == head.key) else {
+        return Err(Unanswered::Request);
     };
+    if !(from..=to).contains(&head.version) {
+        return unsupported(head, from, to);
+    }
     match key {
-        ApiKey::Produce => handler::produce::begin(context, body).await,
-        ApiKey::Fetch => handler::fetch::begin(context, fetching, body).await,
+        ApiKey::Produce => Ok(handler::produce::begin(context, body).await?),
+        ApiKey::Fetch => Ok(handler::fetch::begin(context, fetching, body).await?),
         ApiKey::ListOffsets => plain(context, body, handler::list_offsets::answer).await,
         ApiKey::Metadata => plain(context, body, handler::metadata::answer).await,
         ApiKey::OffsetCommit => plain(context, body, handler::offsets::commit).await,
@@ -220,7 +231,7 @@ pub(crate) async fn begin(
             let answer = versions(head.version, ErrorCode::None);
             Ok(Begun::Now(Answer::of(head, &answer)?))
         }
-        _ => unsupported(head),
+        _ => Err(Unanswered::Request),
     }
 }
 
@@ -229,7 +240,7 @@ async fn plain<'a, R, F>(
     context: &'a Context<'a>,
     mut body: Bytes,
     answer: impl FnOnce(&'a Context<'a>, R) -> F,
-) -> Result<Begun, MessageError>
+) -> Result<Begun, Unanswered>
 where
     R: Request,
     F: Future<Output = R::Response>,
@@ -271,13 +282,11 @@ fn versions(asked: i16, error: ErrorCode) -> ApiVersionsResponseData {
 /// A question for versions in a version that is not known is answered in the oldest one (KIP-511);
 /// any other request that is not supported has no answer that its client could read, so its
 /// connection is closed, as Kafka does it.
-fn unsupported(head: &RequestHead) -> Result<Begun, MessageError> {
+fn unsupported(head: &RequestHead, from: i16, to: i16) -> Result<Begun, Unanswered> {
     if head.key == ApiKey::ApiVersions as i16 {
         let oldest = RequestHead { version: 0, ..head.clone() };
         let answer = versions(oldest.version, ErrorCode::UnsupportedVersion);
         return Ok(Begun::Now(Answer::of(&oldest, &answer)?));
     }
-    // Reading a version that is not known says so.
-    let never = ApiVersionsResponseData::read(&mut Bytes::new(), i16::MAX);
-    Err(never.expect_err("there is no such version").into())
+    Err(Unanswered::Version(from, to))
 }

@@ -14,7 +14,7 @@
 use crate::{
     Broker,
     answer::{Answer, Begun},
-    api,
+    api::{self, Unanswered},
     frame::{Charge, FrameError, Frames, patience},
     handler::fetch::Fetching,
     outbox::Outbox,
@@ -64,8 +64,8 @@ enum End {
     Full(usize),
     #[error("{0}")]
     Frame(FrameError),
-    #[error("request {key} version {version} of `{client}` cannot be read: {error}")]
-    Request { key: i16, version: i16, client: String, error: MessageError },
+    #[error("request {key} version {version} of `{client}` {why}")]
+    Request { key: i16, version: i16, client: String, why: Unanswered },
     #[error("the head of a request cannot be read: {0}")]
     Head(MessageError),
     #[error("an answer cannot be written: {0}")]
@@ -236,14 +236,14 @@ impl Connection {
                 }
             },
         };
-        begun.map_err(|error| End::Request {
+        begun.map_err(|why| End::Request {
             key: head.key,
             version: head.version,
             client: head
                 .client_id
                 .as_ref()
                 .map_or_else(String::new, |it| it.as_str().escape_debug().take(100).collect()),
-            error,
+            why,
         })
     }
 

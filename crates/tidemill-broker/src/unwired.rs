@@ -17,7 +17,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 use tidemill_log::Served;
-use tidemill_wire::kafka::{MessageError, RequestHead};
+use tidemill_wire::kafka::RequestHead;
 
 /// A client that has no socket.
 pub struct Unwired {
@@ -39,15 +39,15 @@ impl Unwired {
     /// or the connection would be closed by a request that wants none.
     ///
     /// # Errors
-    /// The bytes are no request that is answered: a connection would be closed.
-    pub async fn ask(&mut self, mut frame: Bytes) -> Result<Option<Bytes>, MessageError> {
-        let head = RequestHead::read(&mut frame)?;
+    /// The bytes are no request that is answered, for this reason: a connection would be closed.
+    pub async fn ask(&mut self, mut frame: Bytes) -> Result<Option<Bytes>, String> {
+        let head = RequestHead::read(&mut frame).map_err(|error| error.to_string())?;
         let (broker, fetching) = (&self.broker, &mut self.fetching);
         let charge = Mutex::new(Charge::new(&broker.budget));
         let begun = api::begin(broker, &self.caller, fetching, &head, &charge, frame).await;
-        let answer = match begun? {
+        let answer = match begun.map_err(|why| why.to_string())? {
             Begun::Now(answer) => Some(answer),
-            Begun::Later(answer) => answer.await?,
+            Begun::Later(answer) => answer.await.map_err(|error| error.to_string())?,
             Begun::Silent | Begun::HangUp => None,
         };
         Ok(answer.map(|it| whole(&it)))

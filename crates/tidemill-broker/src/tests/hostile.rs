@@ -287,6 +287,32 @@ async fn row_34_no_bytes_hurt_a_broker() {
     log.close();
 }
 
+/// What the log says of a request that is refused is about that request.
+#[tokio::test]
+async fn a_request_without_an_answer_is_told_of_in_its_own_numbers() {
+    let sim = World::simulated(1);
+    let (log, broker) = broker(&sim);
+    let mut client = Unwired::new(&broker);
+    let mut why = async |key: i16, version: i16| {
+        let mut frame = BytesMut::new();
+        frame.extend_from_slice(&key.to_be_bytes());
+        frame.extend_from_slice(&version.to_be_bytes());
+        // A correlation id, and no client id.
+        frame.extend_from_slice(&[0, 0, 0, 1, 0xff, 0xff, 0]);
+        client.ask(frame.freeze()).await.unwrap_err()
+    };
+    let produce = ApiKey::Produce as i16;
+    assert_eq!(why(produce, 1).await, "is not answered: versions 3 to 13 of it are");
+    assert_eq!(why(produce, 14).await, "is not answered: versions 3 to 13 of it are");
+    let scram = ApiKey::DescribeUserScramCredentials as i16;
+    for nothing in [scram, -1, 999] {
+        assert_eq!(why(nothing, 0).await, "is not answered, in no version");
+    }
+    assert!(why(produce, 3).await.starts_with("cannot be read: "));
+    broker.close();
+    log.close();
+}
+
 proptest! {
     /// Bytes that are nothing at all, in front of any kind.
     #[test]
