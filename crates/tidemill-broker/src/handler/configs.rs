@@ -4,11 +4,11 @@ use crate::{
     Broker,
     api::Context,
     broker_settings::{self, Shown},
-    handler::once::once,
+    handler::{once::once, topics::no_topic},
     refusal::Refusal,
     topic_settings::{Defaults, TOPIC_SETTINGS, Texts, TopicSetting},
 };
-use tidemill_log::{StreamSpec, is_stream_name};
+use tidemill_log::{LogError, StreamSpec, is_stream_name};
 use tidemill_wire::kafka::{
     ErrorCode,
     message::{
@@ -76,6 +76,7 @@ fn described(
     let name = asked.resource_name.as_str();
     let mut all = match asked.resource_type {
         OF_TOPIC => {
+            check_name(name)?;
             let spec = topic_spec(broker, name)?;
             let defaults = broker.defaults();
             let texts = defaults.overrides(&spec);
@@ -98,10 +99,14 @@ fn described(
 }
 
 fn topic_spec(broker: &Broker, name: &str) -> Result<StreamSpec, Refusal> {
-    match broker.topic(name) {
-        Some(topic) => Ok(topic.stream.spec()),
-        None if is_stream_name(name) => Err(Refusal::of(ErrorCode::UnknownTopicOrPartition)),
-        None => Err(Refusal::of(ErrorCode::InvalidTopicException)),
+    broker.topic(name).map(|it| it.stream.spec()).ok_or_else(|| no_topic(name))
+}
+
+/// Whether a topic could have this name.
+fn check_name(name: &str) -> Result<(), Refusal> {
+    match is_stream_name(name) {
+        true => Ok(()),
+        false => Err(LogError::Name(name.escape_debug().to_string()).into()),
     }
 }
 

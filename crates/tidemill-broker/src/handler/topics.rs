@@ -83,6 +83,12 @@ pub(crate) fn twice<T: Ord>(all: impl Iterator<Item = T>) -> BTreeSet<T> {
     twice
 }
 
+/// Nobody has made it.
+pub(crate) fn no_topic(name: &str) -> Refusal {
+    let why = format!("there is no topic `{}`", name.escape_debug());
+    Refusal::with(ErrorCode::UnknownTopicOrPartition, &why)
+}
+
 /// What a topic that is asked for would be like, if it can be made.
 fn check(
     broker: &Broker,

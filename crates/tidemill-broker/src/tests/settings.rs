@@ -10,8 +10,9 @@ use tidemill_wire::{
     kafka::{
         ErrorCode,
         message::{
-            DescribeConfigsRequestData, DescribeConfigsResource, DescribeConfigsResourceResult,
-            IncrementalAlterConfigsRequestData, OffsetCommitRequestData,
+            AlterConfigsRequestData, DescribeConfigsRequestData, DescribeConfigsResource,
+            DescribeConfigsResourceResult, IncrementalAlterConfigsRequestData,
+            OffsetCommitRequestData, alter_configs_request,
             incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig},
             offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic},
         },
@@ -24,16 +25,24 @@ use tidemill_wire::{
 const SET: i8 = 0;
 const DELETE: i8 = 1;
 
+/// Operation, name and value of each.
+type Changes<'a> = &'a [(i8, &'a str, Option<&'a str>)];
+
 fn keyless() -> Vec<u8> {
     chunk_at(&[1_000], b"value", Compression::NONE)
 }
 
 /// Changes settings of a topic (2) or a broker (4); the error's code.
-async fn alter(
+async fn alter(client: &mut Client, of: (i8, &str), changes: Changes<'_>) -> i16 {
+    altered(client, of, changes).await.0
+}
+
+/// As [`alter`]: the error's code and text.
+async fn altered(
     client: &mut Client,
     (kind, name): (i8, &str),
-    changes: &[(i8, &str, Option<&str>)],
-) -> i16 {
+    changes: Changes<'_>,
+) -> (i16, String) {
     let config = |(operation, name, value): &(i8, &str, Option<&str>)| {
         AlterableConfig::default()
             .with_name(text(name))
@@ -45,7 +54,8 @@ async fn alter(
         .with_resource_name(text(name))
         .with_configs(changes.iter().map(config).collect());
     let request = IncrementalAlterConfigsRequestData::default().with_resources(vec![resource]);
-    only(client.ask(&request, 1).await.responses).error_code
+    let answer = only(client.ask(&request, 1).await.responses);
+    (answer.error_code, answer.error_message.map_or_else(String::new, |it| it.to_string()))
 }
 
 /// What a topic's settings are, and whether the topic says so itself.
@@ -90,6 +100,65 @@ async fn a_compacted_topic_wants_keys_and_keeps_all() {
         let gone = node.log.maintain(Micros(sim.world.clock.wall_micros())).unwrap();
         assert_eq!(gone > 0, goes, "{policy}");
     }
+    node.stop().await;
+}
+
+/// As in Kafka: what no topic could have is told before whether there is the topic.
+#[tokio::test]
+async fn settings_of_a_topic_that_is_not_there_are_refused_for_what_is_wrong_first() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    client.create("t", 1).await;
+    let retention = "retention.ms";
+    let lags =
+        [(SET, "max.compaction.lag.ms", Some("1")), (SET, "min.compaction.lag.ms", Some("2"))];
+    let (unknown, bad_name) =
+        (ErrorCode::UnknownTopicOrPartition, ErrorCode::InvalidTopicException);
+    let (config, request) = (ErrorCode::InvalidConfig, ErrorCode::InvalidRequest);
+    let cases: &[(Changes<'_>, _, _, _)] = &[
+        // What is asked; of a topic that is there, of one that is not, and of a name that none has.
+        (&[], ErrorCode::None, unknown, bad_name),
+        (&[(SET, retention, Some("5"))], ErrorCode::None, unknown, bad_name),
+        (&[(DELETE, "none", None)], ErrorCode::None, unknown, bad_name),
+        (&[(2, "cleanup.policy", Some("compact"))], ErrorCode::None, unknown, bad_name),
+        (&[(SET, "none", Some("1"))], config, config, bad_name),
+        (&[(SET, retention, Some("x"))], config, config, bad_name),
+        (&lags, config, config, bad_name),
+        (&[(2, retention, Some("5"))], config, config, config),
+        (&[(3, "none", Some("5"))], config, config, config),
+        (&[(SET, retention, None)], request, request, request),
+        (&[(7, retention, Some("5"))], request, request, request),
+        (&[(SET, retention, Some("5")), (SET, retention, Some("6"))], request, request, request),
+    ];
+    for (changes, there, not_there, no_name) in cases {
+        // No topic is called nothing: so all topics would be meant.
+        let all = if *no_name == bad_name { request } else { *no_name };
+        for (name, expected) in [("t", *there), ("none", *not_there), ("a/b", *no_name), ("", all)]
+        {
+            let (found, why) = altered(&mut client, (2, name), changes).await;
+            assert_eq!(found, code(expected), "{changes:?} of `{name}`: {why}");
+            assert_eq!(why.is_empty(), expected == ErrorCode::None);
+            let sets: Vec<_> = changes.iter().filter(|it| it.0 == SET).collect();
+            if sets.len() < changes.len() {
+                continue;
+            }
+            let config = |(_, name, value): &&(i8, &str, Option<&str>)| {
+                alter_configs_request::AlterableConfig::default()
+                    .with_name(text(name))
+                    .with_value(value.map(text))
+            };
+            let resource = alter_configs_request::AlterConfigsResource::default()
+                .with_resource_type(2)
+                .with_resource_name(text(name))
+                .with_configs(sets.iter().map(config).collect());
+            let asked = AlterConfigsRequestData::default().with_resources(vec![resource]);
+            let answer = only(client.ask(&asked, 1).await.responses);
+            assert_eq!(answer.error_code, code(expected), "all: {changes:?} of `{name}`");
+            assert_eq!(answer.error_message.is_none(), expected == ErrorCode::None);
+        }
+    }
+    let (_, why) = altered(&mut client, (2, "none"), &[]).await;
+    assert_eq!(why, "there is no topic `none`");
     node.stop().await;
 }
 

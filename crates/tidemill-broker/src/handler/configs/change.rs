@@ -1,8 +1,12 @@
 //! Settings are changed: all of a topic's at once, or some of them.
 //!
+//! What is wrong with a request whatever its topic is comes before what is wrong with the topic, and
+//! whether a topic is there is asked last, as in Kafka: a client learns of a setting that no topic
+//! has also where there is no topic.
+//!
 //! Invariant: a resource is changed as a whole or not at all, and durably before the answer.
 
-use super::{OF_BROKER, OF_TOPIC, is_this, no_settings, topic_spec};
+use super::{OF_BROKER, OF_TOPIC, check_name, is_this, no_settings, topic_spec};
 use crate::{
     Broker,
     api::Context,
@@ -162,22 +166,31 @@ fn change_topic(broker: &Broker, asked: &Asked, validate_only: bool) -> Result<(
         let why = "the request names a setting more than once";
         return Err(Refusal::with(ErrorCode::InvalidRequest, &why));
     }
+    let steps: Vec<Step<'_>> = asked.changes.iter().map(Step::of).collect::<Result<_, _>>()?;
+    if name.is_empty() {
+        let why = "there are no settings of all topics: name one";
+        return Err(Refusal::with(ErrorCode::InvalidRequest, &why));
+    }
+    check_name(name)?;
     let _one = broker.topics.change();
-    let old = topic_spec(broker, name)?;
+    let found = topic_spec(broker, name);
     let defaults = broker.defaults();
-    let mut texts = if asked.replaces { Texts::new() } else { defaults.overrides(&old) };
-    for change in &asked.changes {
+    // Of a topic that is not there: whether one could have this.
+    let old = found.as_ref().unwrap_or(&defaults.spec);
+    let mut texts = if asked.replaces { Texts::new() } else { defaults.overrides(old) };
+    for step in &steps {
         let now = || {
-            let setting = find(change.name.as_str())?;
+            let setting = find(step.name)?;
             Some(texts.get(setting.name).cloned().unwrap_or_else(|| defaults.value(setting)))
         };
-        match changed(change, now)? {
-            Some(value) => texts.insert(change.name.as_str().to_owned(), value),
-            None => texts.remove(change.name.as_str()),
+        match step.value(now) {
+            Some(value) => texts.insert(step.name.to_owned(), value),
+            None => texts.remove(step.name),
         };
     }
     let bad = |error| Refusal::with(ErrorCode::InvalidConfig, &error);
-    let spec = defaults.change(&old, texts).map_err(bad)?;
+    let spec = defaults.change(old, texts).map_err(bad)?;
+    let old = found?;
     if validate_only || spec == old {
         return Ok(());
     }
@@ -189,49 +202,56 @@ fn change_topic(broker: &Broker, asked: &Asked, validate_only: bool) -> Result<(
     Ok(())
 }
 
-/// A setting's text after a change; none if it is said no more. `now` is its text before.
-fn changed(
-    change: &Change,
-    now: impl FnOnce() -> Option<String>,
-) -> Result<Option<String>, Refusal> {
-    let name = change.name.as_str();
-    // Of any name: tools that copy settings delete all that have their defaults elsewhere.
-    if change.operation == Some(Operation::Delete) {
-        return Ok(None);
-    }
-    let setting = find(name).ok_or_else(|| {
-        let why = format!("{}: no topic has a setting of this name", name.escape_debug());
-        Refusal::with(ErrorCode::InvalidConfig, &why)
-    })?;
-    let value = || match &change.value {
-        Some(value) => Ok(value.as_str().trim().to_owned()),
-        None => {
-            let why = format!("{name}: it has no value");
-            Err(Refusal::with(ErrorCode::InvalidRequest, &why))
-        }
-    };
-    match change.operation {
-        Some(Operation::Set) => value().map(Some),
-        Some(operation) if setting.kind == Kind::List => {
-            let now = now().unwrap_or_default();
-            let value = value()?;
-            let items = |it: &str| -> Vec<String> {
-                it.split(',').map(str::trim).filter(|it| !it.is_empty()).map(Into::into).collect()
-            };
-            let (mut list, items) = (items(&now), items(&value));
-            list.retain(|it| !items.contains(it));
-            if operation == Operation::Append {
-                list.extend(items);
-            }
-            Ok(Some(list.join(",")))
-        }
-        Some(_) => {
-            let why = format!("{name}: it is no list, so nothing can be added or taken out");
-            Err(Refusal::with(ErrorCode::InvalidConfig, &why))
-        }
-        None => {
+/// A change that some topic could take.
+struct Step<'a> {
+    name: &'a str,
+    operation: Operation,
+    /// Of a deletion: nothing.
+    value: &'a str,
+}
+
+impl<'a> Step<'a> {
+    fn of(change: &'a Change) -> Result<Self, Refusal> {
+        let name = change.name.as_str();
+        let Some(operation) = change.operation else {
             let why = "operations are set (0), delete (1), append (2) and subtract (3)";
-            Err(Refusal::with(ErrorCode::InvalidRequest, &why))
+            return Err(Refusal::with(ErrorCode::InvalidRequest, &why));
+        };
+        // Of any name: tools that copy settings delete all that have their defaults elsewhere.
+        if operation == Operation::Delete {
+            return Ok(Self { name, operation, value: "" });
+        }
+        let Some(value) = &change.value else {
+            let why = format!("{}: it has no value", name.escape_debug());
+            return Err(Refusal::with(ErrorCode::InvalidRequest, &why));
+        };
+        let is_list = find(name).is_some_and(|it| it.kind == Kind::List);
+        if operation != Operation::Set && !is_list {
+            let why = format!(
+                "{}: it is no list, so nothing can be added or taken out",
+                name.escape_debug()
+            );
+            return Err(Refusal::with(ErrorCode::InvalidConfig, &why));
+        }
+        Ok(Self { name, operation, value: value.as_str().trim() })
+    }
+
+    /// The setting's text after it; none if it is said no more. `now` is its text before.
+    fn value(&self, now: impl FnOnce() -> Option<String>) -> Option<String> {
+        let items = |it: &str| -> Vec<String> {
+            it.split(',').map(str::trim).filter(|it| !it.is_empty()).map(Into::into).collect()
+        };
+        match self.operation {
+            Operation::Delete => None,
+            Operation::Set => Some(self.value.to_owned()),
+            Operation::Append | Operation::Subtract => {
+                let (mut list, items) = (items(&now().unwrap_or_default()), items(self.value));
+                list.retain(|it| !items.contains(it));
+                if self.operation == Operation::Append {
+                    list.extend(items);
+                }
+                Some(list.join(","))
+            }
         }
     }
 }
