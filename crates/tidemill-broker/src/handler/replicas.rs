@@ -15,9 +15,13 @@ use tidemill_wire::kafka::{
     text,
 };
 
-/// How many partitions a topic has; none if it is not there.
-fn partitions(broker: &Broker, topic: &KafkaString) -> std::ops::Range<i32> {
-    0..broker.topic(topic.as_str()).map_or(0, |it| it.partition_count())
+/// Which partitions a topic has, and what is said of all others. The texts name nothing: a request
+/// may ask for very many.
+fn partitions(broker: &Broker, topic: &KafkaString) -> (std::ops::Range<i32>, KafkaString) {
+    match broker.topic(topic.as_str()) {
+        Some(it) => (0..it.partition_count(), text("the topic has no such partition")),
+        None => (0..0, text("there is no such topic")),
+    }
 }
 
 /// Elects nobody: each partition that is named has its leader. Of all partitions, those are told
@@ -26,15 +30,18 @@ pub(crate) async fn elect(
     context: &Context<'_>,
     request: ElectLeadersRequestData,
 ) -> ElectLeadersResponseData {
+    let led = text("this node leads the partition already");
     let one = |asked: TopicPartitions| {
-        let there = partitions(context.broker, &asked.topic);
+        let (there, unknown) = partitions(context.broker, &asked.topic);
         let partition = |index: i32| {
-            let is_there = there.contains(&index);
-            let led = ErrorCode::ElectionNotNeeded;
-            let error = if is_there { led } else { ErrorCode::UnknownTopicOrPartition };
+            let (error, why) = match there.contains(&index) {
+                true => (ErrorCode::ElectionNotNeeded, &led),
+                false => (ErrorCode::UnknownTopicOrPartition, &unknown),
+            };
             PartitionResult {
                 partition_id: index,
                 error_code: error.code(),
+                error_message: Some(why.clone()),
                 ..PartitionResult::default()
             }
         };
@@ -59,11 +66,11 @@ pub(crate) async fn reassign(
     let here = context.broker.settings.node_id;
     let why = text("this node is the only one: it alone can have a replica");
     let one = |asked: ReassignableTopic| {
-        let there = partitions(context.broker, &asked.name);
+        let (there, unknown) = partitions(context.broker, &asked.name);
         let partition = |it: ReassignablePartition| {
             let (error, why) = match it.replicas.as_deref() {
                 _ if !there.contains(&it.partition_index) => {
-                    (ErrorCode::UnknownTopicOrPartition, None)
+                    (ErrorCode::UnknownTopicOrPartition, Some(unknown.clone()))
                 }
                 // It is to be moved no more.
                 None => (ErrorCode::NoReassignmentInProgress, None),

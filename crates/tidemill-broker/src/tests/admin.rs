@@ -589,11 +589,18 @@ async fn nobody_is_elected_as_all_partitions_are_led() {
         let answer = client.ask(&request, version).await;
         assert_eq!(answer.error_code, 0);
         let told = answer.replica_election_results.iter().map(|it| {
-            let of_partition = |it: &elect_leaders_response::PartitionResult| it.error_code;
+            let of_partition = |it: &elect_leaders_response::PartitionResult| {
+                let why = it.error_message.as_ref().map(ToString::to_string);
+                (it.error_code, why.unwrap_or_default())
+            };
             (it.topic.as_str(), it.partition_result.iter().map(of_partition).collect())
         });
-        let told: Vec<(&str, Vec<i16>)> = told.collect();
-        assert_eq!(told, [("t", vec![led, led, unknown, unknown]), ("gone", vec![unknown])]);
+        let told: Vec<(&str, Vec<(i16, String)>)> = told.collect();
+        let led = (led, "this node leads the partition already".to_owned());
+        let no_partition = (unknown, "the topic has no such partition".to_owned());
+        let no_topic = (unknown, "there is no such topic".to_owned());
+        let of_t = vec![led.clone(), led, no_partition.clone(), no_partition];
+        assert_eq!(told, [("t", of_t), ("gone", vec![no_topic])]);
         let all = ElectLeadersRequestData::default().with_topic_partitions(None);
         assert!(client.ask(&all, version).await.replica_election_results.is_empty());
     }
@@ -625,6 +632,8 @@ async fn partitions_can_be_moved_to_where_they_are_alone() {
             let answer = client.ask(&request, version).await;
             let told = only(only(answer.responses).partitions);
             assert_eq!((answer.error_code, told.error_code), (0, code(error)), "{replicas:?}");
+            let says_why = ![ErrorCode::None, ErrorCode::NoReassignmentInProgress].contains(&error);
+            assert_eq!(told.error_message.is_some(), says_why, "{index} {replicas:?}");
         }
     }
     let listed = client.ask(&ListPartitionReassignmentsRequestData::default(), 0).await;
