@@ -1,7 +1,7 @@
 //! What a partition remembers of its producers, as the broker stores it beside the log.
 //!
 //! ```text
-//! snapshot:  version, upto, last base, last crc, producers           one a partition
+//! snapshot:  version, upto, last base, last crc, producers, ended    one a partition
 //! producer:  id, epoch, timestamp, idle, open transaction, chunks    sequence numbers and offsets
 //! aborted:   producer id, first offset, stable offset                one an aborted transaction,
 //!                                                                    under its marker's offset
@@ -17,8 +17,12 @@ use serde::{Deserialize, Serialize};
 #[cfg(test)]
 mod tests;
 
-/// The version of the snapshots written by this code.
-pub const PRODUCERS_VERSION: u8 = 1;
+/// The version of the snapshots written by this code. Version 1 has no list of those that have ended
+/// a transaction.
+pub const PRODUCERS_VERSION: u8 = 2;
+
+/// The version of the end of the reserved producer ids.
+const IDS_VERSION: u8 = 1;
 
 /// The producers of a partition as of an offset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +37,8 @@ pub struct ProducersSnapshot {
     pub last_crc: u32,
     /// By id.
     pub producers: Vec<ProducerRecord>,
+    /// Ids of those of which a transaction has ended here, in ascending order.
+    pub ended: Vec<i64>,
 }
 
 /// A producer in a partition.
@@ -79,7 +85,7 @@ pub struct AbortedRecord {
 /// The end of the producer ids that are reserved, as it is stored: big-endian.
 #[must_use]
 pub fn encode_ids_end(end: i64) -> [u8; 9] {
-    let mut bytes = [PRODUCERS_VERSION; 9];
+    let mut bytes = [IDS_VERSION; 9];
     bytes[1..].copy_from_slice(&end.to_be_bytes());
     bytes
 }
@@ -89,7 +95,7 @@ pub fn encode_ids_end(end: i64) -> [u8; 9] {
 pub fn decode_ids_end(bytes: &[u8]) -> Option<i64> {
     let (version, end) = bytes.split_first()?;
     let end = i64::from_be_bytes(end.try_into().ok()?);
-    (*version == PRODUCERS_VERSION && end >= 0).then_some(end)
+    (*version == IDS_VERSION && end >= 0).then_some(end)
 }
 
 impl ProducersSnapshot {
@@ -107,8 +113,12 @@ impl ProducersSnapshot {
     /// # Errors
     /// The bytes are no snapshot, or one of a version that is not known.
     pub fn decode(bytes: &[u8]) -> Result<Self, postcard::Error> {
+        // What is missing at its end is an empty list: a zero.
+        let old = (bytes.first() == Some(&1)).then(|| [bytes, &[0]].concat());
+        let bytes = old.as_deref().unwrap_or(bytes);
         let (snapshot, rest): (Self, _) = postcard::take_from_bytes(bytes)?;
-        let known = snapshot.version == PRODUCERS_VERSION && rest.is_empty();
+        let known = (1..=PRODUCERS_VERSION).contains(&snapshot.version) && rest.is_empty();
+        let snapshot = Self { version: PRODUCERS_VERSION, ..snapshot };
         if known { Ok(snapshot) } else { Err(postcard::Error::DeserializeBadEncoding) }
     }
 }

@@ -160,9 +160,16 @@ impl History {
         self.producers.list().into_iter().map(record).collect()
     }
 
+    /// Those of them of which a transaction has ended, as they are stored.
+    pub(crate) fn ended_ids(&self) -> Vec<i64> {
+        let all = self.producers.list().into_iter();
+        all.filter(|(_, it)| it.has_ended).map(|(id, _)| id).collect()
+    }
+
     /// A history as it was stored.
     pub(crate) fn restore(
         records: Vec<ProducerRecord>,
+        ended: &[i64],
         aborted: Vec<AbortedRange>,
         now_ms: u64,
     ) -> Self {
@@ -178,6 +185,7 @@ impl History {
                 timestamp_ms: record.timestamp_ms,
                 seen_ms: signed(now_ms).saturating_sub(signed(record.idle_ms)),
                 open: record.open,
+                has_ended: ended.binary_search(&record.id).is_ok(),
             };
             history.producers.put(record.id, producer);
         }

@@ -33,6 +33,7 @@ const FAR_CHUNKS: u64 = 10_000;
 pub(super) struct Image {
     upto: i64,
     producers: Vec<ProducerRecord>,
+    ended: Vec<i64>,
     /// Those that the store does not have.
     aborted: Vec<AbortedRange>,
 }
@@ -94,6 +95,7 @@ impl Partition {
         books.image = Some(Image {
             upto,
             producers: history.records(self.now_ms()),
+            ended: history.ended_ids(),
             aborted: history.stable().aborted_since(books.stored_upto).to_vec(),
         });
         self.has_image.store(true, Ordering::Relaxed);
@@ -144,6 +146,7 @@ impl Partition {
             last_base: head.as_ref().map_or(-1, |it| it.base_offset),
             last_crc: head.as_ref().map_or(0, |it| it.crc),
             producers: image.producers,
+            ended: image.ended,
         };
         for marker in obsolete {
             batch.delete(Table::Producers, aborted_key(&self.place, *marker));

@@ -99,8 +99,8 @@ impl Partition {
         let (stored, obsolete) = self.stored_aborted(snapshot.as_ref().map(|it| it.upto))?;
         let (upto, mut history) = match snapshot {
             Some(snapshot) => {
-                let history = History::restore(snapshot.producers, stored, now_ms);
-                (snapshot.upto, history)
+                let ProducersSnapshot { upto, producers, ended, .. } = snapshot;
+                (upto, History::restore(producers, &ended, stored, now_ms))
             }
             None => (0, History::default()),
         };

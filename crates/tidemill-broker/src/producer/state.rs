@@ -62,6 +62,8 @@ pub(crate) struct Producer {
     pub(crate) seen_ms: i64,
     /// The offset at which its open transaction begins.
     pub(crate) open: Option<i64>,
+    /// A transaction of it has ended here.
+    pub(crate) has_ended: bool,
 }
 
 /// What is to be done with a chunk.
@@ -130,7 +132,14 @@ impl Sequenced {
 
 impl Producer {
     fn new(epoch: i16, now_ms: u64) -> Self {
-        Self { epoch, taken: Vec::new(), timestamp_ms: -1, seen_ms: signed(now_ms), open: None }
+        Self {
+            epoch,
+            taken: Vec::new(),
+            timestamp_ms: -1,
+            seen_ms: signed(now_ms),
+            open: None,
+            has_ended: false,
+        }
     }
 
     /// The last sequence number of its epoch; -1 if there is none.
@@ -208,7 +217,9 @@ impl Producers {
 
     /// A transaction was ended with this epoch: chunks of earlier ones are refused from now on.
     pub(crate) fn end(&mut self, producer_id: i64, epoch: i16, now_ms: u64) -> &mut Producer {
-        self.entry(producer_id, epoch, now_ms)
+        let producer = self.entry(producer_id, epoch, now_ms);
+        producer.has_ended = true;
+        producer
     }
 
     fn entry(&mut self, producer_id: i64, epoch: i16, now_ms: u64) -> &mut Producer {

@@ -35,13 +35,26 @@ fn partition(node: &Node) -> Arc<Partition> {
 }
 
 /// What is known, but for how long ago it was learnt.
-fn known(partition: &Partition) -> (Vec<ProducerRecord>, Vec<(i64, i64)>, Option<i64>) {
+#[derive(Debug, PartialEq)]
+struct Known {
+    producers: Vec<ProducerRecord>,
+    ended: Vec<i64>,
+    /// First record and marker of each.
+    aborted: Vec<(i64, i64)>,
+    first_unstable: Option<i64>,
+}
+
+fn known(partition: &Partition) -> Known {
     let look = |history: &crate::partition::history::History| {
         let mut producers = history.records(0);
         producers.iter_mut().for_each(|it| it.idle_ms = 0);
         let stable = history.stable();
-        let aborted = stable.aborted_since(0).iter().map(|it| (it.first, it.marker)).collect();
-        (producers, aborted, stable.first_unstable())
+        Known {
+            producers,
+            ended: history.ended_ids(),
+            aborted: stable.aborted_since(0).iter().map(|it| (it.first, it.marker)).collect(),
+            first_unstable: stable.first_unstable(),
+        }
     };
     partition.with_history(look).unwrap()
 }
@@ -70,8 +83,9 @@ async fn r1_r4_what_is_known_is_the_same_after_a_restart_with_snapshots_and_with
         }
         b.begin(&mut client, &[(0, "open")]).await;
         let expected = known(&partition(&before));
-        assert_eq!(expected.1.len(), 5, "three of a, two of b");
-        assert!(expected.2.is_some());
+        assert_eq!(expected.aborted.len(), 5, "three of a, two of b");
+        assert!(expected.first_unstable.is_some());
+        assert_eq!(expected.ended, [a.id, b.id]);
         let seen = committed(&mut client, 0).await;
         for _ in 0..2 {
             sim.disk.kill();
@@ -263,9 +277,9 @@ async fn a_producer_is_forgotten_by_its_last_chunk_though_the_node_was_started_i
     let world = World { clock: Arc::clone(&clock) as _, ..sim.process() };
     let after = Node::start_with(|how| how.world = Some(world)).await;
     let partition = partition(&after);
-    assert_eq!(known(&partition).0.len(), 2);
+    assert_eq!(known(&partition).producers.len(), 2);
     clock.advance(5 * hour_us);
     partition.prune();
-    assert_eq!(known(&partition).0.len(), 1, "one was here 25 hours ago, the other 15");
+    assert_eq!(known(&partition).producers.len(), 1, "one was here 25 hours ago, the other 15");
     after.stop().await;
 }

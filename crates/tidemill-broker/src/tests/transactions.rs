@@ -499,7 +499,11 @@ async fn administrators_see_transactions_and_their_producers() {
     let described = only(only(client.ask(&request, 0).await.topics).partitions);
     let active = only(described.active_producers);
     assert_eq!((active.producer_id, active.current_txn_start_offset), (producer.id, 1));
+    assert_eq!(active.coordinator_epoch, -1, "no coordinator has ended one");
     producer.end(&mut client, true).await;
+    let described = only(only(client.ask(&request, 0).await.topics).partitions);
+    let active = only(described.active_producers);
+    assert_eq!((active.coordinator_epoch, active.current_txn_start_offset), (0, -1));
     let found = node.broker.transactions.find("x").unwrap();
     assert_eq!(found.phase, TransactionPhase::CompleteCommit);
     node.stop().await;

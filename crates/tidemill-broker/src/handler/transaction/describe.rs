@@ -144,7 +144,8 @@ fn active(partition: &Partition, index: i32) -> PartitionResponse {
             producer_epoch: i32::from(it.epoch),
             last_sequence: it.last_sequence(),
             last_timestamp: it.timestamp_ms,
-            coordinator_epoch: 0,
+            // Of the coordinator that ended its last transaction: ours never changes.
+            coordinator_epoch: if it.has_ended { 0 } else { -1 },
             current_txn_start_offset: it.open.unwrap_or(-1),
             ..ProducerState::default()
         };

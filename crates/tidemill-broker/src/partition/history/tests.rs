@@ -58,7 +58,7 @@ fn same(a: &History, b: &History) -> Result<(), TestCaseError> {
 /// As it would come out of the store.
 fn stored(history: &History) -> History {
     let aborted: Vec<AbortedRange> = history.stable().aborted_since(0).to_vec();
-    History::restore(history.records(NOW), aborted, NOW)
+    History::restore(history.records(NOW), &history.ended_ids(), aborted, NOW)
 }
 
 #[derive(Clone, Debug)]
