@@ -510,6 +510,50 @@ async fn administrators_see_transactions_and_their_producers() {
 }
 
 #[tokio::test]
+async fn when_a_transaction_began_is_told_until_its_producer_comes_anew() {
+    for protocol in [1, 2] {
+        let sim = World::simulated(1);
+        let node = Node::start_with(|how| how.world = Some(sim.process())).await;
+        let mut client = started(&node).await;
+        let now_ms = || sim.world.clock.wall_micros() / 1_000;
+        let mut producer = Producer::transactional(&mut client, "x", protocol).await;
+        let described = async |client: &mut Client| {
+            let request =
+                DescribeTransactionsRequestData::default().with_transactional_ids(vec![text("x")]);
+            let it = only(client.ask(&request, 0).await.transaction_states);
+            (it.transaction_state.to_string(), it.transaction_start_time_ms)
+        };
+        let open_for = async |client: &mut Client, longer_ms: i64| {
+            let request = ListTransactionsRequestData::default().with_duration_filter(longer_ms);
+            !client.ask(&request, 1).await.transaction_states.is_empty()
+        };
+        assert_eq!(described(&mut client).await, ("Empty".into(), -1));
+        for (commit, state) in [(true, "CompleteCommit"), (false, "CompleteAbort")] {
+            sim.clock.advance(7_000_000);
+            let began_ms = now_ms();
+            producer.begin(&mut client, &[(0, "a")]).await;
+            sim.clock.advance(2_000_000);
+            assert_eq!(described(&mut client).await, ("Ongoing".into(), began_ms));
+            assert!(open_for(&mut client, 1_000).await && !open_for(&mut client, 3_000).await);
+            assert_eq!(producer.end(&mut client, commit).await, 0);
+            sim.clock.advance(2_000_000);
+            assert_eq!(described(&mut client).await, (state.into(), began_ms));
+            assert!(!open_for(&mut client, 1_000).await, "it has ended");
+        }
+        if protocol == 2 {
+            // There was nothing in it.
+            let ended_ms = now_ms();
+            assert_eq!(producer.end(&mut client, false).await, 0);
+            sim.clock.advance(1_000_000);
+            assert_eq!(described(&mut client).await, ("CompleteAbort".into(), ended_ms));
+        }
+        Producer::transactional(&mut client, "x", protocol).await;
+        assert_eq!(described(&mut client).await, ("Empty".into(), -1));
+        node.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn clients_are_told_that_each_end_makes_a_new_epoch() {
     let node = Node::start().await;
     let mut client = node.client().await;

@@ -67,7 +67,8 @@ pub(crate) struct Transaction {
     pub(crate) next_id: i64,
     pub(crate) timeout_ms: i32,
     pub(crate) protocol: Protocol,
-    /// By the wall clock, in milliseconds since 1970; for people to read.
+    /// By the wall clock, in milliseconds since 1970; for people to read. Of the last transaction,
+    /// also when that has ended; -1 if its producer has begun none.
     pub(crate) began_ms: i64,
     pub(crate) changed_ms: i64,
     pub(crate) partitions: BTreeSet<TransactionPartition>,
@@ -310,7 +311,10 @@ impl Transaction {
             (true, true) => Err(TransactionError::Busy),
             (true, false) if so => Err(TransactionError::Busy),
             // An abort of a transaction without anything in it: its producer wants the next epoch.
-            (false, true) if !commit => Ok(Ended::Become(self.prepared(asked).completed())),
+            (false, true) if !commit => {
+                let next = self.prepared(asked).completed();
+                Ok(Ended::Become(Self { began_ms: asked.now_ms, ..next }))
+            }
             (false, false) if so => Ok(Ended::Done(self.producer)),
             // It took too long: its producer can abort it, too, and goes on.
             (_, false) if commit && two => Err(TransactionError::Aborted),

@@ -64,12 +64,11 @@ fn described(context: &Context<'_>, id: KafkaString, it: &Transaction) -> Transa
         partitions,
         ..TopicData::default()
     };
-    let is_open = it.phase == Phase::Ongoing || it.prepared_commit().is_some();
     TransactionState {
         transactional_id: id,
         transaction_state: text(phase_name(it.phase)),
         transaction_timeout_ms: it.timeout_ms,
-        transaction_start_time_ms: if is_open { it.began_ms } else { -1 },
+        transaction_start_time_ms: it.began_ms,
         producer_id: it.producer.id,
         producer_epoch: it.producer.epoch,
         topics: topics.into_iter().map(topic).collect(),
@@ -95,6 +94,7 @@ pub(crate) async fn list(
     // Sets: there may be as many transactional ids as filters.
     let states: BTreeSet<&str> = request.state_filters.iter().map(KafkaString::as_str).collect();
     let producers: BTreeSet<i64> = request.producer_id_filters.iter().copied().collect();
+    // What goes on for longer, as KIP-994 has it: Apache Kafka lists what has ended, too.
     let now_ms = context.broker.world.clock.wall_micros() / 1000;
     let passes = |it: &Transaction| {
         let phase = phase_name(it.phase);
