@@ -10,7 +10,8 @@ All agents know the same requests, so one test can be run with each client:
     assignment, commit, committed {id, partitions}                   close_producer, close_consumer {id}
     transform {source, target, group, transactional_id, count, abort} -> [records, transactions]
 
-The Java agent knows requests of its admin client too. A process of its own can be stopped and killed."""
+The agents of Java and kafkajs know requests of their admin clients too. That of kafkajs has no `assign` and no `transform`, but
+`send_offsets {id, group, offsets: [[topic, partition, offset]]}`. A process of its own can be stopped and killed."""
 
 import contextlib
 import json
@@ -48,6 +49,9 @@ CLIENTS = tuple(COMMANDS)
 # That of 3.7, which knows no admin requests here.
 OLDER_JAVA = "older-java"
 COMMANDS[OLDER_JAVA] = java("libs-older")
+# Reads only as a member of a group, and has no Zstandard: most tests cannot be run with it.
+KAFKAJS = "kafkajs"
+COMMANDS[KAFKAJS] = ["env", f"NODE_PATH={HOME}/node/node_modules", "node", str(HERE / "node/agent.js")]
 
 
 class Failed(Exception):

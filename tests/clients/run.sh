@@ -4,7 +4,7 @@
 #   TIDEMILL_BIN      the binary under test (default: a debug build of this checkout)
 #   TIDEMILL_CLIENTS  the Python environment (default: target/clients-venv)
 #   PEERS_HOME        where the other clients, and Kafka for --broker kafka, are kept (default: ~/.cache/peers)
-# Installs what is not there: confluent-kafka, kafka-python (pip), franz-go (go), kafka-clients (mvn), kcat (apt, if root).
+# Installs what is not there: confluent-kafka, kafka-python (pip), franz-go (go), kafka-clients (mvn), kafkajs (npm), kcat (apt, if root).
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 cd "$here/../.."
@@ -18,6 +18,8 @@ command -v kcat >/dev/null || missing+=(kcat)
 command -v javac >/dev/null || missing+=(openjdk-17-jdk-headless)
 command -v mvn >/dev/null || missing+=(maven)
 command -v go >/dev/null || missing+=(golang-go)
+command -v node >/dev/null || missing+=(nodejs)
+command -v npm >/dev/null || missing+=(npm)
 # For power cuts, which only root can do.
 [ "$(id -u)" != 0 ] || command -v mkfs.xfs >/dev/null || missing+=(xfsprogs)
 if [ ${#missing[@]} -gt 0 ]; then
@@ -44,6 +46,13 @@ fi
 if [ ! -e "$home/java/classes/Agent.class" ] || [ -n "$(find "$here/java/src" -newer "$home/java/classes/Agent.class")" ]; then
   rm -rf "$home/java/classes" && mkdir -p "$home/java/classes"
   javac -nowarn -encoding UTF-8 -d "$home/java/classes" -cp "$home/java/libs/*" "$here"/java/src/*.java
+fi
+
+if ! cmp -s "$here/node/package-lock.json" "$home/node/installed.json"; then
+  rm -rf "$home/node" && mkdir -p "$home/node"
+  cp "$here"/node/package*.json "$home/node"
+  npm ci --silent --ignore-scripts --no-audit --no-fund --prefix "$home/node"
+  cp "$here/node/package-lock.json" "$home/node/installed.json"
 fi
 exec 9>&-
 
