@@ -43,6 +43,36 @@ pub(super) const PLANTS: &[Plant] = &[
         caught_by: &["a_start_that_moves_is_told_though_nothing_is_new"],
     },
     Plant {
+        name: "ends-not-stored",
+        what: "After a restart nobody knows of which producers a transaction has ended in a partition.",
+        package: "tidemill-broker",
+        file: "crates/tidemill-broker/src/partition/keep.rs",
+        changes: &[("            ended: image.ended,\n", "            ended: Vec::new(),\n")],
+        caught_by: &["r1_r4_what_is_known_is_the_same_after_a_restart_with_snapshots_and_without"],
+    },
+    Plant {
+        name: "topic-asked-first",
+        what: "A setting that no topic can have is an unknown topic's fault.",
+        package: "tidemill-broker",
+        file: "crates/tidemill-broker/src/handler/configs/change.rs",
+        changes: &[(
+            "let found = topic_spec(broker, name);",
+            "let found = Ok::<_, Refusal>(topic_spec(broker, name)?);",
+        )],
+        caught_by: &["settings_of_a_topic_that_is_not_there_are_refused_for_what_is_wrong_first"],
+    },
+    Plant {
+        name: "beginning-forgotten",
+        what: "When a transaction began is told while it is open, and not after its end.",
+        package: "tidemill-broker",
+        file: "crates/tidemill-broker/src/handler/transaction/describe.rs",
+        changes: &[(
+            "transaction_start_time_ms: it.began_ms,",
+            "transaction_start_time_ms: if it.phase == Phase::Ongoing { it.began_ms } else { -1 },",
+        )],
+        caught_by: &["when_a_transaction_began_is_told_until_its_producer_comes_anew"],
+    },
+    Plant {
         name: "restore-not-noted",
         what: "A restore is answered though a node that is killed would do it once more.",
         package: "tidemill-node",
