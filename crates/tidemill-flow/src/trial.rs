@@ -25,7 +25,7 @@ use tidemill_env::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 use tidemill_state::{
-    CheckpointError, Delta, HashOfEntry, ReadKeys, ReadRows, SavedError, SavedKeys, SavedRows,
+    CheckpointError, Delta, HashOfEntry, ReadKeys, ReadRows, SavedKeys, SavedRows, TakeKey,
     structure,
 };
 use tidemill_types::{Cycle, Micros, SliceId};
@@ -114,7 +114,7 @@ impl ReadKeys for RunsByKey {
         &mut self,
         prefix: &[u8],
         hash: u64,
-        take: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool, SavedError>,
+        take: &mut TakeKey<'_>,
     ) -> Result<bool, CheckpointError> {
         let mut found = Vec::new();
         self.each(|of, row, value| {

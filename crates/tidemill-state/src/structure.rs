@@ -29,7 +29,7 @@ mod tests;
 mod value;
 mod window;
 
-pub use by_key::{ReadKeys, SavedKeys};
+pub use by_key::{ReadKeys, SavedKeys, TakeKey};
 pub use expiry::{
     Expiry, ExpiryCounts, NotRead, ReadRows, SavedRows, begin_expiry, can_expire, expire, expires,
 };

@@ -10,13 +10,13 @@
 //! much comes is read as a whole soon, at little more than what that costs without.
 
 use super::needed::Running;
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 use tidemill_env::sync::{
     Mutex, PoisonError,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use tidemill_state::{
-    CheckpointError, KeysOf, Looker, ReadKeys, ReadRuns, RunsOf, SavedError, SavedKeys, StateError,
+    CheckpointError, KeysOf, Looker, ReadKeys, ReadRuns, RunsOf, SavedKeys, StateError, TakeKey,
 };
 use tidemill_types::SliceId;
 
@@ -127,7 +127,7 @@ impl ByKey {
         self.open(slice);
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let Found::Keys(keys) = std::mem::replace(&mut *found, Found::Gone) else { return None };
-        let reading = Arc::new(Mutex::new(Reading { keys: *keys, ahead: HashMap::new() }));
+        let reading = Arc::new(Mutex::new(Reading { keys: *keys, ahead: BTreeMap::new() }));
         let (running, count) = (Arc::clone(running), Arc::clone(&self.count));
         let share = Arc::clone(&self.share);
         Some(SavedKeys::new(Box::new(NeededKeys { node, reading, running, share, count })))
@@ -156,10 +156,13 @@ struct NeededKeys {
 /// A key that is asked for: the prefix of its part, and its hash.
 type Asked = (Vec<u8>, u64);
 
+/// The number of a row, as bytes, and its value.
+type Row = (Vec<u8>, Vec<u8>);
+
 struct Reading {
     keys: KeysOf,
     /// What was read ahead: the first row that may be it, with its number; none if no row is.
-    ahead: HashMap<Asked, Option<(Vec<u8>, Vec<u8>)>>,
+    ahead: BTreeMap<Asked, Option<Row>>,
 }
 
 impl Reading {
@@ -199,7 +202,7 @@ impl ReadKeys for NeededKeys {
         &mut self,
         prefix: &[u8],
         hash: u64,
-        take: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool, SavedError>,
+        take: &mut TakeKey<'_>,
     ) -> Result<bool, CheckpointError> {
         let is_away = |error: &CheckpointError| {
             matches!(error, CheckpointError::Backend(StateError::Unreachable { .. }))

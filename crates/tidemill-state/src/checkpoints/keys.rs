@@ -17,7 +17,7 @@
 
 use super::{CheckpointError, Checkpoints, Looker, Run};
 use crate::delta::{self, Reader, put_bytes};
-use crate::structure::ReadKeys;
+use crate::structure::{ReadKeys, TakeKey};
 use crate::{Backend, SavedError};
 use std::sync::Arc;
 
@@ -297,7 +297,7 @@ impl ReadKeys for KeysOf {
         &mut self,
         prefix: &[u8],
         hash: u64,
-        take: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool, SavedError>,
+        take: &mut TakeKey<'_>,
     ) -> Result<bool, CheckpointError> {
         let pinned = self.looker.pin(None)?;
         let chain = pinned.chain(&self.stage, self.slice);

@@ -16,6 +16,9 @@ use super::NotRead;
 use crate::{CheckpointError, SavedError};
 use std::panic::resume_unwind;
 
+/// Takes the number of a row, as bytes, and its value; whether it is the one.
+pub type TakeKey<'a> = dyn FnMut(&[u8], &[u8]) -> Result<bool, SavedError> + 'a;
+
 /// Reads single rows of a slice by the hashes of their keys.
 pub trait ReadKeys: Send {
     /// The prefixes of its keys, and how many rows have numbers behind each: one more than the last.
@@ -37,7 +40,7 @@ pub trait ReadKeys: Send {
         &mut self,
         prefix: &[u8],
         hash: u64,
-        take: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool, SavedError>,
+        take: &mut TakeKey<'_>,
     ) -> Result<bool, CheckpointError>;
 }
 
@@ -78,12 +81,7 @@ impl SavedKeys {
     ///
     /// # Panics
     /// Unwinds with [`NotRead`] if it cannot be read: then its job fails, and says why.
-    pub fn find(
-        &mut self,
-        prefix: &[u8],
-        hash: u64,
-        take: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool, SavedError>,
-    ) -> bool {
+    pub fn find(&mut self, prefix: &[u8], hash: u64, take: &mut TakeKey<'_>) -> bool {
         let prefix = [&[FIRST], prefix].concat();
         self.0.find(&prefix, hash, take).unwrap_or_else(|error| {
             let message = format!("a key of the state cannot be read back: {error}");
