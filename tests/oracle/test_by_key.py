@@ -14,7 +14,7 @@ both: {from: keyed, key: [t, k], window: {global: {}}, aggregate: {n: count(*), 
 """
 SINKS = "keyed whole text both"
 SLICES = "slices: 2\n"
-# Cycles of few rows: a slice of which a sixteenth is wanted is read as a whole.
+# Cycles of few rows: a slice of which a quarter is wanted is read as a whole.
 HEAD = "cycle: {records: 4}\n"
 
 

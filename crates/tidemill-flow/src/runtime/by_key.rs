@@ -3,7 +3,7 @@
 //! ```text
 //! keys that a lane needs ── each by its hash ──▶ a part of the entries
 //!          │
-//!          └─ with these a sixteenth of the slice would be read so ──▶ all of it is read
+//!          └─ with these a quarter of the slice would be read so ──▶ all of it is read
 //! ```
 //!
 //! A key costs reads of some 32 KiB each, and all of a slice one that goes on; so a slice for which
@@ -23,7 +23,7 @@ use tidemill_types::SliceId;
 /// A slice of fewer bytes is read at once.
 const FROM_BYTES: u64 = 1 << 20;
 /// Of a slice this part is read by keys, before all of it is.
-const SHARE: u64 = 16;
+const SHARE: u64 = 4;
 /// What a key costs, as far as that goes: a part of a run.
 const KEY_BYTES: u64 = 32 << 10;
 /// What is read in a simulation by keys, whose slices are small, at most.
