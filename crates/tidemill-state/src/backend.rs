@@ -51,6 +51,11 @@ pub trait Backend: Send + Sync {
         }
         Ok(true)
     }
+    /// Whether many values of some kilobytes cost about as much as few large ones: then rows of a state
+    /// are read one by one. Default: they do not, as each is a request, a file, or an object.
+    fn has_small_values(&self) -> bool {
+        false
+    }
     /// Every key that begins with `prefix`, in ascending order.
     ///
     /// # Errors

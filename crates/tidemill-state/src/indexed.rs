@@ -192,6 +192,10 @@ impl Backend for IndexedBackend {
         self.store.read_all(keys, values)
     }
 
+    fn has_small_values(&self) -> bool {
+        true
+    }
+
     fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StateError> {
         let index = self.store.index.read().unwrap_or_else(PoisonError::into_inner);
         Ok(index.with_prefix(prefix).into_iter().map(|(key, _)| key).collect())

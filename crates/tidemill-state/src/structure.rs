@@ -114,9 +114,9 @@ pub trait State: Any + Send {
     /// of that as it is, and keeps no notes of changes.
     ///
     /// # Errors
-    /// They do not fit together.
+    /// They do not fit together. Default: they never do, so that nothing is lost in silence.
     fn complete(&mut self, _saved: Box<dyn State>) -> Result<(), SavedError> {
-        Ok(())
+        Err(SavedError::new("a state that is read by its keys has to say how the rest is taken in"))
     }
 }
 

@@ -190,7 +190,6 @@ pub(crate) struct SavedSlice {
 }
 
 /// What else is known of where a slice is saved.
-#[derive(Default)]
 pub(crate) struct ReadAs {
     /// Where its keys are that leave memory, if they do.
     pub(crate) rows: Option<SavedRows>,

@@ -176,9 +176,8 @@ impl StageLane {
     /// itself what it needs.
     fn read_ahead(&self, job: &Job, lane: &Lane) {
         let Work::Stage { factory } = &job.plan.nodes[lane.node].work else { return };
-        if self.states.iter().all(|it| matches!(it, Held::Here(_)))
-            || factory.hash_of_entry().is_some()
-        {
+        let left = job.checkpointer.slices_left.load(Ordering::Relaxed);
+        if left == 0 || factory.hash_of_entry().is_some() {
             return;
         }
         for (held, slice) in self.states.iter().zip(lane.slices.clone()) {

@@ -39,9 +39,11 @@ const ROW_BYTES: usize = size_of::<u32>();
 
 impl Checkpoints {
     /// From now on what is put of a node has an index by the hashes of its keys
-    /// ([`Looker::keys_of`]).
+    /// ([`Looker::keys_of`]), in a backend that has small values.
     pub fn read_by_key(&mut self, node: u32, hash_of: HashOfEntry) {
-        self.by_key.insert(node, hash_of);
+        if self.backend.has_small_values() {
+            self.by_key.insert(node, hash_of);
+        }
     }
 
     /// Whether rows of a node are looked for by their keys.

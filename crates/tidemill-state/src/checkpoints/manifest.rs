@@ -268,18 +268,35 @@ impl Manifest {
 pub(super) mod tests {
     use super::*;
 
+    /// As a build wrote it that knew no index of keys.
+    pub(in super::super) fn encode_without_index(manifest: &Manifest) -> Vec<u8> {
+        let run = |run: &Run| {
+            let Run { checkpoint, node, slice, nth, bytes, part_bytes, .. } = *run;
+            RunWithoutIndex { checkpoint, node, slice, nth, bytes, part_bytes }
+        };
+        encode_as(manifest, VERSION_WITHOUT_INDEX, run)
+    }
+
     /// As a build wrote it that knew no other version than the second.
     pub(in super::super) fn encode_of_one_size(manifest: &Manifest) -> Vec<u8> {
         let run = |run: &Run| {
             let Run { checkpoint, node, slice, nth, bytes, .. } = *run;
             RunOfOneSize { checkpoint, node, slice, nth, bytes }
         };
+        encode_as(manifest, VERSION_OF_ONE_SIZE, run)
+    }
+
+    fn encode_as<R: Serialize>(
+        manifest: &Manifest,
+        version: u8,
+        run: impl Fn(&Run) -> R,
+    ) -> Vec<u8> {
         let Manifest { number, made, cycle, time, letters, coordinated, .. } = *manifest;
         let stage = |stage: &SavedStage| SavedStage {
             name: stage.name.clone(),
             does: stage.does.clone(),
             watermark: stage.watermark,
-            slices: stage.slices.iter().map(|runs| runs.iter().map(run).collect()).collect(),
+            slices: stage.slices.iter().map(|runs| runs.iter().map(&run).collect()).collect(),
         };
         let before = Manifest {
             number,
@@ -292,7 +309,6 @@ pub(super) mod tests {
             letters,
             coordinated,
         };
-        postcard::to_extend(&before, vec![VERSION_OF_ONE_SIZE])
-            .expect("plain values can be written")
+        postcard::to_extend(&before, vec![version]).expect("plain values can be written")
     }
 }

@@ -572,6 +572,9 @@ fn manifests_of_earlier_builds_can_be_read() {
     let written = manifest(&checkpoints, (6, Cycle(6)));
     let key = manifest_key(6);
     assert_eq!(Manifest::decode(&key, &written.encode()).unwrap(), written);
+    // Before runs had an index.
+    let bytes = manifest::tests::encode_without_index(&written);
+    assert_eq!(Manifest::decode(&key, &bytes).unwrap(), written);
     // Before its runs said in parts of which size they are, and before it said that it is of one
     // cycle.
     let mut bytes = manifest::tests::encode_of_one_size(&written);
