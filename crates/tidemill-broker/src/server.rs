@@ -111,7 +111,7 @@ fn begin(
     connections: &mut JoinSet<()>,
     stopped: &watch::Receiver<bool>,
 ) {
-    let _best_effort = socket.set_nodelay(true);
+    tidemill_env::net::tune(&socket);
     let open = connection::Open::new(broker);
     connections.spawn(connection::serve(Arc::clone(broker), socket, peer, stopped.clone(), open));
 }

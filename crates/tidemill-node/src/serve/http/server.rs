@@ -123,7 +123,7 @@ async fn serve(
     state: Arc<State>,
     _open: Lasting,
 ) {
-    let _best_effort = socket.set_nodelay(true);
+    tidemill_env::net::tune(&socket);
     let settings = &state.settings;
     let socket = Patient::new(socket, settings.transfer_time.duration(), Arc::clone(&state.counts));
     let mut http = http1::Builder::new();
