@@ -121,6 +121,7 @@ impl Net for Fake {
                 line,
             }),
             closer: Arc::new(move || *lock(&closed) = None),
+            is_within_machine: false,
         })
     }
 }

@@ -48,6 +48,8 @@ pub struct Connection {
     pub writer: Box<dyn Write + Send>,
     /// Ends both directions; readers and writers that wait come back.
     pub closer: Arc<dyn Fn() + Send + Sync>,
+    /// Whether the other end is on this machine too: what goes there never leaves its memory.
+    pub is_within_machine: bool,
 }
 
 /// The sockets of this machine.
@@ -83,6 +85,7 @@ fn is_within_machine(socket: impl AsFd) -> bool {
 }
 
 fn connection(stream: TcpStream) -> io::Result<Connection> {
+    let is_within_machine = is_within_machine(&stream);
     tune(&stream);
     let closing = stream.try_clone()?;
     Ok(Connection {
@@ -92,6 +95,7 @@ fn connection(stream: TcpStream) -> io::Result<Connection> {
             // A connection that is gone already is closed.
             drop(closing.shutdown(Shutdown::Both));
         }),
+        is_within_machine,
     })
 }
 

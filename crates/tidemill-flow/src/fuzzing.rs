@@ -168,6 +168,7 @@ impl Net for Says {
             reader: Box::new(Cursor::new(said)),
             writer: Box::new(io::sink()),
             closer: Arc::new(|| {}),
+            is_within_machine: false,
         })
     }
 }
@@ -196,7 +197,7 @@ pub fn link(frames: &[u8]) -> Result<(), String> {
 /// The frames, with lengths and checksums that are right.
 fn sealed(mut frames: &[u8]) -> Vec<u8> {
     const BODY: std::ops::Range<usize> = 20..24;
-    const RESERVED: usize = HEAD_BYTES - 16;
+    const RESERVED: usize = HEAD_BYTES - 15;
     let mut out = Vec::with_capacity(frames.len());
     while let Some((head, rest)) = frames.split_first_chunk::<HEAD_BYTES>() {
         let mut head = *head;
@@ -204,7 +205,7 @@ fn sealed(mut frames: &[u8]) -> Vec<u8> {
         let said = u32::from_le_bytes([head[20], head[21], head[22], head[23]]) as usize;
         let (body, rest) = rest.split_at(said.min(rest.len()));
         if as_it_is & 1 == 0 {
-            head[..5].copy_from_slice(b"TMLK\x01");
+            head[..5].copy_from_slice(b"TMLK\x02");
             head[BODY].copy_from_slice(&(body.len() as u32).to_le_bytes());
         }
         if as_it_is & 2 == 0 {
@@ -249,7 +250,7 @@ fn honest(policy: CompressionSpec) -> Vec<u8> {
     let (plan, _) = Plan::new(graph(), &processes(0)).expect("the graph can run");
     let layout = Layout::new(&plan, 1, Cycle::FIRST, WORKERS);
     let said = Shared::default();
-    let mut writer = FrameWriter::new(Box::new(said.clone()));
+    let mut writer = FrameWriter::new(Box::new(said.clone()), false);
     writer.compress(policy);
     let mut say = |frame| assert_eq!(writer.write(&[frame]).expect("into memory"), 1);
     for cycle in [Cycle(1), Cycle(2)] {

@@ -3,10 +3,12 @@
 //! ```text
 //! ┌ head, 72 bytes ┬ body … ┐
 //!  magic version kind packing payload │ link lane input │ cycle │ body, plain, rows, slices │
-//!  share │ CRC-32C of the body │ CRC-32C of the head before it
+//!  share │ unchecked │ CRC-32C of the body │ CRC-32C of the head before it
 //! ```
 //!
-//! All numbers are little endian. Version 1. A frame with another magic or version, a wrong
+//! All numbers are little endian. Version 2. Between processes of one machine bodies go without a
+//! checksum: nothing else that stays in memory has one, and it was a sixth of what such a link costs.
+//! A frame with another magic or version, a wrong
 //! checksum or a size over the limit ends the connection: nothing after it can be trusted.
 
 use tidemill_types::{Cycle, limits::FRAME_BYTES_MAX};
@@ -19,7 +21,7 @@ use zerocopy::{
 mod tests;
 
 const MAGIC: [u8; 4] = *b"TMLK";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Bytes of a head.
 pub const HEAD_BYTES: usize = size_of::<RawHead>();
@@ -42,7 +44,8 @@ struct RawHead {
     slices: U32,
     layout: U32,
     share: U64,
-    reserved: U64,
+    unchecked: u8,
+    reserved: [u8; 7],
     body_crc: U32,
     head_crc: U32,
 }
@@ -101,8 +104,8 @@ pub struct FrameHead {
     pub slices: u32,
     /// Bytes that the block counts on its link; of a credit, bytes given back.
     pub share: u64,
-    /// Checksum of the body as it is sent.
-    pub body_crc: u32,
+    /// Checksum of the body as it is sent; none if it does not leave the machine.
+    pub body_crc: Option<u32>,
 }
 
 /// Why a head was refused.
@@ -151,7 +154,7 @@ impl FrameHead {
             rows: 0,
             slices: 0,
             share: 0,
-            body_crc: 0,
+            body_crc: Some(0),
         }
     }
 
@@ -174,8 +177,9 @@ impl FrameHead {
             slices: self.slices.into(),
             layout: self.layout.into(),
             share: self.share.into(),
-            reserved: 0.into(),
-            body_crc: self.body_crc.into(),
+            unchecked: u8::from(self.body_crc.is_none()),
+            reserved: [0; 7],
+            body_crc: self.body_crc.unwrap_or(0).into(),
             head_crc: 0.into(),
         };
         let bytes = raw.as_bytes();
@@ -232,7 +236,7 @@ impl FrameHead {
             rows: raw.rows.get(),
             slices: raw.slices.get(),
             share: raw.share.get(),
-            body_crc: raw.body_crc.get(),
+            body_crc: (raw.unchecked == 0).then(|| raw.body_crc.get()),
         })
     }
 }

@@ -23,7 +23,7 @@ const VERSION: i16 = 3;
 /// The body of the writer thread.
 pub(super) fn run(shared: &Arc<Shared>) {
     let connected = shared.world.net.connect(&shared.address, shared.options.connect_timeout);
-    let tidemill_env::Connection { reader, writer, closer } = match connected {
+    let tidemill_env::Connection { reader, writer, closer, .. } = match connected {
         Ok(connection) => connection,
         Err(error) => {
             let reason = error.to_string();

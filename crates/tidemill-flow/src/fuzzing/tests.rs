@@ -44,7 +44,7 @@ const HEAD: FrameHead = FrameHead {
     rows: 0,
     slices: 0,
     share: 0,
-    body_crc: 0,
+    body_crc: Some(0),
 };
 
 /// A column of nulls takes no bytes: without a bound a few hundred bytes became sixteen gigabytes.
@@ -103,6 +103,16 @@ fn a_block_is_for_slices_of_the_lane_that_it_names() {
     assert!(why.contains("sorted by 1 of 0 slices"), "{why}");
     let why = refused(2, FrameHead { lane: 2, ..rows }, &body(Block::EVERY.0));
     assert!(why.contains("a lane that is not here"), "{why}");
+}
+
+#[test]
+fn a_body_without_a_checksum_is_refused_of_another_machine() {
+    let [Block { payload: Payload::Arrow(batch), .. }, ..] = blocks() else { panic!("as made") };
+    let body = [&Block::EVERY.0.to_le_bytes()[..], &stream(&batch)].concat();
+    let rows = FrameHead { rows: 4, ..HEAD };
+    let why = |head| link(&block(2, head, &body)).expect_err("the connection ends");
+    assert!(!why(rows).contains("checksum"));
+    assert!(why(FrameHead { body_crc: None, ..rows }).contains("has no checksum"));
 }
 
 #[test]

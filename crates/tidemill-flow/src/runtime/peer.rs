@@ -177,10 +177,10 @@ impl Peer {
 
 /// Gives the peer its connection: the threads that read and write it may start.
 pub(crate) fn split(peer: &Peer, connection: Connection) -> (FrameReader, FrameWriter) {
-    let Connection { reader, writer, closer } = connection;
+    let Connection { reader, writer, closer, is_within_machine } = connection;
     // A peer has one connection in its life.
     drop(peer.closer.set(closer));
-    (FrameReader::new(reader), FrameWriter::new(writer))
+    (FrameReader::new(reader, is_within_machine), FrameWriter::new(writer, is_within_machine))
 }
 
 /// The I/O thread that writes to a peer.

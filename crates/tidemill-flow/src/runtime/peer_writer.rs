@@ -48,6 +48,8 @@ pub(crate) struct FrameWriter {
     from: usize,
     /// Bytes that are referred to.
     referred: usize,
+    /// Bodies stay in the memory of this machine, and go without a checksum.
+    is_within_machine: bool,
 }
 
 /// A part of what a call writes.
@@ -82,7 +84,7 @@ fn small(length: usize) -> std::io::Result<u32> {
 }
 
 impl FrameWriter {
-    pub(crate) fn new(out: Box<dyn Write + Send>) -> Self {
+    pub(crate) fn new(out: Box<dyn Write + Send>, is_within_machine: bool) -> Self {
         Self {
             out,
             compressor: Compressor::new(CompressionSpec::Off),
@@ -90,6 +92,7 @@ impl FrameWriter {
             pieces: Vec::new(),
             from: 0,
             referred: 0,
+            is_within_machine,
         }
     }
 
@@ -264,7 +267,7 @@ impl FrameWriter {
         if !head.packed {
             head.plain = head.body;
         }
-        head.body_crc = checksum(&[body]);
+        head.body_crc = (!self.is_within_machine).then(|| checksum(&[body]));
         self.own[start..start + HEAD_BYTES].copy_from_slice(&head.encode());
         Ok(())
     }
@@ -280,7 +283,7 @@ impl FrameWriter {
         let body = [&self.own[start + HEAD_BYTES..], rows.offsets().as_bytes(), rows.values()];
         head.body = small(body.iter().map(|piece| piece.len()).sum())?;
         head.plain = head.body;
-        head.body_crc = checksum(&body);
+        head.body_crc = (!self.is_within_machine).then(|| checksum(&body));
         self.own[start..start + HEAD_BYTES].copy_from_slice(&head.encode());
         self.end_piece();
         self.pieces.extend([Piece::Offsets(number), Piece::Values(number)]);

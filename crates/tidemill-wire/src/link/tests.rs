@@ -18,20 +18,22 @@ fn head() -> FrameHead {
         rows: 8,
         slices: 9,
         share: 10,
-        body_crc: 11,
+        body_crc: Some(11),
     }
 }
 
 #[test]
-fn the_bytes_of_version_1_are_pinned() {
+fn the_bytes_of_version_2_are_pinned() {
     let bytes = head().encode();
     assert_eq!(HEAD_BYTES, 72);
-    assert_eq!(bytes[..8], [b'T', b'M', b'L', b'K', 1, 1, 1, 1]);
+    assert_eq!(bytes[..8], [b'T', b'M', b'L', b'K', 2, 1, 1, 1]);
     let words: Vec<u32> = bytes[8..68]
         .chunks(4)
         .map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
         .collect();
     assert_eq!(words, [1, 2, 3, 6, 5, 0, 7, 8, 9, 4, 10, 0, 0, 0, 11]);
+    let unchecked = FrameHead { body_crc: None, ..head() }.encode();
+    assert_eq!(unchecked[56..68], [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]
@@ -42,6 +44,8 @@ fn a_head_reads_back() {
     {
         let bare = FrameHead::bare(kind);
         assert_eq!(FrameHead::decode(&bare.encode()), Ok(bare));
+        let unchecked = FrameHead { body_crc: None, ..bare };
+        assert_eq!(FrameHead::decode(&unchecked.encode()), Ok(unchecked));
     }
 }
 

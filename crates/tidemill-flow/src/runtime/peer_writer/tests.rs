@@ -42,7 +42,7 @@ impl Write for Socket {
 /// The calls in which a writer writes these frames.
 fn calls(frames: &[Outgoing], policy: CompressionSpec, bytes_max: usize) -> Vec<Vec<u8>> {
     let socket = Socket { calls: Arc::default(), bytes_max };
-    let mut writer = FrameWriter::new(Box::new(socket.clone()));
+    let mut writer = FrameWriter::new(Box::new(socket.clone()), false);
     writer.compress(policy);
     let mut written = 0;
     while written < frames.len() {
@@ -81,7 +81,7 @@ fn parsed(mut bytes: &[u8]) -> Vec<(FrameHead, Vec<u8>)> {
     while let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() {
         let head = FrameHead::decode(head).unwrap();
         let (body, rest) = rest.split_at(head.body as usize);
-        assert_eq!(checksum(&[body]), head.body_crc);
+        assert_eq!(Some(checksum(&[body])), head.body_crc);
         let mut plain = body.to_vec();
         if head.packed {
             decompress(body, head.plain as usize, &mut plain).unwrap();
@@ -251,9 +251,33 @@ fn columns_arrive_with_the_rows_that_the_lane_reads() {
 #[test]
 fn a_block_over_the_limit_of_a_frame_is_an_error() {
     let socket = Socket { calls: Arc::default(), bytes_max: usize::MAX };
-    let mut writer = FrameWriter::new(Box::new(socket.clone()));
+    let mut writer = FrameWriter::new(Box::new(socket.clone()), false);
     let records = vec![vec![0; FRAME_BYTES_MAX]];
     let error = writer.write(&[block(Payload::Rows(rows(&records)), None, 0..1)]).unwrap_err();
     assert!(error.to_string().contains("too large"), "{error}");
     assert!(socket.calls.lock().unwrap().is_empty(), "nothing was written");
+}
+
+#[test]
+fn within_a_machine_frames_differ_only_in_that_bodies_have_no_checksum() {
+    let records: Vec<Vec<u8>> = (0..100).map(|it| vec![it; 100]).collect();
+    let frames = || [block(Payload::Rows(rows(&records)), None, 0..1), end(1), Outgoing::Bye];
+    let [checked, unchecked] = [false, true].map(|is_within_machine| {
+        let socket = Socket { calls: Arc::default(), bytes_max: usize::MAX };
+        let mut writer = FrameWriter::new(Box::new(socket.clone()), is_within_machine);
+        assert_eq!(writer.write(&frames()).unwrap(), 3);
+        socket.calls.lock().unwrap().concat()
+    });
+    let (mut at, mut heads) = (0, 0);
+    while let Some(head) = checked[at..].first_chunk() {
+        let head = FrameHead::decode(head).unwrap();
+        let other = FrameHead::decode(unchecked[at..].first_chunk().unwrap()).unwrap();
+        assert!(head.body_crc.is_some());
+        assert_eq!(other, FrameHead { body_crc: other.body_crc, ..head });
+        assert!(other.body_crc.is_none() || head.body == 0);
+        let body = at + HEAD_BYTES..at + HEAD_BYTES + head.body as usize;
+        assert_eq!(checked[body.clone()], unchecked[body.clone()]);
+        (at, heads) = (body.end, heads + 1);
+    }
+    assert_eq!((at, heads), (unchecked.len(), 3));
 }
