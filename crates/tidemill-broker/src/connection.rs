@@ -79,6 +79,8 @@ impl From<FrameError> for End {
         match error {
             FrameError::Closed => Self::Closed,
             FrameError::Idle(_) => Self::Idle,
+            // A client that is killed resets its connections: that is no word of its.
+            FrameError::Socket(error) => Self::Socket(error),
             other => Self::Frame(other),
         }
     }
@@ -114,7 +116,7 @@ pub(crate) async fn serve(
         End::Closed | End::Stopped | End::Idle => {
             tracing::debug!(%peer, "connection ended: {end}");
         }
-        End::Socket(_) => tracing::info!(%peer, "connection lost: {end}"),
+        End::Socket(_) => tracing::debug!(%peer, "connection lost: {end}"),
         _ => {
             broker.counts.connections_hostile.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(%peer, "connection closed: {end}");

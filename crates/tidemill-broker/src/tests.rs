@@ -18,6 +18,7 @@ mod hostile;
 mod idempotence;
 mod produce;
 mod repeats;
+mod resets;
 mod sessions;
 mod settings;
 mod snapshots;

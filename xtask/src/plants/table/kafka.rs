@@ -73,6 +73,17 @@ pub(super) const PLANTS: &[Plant] = &[
         caught_by: &["when_a_transaction_began_is_told_until_its_producer_comes_anew"],
     },
     Plant {
+        name: "reset-hostile",
+        what: "A client that is killed, and so resets its connection, counts as a hostile one.",
+        package: "tidemill-broker",
+        file: "crates/tidemill-broker/src/connection.rs",
+        changes: &[(
+            "FrameError::Socket(error) => Self::Socket(error),",
+            "it @ FrameError::Socket(_) => Self::Frame(it),",
+        )],
+        caught_by: &["a_client_whose_connection_is_reset_is_not_hostile"],
+    },
+    Plant {
         name: "restore-not-noted",
         what: "A restore is answered though a node that is killed would do it once more.",
         package: "tidemill-node",
