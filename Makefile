@@ -7,6 +7,7 @@
 # make kills         random jobs and nodes that are killed again and again: the same bytes
 # make clients       unmodified Kafka clients against our broker
 # make connectors    jobs that read and write topics of a real Apache Kafka
+# make connect       Kafka Connect and MirrorMaker 2 against our broker, with kills
 # make plants        puts known bugs into a copy of the code: the tests must fail
 # make bench         ours and its peers in turn; writes a table and a plot
 # make bench-broker  our broker and Apache Kafka in turn, the same way
@@ -15,7 +16,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run data test binary first-row second-row third-row checks bench bench-broker bench-state fmt lint unit docs oracle serve backends hbase postgres kills clients connectors plants
+.PHONY: help run data test binary first-row second-row third-row checks bench bench-broker bench-state fmt lint unit docs oracle serve backends hbase postgres kills clients connectors connect plants
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # step NAME,COMMAND: runs it and says how long it took. Nothing in it is part of this make's jobs.
@@ -100,11 +101,15 @@ kills:
 
 # Real Kafka clients against a debug build.
 clients:
-	$(call step,clients,tests/clients/run.sh --ignore=test_kafka_connectors.py --ignore=test_kafka_cluster.py)
+	$(call step,clients,tests/clients/run.sh --ignore=test_kafka_connectors.py --ignore=test_kafka_cluster.py --ignore=test_connect.py --ignore=test_mirror.py)
 
 # Topics of Apache Kafka, and of our own broker, as sources and sinks of jobs.
 connectors:
 	$(call step,connectors,tests/clients/run.sh test_kafka_connectors.py test_kafka_cluster.py)
+
+# Workers of Kafka Connect, and MirrorMaker 2 between our broker and an Apache Kafka.
+connect:
+	$(call step,connect,tests/clients/run.sh test_connect.py test_mirror.py)
 
 # Planted bugs: each must be caught by the tests that docs/robustness.md names.
 plants:

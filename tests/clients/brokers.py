@@ -21,9 +21,9 @@ from waiting import wait
 ROOT = Path(__file__).resolve().parents[2]
 PEER = ROOT / "bench/peers/kafka"
 # Seconds: a JVM that has to share two cores takes its time; ours must be there at once.
-PATIENCE_START = {"kafka": 240, "tidemill": 20}
+PATIENCE_START = {"kafka": 240, "tidemill": 20, "connect": 240, "mirror": 240}
 # A node that was told to stop has to be gone after this.
-PATIENCE_STOP = {"kafka": 60, "tidemill": 5}
+PATIENCE_STOP = {"kafka": 60, "tidemill": 5, "connect": 120, "mirror": 120}
 
 
 class Died(Exception):

@@ -1,4 +1,4 @@
-"""Stream processors of others as processes: a Kafka Streams application and a Flink job, built on first use."""
+"""Stream processors of others as processes: a Kafka Streams application and a Flink job, built on first use; and the jars of Kafka Connect."""
 
 import os
 import shutil
@@ -19,6 +19,8 @@ def built(name):
         subprocess.run(["mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"], check=True)
         shutil.copy(pom, home / "pom.xml")
     texts = sorted((source / "src").glob("*.java"))
+    if not texts:
+        return f"{jars}/*"
     if not classes.exists() or max(it.stat().st_mtime for it in texts) > classes.stat().st_mtime:
         shutil.rmtree(classes, ignore_errors=True)
         subprocess.run(["javac", "-nowarn", "-encoding", "UTF-8", "-d", classes, "-cp", f"{jars}/*", *texts], check=True)
