@@ -19,12 +19,14 @@ use std::{
 };
 
 pub mod net;
+mod paged;
 mod random;
 mod real;
 mod sim;
 pub mod sync;
 
 pub use net::{Connection, Listener, Net};
+pub use paged::{BLOCK_BYTES, Paged};
 pub use random::Random;
 #[cfg(debug_assertions)]
 pub use sim::{Failed, Pace, Ran, Simulation};
@@ -48,7 +50,8 @@ pub trait DiskFile: Send {
     /// The disk's. Some of the bytes may be in the file.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// As [`Self::append`], of bytes that nobody is about to read: if they are long, and the file
-    /// system can, they are written past the system's cache (`O_DIRECT`).
+    /// system can, they are written past the system's cache (`O_DIRECT`). Where a block of the file
+    /// begins at a multiple of [`BLOCK_BYTES`] in memory ([`Paged`]), nothing is copied for that.
     ///
     /// # Errors
     /// As [`Self::append`].

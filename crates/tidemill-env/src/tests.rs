@@ -233,6 +233,32 @@ fn what_goes_past_the_cache_is_what_would_go_through_it() {
 }
 
 #[test]
+fn what_is_appended_is_the_same_from_any_place_in_memory() {
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let disk = World::real().disk;
+    for seed in 0..12 {
+        let path = folder.path().join(format!("{seed}"));
+        let (mut file, mut wanted) = (disk.create(&path).unwrap(), Vec::new());
+        let mut random = Random::new(seed);
+        for _ in 0..8 {
+            // Where they begin in memory, and where in the file.
+            let from = [0, 0, BLOCK_BYTES, 1 + random.below(5_000) as usize];
+            let from = from[random.below(4) as usize];
+            let blocks = random.below(700) as usize * BLOCK_BYTES;
+            let more = [0, random.below(5_000) as usize][random.below(2) as usize];
+            let mut bytes = Paged::default();
+            bytes.extend_zeros(from);
+            bytes.extend_from_slice(&random.next().to_le_bytes().repeat((blocks + more) / 8));
+            file.append_past_cache(&bytes[from..]).unwrap();
+            wanted.extend_from_slice(&bytes[from..]);
+            assert_eq!(file.length().unwrap(), wanted.len() as u64, "seed {seed}");
+        }
+        file.sync().unwrap();
+        assert!(disk.read(&path).unwrap() == wanted, "seed {seed}");
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_numbers() {
     let numbers = |seed, purpose| {
         let mut random = World::simulated(seed).world.random(purpose);

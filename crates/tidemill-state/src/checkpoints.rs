@@ -35,6 +35,7 @@ mod keys;
 mod lives;
 mod looker;
 mod manifest;
+mod put;
 mod rows;
 mod runs;
 #[cfg(test)]
@@ -46,12 +47,8 @@ pub use manifest::{Manifest, Run, SavedSink, SavedSource, SavedStage};
 pub use rows::RowsOf;
 pub use runs::{ReadRuns, RunsOf};
 
-use crate::{Backend, Batch, SavedError, StateError, delta};
-use manifest::{
-    BEGUN_KEY, FINE_PART_BYTES, NUMBER_MAX, OVER_KEY, PART_BYTES, manifest_key, number_of,
-    runs_prefix,
-};
-use rows::RowIndex;
+use crate::{Backend, Batch, SavedError, StateError};
+use manifest::{BEGUN_KEY, NUMBER_MAX, OVER_KEY, manifest_key, number_of, runs_prefix};
 use serde::Serialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,10 +57,6 @@ use std::{
 use tidemill_env::sync::Mutex;
 use tidemill_types::Cycle;
 
-/// Bytes of changes that are kept for each byte of what they change, before they are merged.
-const CHANGES_PER_STATE: u64 = 2;
-/// Checkpoints that the runs of a slice come from, at most.
-const GENERATIONS_MAX: usize = 8;
 /// Longest name of a checkpoint that is kept, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
@@ -160,6 +153,8 @@ pub struct Checkpoints {
     /// Nodes whose rows are looked for by their keys, and the hash of the key that an entry holds.
     by_key: BTreeMap<u32, HashOfEntry>,
     batch: Batch,
+    /// Memory for a run that is needed as a whole.
+    run: Vec<u8>,
     shared: Arc<Mutex<looker::Shared>>,
 }
 
@@ -220,6 +215,7 @@ impl Checkpoints {
             by_row: BTreeSet::new(),
             by_key: BTreeMap::new(),
             batch: Batch::default(),
+            run: Vec::new(),
             shared: Arc::default(),
         };
         opened.share();
@@ -322,63 +318,6 @@ impl Checkpoints {
         Ok(number)
     }
 
-    /// Puts a run of what changed in a slice since the last checkpoint. Those of one slice in one
-    /// checkpoint have no key in common.
-    ///
-    /// # Errors
-    /// The backend's. The run is kept, and written by [`Self::flush`], with the next one, or by
-    /// [`Self::complete`]. Who puts more before it is written holds all of it in memory.
-    ///
-    /// # Panics
-    /// Panics if no checkpoint was begun.
-    pub fn put(&mut self, (node, slice): (u32, u32), run: &[u8]) -> Result<(), CheckpointError> {
-        let number = self.begun.expect("a checkpoint was begun");
-        let chain = self.chains.get(&(node, slice)).map_or(&[][..], Vec::as_slice);
-        if is_long(chain, number) {
-            // What cannot be read now is not lost: the chain is longer, and it is tried again.
-            let merged = self.named(chain).read().ok().and_then(|it| delta::merge(&it.get()).ok());
-            if let Some(merged) = merged {
-                let merged_away = self.chains.remove(&(node, slice)).unwrap_or_default();
-                self.unnamed.extend(merged_away);
-                self.add((node, slice), number, &merged);
-            }
-        }
-        self.add((node, slice), number, run);
-        if self.batch.bytes() >= PART_BYTES {
-            self.backend.commit(&mut self.batch)?;
-        }
-        Ok(())
-    }
-
-    /// Writes the runs that were put and could not be written.
-    ///
-    /// # Errors
-    /// The backend's; it may be tried again.
-    pub fn flush(&mut self) -> Result<(), CheckpointError> {
-        Ok(self.backend.commit(&mut self.batch)?)
-    }
-
-    fn add(&mut self, (node, slice): (u32, u32), checkpoint: u64, run: &[u8]) {
-        let chain = self.chains.entry((node, slice)).or_default();
-        let nth = chain.iter().filter(|it| it.checkpoint == checkpoint).count() as u32;
-        let is_by_row = self.by_row.contains(&node);
-        let hash_of = self.by_key.get(&node);
-        let part = if is_by_row || hash_of.is_some() { FINE_PART_BYTES } else { PART_BYTES };
-        // What cannot be read says so when somebody needs it.
-        let index = hash_of.and_then(|hash_of| keys::index_of(run, &**hash_of).ok().flatten());
-        let index = index.unwrap_or_default();
-        let (bytes, part_bytes) = (run.len() as u64, part as u32);
-        let index_bytes = index.len() as u64;
-        let named = Run { checkpoint, node, slice, nth, bytes, part_bytes, index_bytes };
-        chain.push(named);
-        if is_by_row && let Ok(index) = RowIndex::of(run) {
-            looker::lock(&self.shared).index(named, index);
-        }
-        for (nth, bytes) in (0..).zip(run.chunks(part).chain(index.chunks(PART_BYTES))) {
-            self.batch.put(&named.key(nth), bytes);
-        }
-    }
-
     /// The runs of a node's slices, as the next manifest names them.
     #[must_use]
     pub fn chains(&self, node: u32, slices: u32) -> Vec<Vec<Run>> {
@@ -476,17 +415,4 @@ fn note(backend: &dyn Backend, key: &[u8]) -> Result<u64, CheckpointError> {
 fn read(backend: &dyn Backend, key: &[u8]) -> Result<Option<Arc<Manifest>>, CheckpointError> {
     let value = backend.get(key)?;
     value.map(|value| Manifest::decode(key, &value).map(Arc::new)).transpose()
-}
-
-/// Whether the runs of a slice are to be merged before more is put for a checkpoint: once in each.
-fn is_long(chain: &[Run], checkpoint: u64) -> bool {
-    let Some(first) = chain.first() else { return false };
-    if chain.iter().any(|run| run.checkpoint == checkpoint) {
-        return false;
-    }
-    let generations: BTreeSet<u64> = chain.iter().map(|run| run.checkpoint).collect();
-    let of_first = |run: &&Run| run.checkpoint == first.checkpoint;
-    let state: u64 = chain.iter().filter(of_first).map(|run| run.bytes).sum();
-    let changes = chain.iter().map(|run| run.bytes).sum::<u64>() - state;
-    generations.len() >= GENERATIONS_MAX || changes > state * CHANGES_PER_STATE
 }

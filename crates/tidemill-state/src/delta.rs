@@ -22,6 +22,9 @@ pub use reader::{Reader, put_bytes};
 /// In place of a value's length: the key is deleted.
 const DELETED: u32 = u32::MAX;
 
+/// Bytes of a length in a run.
+const LENGTH_BYTES: usize = size_of::<u32>();
+
 /// Longest key of a row, in bytes.
 const ROW_BYTES: usize = size_of::<u32>();
 
@@ -228,35 +231,57 @@ impl Delta {
     /// # Errors
     /// A key or value is longer than 4 GiB.
     pub fn finish(&mut self, run: &mut Vec<u8>) -> Result<(), SavedError> {
+        let bytes = self.run_bytes()?;
+        run.clear();
+        run.reserve(bytes);
+        self.write_run(|bytes| run.extend_from_slice(bytes));
+        Ok(())
+    }
+
+    /// How long the run is, in bytes.
+    ///
+    /// # Errors
+    /// A key or value is longer than 4 GiB.
+    pub(crate) fn run_bytes(&mut self) -> Result<usize, SavedError> {
+        self.cleared.sort();
+        self.cleared.dedup();
+        let mut bytes = 2 * LENGTH_BYTES + self.bytes.len();
+        for prefix in &self.cleared {
+            bytes += LENGTH_BYTES + length_of(prefix.len())? as usize;
+        }
+        length_of(self.cleared.len())?;
+        length_of(self.entries.len())?;
+        for it in &self.entries {
+            let prefix = self.prefixes[it.prefix as usize].bytes.len();
+            length_of(prefix + it.key_end - it.start)?;
+            length_of(it.end - it.key_end)?;
+            bytes += 2 * LENGTH_BYTES + prefix;
+        }
+        Ok(bytes)
+    }
+
+    /// Hands over the bytes of the run, piece by piece, and is empty then. Its memory is used again.
+    /// [`Self::run_bytes`] said that it can be one.
+    pub(crate) fn write_run(&mut self, mut put: impl FnMut(&[u8])) {
         let sorted = self.sorted();
         let Self { bytes, entries, prefixes, cleared, .. } = self;
-        let prefix = |it: &Entry| &prefixes[it.prefix as usize];
-        cleared.sort();
-        cleared.dedup();
-        let heads = entries.iter().map(|it| 8 + prefix(it).bytes.len()).sum::<usize>();
-        run.clear();
-        run.reserve(bytes.len() + heads + 8 * cleared.len() + 16);
-        length(run, cleared.len())?;
+        put(&(cleared.len() as u32).to_le_bytes());
         for prefix in &*cleared {
-            length(run, prefix.len())?;
-            run.extend_from_slice(prefix);
+            put(&(prefix.len() as u32).to_le_bytes());
+            put(prefix);
         }
-        length(run, entries.len())?;
+        put(&(entries.len() as u32).to_le_bytes());
         for nth in sorted {
             let it = &entries[nth as usize];
-            let prefix = &prefix(it).bytes;
-            let key_bytes = length_of(prefix.len() + it.key_end - it.start)?;
-            let value_bytes = match it.is_deleted {
-                false => length_of(it.end - it.key_end)?,
-                true => DELETED,
-            };
-            let lengths = u64::from(value_bytes) << 32 | u64::from(key_bytes);
-            run.extend_from_slice(&lengths.to_le_bytes());
-            run.extend_from_slice(prefix);
-            run.extend_from_slice(&bytes[it.start..it.end]);
+            let prefix = &prefixes[it.prefix as usize].bytes;
+            let key_bytes = prefix.len() + it.key_end - it.start;
+            let value_bytes = if it.is_deleted { DELETED } else { (it.end - it.key_end) as u32 };
+            let lengths = u64::from(value_bytes) << 32 | key_bytes as u64;
+            put(&lengths.to_le_bytes());
+            put(prefix);
+            put(&bytes[it.start..it.end]);
         }
         self.reset();
-        Ok(())
     }
 
     /// The numbers of the entries, in the order of their keys.

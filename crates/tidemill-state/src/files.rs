@@ -5,7 +5,7 @@
 
 use crate::{
     Backend, Batch, StateError,
-    backend::Entry,
+    batch::Entry,
     error::{at, lock},
 };
 use bytes::Bytes;

@@ -30,7 +30,7 @@ mod tests;
 
 use crate::{
     Backend, Batch, StateError, Values,
-    backend::{self, BATCH_HEAD_BYTES, DELETED},
+    batch::{self, BATCH_HEAD_BYTES, DELETED},
     error::at,
 };
 use bytes::Bytes;
@@ -278,7 +278,7 @@ impl Store {
     fn seal(&self, batch: &mut Batch, head: &BatchHead, writer: &Writer) {
         let (bytes, entries) = batch.parts_mut();
         for at in entries {
-            let length = backend::entry(bytes, *at).expect("as it was added").bytes();
+            let length = batch::entry(bytes, *at).expect("as it was added").bytes();
             let entry = &mut bytes[*at..*at + length];
             let position = writer.length + *at as u64;
             let checksum = format::entry_checksum(entry, self.id, writer.number, position);
@@ -432,7 +432,7 @@ impl Store {
 
     /// Whether what was read there is the entry of this key.
     fn check(&self, key: &[u8], place: Place, entry: &[u8]) -> Result<(), StateError> {
-        let found = backend::entry(entry, 0).filter(|it| it.key == key);
+        let found = batch::entry(entry, 0).filter(|it| it.key == key);
         if found.is_none_or(|it| it.bytes() != place.bytes())
             || !format::is_good_entry(entry, self.id, place.file, place.position)
         {
@@ -471,4 +471,4 @@ fn make_file(
 }
 
 const _: () = assert!(BATCH_HEAD_BYTES.is_multiple_of(ALIGN), "entries follow the head");
-const _: () = assert!(backend::VALUE_BYTES_MAX < DELETED as usize, "a length is no deletion");
+const _: () = assert!(batch::VALUE_BYTES_MAX < DELETED as usize, "a length is no deletion");

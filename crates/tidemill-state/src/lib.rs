@@ -16,6 +16,7 @@
 //! - Nothing is deleted because what explains it is missing.
 
 mod backend;
+mod batch;
 mod checkpoints;
 mod delta;
 mod error;
@@ -30,7 +31,8 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-pub use backend::{Backend, Batch};
+pub use backend::Backend;
+pub use batch::Batch;
 pub use checkpoints::{
     CheckpointError, CheckpointInfo, Checkpoints, HashOfEntry, KeysOf, Looker, Manifest, Pinned,
     ReadRuns, RowsOf, Run, RunsOf, SavedSink, SavedSource, SavedStage,

@@ -111,12 +111,11 @@ fn open_on(memory: &Memory, world: &World) -> Result<Arc<dyn Backend>, StateErro
 
 const SLICES: u32 = 3;
 
-fn run_of(slice: u32, number: u64) -> Vec<u8> {
-    let (mut delta, mut run) = (Delta::default(), Vec::new());
+fn changes_of(slice: u32, number: u64) -> Delta {
+    let mut delta = Delta::default();
     delta.put_with(&slice.to_be_bytes(), |out| out.extend_from_slice(&number.to_be_bytes()));
     delta.put_with(&[number as u8; 5], |out| out.extend_from_slice(&[1; 40]));
-    delta.finish(&mut run).unwrap();
-    run
+    delta
 }
 
 fn manifest((number, cycle): (u64, Cycle), slices: Vec<Vec<Run>>) -> Manifest {
@@ -132,7 +131,7 @@ fn checkpoint(checkpoints: &mut Checkpoints, cycle: Cycle) -> Result<(), Checkpo
     for slice in 0..SLICES {
         // Slices that do not change keep the runs of checkpoints before.
         if !(cycle.0 + u64::from(slice)).is_multiple_of(3) {
-            checkpoints.put((0, slice), &run_of(slice, cycle.0))?;
+            checkpoints.put_changes((0, slice), &mut changes_of(slice, cycle.0)).unwrap();
         }
     }
     checkpoints.complete(manifest((number, cycle), checkpoints.chains(0, SLICES)))

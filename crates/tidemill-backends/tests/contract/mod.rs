@@ -284,7 +284,7 @@ pub(crate) fn the_newest_complete_checkpoint_is_what_was_there(open: Open<'_>) {
         let given = checkpoints.begin().unwrap();
         for (slice, model) in (0..).zip(&mut model) {
             if random.below(3) > 0 {
-                checkpoints.put((0, slice), &run(&mut random, model)).unwrap();
+                checkpoints.put_changes((0, slice), &mut changed(&mut random, model)).unwrap();
             }
         }
         let slices = checkpoints.chains(0, 3);
@@ -313,20 +313,19 @@ fn manifest((number, cycle): (u64, Cycle), slices: Vec<Vec<tidemill_state::Run>>
     Manifest { number, made, cycle, time, sources, stages, sinks, letters, coordinated: true }
 }
 
-/// Some changes of a slice, as a run.
-fn run(random: &mut Random, model: &mut Model) -> Vec<u8> {
+/// Some changes of a slice.
+fn changed(random: &mut Random, model: &mut Model) -> Delta {
     let mut changes = BTreeMap::new();
     for _ in 0..1 + random.below(5) {
         let value = vec![random.next() as u8; random.below(2_000) as usize];
         changes.insert(vec![random.below(20) as u8], value);
     }
-    let (mut delta, mut run) = (Delta::default(), Vec::new());
+    let mut delta = Delta::default();
     for (key, value) in changes {
         delta.put_with(&key, |out| out.extend_from_slice(&value));
         model.insert(key, value);
     }
-    delta.finish(&mut run).unwrap();
-    run
+    delta
 }
 
 fn restored(checkpoints: &Checkpoints) -> Vec<Model> {

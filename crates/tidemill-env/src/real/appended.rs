@@ -1,14 +1,17 @@
 //! A file that is appended to: what is long, and nobody is about to read, past the system's cache.
 //!
 //! ```text
-//! bytes   │ to the next block │ blocks ……………………………………… │ what is left │
-//! written │ through the cache │ past it, a buffer at a time │ through it   │
+//! bytes   │ to the next block │ blocks ………………………………………………………………………………………… │ what is left │
+//! written │ through the cache │ past it, from where they are, or a buffer at a time │ through it   │
 //! ```
+//!
+//! A disk takes blocks from memory where those begin as they do in the file: at a multiple of
+//! [`BLOCK_BYTES`]. Others are copied first.
 //!
 //! Invariant: no block is written both ways, so neither way has to wait for the other.
 
-use super::past_cache::{self, BLOCK_BYTES, BUFFER_BYTES, Buffer, PAST_BYTES_MIN};
-use crate::DiskFile;
+use super::past_cache::{self, BUFFER_BYTES, PAST_BYTES_MIN};
+use crate::{BLOCK_BYTES, DiskFile, Paged};
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
@@ -28,7 +31,8 @@ enum Past {
     Unknown,
     /// The file system has none.
     No,
-    Open(File, Buffer),
+    /// With a buffer, once one is needed.
+    Open(File, Option<Paged>),
 }
 
 impl RealFile {
@@ -41,14 +45,21 @@ impl RealFile {
     fn append_blocks(&mut self, mut at: u64, blocks: &[u8]) -> io::Result<usize> {
         if let Past::Unknown = self.past {
             let file = past_cache::open(OpenOptions::new().write(true), &self.path);
-            self.past = file.map_or(Past::No, |file| Past::Open(file, Buffer::new()));
+            self.past = file.map_or(Past::No, |file| Past::Open(file, None));
         }
         let Past::Open(file, buffer) = &mut self.past else { return Ok(0) };
+        let is_in_place = blocks.as_ptr().addr().is_multiple_of(BLOCK_BYTES);
+        let most = if is_in_place { blocks.len().max(1) } else { BUFFER_BYTES };
         let mut written = 0;
-        for part in blocks.chunks(BUFFER_BYTES) {
-            let block = buffer.first(part.len());
-            block.copy_from_slice(part);
-            match file.write_all_at(block, at) {
+        for part in blocks.chunks(most) {
+            let done = if is_in_place {
+                file.write_all_at(part, at)
+            } else {
+                let block = &mut buffer.get_or_insert_with(past_cache::buffer)[..part.len()];
+                block.copy_from_slice(part);
+                file.write_all_at(block, at)
+            };
+            match done {
                 Ok(()) => {}
                 Err(error) if past_cache::is_refused(&error) => {
                     // A part of this one may be there, and what is appended next begins with it.

@@ -4,6 +4,7 @@
 //! Invariant: what comes this way is what the other way would give; where a file system or a disk
 //! has no such way, the other one is taken.
 
+use crate::{BLOCK_BYTES, Paged};
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     cell::RefCell,
@@ -17,30 +18,20 @@ use std::{
     sync::OnceLock,
 };
 
-/// Places in files, in memory, and lengths: what every disk takes.
-pub(super) const BLOCK_BYTES: usize = 4096;
 /// So much goes this way at once.
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
 /// Less than this goes the other way: it is soon done, and may be read soon.
 pub(super) const PAST_BYTES_MIN: usize = BUFFER_BYTES / 2;
 
-/// Memory that begins where a disk wants it to.
-pub(super) struct Buffer(Vec<u8>);
-
-impl Buffer {
-    pub(super) fn new() -> Self {
-        Self(vec![0; BUFFER_BYTES + BLOCK_BYTES])
-    }
-
-    /// Its first bytes; at most [`BUFFER_BYTES`].
-    pub(super) fn first(&mut self, bytes: usize) -> &mut [u8] {
-        let start = self.0.as_ptr().align_offset(BLOCK_BYTES);
-        &mut self.0[start..start + bytes]
-    }
+/// Memory for so much.
+pub(super) fn buffer() -> Paged {
+    let mut buffer = Paged::default();
+    buffer.grow(BUFFER_BYTES);
+    buffer
 }
 
 thread_local! {
-    static READ: RefCell<Buffer> = RefCell::new(Buffer::new());
+    static READ: RefCell<Paged> = RefCell::new(buffer());
 }
 
 /// Opens a file once more, to be read or written this way.
@@ -77,7 +68,7 @@ impl PastCache {
                 let skipped = (position % BLOCK_BYTES as u64) as usize;
                 let left = skipped + into.len() - filled;
                 let wanted = left.next_multiple_of(BLOCK_BYTES).min(BUFFER_BYTES);
-                let block = buffer.first(wanted);
+                let block = &mut buffer[..wanted];
                 let count = match file.read_at(block, position - skipped as u64) {
                     Ok(count) => count,
                     Err(error) if is_refused(&error) => break,

@@ -1,9 +1,9 @@
 //! Checkpoints across kills, power cuts and failing disks, of states that are known.
 
-use super::*;
+use super::{put::GENERATIONS_MAX, *};
 use crate::structure::{self, Map, ReadRows};
 use crate::tests::{BY_HAND, run_of};
-use crate::{Delta, FileBackend, IndexedBackend};
+use crate::{Delta, FileBackend, IndexedBackend, delta};
 use std::path::Path;
 use tidemill_env::{Random, World};
 use tidemill_types::Micros;

@@ -12,7 +12,7 @@
 //! that stands for the store, the file and the place: what stands elsewhere is not good there. That
 //! of a directory is in the head of its batch.
 
-use crate::backend::{self, BATCH_HEAD_BYTES, DELETED, ENTRY_HEAD_BYTES};
+use crate::batch::{self, BATCH_HEAD_BYTES, DELETED, ENTRY_HEAD_BYTES};
 use tidemill_wire::chunk::crc32c;
 
 const FILE_MAGIC: [u8; 4] = *b"TMsf";
@@ -143,7 +143,7 @@ impl BatchHead {
 }
 
 /// The directory of a batch with these entries; empty if it is better without.
-pub(crate) fn directory<'a>(entries: impl Iterator<Item = backend::Entry<'a>> + Clone) -> Vec<u8> {
+pub(crate) fn directory<'a>(entries: impl Iterator<Item = batch::Entry<'a>> + Clone) -> Vec<u8> {
     let bytes: usize = entries.clone().map(|it| it.bytes()).sum();
     let wanted = entries.clone().map(|it| DIRECTORY_ENTRY_BYTES + it.key.len()).sum::<usize>();
     if bytes < LONG_BYTES || wanted * DIRECTORY_SHARE > bytes || u32::try_from(wanted).is_err() {

@@ -7,7 +7,7 @@
 //! Invariant: what is found first is the latest.
 
 use super::format::{Covered, INDEX_ENTRY_BYTES, IndexWriter, Place, index_entry, read_index};
-use crate::backend::DELETED;
+use crate::batch::DELETED;
 use foldhash::fast::FixedState;
 use hashbrown::{HashTable, hash_table::Entry};
 use std::{

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     StateError,
-    backend::{self, BATCH_HEAD_BYTES, ENTRY_HEAD_BYTES},
+    batch::{self, BATCH_HEAD_BYTES, ENTRY_HEAD_BYTES},
     error::{at, lock},
 };
 use std::{collections::BTreeMap, io, path::Path};
@@ -262,7 +262,7 @@ impl Tail<'_> {
         let Some(places) = places(batch, self.id, &head, number, start) else { return Ok(None) };
         self.index.make_room(places.len(), (self.opened.bytes, self.all_bytes));
         for (at, place) in places {
-            let entry = backend::entry(batch, at).expect("it was just read");
+            let entry = batch::entry(batch, at).expect("it was just read");
             self.index.set(entry.key, place);
         }
         self.sequence = head.sequence;
@@ -338,7 +338,7 @@ fn places(
     let mut places = Vec::with_capacity((head.count as usize).min(most));
     let mut at = 0;
     while at < batch.len() {
-        let entry = backend::entry(batch, at)?;
+        let entry = batch::entry(batch, at)?;
         let (bytes, position) = (entry.bytes(), start + at as u64);
         if !format::is_good_entry(&batch[at..at + bytes], id, number, position) {
             return None;

@@ -226,7 +226,7 @@ pub(super) fn put_until(
     at: Cycle,
     mut is_all: impl FnMut(&mut Arrived) -> bool,
 ) -> Option<u64> {
-    let (mut bytes, mut run) = (0, Vec::new());
+    let mut bytes = 0;
     let (mut is_wanted, mut silent_us) = (false, job.now_us().saturating_add(SILENCE_US));
     let checkpointer = &job.checkpointer;
     loop {
@@ -237,19 +237,18 @@ pub(super) fn put_until(
         if let Some(Piece { node, slice, mut delta }) = arrived.pieces.pop_front() {
             drop(arrived);
             checkpointer.waiting.fetch_sub(delta.bytes(), Ordering::Relaxed);
-            if let Err(error) = delta.finish(&mut run) {
-                job.fail(job.error_at(node, at, format!("it cannot be saved: {error}")));
-                return None;
-            }
+            let put = checkpoints.put_changes((node as u32, slice), &mut delta);
             checkpointer.give_back(delta);
-            bytes += run.len() as u64;
+            match put {
+                Ok(run_bytes) => bytes += run_bytes,
+                Err(error) => {
+                    job.fail(job.error_at(node, at, format!("it cannot be saved: {error}")));
+                    return None;
+                }
+            }
             // What could not be written is kept. No further piece is taken until it is: those that
             // wait are bounded, and lanes write nothing more out.
-            let mut run = Some(&run[..]);
-            until_written(job, checkpoints, |it| match run.take() {
-                Some(run) => it.put((node as u32, slice), run),
-                None => it.flush(),
-            })?;
+            until_written(job, checkpoints, Checkpoints::flush_if_long)?;
         } else if is_all(&mut arrived) {
             return Some(bytes);
         } else if let Some(stalled) = arrived.is_awaited().then(|| job.stalls.first()).flatten() {

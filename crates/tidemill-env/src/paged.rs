@@ -1,0 +1,112 @@
+//! Bytes in memory that begin where a disk wants them to, so that a file takes them from where they
+//! are (`O_DIRECT`).
+//!
+//! ```text
+//! memory  │ before │ bytes ………………… │ room ……… │ rest │
+//!                  └ a multiple of BLOCK_BYTES
+//! ```
+//!
+//! Invariant: all memory is initialised, so that room may be handed out as it is. What is in it then
+//! is left from before, and of the same owner.
+
+use std::ops::{Deref, DerefMut, Range};
+
+/// Places in files, in memory, and lengths: what every disk takes.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// A buffer that grows, and begins at a multiple of [`BLOCK_BYTES`] in memory.
+#[derive(Default)]
+pub struct Paged {
+    memory: Vec<u8>,
+    /// Where the bytes begin in it.
+    start: usize,
+    length: usize,
+}
+
+impl Paged {
+    /// Bytes that it can have without growing.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.memory.len() - self.start
+    }
+
+    /// Makes it longer by so many bytes; gives back where they are. What is in them is of no meaning:
+    /// they are to be written over.
+    ///
+    /// # Panics
+    /// Panics if it would be longer than memory can be.
+    #[inline]
+    pub fn grow(&mut self, bytes: usize) -> Range<usize> {
+        let end = self.length.checked_add(bytes).expect("no buffer is longer than memory");
+        if end > self.capacity() {
+            self.move_to(end);
+        }
+        let grown = self.length..end;
+        self.length = end;
+        grown
+    }
+
+    /// Gets memory for so many bytes, and some more: what comes bit by bit is not moved each time.
+    #[cold]
+    fn move_to(&mut self, bytes: usize) {
+        let capacity = bytes.max(self.capacity().saturating_mul(2));
+        // Memory that the system has just given is zero already, and is not touched for that.
+        let memory = vec![0; capacity + BLOCK_BYTES];
+        let start = memory.as_ptr().align_offset(BLOCK_BYTES).min(BLOCK_BYTES);
+        let mut moved = Self { memory, start, length: self.length };
+        moved.copy_from_slice(self);
+        *self = moved;
+    }
+
+    /// Adds these bytes.
+    #[inline]
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        let grown = self.grow(bytes.len());
+        self[grown].copy_from_slice(bytes);
+    }
+
+    /// Adds so many zeros.
+    pub fn extend_zeros(&mut self, bytes: usize) {
+        let grown = self.grow(bytes);
+        self[grown].fill(0);
+    }
+
+    /// Forgets what is behind so many bytes; memory is kept.
+    pub fn truncate(&mut self, bytes: usize) {
+        self.length = self.length.min(bytes);
+    }
+}
+
+impl Deref for Paged {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.memory[self.start..self.start + self.length]
+    }
+}
+
+impl DerefMut for Paged {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + self.length]
+    }
+}
+
+impl Clone for Paged {
+    /// Other memory begins at another place.
+    fn clone(&self) -> Self {
+        let mut clone = Self::default();
+        clone.extend_from_slice(self);
+        clone
+    }
+}
+
+impl std::fmt::Debug for Paged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Paged").field("length", &self.length).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
