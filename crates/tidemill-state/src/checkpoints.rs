@@ -47,7 +47,7 @@ pub use manifest::{Manifest, Run, SavedSink, SavedSource, SavedStage};
 pub use rows::RowsOf;
 pub use runs::{ReadRuns, RunsOf};
 
-use crate::{Backend, Batch, SavedError, StateError};
+use crate::{Backend, Batch, SavedError, StateError, delta::Order};
 use manifest::{BEGUN_KEY, NUMBER_MAX, OVER_KEY, manifest_key, number_of, runs_prefix};
 use serde::Serialize;
 use std::{
@@ -155,6 +155,8 @@ pub struct Checkpoints {
     batch: Batch,
     /// Memory for a run that is needed as a whole.
     run: Vec<u8>,
+    /// Memory to put changes in order.
+    order: Order,
     shared: Arc<Mutex<looker::Shared>>,
 }
 
@@ -216,6 +218,7 @@ impl Checkpoints {
             by_key: BTreeMap::new(),
             batch: Batch::default(),
             run: Vec::new(),
+            order: Order::default(),
             shared: Arc::default(),
         };
         opened.share();

@@ -10,23 +10,24 @@
 //! are read together ([`merged`]): of each key the newest counts. Numbers are little endian.
 
 mod merged;
+mod order;
 mod reader;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use merged::most_entries;
 pub use merged::{merge, merged};
+pub(crate) use order::Order;
 pub(crate) use reader::entry;
 pub use reader::{Reader, put_bytes};
+
+use std::ops::Range;
 
 /// In place of a value's length: the key is deleted.
 const DELETED: u32 = u32::MAX;
 
 /// Bytes of a length in a run.
 const LENGTH_BYTES: usize = size_of::<u32>();
-
-/// Longest key of a row, in bytes.
-const ROW_BYTES: usize = size_of::<u32>();
 
 /// Why bytes are not a run, or not an entry of the structure that is to take them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,15 +41,35 @@ impl SavedError {
     }
 }
 
+/// Bytes of a delta, at most: places in it are 32 bits, and no length is [`DELETED`].
+const BYTES_MAX: usize = if cfg!(test) { 64 << 20 } else { DELETED as usize - 1 };
+
 /// Where an entry is among the bytes of a delta.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    start: usize,
-    key_end: usize,
-    end: usize,
+    start: u32,
+    key_bytes: u32,
+    /// Or [`DELETED`].
+    value_bytes: u32,
     /// Which prefix stands before its key.
     prefix: u32,
-    is_deleted: bool,
+}
+
+impl Entry {
+    /// Where its key is, without the prefix.
+    #[inline]
+    fn key(&self) -> Range<usize> {
+        let start = self.start as usize;
+        start..start + self.key_bytes as usize
+    }
+
+    /// Where its key and its value are.
+    #[inline]
+    fn key_and_value(&self) -> Range<usize> {
+        let key = self.key();
+        let value_bytes = if self.value_bytes == DELETED { 0 } else { self.value_bytes };
+        key.start..key.end + value_bytes as usize
+    }
 }
 
 /// The first bytes of a key as a number: keys are in its order, but for those that begin alike.
@@ -99,6 +120,8 @@ pub struct Delta {
     prefix: Vec<u8>,
     /// Its number, if it has one yet.
     prefix_number: Option<u32>,
+    /// Something did not fit into it.
+    is_too_long: bool,
 }
 
 impl Delta {
@@ -140,7 +163,20 @@ impl Delta {
             self.bytes.truncate(key_end);
         }
         let end = self.bytes.len();
-        self.entries.push(Entry { start, key_end, end, prefix, is_deleted });
+        if end > BYTES_MAX {
+            self.refuse(start);
+            return;
+        }
+        let value_bytes = if is_deleted { DELETED } else { (end - key_end) as u32 };
+        let (start, key_bytes) = (start as u32, (key_end - start) as u32);
+        self.entries.push(Entry { start, key_bytes, value_bytes, prefix });
+    }
+
+    /// What is behind so many bytes does not fit; there is no run of the others without it.
+    #[cold]
+    fn refuse(&mut self, bytes: usize) {
+        self.bytes.truncate(bytes);
+        self.is_too_long = true;
     }
 
     /// The number of the prefix that stands before what is written now.
@@ -153,40 +189,31 @@ impl Delta {
         })
     }
 
-    /// Moves about `most` of another's changes here, under this one's prefix; whether those were all.
-    /// The other keeps its memory.
-    pub fn take_from(&mut self, other: &mut Self, most: usize) -> bool {
+    /// Moves another's changes here, under this one's prefix. Of what both have, the less is copied;
+    /// the other has memory of one of both then.
+    pub fn take_from(&mut self, other: &mut Self) {
         other.cleared.drain(..).for_each(|prefix| self.clear(&prefix));
-        let first = other.entries.len().saturating_sub(most);
-        let prefix = |it: &Prefix| Prefix::new([&self.prefix[..], &it.bytes].concat());
-        let is_first = self.entries.is_empty() && !other.entries.is_empty();
-        if is_first && first == 0 && is_like(&self.bytes, &other.bytes) {
-            // Nothing is copied; the other gets memory that it will need again.
-            self.prefixes = other.prefixes.drain(..).map(|it| prefix(&it)).collect();
-            self.prefix_number = None;
+        self.is_too_long |= other.is_too_long || self.bytes.len() + other.bytes.len() > BYTES_MAX;
+        if self.is_too_long {
+            other.reset();
+            return;
+        }
+        // Numbers of this one's prefixes stay: somebody is about to write more behind them.
+        let prefixes = self.prefixes.len() as u32;
+        let under = |it: Prefix| Prefix::new([&self.prefix[..], &it.bytes].concat());
+        self.prefixes.extend(other.prefixes.drain(..).map(under));
+        if prefixes > 0 {
+            other.entries.iter_mut().for_each(|it| it.prefix += prefixes);
+        }
+        if self.bytes.len() < other.bytes.len() && is_like(&self.bytes, &other.bytes) {
             std::mem::swap(&mut self.bytes, &mut other.bytes);
             std::mem::swap(&mut self.entries, &mut other.entries);
-        } else if let Some(entry) = other.entries.get(first) {
-            let (from, to) = (entry.start, self.bytes.len());
-            self.bytes.extend_from_slice(&other.bytes[from..]);
-            other.bytes.truncate(from);
-            // Those of entries that stay, which are before them, are not written again each time.
-            let first_prefix = other.entries[first..].iter().map(|it| it.prefix).min().unwrap_or(0);
-            let prefixes = self.prefixes.len() as u32;
-            self.prefixes.extend(other.prefixes[first_prefix as usize..].iter().map(prefix));
-            let moved = |it: Entry| Entry {
-                start: it.start - from + to,
-                key_end: it.key_end - from + to,
-                end: it.end - from + to,
-                prefix: it.prefix - first_prefix + prefixes,
-                is_deleted: it.is_deleted,
-            };
-            self.entries.extend(other.entries.drain(first..).map(moved));
         }
-        if first == 0 {
-            other.reset();
-        }
-        first == 0
+        let to = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(&other.bytes);
+        let moved = other.entries.iter().map(|it| Entry { start: it.start + to, ..*it });
+        self.entries.extend(moved);
+        other.reset();
     }
 
     /// Forgets everything; memory is kept.
@@ -196,6 +223,7 @@ impl Delta {
         self.prefixes.clear();
         self.cleared.clear();
         self.prefix_number = None;
+        self.is_too_long = false;
     }
 
     /// A key is not there any more.
@@ -223,26 +251,29 @@ impl Delta {
     /// Whether nothing changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.cleared.is_empty()
+        self.entries.is_empty() && self.cleared.is_empty() && !self.is_too_long
     }
 
     /// Writes the run in place of what `run` held, and is empty then. Memory of both is used again.
     ///
     /// # Errors
-    /// A key or value is longer than 4 GiB.
+    /// There are 4 GiB of changes.
     pub fn finish(&mut self, run: &mut Vec<u8>) -> Result<(), SavedError> {
         let bytes = self.run_bytes()?;
         run.clear();
         run.reserve(bytes);
-        self.write_run(|bytes| run.extend_from_slice(bytes));
+        self.write_run(&mut Order::default(), |bytes| run.extend_from_slice(bytes));
         Ok(())
     }
 
     /// How long the run is, in bytes.
     ///
     /// # Errors
-    /// A key or value is longer than 4 GiB.
+    /// There are 4 GiB of changes.
     pub(crate) fn run_bytes(&mut self) -> Result<usize, SavedError> {
+        if self.is_too_long {
+            return Err(too_much());
+        }
         self.cleared.sort();
         self.cleared.dedup();
         let mut bytes = 2 * LENGTH_BYTES + self.bytes.len();
@@ -253,8 +284,7 @@ impl Delta {
         length_of(self.entries.len())?;
         for it in &self.entries {
             let prefix = self.prefixes[it.prefix as usize].bytes.len();
-            length_of(prefix + it.key_end - it.start)?;
-            length_of(it.end - it.key_end)?;
+            length_of(prefix + it.key_bytes as usize)?;
             bytes += 2 * LENGTH_BYTES + prefix;
         }
         Ok(bytes)
@@ -262,70 +292,29 @@ impl Delta {
 
     /// Hands over the bytes of the run, piece by piece, and is empty then. Its memory is used again.
     /// [`Self::run_bytes`] said that it can be one.
-    pub(crate) fn write_run(&mut self, mut put: impl FnMut(&[u8])) {
-        let sorted = self.sorted();
-        let Self { bytes, entries, prefixes, cleared, .. } = self;
-        put(&(cleared.len() as u32).to_le_bytes());
-        for prefix in &*cleared {
+    pub(crate) fn write_run(&mut self, order: &mut Order, mut put: impl FnMut(&[u8])) {
+        let sorted = order.sort(self);
+        put(&(self.cleared.len() as u32).to_le_bytes());
+        for prefix in &self.cleared {
             put(&(prefix.len() as u32).to_le_bytes());
             put(prefix);
         }
-        put(&(entries.len() as u32).to_le_bytes());
+        put(&(self.entries.len() as u32).to_le_bytes());
         for nth in sorted {
-            let it = &entries[nth as usize];
-            let prefix = &prefixes[it.prefix as usize].bytes;
-            let key_bytes = prefix.len() + it.key_end - it.start;
-            let value_bytes = if it.is_deleted { DELETED } else { (it.end - it.key_end) as u32 };
-            let lengths = u64::from(value_bytes) << 32 | key_bytes as u64;
-            put(&lengths.to_le_bytes());
+            let it = &self.entries[nth as usize];
+            let prefix = &self.prefixes[it.prefix as usize].bytes;
+            let key_bytes = prefix.len() as u64 + u64::from(it.key_bytes);
+            put(&(u64::from(it.value_bytes) << 32 | key_bytes).to_le_bytes());
             put(prefix);
-            put(&bytes[it.start..it.end]);
+            put(&self.bytes[it.key_and_value()]);
         }
         self.reset();
     }
-
-    /// The numbers of the entries, in the order of their keys.
-    fn sorted(&self) -> Vec<u32> {
-        let Self { bytes, entries, prefixes, .. } = self;
-        let prefix = |it: &Entry| &prefixes[it.prefix as usize];
-        let own_key = |it: &Entry| &bytes[it.start..it.key_end];
-        let key = |it: &Entry| prefix(it).bytes.iter().chain(own_key(it));
-        let entry = |nth: u32| &entries[nth as usize];
-        let numbers = 0_u32..entries.len() as u32;
-        let is_alike = prefixes.windows(2).all(|pair| pair[0].bytes == pair[1].bytes);
-        let short = entries.first().map_or(0, |it| it.key_end - it.start);
-        let is_short = |it: &Entry| it.key_end - it.start == short;
-        let sorted: Vec<u32> = if is_alike && short <= ROW_BYTES && entries.iter().all(is_short) {
-            // Rows of one structure: numbers say everything.
-            let row = |it: &Entry| match own_key(it).try_into() {
-                Ok(row) => u64::from(u32::from_be_bytes(row)),
-                Err(_) => own_key(it).iter().fold(0, |row, byte| row << 8 | u64::from(*byte)),
-            };
-            let rows = entries.iter().map(row).zip(numbers);
-            let mut rows: Vec<u64> = rows.map(|(row, nth)| row << 32 | u64::from(nth)).collect();
-            rows.sort_unstable();
-            rows.into_iter().map(|it| it as u32).collect()
-        } else {
-            // Most keys are told apart by their heads, which lie together.
-            let head = |it: &Entry| prefix(it).head_of(it.key_end - it.start, &bytes[it.start..]);
-            let mut heads: Vec<(u128, u32)> = entries.iter().map(head).zip(numbers).collect();
-            // A stable sort uses the order that structures have written most of it in.
-            heads.sort_by(|(a_head, a), (b_head, b)| {
-                a_head.cmp(b_head).then_with(|| key(entry(*a)).cmp(key(entry(*b))))
-            });
-            heads.into_iter().map(|(_, nth)| nth).collect()
-        };
-        debug_assert!(
-            sorted.is_sorted_by(|a, b| key(entry(*a)).lt(key(entry(*b)))),
-            "a key is written once"
-        );
-        sorted
-    }
 }
 
-/// Whether the memory of an empty buffer is not much more than that of another with bytes in it.
-fn is_like(empty: &Vec<u8>, other: &Vec<u8>) -> bool {
-    empty.capacity() / 4 <= other.capacity()
+/// Whether the memory of a buffer is not much more than that of another, which is to get it.
+fn is_like(one: &Vec<u8>, other: &Vec<u8>) -> bool {
+    one.capacity() / 4 <= other.capacity()
 }
 
 /// Appends a length to a run.
@@ -337,5 +326,10 @@ fn length(run: &mut Vec<u8>, length: usize) -> Result<(), SavedError> {
 /// A length as it stands in a run.
 fn length_of(length: usize) -> Result<u32, SavedError> {
     let number = u32::try_from(length).ok().filter(|it| *it != DELETED);
-    number.ok_or_else(|| SavedError::new("a slice has changed too much at once"))
+    number.ok_or_else(too_much)
+}
+
+#[cold]
+fn too_much() -> SavedError {
+    SavedError::new("a slice has changed too much at once")
 }

@@ -45,13 +45,15 @@ impl Checkpoints {
         self.merge_if_long((node, slice), number);
         if self.by_row.contains(&node) || self.by_key.contains_key(&node) {
             let mut run = std::mem::take(&mut self.run);
-            changes.finish(&mut run)?;
+            run.clear();
+            run.reserve(run_bytes);
+            changes.write_run(&mut self.order, |bytes| run.extend_from_slice(bytes));
             self.add((node, slice), number, &run);
             self.run = run;
         } else {
             let run = self.named_next((node, slice), number, (run_bytes, PART_BYTES, 0));
             let mut parts = Parts::new(&mut self.batch, run);
-            changes.write_run(|bytes| parts.put(bytes));
+            changes.write_run(&mut self.order, |bytes| parts.put(bytes));
         }
         Ok(run_bytes as u64)
     }

@@ -56,29 +56,37 @@ proptest! {
     fn what_one_takes_from_another_is_written_under_its_prefix(
         own in prop::collection::btree_set(keys(), 0..20),
         others in prop::collection::vec(prop::collection::btree_set(keys(), 0..20), 0..3),
-        most in 1_usize..9,
+        cleared in prop::option::of(0_u8..3),
     ) {
         let (mut delta, mut model, mut number) = (Delta::default(), Model::new(), 0);
-        // Those of another come under prefixes of its own, below that of who takes them.
-        let mut other = Delta::default();
-        for (nth, keys) in others.iter().enumerate() {
-            for key in keys {
-                number += 1;
-                other.within(&[nth as u8], |other| write(other, key, value_of(number).as_ref()));
-                model.insert([&[9, 9, nth as u8][..], key].concat(), value_of(number));
-            }
-        }
         let mut own = own.into_iter();
-        let mut is_all = false;
-        while !is_all {
-            delta.within(&[9, 9], |delta| is_all = delta.take_from(&mut other, most));
-            if let Some(key) = own.next() {
-                number += 1;
-                delta.within(&[7], |delta| write(delta, &key, value_of(number).as_ref()));
-                model.insert([&[7][..], &key].concat(), value_of(number));
+        let mut write_own = |delta: &mut Delta, model: &mut Model| {
+            let Some(key) = own.next() else { return };
+            number += 1;
+            write(delta, &key, value_of(number).as_ref());
+            model.insert([&[7][..], &key].concat(), value_of(number));
+        };
+        // Those of others come under prefixes of their own, below that of who takes them.
+        let mut other = Delta::default();
+        let mut given = 1_000;
+        for (nth, keys) in others.iter().enumerate() {
+            cleared.iter().for_each(|prefix| other.clear(&[*prefix, nth as u8]));
+            for key in keys {
+                given += 1;
+                other.within(&[nth as u8], |other| write(other, key, value_of(given).as_ref()));
+                model.insert([&[7, 9, nth as u8][..], key].concat(), value_of(given));
             }
+            delta.within(&[7], |delta| {
+                write_own(delta, &mut model);
+                delta.within(&[9], |delta| delta.take_from(&mut other));
+                // Under the prefix that was there before.
+                write_own(delta, &mut model);
+            });
+            prop_assert!(other.is_empty());
         }
-        prop_assert!(other.is_empty());
+        delta.within(&[7], |delta| (0..20).for_each(|_| write_own(delta, &mut model)));
+        let wanted = cleared.iter().flat_map(|it| (0..others.len() as u8).map(|nth| vec![7, 9, *it, nth]));
+        prop_assert_eq!(&delta.cleared, &wanted.collect::<Vec<_>>());
         prop_assert_eq!(delta.len(), model.len());
         let run = run_of(&mut delta);
         prop_assert_eq!(read(vec![run.clone()]), there(&model));
@@ -135,6 +143,101 @@ proptest! {
             drop(ends);
         }
     }
+}
+
+/// Rows behind prefixes, which may be of one length. No key is empty.
+fn rows() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<u8>)>> {
+    let prefix = |lengths| prop::collection::vec(0_u8..3, lengths);
+    let prefixes = prop_oneof![
+        prop::collection::vec(prefix(1_usize..2), 1..4),
+        prop::collection::vec(prefix(2_usize..3), 1..4),
+        prop::collection::vec(prefix(1_usize..3), 1..4),
+    ];
+    let bytes = 0_usize..7;
+    (prefixes, bytes, 0_u32..=32).prop_flat_map(|(prefixes, bytes, bits)| {
+        let row = (prop::sample::select(prefixes), any::<u32>()).prop_map(move |(prefix, row)| {
+            let row = u64::from(row) & ((1_u64 << bits) - 1);
+            let key = [&[0, 0][..], &(row as u32).to_be_bytes()].concat();
+            (prefix, key[6 - bytes..].to_vec())
+        });
+        prop::collection::vec(row, 0..300)
+    })
+}
+
+proptest! {
+    #[test]
+    fn rows_are_written_in_the_order_of_their_keys(
+        rows in rows(),
+        is_ascending in any::<bool>(),
+        is_one_call in any::<bool>(),
+    ) {
+        let (mut delta, mut model) = (Delta::default(), Model::new());
+        let mut new = Vec::new();
+        for (number, (prefix, row)) in (0..).zip(rows) {
+            let value = value_of(number);
+            if model.insert([&prefix[..], &row].concat(), value.clone()).is_none() {
+                new.push((prefix, row, value));
+            } else {
+                model.remove(&[&prefix[..], &row].concat());
+                new.retain(|(p, r, _)| [&p[..], r].concat() != [&prefix[..], &row].concat());
+            }
+        }
+        if is_ascending {
+            new.sort();
+        }
+        if is_one_call {
+            new.sort_by(|a, b| a.0.cmp(&b.0));
+            for chunk in new.chunk_by(|a, b| a.0 == b.0) {
+                delta.within(&chunk[0].0, |delta| {
+                    chunk.iter().for_each(|(_, row, value)| write(delta, row, value.as_ref()));
+                });
+            }
+        } else {
+            for (prefix, row, value) in &new {
+                delta.within(prefix, |delta| write(delta, row, value.as_ref()));
+            }
+        }
+        let mut keys = Vec::new();
+        let mut order = Order::default();
+        for _ in 0..2 {
+            // Its memory is used again.
+            keys = order.sort(&delta).map(|nth| {
+                let it = &delta.entries[nth as usize];
+                [&delta.prefixes[it.prefix as usize].bytes[..], &delta.bytes[it.key()]].concat()
+            }).collect();
+        }
+        prop_assert_eq!(keys, model.keys().cloned().collect::<Vec<_>>());
+        prop_assert_eq!(read(vec![run_of(&mut delta)]), there(&model));
+    }
+}
+
+#[test]
+fn what_is_too_much_for_one_is_refused_and_nothing_is_written() {
+    let long = vec![7; BYTES_MAX / 2];
+    let put =
+        |delta: &mut Delta, key: u8| delta.put_with(&[key], |out| out.extend_from_slice(&long));
+    let refused = |delta: &mut Delta| {
+        let mut run = vec![1, 2, 3];
+        assert!(!delta.is_empty());
+        assert_eq!(delta.finish(&mut run), Err(too_much()));
+        assert_eq!(run, [1, 2, 3]);
+    };
+    let mut delta = Delta::default();
+    put(&mut delta, 1);
+    put(&mut delta, 2);
+    assert_eq!(delta.bytes(), long.len() + 1, "it takes no memory");
+    refused(&mut delta);
+    // What is moved is refused as well, and who moves it has its error.
+    let (mut one, mut other) = (Delta::default(), Delta::default());
+    put(&mut one, 1);
+    put(&mut other, 2);
+    one.take_from(&mut other);
+    refused(&mut one);
+    let mut last = Delta::default();
+    last.take_from(&mut one);
+    refused(&mut last);
+    put(&mut one, 1);
+    assert_eq!(run_of(&mut one).len(), long.len() + 1 + 4 * LENGTH_BYTES);
 }
 
 #[test]

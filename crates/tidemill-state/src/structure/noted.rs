@@ -16,9 +16,6 @@ pub struct Noted {
     cleared_frozen: bool,
 }
 
-/// Entries that were put aside and are moved, for each that may be written: moving costs little.
-pub(super) const MOVED_PER_WRITTEN: usize = 16;
-
 /// Appends the value of a row; false if there is no such row.
 pub type WriteRow<'a> = dyn FnMut(usize, &mut Vec<u8>) -> bool + 'a;
 
@@ -79,10 +76,10 @@ impl Noted {
         if std::mem::take(&mut self.cleared_frozen) {
             delta.clear(&[]);
         }
-        let moved = most.saturating_mul(MOVED_PER_WRITTEN);
-        if !delta.take_from(&mut self.before, moved) {
+        if most == 0 && !self.before.is_empty() {
             return false;
         }
+        delta.take_from(&mut self.before);
         for _ in 0..most {
             let Some(row) = self.marks.next_frozen() else { break };
             put_row(delta, row, |out| write(row, out));

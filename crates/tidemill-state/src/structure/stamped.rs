@@ -10,7 +10,7 @@
 //! ([`super::Noted`]) would be one more place in memory for each. Bits of blocks are few, and stay
 //! in the cache: they say where to look when the rows are written out.
 
-use super::noted::{MOVED_PER_WRITTEN, put_row};
+use super::noted::put_row;
 use crate::delta::Delta;
 
 #[cfg(test)]
@@ -165,9 +165,10 @@ impl Stamped {
         if self.frozen == NEVER {
             return true;
         }
-        if !delta.take_from(&mut self.before, most.saturating_mul(MOVED_PER_WRITTEN)) {
+        if most == 0 && !self.before.is_empty() {
             return false;
         }
+        delta.take_from(&mut self.before);
         let mut left = most;
         for word in self.from / BLOCK / 64..self.frozen_blocks.len() {
             while self.frozen_blocks[word] != 0 {

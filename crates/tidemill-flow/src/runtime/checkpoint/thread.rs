@@ -237,15 +237,14 @@ pub(super) fn put_until(
         if let Some(Piece { node, slice, mut delta }) = arrived.pieces.pop_front() {
             drop(arrived);
             checkpointer.waiting.fetch_sub(delta.bytes(), Ordering::Relaxed);
-            let put = checkpoints.put_changes((node as u32, slice), &mut delta);
-            checkpointer.give_back(delta);
-            match put {
+            match checkpoints.put_changes((node as u32, slice), &mut delta) {
                 Ok(run_bytes) => bytes += run_bytes,
                 Err(error) => {
                     job.fail(job.error_at(node, at, format!("it cannot be saved: {error}")));
                     return None;
                 }
             }
+            checkpointer.give_back(delta);
             // What could not be written is kept. No further piece is taken until it is: those that
             // wait are bounded, and lanes write nothing more out.
             until_written(job, checkpoints, Checkpoints::flush_if_long)?;

@@ -233,9 +233,10 @@ impl Structure for Panes {
 
     fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
         let end = delta.len().saturating_add(most);
-        if !delta.take_from(&mut self.frozen, most) {
+        if most == 0 && !self.frozen.is_empty() {
             return false;
         }
+        delta.take_from(&mut self.frozen);
         // Its memory goes: what is put aside of the panes that are open, their tables hold.
         self.frozen = Delta::default();
         self.open.iter_mut().all(|(pane_end, table)| {

@@ -70,6 +70,7 @@ proptest! {
         ),
     ) {
         let (mut batch, mut model) = (Batch::default(), Batch::default());
+        let mut order = delta::Order::default();
         for (nth, (changes, cleared, part_bytes)) in (0..).zip(&all) {
             let run_bytes = delta_of(changes, cleared).run_bytes().unwrap();
             let (bytes, part_bytes) = (run_bytes as u64, *part_bytes);
@@ -77,7 +78,7 @@ proptest! {
             let mut parts = Parts::new(&mut batch, run);
             let mut delta = delta_of(changes, cleared);
             prop_assert_eq!(delta.run_bytes().unwrap(), run_bytes);
-            delta.write_run(|bytes| parts.put(bytes));
+            delta.write_run(&mut order, |bytes| parts.put(bytes));
             prop_assert!(delta.is_empty());
             let whole = run_of(&mut delta_of(changes, cleared));
             prop_assert_eq!(&whole, &run_by_hand(changes, cleared));
