@@ -133,6 +133,12 @@ impl Delta {
             + self.prefixes.capacity() * size_of::<Prefix>()
     }
 
+    /// Room for so many more bytes, and entries.
+    pub(crate) fn reserve(&mut self, bytes: usize, entries: usize) {
+        self.bytes.reserve_exact(bytes);
+        self.entries.reserve_exact(entries);
+    }
+
     /// Writes the changes of a part, whose keys all begin with `prefix`.
     pub fn within<T>(&mut self, prefix: &[u8], write: impl FnOnce(&mut Self) -> T) -> T {
         let (length, number) = (self.prefix.len(), self.prefix_number.take());
@@ -262,7 +268,7 @@ impl Delta {
         let bytes = self.run_bytes()?;
         run.clear();
         run.reserve(bytes);
-        self.write_run(&mut Order::default(), |bytes| run.extend_from_slice(bytes));
+        self.write_run(&mut Order::default(), |pieces| add_to(run, pieces));
         Ok(())
     }
 
@@ -290,26 +296,31 @@ impl Delta {
         Ok(bytes)
     }
 
-    /// Hands over the bytes of the run, piece by piece, and is empty then. Its memory is used again.
-    /// [`Self::run_bytes`] said that it can be one.
-    pub(crate) fn write_run(&mut self, order: &mut Order, mut put: impl FnMut(&[u8])) {
+    /// Hands over the bytes of the run, some pieces at once, and is empty then. Its memory is used
+    /// again. [`Self::run_bytes`] said that it can be one.
+    pub(crate) fn write_run(&mut self, order: &mut Order, mut put: impl FnMut(&[&[u8]])) {
         let sorted = order.sort(self);
-        put(&(self.cleared.len() as u32).to_le_bytes());
+        let length = |length: usize| (length as u32).to_le_bytes();
+        put(&[&length(self.cleared.len())]);
         for prefix in &self.cleared {
-            put(&(prefix.len() as u32).to_le_bytes());
-            put(prefix);
+            put(&[&length(prefix.len()), prefix]);
         }
-        put(&(self.entries.len() as u32).to_le_bytes());
+        put(&[&length(self.entries.len())]);
         for nth in sorted {
             let it = &self.entries[nth as usize];
             let prefix = &self.prefixes[it.prefix as usize].bytes;
             let key_bytes = prefix.len() as u64 + u64::from(it.key_bytes);
-            put(&(u64::from(it.value_bytes) << 32 | key_bytes).to_le_bytes());
-            put(prefix);
-            put(&self.bytes[it.key_and_value()]);
+            let lengths = (u64::from(it.value_bytes) << 32 | key_bytes).to_le_bytes();
+            put(&[&lengths, prefix, &self.bytes[it.key_and_value()]]);
         }
         self.reset();
     }
+}
+
+/// Adds pieces to a run.
+#[inline]
+pub(crate) fn add_to(run: &mut Vec<u8>, pieces: &[&[u8]]) {
+    pieces.iter().for_each(|piece| run.extend_from_slice(piece));
 }
 
 /// Whether the memory of a buffer is not much more than that of another, which is to get it.

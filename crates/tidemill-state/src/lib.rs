@@ -42,7 +42,7 @@ pub use error::StateError;
 pub use files::FileBackend;
 pub use indexed::{IndexedBackend, IndexedOptions, Opened};
 pub use structure::{
-    Expiry, ExpiryCounts, List, Map, NotRead, Noted, Queue, ReadKeys, ReadRows, SavedKeys,
+    Aside, Expiry, ExpiryCounts, List, Map, NotRead, Noted, Queue, ReadKeys, ReadRows, SavedKeys,
     SavedRows, Stamped, StampedRows, State, Structure, TakeKey, Value, Window, read_plain, row_of,
     write_plain,
 };

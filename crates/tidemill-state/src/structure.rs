@@ -14,6 +14,7 @@
 //! Invariant: what a structure writes out is what it held when it was frozen, whatever happens to
 //! it meanwhile; a structure that takes all of that back cannot be told from it.
 
+mod aside;
 mod by_key;
 pub mod expiry;
 mod list;
@@ -29,6 +30,7 @@ mod tests;
 mod value;
 mod window;
 
+pub use aside::{Aside, piece_bytes};
 pub use by_key::{ReadKeys, SavedKeys, TakeKey};
 pub use expiry::{
     Expiry, ExpiryCounts, NotRead, ReadRows, SavedRows, begin_expiry, can_expire, expire, expires,
@@ -54,8 +56,9 @@ pub trait Structure: Send {
     fn track(&mut self);
     /// A checkpoint begins: what changed since the last one, as it is now, belongs to it.
     fn freeze(&mut self);
-    /// Writes about `most` entries of the checkpoint under way, beside those that changes have put
-    /// aside; whether that were all. Nothing is frozen again before.
+    /// Writes about `most` entries of the checkpoint under way, behind those that changes have put
+    /// aside, of which a piece goes at once; whether that were all. A call for which no entry is wanted
+    /// writes none, and each other one does if there are any. Nothing is frozen again before.
     fn drain(&mut self, delta: &mut Delta, most: usize) -> bool;
     /// About so many entries are taken back, of this structure and others of its state.
     fn expect(&mut self, _entries: usize) {}
@@ -253,11 +256,14 @@ pub fn freeze(state: &mut dyn State) {
     state.structures().into_iter().for_each(Structure::freeze);
 }
 
-/// Writes about `most` entries of the checkpoint under way; whether that were all.
+/// Writes about `most` entries of the checkpoint under way, or a piece ([`piece_bytes`]); whether that
+/// were all.
 pub fn drain(state: &mut dyn State, delta: &mut Delta, most: usize) -> bool {
-    let end = delta.len().saturating_add(most);
+    let (end, bytes) = (delta.len().saturating_add(most), delta.bytes());
     for (nth, structure) in state.structures().into_iter().enumerate() {
-        let most = end.saturating_sub(delta.len());
+        // What is as long as a piece is handed over before the next structure adds one of its own.
+        let is_piece = delta.bytes() > bytes && delta.bytes() >= aside::PIECE_BYTES;
+        let most = if is_piece { 0 } else { end.saturating_sub(delta.len()) };
         let nth = u8::try_from(nth).expect("one with more is not saved");
         if !delta.within(&[nth], |delta| structure.drain(delta, most)) {
             return false;

@@ -1,6 +1,6 @@
 //! The planted bugs: those below, those of what a job reads and computes, those that programs of the
-//! library would meet, those of the log alone, some of what Kafka's clients and clusters meet, and those
-//! of sources that get more slices.
+//! library would meet, those of the log alone, some of what Kafka's clients and clusters meet, those of
+//! sources that get more slices, and those of states and their way to a checkpoint.
 
 mod growth;
 mod kafka;
@@ -8,6 +8,7 @@ mod lazy;
 mod library;
 mod log;
 mod results;
+mod state;
 
 /// A bug, where it is put, and who must notice.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +35,7 @@ pub(super) fn plants() -> impl Iterator<Item = &'static Plant> {
         kafka::PLANTS,
         growth::PLANTS,
         lazy::PLANTS,
+        state::PLANTS,
     ];
     parts.into_iter().flatten()
 }
@@ -238,7 +240,7 @@ const PLANTS: &[Plant] = &[
         package: "tidemill-state",
         file: "crates/tidemill-state/src/structure/stamped.rs",
         changes: &[(
-            "frozen.iter().for_each(|row| put(&mut self.before, *row, of));",
+            "frozen.iter().for_each(|row| self.before.put_row(of.number(*row), value_of(*row, of)));",
             "let _ = frozen;",
         )],
         caught_by: &["what_changed_in_an_interval_is_written_as_it_was_at_its_end"],

@@ -25,9 +25,6 @@ const WRITTEN_WHILE_BEHIND: usize = 1_024;
 /// The same in a simulation, whose states are small: they must change while they are written out.
 const WRITTEN_AT_ONCE_SIMULATED: usize = 3;
 
-/// Bytes of a slice that go to the thread that writes at once, about.
-const PIECE_BYTES: usize = 1 << 20;
-
 /// How many entries are written out after a cycle.
 pub(super) fn written_at_once(is_behind: bool) -> usize {
     match (tidemill_env::is_simulated(), is_behind) {
@@ -70,7 +67,7 @@ impl Writing {
                 |state: &mut SliceState| structure::drain(&mut **state, &mut self.delta, at_once);
             let is_done = states[nth].here().is_none_or(drain);
             left = left.saturating_sub(self.delta.len() - before);
-            if is_done || self.delta.bytes() >= PIECE_BYTES {
+            if is_done || self.delta.bytes() >= structure::piece_bytes() {
                 let slice = lane.slices.start + nth as u32;
                 let piece = std::mem::take(&mut self.delta);
                 self.delta = checkpointer.piece(lane.node, slice, piece, is_done);

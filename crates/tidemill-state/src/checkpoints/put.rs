@@ -47,13 +47,13 @@ impl Checkpoints {
             let mut run = std::mem::take(&mut self.run);
             run.clear();
             run.reserve(run_bytes);
-            changes.write_run(&mut self.order, |bytes| run.extend_from_slice(bytes));
+            changes.write_run(&mut self.order, |pieces| delta::add_to(&mut run, pieces));
             self.add((node, slice), number, &run);
             self.run = run;
         } else {
             let run = self.named_next((node, slice), number, (run_bytes, PART_BYTES, 0));
             let mut parts = Parts::new(&mut self.batch, run);
-            changes.write_run(&mut self.order, |bytes| parts.put(bytes));
+            changes.write_run(&mut self.order, |pieces| parts.put(pieces));
         }
         Ok(run_bytes as u64)
     }
@@ -152,17 +152,21 @@ impl<'a> Parts<'a> {
     }
 
     #[inline]
-    fn put(&mut self, bytes: &[u8]) {
-        if bytes.len() <= self.room.len() {
-            let end = self.room.start + bytes.len();
-            self.batch.bytes_mut()[self.room.start..end].copy_from_slice(bytes);
-            self.room.start = end;
-        } else {
-            self.put_across(bytes);
+    fn put(&mut self, pieces: &[&[u8]]) {
+        if pieces.iter().map(|piece| piece.len()).sum::<usize>() > self.room.len() {
+            pieces.iter().for_each(|piece| self.put_across(piece));
+            return;
         }
+        let mut room = &mut self.batch.bytes_mut()[self.room.clone()];
+        for piece in pieces {
+            let (to, rest) = room.split_at_mut(piece.len());
+            to.copy_from_slice(piece);
+            room = rest;
+        }
+        self.room.start = self.room.end - room.len();
     }
 
-    /// The same, of what ends in another part.
+    /// The same, of what may end in another part.
     #[cold]
     fn put_across(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
@@ -174,7 +178,7 @@ impl<'a> Parts<'a> {
                 self.nth += 1;
             }
             let (fits, rest) = bytes.split_at(bytes.len().min(self.room.len()));
-            self.put(fits);
+            self.put(&[fits]);
             bytes = rest;
         }
     }

@@ -1,5 +1,6 @@
 //! Rows by number whose changes are noted, whoever holds them.
 
+use super::aside::{Aside, PIECE_BYTES};
 use super::marks::Marks;
 use crate::delta::Delta;
 
@@ -10,7 +11,7 @@ pub struct Noted {
     is_on: bool,
     marks: Marks,
     /// Rows of the checkpoint under way that have changed since, as they were.
-    before: Delta,
+    before: Aside,
     /// All rows went since the last checkpoint: before its marks count.
     cleared: bool,
     cleared_frozen: bool,
@@ -48,7 +49,7 @@ impl Noted {
     #[inline]
     pub fn change(&mut self, row: usize, write: impl FnOnce(&mut Vec<u8>) -> bool) {
         if self.is_on && self.marks.mark(row) {
-            put_row(&mut self.before, row, write);
+            self.before.put_row(row, write);
         }
     }
 
@@ -58,7 +59,7 @@ impl Noted {
             return;
         }
         while let Some(row) = self.marks.next_frozen() {
-            put_row(&mut self.before, row, |out| write(row, out));
+            self.before.put_row(row, |out| write(row, out));
         }
         self.marks.forget();
         self.cleared = true;
@@ -70,24 +71,26 @@ impl Noted {
         self.cleared_frozen = std::mem::take(&mut self.cleared);
     }
 
-    /// Writes up to `most` rows of the checkpoint under way, as they were when it began, beside
-    /// those that were put aside; whether that were all.
+    /// Writes up to `most` rows of the checkpoint under way, as they were when it began, or as many as
+    /// make a piece, behind one of those that were put aside; whether that were all.
     pub fn drain(&mut self, delta: &mut Delta, most: usize, write: &mut WriteRow<'_>) -> bool {
         if std::mem::take(&mut self.cleared_frozen) {
             delta.clear(&[]);
         }
-        if most == 0 && !self.before.is_empty() {
+        if !self.before.drain(delta, most) {
             return false;
         }
-        delta.take_from(&mut self.before);
         for _ in 0..most {
             let Some(row) = self.marks.next_frozen() else { break };
             put_row(delta, row, |out| write(row, out));
+            if delta.bytes() >= PIECE_BYTES {
+                break;
+            }
         }
         let is_all = self.marks.left() == 0;
         if is_all {
             // Its memory goes: nothing is put aside before the next checkpoint.
-            self.before = Delta::default();
+            self.before = Aside::default();
         }
         is_all
     }

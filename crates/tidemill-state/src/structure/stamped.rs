@@ -10,6 +10,7 @@
 //! ([`super::Noted`]) would be one more place in memory for each. Bits of blocks are few, and stay
 //! in the cache: they say where to look when the rows are written out.
 
+use super::aside::{Aside, PIECE_BYTES};
 use super::noted::put_row;
 use crate::delta::Delta;
 
@@ -57,7 +58,7 @@ pub struct Stamped {
     /// Blocks with a row of the checkpoint under way.
     frozen_blocks: Vec<u64>,
     /// Rows of the checkpoint under way that have changed since, as they were.
-    before: Delta,
+    before: Aside,
 }
 
 impl Default for Stamped {
@@ -69,7 +70,7 @@ impl Default for Stamped {
             from: 0,
             blocks: Vec::new(),
             frozen_blocks: Vec::new(),
-            before: Delta::default(),
+            before: Aside::default(),
         }
     }
 }
@@ -113,7 +114,7 @@ impl Stamped {
             }
             let frozen = &frozen[..count];
             std::hint::black_box(frozen.iter().fold(0, |all, row| all ^ of.warm_rest(*row)));
-            frozen.iter().for_each(|row| put(&mut self.before, *row, of));
+            frozen.iter().for_each(|row| self.before.put_row(of.number(*row), value_of(*row, of)));
         }
     }
 
@@ -159,16 +160,15 @@ impl Stamped {
         self.now += 1;
     }
 
-    /// Writes up to `most` rows of the checkpoint under way, as they were when it began, beside
-    /// those that were put aside; whether that were all.
+    /// Writes up to `most` rows of the checkpoint under way, as they were when it began, or as many as
+    /// make a piece, behind one of those that were put aside; whether that were all.
     pub fn drain(&mut self, delta: &mut Delta, most: usize, of: &mut impl StampedRows) -> bool {
         if self.frozen == NEVER {
             return true;
         }
-        if most == 0 && !self.before.is_empty() {
+        if !self.before.drain(delta, most) {
             return false;
         }
-        delta.take_from(&mut self.before);
         let mut left = most;
         for word in self.from / BLOCK / 64..self.frozen_blocks.len() {
             while self.frozen_blocks[word] != 0 {
@@ -180,8 +180,8 @@ impl Stamped {
                             self.from = row;
                             return false;
                         }
-                        left -= 1;
-                        put(delta, row, of);
+                        put_row(delta, of.number(row), value_of(row, of));
+                        left = if delta.bytes() >= PIECE_BYTES { 0 } else { left - 1 };
                     }
                 }
                 self.from = end;
@@ -190,15 +190,16 @@ impl Stamped {
         }
         self.frozen = NEVER;
         // Its memory goes: nothing is put aside before the next checkpoint.
-        self.before = Delta::default();
+        self.before = Aside::default();
         true
     }
 }
 
+/// Writes the value of a row.
 #[inline]
-fn put(delta: &mut Delta, row: usize, of: &impl StampedRows) {
-    put_row(delta, of.number(row), |out| {
+fn value_of(row: usize, of: &impl StampedRows) -> impl FnOnce(&mut Vec<u8>) -> bool {
+    move |out| {
         of.write(row, out);
         true
-    });
+    }
 }

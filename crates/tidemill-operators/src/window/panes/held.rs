@@ -8,9 +8,11 @@ use std::{
     sync::Arc,
 };
 use tidemill_flow::{Block, Selection};
-use tidemill_state::{Delta, SavedError, SavedKeys, State, Structure};
+use tidemill_state::{Aside, Delta, SavedError, SavedKeys, State, Structure};
 use tidemill_types::Micros;
 
+/// Rows of a pane that goes that are put aside at once: less than a piece.
+const ROWS_AT_ONCE: usize = if cfg!(test) { 3 } else { 1_024 };
 /// Emptied tables kept by a slice, at most.
 const SPARE_MAX: usize = 4;
 
@@ -28,7 +30,7 @@ pub(super) struct Panes {
     /// Groups that are still to be taken back, about.
     expected: usize,
     /// Panes that had gone when the one under way began, and what those that went since held then.
-    frozen: Delta,
+    frozen: Aside,
     /// If groups are still to be read back: where they are.
     by_key: Option<ByKey>,
 }
@@ -55,7 +57,7 @@ impl Panes {
             gone: Vec::new(),
             restored: None,
             expected: 0,
-            frozen: Delta::default(),
+            frozen: Aside::default(),
             by_key: None,
         }
     }
@@ -136,7 +138,8 @@ impl Panes {
     pub(super) fn let_go(&mut self, pane_end: i64, mut table: Table) {
         debug_assert!(table.is_whole(), "all of a pane is in memory when it closes");
         if self.is_tracked {
-            self.frozen.within(&pane_key(pane_end), |delta| table.drain(delta, usize::MAX));
+            let key = pane_key(pane_end);
+            while !self.frozen.within(&key, |delta| table.drain(delta, ROWS_AT_ONCE)) {}
             self.gone.push(pane_end);
         }
         self.give_back(table);
@@ -233,12 +236,11 @@ impl Structure for Panes {
 
     fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
         let end = delta.len().saturating_add(most);
-        if most == 0 && !self.frozen.is_empty() {
+        if !self.frozen.drain(delta, most) {
             return false;
         }
-        delta.take_from(&mut self.frozen);
         // Its memory goes: what is put aside of the panes that are open, their tables hold.
-        self.frozen = Delta::default();
+        self.frozen = Aside::default();
         self.open.iter_mut().all(|(pane_end, table)| {
             let most = end.saturating_sub(delta.len());
             delta.within(&pane_key(*pane_end), |delta| table.drain(delta, most))

@@ -78,7 +78,7 @@ proptest! {
             let mut parts = Parts::new(&mut batch, run);
             let mut delta = delta_of(changes, cleared);
             prop_assert_eq!(delta.run_bytes().unwrap(), run_bytes);
-            delta.write_run(&mut order, |bytes| parts.put(bytes));
+            delta.write_run(&mut order, |pieces| parts.put(pieces));
             prop_assert!(delta.is_empty());
             let whole = run_of(&mut delta_of(changes, cleared));
             prop_assert_eq!(&whole, &run_by_hand(changes, cleared));
@@ -174,5 +174,23 @@ fn what_cannot_be_written_is_kept_and_written_later() {
         })
         .unwrap();
         assert_eq!(keys, [1, 2]);
+    }
+}
+
+#[test]
+fn what_is_no_run_is_refused_before_any_of_it_is_put() {
+    let sim = World::simulated(1);
+    let mut checkpoints = read_in_all_ways(&opened(&sim));
+    checkpoints.begin().unwrap();
+    // More than a delta can have, in tests.
+    let long = vec![7; 33 << 20];
+    for node in 0..3 {
+        let mut delta = Delta::default();
+        for key in 0..2 {
+            delta.put_with(&[0, 0, 0, 0, key], |out| out.extend_from_slice(&long));
+        }
+        assert!(checkpoints.put_changes((node, 0), &mut delta).is_err());
+        assert!(checkpoints.batch.is_empty());
+        assert_eq!(checkpoints.chains(node, 1), [Vec::new()]);
     }
 }

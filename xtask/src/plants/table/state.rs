@@ -1,0 +1,106 @@
+//! Planted bugs of the way that changes of a state take to a checkpoint.
+
+use super::Plant;
+
+/// See the module.
+pub(super) const PLANTS: &[Plant] = &[
+    Plant {
+        name: "piece-lost",
+        what: "Rows that were put aside while a checkpoint is made are lost when they are a full piece.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/structure/aside.rs",
+        changes: &[(
+            "self.full.push_back(std::mem::replace(&mut self.last, next));",
+            "self.last = next;",
+        )],
+        caught_by: &[
+            "what_was_put_aside_comes_out_once",
+            "what_changed_in_an_interval_is_written_as_it_was_at_its_end",
+        ],
+    },
+    Plant {
+        name: "pieces-left",
+        what: "All that was put aside counts as written out when its last full piece is.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/structure/aside.rs",
+        changes: &[(
+            "        }\n        self.is_empty()\n",
+            "        }\n        self.full.is_empty()\n",
+        )],
+        caught_by: &["what_was_put_aside_comes_out_once"],
+    },
+    Plant {
+        name: "emptied-with-the-last",
+        what: "A part of a state is emptied with the last piece, and what stands in pieces before is lost.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/structure/aside.rs",
+        changes: &[(
+            "        self.cleared.drain(..).for_each(|prefix| delta.clear(&prefix));\n",
+            "        if self.full.is_empty() {\n            self.cleared.drain(..).for_each(|prefix| delta.clear(&prefix));\n        }\n",
+        )],
+        caught_by: &["what_was_put_aside_comes_out_once"],
+    },
+    Plant {
+        name: "half-a-run-put",
+        what: "What of an entry stands in the next part of a run is lost.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/checkpoints/put.rs",
+        changes: &[("            bytes = rest;\n", "            bytes = &rest[rest.len()..];\n")],
+        caught_by: &["a_run_that_is_written_in_parts_is_one_that_is_cut"],
+    },
+    Plant {
+        name: "changes-of-one-part",
+        what: "All parts of a run are put under the key of the first.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/checkpoints/put.rs",
+        changes: &[("                self.nth += 1;\n", "")],
+        caught_by: &[
+            "a_run_that_is_written_in_parts_is_one_that_is_cut",
+            "what_changed_is_put_as_the_run_that_it_is",
+        ],
+    },
+    Plant {
+        name: "too-long-is-lost",
+        what: "A row that does not fit into what a slice can change at once is left out in silence.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/delta.rs",
+        changes: &[(
+            "        self.bytes.truncate(bytes);\n        self.is_too_long = true;\n",
+            "        self.bytes.truncate(bytes);\n",
+        )],
+        caught_by: &[
+            "what_is_too_much_for_one_is_refused_and_nothing_is_written",
+            "what_is_no_run_is_refused_before_any_of_it_is_put",
+        ],
+    },
+    Plant {
+        name: "moved-as-it-stood",
+        what: "What one delta takes from another is looked for where it stood there.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/delta.rs",
+        changes: &[(
+            "Entry { start: it.start + to, ..*it }",
+            "Entry { start: it.start + to * 0, ..*it }",
+        )],
+        caught_by: &["what_one_takes_from_another_is_written_under_its_prefix"],
+    },
+    Plant {
+        name: "digit-left-out",
+        what: "Rows are put in order by the first digit of their numbers alone.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/delta/order.rs",
+        changes: &[(
+            "if digit(any) != digit(all) {",
+            "if digit(any) != digit(all) && shift == 32 {",
+        )],
+        caught_by: &["rows_are_written_in_the_order_of_their_keys"],
+    },
+    Plant {
+        name: "zeros-of-before",
+        what: "Zeros behind what goes to a disk are what stood there before.",
+        package: "tidemill-env",
+        file: "crates/tidemill-env/src/paged.rs",
+        changes: &[("        self[grown].fill(0);\n", "        let _unused = grown;\n")],
+        caught_by: &["paged_bytes_are_those_of_a_vec_and_begin_at_a_block"],
+    },
+];
