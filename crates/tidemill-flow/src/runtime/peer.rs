@@ -180,7 +180,7 @@ pub(crate) fn split(peer: &Peer, connection: Connection) -> (FrameReader, FrameW
     let Connection { reader, writer, closer, is_within_machine } = connection;
     // A peer has one connection in its life.
     drop(peer.closer.set(closer));
-    (FrameReader::new(reader, is_within_machine), FrameWriter::new(writer, is_within_machine))
+    (FrameReader::new(reader), FrameWriter::new(writer, is_within_machine))
 }
 
 /// The I/O thread that writes to a peer.
