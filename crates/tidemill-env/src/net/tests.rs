@@ -1,3 +1,5 @@
+//! Connections within the machine, by whatever address, and what is none.
+
 use super::*;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
