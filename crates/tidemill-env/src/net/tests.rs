@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 /// Both ends of a connection that was made to an address of this machine.
 fn ends(address: IpAddr) -> io::Result<[TcpStream; 2]> {
     let listener = TcpListener::bind((address, 0))?;
-    let here = TcpStream::connect(listener.local_addr()?)?;
+    let here = TcpStream::connect_timeout(&listener.local_addr()?, Duration::from_secs(5))?;
     Ok([here, listener.accept()?.0])
 }
 
