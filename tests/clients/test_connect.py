@@ -203,13 +203,6 @@ def test_workers_share_what_there_is_to_do(group, name, tmp_path):
     group.delete(sink)
 
 
-def arrived(group, topic):
-    """Checks a topic that a source has written."""
-    [records] = committed(group.broker, topic, 1)
-    values = [it for _, _, it in records]
-    return values if group.once else list(dict.fromkeys(values))
-
-
 def in_a_transaction(group, topic):
     """Whether there are records of which nobody has said that they count."""
     with wire.Connection(group.broker.address) as connection:

@@ -62,21 +62,24 @@ struct RealListener(TcpListener);
 const UNPACED: &str = "reno";
 
 /// Has a TCP connection send what is written at once, and within this machine as fast as the other
-/// end takes it. Everything that opens or accepts one does this first.
+/// end takes it. Everything that opens or accepts one does this first. Gives back whether both ends
+/// are on this machine.
 ///
 /// Many systems pace their connections (BBR): after some segments the kernel waits for a timer, so
 /// that the way between fills evenly. Within a machine there is no such way, and the timers were more
 /// than a third of what a relay between two processes cost. A connection to another machine keeps
 /// what the system has chosen for it; so does one whose system refuses.
-pub fn tune(socket: impl AsFd) {
+pub fn tune(socket: impl AsFd) -> bool {
     // Slower without, but as right.
     let _best_effort = sockopt::set_tcp_nodelay(&socket, true);
-    if is_within_machine(&socket) {
+    let is_within_machine = is_within_machine(&socket);
+    if is_within_machine {
         let _best_effort = sockopt::set_tcp_congestion(&socket, UNPACED);
     }
+    is_within_machine
 }
 
-/// Whether both ends are here.
+/// Whether both ends are on this machine.
 fn is_within_machine(socket: impl AsFd) -> bool {
     let ours = getsockname(&socket).ok().and_then(|it| SocketAddr::try_from(it).ok());
     let theirs = getpeername(&socket).ok().flatten().and_then(|it| SocketAddr::try_from(it).ok());
@@ -85,8 +88,7 @@ fn is_within_machine(socket: impl AsFd) -> bool {
 }
 
 fn connection(stream: TcpStream) -> io::Result<Connection> {
-    let is_within_machine = is_within_machine(&stream);
-    tune(&stream);
+    let is_within_machine = tune(&stream);
     let closing = stream.try_clone()?;
     Ok(Connection {
         reader: Box::new(stream.try_clone()?),

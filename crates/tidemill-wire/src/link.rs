@@ -8,8 +8,8 @@
 //!
 //! All numbers are little endian. Version 2. Between processes of one machine bodies go without a
 //! checksum: nothing else that stays in memory has one, and it was a sixth of what such a link costs.
-//! A frame with another magic or version, a wrong
-//! checksum or a size over the limit ends the connection: nothing after it can be trusted.
+//! A frame with another magic or version, a wrong checksum or a size over the limit ends the
+//! connection: nothing after it can be trusted.
 
 use tidemill_types::{Cycle, limits::FRAME_BYTES_MAX};
 use zerocopy::{

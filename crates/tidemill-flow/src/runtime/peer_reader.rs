@@ -197,8 +197,7 @@ impl FrameReader {
         self.from.fill(self.counts.as_mut_bytes()).map_err(cut_off)?;
         self.from.fill(offsets.as_mut_bytes()).map_err(cut_off)?;
         self.from.fill(values).map_err(cut_off)?;
-        let body = [self.counts.as_bytes(), offsets.as_bytes(), values];
-        check(head, &body)?;
+        check(head, &[self.counts.as_bytes(), offsets.as_bytes(), values])?;
         if !rows.checked() {
             return Err("the offsets of a block make no sense".to_owned());
         }
