@@ -276,7 +276,7 @@ impl Trial {
         let mut is_whole = true;
         for (lane, (_, _, states)) in self.lanes.iter_mut().enumerate() {
             for (slice, state) in states.iter_mut().filter_map(Held::here).enumerate() {
-                structure::expire(&mut **state, LEAVE_AT_ONCE);
+                structure::expire(&mut **state, &mut { LEAVE_AT_ONCE });
                 if saving.is_done[lane][slice] {
                     continue;
                 }

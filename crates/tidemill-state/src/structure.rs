@@ -82,8 +82,9 @@ pub trait Structure: Send {
     fn expires(&mut self, _saved: SavedRows) {}
     /// Finds out which rows are to leave, as [`Expiry::begin`] does.
     fn begin_expiry(&mut self) {}
-    /// Lets about `most` of them go; whether those were all.
-    fn expire(&mut self, _most: usize) -> bool {
+    /// Lets `most` of them go at most, and takes from it as many as it lets go; whether those were
+    /// all.
+    fn expire(&mut self, _most: &mut usize) -> bool {
         true
     }
     /// About how many bytes of memory it has, unused room counted. It is asked many times a second:

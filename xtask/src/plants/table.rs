@@ -418,22 +418,6 @@ const PLANTS: &[Plant] = &[
         caught_by: &["a_job_that_is_stopped_loses_nothing"],
     },
     Plant {
-        name: "leaves-though-used",
-        what: "A key that changed after it was found to leave leaves all the same, unsaved.",
-        package: "tidemill-state",
-        file: "crates/tidemill-state/src/structure/expiry.rs",
-        changes: &[("            *word &= !self.used.get(self.from).map_or(0, Cell::get);\n", "")],
-        caught_by: &["what_expires_is_part_of_the_state_as_before"],
-    },
-    Plant {
-        name: "revived-as-it-was-once",
-        what: "A key that comes back is read from the oldest run that has it.",
-        package: "tidemill-state",
-        file: "crates/tidemill-state/src/checkpoints/rows.rs",
-        changes: &[("self.slice).iter().rev()", "self.slice).iter()")],
-        caught_by: &["single_rows_are_read_as_they_are_in_the_newest"],
-    },
-    Plant {
         name: "told-and-removed",
         what: "A member that was told a generation as another's session ended is thrown out of it.",
         package: "tidemill-broker",

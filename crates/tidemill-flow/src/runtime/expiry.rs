@@ -9,6 +9,7 @@
 //! is enough that another was saved after it.
 
 use super::held::Held;
+use std::collections::VecDeque;
 use tidemill_state::structure;
 use tidemill_types::Span;
 
@@ -23,27 +24,28 @@ pub(crate) struct Leaving {
     ttl_us: u64,
     /// By slice of the lane: when it was found out last which keys leave.
     since_us: Vec<u64>,
-    /// Slices of which keys are still to leave.
-    slices: Vec<usize>,
+    /// Slices of which keys are still to leave. The one that has waited longest comes first, so that
+    /// none waits for ever where others keep coming.
+    slices: VecDeque<usize>,
 }
 
 impl Leaving {
     pub(crate) fn new(ttl: Span, slices: usize, now_us: u64) -> Self {
         let ttl_us = u64::try_from(ttl.0).unwrap_or(0);
-        Self { ttl_us, since_us: vec![now_us; slices], slices: Vec::new() }
+        Self { ttl_us, since_us: vec![now_us; slices], slices: VecDeque::new() }
     }
 
     /// A checkpoint of a slice is about to begin, or nothing came for it since the last.
     pub(crate) fn begin(&mut self, slice: usize, held: &mut Held, now_us: u64) {
-        if now_us.saturating_sub(self.since_us[slice]) < self.ttl_us {
+        let is_due = now_us.saturating_sub(self.since_us[slice]) >= self.ttl_us;
+        // What is to leave of a slice is not found out anew before it has: it would never end.
+        if !is_due || self.slices.contains(&slice) {
             return;
         }
         let Some(state) = held.in_memory() else { return };
         self.since_us[slice] = now_us;
         structure::begin_expiry(&mut **state);
-        if !self.slices.contains(&slice) {
-            self.slices.push(slice);
-        }
+        self.slices.push_back(slice);
     }
 
     /// Whether keys are still to leave.
@@ -53,12 +55,17 @@ impl Leaving {
 
     /// Lets some of them go.
     pub(crate) fn let_go(&mut self, states: &mut [Held]) {
-        let Some(slice) = self.slices.last() else { return };
-        let at_once =
+        let mut most =
             if tidemill_env::is_simulated() { LEAVE_AT_ONCE_SIMULATED } else { LEAVE_AT_ONCE };
-        let state = states[*slice].here();
-        if state.is_none_or(|state| structure::expire(&mut **state, at_once)) {
-            self.slices.pop();
+        while let Some(slice) = self.slices.front() {
+            let state = states[*slice].here();
+            if !state.is_none_or(|state| structure::expire(&mut **state, &mut most)) {
+                return;
+            }
+            self.slices.pop_front();
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -243,8 +243,8 @@ pub fn begin_expiry(state: &mut dyn State) {
     state.structures().into_iter().for_each(super::Structure::begin_expiry);
 }
 
-/// Lets about `most` of them go; whether those were all.
-pub fn expire(state: &mut dyn State, most: usize) -> bool {
+/// Lets `most` of them go at most, and takes from it as many as it lets go; whether those were all.
+pub fn expire(state: &mut dyn State, most: &mut usize) -> bool {
     state.structures().into_iter().all(|structure| structure.expire(most))
 }
 

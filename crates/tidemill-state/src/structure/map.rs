@@ -205,7 +205,7 @@ impl<K: Plain + Hash + Eq, V: Plain> Structure for Map<K, V> {
         self.entries.begin_expiry();
     }
 
-    fn expire(&mut self, most: usize) -> bool {
+    fn expire(&mut self, most: &mut usize) -> bool {
         self.entries.expire(most, |(key, _)| hash_of(key))
     }
 }

@@ -159,11 +159,13 @@ impl<T: Plain> Slab<T> {
         }
     }
 
-    /// Lets about `most` values go, with their hashes; whether those were all.
-    pub(super) fn expire(&mut self, most: usize, hash_of: impl Fn(&T) -> u64) -> bool {
+    /// Lets `most` values go at most, with their hashes, and takes from it as many as it lets go;
+    /// whether those were all.
+    pub(super) fn expire(&mut self, most: &mut usize, hash_of: impl Fn(&T) -> u64) -> bool {
         let Self { slots, away: Some(away), .. } = self else { return true };
-        for _ in 0..most {
+        while *most > 0 {
             let Some(slot) = away.expiry.next_to_leave() else { return true };
+            *most -= 1;
             match slots.get_mut(slot).and_then(Option::take) {
                 Some(value) => away.leave(slot as u32, hash_of(&value)),
                 None => away.leave_again(slot as u32),

@@ -103,4 +103,43 @@ pub(super) const PLANTS: &[Plant] = &[
         changes: &[("        self[grown].fill(0);\n", "        let _unused = grown;\n")],
         caught_by: &["paged_bytes_are_those_of_a_vec_and_begin_at_a_block"],
     },
+    Plant {
+        name: "leaves-though-used",
+        what: "A key that changed after it was found to leave leaves all the same, unsaved.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/structure/expiry.rs",
+        changes: &[("            *word &= !self.used.get(self.from).map_or(0, Cell::get);\n", "")],
+        caught_by: &["what_expires_is_part_of_the_state_as_before"],
+    },
+    Plant {
+        name: "newest-slice-leaves-first",
+        what: "The keys of a slice wait to leave for as long as those of others begin to.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/runtime/expiry.rs",
+        changes: &[("self.slices.push_back(slice);", "self.slices.push_front(slice);")],
+        caught_by: &["all_keys_that_nobody_uses_leave_in_the_end"],
+    },
+    Plant {
+        name: "leaving-begins-anew",
+        what: "Which keys leave is found out anew before those found last have left.",
+        package: "tidemill-flow",
+        file: "crates/tidemill-flow/src/runtime/expiry.rs",
+        changes: &[
+            ("if !is_due || self.slices.contains(&slice) {", "if !is_due {"),
+            (
+                "        self.slices.push_back(slice);\n",
+                "        self.slices.retain(|it| *it != slice);\n        \
+                 self.slices.push_back(slice);\n",
+            ),
+        ],
+        caught_by: &["all_keys_that_nobody_uses_leave_in_the_end"],
+    },
+    Plant {
+        name: "revived-as-it-was-once",
+        what: "A key that comes back is read from the oldest run that has it.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/checkpoints/rows.rs",
+        changes: &[("self.slice).iter().rev()", "self.slice).iter()")],
+        caught_by: &["single_rows_are_read_as_they_are_in_the_newest"],
+    },
 ];

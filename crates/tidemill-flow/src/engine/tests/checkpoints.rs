@@ -34,6 +34,31 @@ pub(super) fn kill(handle: &JobHandle) {
     handle.wait().expect("it did not fail");
 }
 
+/// How far the lives of a job have read that had no end, so that none of them is over before what is
+/// done to it, however long its checkpoints take.
+#[derive(Default)]
+pub(super) struct Endless(i64);
+
+impl Endless {
+    /// A life.
+    pub(super) const SETUP: Setup = Setup { count: i64::MAX, ..SETUP };
+
+    /// A life has read so far.
+    pub(super) fn has_read(&mut self, handle: &JobHandle) {
+        let last = handle.progress().sources.into_iter().next_back().expect("it has one");
+        self.0 = self.0.max(last.position as i64);
+    }
+
+    /// The numbers of a life that comes to an end, after all that were read, with some more.
+    pub(super) fn until(&self) -> i64 {
+        self.0 + 10_000
+    }
+
+    pub(super) fn ending(&self) -> Setup {
+        Setup { count: self.until(), ..SETUP }
+    }
+}
+
 /// A life of a job that is killed when so many checkpoints were completed.
 pub(super) fn killed_after(checkpoints: u64, graph: JobGraph, options: &RunOptions) -> JobHandle {
     let handle = start(graph, &World::real(), options).expect("it starts");
@@ -45,29 +70,25 @@ pub(super) fn killed_after(checkpoints: u64, graph: JobGraph, options: &RunOptio
 #[test]
 fn a_job_that_was_killed_goes_on_from_its_checkpoint() {
     let folder = tempfile::tempdir().expect("a folder");
-    let setup = Setup { count: 800_000, ..SETUP };
-    let undisturbed = run(&setup);
-    let sink = Collect::default();
-    let mut went_on = 0;
-    for life in 0_usize.. {
+    let (sink, mut endless) = (Collect::default(), Endless::default());
+    let start_it = |setup| {
         let options = options(&World::real(), folder.path(), Span(1_000));
+        start(graph(&setup, &sink), &World::real(), &options).expect("it starts")
+    };
+    for life in 0..8 {
         // The number of threads may be another one.
-        let graph = graph(&Setup { workers: 1 + life % 3, ..setup }, &sink);
-        let handle = start(graph, &World::real(), &options).expect("it starts");
+        let handle = start_it(Setup { workers: 1 + life % 3, ..Endless::SETUP });
         let from = handle.progress().checkpoints.cycle;
+        assert_eq!(from > Cycle::NONE, life > 0, "it goes on");
         wait_for_checkpoints(&handle, 1 + u64::from(life % 2 == 1));
-        if handle.is_over() {
-            assert!(handle.wait().expect("it ends well").finished);
-            break;
-        }
         kill(&handle);
         let progress = handle.progress();
-        let before = from.0 * setup.count.unsigned_abs() / 800;
+        let before = from.0 * 1_000;
         assert_eq!(progress.sources[0].position - before, progress.sources[0].records, "read once");
-        went_on += u32::from(from > Cycle::NONE);
+        endless.has_read(&handle);
     }
-    assert!(went_on > 3, "it went on {went_on} times");
-    assert!(rows(&sink) == undisturbed);
+    assert!(start_it(endless.ending()).wait().expect("it ends well").finished);
+    assert!(rows(&sink) == run(&endless.ending()));
 }
 
 #[test]
@@ -206,29 +227,31 @@ fn no_dead_letter_is_lost_to_a_checkpoint() {
 /// One of two sources has ended before the checkpoint, and its stage and its sink with it.
 #[test]
 fn what_had_ended_before_a_checkpoint_is_not_done_again() {
-    let undisturbed = [Collect::default(), Collect::default()];
-    let handle = start(ends::two_lines(&undisturbed), &World::real(), &RunOptions::default());
-    handle.expect("it starts").wait().expect("it ends well");
     let folder = tempfile::tempdir().expect("a folder");
     let sinks = [Collect::default(), Collect::default()];
-    let (mut ended, mut lives) = (0, 0);
-    loop {
+    let start_it = |long| {
         let options = options(&World::real(), folder.path(), Span(1_000));
-        let handle = start(ends::two_lines(&sinks), &World::real(), &options).expect("it starts");
+        start(ends::two_lines(&sinks, long), &World::real(), &options).expect("it starts")
+    };
+    // However long a checkpoint takes, the other source has not ended before it.
+    let mut endless = Endless::default();
+    loop {
+        let handle = start_it(i64::MAX);
         let progress = handle.progress();
+        wait_for_checkpoints(&handle, 2);
+        kill(&handle);
+        endless.has_read(&handle);
         if progress.checkpoints.cycle > Cycle(8) {
             assert!(progress.sources[0].ended && progress.sources[0].position == 700);
-            ended += 1;
-        }
-        wait_for_checkpoints(&handle, 2);
-        lives += 1;
-        if handle.is_over() || lives > 30 {
-            assert!(handle.wait().expect("it ends well").finished);
             break;
         }
-        kill(&handle);
     }
-    assert!(ended > 0, "one of {lives} lives began after the end of the first source");
+    let long = endless.until();
+    assert!(start_it(long).wait().expect("it ends well").finished);
+    let undisturbed = [Collect::default(), Collect::default()];
+    let graph = ends::two_lines(&undisturbed, long);
+    let handle = start(graph, &World::real(), &RunOptions::default());
+    handle.expect("it starts").wait().expect("it ends well");
     for (sink, undisturbed) in sinks.iter().zip(&undisturbed) {
         assert!(rows(sink) == rows(undisturbed));
     }
@@ -341,13 +364,12 @@ fn with_another_sink(setup: &Setup, sink: &Collect, other: &Collect) -> JobGraph
 #[test]
 fn a_job_goes_on_from_a_checkpoint_that_was_kept() {
     let folder = tempfile::tempdir().expect("a folder");
-    let setup = Setup { count: 400_000, ..SETUP };
-    let undisturbed = run(&setup);
-    let sink = Collect::default();
+    let (sink, mut endless) = (Collect::default(), Endless::default());
     let options = options(&World::real(), folder.path(), Span(50_000));
     let mut kept = Vec::new();
     for life in 0..2 {
-        let handle = start(graph(&setup, &sink), &World::real(), &options).expect("it starts");
+        let graph = graph(&Endless::SETUP, &sink);
+        let handle = start(graph, &World::real(), &options).expect("it starts");
         let info = handle.keep_checkpoint(&format!("of life {life}")).expect("it is made");
         assert_eq!(info.kept, Some(format!("of life {life}")));
         assert!(info.newest && info.cycle > Cycle::NONE && info.bytes > 0);
@@ -355,16 +377,17 @@ fn a_job_goes_on_from_a_checkpoint_that_was_kept() {
         assert!(listed.iter().any(|(it, manifest)| *it == info && manifest.cycle == info.cycle));
         kept.push(info);
         kill(&handle);
+        endless.has_read(&handle);
     }
     let from = |number| {
         let to = options.checkpoint.clone().map(|to| CheckpointTo { from: Some(number), ..to });
         RunOptions { checkpoint: to, ..options.clone() }
     };
     let start_from = |graph, number| start(graph, &World::real(), &from(number));
-    let error = start_from(graph(&setup, &sink), 999).err().expect("refused").to_string();
+    let error = start_from(graph(&Endless::SETUP, &sink), 999).err().expect("refused").to_string();
     assert!(error.contains("there is no checkpoint 999"), "{error}");
-    // From the older one, to the end: what the sink has it does not get again.
-    let handle = start_from(graph(&setup, &sink), kept[0].number).expect("it starts");
+    // From the older one: what the sink has it does not get again.
+    let handle = start_from(graph(&Endless::SETUP, &sink), kept[0].number).expect("it starts");
     assert_eq!(handle.progress().checkpoints.cycle, kept[0].cycle);
     let again = handle.keep_checkpoint("").expect("it is made");
     assert!(again.number > kept[1].number, "what is restored comes after all");
@@ -375,11 +398,15 @@ fn a_job_goes_on_from_a_checkpoint_that_was_kept() {
         handle.checkpoints().iter().map(|(info, _)| info.number).collect::<Vec<_>>()
     };
     assert!(numbers(&handle).starts_with(&[kept[0].number, again.number]));
+    kill(&handle);
+    endless.has_read(&handle);
+    let ending = endless.ending();
+    let handle = start(graph(&ending, &sink), &World::real(), &options).expect("it starts");
     handle.wait().expect("it ends well");
-    assert!(rows(&sink) == undisturbed);
+    assert!(rows(&sink) == run(&ending));
     let error = handle.keep_checkpoint("late").expect_err("it has ended").to_string();
     assert_eq!(error, "the job has ended");
-    let handle = start(graph(&setup, &sink), &World::real(), &RunOptions::default());
+    let handle = start(graph(&ending, &sink), &World::real(), &RunOptions::default());
     let handle = handle.expect("it starts");
     let error = handle.keep_checkpoint("none").expect_err("it makes none").to_string();
     assert!(error.contains("checkpoint: {every: 10s}"), "{error}");
@@ -388,28 +415,25 @@ fn a_job_goes_on_from_a_checkpoint_that_was_kept() {
 #[test]
 fn a_job_that_was_changed_where_it_keeps_nothing_goes_on() {
     let folder = tempfile::tempdir().expect("a folder");
-    let setup = Setup { count: 400_000, ..SETUP };
-    let undisturbed = run(&setup);
     let (sink, other) = (Collect::default(), Collect::default());
+    let mut endless = Endless::default();
     let options = options(&World::real(), folder.path(), Span(1_000));
-    let mut went_on = 0;
     // A sink comes and goes.
-    for life in 0.. {
+    for life in 0..6 {
         let changed = match life % 2 {
-            0 => graph(&setup, &sink),
-            _ => with_another_sink(&setup, &sink, &other),
+            0 => graph(&Endless::SETUP, &sink),
+            _ => with_another_sink(&Endless::SETUP, &sink, &other),
         };
         let handle = start(changed, &World::real(), &options).expect("it fits");
-        went_on += u32::from(handle.progress().checkpoints.cycle > Cycle::NONE);
+        assert_eq!(handle.progress().checkpoints.cycle > Cycle::NONE, life > 0, "it goes on");
         wait_for_checkpoints(&handle, 2);
-        if handle.is_over() || life > 6 {
-            handle.wait().expect("it ends well");
-            break;
-        }
         kill(&handle);
+        endless.has_read(&handle);
     }
-    assert!(went_on > 2, "{went_on}");
-    assert!(rows(&sink) == undisturbed);
+    let ending = endless.ending();
+    let handle = start(graph(&ending, &sink), &World::real(), &options).expect("it fits");
+    handle.wait().expect("it ends well");
+    assert!(rows(&sink) == run(&ending));
 }
 
 #[test]

@@ -2,12 +2,13 @@
 
 use super::*;
 
-/// Two lines that have nothing to do with each other, of which one is short.
-pub(super) fn two_lines(sinks: &[Collect; 2]) -> JobGraph {
+/// Two lines that have nothing to do with each other, of which one is short, and the other has so
+/// many numbers.
+pub(super) fn two_lines(sinks: &[Collect; 2], long: i64) -> JobGraph {
     let mut graph = JobGraph::new("two");
     graph.workers = 2;
     graph.cycle.records = 100;
-    for (nth, (sink, count)) in sinks.iter().zip([700, 40_000]).enumerate() {
+    for (nth, (sink, count)) in sinks.iter().zip([700, long]).enumerate() {
         let factory = Arc::new(Numbers { count, keys: 7, live: false });
         let source = NodeKind::Source { factory, preload: false };
         let source = graph.add(format!("source {nth}"), source);
@@ -27,7 +28,7 @@ fn a_sink_that_has_ended_holds_nobody_back() {
     for data in [None, Some(folder.path().to_owned())] {
         let sinks = [Collect::default(), Collect::default()];
         let options = RunOptions { data, ..RunOptions::default() };
-        let handle = start(two_lines(&sinks), &World::real(), &options).expect("it starts");
+        let handle = start(two_lines(&sinks, 40_000), &World::real(), &options).expect("it starts");
         assert!(handle.wait().expect("it ends well").finished);
         assert_eq!(sinks.map(|it| rows(&it).len()), [700, 40_000]);
     }

@@ -231,10 +231,11 @@ impl Structure for Windows {
         }
     }
 
-    fn expire(&mut self, most: usize) -> bool {
+    fn expire(&mut self, most: &mut usize) -> bool {
         let Some(mut expiry) = self.expiry.take() else { return true };
-        let next = (0..most).map_while(|_| expiry.next_to_leave()).collect::<Vec<_>>();
-        let is_done = next.len() < most;
+        let next = (0..*most).map_while(|_| expiry.next_to_leave()).collect::<Vec<_>>();
+        *most -= next.len();
+        let is_done = *most > 0;
         for key in next {
             if !self.windows[key].is_away {
                 expiry.left();

@@ -144,7 +144,7 @@ fn check(steps: &[Step]) -> u64 {
             }
             (6, before) => {
                 under_way = before;
-                expire(&mut work.slice, usize::from(step.1 % 16));
+                expire(&mut work.slice, &mut usize::from(step.1 % 16));
                 expired_most = expired_most.max(work.expired());
             }
             (_, before) => {
@@ -189,15 +189,15 @@ fn what_is_not_used_leaves_and_what_is_stays() {
     }
     let full = structure::memory(&mut work.slice);
     begin_expiry(&mut work.slice);
-    assert!(expire(&mut work.slice, 100));
+    assert!(expire(&mut work.slice, &mut 100));
     assert_eq!(work.expired(), 0, "nothing of it is saved");
     complete(&mut work);
     // Changed the one, and only read the other.
     work.step((7, 3, 0));
     assert_eq!(work.slice.get(&5), work.model.get(&5));
     begin_expiry(&mut work.slice);
-    assert!(!expire(&mut work.slice, 30), "there are more");
-    assert!(expire(&mut work.slice, 30));
+    assert!(!expire(&mut work.slice, &mut 30), "there are more");
+    assert!(expire(&mut work.slice, &mut 30));
     assert_eq!(work.expired(), 38, "all but those that were used");
     assert!(structure::memory(&mut work.slice) < full / 3);
     assert_eq!(work.looked_at(), work.model);
@@ -220,7 +220,7 @@ fn what_cannot_be_read_back_says_so() {
     complete(&mut work);
     for _ in 0..2 {
         begin_expiry(&mut work.slice);
-        expire(&mut work.slice, 10);
+        expire(&mut work.slice, &mut 10);
     }
     assert_eq!(work.expired(), 1);
     work.complete.0.lock().expect("no panic while held").clear();
