@@ -31,6 +31,7 @@ mod clocks;
 mod ends;
 mod event_time;
 mod expiry;
+mod fitting;
 mod full;
 mod growth;
 mod lives;

@@ -22,7 +22,7 @@ impl ReadRows for NobodyReads {
 
 /// A slice whose keys are all saved.
 fn saved(counts: &Arc<ExpiryCounts>) -> Held {
-    let mut state: SliceState = Box::new(Map::<u64, u64>::default());
+    let mut state: SliceState = Box::<Map<u64, u64>>::default();
     structure::track(&mut *state);
     let rows = SavedRows::new(Arc::new(NobodyReads), Arc::clone(counts), usize::MAX);
     structure::expiry::expires(&mut *state, &rows);
