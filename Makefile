@@ -8,6 +8,7 @@
 # make clients       unmodified Kafka clients against our broker
 # make connectors    jobs that read and write topics of a real Apache Kafka
 # make connect       Kafka Connect and MirrorMaker 2 against our broker, with kills
+# make slow-disk     the tests in Rust on a disk that is slow to sync: SYNC_MS=5
 # make plants        puts known bugs into a copy of the code: the tests must fail
 # make bench         ours and its peers in turn; writes a table and a plot
 # make bench-broker  our broker and Apache Kafka in turn, the same way
@@ -16,7 +17,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run data test binary first-row second-row third-row checks bench bench-broker bench-state fmt lint unit docs oracle serve backends hbase postgres kills clients connectors connect plants
+.PHONY: help run data test binary first-row second-row third-row checks bench bench-broker bench-state fmt lint unit docs oracle serve backends hbase postgres kills clients connectors connect slow-disk plants
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # step NAME,COMMAND: runs it and says how long it took. Nothing in it is part of this make's jobs.
@@ -110,6 +111,13 @@ connectors:
 # Workers of Kafka Connect, and MirrorMaker 2 between our broker and an Apache Kafka.
 connect:
 	$(call step,connect,tests/clients/run.sh test_connect.py test_mirror.py)
+
+# A test that takes for granted that the disk is faster than something else is found so.
+SYNC_MS ?= 5
+SYNCS := fsync,fdatasync,syncfs,sync_file_range
+SLOW := "strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=$(SYNCS)", "-e", "inject=$(SYNCS):delay_enter=$(SYNC_MS)000"
+slow-disk:
+	$(call step,slow disk,cargo --config 'target."cfg(unix)".runner = [$(SLOW)]' test --workspace --locked --no-fail-fast --lib --bins --tests)
 
 # Planted bugs: each must be caught by the tests that docs/robustness.md names.
 plants:
