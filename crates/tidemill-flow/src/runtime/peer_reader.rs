@@ -37,6 +37,9 @@ pub(crate) enum Incoming {
 /// Bytes that are read ahead at most: a call of the system serves several small frames.
 const AHEAD_BYTES: usize = 32 << 10;
 
+/// The same around long pieces, whose heads are enough: what is read ahead of one is copied once more.
+const AHEAD_OF_LONG_BYTES: usize = 4 << 10;
+
 /// Reads whole pieces from a socket. What a piece does not need is read ahead in the same call.
 struct Ahead {
     from: Box<dyn Read + Send>,
@@ -44,11 +47,13 @@ struct Ahead {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
+    /// How much is read ahead at most: more and more while that is not enough.
+    most: usize,
 }
 
 impl Ahead {
     fn new(from: Box<dyn Read + Send>) -> Self {
-        Self { from, bytes: vec![0; AHEAD_BYTES].into(), start: 0, end: 0 }
+        Self { from, bytes: vec![0; AHEAD_BYTES].into(), start: 0, end: 0, most: AHEAD_BYTES }
     }
 
     /// Fills all of `target`.
@@ -62,11 +67,18 @@ impl Ahead {
         target = &mut target[here..];
         while !target.is_empty() {
             let wanted = target.len();
-            let mut pieces = [IoSliceMut::new(target), IoSliceMut::new(&mut self.bytes)];
+            if wanted >= AHEAD_BYTES {
+                self.most = AHEAD_OF_LONG_BYTES;
+            }
+            let ahead = &mut self.bytes[..self.most];
+            let mut pieces = [IoSliceMut::new(target), IoSliceMut::new(ahead)];
             match self.from.read_vectored(&mut pieces) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => {
                     (self.start, self.end) = (0, read.saturating_sub(wanted));
+                    if self.end == self.most {
+                        self.most = (self.most * 2).min(AHEAD_BYTES);
+                    }
                     target = &mut target[read.min(wanted)..];
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
