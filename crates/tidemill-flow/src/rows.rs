@@ -38,6 +38,12 @@ impl RowsPool {
         })
     }
 
+    /// As [`Self::new`], of which none rests: for memory that the system writes to, as it copies what
+    /// came from a socket. So less of the caches goes to what waits.
+    pub(crate) fn restless(count: usize) -> Arc<Self> {
+        Arc::new(Self { free: ArrayQueue::new(count.max(1)), resting: 0 })
+    }
+
     fn pop(&self) -> (Vec<i32>, Vec<u8>) {
         let rested = self.free.len() > self.resting;
         rested.then(|| self.free.pop()).flatten().unwrap_or_default()

@@ -102,7 +102,7 @@ impl FrameReader {
     pub(crate) fn new(from: Box<dyn Read + Send>) -> Self {
         Self {
             from: Ahead::new(from),
-            pool: RowsPool::new(256),
+            pool: RowsPool::restless(256),
             counts: Vec::new(),
             body: Vec::new(),
             plain: Vec::new(),
