@@ -20,7 +20,7 @@ fn a_state_may_be_read_back_when_it_is_needed() {
         for life in 0_usize..12 {
             let setup = Setup { workers: 1 + life % 3, ..Endless::SETUP };
             let handle = start_it(setup).expect("it starts");
-            assert_eq!(handle.progress().checkpoints.cycle > Cycle::NONE, life > 0, "it goes on");
+            assert!(life == 0 || handle.progress().checkpoints.cycle > Cycle::NONE, "it goes on");
             if life % 2 == 1 {
                 // Slices move to other lanes, read or not.
                 let _refused = handle.rescale(1 + (life + 1) % 3);
