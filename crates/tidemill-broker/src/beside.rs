@@ -91,7 +91,7 @@ impl Broker {
     /// There is none, or the disk failed and it is still there.
     pub fn delete_stream(&self, name: &str) -> Result<(), LogError> {
         let topic = self.topic(name).ok_or_else(|| LogError::Unknown(name.to_owned()))?;
-        self.delete_topic(&topic)
+        self.delete_topics(&[&topic]).pop().expect("one for each")
     }
 
     /// A streamlet as readers of committed records see it, if it is there.

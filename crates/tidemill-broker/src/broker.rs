@@ -14,6 +14,7 @@ use crate::{
     transaction::coordinator::Coordinator,
 };
 use std::{
+    collections::BTreeMap,
     io,
     net::SocketAddr,
     path::Path,
@@ -206,31 +207,43 @@ impl Broker {
         self.topic(name).ok_or_else(|| LogError::Unknown(name.to_owned()))
     }
 
-    /// Deletes a topic that was looked at, with all that the broker has of it. Blocks.
+    /// Deletes topics that were looked at, with all that the broker has of them. Blocks. None may
+    /// be named twice.
     ///
     /// # Errors
-    /// It is not there any more, or the disk failed and it still is.
-    pub(crate) fn delete_topic(&self, topic: &Topic) -> Result<(), LogError> {
-        let name = topic.stream.name();
-        // Who deletes and makes topics at the same time must not lose the new one.
+    /// One of them is not there any more, or the disk failed and it still is.
+    pub(crate) fn delete_topics(&self, topics: &[&Topic]) -> Vec<Result<(), LogError>> {
         let _one = self.topics.change();
-        if self.log.get(name).is_none_or(|it| it.id() != topic.stream.id()) {
-            return Err(LogError::Unknown(name.to_owned()));
-        }
+        // Who deletes and makes topics at the same time must not lose a new one of the name.
+        let is_there = |topic: &&&Topic| {
+            self.log.get(topic.stream.name()).is_some_and(|it| it.id() == topic.stream.id())
+        };
+        let there: Vec<&Topic> = topics.iter().filter(is_there).copied().collect();
         // Readers who find no data must know why.
-        topic.set_gone(true);
-        let outcome = self.log.delete(name);
-        // It may be gone although the disk failed: then the rest goes when the log is opened again.
-        if self.log.get(name).is_some() {
-            topic.set_gone(false);
-            return outcome;
-        }
-        self.topics.forget(name);
-        self.groups.forget_topic(name);
-        tracing::info!(topic = name, "topic deleted");
-        if let Err(error) = outcome {
-            tracing::warn!(topic = name, %error, "files of a deleted topic are left");
-        }
-        Ok(())
+        there.iter().for_each(|it| it.set_gone(true));
+        let names: Vec<&str> = there.iter().map(|it| it.stream.name()).collect();
+        let outcomes = self.log.delete_all(&names);
+        // One may be gone although the disk failed: the rest goes when the log is opened again.
+        let (stay, gone): (Vec<&Topic>, Vec<&Topic>) = there.iter().partition(is_there);
+        stay.iter().for_each(|it| it.set_gone(false));
+        gone.iter().for_each(|it| self.topics.forget(it));
+        let gone: BTreeMap<&str, StreamId> =
+            gone.iter().map(|it| (it.stream.name(), it.stream.id())).collect();
+        self.groups.forget_topics(&gone);
+        let mut outcomes: BTreeMap<&str, _> = names.into_iter().zip(outcomes).collect();
+        let tell = |topic: &&Topic| {
+            let name = topic.stream.name();
+            let unknown = || Err(LogError::Unknown(name.to_owned()));
+            let outcome = outcomes.remove(name).unwrap_or_else(unknown);
+            if !gone.contains_key(name) {
+                return outcome;
+            }
+            tracing::info!(topic = name, "topic deleted");
+            if let Err(error) = outcome {
+                tracing::warn!(topic = name, %error, "files of a deleted topic are left");
+            }
+            Ok(())
+        };
+        topics.iter().map(tell).collect()
     }
 }

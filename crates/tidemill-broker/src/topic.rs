@@ -188,15 +188,18 @@ impl Topics {
     }
 
     /// Forgets a topic whose stream was deleted, and what was stored of its producers.
-    pub(crate) fn forget(&self, name: &str) {
-        let gone = self.names.write().unwrap_or_else(PoisonError::into_inner).remove(name);
-        let Some(gone) = gone else { return };
-        gone.set_gone(true);
-        let mut ids = self.ids.write().unwrap_or_else(PoisonError::into_inner);
-        ids.remove(&gone.stream.id());
-        drop(ids);
+    pub(crate) fn forget(&self, topic: &Topic) {
+        topic.set_gone(true);
+        let (name, id) = (topic.stream.name(), topic.stream.id());
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        // There may be a new one of its name.
+        if names.get(name).is_some_and(|it| it.stream.id() == id) {
+            names.remove(name);
+        }
+        drop(names);
+        self.ids.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let store = &self.shared.store;
-        let noted = forget_stored(store, &gone.stream.id().0).and_then(|batches| {
+        let noted = forget_stored(store, &id.0).and_then(|batches| {
             batches.into_iter().try_for_each(|it| store.commit_then(it, Box::new(|_outcome| {})))
         });
         if let Err(error) = noted {

@@ -15,7 +15,6 @@ use crate::{
     commit,
     error::LogError,
     ids::{StreamId, is_stream_name},
-    meta,
     options::{Limits, LogOptions, StreamSpec},
     recover::Finish,
     report::Finding,
@@ -39,8 +38,10 @@ use tidemill_env::{Thread, World};
 use tidemill_types::Micros;
 
 mod create;
+mod delete;
 mod opening;
 mod streams;
+mod together;
 
 use opening::{Opening, next_life};
 use streams::Streams;
@@ -280,47 +281,6 @@ impl Log {
         Ok(stream)
     }
 
-    /// Removes a stream and its data. Appends that wait get [`crate::AppendError::Closed`]. A
-    /// crash in the middle is taken up when the log is opened.
-    ///
-    /// # Errors
-    /// There is no such stream, or the disk failed. If its metadata could not be written, nothing
-    /// changed; but if that cannot be made sure of either, the stream takes no more appends, and
-    /// is there or not when the log is opened. Later failures: the rest is removed then.
-    pub fn delete(&self, name: &str) -> Result<(), LogError> {
-        let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.0.shared.is_closed() {
-            return Err(LogError::Closed);
-        }
-        let stream = self.get(name).ok_or_else(|| LogError::Unknown(name.to_owned()))?;
-        let disk = &*self.0.shared.world.disk;
-        let folder = &stream.core.folder;
-        {
-            let starts = stream.core.starts.lock().unwrap_or_else(PoisonError::into_inner);
-            let deleted = stream.core.meta(&starts, true);
-            if let Err(error) = self.0.shared.reserve.write(disk, folder, &deleted) {
-                let back = meta::undelete(disk, folder, &stream.core.meta(&starts, false));
-                drop(starts);
-                if back.is_err() {
-                    let why = format!("it may be deleted, as was asked: {error}");
-                    stream.streamlets().iter().for_each(|it| it.fail(&why));
-                }
-                return Err(error);
-            }
-            stream.core.deleted.store(true, Ordering::SeqCst);
-        }
-        let mut streams = self.0.streams.write().unwrap_or_else(PoisonError::into_inner);
-        streams.remove(name);
-        drop(streams);
-        let mut segments = Vec::new();
-        for streamlet in stream.streamlets() {
-            streamlet.close();
-            segments.extend(streamlet.take_all());
-        }
-        stream.give_away(&segments)?;
-        meta::remove(disk, folder).and_then(|()| remove_folder(disk, folder)).map_err(at(folder))
-    }
-
     /// One round of retention by the machine's clock, `now`; call it every few seconds to minutes.
     /// Says how many segments went. A clock that jumps forward is followed slowly, and how old data
     /// of earlier lives are is known when it has kept the pace of the monotonic one for ten minutes.
@@ -420,12 +380,5 @@ impl Streamlet {
         let empty = |it: &Arc<Segment>| it.range().0 == it.range().1;
         all.extend(open.into_iter().filter(empty));
         all
-    }
-}
-
-fn remove_folder(disk: &dyn tidemill_env::Disk, folder: &Path) -> io::Result<()> {
-    match disk.remove_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
-        other => other,
     }
 }

@@ -66,16 +66,13 @@ pub(crate) fn write<T: Serialize>(
         let mut file = disk.create(&new)?;
         file.append(&bytes)?;
         file.sync()?;
-        if disk.exists(&path)? {
-            disk.rename(&path, &with(&path, ".old"))?;
-        }
-        disk.rename(&new, &path)?;
+        put_in_force(disk, &path)?;
         disk.sync_dir(folder)
     };
     put().map_err(at(&path))
 }
 
-/// As [`write`], in a new folder, and durable once the file system is synced: then [`settle`].
+/// As [`write`], and durable once the file system is synced: then [`settle`].
 pub(crate) fn prepare<T: Serialize>(
     disk: &dyn Disk,
     folder: &Path,
@@ -83,14 +80,25 @@ pub(crate) fn prepare<T: Serialize>(
 ) -> Result<(), LogError> {
     let new = with(&folder.join(META), ".new");
     let put = || disk.create(&new)?.append(&bytes_of(meta));
-    put().map_err(at(&new))
+    put().map_err(|error| {
+        // It is in nobody's way, but on a full disk.
+        let _left = disk.remove(&new);
+        at(&new)(error)
+    })
 }
 
 /// Metadata that were prepared, and are durable, are in force; durably so once the file system is
 /// synced again.
 pub(crate) fn settle(disk: &dyn Disk, folder: &Path) -> Result<(), LogError> {
     let path = folder.join(META);
-    disk.rename(&with(&path, ".new"), &path).map_err(at(&path))
+    put_in_force(disk, &path).map_err(at(&path))
+}
+
+fn put_in_force(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    if disk.exists(path)? {
+        disk.rename(path, &with(path, ".old"))?;
+    }
+    disk.rename(&with(path, ".new"), path)
 }
 
 /// The whole file.

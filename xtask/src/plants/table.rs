@@ -66,8 +66,8 @@ const PLANTS: &[Plant] = &[
         package: "tidemill-log",
         file: "crates/tidemill-log/src/meta.rs",
         changes: &[(
-            "        disk.rename(&new, &path)?;\n        disk.sync_dir(folder)\n",
-            "        disk.rename(&new, &path)\n",
+            "        put_in_force(disk, &path)?;\n        disk.sync_dir(folder)\n",
+            "        put_in_force(disk, &path)\n",
         )],
         caught_by: &["e1_a_power_cut_at_any_step_leaves_the_old_or_the_new"],
     },
@@ -441,7 +441,7 @@ const PLANTS: &[Plant] = &[
         what: "A topic that is deleted leaves the offsets of groups behind.",
         package: "tidemill-broker",
         file: "crates/tidemill-broker/src/broker.rs",
-        changes: &[("        self.groups.forget_topic(name);\n", "")],
+        changes: &[("        self.groups.forget_topics(&gone);\n", "")],
         caught_by: &["who_deletes_beside_the_protocol_leaves_nothing_either"],
     },
     Plant {

@@ -27,7 +27,7 @@ const BY_DEFAULT: i32 = -1;
 
 /// Topics that one request may make: their settings are told with them.
 const TOPICS_MAX: usize = 10_000;
-/// Topics that are made together; other changes may come between.
+/// Topics that are made, or deleted, together; other changes may come between.
 const TOGETHER: usize = 500;
 
 /// Makes topics.
@@ -234,20 +234,25 @@ pub(crate) async fn delete(
     let asked = request.topics.into_iter().chain(request.topic_names.into_iter().map(named));
     let asked: Vec<DeleteTopicState> = asked.collect();
     let responses = blocking::run(move || {
-        let found: Vec<_> = asked.iter().map(|it| found(&broker, it)).collect();
+        let mut found: Vec<_> = asked.iter().map(|it| found(&broker, it)).collect();
         let names = found.iter().flatten().map(|it| it.stream.name().to_owned());
         let twice = twice(names);
+        for topic in &mut found {
+            if topic.as_ref().is_ok_and(|it| twice.contains(it.stream.name())) {
+                let why = "the request names this topic more than once";
+                *topic = Err(Refusal::with(ErrorCode::InvalidRequest, &why));
+            }
+        }
+        let going: Vec<&Topic> = found.iter().flatten().map(|it| &**it).collect();
+        let outcomes = going.chunks(TOGETHER).flat_map(|some| broker.delete_topics(some));
+        let mut outcomes = outcomes.collect::<Vec<_>>().into_iter();
         let outcome = |topic: Result<Arc<Topic>, Refusal>| {
             let topic = topic?;
-            if twice.contains(topic.stream.name()) {
-                let why = "the request names this topic more than once";
-                return Err(Refusal::with(ErrorCode::InvalidRequest, &why));
-            }
-            broker.delete_topic(&topic)?;
+            outcomes.next().expect("one for each that was found")?;
             Ok(topic)
         };
-        let outcomes = found.into_iter().map(outcome);
-        asked.into_iter().zip(outcomes).map(|(asked, it)| deleted(asked, it)).collect()
+        let found = found.into_iter().map(outcome);
+        asked.into_iter().zip(found).map(|(asked, it)| deleted(asked, it)).collect()
     });
     let responses = responses.await;
     DeleteTopicsResponseData { responses, ..DeleteTopicsResponseData::default() }

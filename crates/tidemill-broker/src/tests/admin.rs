@@ -135,7 +135,7 @@ async fn a_name_that_differs_in_dots_alone_is_refused() {
     assert_eq!(only(client.ask(&request, 9).await.topics).error_code, invalid);
     assert!(node.log.get("x_y").is_none());
     // Once the one is gone the other can be made.
-    node.broker.delete_topic(&node.broker.topic("x.y").unwrap()).unwrap();
+    node.broker.delete_stream("x.y").unwrap();
     client.create("x_y", 1).await;
     node.stop().await;
 }

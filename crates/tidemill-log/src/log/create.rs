@@ -14,9 +14,6 @@ use std::{
 };
 use tidemill_env::FileSystem;
 
-/// Fewer than these are made one by one.
-const TOGETHER_MIN: usize = 4;
-
 impl Log {
     /// Makes streams, each as [`Self::create`] does, in much less time than one by one. All that
     /// could be made survive a power cut when this returns.
@@ -25,12 +22,7 @@ impl Log {
         asked: Vec<(String, StreamSpec)>,
     ) -> Vec<Result<Arc<Stream>, LogError>> {
         let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
-        let disk = &*self.0.shared.world.disk;
-        // What is written before it is opened would not be told of.
-        let together = (asked.len() >= TOGETHER_MIN)
-            .then(|| disk.file_system(&self.0.streams_folder))
-            .and_then(Result::ok);
-        match together {
+        match self.together(asked.len()) {
             Some(file_system) => self.create_together(asked, &*file_system),
             None => asked.into_iter().map(|(name, spec)| self.create_one(&name, spec)).collect(),
         }
@@ -95,8 +87,7 @@ impl Log {
         for stream in made {
             let Ok(failed) = stream else { continue };
             self.give_up(failed);
-            let error = io::Error::new(error.kind(), error.to_string());
-            *stream = Err(LogError::Disk { path: self.0.streams_folder.clone(), error });
+            *stream = Err(self.not_synced(&error));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Opening a log: its streams are read, and what a crash left is recovered or set aside.
 
-use super::remove_folder;
+use super::delete::{remove, remove_folder};
 use crate::{
     error::LogError,
     ids::{SegmentKey, first_group, is_stream_name},
@@ -159,7 +159,7 @@ impl Opening<'_> {
         // Of an earlier life: nobody reads them.
         let segments: Vec<_> = files.iter().filter(named).cloned().collect();
         self.shared.recycle(folder, &segments).map_err(at(folder))?;
-        meta::remove(disk, folder).and_then(|()| remove_folder(disk, folder)).map_err(at(folder))
+        remove(disk, folder)
     }
 
     fn streamlets(

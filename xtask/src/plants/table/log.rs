@@ -44,6 +44,14 @@ pub(super) const PLANTS: &[Plant] = &[
         ],
     },
     Plant {
+        name: "gone-before-synced",
+        what: "Streams that are deleted together are said to be gone before that is durable.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/log/delete.rs",
+        changes: &[("first.and_then(|()| file_system.sync())", "first")],
+        caught_by: &["what_is_said_to_be_deleted_is_gone_whenever_the_power_goes"],
+    },
+    Plant {
         name: "weaker-part-unsynced",
         what: "A stream that becomes `always` leaves what was written before unsynced.",
         package: "tidemill-log",

@@ -8,8 +8,12 @@ use crate::{
     },
     store::{Batch, StoreError, Table},
 };
-use std::sync::{Arc, PoisonError};
-use tidemill_wire::kafka::ErrorCode;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+};
+use tidemill_log::StreamId;
+use tidemill_wire::{groups::OffsetRecord, kafka::ErrorCode};
 
 use super::commits::Waits;
 
@@ -127,17 +131,20 @@ impl Groups {
         self.change(cell, inner, batch, writing, apply)
     }
 
-    /// A topic was deleted: so are its offsets, soon. One of its name that is made later has
-    /// another id, and does not find what is still there.
-    pub(crate) fn forget_topic(self: &Arc<Self>, topic: &str) {
+    /// Topics were deleted: so are their offsets, soon. One of their names that is made later has
+    /// another id, does not find what is still there, and keeps its own.
+    pub(crate) fn forget_topics(self: &Arc<Self>, topics: &BTreeMap<&str, StreamId>) {
+        let is_gone = |(place, record): &(&Place, &OffsetRecord)| {
+            topics.get(place.0.as_str()).is_some_and(|it| it.0 == record.topic_id)
+        };
         for cell in self.all() {
             let mut inner = cell.lock();
-            let places = inner.offsets.all().map(|(place, _)| place);
-            let gone: Vec<Place> = places.filter(|it| it.0 == topic).cloned().collect();
+            let gone = inner.offsets.all().filter(is_gone).map(|(place, _)| place.clone());
+            let gone: Vec<Place> = gone.collect();
             if !gone.is_empty()
                 && let Err(error) = self.forget(&cell, &mut inner, gone)
             {
-                tracing::warn!(group = cell.id, topic, %error, "offsets are not deleted");
+                tracing::warn!(group = cell.id, %error, "offsets of deleted topics stay");
             }
         }
     }

@@ -1,0 +1,188 @@
+//! Streams are deleted: one, or many at once, which two syncs of the whole file system make durable,
+//! however many there are.
+//!
+//! ```text
+//! metadata that say so, as `meta.new` ─▶ sync ─▶ renamed to `meta` ─▶ sync ─▶ their files go
+//! ```
+
+use super::Log;
+use crate::{
+    error::LogError,
+    meta::{self, StreamMeta},
+    shared::{Shared, at},
+    stream::Stream,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::Path,
+    sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
+};
+use tidemill_env::{Disk, FileSystem};
+
+impl Log {
+    /// Removes a stream and its data. Appends that wait get [`crate::AppendError::Closed`]. A
+    /// crash in the middle is taken up when the log is opened.
+    ///
+    /// # Errors
+    /// There is no such stream, or the disk failed. If its metadata could not be written, nothing
+    /// changed; but if that cannot be made sure of either, the stream takes no more appends, and
+    /// is there or not when the log is opened. Later failures: the rest is removed then.
+    pub fn delete(&self, name: &str) -> Result<(), LogError> {
+        let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let stream = self.found(name)?;
+        let marked = Going::of(&stream).mark(&self.0.shared);
+        self.finish(&stream, marked)
+    }
+
+    /// Removes streams, each as [`Self::delete`] does, in much less time than one by one. One that
+    /// is named twice is not there the second time.
+    pub fn delete_all(&self, names: &[&str]) -> Vec<Result<(), LogError>> {
+        let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut once = BTreeSet::new();
+        let found = names.iter().copied().map(|name| match once.insert(name) {
+            true => self.found(name),
+            false => Err(LogError::Unknown(name.to_owned())),
+        });
+        let found: Vec<_> = found.collect();
+        let going: Vec<_> = found.iter().flatten().map(|it| Going::of(it)).collect();
+        let marked: Vec<_> = match self.together(going.len()) {
+            Some(file_system) => self.mark_together(going, &*file_system),
+            None => going.into_iter().map(|_| None).collect(),
+        };
+        let mut marked = marked.into_iter();
+        let finish = |stream: Result<Arc<Stream>, LogError>| {
+            let stream = stream?;
+            let marked = marked.next().expect("one for each that was found");
+            let marked = marked.unwrap_or_else(|| Going::of(&stream).mark(&self.0.shared));
+            self.finish(&stream, marked)
+        };
+        found.into_iter().map(finish).collect()
+    }
+
+    fn found(&self, name: &str) -> Result<Arc<Stream>, LogError> {
+        if self.0.shared.is_closed() {
+            return Err(LogError::Closed);
+        }
+        self.get(name).ok_or_else(|| LogError::Unknown(name.to_owned()))
+    }
+
+    /// Says of each that it is deleted. There is nothing of those for which there was no room: one
+    /// by one they have some that is kept, and what the others leave.
+    fn mark_together(
+        &self,
+        going: Vec<Going<'_>>,
+        file_system: &dyn FileSystem,
+    ) -> Vec<Option<Result<(), Unmarked>>> {
+        let disk = &*self.0.shared.world.disk;
+        let prepared: Vec<_> = going.iter().map(|it| it.prepare(disk)).collect();
+        let first = file_system.sync();
+        let settle = |(going, prepared): (&Going<'_>, &Written)| match prepared {
+            Ok(()) if first.is_ok() => meta::settle(disk, going.folder()),
+            _ => Ok(()),
+        };
+        let settled: Vec<_> = going.iter().zip(&prepared).map(settle).collect();
+        let second = first.and_then(|()| file_system.sync());
+        let mark = |((going, prepared), settled): ((Going<'_>, Written), Written)| {
+            prepared.ok()?;
+            let written = match &second {
+                Ok(()) => settled,
+                Err(error) => Err(self.not_synced(error)),
+            };
+            Some(going.settled(disk, written))
+        };
+        going.into_iter().zip(prepared).zip(settled).map(mark).collect()
+    }
+
+    /// One that is marked goes.
+    fn finish(&self, stream: &Stream, marked: Result<(), Unmarked>) -> Result<(), LogError> {
+        if let Err(Unmarked { error, is_sure }) = marked {
+            if !is_sure {
+                let why = format!("it may be deleted, as was asked: {error}");
+                stream.streamlets().iter().for_each(|it| it.fail(&why));
+            }
+            return Err(error);
+        }
+        let mut streams = self.0.streams.write().unwrap_or_else(PoisonError::into_inner);
+        streams.remove(stream.name());
+        drop(streams);
+        let mut segments = Vec::new();
+        for streamlet in stream.streamlets() {
+            streamlet.close();
+            segments.extend(streamlet.take_all());
+        }
+        stream.give_away(&segments)?;
+        remove(&*self.0.shared.world.disk, &stream.core.folder)
+    }
+}
+
+/// Removes what is left of a deleted stream without segments.
+pub(super) fn remove(disk: &dyn Disk, folder: &Path) -> Result<(), LogError> {
+    meta::remove(disk, folder).and_then(|()| remove_folder(disk, folder)).map_err(at(folder))
+}
+
+pub(super) fn remove_folder(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
+    match disk.remove_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        other => other,
+    }
+}
+
+/// What became of metadata.
+type Written = Result<(), LogError>;
+
+/// A stream whose metadata are about to say that it is deleted: nobody else writes them.
+struct Going<'a> {
+    stream: &'a Stream,
+    starts: MutexGuard<'a, BTreeMap<u32, i64>>,
+}
+
+/// It could not be said, durably, that a stream is deleted.
+struct Unmarked {
+    error: LogError,
+    /// That it is not is sure.
+    is_sure: bool,
+}
+
+impl<'a> Going<'a> {
+    fn of(stream: &'a Stream) -> Self {
+        let starts = stream.core.starts.lock().unwrap_or_else(PoisonError::into_inner);
+        Self { stream, starts }
+    }
+
+    fn folder(&self) -> &'a Path {
+        &self.stream.core.folder
+    }
+
+    fn meta(&self, deleted: bool) -> StreamMeta {
+        self.stream.core.meta(&self.starts, deleted)
+    }
+
+    /// Alone, with the room that is kept for it.
+    fn mark(self, shared: &Shared) -> Result<(), Unmarked> {
+        let disk = &*shared.world.disk;
+        let written = shared.reserve.write(disk, self.folder(), &self.meta(true));
+        self.settled(disk, written)
+    }
+
+    fn prepare(&self, disk: &dyn Disk) -> Written {
+        meta::prepare(disk, self.folder(), &self.meta(true))
+    }
+
+    /// It is said, or that failed: then it is taken back.
+    fn settled(self, disk: &dyn Disk, written: Written) -> Result<(), Unmarked> {
+        match written {
+            Ok(()) => {
+                self.stream.core.deleted.store(true, Ordering::SeqCst);
+                Ok(())
+            }
+            Err(error) => {
+                let back = meta::undelete(disk, self.folder(), &self.meta(false));
+                Err(Unmarked { error, is_sure: back.is_ok() })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
