@@ -1,5 +1,6 @@
-// relay SIZE SECS [warmup=S] [buffer=BYTES] [socket=BYTES] [low=BYTES]: what the sockets alone cost in the workload `relay`
-// between two processes. `buffer` is what a call moves, `socket` the size of the kernel's buffers, `low` what a reader waits for.
+// relay SIZE SECS [warmup=S] [buffer=BYTES] [socket=BYTES] [low=BYTES] [congestion=NAME]: what the sockets alone cost in the
+// workload `relay` between two processes. `buffer` is what a call moves, `socket` the size of the kernel's buffers, `low` what a
+// reader waits for, `congestion` the algorithm of both ends (reno, bbr …); the system's if none is named.
 //
 //     process 0: source ── TCP ──▶ process 1: relay ── TCP ──▶ process 0: sink
 //
@@ -22,6 +23,7 @@
 
 static size_t size, buffer_bytes = 1 << 20;
 static int socket_bytes, low_water;
+static const char *congestion = "";
 static int is_relay;
 static atomic_ullong received;
 // Whoever reads adds up what it looks at, so that the look is not left out.
@@ -113,6 +115,7 @@ static void connection(int ends[2]) {
     if (socket_bytes) setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &socket_bytes, sizeof socket_bytes);
     if (socket_bytes) setsockopt(ends[i], SOL_SOCKET, SO_RCVBUF, &socket_bytes, sizeof socket_bytes);
     if (low_water) setsockopt(ends[i], SOL_SOCKET, SO_RCVLOWAT, &low_water, sizeof low_water);
+    if (*congestion && setsockopt(ends[i], IPPROTO_TCP, TCP_CONGESTION, congestion, strlen(congestion))) die(congestion);
   }
   close(listener);
 }
@@ -144,13 +147,14 @@ static void nap(double seconds) {
 }
 
 int main(int count, char **words) {
-  if (count < 3 || (size = strtoul(words[1], NULL, 10)) == 0) return fprintf(stderr, "usage: relay SIZE SECS [warmup=S] [buffer=BYTES] [socket=BYTES] [low=BYTES]\n"), 2;
+  if (count < 3 || (size = strtoul(words[1], NULL, 10)) == 0) return fprintf(stderr, "usage: relay SIZE SECS [warmup=S] [buffer=BYTES] [socket=BYTES] [low=BYTES] [congestion=NAME]\n"), 2;
   double seconds = atof(words[2]), warmup = 1;
   for (int i = 3; i < count; i++) {
     if (!strncmp(words[i], "warmup=", 7)) warmup = atof(words[i] + 7);
     else if (!strncmp(words[i], "buffer=", 7)) buffer_bytes = strtoul(words[i] + 7, NULL, 10);
     else if (!strncmp(words[i], "socket=", 7)) socket_bytes = atoi(words[i] + 7);
     else if (!strncmp(words[i], "low=", 4)) low_water = atoi(words[i] + 4);
+    else if (!strncmp(words[i], "congestion=", 11)) congestion = words[i] + 11;
     else return fprintf(stderr, "unknown: %s\n", words[i]), 2;
   }
   int there[2], back[2];

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# ./run.sh relay SIZE SECS [warmup=S] [buffer=BYTES] [socket=BYTES] [low=BYTES]
+# ./run.sh relay SIZE SECS [warmup=S] [buffer=BYTES] [socket=BYTES] [low=BYTES] [congestion=NAME]
 #      no engine: what two processes and their sockets cost by themselves
-# ./run.sh serve FILE GB [how=read|sendfile|memory] [buffer=BYTES]
+# ./run.sh serve FILE GB [how=read|sendfile|memory] [buffer=BYTES] [congestion=NAME]
 #      no broker: what sending a file to a client costs by itself
 set -euo pipefail
 DIR="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"

@@ -1,9 +1,11 @@
-// serve FILE GB [how=read|sendfile|memory] [buffer=BYTES]: what it costs to send GB gigabytes of a file's bytes to one client
+// serve FILE GB [how=read|sendfile|memory] [buffer=BYTES] [congestion=NAME]: what it costs to send GB gigabytes of a file's bytes to one client
 // over loopback TCP, again from its beginning whenever it ends. Server on CPU 0, client on CPU 1, as bench/broker pins them.
 //
 //     read      a call reads from the file, another sends: a broker that looks at what it sends
 //     sendfile  the system sends from the file: a broker that does not
 //     memory    the same bytes each time: no file at all
+//
+// `congestion` is the algorithm of the server's end (reno, bbr …); the system's if none is named.
 //
 // No protocol, no records, no waiting: whoever serves consumers over TCP does at least one of these.
 #define _GNU_SOURCE
@@ -68,12 +70,13 @@ static size_t send_all(int to, const char *bytes, size_t count) {
 }
 
 int main(int count, char **words) {
-  const char *usage = "usage: serve FILE GB [how=read|sendfile|memory] [buffer=BYTES]\n", *how = "read";
+  const char *usage = "usage: serve FILE GB [how=read|sendfile|memory] [buffer=BYTES] [congestion=NAME]\n", *how = "read", *congestion = "";
   size_t buffer_bytes = 512 << 10;
   if (count < 3) return fputs(usage, stderr), 2;
   for (int i = 3; i < count; i++) {
     if (!strncmp(words[i], "how=", 4)) how = words[i] + 4;
     else if (!strncmp(words[i], "buffer=", 7)) buffer_bytes = strtoul(words[i] + 7, NULL, 10);
+    else if (!strncmp(words[i], "congestion=", 11)) congestion = words[i] + 11;
     else return fputs(usage, stderr), 2;
   }
   int reads = !strcmp(how, "read"), sends_file = !strcmp(how, "sendfile");
@@ -99,6 +102,7 @@ int main(int count, char **words) {
   int to = accept(listener, NULL, NULL);
   if (to < 0) die("accept");
   setsockopt(to, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  if (*congestion && setsockopt(to, IPPROTO_TCP, TCP_CONGESTION, congestion, strlen(congestion))) die(congestion);
 
   double cpu = now(CLOCK_PROCESS_CPUTIME_ID), from = now(CLOCK_MONOTONIC), sent = 0;
   for (off_t place = 0; sent < wanted;) {

@@ -19,11 +19,12 @@ use arrow_cast::cast;
 use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::{DataType, FieldRef, SchemaRef};
 use hashbrown::HashTable;
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 use tidemill_flow::{
     Block, OperatorError,
     partition::{hash_bytes, hash_columns, hash_number},
 };
+use tidemill_state::prefetch;
 
 use crate::aggregate::ArgColumn;
 use crate::keys::one_zero;
@@ -36,8 +37,9 @@ mod tests;
 use int_table::IntTable;
 pub(crate) use saved::with_room;
 
-/// Rows whose keys are looked up together.
-const LOOKED_UP_AT_ONCE: usize = 128;
+/// So many rows before a key is looked up its slot is asked for: it takes about as long to look up
+/// these as memory takes to answer.
+const LOOKED_UP_AHEAD: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
@@ -288,37 +290,56 @@ impl Groups {
         self.bytes.find(turned_hash, is_same).map(|(_, group)| *group)
     }
 
-    /// The groups of rows, in order.
-    pub(crate) fn resolve(
-        &mut self,
-        keys: &BlockKeys,
-        hashes: &[u64],
-        rows: &[u32],
-        groups: &mut Vec<u32>,
-    ) {
-        groups.clear();
-        match keys {
-            BlockKeys::Int(ints) if ints.null_count() == 0 => {
-                let values = ints.values();
-                for rows in rows.chunks(LOOKED_UP_AT_ONCE) {
-                    self.ints.warm(rows.iter().map(|row| hashes[*row as usize]));
-                    groups.extend(rows.iter().map(|row| {
-                        let row = *row as usize;
-                        self.int_group(values[row], hashes[row])
-                    }));
-                }
-            }
-            keys => groups.extend(rows.iter().map(|row| self.group(keys, hashes, *row as usize))),
+    /// Asks for what the first of these rows are looked up in.
+    pub(crate) fn look_ahead(&self, hashes: &[u64], rows: &[u32]) {
+        if self.form == Form::Int {
+            rows.iter()
+                .take(LOOKED_UP_AHEAD)
+                .for_each(|row| self.ints.prefetch(hashes[*row as usize]));
         }
     }
 
-    /// Brings the key of a group into the cache.
+    /// The groups of `some` of these rows, in order. [`Self::look_ahead`] came before the first, and each
+    /// group is told to `found` at once, while others are still looked up.
+    pub(crate) fn resolve(
+        &mut self,
+        (keys, hashes): (&BlockKeys, &[u64]),
+        (rows, some): (&[u32], Range<usize>),
+        groups: &mut Vec<u32>,
+        found: impl Fn(u32),
+    ) {
+        groups.clear();
+        groups.reserve(some.len());
+        match keys {
+            BlockKeys::Int(ints) if ints.null_count() == 0 => {
+                let values = ints.values();
+                for at in some {
+                    if let Some(ahead) = rows.get(at + LOOKED_UP_AHEAD) {
+                        self.ints.prefetch(hashes[*ahead as usize]);
+                    }
+                    let row = rows[at] as usize;
+                    let group = self.int_group(values[row], hashes[row]);
+                    found(group);
+                    groups.push(group);
+                }
+            }
+            keys => {
+                for row in &rows[some] {
+                    let group = self.group(keys, hashes, *row as usize);
+                    found(group);
+                    groups.push(group);
+                }
+            }
+        }
+    }
+
+    /// Asks for the key of a group.
     #[inline]
-    pub(crate) fn warm(&self, group: usize) -> u64 {
+    pub(crate) fn prefetch(&self, group: usize) {
         match self.form {
-            Form::Unit => 0,
-            Form::Int => self.int_keys.get(group).map_or(0, |key| *key as u64),
-            Form::Text | Form::Rows => self.byte_hashes.get(group).copied().unwrap_or(0),
+            Form::Unit => {}
+            Form::Int => prefetch(&self.int_keys, group),
+            Form::Text | Form::Rows => prefetch(&self.byte_hashes, group),
         }
     }
 

@@ -25,6 +25,7 @@ mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod indexed;
+mod prefetch;
 pub mod structure;
 mod values;
 
@@ -41,6 +42,7 @@ pub use delta::{Delta, Reader, SavedError, merge, merged, put_bytes};
 pub use error::StateError;
 pub use files::FileBackend;
 pub use indexed::{IndexedBackend, IndexedOptions, Opened};
+pub use prefetch::prefetch;
 pub use structure::{
     Aside, Expiry, ExpiryCounts, List, Map, NotRead, Noted, Queue, ReadKeys, ReadRows, SavedKeys,
     SavedRows, Stamped, StampedRows, State, Structure, TakeKey, Value, Window, read_plain, row_of,

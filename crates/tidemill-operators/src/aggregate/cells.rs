@@ -17,15 +17,11 @@ use super::words::{
 };
 use super::{Accumulator, Aggregates, ArgColumn, Held, Kept, Reading};
 use crate::groups::with_room;
-use tidemill_state::{Reader, SavedError};
+use tidemill_state::{Reader, SavedError, prefetch};
 
 /// Rows that are taken accumulator by accumulator: what they change stays in the nearest cache
 /// meanwhile.
 const TAKEN_AT_ONCE: usize = 256;
-
-/// Words of groups that are brought into the cache all at once before they change: fewer are in a
-/// near one anyway.
-const WARMED_FROM: usize = 8_192;
 
 /// Accumulators by group.
 #[derive(Debug, Default)]
@@ -102,10 +98,12 @@ impl Cells {
         self.words.shrink_to(with_room(self.groups) * self.stride);
     }
 
-    /// Brings what a group holds into the cache.
+    /// Asks for what a group holds, or is about to hold, which is about to change.
     #[inline]
-    pub(crate) fn warm(&self, group: usize) -> u64 {
-        self.words[group * self.stride] ^ self.words[group * self.stride + self.stride - 1]
+    pub(crate) fn prefetch(&self, group: u32) {
+        let place = group as usize * self.stride;
+        prefetch(&self.words, place);
+        prefetch(&self.words, place + self.stride.saturating_sub(1));
     }
 
     /// Writes what a group holds, for a checkpoint.
@@ -161,7 +159,8 @@ impl Cells {
         self.sides.iter_mut().for_each(|side| side.clear(group));
     }
 
-    /// Takes rows: `rows[i]` of the arguments belongs to `groups[i]`.
+    /// Takes rows: `rows[i]` of the arguments belongs to `groups[i]`. What the groups hold was asked
+    /// for ([`Self::prefetch`]).
     pub(crate) fn update(
         &mut self,
         plan: &Aggregates,
@@ -174,10 +173,6 @@ impl Cells {
     }
 
     fn update_some(&mut self, plan: &Aggregates, taken: Taken<'_>, rows: &[u32], groups: &[u32]) {
-        // Whoever stamped them has done so.
-        if self.stride == self.held && self.words.len() >= WARMED_FROM {
-            std::hint::black_box(groups.iter().fold(0, |all, it| all ^ self.warm(*it as usize)));
-        }
         for it in &plan.accumulators {
             if it.kept == Kept::Rows {
                 for group in groups {

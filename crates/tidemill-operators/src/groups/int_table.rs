@@ -1,10 +1,12 @@
 //! A hash table from 64-bit keys to group numbers, for tables that are larger than the caches.
 //!
 //! - Open addressing with linear probing: a look-up is one cache line nearly always.
-//! - The slots of many keys are asked for before any is compared ([`IntTable::warm`]), so that
-//!   their cache misses happen at once and not one after the other, each behind a branch that
-//!   could not be foretold.
+//! - The slots of the keys that come next are asked for before any is compared
+//!   ([`IntTable::prefetch`]), so that their cache misses happen at once, and while others are looked
+//!   up, and not one after the other, each behind a branch that could not be foretold.
 //! - Emptying costs nothing: a slot of an earlier round counts as free.
+
+use tidemill_state::prefetch;
 
 /// A key and its group, if `round` is the table's.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,14 +48,11 @@ impl IntTable {
         });
     }
 
-    /// Brings the slots of these hashes into the cache.
+    /// Asks for the slot of a hash.
     #[inline]
-    pub(super) fn warm(&self, hashes: impl Iterator<Item = u64>) {
-        if !self.slots.is_empty() {
-            let mask = self.slots.len() - 1;
-            let groups = hashes.map(|hash| self.slots[hash as usize & mask].group);
-            std::hint::black_box(groups.fold(0, |all, group| all ^ group));
-        }
+    pub(super) fn prefetch(&self, hash: u64) {
+        let mask = self.slots.len().wrapping_sub(1);
+        prefetch(&self.slots, hash as usize & mask);
     }
 
     /// The group of a key. A new key gets `next`, and `hash_of` says the hash of a key held.

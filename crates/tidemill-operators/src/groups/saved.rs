@@ -1,6 +1,6 @@
 //! Groups as checkpoints have them.
 
-use super::{BlockKeys, Form, Groups, KeyPlan, LOOKED_UP_AT_ONCE, key_at, turned};
+use super::{BlockKeys, Form, Groups, KeyPlan, LOOKED_UP_AHEAD, key_at, turned};
 use arrow_array::Array as _;
 use std::sync::Arc;
 use tidemill_flow::partition::hash_number;
@@ -130,15 +130,15 @@ impl Groups {
             Form::Unit => {}
             Form::Int => {
                 ints.reserve(int_keys.len(), hash_of);
-                for (nth, keys) in int_keys.chunks(LOOKED_UP_AT_ONCE).enumerate() {
-                    ints.warm(keys.iter().map(|key| hash_of(*key)));
-                    for (group, key) in (nth * LOOKED_UP_AT_ONCE..).zip(keys) {
-                        let next = group as u32;
-                        if Some(group) != null
-                            && ints.get_or_insert((*key, hash_of(*key)), next, hash_of) != next
-                        {
-                            return Err(not_each_once());
-                        }
+                for (group, key) in int_keys.iter().enumerate() {
+                    if let Some(key) = int_keys.get(group + LOOKED_UP_AHEAD) {
+                        ints.prefetch(hash_of(*key));
+                    }
+                    let next = group as u32;
+                    if Some(group) != null
+                        && ints.get_or_insert((*key, hash_of(*key)), next, hash_of) != next
+                    {
+                        return Err(not_each_once());
                     }
                 }
             }

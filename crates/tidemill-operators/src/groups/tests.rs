@@ -26,7 +26,7 @@ fn round_trip(batch: &RecordBatch) -> (Vec<u32>, Vec<ArrayRef>) {
     let keys = plan.read(batch).expect("the columns it was made for");
     let rows: Vec<u32> = (0..batch.num_rows() as u32).collect();
     let mut resolved = Vec::new();
-    groups.resolve(&keys, &hashes, &rows, &mut resolved);
+    groups.resolve((&keys, &hashes), (&rows, 0..rows.len()), &mut resolved, |_| {});
     let mut out = KeyOut::new(&plan);
     groups.write(0..groups.len(), &mut out);
     (resolved, out.finish(&plan).expect("keys that were read"))
@@ -91,7 +91,7 @@ fn saved_again(column: ArrayRef) {
     let keys = plan.read(&batch).expect("the columns it was made for");
     let rows: Vec<u32> = (0..batch.num_rows() as u32).collect();
     let (mut groups, mut resolved) = (Groups::new(&plan), Vec::new());
-    groups.resolve(&keys, &hashes, &rows, &mut resolved);
+    groups.resolve((&keys, &hashes), (&rows, 0..rows.len()), &mut resolved, |_| {});
     let save = |group| {
         let mut saved = Vec::new();
         groups.save(group, &mut saved);
@@ -107,7 +107,7 @@ fn saved_again(column: ArrayRef) {
     let all: Vec<Vec<u8>> = (0..groups.len()).map(save).collect();
     let mut again = restored(&all).expect("all of them");
     let mut found = Vec::new();
-    again.resolve(&keys, &hashes, &rows, &mut found);
+    again.resolve((&keys, &hashes), (&rows, 0..rows.len()), &mut found, |_| {});
     assert_eq!(found, resolved);
     assert_eq!(again.len(), groups.len(), "none is new");
     assert!(again.restore(1, &mut Reader::new(&all[1])).is_ok(), "it has that key");
@@ -169,7 +169,7 @@ proptest! {
         for keys in rounds {
             let mut held = std::collections::BTreeMap::new();
             for key in keys {
-                table.warm([hash(key)].into_iter());
+                table.prefetch(hash(key));
                 let next = held.len() as u32;
                 let group = table.get_or_insert((key, hash(key)), next, hash);
                 prop_assert_eq!(group, *held.entry(key).or_insert(next));

@@ -16,6 +16,7 @@
 use super::spans::Spans;
 use super::table::Table;
 use super::{Emitter, Late, Prepared, Windowed, has_rows, shown};
+use crate::groups::BlockKeys;
 use std::{
     collections::BTreeMap,
     ops::{Bound, ControlFlow},
@@ -32,6 +33,10 @@ mod held;
 mod rows;
 
 use held::{Panes, Wanted};
+
+/// Rows whose groups are found before they are taken: what was asked for meanwhile is still in a near
+/// cache then.
+const TAKEN_AT_ONCE: usize = 256;
 
 /// Groups whose results are read together.
 const READ_AT_ONCE: usize = 256;
@@ -208,14 +213,20 @@ impl Lane {
             return;
         }
         let table = panes.table_of(pane_end, (block, prepared), rows);
-        let hashes = prepared.hashes(block);
-        table.groups.resolve(&prepared.keys, hashes, rows, &mut self.groups);
-        table.change(&self.groups);
-        if self.stages[0].is_by_latest() {
-            table.note_times(rows.iter().map(|row| prepared.time(*row as usize)), &self.groups);
+        let (aggregates, groups) = (&self.stages[0].plan.aggregates, &mut self.groups);
+        let keys = (&prepared.keys, prepared.hashes(block));
+        table.groups.look_ahead(keys.1, rows);
+        for start in (0..rows.len()).step_by(TAKEN_AT_ONCE) {
+            let some = start..rows.len().min(start + TAKEN_AT_ONCE);
+            let cells = &table.cells;
+            table.groups.resolve(keys, (rows, some.clone()), groups, |it| cells.prefetch(it));
+            table.change(groups);
+            let rows = &rows[some];
+            if self.stages[0].is_by_latest() {
+                table.note_times(rows.iter().map(|row| prepared.time(*row as usize)), groups);
+            }
+            table.cells.update(aggregates, prepared.taken(), rows, groups);
         }
-        let aggregates = &self.stages[0].plan.aggregates;
-        table.cells.update(aggregates, prepared.taken(), rows, &self.groups);
     }
 
     /// Takes the rows that were put together.
@@ -414,7 +425,7 @@ impl Lane {
             // SQL: an aggregate over nothing is one row. It has the time that the input had come to,
             // so that it is not late for the windows of others.
             let table = panes.table(i64::MAX);
-            table.groups.resolve(&crate::groups::BlockKeys::Unit, &[], &[0], &mut self.groups);
+            table.groups.resolve((&BlockKeys::Unit, &[]), (&[0], 0..1), &mut self.groups, |_| {});
             let time = if before.is_event_time() { before.0 } else { 0 };
             table.note_times(std::iter::once(time), &self.groups);
             table.change(&self.groups);

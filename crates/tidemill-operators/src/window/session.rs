@@ -373,6 +373,7 @@ impl Lane {
             state.change(key);
             let cell = state.cell(key, time, gap, &mut self.merges);
             self.rows.push(row as u32);
+            state.cells.prefetch(cell);
             self.cells.push(cell);
             if !self.merges.is_empty() {
                 self.apply(state, prepared);

@@ -177,13 +177,8 @@ impl StampedRows for Rows<'_> {
     }
 
     #[inline]
-    fn warm(&self, group: usize) -> u64 {
-        self.cells.warm(group)
-    }
-
-    #[inline]
-    fn warm_rest(&self, group: usize) -> u64 {
-        self.groups.warm(group)
+    fn prefetch_rest(&self, group: usize) {
+        self.groups.prefetch(group);
     }
 
     #[inline]

@@ -17,8 +17,8 @@ use crate::delta::Delta;
 #[cfg(test)]
 mod tests;
 
-/// Rows that are brought into the cache together.
-const WARMED_AT_ONCE: usize = 128;
+/// Rows whose stamps are looked at before any of them is put aside.
+const LOOKED_AT_TOGETHER: usize = 128;
 /// Rows of a block.
 const BLOCK: usize = 32;
 /// The interval of no row: a row that never changed is of interval 0.
@@ -30,11 +30,9 @@ pub trait StampedRows {
     fn rows(&self) -> usize;
     /// The word of a row that says when it changed last; 0 at first. It is no part of its value.
     fn stamp(&mut self, row: usize) -> &mut u64;
-    /// Reads the first and last bytes of a row that is about to change, so that many come into the
-    /// cache together.
-    fn warm(&self, row: usize) -> u64;
-    /// The same of what else belongs to its value.
-    fn warm_rest(&self, row: usize) -> u64;
+    /// Asks for what belongs to the value of a row and lies elsewhere than its stamp. Default: that
+    /// is nothing.
+    fn prefetch_rest(&self, _row: usize) {}
     /// Appends the value of a row.
     fn write(&self, row: usize, out: &mut Vec<u8>);
     /// The number that a row is saved under. Default: its own.
@@ -88,7 +86,8 @@ impl Stamped {
             + self.before.memory()
     }
 
-    /// These rows are about to change.
+    /// These rows are about to change. Whoever knows which they are before has asked for their stamps
+    /// ([`crate::prefetch`]).
     #[inline]
     pub fn change_all(&mut self, rows: &[u32], of: &mut impl StampedRows) {
         if !self.is_on {
@@ -98,11 +97,10 @@ impl Stamped {
         if self.blocks.len() < blocks {
             self.blocks.resize(blocks, 0);
         }
-        let mut frozen = [0; WARMED_AT_ONCE];
-        for rows in rows.chunks(WARMED_AT_ONCE) {
+        let mut frozen = [0; LOOKED_AT_TOGETHER];
+        for rows in rows.chunks(LOOKED_AT_TOGETHER) {
             // Without a branch on what is found: rows come in no order, and a guess that was wrong
             // would wait for a row to come into the cache.
-            std::hint::black_box(rows.iter().fold(0, |all, row| all ^ of.warm(*row as usize)));
             let mut count = 0;
             for row in rows {
                 let row = *row as usize;
@@ -113,7 +111,7 @@ impl Stamped {
                 self.blocks[row / BLOCK / 64] |= 1 << (row / BLOCK % 64);
             }
             let frozen = &frozen[..count];
-            std::hint::black_box(frozen.iter().fold(0, |all, row| all ^ of.warm_rest(*row)));
+            frozen.iter().for_each(|row| of.prefetch_rest(*row));
             frozen.iter().for_each(|row| self.before.put_row(of.number(*row), value_of(*row, of)));
         }
     }

@@ -22,14 +22,6 @@ impl StampedRows for Counters {
         &mut self.stamps[row]
     }
 
-    fn warm(&self, row: usize) -> u64 {
-        self.stamps[row]
-    }
-
-    fn warm_rest(&self, row: usize) -> u64 {
-        self.counts[row]
-    }
-
     fn write(&self, row: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.counts[row].to_le_bytes());
     }
