@@ -99,12 +99,14 @@ impl Stamped {
         }
         let mut frozen = [0; LOOKED_AT_TOGETHER];
         for rows in rows.chunks(LOOKED_AT_TOGETHER) {
-            // Without a branch on what is found: rows come in no order, and a guess that was wrong
-            // would wait for a row to come into the cache.
             let mut count = 0;
             for row in rows {
                 let row = *row as usize;
                 let stamp = of.stamp(row);
+                // Most rows that change often have done so in this interval already.
+                if *stamp == self.now {
+                    continue;
+                }
                 frozen[count] = row;
                 count += usize::from((*stamp == self.frozen) & (row >= self.from));
                 *stamp = self.now;
