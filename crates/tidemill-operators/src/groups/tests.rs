@@ -159,6 +159,34 @@ proptest! {
 }
 
 proptest! {
+    /// Whatever is asked for ahead of time changes nothing, and each group is told of once a row.
+    #[test]
+    fn rows_are_resolved_some_at_a_time_as_all_at_once(
+        keys in prop::collection::vec(prop::option::weighted(0.9, 0_i64..200), 1..400),
+        is_dense in any::<bool>(),
+        at_once in 1_usize..100,
+    ) {
+        let of = |key: &Option<i64>| if is_dense { Some(key.unwrap_or(0)) } else { *key };
+        let batch = batch(vec![("k", Arc::new(Int64Array::from_iter(keys.iter().map(of))))]);
+        let plan = KeyPlan::new(&batch.schema(), vec![0]).expect("keys");
+        let hashes = hash_columns(&batch, &[0]).expect("keys");
+        let keys = plan.read(&batch).expect("the columns it was made for");
+        let rows: Vec<u32> = (0..batch.num_rows() as u32).rev().collect();
+        let (mut whole, mut all) = (Groups::new(&plan), Vec::new());
+        whole.resolve((&keys, &hashes), (&rows, 0..rows.len()), &mut all, |_| {});
+        let (mut groups, mut some, mut found) = (Groups::new(&plan), Vec::new(), Vec::new());
+        let told = std::cell::RefCell::default();
+        groups.look_ahead(&hashes, &rows);
+        for start in (0..rows.len()).step_by(at_once) {
+            let range = start..rows.len().min(start + at_once);
+            let tell = |group| Vec::push(&mut told.borrow_mut(), group);
+            groups.resolve((&keys, &hashes), (&rows, range), &mut some, tell);
+            found.append(&mut some);
+        }
+        prop_assert_eq!(&found, &all);
+        prop_assert_eq!(told.into_inner(), all);
+    }
+
     #[test]
     fn the_table_is_a_map_in_every_round(
         rounds in prop::collection::vec(prop::collection::vec(-40_i64..40, 0..120), 1..6),
