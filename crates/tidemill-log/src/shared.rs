@@ -34,6 +34,13 @@ struct Pool {
     bytes: u64,
 }
 
+/// A file of the pool that was a segment: its old name may not be durably gone yet.
+#[derive(Debug)]
+pub(crate) struct Emptied {
+    path: PathBuf,
+    length: u64,
+}
+
 pub(crate) struct Shared {
     pub(crate) world: World,
     pub(crate) options: LogOptions,
@@ -262,6 +269,15 @@ impl Shared {
     /// Takes the files of retired segments of one folder into the pool, or removes them. Their old
     /// names are durably gone when this returns.
     pub(crate) fn recycle(&self, folder: &Path, files: &[PathBuf]) -> io::Result<()> {
+        let emptied = self.move_away(files)?;
+        self.world.disk.sync_dir(&self.pool_folder)?;
+        self.world.disk.sync_dir(folder)?;
+        self.take_emptied(emptied);
+        Ok(())
+    }
+
+    /// As [`Self::recycle`], not durably yet: once that is synced, [`Self::take_emptied`].
+    pub(crate) fn move_away(&self, files: &[PathBuf]) -> io::Result<Vec<Emptied>> {
         let disk = &*self.world.disk;
         let mut emptied = Vec::new();
         for path in files {
@@ -272,12 +288,14 @@ impl Shared {
                 Err(error) => return Err(error),
             };
             disk.rename(path, &to)?;
-            emptied.push((to, length));
+            emptied.push(Emptied { path: to, length });
         }
-        disk.sync_dir(&self.pool_folder)?;
-        disk.sync_dir(folder)?;
-        emptied.into_iter().for_each(|(path, length)| self.put_into_pool(path, length));
-        Ok(())
+        Ok(emptied)
+    }
+
+    /// Files whose old names are durably gone are in the pool, or removed.
+    pub(crate) fn take_emptied(&self, emptied: Vec<Emptied>) {
+        emptied.into_iter().for_each(|it| self.put_into_pool(it.path, it.length));
     }
 }
 

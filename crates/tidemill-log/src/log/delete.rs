@@ -1,15 +1,17 @@
-//! Streams are deleted: one, or many at once, which two syncs of the whole file system make durable,
+//! Streams are deleted: one, or many at once, which three syncs of the whole file system make durable,
 //! however many there are.
 //!
 //! ```text
-//! metadata that say so, as `meta.new` ─▶ sync ─▶ renamed to `meta` ─▶ sync ─▶ their files go
+//! metadata that say so, as `meta.new` ─▶ sync ─▶ renamed to `meta` ─▶ sync ─▶ they are no streams
+//! their segments are moved to the pool ─▶ sync ─▶ and may be used again
 //! ```
 
 use super::Log;
 use crate::{
     error::LogError,
     meta::{self, StreamMeta},
-    shared::{Shared, at},
+    segment::Segment,
+    shared::{Emptied, Shared, at},
     stream::Stream,
 };
 use std::{
@@ -30,9 +32,7 @@ impl Log {
     /// is there or not when the log is opened. Later failures: the rest is removed then.
     pub fn delete(&self, name: &str) -> Result<(), LogError> {
         let _one = self.0.change.lock().unwrap_or_else(PoisonError::into_inner);
-        let stream = self.found(name)?;
-        let marked = Going::of(&stream).mark(&self.0.shared);
-        self.finish(&stream, marked)
+        self.delete_one(&*self.found(name)?)
     }
 
     /// Removes streams, each as [`Self::delete`] does, in much less time than one by one. One that
@@ -45,19 +45,16 @@ impl Log {
             false => Err(LogError::Unknown(name.to_owned())),
         });
         let found: Vec<_> = found.collect();
-        let going: Vec<_> = found.iter().flatten().map(|it| Going::of(it)).collect();
-        let marked: Vec<_> = match self.together(going.len()) {
-            Some(file_system) => self.mark_together(going, &*file_system),
-            None => going.into_iter().map(|_| None).collect(),
+        let streams: Vec<&Stream> = found.iter().flatten().map(|it| &**it).collect();
+        let together = match self.together(streams.len()) {
+            Some(file_system) => self.delete_together(&streams, &*file_system),
+            None => streams.iter().map(|_| None).collect(),
         };
-        let mut marked = marked.into_iter();
-        let finish = |stream: Result<Arc<Stream>, LogError>| {
-            let stream = stream?;
-            let marked = marked.next().expect("one for each that was found");
-            let marked = marked.unwrap_or_else(|| Going::of(&stream).mark(&self.0.shared));
-            self.finish(&stream, marked)
-        };
-        found.into_iter().map(finish).collect()
+        let outcomes = together.into_iter().zip(streams);
+        let outcomes = outcomes.map(|(it, stream)| it.unwrap_or_else(|| self.delete_one(stream)));
+        let mut outcomes = outcomes.collect::<Vec<_>>().into_iter();
+        let mut next = || outcomes.next().expect("one for each that was found");
+        found.into_iter().map(|it| it.and_then(|_| next())).collect()
     }
 
     fn found(&self, name: &str) -> Result<Arc<Stream>, LogError> {
@@ -67,14 +64,51 @@ impl Log {
         self.get(name).ok_or_else(|| LogError::Unknown(name.to_owned()))
     }
 
-    /// Says of each that it is deleted. There is nothing of those for which there was no room: one
-    /// by one they have some that is kept, and what the others leave.
+    fn delete_one(&self, stream: &Stream) -> Result<(), LogError> {
+        let marked = Going::of(stream).mark(&self.0.shared);
+        let segments = self.take_out(stream, marked)?;
+        stream.give_away(&segments)?;
+        remove(&*self.0.shared.world.disk, &stream.core.folder)
+    }
+
+    /// There is nothing of those for which there was no room: one by one they have some that is kept,
+    /// and what the others leave.
+    fn delete_together(
+        &self,
+        streams: &[&Stream],
+        file_system: &dyn FileSystem,
+    ) -> Vec<Option<Result<(), LogError>>> {
+        let shared = &self.0.shared;
+        let empty = |(stream, marked): (&&Stream, Option<Result<(), Unmarked>>)| {
+            let segments = marked.map(|it| self.take_out(stream, it))?;
+            Some(segments.and_then(|it| {
+                let files: Vec<_> = it.iter().map(|it| it.path.clone()).collect();
+                it.iter().for_each(|segment| segment.retire());
+                shared.move_away(&files).map_err(at(&stream.core.folder))
+            }))
+        };
+        let marked = self.mark_together(streams, file_system);
+        let emptied: Vec<_> = streams.iter().zip(marked).map(empty).collect();
+        let has_files = emptied.iter().flatten().flatten().any(|it| !it.is_empty());
+        let synced = if has_files { file_system.sync() } else { Ok(()) };
+        let finish = |(stream, emptied): (&&Stream, Option<Result<Vec<Emptied>, LogError>>)| {
+            Some(emptied?.and_then(|emptied| {
+                synced.as_ref().map_err(|error| self.not_synced(error))?;
+                shared.take_emptied(emptied);
+                remove(&*shared.world.disk, &stream.core.folder)
+            }))
+        };
+        streams.iter().zip(emptied).map(finish).collect()
+    }
+
+    /// Says of each that it is deleted, unless there is no room for that.
     fn mark_together(
         &self,
-        going: Vec<Going<'_>>,
+        streams: &[&Stream],
         file_system: &dyn FileSystem,
     ) -> Vec<Option<Result<(), Unmarked>>> {
         let disk = &*self.0.shared.world.disk;
+        let going: Vec<_> = streams.iter().map(|it| Going::of(it)).collect();
         let prepared: Vec<_> = going.iter().map(|it| it.prepare(disk)).collect();
         let first = file_system.sync();
         let settle = |(going, prepared): (&Going<'_>, &Written)| match prepared {
@@ -94,8 +128,12 @@ impl Log {
         going.into_iter().zip(prepared).zip(settled).map(mark).collect()
     }
 
-    /// One that is marked goes.
-    fn finish(&self, stream: &Stream, marked: Result<(), Unmarked>) -> Result<(), LogError> {
+    /// One that is marked is taken out of the log: its segments.
+    fn take_out(
+        &self,
+        stream: &Stream,
+        marked: Result<(), Unmarked>,
+    ) -> Result<Vec<Arc<Segment>>, LogError> {
         if let Err(Unmarked { error, is_sure }) = marked {
             if !is_sure {
                 let why = format!("it may be deleted, as was asked: {error}");
@@ -111,8 +149,7 @@ impl Log {
             streamlet.close();
             segments.extend(streamlet.take_all());
         }
-        stream.give_away(&segments)?;
-        remove(&*self.0.shared.world.disk, &stream.core.folder)
+        Ok(segments)
     }
 }
 

@@ -52,6 +52,14 @@ pub(super) const PLANTS: &[Plant] = &[
         caught_by: &["what_is_said_to_be_deleted_is_gone_whenever_the_power_goes"],
     },
     Plant {
+        name: "used-again-before-synced",
+        what: "Files of streams that are deleted together are used again while their old names may come back.",
+        package: "tidemill-log",
+        file: "crates/tidemill-log/src/log/delete.rs",
+        changes: &[("if has_files { file_system.sync() }", "if false { file_system.sync() }")],
+        caught_by: &["what_is_said_to_be_deleted_is_gone_whenever_the_power_goes"],
+    },
+    Plant {
         name: "weaker-part-unsynced",
         what: "A stream that becomes `always` leaves what was written before unsynced.",
         package: "tidemill-log",

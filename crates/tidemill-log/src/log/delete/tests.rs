@@ -1,7 +1,10 @@
 //! Many streams are deleted as one is: each is durably gone when that is said, and is there
 //! otherwise.
 
-use crate::{AppendError, AppendHow, Log, LogError, LogOptions, StreamSpec, testing::batch};
+use crate::{
+    AppendError, AppendHow, Log, LogError, LogOptions, ReadCursor, ReadError, ReadLimit,
+    StreamSpec, Streamlet, testing::batch,
+};
 use std::{
     path::Path,
     sync::{
@@ -33,6 +36,15 @@ fn put(log: &Log, name: &str) -> Result<Arc<AtomicBool>, AppendError> {
     let tell = Arc::clone(&told);
     append.on_durable(Box::new(move |it| tell.store(it.is_ok(), Ordering::SeqCst)));
     Ok(told)
+}
+
+/// Reads all there is.
+fn read(streamlet: &Streamlet) -> Result<(), ReadError> {
+    let (mut cursor, mut offset) = (ReadCursor::default(), streamlet.start_offset());
+    while offset < streamlet.high_watermark() {
+        offset = streamlet.read(&mut cursor, offset, ReadLimit::default())?.next_offset;
+    }
+    Ok(())
 }
 
 /// Streams that have a record each.
@@ -119,6 +131,8 @@ fn what_is_said_to_be_deleted_is_gone_whenever_the_power_goes() {
         for cut in [false, true] {
             let sim = World::simulated(at);
             let log = started(&sim);
+            // It has no file, and gets one of theirs.
+            log.create("later", StreamSpec::default()).unwrap();
             sim.disk.fail_after(at);
             let outcomes = log.delete_all(&NAMES);
             sim.disk.fail_after(u64::MAX);
@@ -140,18 +154,22 @@ fn what_is_said_to_be_deleted_is_gone_whenever_the_power_goes() {
             assert!(log.findings().is_empty(), "{at}: {:?}", log.findings());
             let there = names(&log);
             assert!(there.iter().all(|it| served.contains(it)), "{at}: {served:?}, {there:?}");
+            // What is in the pool now is nobody's.
+            make(&log, &["again"]);
             for (name, put) in puts {
                 match put {
                     Ok(told) if told.load(Ordering::SeqCst) => {
                         let streamlet = log.get(&name).unwrap().streamlet(0).unwrap();
-                        assert_eq!(streamlet.high_watermark(), 2, "{at}: {name}");
+                        let records = if name == "later" { 1 } else { 2 };
+                        assert_eq!(streamlet.high_watermark(), records, "{at}: {name}");
+                        assert!(read(&streamlet).is_ok(), "{at}: {name}");
                     }
                     Ok(_) => panic!("{at}: {name} takes records and does not acknowledge them"),
                     Err(_) => refused += 1,
                 }
             }
-            all += usize::from(served == ["stays"]);
-            none += usize::from(served.len() == 7);
+            all += usize::from(served == ["later", "stays"]);
+            none += usize::from(served.len() == 8);
         }
     }
     assert!(all > 0 && none > 0, "{all} {none} {refused}");
