@@ -15,6 +15,7 @@ use crate::{
 };
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::{Arc, PoisonError, atomic::Ordering},
 };
 
@@ -258,11 +259,16 @@ impl Stream {
         if segments.is_empty() {
             return Ok(0);
         }
-        segments.iter().for_each(|segment| segment.retire());
-        let files: Vec<_> = segments.iter().map(|it| it.path.clone()).collect();
+        let files = retired(segments);
         self.shared.recycle(&self.core.folder, &files).map_err(at(&self.core.folder))?;
         Ok(files.len())
     }
+}
+
+/// Segments that no reader finds any more are nobody's from now on: their files.
+pub(crate) fn retired(segments: &[Arc<Segment>]) -> Vec<PathBuf> {
+    segments.iter().for_each(|segment| segment.retire());
+    segments.iter().map(|it| it.path.clone()).collect()
 }
 
 impl Streamlet {

@@ -10,6 +10,7 @@ use super::Log;
 use crate::{
     error::LogError,
     meta::{self, StreamMeta},
+    retention::retired,
     segment::Segment,
     shared::{Emptied, Shared, at},
     stream::Stream,
@@ -80,12 +81,9 @@ impl Log {
     ) -> Vec<Option<Result<(), LogError>>> {
         let shared = &self.0.shared;
         let empty = |(stream, marked): (&&Stream, Option<Result<(), Unmarked>>)| {
-            let segments = marked.map(|it| self.take_out(stream, it))?;
-            Some(segments.and_then(|it| {
-                let files: Vec<_> = it.iter().map(|it| it.path.clone()).collect();
-                it.iter().for_each(|segment| segment.retire());
-                shared.move_away(&files).map_err(at(&stream.core.folder))
-            }))
+            let segments = self.take_out(stream, marked?);
+            let move_away = |it: Vec<Arc<Segment>>| shared.move_away(&retired(&it));
+            Some(segments.and_then(|it| move_away(it).map_err(at(&stream.core.folder))))
         };
         let marked = self.mark_together(streams, file_system);
         let emptied: Vec<_> = streams.iter().zip(marked).map(empty).collect();

@@ -19,9 +19,9 @@ use super::{Accumulator, Aggregates, ArgColumn, Held, Kept, Reading};
 use crate::groups::with_room;
 use tidemill_state::{Reader, SavedError, prefetch};
 
-/// Rows that are taken accumulator by accumulator: what they change stays in the nearest cache
-/// meanwhile.
-const TAKEN_AT_ONCE: usize = 256;
+/// Rows that are taken accumulator by accumulator, about: what they change, and what was asked for when
+/// their groups were found, stays in a near cache meanwhile.
+pub(crate) const TAKEN_AT_ONCE: usize = 256;
 
 /// Accumulators by group.
 #[derive(Debug, Default)]
@@ -159,8 +159,8 @@ impl Cells {
         self.sides.iter_mut().for_each(|side| side.clear(group));
     }
 
-    /// Takes rows: `rows[i]` of the arguments belongs to `groups[i]`. What the groups hold was asked
-    /// for ([`Self::prefetch`]).
+    /// Takes rows: `rows[i]` of the arguments belongs to `groups[i]`. Of many, no more than
+    /// [`TAKEN_AT_ONCE`]; and what their groups hold was asked for ([`Self::prefetch`]).
     pub(crate) fn update(
         &mut self,
         plan: &Aggregates,
@@ -168,11 +168,6 @@ impl Cells {
         rows: &[u32],
         groups: &[u32],
     ) {
-        let chunks = rows.chunks(TAKEN_AT_ONCE).zip(groups.chunks(TAKEN_AT_ONCE));
-        chunks.for_each(|(rows, groups)| self.update_some(plan, taken, rows, groups));
-    }
-
-    fn update_some(&mut self, plan: &Aggregates, taken: Taken<'_>, rows: &[u32], groups: &[u32]) {
         for it in &plan.accumulators {
             if it.kept == Kept::Rows {
                 for group in groups {

@@ -16,6 +16,7 @@
 use super::spans::Spans;
 use super::table::Table;
 use super::{Emitter, Late, Prepared, Windowed, has_rows, shown};
+use crate::aggregate::TAKEN_AT_ONCE;
 use crate::groups::BlockKeys;
 use std::{
     collections::BTreeMap,
@@ -33,10 +34,6 @@ mod held;
 mod rows;
 
 use held::{Panes, Wanted};
-
-/// Rows whose groups are found before they are taken: what was asked for meanwhile is still in a near
-/// cache then.
-const TAKEN_AT_ONCE: usize = 256;
 
 /// Groups whose results are read together.
 const READ_AT_ONCE: usize = 256;

@@ -17,7 +17,7 @@
 //! is open, and not what came ever.
 
 use super::{Emitter, Late, Prepared, Windowed, shown};
-use crate::aggregate::Cells;
+use crate::aggregate::{Cells, TAKEN_AT_ONCE};
 use crate::groups::{BlockKeys, Groups, KeyPlan};
 use std::{borrow::Cow, cmp::Reverse, collections::BinaryHeap, ops::Range, sync::Arc};
 use tidemill_flow::{
@@ -375,7 +375,7 @@ impl Lane {
             self.rows.push(row as u32);
             state.cells.prefetch(cell);
             self.cells.push(cell);
-            if !self.merges.is_empty() {
+            if !self.merges.is_empty() || self.rows.len() == TAKEN_AT_ONCE {
                 self.apply(state, prepared);
             }
         });
