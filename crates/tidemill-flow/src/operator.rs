@@ -443,11 +443,13 @@ impl Output {
     }
 
     /// Writes one byte record to the main output.
+    #[inline]
     pub fn push(&mut self, record: &[u8]) {
         self.push_with(|bytes| bytes.extend_from_slice(record));
     }
 
     /// Writes one byte record that `write` appends to the bytes.
+    #[inline]
     pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let rows = self.rows.get_or_insert_with(|| self.pool.take());
         rows.push_with(write);

@@ -124,6 +124,7 @@ impl Rows {
     ///
     /// # Panics
     /// Panics if there is no such record.
+    #[inline]
     #[must_use]
     pub fn get(&self, index: usize) -> &[u8] {
         &self.bytes[self.offsets[index] as usize..self.offsets[index + 1] as usize]
@@ -138,17 +139,20 @@ impl Rows {
     ///
     /// # Panics
     /// Panics past 2 GiB; blocks are flushed long before.
+    #[inline]
     pub fn push(&mut self, record: &[u8]) {
         self.bytes.extend_from_slice(record);
         self.end_record();
     }
 
     /// Adds a record that `write` appends to the bytes.
+    #[inline]
     pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.end_record();
     }
 
+    #[inline]
     fn end_record(&mut self) {
         let end = i32::try_from(self.bytes.len()).expect("blocks are flushed long before 2 GiB");
         self.offsets.push(end);

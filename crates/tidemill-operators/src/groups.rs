@@ -18,13 +18,12 @@ use arrow_array::{
 use arrow_cast::cast;
 use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::{DataType, FieldRef, SchemaRef};
-use hashbrown::HashTable;
 use std::{ops::Range, sync::Arc};
 use tidemill_flow::{
     Block, OperatorError,
     partition::{hash_bytes, hash_columns, hash_number},
 };
-use tidemill_state::prefetch;
+use tidemill_state::{KeyTable, prefetch};
 
 use crate::aggregate::ArgColumn;
 use crate::keys::one_zero;
@@ -40,6 +39,9 @@ pub(crate) use saved::with_room;
 /// So many rows before a key is looked up its slot is asked for: it takes about as long to look up
 /// these as memory takes to answer.
 const LOOKED_UP_AHEAD: usize = 32;
+
+/// So many rows before a key that is not in its slot is compared it is asked for.
+const COMPARED_AHEAD: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
@@ -148,43 +150,27 @@ impl KeyPlan {
 pub(crate) struct Groups {
     form: Form,
     ints: IntTable,
-    bytes: HashTable<(u64, u32)>,
     /// Keys by group.
     int_keys: Vec<i64>,
-    byte_keys: Vec<u8>,
-    byte_ends: Vec<u32>,
-    /// By group with a key in `byte_keys`.
-    byte_hashes: Vec<u64>,
+    /// Keys that are bytes, by group.
+    bytes: KeyTable,
     /// The group whose key is null, for forms with one column.
     null: Option<u32>,
     count: u32,
 }
 
-/// Half a turn: the bits that tell slices apart go where a table looks last.
-#[inline]
-fn turned(hash: u64) -> u64 {
-    hash.rotate_left(32)
-}
-
 impl Groups {
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> usize {
-        self.ints.memory()
-            + self.bytes.allocation_size()
-            + self.byte_keys.capacity()
-            + (self.int_keys.capacity() + self.byte_hashes.capacity()) * size_of::<u64>()
-            + self.byte_ends.capacity() * size_of::<u32>()
+        self.ints.memory() + self.bytes.memory() + self.int_keys.capacity() * size_of::<i64>()
     }
 
     pub(crate) fn new(plan: &KeyPlan) -> Self {
         Self {
             form: plan.form,
             ints: IntTable::new(),
-            bytes: HashTable::new(),
             int_keys: Vec::new(),
-            byte_keys: Vec::new(),
-            byte_ends: Vec::new(),
-            byte_hashes: Vec::new(),
+            bytes: KeyTable::new(),
             null: None,
             count: 0,
         }
@@ -197,11 +183,8 @@ impl Groups {
     /// Forgets all groups; memory is kept.
     pub(crate) fn reset(&mut self) {
         self.ints.clear();
-        self.bytes.clear();
         self.int_keys.clear();
-        self.byte_keys.clear();
-        self.byte_ends.clear();
-        self.byte_hashes.clear();
+        self.bytes.clear();
         (self.null, self.count) = (None, 0);
     }
 
@@ -211,10 +194,7 @@ impl Groups {
             None => {
                 match self.form {
                     Form::Int => self.int_keys.push(0),
-                    _ => {
-                        self.byte_ends.push(self.byte_keys.len() as u32);
-                        self.byte_hashes.push(0);
-                    }
+                    _ => drop(self.bytes.push(&[], 0)),
                 }
                 self.null = Some(self.count);
                 self.count += 1;
@@ -237,20 +217,8 @@ impl Groups {
 
     #[inline]
     fn byte_group(&mut self, key: &[u8], hash: u64) -> u32 {
-        let Self { bytes, byte_keys, byte_ends, byte_hashes, count, .. } = self;
-        let turned_hash = turned(hash);
-        let is_same = |(held, group): &(u64, u32)| {
-            *held == turned_hash && key_at(byte_keys, byte_ends, *group as usize) == key
-        };
-        if let Some((_, group)) = bytes.find(turned_hash, is_same) {
-            return *group;
-        }
-        let group = *count;
-        bytes.insert_unique(turned_hash, (turned_hash, group), |(held, _)| *held);
-        byte_keys.extend_from_slice(key);
-        byte_ends.push(byte_keys.len() as u32);
-        byte_hashes.push(hash);
-        *count += 1;
+        let group = self.bytes.find_or_add(key, hash);
+        self.count = self.bytes.len() as u32;
         group
     }
 
@@ -277,25 +245,27 @@ impl Groups {
             BlockKeys::Int(ints) if ints.is_null(row) => self.null,
             BlockKeys::Int(ints) => self.ints.get(ints.value(row), hashes[row]),
             BlockKeys::Text(text) if text.is_null(row) => self.null,
-            BlockKeys::Text(text) => self.find_bytes(text.value(row), hashes[row]),
-            BlockKeys::Rows(rows) => self.find_bytes(rows.row(row).data(), hashes[row]),
+            BlockKeys::Text(text) => self.bytes.find(text.value(row), hashes[row]),
+            BlockKeys::Rows(rows) => self.bytes.find(rows.row(row).data(), hashes[row]),
         }
     }
 
-    fn find_bytes(&self, key: &[u8], hash: u64) -> Option<u32> {
-        let turned_hash = turned(hash);
-        let is_same = |(held, group): &(u64, u32)| {
-            *held == turned_hash && key_at(&self.byte_keys, &self.byte_ends, *group as usize) == key
-        };
-        self.bytes.find(turned_hash, is_same).map(|(_, group)| *group)
+    /// Asks for what a hash is looked up in.
+    #[inline]
+    fn prefetch_slot(&self, hash: u64) {
+        match self.form {
+            Form::Unit => {}
+            Form::Int => self.ints.prefetch(hash),
+            Form::Text | Form::Rows => self.bytes.prefetch(hash),
+        }
     }
 
     /// Asks for what the first of these rows are looked up in.
     pub(crate) fn look_ahead(&self, hashes: &[u64], rows: &[u32]) {
-        if self.form == Form::Int {
+        if self.form != Form::Unit {
             rows.iter()
                 .take(LOOKED_UP_AHEAD)
-                .for_each(|row| self.ints.prefetch(hashes[*row as usize]));
+                .for_each(|row| self.prefetch_slot(hashes[*row as usize]));
         }
     }
 
@@ -310,27 +280,76 @@ impl Groups {
     ) {
         groups.clear();
         groups.reserve(some.len());
+        let mut told = |group| {
+            found(group);
+            groups.push(group);
+        };
         match keys {
+            BlockKeys::Unit => {
+                self.count = 1;
+                some.for_each(|_| told(0));
+            }
             BlockKeys::Int(ints) if ints.null_count() == 0 => {
                 let values = ints.values();
                 for at in some {
-                    if let Some(ahead) = rows.get(at + LOOKED_UP_AHEAD) {
-                        self.ints.prefetch(hashes[*ahead as usize]);
-                    }
+                    self.look_up_ahead(hashes, rows, at);
                     let row = rows[at] as usize;
-                    let group = self.int_group(values[row], hashes[row]);
-                    found(group);
-                    groups.push(group);
+                    told(self.int_group(values[row], hashes[row]));
                 }
             }
-            keys => {
+            BlockKeys::Int(_) => {
                 for row in &rows[some] {
-                    let group = self.group(keys, hashes, *row as usize);
-                    found(group);
-                    groups.push(group);
+                    told(self.group(keys, hashes, *row as usize));
                 }
+            }
+            BlockKeys::Text(text) if text.null_count() == 0 => {
+                self.resolve_bytes(|row| Some(text.value(row)), (hashes, rows, some), told);
+            }
+            BlockKeys::Text(text) => {
+                let key = |row| text.is_valid(row).then(|| text.value(row));
+                self.resolve_bytes(key, (hashes, rows, some), told);
+            }
+            BlockKeys::Rows(all) => {
+                self.resolve_bytes(|row| Some(all.row(row).data()), (hashes, rows, some), told);
             }
         }
+    }
+
+    /// The groups of `some` of these rows, by the bytes of their keys.
+    #[inline]
+    fn resolve_bytes<'a>(
+        &mut self,
+        key: impl Fn(usize) -> Option<&'a [u8]>,
+        (hashes, rows, some): (&[u64], &[u32], Range<usize>),
+        mut told: impl FnMut(u32),
+    ) {
+        for at in some {
+            if let Some(row) = self.look_up_ahead(hashes, rows, at) {
+                prefetch(key(row).unwrap_or(&[]), 0);
+            }
+            if let Some(next) = rows.get(at + COMPARED_AHEAD)
+                && let Some(key) = key(*next as usize)
+            {
+                self.bytes.prefetch_long(key, hashes[*next as usize]);
+            }
+            let row = rows[at] as usize;
+            told(match key(row) {
+                Some(key) => self.byte_group(key, hashes[row]),
+                None => self.null_group(),
+            });
+        }
+    }
+
+    /// Asks for what a later row is looked up in, and for the hash of one that is later still. Gives back
+    /// the former.
+    #[inline]
+    fn look_up_ahead(&self, hashes: &[u64], rows: &[u32], at: usize) -> Option<usize> {
+        if let Some(later) = rows.get(at + 2 * LOOKED_UP_AHEAD) {
+            prefetch(hashes, *later as usize);
+        }
+        let row = *rows.get(at + LOOKED_UP_AHEAD)? as usize;
+        self.prefetch_slot(hashes[row]);
+        Some(row)
     }
 
     /// Asks for the key of a group.
@@ -339,7 +358,7 @@ impl Groups {
         match self.form {
             Form::Unit => {}
             Form::Int => prefetch(&self.int_keys, group),
-            Form::Text | Form::Rows => prefetch(&self.byte_hashes, group),
+            Form::Text | Form::Rows => self.bytes.prefetch_number(group),
         }
     }
 
@@ -348,8 +367,7 @@ impl Groups {
     pub(crate) fn moved(&mut self, other: &Self, group: usize) -> u32 {
         match self.form {
             Form::Text | Form::Rows if other.null != Some(group as u32) => {
-                let key = key_at(&other.byte_keys, &other.byte_ends, group);
-                self.byte_group(key, other.byte_hashes[group])
+                self.byte_group(other.bytes.key(group), other.bytes.hash(group))
             }
             _ => self.group_of(other, group),
         }
@@ -371,7 +389,7 @@ impl Groups {
             }
             Form::Text | Form::Rows => {
                 // Any stable hash will do inside one table; all of its entries come this way.
-                let key = key_at(&other.byte_keys, &other.byte_ends, group);
+                let key = other.bytes.key(group);
                 self.byte_group(key, hash_bytes(key))
             }
         }
@@ -393,17 +411,11 @@ impl Groups {
                 KeyOut::Unit => {}
                 KeyOut::Int(to) => to.append_option((!is_null).then(|| self.int_keys[group])),
                 KeyOut::Text(to) | KeyOut::Rows(to) => {
-                    let key = key_at(&self.byte_keys, &self.byte_ends, group);
-                    to.append_option((!is_null).then_some(key));
+                    to.append_option((!is_null).then(|| self.bytes.key(group)));
                 }
             }
         }
     }
-}
-
-fn key_at<'a>(keys: &'a [u8], ends: &[u32], group: usize) -> &'a [u8] {
-    let start = if group == 0 { 0 } else { ends[group - 1] as usize };
-    &keys[start..ends[group] as usize]
 }
 
 /// Keys on their way out.

@@ -25,6 +25,7 @@ mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod indexed;
+mod key_table;
 mod prefetch;
 pub mod structure;
 mod values;
@@ -42,6 +43,7 @@ pub use delta::{Delta, Reader, SavedError, merge, merged, put_bytes};
 pub use error::StateError;
 pub use files::FileBackend;
 pub use indexed::{IndexedBackend, IndexedOptions, Opened};
+pub use key_table::KeyTable;
 pub use prefetch::prefetch;
 pub use structure::{
     Aside, Expiry, ExpiryCounts, List, Map, NotRead, Noted, Queue, ReadKeys, ReadRows, SavedKeys,

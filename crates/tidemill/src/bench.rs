@@ -160,6 +160,9 @@ pub(crate) struct WindowArgs {
     /// Slices of the windowed stage.
     #[arg(long, default_value_t = 64)]
     slices: u32,
+    /// Keys are text of so many bytes, 6 to 1,000, rather than numbers.
+    #[arg(long, default_value_t = 0, value_name = "BYTES", value_parser = key_bytes, hide_default_value = true)]
+    key_bytes: usize,
 }
 
 /// Options of the idle job.
@@ -173,6 +176,14 @@ pub(crate) struct IdleArgs {
     /// Seconds to measure.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
+}
+
+/// Bytes of a key that is text: enough for the digits of each number.
+fn key_bytes(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(bytes @ (0 | 6..=1_000)) => Ok(bytes),
+        _ => Err("6 to 1,000 bytes".to_owned()),
+    }
 }
 
 impl Common {
@@ -255,6 +266,7 @@ pub(crate) fn run(bench: &Bench) -> Result<u8, String> {
                 seconds: args.seconds,
                 warmup: args.warmup,
                 slices: args.slices,
+                key_bytes: args.key_bytes,
                 threads: args.common.threads,
                 cycle: args.common.cycle(LARGE_CYCLE),
                 delivery: args.common.delivery(),

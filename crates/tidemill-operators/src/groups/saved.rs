@@ -1,6 +1,6 @@
 //! Groups as checkpoints have them.
 
-use super::{BlockKeys, Form, Groups, KeyPlan, LOOKED_UP_AHEAD, key_at, turned};
+use super::{BlockKeys, Form, Groups, KeyPlan, LOOKED_UP_AHEAD};
 use arrow_array::Array as _;
 use std::sync::Arc;
 use tidemill_flow::partition::hash_number;
@@ -57,8 +57,8 @@ impl Groups {
             }
             Form::Text | Form::Rows => {
                 out.push(is_null);
-                out.extend_from_slice(&self.byte_hashes[group].to_le_bytes());
-                put_bytes(out, key_at(&self.byte_keys, &self.byte_ends, group));
+                out.extend_from_slice(&self.bytes.hash(group).to_le_bytes());
+                put_bytes(out, self.bytes.key(group));
             }
         }
     }
@@ -68,10 +68,7 @@ impl Groups {
         match self.form {
             Form::Unit => {}
             Form::Int => self.int_keys.reserve_exact(with_room(groups)),
-            Form::Text | Form::Rows => {
-                self.byte_ends.reserve_exact(with_room(groups));
-                self.byte_hashes.reserve_exact(with_room(groups));
-            }
+            Form::Text | Form::Rows => self.bytes.reserve(with_room(groups)),
         }
     }
 
@@ -100,13 +97,10 @@ impl Groups {
             Form::Text | Form::Rows => {
                 let (hash, key) = (from.u64()?, from.sized()?);
                 if is_new && !is_null {
-                    self.byte_keys.extend_from_slice(key);
-                    self.byte_ends.push(self.byte_keys.len() as u32);
-                    self.byte_hashes.push(hash);
+                    self.bytes.push(key, hash);
                     self.count += 1;
                 }
-                let held = || key_at(&self.byte_keys, &self.byte_ends, group);
-                is_null || (group < self.len() && held() == key)
+                is_null || (group < self.len() && self.bytes.key(group) == key)
             }
         };
         let is_right = match is_null && self.form != Form::Unit {
@@ -118,50 +112,29 @@ impl Groups {
 
     /// All keys were taken back: from now on they are found. The table has its size from the start.
     pub(crate) fn restored(&mut self) -> Result<(), SavedError> {
-        let null = self.null.map(|group| group as usize);
         // Where fewer came than were expected.
         let room = with_room(self.len());
         self.int_keys.shrink_to(room);
-        self.byte_ends.shrink_to(room);
-        self.byte_hashes.shrink_to(room);
-        let Self { form, ints, bytes, int_keys, byte_keys, byte_ends, byte_hashes, .. } = self;
+        self.bytes.shrink_to(room);
+        let is_each_once = match self.form {
+            Form::Unit => true,
+            Form::Int => self.index_ints(),
+            Form::Text | Form::Rows => self.bytes.index(self.null),
+        };
+        if is_each_once { Ok(()) } else { Err(not_each_once()) }
+    }
+
+    fn index_ints(&mut self) -> bool {
+        let Self { ints, int_keys, null, .. } = self;
         let hash_of = |key: i64| hash_number(key as u64);
-        match form {
-            Form::Unit => {}
-            Form::Int => {
-                ints.reserve(int_keys.len(), hash_of);
-                for (group, key) in int_keys.iter().enumerate() {
-                    if let Some(key) = int_keys.get(group + LOOKED_UP_AHEAD) {
-                        ints.prefetch(hash_of(*key));
-                    }
-                    let next = group as u32;
-                    if Some(group) != null
-                        && ints.get_or_insert((*key, hash_of(*key)), next, hash_of) != next
-                    {
-                        return Err(not_each_once());
-                    }
-                }
+        ints.reserve(int_keys.len(), hash_of);
+        int_keys.iter().enumerate().all(|(group, key)| {
+            if let Some(ahead) = int_keys.get(group + LOOKED_UP_AHEAD) {
+                ints.prefetch(hash_of(*ahead));
             }
-            Form::Text | Form::Rows => {
-                bytes.reserve(byte_hashes.len(), |(held, _)| *held);
-                for (group, hash) in byte_hashes.iter().enumerate() {
-                    let turned_hash = turned(*hash);
-                    let key = |group| key_at(byte_keys, byte_ends, group);
-                    let is_same = |(held, other): &(u64, u32)| {
-                        *held == turned_hash && key(*other as usize) == key(group)
-                    };
-                    if Some(group) == null {
-                        continue;
-                    }
-                    if bytes.find(turned_hash, is_same).is_some() {
-                        return Err(not_each_once());
-                    }
-                    let entry = (turned_hash, group as u32);
-                    bytes.insert_unique(turned_hash, entry, |(held, _)| *held);
-                }
-            }
-        }
-        Ok(())
+            let next = group as u32;
+            *null == Some(next) || ints.get_or_insert((*key, hash_of(*key)), next, hash_of) == next
+        })
     }
 }
 

@@ -161,15 +161,26 @@ proptest! {
 proptest! {
     /// Whatever is asked for ahead of time changes nothing, and each group is told of once a row.
     #[test]
-    fn rows_are_resolved_some_at_a_time_as_all_at_once(
+    fn rows_are_resolved_some_at_a_time_as_all_at_once_and_one_by_one(
         keys in prop::collection::vec(prop::option::weighted(0.9, 0_i64..200), 1..400),
         is_dense in any::<bool>(),
+        form in 0..3,
         at_once in 1_usize..100,
     ) {
         let of = |key: &Option<i64>| if is_dense { Some(key.unwrap_or(0)) } else { *key };
-        let batch = batch(vec![("k", Arc::new(Int64Array::from_iter(keys.iter().map(of))))]);
-        let plan = KeyPlan::new(&batch.schema(), vec![0]).expect("keys");
-        let hashes = hash_columns(&batch, &[0]).expect("keys");
+        let ints: ArrayRef = Arc::new(Int64Array::from_iter(keys.iter().map(of)));
+        // Some of them stand in their slots, and some are too long.
+        let long = |key: i64| format!("{key:0width$}", width = 8 + key as usize % 32);
+        let text: ArrayRef =
+            Arc::new(StringArray::from_iter(keys.iter().map(|key| of(key).map(long))));
+        let batch = batch(match form {
+            0 => vec![("k", ints)],
+            1 => vec![("k", text)],
+            _ => vec![("i", ints), ("t", text)],
+        });
+        let columns: Vec<usize> = (0..batch.num_columns()).collect();
+        let hashes = hash_columns(&batch, &columns).expect("keys");
+        let plan = KeyPlan::new(&batch.schema(), columns).expect("keys");
         let keys = plan.read(&batch).expect("the columns it was made for");
         let rows: Vec<u32> = (0..batch.num_rows() as u32).rev().collect();
         let (mut whole, mut all) = (Groups::new(&plan), Vec::new());
@@ -185,6 +196,9 @@ proptest! {
         }
         prop_assert_eq!(&found, &all);
         prop_assert_eq!(told.into_inner(), all);
+        let (mut one, rows) = (Groups::new(&plan), rows.iter().map(|row| *row as usize));
+        let each: Vec<u32> = rows.map(|row| one.group(&keys, &hashes, row)).collect();
+        prop_assert_eq!(each, found);
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use super::messages::mix;
 use arrow_array::{
-    ArrayRef, FixedSizeBinaryArray, Float64Array, Int64Array, RecordBatch,
+    ArrayRef, FixedSizeBinaryArray, Float64Array, Int64Array, RecordBatch, StringArray,
     TimestampMicrosecondArray,
 };
-use arrow_buffer::Buffer;
+use arrow_buffer::{Buffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use std::{collections::VecDeque, sync::Arc};
 use tidemill_flow::{
@@ -26,6 +26,7 @@ const PAYLOAD_BYTES: usize = 76;
 pub(crate) struct Events {
     pub(crate) slices: u32,
     keys: u64,
+    key_bytes: usize,
     per_second: u64,
     schema: SchemaRef,
 }
@@ -33,6 +34,7 @@ pub(crate) struct Events {
 struct EventsSlice {
     step: u64,
     keys: u64,
+    key_bytes: usize,
     per_second: u64,
     next: u64,
     last_us: i64,
@@ -49,20 +51,46 @@ const EARLIER_MAX: usize = 64;
 
 impl Events {
     pub(crate) fn new(slices: u32, keys: u64) -> Self {
-        let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
-        let fields = vec![
-            Field::new("key", DataType::Int64, false),
-            Field::new("value", DataType::Float64, false),
-            Field::new("payload", DataType::FixedSizeBinary(PAYLOAD_BYTES as i32), false),
-            Field::new(TIME_COLUMN, time, false),
-        ];
-        Self { slices, keys, per_second: PER_SECOND, schema: Arc::new(Schema::new(fields)) }
+        Self { slices, keys, key_bytes: 0, per_second: PER_SECOND, schema: schema(DataType::Int64) }
+    }
+
+    /// Keys are text of so many bytes, digits with zeros before them; numbers if it is 0.
+    pub(crate) fn key_bytes(self, key_bytes: usize) -> Self {
+        let schema = if key_bytes == 0 { self.schema } else { schema(DataType::Utf8) };
+        Self { key_bytes, schema, ..self }
     }
 
     /// So many events in a second of event time, at least one.
     pub(crate) fn per_second(self, per_second: u64) -> Self {
         Self { per_second: per_second.max(1), ..self }
     }
+}
+
+fn schema(key: DataType) -> SchemaRef {
+    let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    Arc::new(Schema::new(vec![
+        Field::new("key", key, false),
+        Field::new("value", DataType::Float64, false),
+        Field::new("payload", DataType::FixedSizeBinary(PAYLOAD_BYTES as i32), false),
+        Field::new(TIME_COLUMN, time, false),
+    ]))
+}
+
+/// Keys as text of so many bytes.
+fn text(keys: &[i64], bytes: usize) -> StringArray {
+    let mut text = vec![b'0'; keys.len() * bytes];
+    for (key, place) in keys.iter().zip(text.chunks_exact_mut(bytes)) {
+        let mut rest = *key;
+        for digit in place.iter_mut().rev() {
+            *digit += (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+    }
+    let offsets = OffsetBuffer::from_repeated_length(bytes, keys.len());
+    StringArray::new(offsets, Buffer::from_vec(text), None)
 }
 
 impl SourceFactory for Events {
@@ -78,6 +106,7 @@ impl SourceFactory for Events {
         Ok(Box::new(EventsSlice {
             step: u64::from(self.slices),
             keys: self.keys,
+            key_bytes: self.key_bytes,
             per_second: self.per_second,
             next: u64::from(slice),
             last_us: i64::MIN,
@@ -121,12 +150,12 @@ impl EventsSlice {
         }
         let payload = FixedSizeBinaryArray::new(PAYLOAD_BYTES as i32, payload, None);
         let times = TimestampMicrosecondArray::from(times).with_timezone(Arc::clone(&self.zone));
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(Int64Array::from(keys)),
-            Arc::new(Float64Array::from(values)),
-            Arc::new(payload),
-            Arc::new(times),
-        ];
+        let keys: ArrayRef = match self.key_bytes {
+            0 => Arc::new(Int64Array::from(keys)),
+            bytes => Arc::new(text(&keys, bytes)),
+        };
+        let columns: Vec<ArrayRef> =
+            vec![keys, Arc::new(Float64Array::from(values)), Arc::new(payload), Arc::new(times)];
         RecordBatch::try_new(Arc::clone(&self.schema), columns)
             .expect("columns of the schema, of one length")
     }

@@ -22,6 +22,8 @@ pub(crate) struct Window {
     pub(crate) seconds: f64,
     pub(crate) warmup: f64,
     pub(crate) slices: u32,
+    /// Bytes of a key that is text; 0 for numbers.
+    pub(crate) key_bytes: usize,
     pub(crate) threads: usize,
     pub(crate) cycle: CycleSpec,
     pub(crate) delivery: Delivery,
@@ -70,7 +72,8 @@ pub(crate) fn run(
     graph.cycle = setup.cycle;
     graph.workers = setup.threads;
     graph.buffer.bytes = setup.cycle.bytes;
-    let events = Arc::new(Events::new(setup.threads as u32, KEYS));
+    let events = Events::new(setup.threads as u32, KEYS).key_bytes(setup.key_bytes);
+    let events = Arc::new(events);
     let aggregates = [
         ("n", "count(*)"),
         ("least", "min(value)"),
@@ -102,6 +105,7 @@ pub(crate) fn run(
     handle.wait().map_err(|error| error.to_string())?;
     let Value::Object(more) = json!({
         "keys": KEYS,
+        "key_bytes": setup.key_bytes,
         "event_bytes": EVENT_BYTES,
         "events_per_event_second": PER_SECOND,
         "slices": setup.slices,

@@ -4,16 +4,16 @@
 
 use super::measure::Meter;
 use arrow_schema::SchemaRef;
-use hashbrown::HashTable;
 use serde_json::{Map, Value, json};
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 use tidemill_env::World;
 use tidemill_flow::{
     Block, Context, CycleInput, DeadLetter, JobGraph, NodeKind, Operator, OperatorError,
-    OperatorFactory, Output, Partition, Payload, Position, Read, ReadRequest, RowsPool, RunOptions,
-    Sink, SinkError, SliceState, Source, SourceError, SourceFactory, rows_schema,
+    OperatorFactory, Output, Partition, Payload, Position, Read, ReadRequest, Rows, RowsPool,
+    RunOptions, Selection, Sink, SinkError, SliceState, Source, SourceError, SourceFactory,
+    rows_schema,
 };
-use tidemill_state::{State, Structure};
+use tidemill_state::{KeyTable, State, Structure, prefetch};
 use tidemill_types::{
     Cycle, Micros, SliceId,
     job::{CycleSpec, Delivery},
@@ -175,11 +175,11 @@ impl Operator for Split {
 /// Words to words with their running count: 8 bytes of count, little endian, then the word.
 pub(crate) struct Count;
 
-/// Words of one slice, found by their hash; long ones each once in `bytes`.
+/// Words of one slice, and how often each came so far.
 #[derive(Default)]
 struct Counts {
-    table: HashTable<Entry>,
-    bytes: Vec<u8>,
+    words: KeyTable,
+    counts: Vec<u64>,
 }
 
 impl State for Counts {
@@ -188,87 +188,40 @@ impl State for Counts {
     }
 }
 
-/// A word and its count.
-struct Entry {
-    word: Word,
-    hash: u64,
-    count: u64,
-}
+/// So many words ahead the slot of a word is asked for.
+const LOOKED_UP_AHEAD: usize = 32;
 
-/// A word: itself if it is short, as most are, so that telling it apart needs no second look at memory.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Word(u128);
-
-/// In the last byte of a long word, where short ones have their length.
-const IS_LONG: u8 = u8::MAX;
-
-impl Word {
-    /// A word of up to 15 bytes.
-    #[inline]
-    fn short(word: &[u8]) -> Option<Self> {
-        let (low, high) = match word.len() {
-            length @ 8..16 => {
-                let last = u64::from_le_bytes(*word.last_chunk()?);
-                (
-                    u64::from_le_bytes(*word.first_chunk()?),
-                    last.checked_shr(8 * (16 - length) as u32),
-                )
-            }
-            length @ 4..8 => {
-                let first = u64::from(u32::from_le_bytes(*word.first_chunk()?));
-                let last = u64::from(u32::from_le_bytes(*word.last_chunk()?));
-                (first | last << (8 * (length - 4)), None)
-            }
-            0..4 => (word.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)), None),
-            _ => return None,
-        };
-        let (low, high) = (u128::from(low), u128::from(high.unwrap_or(0)));
-        Some(Self(low | high << 64 | (word.len() as u128) << 120))
-    }
-
-    fn long(start: u32, length: u32) -> Self {
-        Self(u128::from(start) | u128::from(length) << 32 | u128::from(IS_LONG) << 120)
-    }
-
-    /// Where a long word stands.
-    fn place(self) -> Option<Range<usize>> {
-        let (start, length) = (self.0 as u32 as usize, (self.0 >> 32) as u32 as usize);
-        ((self.0 >> 120) as u8 == IS_LONG).then_some(start..start + length)
-    }
-}
+/// Words that are looked up before they are counted: their counts are asked for meanwhile.
+const TAKEN_AT_ONCE: usize = 256;
 
 impl Counts {
-    #[inline]
-    fn add(&mut self, word: &[u8], hash: u64) -> u64 {
-        // All words of a slice share the top bits of the hash, where a table looks first.
-        let hash = hash.rotate_left(32);
-        let Some(short) = Word::short(word) else { return self.add_long(word, hash) };
-        match self.table.find_mut(hash, |entry| entry.word == short) {
-            Some(entry) => {
-                entry.count += 1;
-                entry.count
+    /// Counts the words of these rows, and tells each with its count.
+    fn add(
+        &mut self,
+        words: &Rows,
+        (hashes, rows): (&[u64], &[u32]),
+        mut counted: impl FnMut(&[u8], u64),
+    ) {
+        let (first, later) = rows.split_at(rows.len().min(LOOKED_UP_AHEAD));
+        first.iter().for_each(|row| self.words.prefetch(hashes[*row as usize]));
+        let mut later = later.iter();
+        let mut numbers = [0; TAKEN_AT_ONCE];
+        for some in rows.chunks(TAKEN_AT_ONCE) {
+            for (row, number) in some.iter().zip(&mut numbers) {
+                if let Some(later) = later.next() {
+                    self.words.prefetch(hashes[*later as usize]);
+                }
+                let row = *row as usize;
+                *number = self.words.find_or_add(words.get(row), hashes[row]) as usize;
+                prefetch(&self.counts, *number);
             }
-            None => self.insert(short, hash),
+            self.counts.resize(self.words.len(), 0);
+            for (row, number) in some.iter().zip(&numbers) {
+                let count = &mut self.counts[*number];
+                *count += 1;
+                counted(words.get(*row as usize), *count);
+            }
         }
-    }
-
-    fn add_long(&mut self, word: &[u8], hash: u64) -> u64 {
-        let Self { table, bytes } = self;
-        let is_same = |entry: &Entry| {
-            entry.hash == hash && entry.word.place().is_some_and(|place| bytes[place] == *word)
-        };
-        if let Some(entry) = table.find_mut(hash, is_same) {
-            entry.count += 1;
-            return entry.count;
-        }
-        let long = Word::long(bytes.len() as u32, word.len() as u32);
-        bytes.extend_from_slice(word);
-        self.insert(long, hash)
-    }
-
-    fn insert(&mut self, word: Word, hash: u64) -> u64 {
-        self.table.insert_unique(hash, Entry { word, hash, count: 1 }, |entry| entry.hash);
-        1
     }
 }
 
@@ -303,9 +256,8 @@ impl Operator for Count {
                 let (Payload::Rows(words), Some(routing)) = (&block.payload, &block.routing) else {
                     continue;
                 };
-                block.rows_of(slice).for_each(|row| {
-                    let word = words.get(row);
-                    let count = counts.add(word, routing.hashes[row]);
+                let Selection::Rows(rows) = block.rows_of(slice) else { continue };
+                counts.add(words, (&routing.hashes, rows), |word, count| {
                     output.push_with(|bytes| {
                         bytes.extend_from_slice(&count.to_le_bytes());
                         bytes.extend_from_slice(word);
@@ -407,24 +359,28 @@ pub(crate) fn run(
 
 #[cfg(test)]
 mod tests {
-    use super::Counts;
-    use proptest::{collection::vec, prelude::*};
+    use super::{Counts, LOOKED_UP_AHEAD, TAKEN_AT_ONCE};
     use std::collections::BTreeMap;
+    use tidemill_flow::{RowsPool, partition::hash_bytes};
 
-    proptest! {
-        /// Few letters, and a zero byte, so that words are alike but for their lengths and ends.
-        #[test]
-        fn words_of_all_lengths_are_told_apart(
-            words in vec(vec(prop_oneof![Just(0), Just(b'a'), Just(b'b'), Just(255)], 0..20), 0..80),
-        ) {
-            let (mut counts, mut expected) = (Counts::default(), BTreeMap::<&[u8], u64>::new());
-            for word in words.iter().chain(&words) {
-                let count = expected.entry(word).or_default();
-                *count += 1;
-                // All in one bucket too: the hash does not tell them apart.
-                let hash = word.len() as u64 / 8;
-                prop_assert_eq!(counts.add(word, hash), *count);
+    #[test]
+    fn each_word_comes_with_its_count_so_far() {
+        let mut words = RowsPool::new(1).take();
+        let count = 2 * TAKEN_AT_ONCE + LOOKED_UP_AHEAD + 1;
+        (0..count).for_each(|it| words.push(format!("word {}", it * it % 97).as_bytes()));
+        let hashes: Vec<u64> = words.iter().map(hash_bytes).collect();
+        let rows: Vec<u32> = (0..count as u32).rev().collect();
+        let (mut counts, mut expected) = (Counts::default(), BTreeMap::new());
+        for _ in 0..2 {
+            let mut told = Vec::new();
+            counts.add(&words, (&hashes, &rows), |word, count| told.push((word.to_vec(), count)));
+            for (row, (word, count)) in rows.iter().zip(&told) {
+                assert_eq!(word, words.get(*row as usize));
+                let so_far = expected.entry(word.clone()).or_insert(0);
+                *so_far += 1;
+                assert_eq!(count, so_far);
             }
+            assert_eq!(told.len(), rows.len());
         }
     }
 }

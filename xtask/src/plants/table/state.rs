@@ -104,6 +104,28 @@ pub(super) const PLANTS: &[Plant] = &[
         caught_by: &["paged_bytes_are_those_of_a_vec_and_begin_at_a_block"],
     },
     Plant {
+        name: "long-keys-by-their-hash",
+        what: "Keys that are too long for their slots are told apart by their hashes alone.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/key_table.rs",
+        changes: &[(
+            ".is_some_and(|start| bytes[start..start + key.len()] == *key)",
+            ".is_some_and(|start| start < bytes.len())",
+        )],
+        caught_by: &["keys_have_the_numbers_of_their_first_appearance"],
+    },
+    Plant {
+        name: "short-keys-without-length",
+        what: "A short key equals one that has zeros behind it.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/key_table.rs",
+        changes: &[("third | (length as u64) << 56", "third")],
+        caught_by: &[
+            "a_short_key_is_itself_and_its_length",
+            "keys_have_the_numbers_of_their_first_appearance",
+        ],
+    },
+    Plant {
         name: "leaves-though-used",
         what: "A key that changed after it was found to leave leaves all the same, unsaved.",
         package: "tidemill-state",
