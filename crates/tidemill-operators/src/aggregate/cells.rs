@@ -291,16 +291,34 @@ impl Cells {
 
     /// Adds group `from` to group `to`, and empties it.
     pub(crate) fn merge_within(&mut self, plan: &Aggregates, to: usize, from: usize) {
-        let source = self.words[from * self.stride..][..self.held].to_vec();
-        let target = &mut self.words[to * self.stride..][..self.held];
-        for it in &plan.accumulators {
-            if is_side(it.kept) {
-                self.sides[it.place].merge_within(to, from);
-            } else {
-                merge_words(it.kept, &mut target[it.place..], &source[it.place..]);
-            }
+        self.add_words(plan, to, from);
+        for it in plan.accumulators.iter().filter(|it| is_side(it.kept)) {
+            self.sides[it.place].merge_within(to, from);
         }
         self.clear(from);
+    }
+
+    /// Adds group `from` to group `to`, and leaves it as it is.
+    pub(crate) fn add_within(&mut self, plan: &Aggregates, to: usize, from: usize) {
+        self.add_words(plan, to, from);
+        if self.sides.is_empty() {
+            return;
+        }
+        let mut copy = Self::new(plan);
+        copy.resize(1);
+        for it in plan.accumulators.iter().filter(|it| is_side(it.kept)) {
+            copy.sides[it.place].merge(0, &self.sides[it.place], from);
+            self.sides[it.place].merge(to, &copy.sides[it.place], 0);
+        }
+    }
+
+    fn add_words(&mut self, plan: &Aggregates, to: usize, from: usize) {
+        let place = |group: usize| group * self.stride..group * self.stride + self.held;
+        let two = self.words.get_disjoint_mut([place(to), place(from)]);
+        let [target, source] = two.expect("two groups that are there");
+        for it in plan.accumulators.iter().filter(|it| !is_side(it.kept)) {
+            merge_words(it.kept, &mut target[it.place..], &source[it.place..]);
+        }
     }
 
     /// Results of these groups, in this order, to the columns of a lane.

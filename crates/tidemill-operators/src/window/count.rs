@@ -12,17 +12,21 @@ mod held;
 
 use super::spans::greatest_common_divisor;
 use super::{Emitter, Prepared, Windowed, has_rows, shown};
-use crate::aggregate::Cells;
+use crate::aggregate::TAKEN_AT_ONCE;
 use held::{Window, Windows};
 use std::sync::Arc;
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
     StateAt, StateTable, TakeRows,
 };
+use tidemill_state::prefetch;
 use tidemill_types::SliceId;
 
 /// Windows larger than this keep everything, and so need no panes.
 const UNBOUNDED: u64 = 1 << 40;
+
+/// So many records ahead the accumulators of a key are asked for.
+const TAKEN_AHEAD: usize = 16;
 
 #[derive(Clone)]
 struct Factory {
@@ -36,6 +40,10 @@ struct Factory {
 struct Lane {
     factory: Factory,
     emitter: Emitter,
+    /// Rows of a slice in a block.
+    rows: Vec<u32>,
+    /// The keys of some of them.
+    keys: Vec<u32>,
 }
 
 /// Windows over the last `size` records, put out after every `every`.
@@ -52,7 +60,12 @@ impl OperatorFactory for Factory {
     }
 
     fn operator(&self) -> Box<dyn Operator> {
-        Box::new(Lane { emitter: Emitter::new(&self.plan, 0), factory: self.clone() })
+        Box::new(Lane {
+            emitter: Emitter::new(&self.plan, 0),
+            factory: self.clone(),
+            rows: Vec::new(),
+            keys: Vec::new(),
+        })
     }
 
     fn state(&self, _: SliceId) -> SliceState {
@@ -124,10 +137,7 @@ impl Factory {
 impl Windows {
     /// Adds the accumulators of `from` to those of `to`.
     fn add(&mut self, plan: &Windowed, to: u32, from: u32) {
-        let mut copy = Cells::new(&plan.aggregates);
-        copy.resize(1);
-        copy.merge(&plan.aggregates, 0, &self.cells, from as usize);
-        self.cells.merge(&plan.aggregates, to as usize, &copy, 0);
+        self.cells.add_within(&plan.aggregates, to as usize, from as usize);
     }
 
     /// The full pane goes to the back; the oldest leaves if the window is full.
@@ -185,15 +195,36 @@ impl Windows {
 }
 
 impl Lane {
-    fn take_row(
+    /// Takes the rows of a slice.
+    fn take_slice(
         &mut self,
         state: &mut Windows,
-        row: usize,
+        slice: SliceId,
         (block, prepared): (&Block, &Prepared),
-    ) -> Result<(), OperatorError> {
+    ) {
+        let (mut rows, mut keys) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.keys));
+        rows.clear();
+        block.rows_of(slice).for_each(|row| rows.push(row as u32));
+        let looked_up = (&prepared.keys, prepared.hashes(block));
+        state.keys.look_ahead(looked_up.1, &rows);
+        for start in (0..rows.len()).step_by(TAKEN_AT_ONCE) {
+            let some = start..rows.len().min(start + TAKEN_AT_ONCE);
+            let windows = &state.windows;
+            let coming = |key| prefetch(windows, key as usize);
+            state.keys.resolve(looked_up, (&rows, some.clone()), &mut keys, coming);
+            for (nth, row) in rows[some].iter().enumerate() {
+                if let Some(ahead) = keys.get(nth + TAKEN_AHEAD) {
+                    state.prefetch(*ahead as usize);
+                }
+                self.take_row(state, keys[nth] as usize, (*row as usize, prepared));
+            }
+        }
+        (self.rows, self.keys) = (rows, keys);
+    }
+
+    fn take_row(&mut self, state: &mut Windows, key: usize, (row, prepared): (usize, &Prepared)) {
         let it = &self.factory;
         let plan = &it.plan;
-        let key = state.keys.group(&prepared.keys, prepared.hashes(block), row) as usize;
         state.change(key);
         if state.windows.len() <= key {
             state.windows.resize_with(key + 1, Window::default);
@@ -229,7 +260,6 @@ impl Lane {
                 state.release(whole);
             }
         }
-        Ok(())
     }
 }
 
@@ -247,13 +277,7 @@ impl Operator for Lane {
             let state: &mut Windows = context.state(slice);
             self.emitter.begin(slice);
             for (block, prepared) in blocks.iter().zip(&prepared) {
-                let mut outcome = Ok(());
-                block.rows_of(slice).for_each(|row| {
-                    if outcome.is_ok() {
-                        outcome = self.take_row(state, row, (block, prepared));
-                    }
-                });
-                outcome?;
+                self.take_slice(state, slice, (block, prepared));
                 self.emitter.flush_if_full(&plan, output)?;
             }
         }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! key ─▶ its sessions, and when it is due: no later than any of them ends
-//! heap of (due, key) ─ time goes on ─▶ keys that are due are looked at, and no others
+//! queue of (due, key) ─ time goes on ─▶ keys that are due are looked at, and no others
 //! ```
 //!
 //! The sessions of a key lie apart, in the order of time: a record touches none but its neighbours,
@@ -16,16 +16,20 @@
 //! Keys without a session are forgotten when they are half of all: what a slice holds follows what
 //! is open, and not what came ever.
 
+mod due;
+
 use super::{Emitter, Late, Prepared, Windowed, shown};
 use crate::aggregate::{Cells, TAKEN_AT_ONCE};
 use crate::groups::{BlockKeys, Groups, KeyPlan};
-use std::{borrow::Cow, cmp::Reverse, collections::BinaryHeap, ops::Range, sync::Arc};
+use due::Due;
+use smallvec::SmallVec;
+use std::{borrow::Cow, ops::Range, sync::Arc};
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
     StateAt, StateTable, TakeRows,
 };
 use tidemill_state::{
-    Delta, Noted, Reader, SavedError, State, Structure, row_of, structure::sampled,
+    Delta, Noted, Reader, SavedError, State, Structure, prefetch, row_of, structure::sampled,
 };
 use tidemill_types::{SliceId, Span};
 
@@ -34,6 +38,9 @@ mod tests;
 
 /// Keys without a session are kept while there are no more keys than this.
 const KEYS_KEPT: usize = 1_024;
+
+/// So many sessions ahead what will be looked at of one that ends is asked for.
+const ENDED_AHEAD: usize = 16;
 
 /// An open session of a key.
 #[derive(Clone, Copy, Debug)]
@@ -49,9 +56,9 @@ struct Session {
 /// A key's sessions.
 #[derive(Debug)]
 struct Open {
-    /// In the order of time, each at least the gap behind the one before.
-    sessions: Vec<Session>,
-    /// None of them ends before this; the heap has it.
+    /// In the order of time, each at least the gap behind the one before. Most keys have one.
+    sessions: SmallVec<[Session; 1]>,
+    /// None of them ends before this; the queue has it.
     due: i64,
 }
 
@@ -66,7 +73,7 @@ struct Sessions {
     /// Keys with a session.
     live: usize,
     /// When keys are due; what is not as their key says is of the past.
-    due: BinaryHeap<Reverse<(i64, u32)>>,
+    due: Due,
     noted: Noted,
 }
 
@@ -79,7 +86,10 @@ struct Factory {
 struct Lane {
     factory: Factory,
     emitter: Emitter,
+    /// Rows of a slice in a block.
     rows: Vec<u32>,
+    /// The keys of some of them, and the accumulators of their sessions.
+    keys: Vec<u32>,
     cells: Vec<u32>,
     late: Vec<u32>,
     merges: Vec<(u32, u32)>,
@@ -100,6 +110,7 @@ impl OperatorFactory for Factory {
             emitter: Emitter::new(&self.plan, 0),
             factory: self.clone(),
             rows: Vec::new(),
+            keys: Vec::new(),
             cells: Vec::new(),
             late: Vec::new(),
             merges: Vec::new(),
@@ -107,7 +118,7 @@ impl OperatorFactory for Factory {
     }
 
     fn state(&self, _: SliceId) -> SliceState {
-        Box::new(Sessions::new(&self.plan))
+        Box::new(Sessions::new(&self.plan, self.gap))
     }
 
     fn does(&self) -> String {
@@ -144,7 +155,7 @@ impl OperatorFactory for Factory {
 }
 
 impl Sessions {
-    fn new(plan: &Windowed) -> Self {
+    fn new(plan: &Windowed, gap: i64) -> Self {
         Self {
             keys: Groups::new(&plan.keys),
             open: Vec::new(),
@@ -152,7 +163,7 @@ impl Sessions {
             free: Vec::new(),
             opened: 0,
             live: 0,
-            due: BinaryHeap::new(),
+            due: Due::new(gap),
             noted: Noted::default(),
         }
     }
@@ -179,8 +190,8 @@ impl Sessions {
             self.noted.change(self.open.len(), |_| false);
             self.open.push(open);
         }
-        let due = self.open.iter().zip(0..).map(|(it, key)| Reverse((it.due, key)));
-        self.due = due.collect();
+        self.due.clear();
+        self.open.iter().zip(0..).for_each(|(it, key)| self.due.push(it.due, key));
     }
 
     /// Whether a record belongs to a session that is open.
@@ -192,7 +203,7 @@ impl Sessions {
     /// The accumulators of the session of a record; sessions that it joins go to `merges`.
     fn cell(&mut self, key: usize, time: i64, gap: i64, merges: &mut Vec<(u32, u32)>) -> u32 {
         if self.open.len() <= key {
-            self.open.resize_with(key + 1, || Open { sessions: Vec::new(), due: i64::MAX });
+            self.open.resize_with(key + 1, || Open { sessions: SmallVec::new(), due: i64::MAX });
         }
         let Open { sessions, due } = &mut self.open[key];
         let touched = touched(sessions, time, gap);
@@ -208,7 +219,7 @@ impl Sessions {
             let end = time.saturating_add(gap);
             if end < *due {
                 *due = end;
-                self.due.push(Reverse((end, key as u32)));
+                self.due.push(end, key as u32);
             }
             return cell;
         }
@@ -230,11 +241,12 @@ impl Sessions {
     /// Takes the sessions that have ended by `now` out, by their end and number.
     fn ended(&mut self, now: i64, gap: i64) -> Vec<(i64, usize, Session)> {
         let end_of = |it: &Session| it.last.saturating_add(gap);
-        let mut ended: Vec<(i64, usize, Session)> = Vec::new();
-        while let Some(Reverse((due, key))) = self.due.peek().copied()
-            && due <= now
-        {
-            self.due.pop();
+        let (mut ended, mut taken) = (Vec::<(i64, usize, Session)>::new(), Vec::new());
+        self.due.take(now, &mut taken);
+        for (nth, (due, key)) in taken.iter().copied().enumerate() {
+            if let Some((_, ahead)) = taken.get(nth + ENDED_AHEAD) {
+                prefetch(&self.open, *ahead as usize);
+            }
             let key = key as usize;
             if self.open[key].due != due {
                 continue;
@@ -248,7 +260,7 @@ impl Sessions {
             open.due = open.sessions.first().map_or(i64::MAX, end_of);
             match open.sessions.is_empty() {
                 true => self.live -= 1,
-                false => self.due.push(Reverse((open.due, key as u32))),
+                false => self.due.push(open.due, key as u32),
             }
         }
         ended.sort_unstable_by_key(|(end, _, it)| (*end, it.number));
@@ -301,13 +313,16 @@ impl State for Sessions {
 
 impl Structure for Sessions {
     fn memory(&self) -> usize {
-        let of = |key: usize| self.open[key].sessions.capacity() * size_of::<Session>();
+        let of = |key: usize| match &self.open[key].sessions {
+            sessions if sessions.spilled() => sessions.capacity() * size_of::<Session>(),
+            _ => 0,
+        };
         self.keys.memory()
             + self.open.capacity() * size_of::<Open>()
             + sampled(self.open.len(), of)
             + self.cells.memory()
             + self.free.capacity() * size_of::<u32>()
-            + self.due.capacity() * size_of::<(i64, u32)>()
+            + self.due.memory()
             + self.noted.memory()
     }
 
@@ -327,7 +342,7 @@ impl Structure for Sessions {
     fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
         let (key, mut from) = (row_of(key)?, Reader::new(value));
         self.keys.restore(key, &mut from)?;
-        let (mut sessions, mut due) = (Vec::new(), i64::MAX);
+        let (mut sessions, mut due) = (SmallVec::<[Session; 1]>::new(), i64::MAX);
         for _ in 0..from.u32()? {
             let (first, last, number) = (from.i64()?, from.i64()?, from.u64()?);
             let cell = self.cells.groups();
@@ -341,7 +356,7 @@ impl Structure for Sessions {
         sessions.sort_unstable_by_key(|it| it.first);
         if !sessions.is_empty() {
             self.live += 1;
-            self.due.push(Reverse((due, key as u32)));
+            self.due.push(due, key as u32);
         }
         self.open.push(Open { sessions, due });
         from.end()
@@ -353,6 +368,7 @@ impl Structure for Sessions {
 }
 
 impl Lane {
+    /// Takes the rows of a slice.
     fn take_slice(
         &mut self,
         state: &mut Sessions,
@@ -360,33 +376,62 @@ impl Lane {
         (block, prepared): (&Block, &Prepared),
         before: i64,
     ) {
-        let hashes = prepared.hashes(block);
-        let gap = self.factory.gap;
-        block.rows_of(slice).for_each(|row| {
-            let time = prepared.time(row);
-            let is_late = time.saturating_add(gap) <= before;
-            if is_late && !state.joins(&prepared.keys, hashes, row, (time, gap)) {
-                self.late.push(row as u32);
-                return;
+        let (hashes, gap) = (prepared.hashes(block), self.factory.gap);
+        let is_late = |row: u32| prepared.time(row as usize).saturating_add(gap) <= before;
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.clear();
+        block.rows_of(slice).for_each(|row| rows.push(row as u32));
+        state.keys.look_ahead(hashes, &rows);
+        let mut from = 0;
+        while let Some(first) = rows.get(from).copied() {
+            let some = rows[from..].iter().take(TAKEN_AT_ONCE);
+            let on_time = some.take_while(|row| !is_late(**row)).count();
+            let time = (prepared.time(first as usize), gap);
+            if on_time > 0 || state.joins(&prepared.keys, hashes, first as usize, time) {
+                let some = from..from + on_time.max(1);
+                from = some.end;
+                self.take(state, (&rows, some), (hashes, prepared));
+            } else {
+                self.late.push(first);
+                from += 1;
             }
-            let key = state.keys.group(&prepared.keys, hashes, row) as usize;
-            state.change(key);
-            let cell = state.cell(key, time, gap, &mut self.merges);
-            self.rows.push(row as u32);
-            state.cells.prefetch(cell);
-            self.cells.push(cell);
-            if !self.merges.is_empty() || self.rows.len() == TAKEN_AT_ONCE {
-                self.apply(state, prepared);
-            }
-        });
-        self.apply(state, prepared);
+        }
+        self.rows = rows;
     }
 
-    /// Takes the rows gathered so far, then joins sessions that a row has bridged.
-    fn apply(&mut self, state: &mut Sessions, prepared: &Prepared) {
+    /// Takes `some` of these rows, none of which is late.
+    fn take(
+        &mut self,
+        state: &mut Sessions,
+        (rows, some): (&[u32], Range<usize>),
+        (hashes, prepared): (&[u64], &Prepared),
+    ) {
+        let mut keys = std::mem::take(&mut self.keys);
+        let open = &state.open;
+        let looked_up = ((&prepared.keys, hashes), (rows, some.clone()));
+        let coming = |key| prefetch(open, key as usize);
+        state.keys.resolve(looked_up.0, looked_up.1, &mut keys, coming);
+        let rows = &rows[some];
+        let mut from = 0;
+        for (nth, (row, key)) in rows.iter().zip(&keys).enumerate() {
+            let (time, key) = (prepared.time(*row as usize), *key as usize);
+            state.change(key);
+            let cell = state.cell(key, time, self.factory.gap, &mut self.merges);
+            state.cells.prefetch(cell);
+            self.cells.push(cell);
+            if !self.merges.is_empty() {
+                self.apply(state, prepared, &rows[from..=nth]);
+                from = nth + 1;
+            }
+        }
+        self.apply(state, prepared, &rows[from..]);
+        self.keys = keys;
+    }
+
+    /// Takes rows into their sessions, then joins sessions that the last has bridged.
+    fn apply(&mut self, state: &mut Sessions, prepared: &Prepared, rows: &[u32]) {
         let plan = &self.factory.plan.aggregates;
-        state.cells.update(plan, prepared.taken(), &self.rows, &self.cells);
-        self.rows.clear();
+        state.cells.update(plan, prepared.taken(), rows, &self.cells);
         self.cells.clear();
         for (to, from) in self.merges.drain(..) {
             state.cells.merge_within(plan, to as usize, from as usize);
@@ -403,7 +448,11 @@ impl Lane {
     ) -> Result<(), OperatorError> {
         let (gap, plan) = (self.factory.gap, Arc::clone(&self.factory.plan));
         let ended = state.ended(now, gap);
-        for (end, key, session) in &ended {
+        for (nth, (end, key, session)) in ended.iter().enumerate() {
+            if let Some((_, key, session)) = ended.get(nth + ENDED_AHEAD) {
+                state.keys.prefetch(*key);
+                state.cells.prefetch(session.cell);
+            }
             let cell = session.cell as usize;
             state.keys.write(std::iter::once(*key), &mut self.emitter.keys);
             let results = &mut self.emitter.results;

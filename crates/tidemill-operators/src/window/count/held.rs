@@ -76,6 +76,15 @@ impl Windows {
         noted.change(key, |out| write_key((keys, windows, cells), key, out));
     }
 
+    /// Asks for the accumulators of a key, whose window should be in a cache by now.
+    #[inline]
+    pub(super) fn prefetch(&self, key: usize) {
+        if let Some(window) = self.windows.get(key) {
+            let parts = [window.filling, window.back_sum, window.front.last().copied()];
+            parts.into_iter().flatten().for_each(|cell| self.cells.prefetch(cell));
+        }
+    }
+
     #[cold]
     fn revive(&mut self, key: usize) {
         // So that the window can be read into this, too.

@@ -139,7 +139,7 @@ proptest! {
 fn a_record_looks_only_at_the_sessions_beside_it() {
     const COUNT: i64 = 500_000;
     let plan = compile(&schema(), &["key".to_owned()], &[(None, &calls())]).expect("right");
-    let (mut sessions, mut merges) = (Sessions::new(&plan[0]), Vec::new());
+    let (mut sessions, mut merges) = (Sessions::new(&plan[0], 10), Vec::new());
     for nth in 0..COUNT {
         assert_eq!(sessions.cell(0, nth * 10, 10, &mut merges), nth as u32);
     }

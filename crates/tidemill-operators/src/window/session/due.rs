@@ -1,0 +1,125 @@
+//! When each key is to be looked at again: a queue by time, in steps.
+//!
+//! ```text
+//! far:  step ─▶ (time, key), in no order      a key is put behind the others of its step
+//! near: the step that time has come to, as a heap
+//! ```
+//!
+//! One heap of all keys would be looked at in a dozen places for each that comes or leaves, most of
+//! them in no cache; a step is taken out of the queue as it is once time has passed it.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+};
+
+/// Steps of a gap.
+const STEPS: i64 = 64;
+
+/// Keys by time.
+#[derive(Debug)]
+pub(super) struct Due {
+    /// Microseconds of a step.
+    step: i64,
+    /// The step that time has come to: all up to it are near.
+    reached: i64,
+    near: BinaryHeap<Reverse<(i64, u32)>>,
+    far: BTreeMap<i64, Vec<(i64, u32)>>,
+    /// Of all in `far`.
+    count: usize,
+}
+
+impl Due {
+    /// A queue of keys that are due within about `gap` microseconds.
+    pub(super) const fn new(gap: i64) -> Self {
+        Self {
+            step: if gap > STEPS { gap / STEPS } else { 1 },
+            reached: i64::MIN,
+            near: BinaryHeap::new(),
+            far: BTreeMap::new(),
+            count: 0,
+        }
+    }
+
+    /// Bytes of memory, about.
+    pub(super) fn memory(&self) -> usize {
+        let far = self.far.len() * size_of::<Vec<(i64, u32)>>();
+        far + (self.near.capacity() + self.count) * size_of::<(i64, u32)>()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.near.clear();
+        self.far.clear();
+        (self.reached, self.count) = (i64::MIN, 0);
+    }
+
+    pub(super) fn push(&mut self, time: i64, key: u32) {
+        let step = time.div_euclid(self.step);
+        if step <= self.reached {
+            self.near.push(Reverse((time, key)));
+        } else {
+            self.far.entry(step).or_default().push((time, key));
+            self.count += 1;
+        }
+    }
+
+    /// Takes all that are due by `now`, in no order.
+    pub(super) fn take(&mut self, now: i64, taken: &mut Vec<(i64, u32)>) {
+        let reached = now.div_euclid(self.step);
+        while let Some(step) = self.far.first_entry()
+            && *step.key() <= reached
+        {
+            let is_over = *step.key() < reached;
+            let mut step = step.remove();
+            self.count -= step.len();
+            if is_over {
+                taken.append(&mut step);
+            } else {
+                self.near.extend(step.into_iter().map(Reverse));
+            }
+        }
+        self.reached = self.reached.max(reached);
+        while let Some(Reverse(first)) = self.near.peek()
+            && first.0 <= now
+        {
+            taken.push(*first);
+            self.near.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Some come for times that are past, and some for those of other keys.
+        #[test]
+        fn each_is_taken_once_its_time_has_come(
+            gap in 1..3_000_i64,
+            cycles in prop::collection::vec((prop::collection::vec(-5_000..5_000_i64, 0..40), 0..400_i64), 1..30),
+        ) {
+            let (mut due, mut model) = (Due::new(gap), Vec::new());
+            let (mut now, mut key) = (-3_000, 0);
+            for (times, on) in cycles {
+                for time in times {
+                    due.push(time, key);
+                    model.push((time, key));
+                    key += 1;
+                }
+                now += on;
+                let mut taken = Vec::new();
+                due.take(now, &mut taken);
+                taken.sort_unstable();
+                let mut expected: Vec<_> = model.extract_if(.., |(time, _)| *time <= now).collect();
+                expected.sort_unstable();
+                prop_assert_eq!(taken, expected);
+                prop_assert_eq!(due.near.len() + due.count, model.len());
+            }
+            let mut rest = Vec::new();
+            due.take(i64::MAX, &mut rest);
+            prop_assert_eq!(rest.len(), model.len());
+        }
+    }
+}
