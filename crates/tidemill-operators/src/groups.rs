@@ -23,7 +23,7 @@ use tidemill_flow::{
     Block, OperatorError,
     partition::{hash_bytes, hash_columns, hash_number},
 };
-use tidemill_state::{KeyTable, prefetch};
+use tidemill_state::{COMPARED_AHEAD, KeyTable, LOOKED_UP_AHEAD, prefetch};
 
 use crate::aggregate::ArgColumn;
 use crate::keys::one_zero;
@@ -35,13 +35,6 @@ mod tests;
 
 use int_table::IntTable;
 pub(crate) use saved::with_room;
-
-/// So many rows before a key is looked up its slot is asked for: it takes about as long to look up
-/// these as memory takes to answer.
-const LOOKED_UP_AHEAD: usize = 32;
-
-/// So many rows before a key that is not in its slot is compared it is asked for.
-const COMPARED_AHEAD: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {

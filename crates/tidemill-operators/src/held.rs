@@ -14,7 +14,7 @@ use crate::gather::interleaved;
 use arrow_array::RecordBatch;
 use std::collections::VecDeque;
 use tidemill_flow::OperatorError;
-use tidemill_state::structure::sampled;
+use tidemill_state::{prefetch, structure::sampled};
 
 mod codec;
 pub(crate) mod shown;
@@ -114,6 +114,12 @@ impl<T> Held<T> {
     /// The data of a slot, if it is held.
     pub(crate) fn get(&self, slot: u32) -> Option<&T> {
         self.slots.get(slot as usize)?.data.as_ref()
+    }
+
+    /// Asks for a slot that will be looked at.
+    #[inline]
+    pub(crate) fn prefetch(&self, slot: u32) {
+        prefetch(&self.slots, slot as usize);
     }
 
     /// Holds another row in a slot.

@@ -11,8 +11,9 @@ use arrow_cast::cast;
 use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use arrow_select::take::take;
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 use tidemill_flow::{Block, OperatorError, TIME_COLUMN, partition::hash_columns};
+use tidemill_state::{COMPARED_AHEAD, KeyTable, LOOKED_UP_AHEAD};
 
 /// A name that is no column.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -141,6 +142,24 @@ impl Keys {
     #[inline]
     pub(crate) fn hash(&self, number: usize) -> u64 {
         self.hashes[number]
+    }
+
+    /// Asks for what the first of these keys are looked up in.
+    pub(crate) fn look_ahead(&self, table: &KeyTable, numbers: Range<usize>) {
+        let first = &self.hashes[numbers];
+        first.iter().take(LOOKED_UP_AHEAD).for_each(|hash| table.prefetch(*hash));
+    }
+
+    /// Asks for what keys are looked up in that come before `end` and after this.
+    #[inline]
+    pub(crate) fn look_on(&self, table: &KeyTable, number: usize, end: usize) {
+        if number + LOOKED_UP_AHEAD < end {
+            table.prefetch(self.hashes[number + LOOKED_UP_AHEAD]);
+        }
+        if number + COMPARED_AHEAD < end {
+            let soon = number + COMPARED_AHEAD;
+            table.prefetch_long(self.bytes(soon), self.hashes[soon]);
+        }
     }
 
     /// Whether a column of a row's key is null.

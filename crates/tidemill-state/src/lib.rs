@@ -43,7 +43,7 @@ pub use delta::{Delta, Reader, SavedError, merge, merged, put_bytes};
 pub use error::StateError;
 pub use files::FileBackend;
 pub use indexed::{IndexedBackend, IndexedOptions, Opened};
-pub use key_table::KeyTable;
+pub use key_table::{COMPARED_AHEAD, KeyTable, LOOKED_UP_AHEAD};
 pub use prefetch::prefetch;
 pub use structure::{
     Aside, Expiry, ExpiryCounts, List, Map, NotRead, Noted, Queue, ReadKeys, ReadRows, SavedKeys,

@@ -1,10 +1,10 @@
 //! Groups as checkpoints have them.
 
-use super::{BlockKeys, Form, Groups, KeyPlan, LOOKED_UP_AHEAD};
+use super::{BlockKeys, Form, Groups, KeyPlan};
 use arrow_array::Array as _;
 use std::sync::Arc;
 use tidemill_flow::partition::hash_number;
-use tidemill_state::{HashOfEntry, Reader, SavedError, put_bytes};
+use tidemill_state::{HashOfEntry, LOOKED_UP_AHEAD, Reader, SavedError, put_bytes};
 
 /// The hash under which a key that is null is looked for where it is saved.
 const NULL: u64 = 0;

@@ -10,13 +10,14 @@ use crate::keys::{KeyCodec, Keys};
 use crate::lane::{Lane, Part, Picked, picked_rows, row_at};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use hashbrown::HashTable;
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
     StateAt, StateTable, TakeRows,
 };
-use tidemill_state::{Delta, Noted, Reader, SavedError, State, Structure, put_bytes, row_of};
+use tidemill_state::{
+    Delta, KeyTable, Noted, Reader, SavedError, State, Structure, put_bytes, row_of,
+};
 use tidemill_types::SliceId;
 use tidemill_types::job::JoinKind;
 
@@ -35,12 +36,13 @@ impl OperatorFactory for TableJoin {
             codecs: self.sides.make(),
             lanes: Default::default(),
             pairs: Pairs::new(self.shape.clone()),
+            found: Vec::new(),
         })
     }
 
     fn state(&self, _: SliceId) -> SliceState {
         Box::new(Table {
-            keys: HashTable::new(),
+            keys: KeyTable::new(),
             held: Held::default(),
             codec: self.shape.right_codec(),
             noted: Noted::default(),
@@ -72,7 +74,7 @@ impl OperatorFactory for TableJoin {
         let slots: Vec<u32> = table.held.slots().map(|(slot, _)| slot).collect();
         let [_, right] = self.sides.make();
         let beside = |_, slots: &[u32], _: &RecordBatch| {
-            let keys = slots.iter().map(|slot| Some(&*table.held.data(*slot).bytes));
+            let keys = slots.iter().map(|slot| Some(table.keys.key(*slot as usize)));
             Ok((right.columns(keys)?, Vec::new()))
         };
         shown::rows(&table.held, &slots, &self.tables().remove(0).schema, beside, take)
@@ -81,25 +83,29 @@ impl OperatorFactory for TableJoin {
 
 /// The table's rows of one slice.
 struct Table {
-    /// The hash of each key, and the slot of its row.
-    keys: HashTable<(u64, u32)>,
-    held: Held<Key>,
+    /// The number of a key is the slot of its row: none goes.
+    keys: KeyTable,
+    held: Held<()>,
     codec: Arc<RowCodec>,
     noted: Noted,
-    /// Slots and rows that were restored.
-    restored: Vec<(u32, Key, Vec<u8>)>,
+    /// Rows that were restored, in the order of their slots.
+    restored: Vec<Vec<u8>>,
 }
 
-struct Key {
-    hash: u64,
-    bytes: Box<[u8]>,
-}
+/// Rows that are looked up before they are put together: where theirs are is asked for meanwhile.
+const LOOKED_UP_AT_ONCE: usize = 256;
 
 /// Writes the row of a slot with its key.
-fn write_slot((held, codec): (&Held<Key>, &RowCodec), slot: usize, out: &mut Vec<u8>) -> bool {
-    let Some(key) = held.get(slot as u32) else { return false };
-    out.extend_from_slice(&key.hash.to_le_bytes());
-    put_bytes(out, &key.bytes);
+fn write_slot(
+    (keys, held, codec): (&KeyTable, &Held<()>, &RowCodec),
+    slot: usize,
+    out: &mut Vec<u8>,
+) -> bool {
+    if held.get(slot as u32).is_none() {
+        return false;
+    }
+    out.extend_from_slice(&keys.hash(slot).to_le_bytes());
+    put_bytes(out, keys.key(slot));
     held.save(slot as u32, codec, out);
     true
 }
@@ -112,7 +118,7 @@ impl State for Table {
 
 impl Structure for Table {
     fn memory(&self) -> usize {
-        self.keys.allocation_size() + self.held.memory(|key| key.bytes.len()) + self.noted.memory()
+        self.keys.memory() + self.held.memory(|()| 0) + self.noted.memory()
     }
 
     fn track(&mut self) {
@@ -124,64 +130,79 @@ impl Structure for Table {
     }
 
     fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
-        let Self { held, codec, noted, .. } = self;
-        noted.drain(delta, most, &mut |slot, out| write_slot((held, codec), slot, out))
+        let Self { keys, held, codec, noted, .. } = self;
+        noted.drain(delta, most, &mut |slot, out| write_slot((keys, held, codec), slot, out))
     }
 
     fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
-        let (slot, mut from) = (row_of(key)? as u32, Reader::new(value));
-        let key = Key { hash: from.u64()?, bytes: from.sized()?.into() };
-        self.keys.insert_unique(key.hash, (key.hash, slot), |(hash, _)| *hash);
-        self.restored.push((slot, key, from.rest().to_vec()));
+        let (slot, mut from) = (row_of(key)?, Reader::new(value));
+        if slot != self.keys.len() {
+            return Err(not_each_once());
+        }
+        let hash = from.u64()?;
+        self.keys.push(from.sized()?, hash);
+        self.restored.push(from.rest().to_vec());
         Ok(())
     }
 
     fn restored(&mut self) -> Result<(), SavedError> {
-        let restored = std::mem::take(&mut self.restored).into_iter();
-        let (keys, rows): (Vec<_>, Vec<_>) =
-            restored.map(|(slot, key, row)| ((slot, key), row)).unzip();
+        let rows = std::mem::take(&mut self.restored);
         if rows.is_empty() {
             return Ok(());
         }
         let piece = self.held.add(&self.codec.read(&rows)?);
-        for (row, (slot, key)) in keys.into_iter().enumerate() {
-            self.held.restore(slot, piece, row, key);
-        }
-        Ok(())
+        (0..rows.len()).for_each(|row| self.held.restore(row as u32, piece, row, ()));
+        if self.keys.index(None) { Ok(()) } else { Err(not_each_once()) }
     }
+}
+
+#[cold]
+fn not_each_once() -> SavedError {
+    SavedError::new("a key of the saved table is missing, or is there twice")
 }
 
 impl Table {
     /// Takes rows of the table. A row with a null key meets nobody and is left out.
     fn apply(&mut self, part: Part, picked: &Picked<'_>, keys: &Keys, kept: &RecordBatch) {
         let piece = self.held.add(kept);
-        for number in part.rows().filter(|number| !keys.has_null(*number)) {
-            let (hash, key) = (keys.hash(number), keys.bytes(number));
-            match self.find(hash, key) {
-                Some(slot) => {
-                    self.change(slot);
-                    self.held.replace(slot, piece, picked.row(number));
-                }
-                None => {
-                    let data = Key { hash, bytes: key.into() };
-                    let slot = self.held.insert(piece, picked.row(number), data);
-                    // No row of a table goes, so a new one has a slot that none had.
-                    self.noted.change(slot as usize, |_| false);
-                    self.keys.insert_unique(hash, (hash, slot), |(hash, _)| *hash);
-                }
+        keys.look_ahead(&self.keys, part.rows());
+        for number in part.rows() {
+            keys.look_on(&self.keys, number, part.rows().end);
+            if keys.has_null(number) {
+                continue;
+            }
+            let known = self.keys.len();
+            let slot = self.keys.find_or_add(keys.bytes(number), keys.hash(number));
+            if (slot as usize) < known {
+                self.change(slot);
+                self.held.replace(slot, piece, picked.row(number));
+            } else {
+                let inserted = self.held.insert(piece, picked.row(number), ());
+                debug_assert_eq!(inserted, slot, "no row of a table goes");
+                // So a new one has a slot that none had.
+                self.noted.change(slot as usize, |_| false);
             }
         }
     }
 
     /// The row of a slot is about to change.
     fn change(&mut self, slot: u32) {
-        let Self { held, codec, noted, .. } = self;
-        noted.change(slot as usize, |out| write_slot((held, codec), slot as usize, out));
+        let Self { keys, held, codec, noted, .. } = self;
+        noted.change(slot as usize, |out| write_slot((keys, held, codec), slot as usize, out));
     }
 
-    fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
-        let is_it = |(it, slot): &(u64, u32)| *it == hash && *self.held.data(*slot).bytes == *key;
-        self.keys.find(hash, is_it).map(|(_, slot)| *slot)
+    /// The slots of some rows' keys, in order. [`Keys::look_ahead`] came before the first.
+    fn find(&self, keys: &Keys, (some, end): (Range<usize>, usize), found: &mut Vec<Option<u32>>) {
+        found.clear();
+        found.extend(some.map(|number| {
+            keys.look_on(&self.keys, number, end);
+            if keys.has_null(number) {
+                return None;
+            }
+            let slot = self.keys.find(keys.bytes(number), keys.hash(number))?;
+            self.held.prefetch(slot);
+            Some(slot)
+        }));
     }
 }
 
@@ -189,6 +210,8 @@ struct TableOperator {
     codecs: [KeyCodec; 2],
     lanes: [Lane; 2],
     pairs: Pairs,
+    /// The slots that rows meet.
+    found: Vec<Option<u32>>,
 }
 
 impl Operator for TableOperator {
@@ -258,13 +281,15 @@ impl TableOperator {
             for part in parts {
                 let (batch, keys) = &read[part.block];
                 let rows = picked_rows(&blocks[part.block], &slices);
+                keys.look_ahead(&table.keys, part.rows());
                 for number in part.rows() {
-                    let found = if keys.has_null(number) {
-                        None
-                    } else {
-                        table.find(keys.hash(number), keys.bytes(number))
-                    };
-                    match found {
+                    let nth = (number - part.first) % LOOKED_UP_AT_ONCE;
+                    if nth == 0 {
+                        let end = part.rows().end;
+                        let some = number..end.min(number + LOOKED_UP_AT_ONCE);
+                        table.find(keys, (some, end), &mut self.found);
+                    }
+                    match self.found[nth] {
                         Some(slot) => self.pairs.right_held(&table.held, slot),
                         None if keep_unmatched => self.pairs.right_nulls()?,
                         None => continue,

@@ -13,7 +13,7 @@ use tidemill_flow::{
     RunOptions, Selection, Sink, SinkError, SliceState, Source, SourceError, SourceFactory,
     rows_schema,
 };
-use tidemill_state::{KeyTable, State, Structure, prefetch};
+use tidemill_state::{KeyTable, LOOKED_UP_AHEAD, State, Structure, prefetch};
 use tidemill_types::{
     Cycle, Micros, SliceId,
     job::{CycleSpec, Delivery},
@@ -187,9 +187,6 @@ impl State for Counts {
         Vec::new()
     }
 }
-
-/// So many words ahead the slot of a word is asked for.
-const LOOKED_UP_AHEAD: usize = 32;
 
 /// Words that are looked up before they are counted: their counts are asked for meanwhile.
 const TAKEN_AT_ONCE: usize = 256;
