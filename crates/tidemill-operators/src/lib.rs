@@ -7,6 +7,7 @@
 pub mod aggregate;
 pub mod custom;
 pub mod dedup;
+mod due;
 pub mod expr;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]

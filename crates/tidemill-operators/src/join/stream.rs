@@ -10,21 +10,21 @@
 
 use super::pairs::{Pairs, Shape};
 use super::{Codecs, Side as Port};
-use crate::held::{Held, RowCodec, shown};
+use crate::due::Due;
+use crate::held::{Held, PieceId, RowCodec, shown};
 use crate::keys::{KeyCodec, Keys};
-use crate::lane::{Lane, Part, Picked, Times};
+use crate::lane::{Lane, Picked, Times};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, TimestampMicrosecondArray};
 use arrow_schema::{DataType, Field, SchemaRef};
-use group::{Group, forget, group_of, near, place};
-use hashbrown::HashTable;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
-use std::sync::Arc;
+use group::Groups;
+use std::{ops::Range, sync::Arc};
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
     StateAt, StateTable, TakeRows,
 };
-use tidemill_state::{Delta, Noted, Reader, SavedError, State, Structure, put_bytes, row_of};
+use tidemill_state::{
+    Delta, KeyTable, Noted, Reader, SavedError, State, Structure, put_bytes, row_of,
+};
 use tidemill_types::job::JoinKind;
 use tidemill_types::{Micros, SliceId, Span};
 
@@ -49,24 +49,27 @@ impl OperatorFactory for StreamJoin {
     fn operator(&self) -> Box<dyn Operator> {
         Box::new(StreamOperator {
             codecs: self.sides.make(),
-            within: self.within.0,
             lanes: Default::default(),
-            pairs: Pairs::new(self.shape.clone()),
-            met: Vec::new(),
+            meeting: Meeting {
+                within: self.within.0,
+                pairs: Pairs::new(self.shape.clone()),
+                groups: Vec::new(),
+                met: Vec::new(),
+            },
         })
     }
 
     fn state(&self, _: SliceId) -> SliceState {
         let side = |codec| Side {
             held: Held::default(),
-            by_time: BinaryHeap::new(),
+            by_time: Due::new(self.within.0),
             arrived: 0,
             codec,
             noted: Noted::default(),
             restored: Vec::new(),
         };
         let codecs = [self.shape.left_codec(), self.shape.right_codec()];
-        Box::new(SliceRows { groups: HashTable::new(), sides: codecs.map(side) })
+        Box::new(SliceRows { groups: Groups::default(), sides: codecs.map(side) })
     }
 
     fn does(&self) -> String {
@@ -103,7 +106,7 @@ impl OperatorFactory for StreamJoin {
         take: &mut TakeRows<'_>,
     ) -> Result<(), OperatorError> {
         let rows: &SliceRows = at.of();
-        let held = &rows.sides[table].held;
+        let (held, keys) = (&rows.sides[table].held, &rows.groups.keys);
         let mut slots: Vec<(u64, u32)> =
             held.slots().map(|(slot, it)| (it.arrival, slot)).collect();
         slots.sort_unstable();
@@ -114,7 +117,7 @@ impl OperatorFactory for StreamJoin {
             let times = TimestampMicrosecondArray::from_iter_values(waiting().map(|it| it.time));
             let times: ArrayRef = Arc::new(times.with_timezone("UTC"));
             if table == 1 {
-                let keys = right.columns(waiting().map(|it| it.key.as_deref()))?;
+                let keys = right.columns(waiting().map(|it| it.key(keys)))?;
                 return Ok((keys, vec![times]));
             }
             let matched: BooleanArray = waiting().map(|it| Some(it.matched)).collect();
@@ -124,20 +127,23 @@ impl OperatorFactory for StreamJoin {
     }
 }
 
-/// Groups from which the memory of all is estimated.
-const GROUPS_LOOKED_AT: usize = 8;
+/// Rows whose keys are looked up before they meet others: what they look at is asked for meanwhile.
+const TAKEN_AT_ONCE: usize = 256;
+
+/// So many rows ahead those that a row meets are asked for.
+const MET_AHEAD: usize = 8;
 
 /// What a slice holds.
 struct SliceRows {
-    groups: HashTable<Group>,
+    groups: Groups,
     sides: [Side; 2],
 }
 
 /// The rows of one side.
 struct Side {
     held: Held<Waiting>,
-    /// Time, number of arrival and slot of every row, the earliest first.
-    by_time: BinaryHeap<Reverse<(i64, u64, u32)>>,
+    /// Time, number of arrival and slot of every row.
+    by_time: Due<(u64, u32)>,
     arrived: u64,
     codec: Arc<RowCodec>,
     noted: Noted,
@@ -147,13 +153,18 @@ struct Side {
 
 /// A row that waits for partners.
 struct Waiting {
-    hash: u64,
     time: i64,
     /// Its number in the order of arrival.
     arrival: u64,
+    /// That of its key. None if it can equal no other: a column of it is null.
+    group: Option<u32>,
     matched: bool,
-    /// None if it can equal no other: a column of it is null.
-    key: Option<Arc<[u8]>>,
+}
+
+impl Waiting {
+    fn key<'a>(&self, keys: &'a KeyTable) -> Option<&'a [u8]> {
+        self.group.map(|group| keys.key(group as usize))
+    }
 }
 
 /// A block of one port, in one cycle.
@@ -166,9 +177,16 @@ struct PortBlock<'a> {
 
 struct StreamOperator {
     codecs: [KeyCodec; 2],
-    within: i64,
     lanes: [Lane; 2],
+    meeting: Meeting,
+}
+
+/// How rows meet those of the other side.
+struct Meeting {
+    within: i64,
     pairs: Pairs,
+    /// The groups of some rows.
+    groups: Vec<Option<u32>>,
     /// The numbers of arrival and slots of the rows that one row meets.
     met: Vec<(u64, u32)>,
 }
@@ -191,23 +209,22 @@ impl Operator for StreamOperator {
         let limits = [limit(1), limit(0)];
         for slice in context.slices.clone().map(SliceId) {
             let rows: &mut SliceRows = context.state(slice);
-            self.pairs.next_slice(slice);
+            self.meeting.pairs.next_slice(slice);
             for (side, blocks) in ports.iter().enumerate() {
                 for part in self.lanes[side].of(slice) {
-                    let block = &blocks[part.block];
-                    let within = self.within;
-                    rows.take(
-                        (side, block, *part),
-                        within,
-                        &mut self.met,
-                        &mut self.pairs,
-                        output,
-                    )?;
+                    let (block, end) = (&blocks[part.block], part.rows().end);
+                    block.keys.look_ahead(&rows.groups.keys, part.rows());
+                    let piece = rows.sides[side].held.add(&block.kept);
+                    for first in part.rows().step_by(TAKEN_AT_ONCE) {
+                        let some = first..end.min(first + TAKEN_AT_ONCE);
+                        rows.find(block, (some.clone(), end), &mut self.meeting.groups);
+                        self.meeting.take(rows, side, (block, piece, some), output)?;
+                    }
                 }
             }
-            rows.let_go(self.within, limits, &mut self.pairs, output)?;
+            rows.let_go(self.meeting.within, limits, &mut self.meeting.pairs, output)?;
         }
-        self.pairs.write(output)
+        self.meeting.pairs.write(output)
     }
 }
 
@@ -224,7 +241,7 @@ impl StreamOperator {
             let keys = self.codecs[port as usize].read(block, &picked)?;
             let kept = match port {
                 Port::Left => picked.batch.clone(),
-                Port::Right => self.pairs.shape().right_part(&picked.batch)?,
+                Port::Right => self.meeting.pairs.shape().right_part(&picked.batch)?,
             };
             Ok(PortBlock { picked, keys, kept })
         };
@@ -232,47 +249,65 @@ impl StreamOperator {
     }
 }
 
-impl SliceRows {
-    /// Takes rows of one side: each meets the rows of the other side, then waits.
+impl Meeting {
+    /// Takes rows of one side, whose groups were found: each meets the rows of the other side, then
+    /// waits.
     fn take(
         &mut self,
-        (side, block, part): (usize, &PortBlock<'_>, Part),
-        within: i64,
-        met: &mut Vec<(u64, u32)>,
-        pairs: &mut Pairs,
+        rows: &mut SliceRows,
+        side: usize,
+        (block, piece, some): (&PortBlock<'_>, PieceId, Range<usize>),
         output: &mut Output,
     ) -> Result<(), OperatorError> {
         let times = Times::of(&block.picked.batch);
-        let piece = self.sides[side].held.add(&block.kept);
-        for number in part.rows() {
+        let SliceRows { groups, sides } = rows;
+        for (nth, number) in some.enumerate() {
+            if let Some(Some(ahead)) = self.groups.get(nth + MET_AHEAD) {
+                groups.prefetch_rows(*ahead, sides, side);
+            }
             let row = block.picked.row(number);
-            let (hash, time) = (block.keys.hash(number), times.at(row));
-            let joins = !block.keys.has_null(number);
-            let key = joins.then(|| block.keys.bytes(number));
-            let mut group = key.map(|key| group_of(&mut self.groups, hash, key));
-            let own = &mut self.sides[side];
-            let key = group.as_ref().map(|group| Arc::clone(&group.key));
+            let (time, group) = (times.at(row), self.groups[nth]);
+            let own = &mut sides[side];
             let arrival = own.arrived;
-            let waiting = Waiting { hash, time, arrival, matched: false, key };
-            let slot = own.held.insert(piece, row, waiting);
+            let slot =
+                own.held.insert(piece, row, Waiting { time, arrival, group, matched: false });
             // The slot may have been another row's when a checkpoint began.
             own.noted.change(slot as usize, |_| false);
-            own.by_time.push(Reverse((time, arrival, slot)));
+            own.by_time.push(time, (arrival, slot));
             own.arrived += 1;
-            let Some(group) = &mut group else { continue };
-            near(&group.slots[1 - side], &self.sides[1 - side].held, (time, within), met);
-            for (_, other) in met.drain(..) {
-                meet(&mut self.sides, side, (slot, other), time, pairs);
-                if pairs.is_full() {
-                    pairs.write(output)?;
+            let Some(group) = group else { continue };
+            let others = &sides[1 - side].held;
+            groups.near((group, 1 - side), others, (time, self.within), &mut self.met);
+            for (_, other) in self.met.drain(..) {
+                meet((&groups.keys, sides), side, (slot, other), time, &mut self.pairs);
+                if self.pairs.is_full() {
+                    self.pairs.write(output)?;
                 }
             }
-            let held = &self.sides[side].held;
-            let before = |other: &u32| place(held, *other) < (time, arrival);
-            let at = group.slots[side].partition_point(before);
-            group.slots[side].insert(at, slot);
+            groups.insert((group, side), &sides[side].held, slot);
         }
         Ok(())
+    }
+}
+
+impl SliceRows {
+    /// The groups of some rows' keys, in order. [`Keys::look_ahead`] came before the first.
+    fn find(
+        &mut self,
+        block: &PortBlock<'_>,
+        (some, end): (Range<usize>, usize),
+        found: &mut Vec<Option<u32>>,
+    ) {
+        found.clear();
+        found.extend(some.map(|number| {
+            block.keys.look_on(&self.groups.keys, number, end);
+            if block.keys.has_null(number) {
+                return None;
+            }
+            let group = self.groups.of(block.keys.bytes(number), block.keys.hash(number));
+            self.groups.prefetch(group);
+            Some(group)
+        }));
     }
 
     /// Lets go of the rows that can meet no partner any more.
@@ -284,13 +319,22 @@ impl SliceRows {
         output: &mut Output,
     ) -> Result<(), OperatorError> {
         let unmatched_come_out = pairs.shape().kind == JoinKind::Left;
+        let mut past = Vec::new();
         for (side, limit) in limits.into_iter().enumerate() {
-            let own = &mut self.sides[side];
-            let past = |time: i64| limit == Micros::MAX || time.saturating_add(within) < limit.0;
-            let mut any = false;
-            while own.by_time.peek().is_some_and(|Reverse((time, ..))| past(*time)) {
-                let Some(Reverse((time, _, slot))) = own.by_time.pop() else { break };
-                any = true;
+            let Self { groups, sides } = self;
+            let own = &mut sides[side];
+            // The latest time from which nothing comes that is near enough.
+            let last = match limit {
+                Micros::MAX => Some(i64::MAX),
+                limit => limit.0.checked_sub(within).and_then(|first| first.checked_sub(1)),
+            };
+            past.clear();
+            last.into_iter().for_each(|last| own.by_time.take(last, &mut past));
+            past.sort_unstable();
+            for (nth, (time, (_, slot))) in past.iter().copied().enumerate() {
+                if let Some((_, (_, ahead))) = past.get(nth + MET_AHEAD) {
+                    own.held.prefetch(*ahead);
+                }
                 if side == 0 && unmatched_come_out && !own.held.data(slot).matched {
                     pairs.left.pick_held(&own.held, slot);
                     pairs.right_nulls()?;
@@ -299,139 +343,122 @@ impl SliceRows {
                         pairs.write(output)?;
                     }
                 }
-                own.change(slot);
-                let waiting = own.held.remove(slot);
-                if waiting.key.is_some() {
-                    forget(&mut self.groups, waiting.hash, side, slot);
+                own.change(&groups.keys, slot);
+                if let Some(group) = own.held.remove(slot).group {
+                    groups.remove((group, side), slot);
                 }
             }
             own.held.tidy()?;
-            if any && own.by_time.len() * 4 < own.by_time.capacity() {
-                own.by_time.shrink_to(own.by_time.len() * 2);
-            }
         }
-        if self.groups.is_empty() {
-            self.groups = HashTable::new();
-        }
+        self.groups.forget(&mut self.sides);
         Ok(())
     }
 }
 
 /// Writes the row of a slot with all that is known of it.
-fn write_slot((held, codec): (&Held<Waiting>, &RowCodec), slot: usize, out: &mut Vec<u8>) -> bool {
+fn write_slot(
+    (keys, held, codec): (&KeyTable, &Held<Waiting>, &RowCodec),
+    slot: usize,
+    out: &mut Vec<u8>,
+) -> bool {
     let Some(waiting) = held.get(slot as u32) else { return false };
-    for number in [waiting.hash, waiting.time as u64, waiting.arrival] {
+    let hash = waiting.group.map_or(0, |group| keys.hash(group as usize));
+    for number in [hash, waiting.time as u64, waiting.arrival] {
         out.extend_from_slice(&number.to_le_bytes());
     }
-    out.extend_from_slice(&[u8::from(waiting.matched), u8::from(waiting.key.is_some())]);
-    put_bytes(out, waiting.key.as_deref().unwrap_or_default());
+    out.extend_from_slice(&[u8::from(waiting.matched), u8::from(waiting.group.is_some())]);
+    put_bytes(out, waiting.key(keys).unwrap_or_default());
     held.save(slot as u32, codec, out);
     true
 }
 
 impl Side {
     /// The row of a slot is about to change or to go.
-    fn change(&mut self, slot: u32) {
+    fn change(&mut self, keys: &KeyTable, slot: u32) {
         let Self { held, codec, noted, .. } = self;
-        noted.change(slot as usize, |out| write_slot((held, codec), slot as usize, out));
+        noted.change(slot as usize, |out| write_slot((keys, held, codec), slot as usize, out));
     }
-}
 
-impl Structure for Side {
     fn memory(&self) -> usize {
-        self.held.memory(|_| 0)
-            + self.by_time.capacity() * size_of::<Reverse<(i64, u64, u32)>>()
-            + self.noted.memory()
+        self.held.memory(|_| 0) + self.by_time.memory() + self.noted.memory()
     }
 
-    fn track(&mut self) {
-        self.noted.track();
-    }
-
-    fn freeze(&mut self) {
-        self.noted.freeze();
-    }
-
-    fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
+    fn drain(&mut self, keys: &KeyTable, delta: &mut Delta, most: usize) -> bool {
         let Self { held, codec, noted, .. } = self;
-        noted.drain(delta, most, &mut |slot, out| write_slot((held, codec), slot, out))
+        noted.drain(delta, most, &mut |slot, out| write_slot((keys, held, codec), slot, out))
     }
 
-    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
+    fn restore(&mut self, groups: &mut Groups, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
         let mut from = Reader::new(value);
         let (hash, time, arrival) = (from.u64()?, from.i64()?, from.u64()?);
         let (matched, joins) = (from.bytes(1)? == [1], from.bytes(1)? == [1]);
         let bytes = from.sized()?;
-        let waiting = Waiting { hash, time, arrival, matched, key: joins.then(|| bytes.into()) };
+        let group = joins.then(|| groups.of(bytes, hash));
+        let waiting = Waiting { time, arrival, group, matched };
         self.restored.push((row_of(key)? as u32, waiting, from.rest().to_vec()));
         Ok(())
     }
 
-    fn restored(&mut self) -> Result<(), SavedError> {
+    /// All rows were restored: gives them back by time and arrival.
+    fn restored(&mut self) -> Result<Vec<(i64, u64, u32)>, SavedError> {
         let restored = std::mem::take(&mut self.restored).into_iter();
         let (rows, bytes): (Vec<_>, Vec<_>) =
             restored.map(|(slot, waiting, row)| ((slot, waiting), row)).unzip();
         if bytes.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let piece = self.held.add(&self.codec.read(&bytes)?);
+        let mut order = Vec::with_capacity(rows.len());
         for (row, (slot, waiting)) in rows.into_iter().enumerate() {
-            self.by_time.push(Reverse((waiting.time, waiting.arrival, slot)));
-            self.arrived = self.arrived.max(waiting.arrival + 1);
+            let (time, arrival) = (waiting.time, waiting.arrival);
+            self.by_time.push(time, (arrival, slot));
+            self.arrived = self.arrived.max(arrival + 1);
             self.held.restore(slot, piece, row, waiting);
+            order.push((time, arrival, slot));
         }
-        Ok(())
+        order.sort_unstable();
+        Ok(order)
     }
 }
 
 /// Both sides; the groups of their rows follow from them.
 impl Structure for SliceRows {
     fn memory(&self) -> usize {
-        // As the first of them, which are any.
-        let of = |group: &Group| {
-            let slots = group.slots.iter().map(VecDeque::capacity).sum::<usize>();
-            group.key.len() + slots * size_of::<u32>()
-        };
-        let some = self.groups.len().min(GROUPS_LOOKED_AT);
-        let theirs = self.groups.iter().take(some).map(of).sum::<usize>();
-        self.groups.allocation_size()
-            + theirs * self.groups.len() / some.max(1)
-            + self.sides.iter().map(Structure::memory).sum::<usize>()
+        self.groups.memory() + self.sides.iter().map(Side::memory).sum::<usize>()
     }
 
     fn track(&mut self) {
-        self.sides.iter_mut().for_each(Structure::track);
+        self.sides.iter_mut().for_each(|side| side.noted.track());
     }
 
     fn freeze(&mut self) {
-        self.sides.iter_mut().for_each(Structure::freeze);
+        self.sides.iter_mut().for_each(|side| side.noted.freeze());
     }
 
     fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
+        let Self { groups, sides } = self;
         let end = delta.len().saturating_add(most);
-        (0..).zip(&mut self.sides).all(|(nth, side): (u8, _)| {
+        (0..).zip(sides).all(|(nth, side): (u8, _)| {
             let most = end.saturating_sub(delta.len());
-            delta.within(&[nth], |delta| side.drain(delta, most))
+            delta.within(&[nth], |delta| side.drain(&groups.keys, delta, most))
         })
     }
 
     fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
+        let Self { groups, sides } = self;
         let (side, slot) = key.split_first().ok_or_else(|| SavedError::new("no side"))?;
-        let side = self.sides.get_mut(usize::from(*side));
-        side.ok_or_else(|| SavedError::new("a join has two sides"))?.restore(slot, value)
+        let side = sides.get_mut(usize::from(*side));
+        let side = side.ok_or_else(|| SavedError::new("a join has two sides"))?;
+        side.restore(groups, slot, value)
     }
 
     fn restored(&mut self) -> Result<(), SavedError> {
-        for (nth, side) in self.sides.iter_mut().enumerate() {
-            side.restored()?;
-            let mut rows: Vec<(i64, u64, u32)> = side.by_time.iter().map(|it| it.0).collect();
-            rows.sort_unstable();
-            for (_, _, slot) in rows {
-                let waiting = side.held.data_mut(slot);
-                let Some(key) = waiting.key.take() else { continue };
-                let group = group_of(&mut self.groups, waiting.hash, &key);
-                group.slots[nth].push_back(slot);
-                waiting.key = Some(Arc::clone(&group.key));
+        let Self { groups, sides } = self;
+        for (nth, side) in sides.iter_mut().enumerate() {
+            for (_, _, slot) in side.restored()? {
+                if let Some(group) = side.held.data(slot).group {
+                    groups.insert((group, nth), &side.held, slot);
+                }
             }
         }
         Ok(())
@@ -446,7 +473,7 @@ impl State for SliceRows {
 
 /// Writes the pair of a row and one of the other side.
 fn meet(
-    sides: &mut [Side; 2],
+    (keys, sides): (&KeyTable, &mut [Side; 2]),
     side: usize,
     (slot, other): (u32, u32),
     time: i64,
@@ -455,7 +482,7 @@ fn meet(
     let other_time = sides[1 - side].held.data(other).time;
     let (left, right) = if side == 0 { (slot, other) } else { (other, slot) };
     if !sides[0].held.data(left).matched {
-        sides[0].change(left);
+        sides[0].change(keys, left);
         sides[0].held.data_mut(left).matched = true;
     }
     pairs.left.pick_held(&sides[0].held, left);

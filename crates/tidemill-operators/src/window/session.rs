@@ -16,12 +16,10 @@
 //! Keys without a session are forgotten when they are half of all: what a slice holds follows what
 //! is open, and not what came ever.
 
-mod due;
-
 use super::{Emitter, Late, Prepared, Windowed, shown};
 use crate::aggregate::{Cells, TAKEN_AT_ONCE};
+use crate::due::Due;
 use crate::groups::{BlockKeys, Groups, KeyPlan};
-use due::Due;
 use smallvec::SmallVec;
 use std::{borrow::Cow, ops::Range, sync::Arc};
 use tidemill_flow::{
@@ -73,7 +71,7 @@ struct Sessions {
     /// Keys with a session.
     live: usize,
     /// When keys are due; what is not as their key says is of the past.
-    due: Due,
+    due: Due<u32>,
     noted: Noted,
 }
 

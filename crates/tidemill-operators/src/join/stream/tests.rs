@@ -43,7 +43,9 @@ impl Operator for WatchedOperator {
         for slice in context.slices.clone() {
             let rows: &mut SliceRows = context.state(SliceId(slice));
             let of_sides = rows.sides.iter().map(|side| side.held.len() + side.by_time.len());
-            held += of_sides.sum::<usize>() + rows.groups.len();
+            held += of_sides.sum::<usize>() + rows.groups.live();
+            let kept = rows.groups.keys.len();
+            assert!(kept <= group::KEYS_KEPT.max(rows.groups.live() * 2), "{kept} keys are kept");
         }
         self.1.lock().unwrap().push(held);
         Ok(())

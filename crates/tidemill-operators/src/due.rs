@@ -1,39 +1,39 @@
-//! When each key is to be looked at again: a queue by time, in steps.
+//! What is to be looked at again, and when: a queue by time, in steps.
 //!
 //! ```text
-//! far:  step ─▶ (time, key), in no order      a key is put behind the others of its step
+//! far:  step ─▶ (time, what), in no order      each is put behind the others of its step
 //! near: the step that time has come to, as a heap
 //! ```
 //!
-//! One heap of all keys would be looked at in a dozen places for each that comes or leaves, most of
-//! them in no cache; a step is taken out of the queue as it is once time has passed it.
+//! One heap of all would be looked at in a dozen places for each that comes or leaves, most of them in
+//! no cache; a step is taken out of the queue as it is once time has passed it.
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},
 };
 
-/// Steps of a gap.
+/// Steps of the time that most of what is put into a queue waits.
 const STEPS: i64 = 64;
 
-/// Keys by time.
+/// Keys, or what else is due, by time.
 #[derive(Debug)]
-pub(super) struct Due {
+pub(crate) struct Due<T> {
     /// Microseconds of a step.
     step: i64,
     /// The step that time has come to: all up to it are near.
     reached: i64,
-    near: BinaryHeap<Reverse<(i64, u32)>>,
-    far: BTreeMap<i64, Vec<(i64, u32)>>,
+    near: BinaryHeap<Reverse<(i64, T)>>,
+    far: BTreeMap<i64, Vec<(i64, T)>>,
     /// Of all in `far`.
     count: usize,
 }
 
-impl Due {
-    /// A queue of keys that are due within about `gap` microseconds.
-    pub(super) const fn new(gap: i64) -> Self {
+impl<T: Copy + Ord> Due<T> {
+    /// A queue of what is due within about `wait` microseconds.
+    pub(crate) const fn new(wait: i64) -> Self {
         Self {
-            step: if gap > STEPS { gap / STEPS } else { 1 },
+            step: if wait > STEPS { wait / STEPS } else { 1 },
             reached: i64::MIN,
             near: BinaryHeap::new(),
             far: BTreeMap::new(),
@@ -42,29 +42,35 @@ impl Due {
     }
 
     /// Bytes of memory, about.
-    pub(super) fn memory(&self) -> usize {
-        let far = self.far.len() * size_of::<Vec<(i64, u32)>>();
-        far + (self.near.capacity() + self.count) * size_of::<(i64, u32)>()
+    pub(crate) fn memory(&self) -> usize {
+        let far = self.far.len() * size_of::<Vec<(i64, T)>>();
+        far + (self.near.capacity() + self.count) * size_of::<(i64, T)>()
     }
 
-    pub(super) fn clear(&mut self) {
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.near.len() + self.count
+    }
+
+    pub(crate) fn clear(&mut self) {
         self.near.clear();
         self.far.clear();
         (self.reached, self.count) = (i64::MIN, 0);
     }
 
-    pub(super) fn push(&mut self, time: i64, key: u32) {
+    pub(crate) fn push(&mut self, time: i64, it: T) {
         let step = time.div_euclid(self.step);
         if step <= self.reached {
-            self.near.push(Reverse((time, key)));
+            self.near.push(Reverse((time, it)));
         } else {
-            self.far.entry(step).or_default().push((time, key));
+            self.far.entry(step).or_default().push((time, it));
             self.count += 1;
         }
     }
 
     /// Takes all that are due by `now`, in no order.
-    pub(super) fn take(&mut self, now: i64, taken: &mut Vec<(i64, u32)>) {
+    pub(crate) fn take(&mut self, now: i64, taken: &mut Vec<(i64, T)>) {
         let reached = now.div_euclid(self.step);
         while let Some(step) = self.far.first_entry()
             && *step.key() <= reached
@@ -84,6 +90,9 @@ impl Due {
         {
             taken.push(*first);
             self.near.pop();
+        }
+        if self.near.len() * 4 < self.near.capacity() {
+            self.near.shrink_to(self.near.len() * 2);
         }
     }
 }
@@ -115,7 +124,7 @@ mod tests {
                 let mut expected: Vec<_> = model.extract_if(.., |(time, _)| *time <= now).collect();
                 expected.sort_unstable();
                 prop_assert_eq!(taken, expected);
-                prop_assert_eq!(due.near.len() + due.count, model.len());
+                prop_assert_eq!(due.len(), model.len());
             }
             let mut rest = Vec::new();
             due.take(i64::MAX, &mut rest);
