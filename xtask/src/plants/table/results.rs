@@ -127,10 +127,29 @@ pub(super) const PLANTS: &[Plant] = &[
         package: "tidemill-operators",
         file: "crates/tidemill-operators/src/window/session.rs",
         changes: &[(
-            "if is_late && !state.joins(&prepared.keys, hashes, row, (time, gap)) {",
-            "let _ = (&prepared.keys, hashes);\n            if is_late {",
+            "if on_time > 0 || state.joins(&prepared.keys, hashes, first as usize, time) {",
+            "let _ = (&prepared.keys, time);\n            if on_time > 0 {",
         )],
         caught_by: &["a_record_that_touches_an_open_session_is_not_late"],
+    },
+    Plant {
+        name: "due-with-its-step",
+        what: "All that is due within a step of time is looked at when that begins.",
+        package: "tidemill-operators",
+        file: "crates/tidemill-operators/src/due.rs",
+        changes: &[("let is_over = *step.key() < reached;", "let is_over = true;")],
+        caught_by: &["each_is_taken_once_its_time_has_come"],
+    },
+    Plant {
+        name: "rows-of-old-numbers",
+        what: "Rows that wait in a join keep the number that their key had before others were forgotten.",
+        package: "tidemill-operators",
+        file: "crates/tidemill-operators/src/join/stream/group.rs",
+        changes: &[(
+            "rows.for_each(|slot| side.held.data_mut(*slot).group = Some(group));",
+            "let _ = (rows, group, &side);",
+        )],
+        caught_by: &["rows_are_let_go_as_the_watermark_passes"],
     },
     Plant {
         name: "fractions-cut",
