@@ -8,7 +8,7 @@
 
 use crate::gather::Gather;
 use crate::held::shown::event_time;
-use crate::keys::{KeyCodec, UnknownColumn, columns};
+use crate::keys::{KeyCodec, Keys, UnknownColumn, columns};
 use crate::lane::{Lane, Picked, Times, failed};
 use arrow_array::{RecordBatch, TimestampMicrosecondArray};
 use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
@@ -17,7 +17,7 @@ use tidemill_flow::{
     Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState, StateAt,
     StateTable, TIME_COLUMN, TakeRows, partition::check_key_type,
 };
-use tidemill_state::{Map, State, Structure};
+use tidemill_state::{COMPARED_AHEAD, LOOKED_UP_AHEAD, Map, State, Structure, prefetch};
 use tidemill_types::{Micros, SliceId, Span, job::DedupSpec};
 
 #[cfg(test)]
@@ -179,6 +179,20 @@ impl Known {
         is_new
     }
 
+    /// Asks for what keys are looked up in that come after this and before `end`.
+    fn look_ahead(&self, keys: &Keys, number: usize, end: usize) {
+        let ahead = |by: usize| (number + by < end).then(|| keys.bytes(number + by));
+        if let Some(key) = ahead(LOOKED_UP_AHEAD) {
+            self.keys.prefetch(key);
+        }
+        if let Some(key) = ahead(2 * COMPARED_AHEAD) {
+            self.keys.prefetch_entry(key);
+        }
+        if let Some(likely) = ahead(COMPARED_AHEAD).and_then(|key| self.keys.likely(key)) {
+            prefetch(likely, 0);
+        }
+    }
+
     /// Gives back the memory of forgotten keys, when that is worth looking at all of them.
     fn sweep(&mut self, low: Micros) {
         if self.keys.len() >= self.swept_at {
@@ -224,6 +238,7 @@ impl Operator for DedupOperator {
             for part in parts {
                 let (picked, keys) = (&picked[part.block], &keys[part.block]);
                 for number in part.rows() {
+                    known.look_ahead(keys, number, part.rows().end);
                     let row = picked.row(number);
                     let time = times[part.block].at(row);
                     let end = self.within.map_or(Micros::MAX, |within| end_of(time, within));

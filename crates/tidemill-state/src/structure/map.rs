@@ -5,37 +5,29 @@ use super::slab::Slab;
 use super::{Plain, SavedRows, Structure};
 use crate::delta::{Delta, SavedError};
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
+use numbers::Numbers;
 use std::{
     borrow::Borrow,
     hash::{BuildHasher, Hash},
 };
 
+mod numbers;
+
 /// A map from keys to values. Its order is the same on every run, and follows from what is in it.
 #[derive(Debug)]
 pub struct Map<K, V> {
-    numbers: HashTable<u32>,
+    numbers: Numbers,
     entries: Slab<(K, V)>,
 }
 
 impl<K, V> Default for Map<K, V> {
     fn default() -> Self {
-        Self { numbers: HashTable::new(), entries: Slab::default() }
+        Self { numbers: Numbers::default(), entries: Slab::default() }
     }
 }
 
 fn hash_of<Q: Hash + ?Sized>(key: &Q) -> u64 {
     FixedState::default().hash_one(key)
-}
-
-/// Adds the number of an entry under the hash of its key.
-fn add_number<K: Plain + Hash, V: Plain>(
-    numbers: &mut HashTable<u32>,
-    entries: &Slab<(K, V)>,
-    (hash, number): (u64, u32),
-) {
-    let hash_of_held = |it: &u32| entries.hash(*it, |(key, _)| hash_of(key));
-    numbers.insert_unique(hash, number, hash_of_held);
 }
 
 impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
@@ -63,8 +55,43 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
         Q: Hash + Eq + ?Sized,
     {
         let (entries, hash) = (&self.entries, hash_of(key));
-        let is_it = |it: &u32| entries.is(*it, hash, |(held, _)| held.borrow() == key);
-        self.numbers.find(hash, is_it).copied()
+        self.numbers.find(hash, |it| entries.is(it, hash, |(held, _)| held.borrow() == key))
+    }
+
+    /// Asks for what [`Self::get`] of a key looks at first. Who knows which keys come next says so some
+    /// [`LOOKED_UP_AHEAD`](crate::LOOKED_UP_AHEAD) of them before, and again by
+    /// [`Self::prefetch_entry`].
+    #[inline]
+    pub fn prefetch<Q>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+        Q: Hash + ?Sized,
+    {
+        self.numbers.prefetch(hash_of(key));
+    }
+
+    /// Asks for the entry of a key that was told of by [`Self::prefetch`] some time before.
+    #[inline]
+    pub fn prefetch_entry<Q>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+        Q: Hash + ?Sized,
+    {
+        if let Some(number) = self.numbers.find(hash_of(key), |_| true) {
+            self.entries.prefetch(number);
+        }
+    }
+
+    /// The key that is likely to be this one: of the same hash, but not looked at. For keys that have
+    /// memory of their own, to ask for it once [`Self::prefetch_entry`] was some time before.
+    #[inline]
+    pub fn likely<Q>(&self, key: &Q) -> Option<&K>
+    where
+        K: Borrow<Q>,
+        Q: Hash + ?Sized,
+    {
+        let number = self.numbers.find(hash_of(key), |_| true)?;
+        self.entries.in_memory(number).map(|(key, _)| key)
     }
 
     /// The value of a key.
@@ -114,7 +141,7 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
     fn add(&mut self, key: K, value: V) -> u32 {
         let hash = hash_of(&key);
         let number = self.entries.insert((key, value));
-        add_number(&mut self.numbers, &self.entries, (hash, number));
+        self.numbers.insert(hash, number);
         number
     }
 
@@ -129,9 +156,7 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
     }
 
     fn take(&mut self, hash: u64, number: u32) -> Option<V> {
-        if let Ok(found) = self.numbers.find_entry(hash, |it| *it == number) {
-            found.remove();
-        }
+        self.numbers.remove(hash, number);
         self.entries.remove(number).map(|(_, value)| value)
     }
 
@@ -158,7 +183,7 @@ impl<K: Plain + Hash + Eq, V: Plain> Map<K, V> {
 
 impl<K: Plain + Hash + Eq, V: Plain> Structure for Map<K, V> {
     fn memory(&self) -> usize {
-        self.numbers.allocation_size() + self.entries.memory()
+        self.numbers.memory() + self.entries.memory()
     }
 
     fn track(&mut self) {
@@ -180,7 +205,7 @@ impl<K: Plain + Hash + Eq, V: Plain> Structure for Map<K, V> {
     fn restored(&mut self) -> Result<(), SavedError> {
         for number in self.entries.numbers() {
             let hash = self.entries.hash(number, |(key, _)| hash_of(key));
-            add_number(&mut self.numbers, &self.entries, (hash, number));
+            self.numbers.insert(hash, number);
         }
         Ok(())
     }

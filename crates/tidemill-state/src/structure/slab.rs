@@ -6,6 +6,7 @@ mod away;
 use super::noted::{Noted, row_of};
 use super::{Expiry, Plain, SavedRows, Structure, beside, read_plain, sampled, write_own};
 use crate::delta::{Delta, SavedError};
+use crate::prefetch;
 use away::Away;
 use std::{cmp::Reverse, collections::BinaryHeap, ops::ControlFlow};
 
@@ -63,6 +64,18 @@ impl<T: Plain> Slab<T> {
                 value.as_ref()
             }
         }
+    }
+
+    /// Asks for a value that will be looked at.
+    #[inline]
+    pub(super) fn prefetch(&self, number: u32) {
+        prefetch(&self.slots, number as usize);
+    }
+
+    /// A value, if it is in memory. That is no use of it.
+    #[inline]
+    pub(super) fn in_memory(&self, number: u32) -> Option<&T> {
+        self.slots.get(number as usize)?.as_ref()
     }
 
     /// A value that is about to change.

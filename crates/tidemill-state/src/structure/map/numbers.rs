@@ -1,0 +1,165 @@
+//! Numbers by the hashes of what they stand for: the index of a map.
+//!
+//! - Open addressing with linear probing, eight slots a cache line. A slot has half of a hash, by which
+//!   it is found and told from others nearly always, so that to grow looks at no entry.
+//! - A number that is taken out leaves no gap: those behind it move up.
+
+use crate::prefetch;
+
+/// Numbers by hashes, which need not differ.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    /// A power of two of them: half a hash and the number and one, or 0.
+    slots: Vec<u64>,
+    held: usize,
+}
+
+/// Slots of the smallest table.
+const SLOTS_MIN: usize = 8;
+
+/// The half of a hash that a slot has.
+const fn half(hash: u64) -> u64 {
+    hash as u32 as u64
+}
+
+const fn filled(hash: u64, number: u32) -> u64 {
+    half(hash) << 32 | (number as u64 + 1)
+}
+
+const fn number_of(slot: u64) -> u32 {
+    (slot as u32).wrapping_sub(1)
+}
+
+impl Numbers {
+    pub(super) const fn len(&self) -> usize {
+        self.held
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.held == 0
+    }
+
+    /// For how many there is room.
+    pub(super) const fn capacity(&self) -> usize {
+        self.slots.len() / 4 * 3
+    }
+
+    /// Bytes of memory.
+    pub(super) const fn memory(&self) -> usize {
+        self.slots.capacity() * size_of::<u64>()
+    }
+
+    /// Forgets all; memory is kept.
+    pub(super) fn clear(&mut self) {
+        self.slots.fill(0);
+        self.held = 0;
+    }
+
+    #[inline]
+    const fn home(&self, slot_hash: u64) -> usize {
+        slot_hash as usize & self.slots.len().wrapping_sub(1)
+    }
+
+    /// Asks for the slot of a hash.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        prefetch(&self.slots, self.home(half(hash)));
+    }
+
+    /// The first number of this hash of which `is` is true.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
+        let mut at = self.home(half(hash));
+        loop {
+            match *self.slots.get(at)? {
+                0 => return None,
+                slot if slot >> 32 == half(hash) && is(number_of(slot)) => {
+                    return Some(number_of(slot));
+                }
+                _ => at = (at + 1) & (self.slots.len() - 1),
+            }
+        }
+    }
+
+    /// Adds a number that is not there yet.
+    pub(super) fn insert(&mut self, hash: u64, number: u32) {
+        // At most three quarters are taken, so that there is a free slot behind every one.
+        if (self.held + 1) * 4 > self.slots.len() * 3 {
+            let size = (self.slots.len() * 2).max(SLOTS_MIN);
+            let before = std::mem::replace(&mut self.slots, vec![0; size]);
+            before.into_iter().filter(|slot| *slot != 0).for_each(|slot| self.put(slot));
+        }
+        self.put(filled(hash, number));
+        self.held += 1;
+    }
+
+    fn put(&mut self, slot: u64) {
+        let mut at = self.home(slot >> 32);
+        while self.slots[at] != 0 {
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        self.slots[at] = slot;
+    }
+
+    /// Takes a number out; whether it was there.
+    pub(super) fn remove(&mut self, hash: u64, number: u32) -> bool {
+        let (wanted, mask) = (filled(hash, number), self.slots.len().wrapping_sub(1));
+        let mut free = self.home(half(hash));
+        loop {
+            match self.slots.get(free) {
+                None | Some(0) => return false,
+                Some(slot) if *slot == wanted => break,
+                Some(_) => free = (free + 1) & mask,
+            }
+        }
+        let mut next = (free + 1) & mask;
+        while self.slots[next] != 0 {
+            // It may stand in the free slot if that is not before where its search begins.
+            let home = self.home(self.slots[next] >> 32);
+            if next.wrapping_sub(home) & mask >= next.wrapping_sub(free) & mask {
+                self.slots[free] = self.slots[next];
+                free = next;
+            }
+            next = (next + 1) & mask;
+        }
+        self.slots[free] = 0;
+        self.held -= 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Hashes of which many are alike, or begin their search at the end of the table.
+        #[test]
+        fn numbers_are_found_by_their_hashes_until_they_are_taken_out(
+            steps in prop::collection::vec((any::<bool>(), 0..40_u64, any::<prop::sample::Index>()), 0..500),
+        ) {
+            let (mut numbers, mut model) = (Numbers::default(), Vec::new());
+            for (number, (comes, hash, any)) in (0..).zip(steps) {
+                let hash = (hash % 5) << 32 | (hash | 0xffff_fff8);
+                numbers.prefetch(hash);
+                if comes || model.is_empty() {
+                    numbers.insert(hash, number);
+                    model.push((hash, number));
+                } else {
+                    let (hash, number) = model.swap_remove(any.index(model.len()));
+                    prop_assert!(numbers.remove(hash, number));
+                    prop_assert!(!numbers.remove(hash, number));
+                }
+                prop_assert_eq!(numbers.len(), model.len());
+                for (hash, number) in &model {
+                    prop_assert_eq!(numbers.find(*hash, |it| it == *number), Some(*number));
+                }
+                prop_assert_eq!(numbers.find(3, |_| true), None);
+            }
+            numbers.clear();
+            prop_assert!(numbers.is_empty());
+            prop_assert!(model.iter().all(|(hash, _)| numbers.find(*hash, |_| true).is_none()));
+        }
+    }
+}
