@@ -15,7 +15,7 @@ mod tests;
 use crate::expr::{Expr, ExprError};
 use crate::gather::Gather;
 use crate::held::{RowCodec, shown};
-use crate::keys::{KeyCodec, UnknownColumn, columns, one_zero};
+use crate::keys::{KeyCodec, Keys, UnknownColumn, columns, one_zero};
 use crate::lane::{Lane, Picked, Times, failed};
 use crate::refused::{beside, of_blocks};
 use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
@@ -27,6 +27,7 @@ use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, Partition,
     SliceState, StateAt, StateTable, TIME_COLUMN, TakeRows, partition::check_key_type,
 };
+use tidemill_state::{COMPARED_AHEAD, LOOKED_UP_AHEAD};
 use tidemill_types::job::TopSpec;
 use tidemill_types::{Micros, SliceId, Span};
 
@@ -255,6 +256,9 @@ impl Operator for TopOperator {
                 let times = Times::of(&block.picked.batch);
                 let mut rows = groups.rows_of(&block.picked.batch, self.k);
                 for number in part.rows() {
+                    if let Some(keys) = &block.keys {
+                        look_ahead(rows.groups(), keys, number, part.rows().end);
+                    }
                     let row = block.picked.row(number);
                     let (hash, key) = block
                         .keys
@@ -275,10 +279,24 @@ impl Operator for TopOperator {
     }
 }
 
+/// Asks for what rows look at that come after this and before `end`.
+fn look_ahead(groups: &Groups, keys: &Keys, number: usize, end: usize) {
+    let ahead = |by: usize| (number + by < end).then(|| keys.hash(number + by));
+    if let Some(hash) = ahead(LOOKED_UP_AHEAD) {
+        groups.prefetch(hash);
+    }
+    if let Some(hash) = ahead(2 * COMPARED_AHEAD) {
+        groups.prefetch_group(hash);
+    }
+    if let Some(hash) = ahead(COMPARED_AHEAD) {
+        groups.prefetch_best(hash);
+    }
+}
+
 /// The lane's rows of a block: keys and values by number.
 struct ReadBlock<'a> {
     picked: Picked<'a>,
-    keys: Option<crate::keys::Keys>,
+    keys: Option<Keys>,
     values: arrow_row::Rows,
 }
 

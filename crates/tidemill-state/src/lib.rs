@@ -24,6 +24,7 @@ mod files;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod hash_index;
 mod indexed;
 mod key_table;
 mod prefetch;
@@ -42,6 +43,7 @@ pub use checkpoints::{
 pub use delta::{Delta, Reader, SavedError, merge, merged, put_bytes};
 pub use error::StateError;
 pub use files::FileBackend;
+pub use hash_index::HashIndex;
 pub use indexed::{IndexedBackend, IndexedOptions, Opened};
 pub use key_table::{COMPARED_AHEAD, KeyTable, LOOKED_UP_AHEAD};
 pub use prefetch::prefetch;

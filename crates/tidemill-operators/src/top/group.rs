@@ -4,37 +4,36 @@ use super::write;
 use crate::gather::{GATHERED_ROWS_MAX, Gather};
 use crate::held::{Held, PieceId, RowCodec};
 use arrow_array::RecordBatch;
-use hashbrown::{HashTable, hash_table::Entry};
 use std::cmp::Reverse;
 use std::{collections::BinaryHeap, sync::Arc};
 use tidemill_flow::{OperatorError, Output};
-use tidemill_state::{Delta, Noted, Reader, SavedError, State, Structure, put_bytes, row_of};
+use tidemill_state::{
+    Delta, HashIndex, Noted, Reader, SavedError, State, Structure, prefetch, put_bytes, row_of,
+    structure::sampled,
+};
 use tidemill_types::Micros;
-
-/// Groups from which the memory of all is estimated.
-const GROUPS_LOOKED_AT: usize = 8;
 
 /// The open groups of a slice.
 pub(super) struct Groups {
-    groups: HashTable<Group>,
+    /// By number.
+    groups: Vec<Option<Group>>,
+    /// The numbers of the groups, by the hashes of their keys.
+    index: HashIndex,
+    free: Vec<u32>,
     held: Held<()>,
     /// Whether groups are of windows, and come out when those close.
     windowed: bool,
-    /// If so: end, first arrival and hash of every group, the earliest first. A group whose
+    /// If so: end, first arrival and number of every group, the earliest first. A group whose
     /// end has moved is here more than once; only the last end counts.
-    due: BinaryHeap<Reverse<(i64, u64, u64)>>,
+    due: BinaryHeap<Reverse<(i64, u64, u32)>>,
     arrived: u64,
     codec: Arc<RowCodec>,
-    /// By number of the group: its hash; none if there is no such group.
-    numbers: Vec<Option<u64>>,
-    free: Vec<u32>,
     noted: Noted,
     /// Rows of the groups that were restored, and the group of each.
-    restored: Vec<(Vec<u8>, u64, u32, Best)>,
+    restored: Vec<(Vec<u8>, u32, Best)>,
 }
 
 struct Group {
-    number: u32,
     hash: u64,
     key: Box<[u8]>,
     /// The arrival of its first row.
@@ -76,14 +75,14 @@ impl Groups {
     /// No groups.
     pub(super) fn new(windowed: bool, codec: Arc<RowCodec>) -> Self {
         Self {
-            groups: HashTable::new(),
+            groups: Vec::new(),
+            index: HashIndex::default(),
+            free: Vec::new(),
             held: Held::default(),
             windowed,
             due: BinaryHeap::new(),
             arrived: 0,
             codec,
-            numbers: Vec::new(),
-            free: Vec::new(),
             noted: Noted::default(),
             restored: Vec::new(),
         }
@@ -91,10 +90,45 @@ impl Groups {
 
     /// A group is about to change or to go.
     fn change(&mut self, number: u32) {
-        let Self { groups, held, codec, numbers, noted, .. } = self;
+        let Self { groups, held, codec, noted, .. } = self;
         noted.change(number as usize, |out| {
-            write_group((groups, held, codec, numbers), number as usize, out)
+            write_group((groups, held, codec), number as usize, out)
         });
+    }
+
+    /// The number of the group of a key.
+    #[inline]
+    fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
+        let of = |number: u32| self.groups[number as usize].as_ref();
+        self.index.find(hash, |it| of(it).is_some_and(|it| it.hash == hash && *it.key == *key))
+    }
+
+    /// Asks for what the group of a hash is looked up in.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// Asks for what is known of the group of a hash, which [`Self::prefetch`] was told of before.
+    #[inline]
+    pub(super) fn prefetch_group(&self, hash: u64) {
+        if let Some(number) = self.index.find(hash, |_| true) {
+            let place = number as usize;
+            prefetch(&self.groups, place);
+            // It may stand on two lines.
+            prefetch(&self.groups, place + 1);
+        }
+    }
+
+    /// Asks for what a row of this hash is compared with; [`Self::prefetch_group`] came before.
+    #[inline]
+    pub(super) fn prefetch_best(&self, hash: u64) {
+        if let Some(number) = self.index.find(hash, |_| true)
+            && let Some(group) = &self.groups[number as usize]
+        {
+            prefetch(&group.key, 0);
+            prefetch(group.best.as_slice(), 0);
+        }
     }
 
     /// Takes rows of a batch; each group holds `k`.
@@ -112,32 +146,31 @@ impl Groups {
         if self.windowed {
             let is_due = |end: i64| limit == Micros::MAX || end < limit.0;
             while self.due.peek().is_some_and(|Reverse((end, ..))| is_due(*end)) {
-                let Some(Reverse((end, first, hash))) = self.due.pop() else { break };
-                let is_it = |it: &Group| it.hash == hash && it.first == first && it.end == end;
-                if let Some(number) = self.groups.find(hash, is_it).map(|it| it.number) {
-                    self.change(number);
+                let Some(Reverse((end, first, number))) = self.due.pop() else { break };
+                let is_it = |it: &mut Group| it.first == first && it.end == end;
+                if !self.groups[number as usize].as_mut().is_some_and(is_it) {
+                    continue;
                 }
-                if let Ok(found) = self.groups.find_entry(hash, is_it) {
-                    let group = found.remove().0;
-                    self.numbers[group.number as usize] = None;
-                    self.free.push(group.number);
+                self.change(number);
+                if let Some(group) = self.groups[number as usize].take() {
+                    self.index.remove(group.hash, number);
+                    self.free.push(number);
                     give(&mut self.held, group, complete, output)?;
                 }
             }
         } else if limit == Micros::MAX {
-            let Self { groups, held, codec, numbers, noted, .. } = self;
-            noted
-                .clear(&mut |number, out| write_group((groups, held, codec, numbers), number, out));
-            let mut groups: Vec<Group> = self.groups.drain().collect();
+            let Self { groups, held, codec, noted, .. } = self;
+            noted.clear(&mut |number, out| write_group((groups, held, codec), number, out));
+            let mut groups: Vec<Group> = self.groups.drain(..).flatten().collect();
+            self.index.clear();
             groups.sort_unstable_by_key(|group| group.first);
             for group in groups {
                 give(&mut self.held, group, complete, output)?;
             }
         }
-        if self.groups.is_empty() {
-            self.groups = HashTable::new();
-            self.due = BinaryHeap::new();
-            (self.numbers, self.free) = (Vec::new(), Vec::new());
+        if self.index.is_empty() {
+            (self.groups, self.free) = (Vec::new(), Vec::new());
+            (self.index, self.due) = (HashIndex::default(), BinaryHeap::new());
         }
         self.held.tidy()
     }
@@ -145,7 +178,7 @@ impl Groups {
     /// The slots of all rows and their places in their groups, group by group as these will come
     /// out.
     pub(super) fn ranked(&self) -> (Vec<u32>, Vec<u64>) {
-        let mut groups: Vec<&Group> = self.groups.iter().collect();
+        let mut groups: Vec<&Group> = self.groups.iter().flatten().collect();
         groups.sort_unstable_by_key(|it| (if self.windowed { it.end } else { 0 }, it.first));
         let best_first = |group: &&Group| {
             let mut best: Vec<&Best> = group.best.iter().collect();
@@ -183,13 +216,13 @@ fn give(
     Ok(())
 }
 
-/// Groups, their rows, how rows are written, and the hashes of the groups by number.
-type Parts<'a> = (&'a HashTable<Group>, &'a Held<()>, &'a RowCodec, &'a [Option<u64>]);
-
 /// Writes a group with its rows.
-fn write_group((groups, held, codec, numbers): Parts<'_>, at: usize, out: &mut Vec<u8>) -> bool {
-    let Some(hash) = numbers.get(at).copied().flatten() else { return false };
-    let Some(group) = groups.find(hash, |it| it.number as usize == at) else { return false };
+fn write_group(
+    (groups, held, codec): (&[Option<Group>], &Held<()>, &RowCodec),
+    number: usize,
+    out: &mut Vec<u8>,
+) -> bool {
+    let Some(group) = groups.get(number).and_then(Option::as_ref) else { return false };
     for number in [group.hash, group.first, group.end as u64] {
         out.extend_from_slice(&number.to_le_bytes());
     }
@@ -214,18 +247,17 @@ impl State for Groups {
 
 impl Structure for Groups {
     fn memory(&self) -> usize {
-        // As the first of them, which are any.
-        let of = |group: &Group| {
-            let values = group.best.iter().map(|best| best.value.len()).sum::<usize>();
-            group.key.len() + group.best.capacity() * size_of::<Best>() + values
+        let of = |number: usize| {
+            self.groups[number].as_ref().map_or(0, |group| {
+                let values = group.best.iter().map(|best| best.value.len()).sum::<usize>();
+                group.key.len() + group.best.capacity() * size_of::<Best>() + values
+            })
         };
-        let some = self.groups.len().min(GROUPS_LOOKED_AT);
-        let theirs = self.groups.iter().take(some).map(of).sum::<usize>();
-        self.groups.allocation_size()
-            + theirs * self.groups.len() / some.max(1)
+        self.groups.capacity() * size_of::<Option<Group>>()
+            + sampled(self.groups.len(), of)
+            + self.index.memory()
             + self.held.memory(|()| 0)
-            + self.due.capacity() * size_of::<Reverse<(i64, u64, u64)>>()
-            + self.numbers.capacity() * size_of::<Option<u64>>()
+            + self.due.capacity() * size_of::<Reverse<(i64, u64, u32)>>()
             + self.noted.memory()
     }
 
@@ -238,54 +270,46 @@ impl Structure for Groups {
     }
 
     fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {
-        let Self { groups, held, codec, numbers, noted, .. } = self;
-        noted.drain(delta, most, &mut |number, out| {
-            write_group((groups, held, codec, numbers), number, out)
-        })
+        let Self { groups, held, codec, noted, .. } = self;
+        noted.drain(delta, most, &mut |number, out| write_group((groups, held, codec), number, out))
     }
 
     fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), SavedError> {
         let (number, mut from) = (row_of(key)?, Reader::new(value));
-        for free in self.numbers.len()..number {
-            self.numbers.push(None);
+        for free in self.groups.len()..number {
+            self.groups.push(None);
             self.free.push(free as u32);
         }
+        let number = number as u32;
         let (hash, first, end) = (from.u64()?, from.u64()?, from.i64()?);
-        let group = Group {
-            number: number as u32,
-            hash,
-            key: from.sized()?.into(),
-            first,
-            end,
-            best: BinaryHeap::new(),
-        };
+        let (key, best) = (from.sized()?.into(), BinaryHeap::new());
+        self.groups.push(Some(Group { hash, key, first, end, best }));
+        self.index.insert(hash, number);
         self.arrived = self.arrived.max(first + 1);
         for _ in 0..from.u32()? {
             let arrival = from.u64()?;
             let best = Best { value: from.sized()?.into(), arrival, slot: 0 };
-            self.restored.push((from.sized()?.to_vec(), hash, group.number, best));
+            self.restored.push((from.sized()?.to_vec(), number, best));
             self.arrived = self.arrived.max(arrival + 1);
         }
         if self.windowed {
-            self.due.push(Reverse((end, first, hash)));
+            self.due.push(Reverse((end, first, number)));
         }
-        self.groups.insert_unique(hash, group, |group| group.hash);
-        self.numbers.push(Some(hash));
         from.end()
     }
 
     fn restored(&mut self) -> Result<(), SavedError> {
         let (rows, owners): (Vec<Vec<u8>>, Vec<_>) = std::mem::take(&mut self.restored)
             .into_iter()
-            .map(|(row, hash, number, best)| (row, (hash, number, best)))
+            .map(|(row, number, best)| (row, (number, best)))
             .unzip();
         if rows.is_empty() {
             return Ok(());
         }
         let piece = self.held.add(&self.codec.read(&rows)?);
-        for (row, (hash, number, best)) in owners.into_iter().enumerate() {
+        for (row, (number, best)) in owners.into_iter().enumerate() {
             let slot = self.held.insert(piece, row, ());
-            let group = self.groups.find_mut(hash, |it| it.number == number);
+            let group = self.groups[number as usize].as_mut();
             group.expect("it was just restored").best.push(Best { slot, ..best });
         }
         Ok(())
@@ -293,41 +317,44 @@ impl Structure for Groups {
 }
 
 impl RowsOf<'_> {
+    /// The groups that rows go to.
+    pub(super) fn groups(&self) -> &Groups {
+        self.groups
+    }
+
     /// Takes a row: it is held if it is among the best of its group.
     pub(super) fn take(&mut self, it: Arrival<'_>) {
         let groups = &mut *self.groups;
         let arrival = groups.arrived;
         groups.arrived += 1;
-        let same = |group: &Group| group.hash == it.hash && *group.key == *it.key;
-        let known = groups.groups.find(it.hash, same).map(|group| {
-            let is_later = groups.windowed && it.time > group.end;
-            // A later row of the same value is worse.
-            let is_better = group.best.len() < self.k
-                || group.best.peek().is_some_and(|worst| *it.value < *worst.value);
-            (group.number, is_later, is_better)
-        });
-        let (number, is_later, is_better) = known.unwrap_or_else(|| {
-            (groups.free.pop().unwrap_or(groups.numbers.len() as u32), true, true)
-        });
+        let known = groups.find(it.hash, it.key);
+        let (number, is_later, is_better) = match known {
+            Some(number) => {
+                let group = groups.groups[number as usize].as_ref().expect("it was found");
+                // A later row of the same value is worse.
+                let is_better = group.best.len() < self.k
+                    || group.best.peek().is_some_and(|worst| *it.value < *worst.value);
+                (number, groups.windowed && it.time > group.end, is_better)
+            }
+            None => (groups.free.pop().unwrap_or(groups.groups.len() as u32), true, true),
+        };
         if !is_later && !is_better {
             return;
         }
         groups.change(number);
-        let group = match groups.groups.entry(it.hash, same, |group| group.hash) {
-            Entry::Occupied(group) => group.into_mut(),
-            Entry::Vacant(free) => {
-                if groups.numbers.len() == number as usize {
-                    groups.numbers.push(None);
-                }
-                groups.numbers[number as usize] = Some(it.hash);
-                let (key, best) = (it.key.into(), BinaryHeap::new());
-                let (hash, end) = (it.hash, it.time);
-                free.insert(Group { number, hash, key, first: arrival, end, best }).into_mut()
+        if known.is_none() {
+            if groups.groups.len() == number as usize {
+                groups.groups.push(None);
             }
-        };
+            groups.index.insert(it.hash, number);
+        }
+        let group = groups.groups[number as usize].get_or_insert_with(|| {
+            let (key, best) = (it.key.into(), BinaryHeap::new());
+            Group { hash: it.hash, key, first: arrival, end: it.time, best }
+        });
         if groups.windowed && is_later {
             group.end = it.time;
-            groups.due.push(Reverse((group.end, group.first, group.hash)));
+            groups.due.push(Reverse((group.end, group.first, number)));
         }
         if !is_better {
             return;

@@ -3,26 +3,24 @@
 use super::shown::{Kind, TakeRow, kind_of, show};
 use super::slab::Slab;
 use super::{Plain, SavedRows, Structure};
+use crate::HashIndex;
 use crate::delta::{Delta, SavedError};
 use foldhash::fast::FixedState;
-use numbers::Numbers;
 use std::{
     borrow::Borrow,
     hash::{BuildHasher, Hash},
 };
 
-mod numbers;
-
 /// A map from keys to values. Its order is the same on every run, and follows from what is in it.
 #[derive(Debug)]
 pub struct Map<K, V> {
-    numbers: Numbers,
+    numbers: HashIndex,
     entries: Slab<(K, V)>,
 }
 
 impl<K, V> Default for Map<K, V> {
     fn default() -> Self {
-        Self { numbers: Numbers::default(), entries: Slab::default() }
+        Self { numbers: HashIndex::default(), entries: Slab::default() }
     }
 }
 

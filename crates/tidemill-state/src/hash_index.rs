@@ -1,4 +1,4 @@
-//! Numbers by the hashes of what they stand for: the index of a map.
+//! Numbers by the hashes of what they stand for: where the entries of a map are.
 //!
 //! - Open addressing with linear probing, eight slots a cache line. A slot has half of a hash, by which
 //!   it is found and told from others nearly always, so that to grow looks at no entry.
@@ -8,7 +8,7 @@ use crate::prefetch;
 
 /// Numbers by hashes, which need not differ.
 #[derive(Debug, Default)]
-pub(super) struct Numbers {
+pub struct HashIndex {
     /// A power of two of them: half a hash and the number and one, or 0.
     slots: Vec<u64>,
     held: usize,
@@ -30,27 +30,33 @@ const fn number_of(slot: u64) -> u32 {
     (slot as u32).wrapping_sub(1)
 }
 
-impl Numbers {
-    pub(super) const fn len(&self) -> usize {
+impl HashIndex {
+    /// How many numbers there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
         self.held
     }
 
-    pub(super) const fn is_empty(&self) -> bool {
+    /// Whether there is no number.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
         self.held == 0
     }
 
     /// For how many there is room.
-    pub(super) const fn capacity(&self) -> usize {
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
         self.slots.len() / 4 * 3
     }
 
     /// Bytes of memory.
-    pub(super) const fn memory(&self) -> usize {
+    #[must_use]
+    pub const fn memory(&self) -> usize {
         self.slots.capacity() * size_of::<u64>()
     }
 
     /// Forgets all; memory is kept.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.slots.fill(0);
         self.held = 0;
     }
@@ -62,13 +68,13 @@ impl Numbers {
 
     /// Asks for the slot of a hash.
     #[inline]
-    pub(super) fn prefetch(&self, hash: u64) {
+    pub fn prefetch(&self, hash: u64) {
         prefetch(&self.slots, self.home(half(hash)));
     }
 
     /// The first number of this hash of which `is` is true.
     #[inline]
-    pub(super) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut at = self.home(half(hash));
         loop {
             match *self.slots.get(at)? {
@@ -82,7 +88,7 @@ impl Numbers {
     }
 
     /// Adds a number that is not there yet.
-    pub(super) fn insert(&mut self, hash: u64, number: u32) {
+    pub fn insert(&mut self, hash: u64, number: u32) {
         // At most three quarters are taken, so that there is a free slot behind every one.
         if (self.held + 1) * 4 > self.slots.len() * 3 {
             let size = (self.slots.len() * 2).max(SLOTS_MIN);
@@ -102,7 +108,7 @@ impl Numbers {
     }
 
     /// Takes a number out; whether it was there.
-    pub(super) fn remove(&mut self, hash: u64, number: u32) -> bool {
+    pub fn remove(&mut self, hash: u64, number: u32) -> bool {
         let (wanted, mask) = (filled(hash, number), self.slots.len().wrapping_sub(1));
         let mut free = self.home(half(hash));
         loop {
@@ -139,7 +145,7 @@ mod tests {
         fn numbers_are_found_by_their_hashes_until_they_are_taken_out(
             steps in prop::collection::vec((any::<bool>(), 0..40_u64, any::<prop::sample::Index>()), 0..500),
         ) {
-            let (mut numbers, mut model) = (Numbers::default(), Vec::new());
+            let (mut numbers, mut model) = (HashIndex::default(), Vec::new());
             for (number, (comes, hash, any)) in (0..).zip(steps) {
                 let hash = (hash % 5) << 32 | (hash | 0xffff_fff8);
                 numbers.prefetch(hash);
