@@ -126,6 +126,17 @@ pub(super) const PLANTS: &[Plant] = &[
         ],
     },
     Plant {
+        name: "gap-in-the-index",
+        what: "A number that is taken out of an index leaves a gap before those behind it.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/hash_index.rs",
+        changes: &[(
+            "        while self.slots[next] != 0 {\n            // It may",
+            "        while false {\n            // It may",
+        )],
+        caught_by: &["numbers_are_found_by_their_hashes_until_they_are_taken_out"],
+    },
+    Plant {
         name: "leaves-though-used",
         what: "A key that changed after it was found to leave leaves all the same, unsaved.",
         package: "tidemill-state",
