@@ -152,7 +152,7 @@ impl Keys {
 
     /// Asks for what keys are looked up in that come before `end` and after this.
     #[inline]
-    pub(crate) fn look_on(&self, table: &KeyTable, number: usize, end: usize) {
+    pub(crate) fn look_further(&self, table: &KeyTable, number: usize, end: usize) {
         if number + LOOKED_UP_AHEAD < end {
             table.prefetch(self.hashes[number + LOOKED_UP_AHEAD]);
         }

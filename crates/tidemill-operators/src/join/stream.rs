@@ -300,7 +300,7 @@ impl SliceRows {
     ) {
         found.clear();
         found.extend(some.map(|number| {
-            block.keys.look_on(&self.groups.keys, number, end);
+            block.keys.look_further(&self.groups.keys, number, end);
             if block.keys.has_null(number) {
                 return None;
             }

@@ -167,7 +167,7 @@ impl Table {
         let piece = self.held.add(kept);
         keys.look_ahead(&self.keys, part.rows());
         for number in part.rows() {
-            keys.look_on(&self.keys, number, part.rows().end);
+            keys.look_further(&self.keys, number, part.rows().end);
             if keys.has_null(number) {
                 continue;
             }
@@ -195,7 +195,7 @@ impl Table {
     fn find(&self, keys: &Keys, (some, end): (Range<usize>, usize), found: &mut Vec<Option<u32>>) {
         found.clear();
         found.extend(some.map(|number| {
-            keys.look_on(&self.keys, number, end);
+            keys.look_further(&self.keys, number, end);
             if keys.has_null(number) {
                 return None;
             }
