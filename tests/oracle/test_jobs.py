@@ -223,17 +223,18 @@ def test_row_25_dead_letters_are_there_once_after_kills(node, kept):
     draw = random.Random(25)
     good, bad = [], []
     with open(node.folder / "mixed.ndjson", "w", encoding="utf-8") as file:
-        for number in range(200_000):
+        # So many, and so small cycles, that it is not over before who kills it has had a turn.
+        for number in range(600_000):
             if draw.random() < 0.02:
                 bad.append((number + 1, f'{{"id": {number}, "n": '))
                 file.write(bad[-1][1] + "\n")
             else:
                 good.append({"id": number, "n": number * 3})
-                file.write(json.dumps(good[-1]) + "\n")
+                file.write(f'{{"id": {number}, "n": {number * 3}}}\n')
     out, letters = node.folder / "out.ndjson", node.folder / "letters.ndjson"
     node.submit(kept + """
 name: mixed
-cycle: {records: 500}
+cycle: {records: 50}
 sources: {mixed: {file: {path: mixed.ndjson, format: json}}}
 stages: {all: {from: mixed, select: {id: id, n: n}}}
 sinks:
@@ -243,7 +244,7 @@ sinks:
     size, kills = lambda: letters.stat().st_size if letters.exists() else 0, 0
     while not finished(json.loads(node.job("status", "mixed", "--json"))):
         # Somewhere behind where the last life got to: in a replay, or in new records.
-        wanted, deadline = size() + draw.randrange(1, 60_000), time.monotonic() + draw.random() * 2
+        wanted, deadline = size() + draw.randrange(1, 400_000), time.monotonic() + draw.random() * 2
         while size() < wanted and time.monotonic() < deadline:
             time.sleep(0.001)
         node.end(signal.SIGKILL)
