@@ -10,7 +10,8 @@ import pytest
 from servers import KINDS
 
 SERVERS = os.environ.get("TIDEMILL_TEST_SERVERS", "redis s3").split()
-EVENTS = 120_000
+# So many that a job is not over before who kills it has had some turns.
+EVENTS = 300_000
 NAMES = itertools.count()
 
 

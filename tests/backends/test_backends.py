@@ -42,7 +42,7 @@ def test_row_40_the_same_bytes_after_kills(server, name, events, tmp_path, seed)
     job = Run(tmp_path / "killed", file_job(server, name, events), server.environment())
     draw, kills, last = random.Random(seed), 0, None
     while last is None:
-        before, until = server.keys(name, b"m"), draw.uniform(0.02, 0.2) * total
+        before, until = server.keys(name, b"m"), draw.uniform(0.02, 0.12) * total
         process = job.begin(*(["--resume"] if kills else []))
         # At any place in the checkpoint after one that this life has made.
         is_far = lambda: server.keys(name, b"m") != before and job.size() >= until
