@@ -27,7 +27,7 @@ mod results;
 mod sides;
 mod words;
 
-pub(crate) use cells::{Cells, Columns, TAKEN_AT_ONCE, Taken};
+pub(crate) use cells::{Cells, Columns, Taken};
 pub(crate) use numbers::{ArgColumn, from_ints};
 pub(crate) use results::Results;
 

@@ -17,7 +17,9 @@ use tidemill_flow::{
     Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState, StateAt,
     StateTable, TIME_COLUMN, TakeRows, partition::check_key_type,
 };
-use tidemill_state::{COMPARED_AHEAD, LOOKED_UP_AHEAD, Map, State, Structure, prefetch};
+use tidemill_state::{
+    COMPARED_AHEAD, FOUND_AHEAD, LOOKED_UP_AHEAD, Map, State, Structure, prefetch,
+};
 use tidemill_types::{Micros, SliceId, Span, job::DedupSpec};
 
 #[cfg(test)]
@@ -185,7 +187,7 @@ impl Known {
         if let Some(key) = ahead(LOOKED_UP_AHEAD) {
             self.keys.prefetch(key);
         }
-        if let Some(key) = ahead(2 * COMPARED_AHEAD) {
+        if let Some(key) = ahead(FOUND_AHEAD) {
             self.keys.prefetch_entry(key);
         }
         if let Some(likely) = ahead(COMPARED_AHEAD).and_then(|key| self.keys.likely(key)) {

@@ -149,6 +149,7 @@ pub(crate) struct Groups {
     bytes: KeyTable,
     /// The group whose key is null, for forms with one column.
     null: Option<u32>,
+    /// Groups of all forms but those whose keys are bytes, which number them.
     count: u32,
 }
 
@@ -170,7 +171,10 @@ impl Groups {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.count as usize
+        match self.form {
+            Form::Unit | Form::Int => self.count as usize,
+            Form::Text | Form::Rows => self.bytes.len(),
+        }
     }
 
     /// Forgets all groups; memory is kept.
@@ -185,13 +189,16 @@ impl Groups {
         match self.null {
             Some(group) => group,
             None => {
-                match self.form {
-                    Form::Int => self.int_keys.push(0),
-                    _ => drop(self.bytes.push(&[], 0)),
-                }
-                self.null = Some(self.count);
-                self.count += 1;
-                self.count - 1
+                let group = match self.form {
+                    Form::Unit | Form::Int => {
+                        self.int_keys.push(0);
+                        self.count += 1;
+                        self.count - 1
+                    }
+                    Form::Text | Form::Rows => self.bytes.push(&[], 0),
+                };
+                self.null = Some(group);
+                group
             }
         }
     }
@@ -208,13 +215,6 @@ impl Groups {
         group
     }
 
-    #[inline]
-    fn byte_group(&mut self, key: &[u8], hash: u64) -> u32 {
-        let group = self.bytes.find_or_add(key, hash);
-        self.count = self.bytes.len() as u32;
-        group
-    }
-
     /// The group of one row.
     #[inline]
     pub(crate) fn group(&mut self, keys: &BlockKeys, hashes: &[u64], row: usize) -> u32 {
@@ -226,8 +226,8 @@ impl Groups {
             BlockKeys::Int(ints) if ints.is_null(row) => self.null_group(),
             BlockKeys::Int(ints) => self.int_group(ints.value(row), hashes[row]),
             BlockKeys::Text(text) if text.is_null(row) => self.null_group(),
-            BlockKeys::Text(text) => self.byte_group(text.value(row), hashes[row]),
-            BlockKeys::Rows(rows) => self.byte_group(rows.row(row).data(), hashes[row]),
+            BlockKeys::Text(text) => self.bytes.find_or_add(text.value(row), hashes[row]),
+            BlockKeys::Rows(rows) => self.bytes.find_or_add(rows.row(row).data(), hashes[row]),
         }
     }
 
@@ -327,7 +327,7 @@ impl Groups {
             }
             let row = rows[at] as usize;
             told(match key(row) {
-                Some(key) => self.byte_group(key, hashes[row]),
+                Some(key) => self.bytes.find_or_add(key, hashes[row]),
                 None => self.null_group(),
             });
         }
@@ -360,7 +360,7 @@ impl Groups {
     pub(crate) fn moved(&mut self, other: &Self, group: usize) -> u32 {
         match self.form {
             Form::Text | Form::Rows if other.null != Some(group as u32) => {
-                self.byte_group(other.bytes.key(group), other.bytes.hash(group))
+                self.bytes.find_or_add(other.bytes.key(group), other.bytes.hash(group))
             }
             _ => self.group_of(other, group),
         }
@@ -383,7 +383,7 @@ impl Groups {
             Form::Text | Form::Rows => {
                 // Any stable hash will do inside one table; all of its entries come this way.
                 let key = other.bytes.key(group);
-                self.byte_group(key, hash_bytes(key))
+                self.bytes.find_or_add(key, hash_bytes(key))
             }
         }
     }

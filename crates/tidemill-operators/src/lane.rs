@@ -16,6 +16,10 @@ use std::{ops::Range, sync::Arc};
 use tidemill_flow::{Block, OperatorError, TIME_COLUMN};
 use tidemill_types::{Micros, SliceId};
 
+/// Rows whose keys are looked up before anything else is done with them, about: what they change, and
+/// what was asked for when their keys were found, stays in a near cache meanwhile.
+pub(crate) const TAKEN_AT_ONCE: usize = 256;
+
 /// Rows of one slice in one block: `count` rows from number `first` of the lane's rows there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {

@@ -27,7 +27,7 @@ use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, Partition,
     SliceState, StateAt, StateTable, TIME_COLUMN, TakeRows, partition::check_key_type,
 };
-use tidemill_state::{COMPARED_AHEAD, LOOKED_UP_AHEAD};
+use tidemill_state::{COMPARED_AHEAD, FOUND_AHEAD, LOOKED_UP_AHEAD};
 use tidemill_types::job::TopSpec;
 use tidemill_types::{Micros, SliceId, Span};
 
@@ -285,7 +285,7 @@ fn look_ahead(groups: &Groups, keys: &Keys, number: usize, end: usize) {
     if let Some(hash) = ahead(LOOKED_UP_AHEAD) {
         groups.prefetch(hash);
     }
-    if let Some(hash) = ahead(2 * COMPARED_AHEAD) {
+    if let Some(hash) = ahead(FOUND_AHEAD) {
         groups.prefetch_group(hash);
     }
     if let Some(hash) = ahead(COMPARED_AHEAD) {

@@ -93,13 +93,6 @@ pub struct KeyTable {
     hashes: Vec<u64>,
 }
 
-/// So many keys before one is looked up its slot is best asked for: to look these up takes about as long
-/// as memory takes to answer.
-pub const LOOKED_UP_AHEAD: usize = 32;
-
-/// So many keys before one is looked up that does not stand in its slot its bytes are best asked for.
-pub const COMPARED_AHEAD: usize = 8;
-
 /// Slots of the smallest table.
 const SLOTS_MIN: usize = 8;
 

@@ -45,8 +45,8 @@ pub use error::StateError;
 pub use files::FileBackend;
 pub use hash_index::HashIndex;
 pub use indexed::{IndexedBackend, IndexedOptions, Opened};
-pub use key_table::{COMPARED_AHEAD, KeyTable, LOOKED_UP_AHEAD};
-pub use prefetch::prefetch;
+pub use key_table::KeyTable;
+pub use prefetch::{COMPARED_AHEAD, FOUND_AHEAD, LOOKED_UP_AHEAD, prefetch};
 pub use structure::{
     Aside, Expiry, ExpiryCounts, List, Map, NotRead, Noted, Queue, ReadKeys, ReadRows, SavedKeys,
     SavedRows, Stamped, StampedRows, State, Structure, TakeKey, Value, Window, read_plain, row_of,

@@ -6,6 +6,16 @@
 
 #![expect(unsafe_code, reason = "an instruction of the processor; it reads nothing")]
 
+/// So many keys before one is looked up its slot is best asked for: to look these up takes about as long
+/// as memory takes to answer.
+pub const LOOKED_UP_AHEAD: usize = 32;
+
+/// So many before its turn what is known of a key is best asked for, where its slot says.
+pub const FOUND_AHEAD: usize = 16;
+
+/// So many before its turn the bytes are best asked for that a key is compared with.
+pub const COMPARED_AHEAD: usize = 8;
+
 /// Asks for a value to be brought into the nearest cache, with what is on the same line of it. Nothing
 /// waits for that, and it is no more than a hint: where there is no such value, or on a processor that
 /// is not known here, nothing comes of it.

@@ -19,10 +19,6 @@ use super::{Accumulator, Aggregates, ArgColumn, Held, Kept, Reading};
 use crate::groups::with_room;
 use tidemill_state::{Reader, SavedError, prefetch};
 
-/// Rows that are taken accumulator by accumulator, about: what they change, and what was asked for when
-/// their groups were found, stays in a near cache meanwhile.
-pub(crate) const TAKEN_AT_ONCE: usize = 256;
-
 /// Accumulators by group.
 #[derive(Debug, Default)]
 pub(crate) struct Cells {
@@ -160,7 +156,7 @@ impl Cells {
     }
 
     /// Takes rows: `rows[i]` of the arguments belongs to `groups[i]`. Of many, no more than
-    /// [`TAKEN_AT_ONCE`]; and what their groups hold was asked for ([`Self::prefetch`]).
+    /// [`TAKEN_AT_ONCE`](crate::lane::TAKEN_AT_ONCE); and what their groups hold was asked for ([`Self::prefetch`]).
     pub(crate) fn update(
         &mut self,
         plan: &Aggregates,

@@ -98,7 +98,6 @@ impl Groups {
                 let (hash, key) = (from.u64()?, from.sized()?);
                 if is_new && !is_null {
                     self.bytes.push(key, hash);
-                    self.count += 1;
                 }
                 is_null || (group < self.len() && self.bytes.key(group) == key)
             }

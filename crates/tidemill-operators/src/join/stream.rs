@@ -13,7 +13,7 @@ use super::{Codecs, Side as Port};
 use crate::due::Due;
 use crate::held::{Held, PieceId, RowCodec, shown};
 use crate::keys::{KeyCodec, Keys};
-use crate::lane::{Lane, Picked, Times};
+use crate::lane::{Lane, Picked, TAKEN_AT_ONCE, Times};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, TimestampMicrosecondArray};
 use arrow_schema::{DataType, Field, SchemaRef};
 use group::Groups;
@@ -23,7 +23,7 @@ use tidemill_flow::{
     StateAt, StateTable, TakeRows,
 };
 use tidemill_state::{
-    Delta, KeyTable, Noted, Reader, SavedError, State, Structure, put_bytes, row_of,
+    COMPARED_AHEAD, Delta, KeyTable, Noted, Reader, SavedError, State, Structure, put_bytes, row_of,
 };
 use tidemill_types::job::JoinKind;
 use tidemill_types::{Micros, SliceId, Span};
@@ -126,12 +126,6 @@ impl OperatorFactory for StreamJoin {
         shown::rows(held, &slots, &self.tables().swap_remove(table).schema, beside, take)
     }
 }
-
-/// Rows whose keys are looked up before they meet others: what they look at is asked for meanwhile.
-const TAKEN_AT_ONCE: usize = 256;
-
-/// So many rows ahead those that a row meets are asked for.
-const MET_AHEAD: usize = 8;
 
 /// What a slice holds.
 struct SliceRows {
@@ -262,7 +256,7 @@ impl Meeting {
         let times = Times::of(&block.picked.batch);
         let SliceRows { groups, sides } = rows;
         for (nth, number) in some.enumerate() {
-            if let Some(Some(ahead)) = self.groups.get(nth + MET_AHEAD) {
+            if let Some(Some(ahead)) = self.groups.get(nth + COMPARED_AHEAD) {
                 groups.prefetch_rows(*ahead, sides, side);
             }
             let row = block.picked.row(number);
@@ -332,7 +326,7 @@ impl SliceRows {
             last.into_iter().for_each(|last| own.by_time.take(last, &mut past));
             past.sort_unstable();
             for (nth, (time, (_, slot))) in past.iter().copied().enumerate() {
-                if let Some((_, (_, ahead))) = past.get(nth + MET_AHEAD) {
+                if let Some((_, (_, ahead))) = past.get(nth + COMPARED_AHEAD) {
                     own.held.prefetch(*ahead);
                 }
                 if side == 0 && unmatched_come_out && !own.held.data(slot).matched {

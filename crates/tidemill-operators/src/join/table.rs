@@ -7,7 +7,7 @@ use super::Codecs;
 use super::pairs::{Pairs, Shape};
 use crate::held::{Held, RowCodec, shown};
 use crate::keys::{KeyCodec, Keys};
-use crate::lane::{Lane, Part, Picked, picked_rows, row_at};
+use crate::lane::{Lane, Part, Picked, TAKEN_AT_ONCE, picked_rows, row_at};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::{ops::Range, sync::Arc};
@@ -91,9 +91,6 @@ struct Table {
     /// Rows that were restored, in the order of their slots.
     restored: Vec<Vec<u8>>,
 }
-
-/// Rows that are looked up before they are put together: where theirs are is asked for meanwhile.
-const LOOKED_UP_AT_ONCE: usize = 256;
 
 /// Writes the row of a slot with its key.
 fn write_slot(
@@ -283,10 +280,10 @@ impl TableOperator {
                 let rows = picked_rows(&blocks[part.block], &slices);
                 keys.look_ahead(&table.keys, part.rows());
                 for number in part.rows() {
-                    let nth = (number - part.first) % LOOKED_UP_AT_ONCE;
+                    let nth = (number - part.first) % TAKEN_AT_ONCE;
                     if nth == 0 {
                         let end = part.rows().end;
-                        let some = number..end.min(number + LOOKED_UP_AT_ONCE);
+                        let some = number..end.min(number + TAKEN_AT_ONCE);
                         table.find(keys, (some, end), &mut self.found);
                     }
                     match self.found[nth] {

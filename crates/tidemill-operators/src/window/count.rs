@@ -12,21 +12,18 @@ mod held;
 
 use super::spans::greatest_common_divisor;
 use super::{Emitter, Prepared, Windowed, has_rows, shown};
-use crate::aggregate::TAKEN_AT_ONCE;
+use crate::lane::TAKEN_AT_ONCE;
 use held::{Window, Windows};
 use std::sync::Arc;
 use tidemill_flow::{
     Block, Context, CycleInput, Operator, OperatorError, OperatorFactory, Output, SliceState,
     StateAt, StateTable, TakeRows,
 };
-use tidemill_state::prefetch;
+use tidemill_state::{FOUND_AHEAD, prefetch};
 use tidemill_types::SliceId;
 
 /// Windows larger than this keep everything, and so need no panes.
 const UNBOUNDED: u64 = 1 << 40;
-
-/// So many records ahead the accumulators of a key are asked for.
-const TAKEN_AHEAD: usize = 16;
 
 #[derive(Clone)]
 struct Factory {
@@ -213,7 +210,7 @@ impl Lane {
             let coming = |key| prefetch(windows, key as usize);
             state.keys.resolve(looked_up, (&rows, some.clone()), &mut keys, coming);
             for (nth, row) in rows[some].iter().enumerate() {
-                if let Some(ahead) = keys.get(nth + TAKEN_AHEAD) {
+                if let Some(ahead) = keys.get(nth + FOUND_AHEAD) {
                     state.prefetch(*ahead as usize);
                 }
                 self.take_row(state, keys[nth] as usize, (*row as usize, prepared));

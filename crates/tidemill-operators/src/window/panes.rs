@@ -16,8 +16,8 @@
 use super::spans::Spans;
 use super::table::Table;
 use super::{Emitter, Late, Prepared, Windowed, has_rows, shown};
-use crate::aggregate::TAKEN_AT_ONCE;
 use crate::groups::BlockKeys;
+use crate::lane::TAKEN_AT_ONCE;
 use std::{
     collections::BTreeMap,
     ops::{Bound, ControlFlow},

@@ -17,9 +17,10 @@
 //! is open, and not what came ever.
 
 use super::{Emitter, Late, Prepared, Windowed, shown};
-use crate::aggregate::{Cells, TAKEN_AT_ONCE};
+use crate::aggregate::Cells;
 use crate::due::Due;
 use crate::groups::{BlockKeys, Groups, KeyPlan};
+use crate::lane::TAKEN_AT_ONCE;
 use smallvec::SmallVec;
 use std::{borrow::Cow, ops::Range, sync::Arc};
 use tidemill_flow::{
@@ -27,7 +28,8 @@ use tidemill_flow::{
     StateAt, StateTable, TakeRows,
 };
 use tidemill_state::{
-    Delta, Noted, Reader, SavedError, State, Structure, prefetch, row_of, structure::sampled,
+    Delta, FOUND_AHEAD, Noted, Reader, SavedError, State, Structure, prefetch, row_of,
+    structure::sampled,
 };
 use tidemill_types::{SliceId, Span};
 
@@ -36,9 +38,6 @@ mod tests;
 
 /// Keys without a session are kept while there are no more keys than this.
 const KEYS_KEPT: usize = 1_024;
-
-/// So many sessions ahead what will be looked at of one that ends is asked for.
-const ENDED_AHEAD: usize = 16;
 
 /// An open session of a key.
 #[derive(Clone, Copy, Debug)]
@@ -242,7 +241,7 @@ impl Sessions {
         let (mut ended, mut taken) = (Vec::<(i64, usize, Session)>::new(), Vec::new());
         self.due.take(now, &mut taken);
         for (nth, (due, key)) in taken.iter().copied().enumerate() {
-            if let Some((_, ahead)) = taken.get(nth + ENDED_AHEAD) {
+            if let Some((_, ahead)) = taken.get(nth + FOUND_AHEAD) {
                 prefetch(&self.open, *ahead as usize);
             }
             let key = key as usize;
@@ -447,7 +446,7 @@ impl Lane {
         let (gap, plan) = (self.factory.gap, Arc::clone(&self.factory.plan));
         let ended = state.ended(now, gap);
         for (nth, (end, key, session)) in ended.iter().enumerate() {
-            if let Some((_, key, session)) = ended.get(nth + ENDED_AHEAD) {
+            if let Some((_, key, session)) = ended.get(nth + FOUND_AHEAD) {
                 state.keys.prefetch(*key);
                 state.cells.prefetch(session.cell);
             }
