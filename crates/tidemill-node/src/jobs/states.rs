@@ -8,7 +8,7 @@ use crate::{
     plan::PlanOptions,
 };
 use std::sync::{Arc, PoisonError};
-use tidemill_flow::{AskError, JobHandle, StageLook, Stages};
+use tidemill_flow::{AskError, JobHandle, LookError, StageLook, Stages};
 use tidemill_state::Looker;
 
 /// Bytes of a table that is given as a file, and of an answer as a document, at most.
@@ -86,12 +86,10 @@ impl Jobs {
         of: StateOf,
         sql: &str,
     ) -> Result<Answer, JobsError> {
-        // To the end: what is looked at keeps the checkpoints open, and a job could not start.
-        let turn = self.turn(name);
-        let _mine = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let (stages, holder) = self.stages(name)?;
-        let look = |table| holder.look((&stages, stage), of, table);
-        Ok(look::query((name, &stages, stage), sql, look)?)
+        self.look(name, |stages, holder| {
+            let look = |table| holder.look((stages, stage), of, table);
+            Ok(look::query((name, stages, stage), sql, look)?)
+        })
     }
 
     /// A table of a stage's state as an Arrow file.
@@ -103,14 +101,33 @@ impl Jobs {
         (name, stage, table): (&str, &str, &str),
         of: StateOf,
     ) -> Result<Vec<u8>, JobsError> {
+        self.look(name, |stages, holder| {
+            let nth = look::table(stages, stage, table)?;
+            let look = holder.look((stages, stage), of, nth)?;
+            let mut out = Bounded::default();
+            look::export((name, stages), &look, nth, &mut out)?;
+            Ok(out.0)
+        })
+    }
+
+    /// Looks at the states of a job.
+    fn look<T>(
+        &self,
+        name: &str,
+        look: impl Fn(&Stages, &StateHolder) -> Result<T, JobsError>,
+    ) -> Result<T, JobsError> {
+        // To the end: what is looked at keeps the checkpoints open, and a job could not start.
         let turn = self.turn(name);
         let _mine = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let (stages, holder) = self.stages(name)?;
-        let nth = look::table(&stages, stage, table)?;
-        let look = holder.look((&stages, stage), of, nth)?;
-        let mut out = Bounded::default();
-        look::export((name, &stages), &look, nth, &mut out)?;
-        Ok(out.0)
+        let once = || {
+            let (stages, holder) = self.stages(name)?;
+            look(&stages, &holder)
+        };
+        match once() {
+            // It ended meanwhile, and has let go of its checkpoints: they are in its folder.
+            Err(JobsError::State(StateError::Look(LookError::Ask(AskError::Over)))) => once(),
+            looked => looked,
+        }
     }
 }
 
@@ -127,9 +144,7 @@ impl StateHolder {
         };
         let pinned = match self {
             Self::Running(handle) if of == StateOf::Now => return Ok(handle.look(stage, table)?),
-            Self::Running(handle) => {
-                handle.pin_checkpoint(number).map_err(tidemill_flow::LookError::from)?
-            }
+            Self::Running(handle) => handle.pin_checkpoint(number).map_err(LookError::from)?,
             Self::Folder(looker) => looker.pin(number)?,
         };
         Ok(StageLook::of_checkpoint(stages, stage, pinned)?)
