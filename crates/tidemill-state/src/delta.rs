@@ -21,6 +21,8 @@ pub(crate) use order::Order;
 pub(crate) use reader::entry;
 pub use reader::{Reader, put_bytes};
 
+use crate::prefetch::{COMPARED_AHEAD, prefetch};
+use order::nth_of;
 use std::ops::Range;
 
 /// In place of a value's length: the key is deleted.
@@ -40,6 +42,9 @@ impl SavedError {
         Self(message.into())
     }
 }
+
+/// Bytes of a line of the caches.
+const LINE_BYTES: usize = 64;
 
 /// Bytes of a delta, at most: places in it are 32 bits, and no length is [`DELETED`].
 const BYTES_MAX: usize = if cfg!(test) { 64 << 20 } else { DELETED as usize - 1 };
@@ -87,8 +92,8 @@ fn head_of(key: &[u8]) -> u128 {
 
 /// A prefix of keys, and what it is in the head of each.
 #[derive(Debug)]
-struct Prefix {
-    bytes: Vec<u8>,
+pub(crate) struct Prefix {
+    pub(crate) bytes: Vec<u8>,
     head: u128,
     bits: u32,
 }
@@ -97,6 +102,12 @@ impl Prefix {
     fn new(bytes: Vec<u8>) -> Self {
         let bits = u32::try_from(8 * bytes.len()).unwrap_or(u32::MAX);
         Self { head: head_of(&bytes), bytes, bits }
+    }
+
+    /// Its first bytes, and zeros.
+    #[inline]
+    pub(crate) fn head_bytes(&self) -> [u8; size_of::<u128>()] {
+        self.head.to_be_bytes()
     }
 
     /// The head of a key behind it. What follows the key is there to be read, but does not count.
@@ -242,6 +253,12 @@ impl Delta {
         self.cleared.push([&self.prefix, prefix].concat());
     }
 
+    /// Whether nothing counts that was written before.
+    #[must_use]
+    pub(crate) fn clears_all(&self) -> bool {
+        self.cleared.iter().any(Vec::is_empty)
+    }
+
     /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -268,7 +285,7 @@ impl Delta {
         let bytes = self.run_bytes()?;
         run.clear();
         run.reserve(bytes);
-        self.write_run(&mut Order::default(), |pieces| add_to(run, pieces));
+        self.write_run(&mut Order::default(), run);
         Ok(())
     }
 
@@ -296,31 +313,54 @@ impl Delta {
         Ok(bytes)
     }
 
-    /// Hands over the bytes of the run, some pieces at once, and is empty then. Its memory is used
-    /// again. [`Self::run_bytes`] said that it can be one.
-    pub(crate) fn write_run(&mut self, order: &mut Order, mut put: impl FnMut(&[&[u8]])) {
+    /// Hands over the bytes of the run, and is empty then. Its memory is used again.
+    /// [`Self::run_bytes`] said that it can be one.
+    pub(crate) fn write_run(&mut self, order: &mut Order, to: &mut impl TakeRun) {
         let sorted = order.sort(self);
         let length = |length: usize| (length as u32).to_le_bytes();
-        put(&[&length(self.cleared.len())]);
+        to.put(&length(self.cleared.len()));
         for prefix in &self.cleared {
-            put(&[&length(prefix.len()), prefix]);
+            to.put(&length(prefix.len()));
+            to.put(prefix);
         }
-        put(&[&length(self.entries.len())]);
-        for nth in sorted {
-            let it = &self.entries[nth as usize];
-            let prefix = &self.prefixes[it.prefix as usize].bytes;
-            let key_bytes = prefix.len() as u64 + u64::from(it.key_bytes);
+        to.put(&length(self.entries.len()));
+        for (at, nth) in sorted.iter().enumerate() {
+            if let Some(ahead) = sorted.get(at + COMPARED_AHEAD) {
+                let start = self.entries[nth_of(*ahead)].start as usize;
+                prefetch(&self.bytes, start);
+                prefetch(&self.bytes, start + LINE_BYTES);
+            }
+            let it = &self.entries[nth_of(*nth)];
+            let prefix = &self.prefixes[it.prefix as usize];
+            let key_bytes = prefix.bytes.len() as u64 + u64::from(it.key_bytes);
             let lengths = (u64::from(it.value_bytes) << 32 | key_bytes).to_le_bytes();
-            put(&[&lengths, prefix, &self.bytes[it.key_and_value()]]);
+            let key_and_value = it.key_and_value();
+            let with_more = &self.bytes[key_and_value.start..];
+            to.put_entry(lengths, prefix, with_more, key_and_value.len());
         }
         self.reset();
     }
 }
 
-/// Adds pieces to a run.
-#[inline]
-pub(crate) fn add_to(run: &mut Vec<u8>, pieces: &[&[u8]]) {
-    pieces.iter().for_each(|piece| run.extend_from_slice(piece));
+/// Takes the bytes of a run, in their order.
+pub(crate) trait TakeRun {
+    fn put(&mut self, bytes: &[u8]);
+
+    /// An entry: its lengths, what stands before its key, and the first so many bytes of what comes
+    /// then: key and value.
+    #[inline]
+    fn put_entry(&mut self, lengths: [u8; 8], prefix: &Prefix, with_more: &[u8], count: usize) {
+        self.put(&lengths);
+        self.put(&prefix.bytes);
+        self.put(&with_more[..count]);
+    }
+}
+
+impl TakeRun for Vec<u8> {
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
 }
 
 /// Whether the memory of a buffer is not much more than that of another, which is to get it.

@@ -48,8 +48,8 @@ pub use indexed::{IndexedBackend, IndexedOptions, Opened};
 pub use key_table::KeyTable;
 pub use prefetch::{COMPARED_AHEAD, FOUND_AHEAD, LOOKED_UP_AHEAD, prefetch};
 pub use structure::{
-    Aside, Expiry, ExpiryCounts, List, Map, NotRead, Noted, Queue, ReadKeys, ReadRows, SavedKeys,
-    SavedRows, Stamped, StampedRows, State, Structure, TakeKey, Value, Window, read_plain, row_of,
-    write_plain,
+    Aside, Changed, Expiry, ExpiryCounts, List, Map, NotRead, Noted, Queue, ReadKeys, ReadRows,
+    SavedKeys, SavedRows, Stamped, StampedRows, State, Structure, TakeKey, Value, Window,
+    read_plain, row_of, write_plain,
 };
 pub use values::Values;

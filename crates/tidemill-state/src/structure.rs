@@ -46,7 +46,7 @@ pub use window::Window;
 use crate::delta::{Delta, SavedError};
 use serde::{Serialize, de::DeserializeOwned};
 use shown::{Kind, TakeRow};
-use std::{any::Any, panic::resume_unwind};
+use std::{any::Any, ops::Add, panic::resume_unwind};
 use tidemill_types::limits::STRUCTURES_MAX;
 
 /// A part of a slice's state.
@@ -56,6 +56,16 @@ pub trait Structure: Send {
     fn track(&mut self);
     /// A checkpoint begins: what changed since the last one, as it is now, belongs to it.
     fn freeze(&mut self);
+    /// What changed since the last checkpoint, if all that it holds is in memory, and it can be written
+    /// out whether it changed or not ([`Self::freeze_all`]). Default: it cannot.
+    fn changed(&self) -> Option<Changed> {
+        None
+    }
+    /// As [`Self::freeze`], and all of it belongs to the checkpoint. Nobody asks that of one that does
+    /// not say what changed.
+    fn freeze_all(&mut self) {
+        self.freeze();
+    }
     /// Writes about `most` entries of the checkpoint under way, behind those that changes have put
     /// aside, of which a piece goes at once; whether that were all. A call for which no entry is wanted
     /// writes none, and each other one does if there are any. Nothing is frozen again before.
@@ -98,6 +108,32 @@ pub trait Structure: Send {
     /// Shows what is in it, row by row, as [`Self::columns`] says, in an order that follows from
     /// what is in it alone.
     fn show(&self, _take: &mut TakeRow<'_>) {}
+}
+
+/// How much of a structure changed since the last checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Rows that did.
+    pub changed: usize,
+    /// All rows.
+    pub rows: usize,
+}
+
+impl Add for Changed {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { changed: self.changed + other.changed, rows: self.rows + other.rows }
+    }
+}
+
+impl Changed {
+    /// Whether all rows are better written than those alone: they are half as many again at most, and
+    /// what was written before is not needed any more. Otherwise it is read, merged and written anew
+    /// when the changes are twice as much as all, which comes to the same bytes and more work.
+    fn is_most(self) -> bool {
+        self.changed > 0 && self.changed >= self.rows - self.rows / 3
+    }
 }
 
 /// The state of one slice.
@@ -252,9 +288,16 @@ fn beside<T: Serialize>(value: &T) -> usize {
     saved.unwrap_or(0).saturating_sub(size_of::<T>())
 }
 
-/// Begins a checkpoint of a state.
-pub fn freeze(state: &mut dyn State) {
-    state.structures().into_iter().for_each(Structure::freeze);
+/// Begins a checkpoint of a state; whether it is of all of it, because most of it changed. Then nothing
+/// counts that was written before, and who writes it out says so first ([`Delta::clear`]).
+pub fn freeze(state: &mut dyn State) -> bool {
+    let mut structures = state.structures();
+    let all = structures.iter().try_fold(Changed::default(), |sum, it| Some(sum + it.changed()?));
+    let is_all = all.is_some_and(Changed::is_most);
+    for structure in &mut structures {
+        if is_all { structure.freeze_all() } else { structure.freeze() }
+    }
+    is_all
 }
 
 /// Writes about `most` entries of the checkpoint under way, or a piece ([`piece_bytes`]); whether that

@@ -50,11 +50,13 @@ pub fn allocations() -> u64 {
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 /// What it is if nobody says anything.
 const PURGE_DELAY_MS: i64 = 1_000;
-const KEPT_MS: i64 = 10_000;
+/// Longer than the time between two checkpoints of most jobs: what the system is given back it has
+/// emptied when it is needed again, and to give and to take cost more than what is done with it.
+const KEPT_MS: i64 = 60_000;
 /// No thread gives memory back by the way.
 const NEVER_MS: i64 = 1_000_000_000;
 
-/// Keeps freed memory for up to ten seconds, unless `MIMALLOC_PURGE_DELAY` says otherwise. What one
+/// Keeps freed memory for up to a minute, unless `MIMALLOC_PURGE_DELAY` says otherwise. What one
 /// window, checkpoint or read gives back the next one takes; memory of the system's is emptied
 /// first, which costs more than the rest of what is done with it.
 ///

@@ -243,7 +243,7 @@ const PLANTS: &[Plant] = &[
             "frozen.iter().for_each(|row| self.before.put_row(of.number(*row), value_of(*row, of)));",
             "let _ = frozen;",
         )],
-        caught_by: &["what_changed_in_an_interval_is_written_as_it_was_at_its_end"],
+        caught_by: &["what_changed_in_an_interval_or_all_is_written_as_it_was_at_its_end"],
     },
     Plant {
         name: "manifest-first",

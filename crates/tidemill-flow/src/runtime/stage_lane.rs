@@ -9,11 +9,12 @@ use super::job::Job;
 use super::lane::{After, Lane};
 use super::plan::Work;
 use super::send::{Of, Sender, Writer};
-use super::writing::{Writing, written_at_once};
+use super::writing::{Frozen, Writing, written_at_once};
 use crate::block::{Block, Payload};
 use crate::error::JobError;
 use crate::operator::{Context, CycleInput, DeadLetter, Emitted, Operator, Output, Place};
 use std::{
+    collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
@@ -120,7 +121,7 @@ impl StageLane {
             return Ok(After::HandOver);
         }
         if !is_ready {
-            self.write_out(job, lane, written_at_once(false));
+            self.write_out(job, lane, written_at_once());
             self.let_go(lane);
             return Ok(self.after(job));
         }
@@ -157,8 +158,7 @@ impl StageLane {
         self.save_due(job, lane);
         self.show(job, lane, cycle);
         if self.writing.is_some() {
-            let is_behind = lane.state.lock().expect("no panic while held").inbox.is_ready();
-            self.write_out(job, lane, if ended { usize::MAX } else { written_at_once(is_behind) });
+            self.write_out(job, lane, if ended { usize::MAX } else { written_at_once() });
         }
         self.let_go(lane);
         job.poke_those_behind(lane);
@@ -252,19 +252,19 @@ impl StageLane {
     /// The checkpoint under way has these slices as they are now.
     fn freeze(&mut self, slices: Vec<usize>, job: &Job) {
         let now_us = job.now_us();
+        let mut frozen = VecDeque::with_capacity(slices.len());
         for slice in &slices {
             let held = &mut self.states[*slice];
             if let Some(leaving) = &mut self.leaving {
                 leaving.begin(*slice, held, now_us);
             }
-            if let Some(state) = held.here() {
-                structure::freeze(&mut **state);
-            }
+            let is_all = held.here().is_some_and(|state| structure::freeze(&mut **state));
+            frozen.push_back(Frozen { nth: *slice, is_all });
         }
         if let (Some(alone), Some(due)) = (&job.checkpointer.alone, &mut self.due) {
             due.saved(alone, &slices, self.states.len(), now_us);
         }
-        self.writing = Some(Writing::new(slices));
+        self.writing = Some(Writing::new(frozen));
     }
 
     /// What becomes of the lane: if no cycle comes, it goes on writing out what was frozen, now and

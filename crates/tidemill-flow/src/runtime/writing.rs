@@ -16,36 +16,38 @@ use crate::operator::SliceState;
 use std::collections::VecDeque;
 use tidemill_state::{Delta, structure};
 
-/// Entries that are written out at once: well under a millisecond.
+/// Entries that are written out at once: well under a millisecond. As many if the next cycle waits
+/// already: the longer a checkpoint takes, the more rows change before they are written out, and are
+/// put aside one by one.
 const WRITTEN_AT_ONCE: usize = 4_096;
-
-/// The same if a cycle waits, which comes first: an idle lane goes on writing.
-const WRITTEN_WHILE_BEHIND: usize = 1_024;
 
 /// The same in a simulation, whose states are small: they must change while they are written out.
 const WRITTEN_AT_ONCE_SIMULATED: usize = 3;
 
 /// How many entries are written out after a cycle.
-pub(super) fn written_at_once(is_behind: bool) -> usize {
-    match (tidemill_env::is_simulated(), is_behind) {
-        (true, _) => WRITTEN_AT_ONCE_SIMULATED,
-        (false, true) => WRITTEN_WHILE_BEHIND,
-        (false, false) => WRITTEN_AT_ONCE,
-    }
+pub(super) fn written_at_once() -> usize {
+    if tidemill_env::is_simulated() { WRITTEN_AT_ONCE_SIMULATED } else { WRITTEN_AT_ONCE }
+}
+
+/// A slice that is not written out.
+pub(super) struct Frozen {
+    /// Counted from the first of the lane.
+    pub(super) nth: usize,
+    /// All of it belongs to the checkpoint, and nothing was written yet.
+    pub(super) is_all: bool,
 }
 
 /// A checkpoint that is being written out.
 pub(super) struct Writing {
-    /// Those that are not written out, counted from the first of the lane.
-    slices: VecDeque<usize>,
+    slices: VecDeque<Frozen>,
     /// Of the first of them.
     delta: Delta,
 }
 
 impl Writing {
     /// These slices were frozen.
-    pub(super) fn new(slices: Vec<usize>) -> Self {
-        Self { slices: slices.into(), delta: Delta::default() }
+    pub(super) fn new(slices: VecDeque<Frozen>) -> Self {
+        Self { slices, delta: Delta::default() }
     }
 
     /// Writes out about `most` entries, if there is room for them; whether those were all.
@@ -57,9 +59,13 @@ impl Writing {
     ) -> bool {
         let checkpointer = &job.checkpointer;
         let mut left = most;
-        while let Some(nth) = self.slices.front().copied().filter(|_| left > 0) {
+        while let Some(Frozen { nth, is_all }) = self.slices.front_mut().filter(|_| left > 0) {
             if most < usize::MAX && !checkpointer.has_room() {
                 break;
+            }
+            let nth = *nth;
+            if std::mem::take(is_all) {
+                self.delta.clear(&[]);
             }
             let before = self.delta.len();
             let at_once = left.min(WRITTEN_AT_ONCE);
@@ -72,7 +78,7 @@ impl Writing {
                 let piece = std::mem::take(&mut self.delta);
                 self.delta = checkpointer.piece(lane.node, slice, piece, is_done);
                 self.slices.pop_front();
-                self.slices.extend((!is_done).then_some(nth));
+                self.slices.extend((!is_done).then_some(Frozen { nth, is_all: false }));
             }
         }
         self.slices.is_empty()

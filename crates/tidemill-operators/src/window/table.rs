@@ -4,7 +4,7 @@ use super::Windowed;
 use crate::aggregate::Cells;
 use crate::groups::{BlockKeys, Groups};
 use tidemill_state::{
-    Delta, Reader, SavedError, SavedKeys, Stamped, StampedRows, Structure, row_of,
+    Changed, Delta, Reader, SavedError, SavedKeys, Stamped, StampedRows, Structure, row_of,
 };
 
 /// Groups and accumulators of one pane of one slice.
@@ -210,6 +210,15 @@ impl Structure for Table {
 
     fn freeze(&mut self) {
         self.stamped.freeze();
+    }
+
+    fn changed(&self) -> Option<Changed> {
+        let (changed, rows) = (self.stamped.changed(), self.cells.groups());
+        self.is_whole().then_some(Changed { changed, rows })
+    }
+
+    fn freeze_all(&mut self) {
+        self.stamped.freeze_all(self.cells.groups());
     }
 
     fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {

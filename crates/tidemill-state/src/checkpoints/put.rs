@@ -17,11 +17,16 @@ use super::{
     manifest::{FINE_PART_BYTES, PART_BYTES},
     rows::RowIndex,
 };
-use crate::{Batch, Delta, SavedError, delta};
+use crate::delta::{self, Prefix, TakeRun};
+use crate::{Batch, Delta, SavedError};
 use std::{collections::BTreeSet, ops::Range};
 
 /// Bytes of changes that are kept for each byte of what they change, before they are merged.
 const CHANGES_PER_STATE: u64 = 2;
+/// Bytes of the two lengths of an entry.
+const LENGTHS_BYTES: usize = 8;
+/// Key and value of most entries together are no longer, in bytes.
+const SHORT_BYTES: usize = 128;
 /// Checkpoints that the runs of a slice come from, at most.
 pub(super) const GENERATIONS_MAX: usize = 8;
 
@@ -42,18 +47,22 @@ impl Checkpoints {
     ) -> Result<u64, SavedError> {
         let number = self.begun.expect("a checkpoint was begun");
         let run_bytes = changes.run_bytes()?;
-        self.merge_if_long((node, slice), number);
+        if changes.clears_all() {
+            self.supersede((node, slice), number);
+        } else {
+            self.merge_if_long((node, slice), number);
+        }
         if self.by_row.contains(&node) || self.by_key.contains_key(&node) {
             let mut run = std::mem::take(&mut self.run);
             run.clear();
             run.reserve(run_bytes);
-            changes.write_run(&mut self.order, |pieces| delta::add_to(&mut run, pieces));
+            changes.write_run(&mut self.order, &mut run);
             self.add((node, slice), number, &run);
             self.run = run;
         } else {
             let run = self.named_next((node, slice), number, (run_bytes, PART_BYTES, 0));
             let mut parts = Parts::new(&mut self.batch, run);
-            changes.write_run(&mut self.order, |pieces| parts.put(pieces));
+            changes.write_run(&mut self.order, &mut parts);
         }
         Ok(run_bytes as u64)
     }
@@ -82,6 +91,13 @@ impl Checkpoints {
     /// As [`Self::flush_if_long`].
     pub fn flush(&mut self) -> Result<(), CheckpointError> {
         Ok(self.backend.commit(&mut self.batch)?)
+    }
+
+    /// What was written of a slice for earlier checkpoints does not count any more.
+    fn supersede(&mut self, of: (u32, u32), number: u64) {
+        if let Some(chain) = self.chains.get_mut(&of) {
+            self.unnamed.extend(chain.extract_if(.., |run| run.checkpoint != number));
+        }
     }
 
     /// Merges the runs of a slice, before the first of a checkpoint is put, if they are many.
@@ -151,22 +167,6 @@ impl<'a> Parts<'a> {
         Self { batch, run, nth: 0, left: run.bytes as usize, room: 0..0 }
     }
 
-    #[inline]
-    fn put(&mut self, pieces: &[&[u8]]) {
-        if pieces.iter().map(|piece| piece.len()).sum::<usize>() > self.room.len() {
-            pieces.iter().for_each(|piece| self.put_across(piece));
-            return;
-        }
-        let mut room = &mut self.batch.bytes_mut()[self.room.clone()];
-        for piece in pieces {
-            let (to, rest) = room.split_at_mut(piece.len());
-            to.copy_from_slice(piece);
-            room = rest;
-        }
-        self.room.start = self.room.end - room.len();
-    }
-
-    /// The same, of what may end in another part.
     #[cold]
     fn put_across(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
@@ -178,9 +178,47 @@ impl<'a> Parts<'a> {
                 self.nth += 1;
             }
             let (fits, rest) = bytes.split_at(bytes.len().min(self.room.len()));
-            self.put(&[fits]);
+            self.put(fits);
             bytes = rest;
         }
+    }
+}
+
+impl TakeRun for Parts<'_> {
+    /// What ends in this part; or in another.
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        if bytes.len() > self.room.len() {
+            return self.put_across(bytes);
+        }
+        let end = self.room.start + bytes.len();
+        self.batch.bytes_mut()[self.room.start..end].copy_from_slice(bytes);
+        self.room.start = end;
+    }
+
+    /// Most entries are short: as many bytes are copied for each of them as for the longest of these,
+    /// and what is too much is written over by the next. So nothing is called, and nothing decided.
+    #[inline]
+    fn put_entry(&mut self, lengths: [u8; 8], prefix: &Prefix, with_more: &[u8], count: usize) {
+        const PREFIX: usize = size_of::<u128>();
+        let prefix_bytes = prefix.bytes.len();
+        let to = self.batch.bytes_mut()[self.room.clone()].first_chunk_mut();
+        let from = with_more.first_chunk::<SHORT_BYTES>();
+        if let (Some(to), Some(from)) = (to, from)
+            && prefix_bytes <= PREFIX
+            && count <= SHORT_BYTES
+        {
+            let to: &mut [u8; LENGTHS_BYTES + PREFIX + SHORT_BYTES] = to;
+            let behind = LENGTHS_BYTES + prefix_bytes;
+            to[..LENGTHS_BYTES].copy_from_slice(&lengths);
+            to[LENGTHS_BYTES..LENGTHS_BYTES + PREFIX].copy_from_slice(&prefix.head_bytes());
+            to[behind..behind + SHORT_BYTES].copy_from_slice(from);
+            self.room.start += behind + count;
+            return;
+        }
+        self.put(&lengths);
+        self.put(&prefix.bytes);
+        self.put(&with_more[..count]);
     }
 }
 

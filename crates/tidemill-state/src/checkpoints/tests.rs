@@ -632,3 +632,58 @@ fn single_rows_are_read_as_they_are_in_the_newest() {
         }
     }
 }
+
+#[test]
+fn what_is_written_as_a_whole_takes_the_place_of_what_was_written_before() {
+    let sim = World::simulated(1);
+    let backend = indexed(&sim.world).unwrap();
+    let (mut checkpoints, _) = gone_on(&backend);
+    let of_slice = |checkpoints: &Checkpoints, manifest: &Manifest| {
+        let mut found = BTreeMap::new();
+        let runs = checkpoints.named(&manifest.stages[0].slices[0]).read().unwrap();
+        delta::merged(&runs.get(), &mut |key, value| {
+            found.insert(key.to_vec(), value.to_vec());
+            Ok(())
+        })
+        .unwrap();
+        found
+    };
+    let mut model = BTreeMap::new();
+    let mut history = Vec::new();
+    for number in 1_u8..9 {
+        let is_whole = number % 3 == 0;
+        checkpoints.begin().unwrap();
+        // In two runs, of which the first says that nothing before it counts.
+        let mut delta = Delta::default();
+        if is_whole {
+            delta.clear(&[]);
+            model.clear();
+        }
+        for key in [number, number + 1] {
+            delta.put_with(&[0, key], |out| out.push(number));
+            model.insert(vec![0, key], vec![number]);
+            checkpoints.put_changes((7, 0), &mut delta).unwrap();
+        }
+        let chain = checkpoints.chains(7, SLICES).remove(0);
+        let first = if is_whole { number } else { (number / 3 * 3).max(1) };
+        let generations: BTreeSet<u64> = chain.iter().map(|run| run.checkpoint).collect();
+        let wanted = u64::from(first)..=u64::from(number);
+        assert_eq!(generations.into_iter().collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
+        let of = (u64::from(number), Cycle(u64::from(number)));
+        let manifest = manifest(&checkpoints, of);
+        checkpoints.complete(manifest.clone()).unwrap();
+        if number == 2 {
+            checkpoints.keep(2, "").unwrap();
+        }
+        history.push((manifest, model.clone()));
+        assert_eq!(of_slice(&checkpoints, &history.last().unwrap().0), model);
+    }
+    // One that is kept has all of its runs, and nothing else is left of those before the last whole.
+    let kept = &history[1];
+    assert_eq!(of_slice(&checkpoints, &kept.0), kept.1);
+    let (left, note_of_kept) = ([&history[1].0, &history[7].0], 1);
+    assert_eq!(keys(&*backend).len(), named(&left) + note_of_kept);
+    drop(checkpoints);
+    let (checkpoints, newest) = gone_on(&backend);
+    assert_eq!(of_slice(&checkpoints, &newest.unwrap()), model);
+}

@@ -31,19 +31,19 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// The numbers of the entries, in the order of their keys.
-    pub(super) fn sort(&mut self, delta: &Delta) -> impl Iterator<Item = u32> {
+    /// The entries, in the order of their keys: each the number that [`nth_of`] gives.
+    pub(super) fn sort(&mut self, delta: &Delta) -> &[u64] {
         self.rows.clear();
         match row_bytes(delta).zip(ranks(&delta.prefixes, delta.entries.len())) {
             Some((bytes, ranks)) => self.sort_rows(delta, bytes, &ranks),
             None => self.sort_keys(delta),
         }
-        let sorted = self.rows.iter().map(|it| *it as u32);
+        let number = |it: &u64| nth_of(*it) as u32;
         debug_assert!(
-            sorted.clone().is_sorted_by(|a, b| key(delta, *a).lt(key(delta, *b))),
+            self.rows.iter().map(number).is_sorted_by(|a, b| key(delta, *a).lt(key(delta, *b))),
             "a key is written once"
         );
-        sorted
+        &self.rows
     }
 
     /// Keys are numbers of so many bytes behind prefixes, of which each has a rank.
@@ -69,7 +69,7 @@ impl Order {
         }
         let most = ranks.iter().max().map_or(0, |it| *it as usize);
         if most > 0 {
-            let rank = |it: u64| ranks[delta.entries[it as u32 as usize].prefix as usize] as usize;
+            let rank = |it: u64| ranks[delta.entries[nth_of(it)].prefix as usize] as usize;
             lay_out(rows, other, &mut vec![0; most + 1], rank);
         }
     }
@@ -89,6 +89,12 @@ impl Order {
         });
         self.rows.extend(self.heads.iter().map(|(_, nth)| u64::from(*nth)));
     }
+}
+
+/// The number of an entry among all of the delta.
+#[inline]
+pub(super) fn nth_of(sorted: u64) -> usize {
+    sorted as u32 as usize
 }
 
 /// All of the key of an entry.

@@ -201,8 +201,8 @@ proptest! {
         let mut order = Order::default();
         for _ in 0..2 {
             // Its memory is used again.
-            keys = order.sort(&delta).map(|nth| {
-                let it = &delta.entries[nth as usize];
+            keys = order.sort(&delta).iter().map(|it| {
+                let it = &delta.entries[nth_of(*it)];
                 [&delta.prefixes[it.prefix as usize].bytes[..], &delta.bytes[it.key()]].concat()
             }).collect();
         }

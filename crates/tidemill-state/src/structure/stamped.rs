@@ -13,6 +13,7 @@
 use super::aside::{Aside, PIECE_BYTES};
 use super::noted::put_row;
 use crate::delta::Delta;
+use std::ops::{Range, RangeInclusive};
 
 #[cfg(test)]
 mod tests;
@@ -21,8 +22,8 @@ mod tests;
 const LOOKED_AT_TOGETHER: usize = 128;
 /// Rows of a block.
 const BLOCK: usize = 32;
-/// The interval of no row: a row that never changed is of interval 0.
-const NEVER: u64 = u64::MAX;
+/// The intervals of no row: a row that never changed is of interval 0.
+const NEVER: RangeInclusive<u64> = u64::MAX..=u64::MAX;
 
 /// The rows of one holder.
 pub trait StampedRows {
@@ -47,10 +48,13 @@ pub struct Stamped {
     is_on: bool,
     /// The interval between two checkpoints, from 1.
     now: u64,
-    /// Rows of this interval are to be written out for the checkpoint under way.
-    frozen: u64,
-    /// And those before this one are.
-    from: usize,
+    /// Rows of these intervals are to be written out for the checkpoint under way: of the last one, or
+    /// of all so far.
+    frozen: RangeInclusive<u64>,
+    /// Of those, these rows: the ones before are, and the ones behind were not there.
+    left: Range<usize>,
+    /// How many rows changed in this interval.
+    changed: usize,
     /// Blocks with a row that changed in this interval.
     blocks: Vec<u64>,
     /// Blocks with a row of the checkpoint under way.
@@ -65,7 +69,8 @@ impl Default for Stamped {
             is_on: false,
             now: 1,
             frozen: NEVER,
-            from: 0,
+            left: 0..0,
+            changed: 0,
             blocks: Vec::new(),
             frozen_blocks: Vec::new(),
             before: Aside::default(),
@@ -108,7 +113,8 @@ impl Stamped {
                     continue;
                 }
                 frozen[count] = row;
-                count += usize::from((*stamp == self.frozen) & (row >= self.from));
+                count += usize::from(is_in(&self.frozen, *stamp) & is_left(&self.left, row));
+                self.changed += 1;
                 *stamp = self.now;
                 self.blocks[row / BLOCK / 64] |= 1 << (row / BLOCK % 64);
             }
@@ -126,8 +132,11 @@ impl Stamped {
         moved: impl Iterator<Item = (usize, u64)>,
         of: &mut impl StampedRows,
     ) {
-        let written_before = other.from;
-        *self = Self { from: 0, blocks: Vec::new(), frozen_blocks: Vec::new(), ..other };
+        // Not all of it is in memory, so no checkpoint under way is of more than what changed.
+        let (written_before, frozen) = (other.left.start, *other.frozen.end());
+        debug_assert_eq!(*other.frozen.start(), frozen, "what changed");
+        let left = 0..usize::MAX;
+        *self = Self { left, blocks: Vec::new(), frozen_blocks: Vec::new(), ..other };
         let words = of.rows().div_ceil(BLOCK).div_ceil(64);
         self.blocks.resize(words, 0);
         self.frozen_blocks.resize(words, 0);
@@ -135,16 +144,22 @@ impl Stamped {
             let block = row / BLOCK;
             let bit = 1 << (block % 64);
             // What the checkpoint under way has of it is written out already.
-            let is_written = stamp == self.frozen && there < written_before;
+            let is_written = stamp == frozen && there < written_before;
             *of.stamp(row) = if is_written { 0 } else { stamp };
             match stamp {
                 stamp if stamp == self.now => self.blocks[block / 64] |= bit,
-                stamp if stamp == self.frozen && !is_written => {
+                stamp if stamp == frozen && !is_written => {
                     self.frozen_blocks[block / 64] |= bit;
                 }
                 _ => {}
             }
         }
+    }
+
+    /// How many rows changed since the last checkpoint began.
+    #[must_use]
+    pub fn changed(&self) -> usize {
+        self.changed
     }
 
     /// A checkpoint begins: the rows that changed so far belong to it.
@@ -156,8 +171,19 @@ impl Stamped {
         assert!(!is_left, "a checkpoint begins when the one before is written out");
         // Bits of blocks that were written out are gone.
         std::mem::swap(&mut self.blocks, &mut self.frozen_blocks);
-        (self.frozen, self.from) = (self.now, 0);
-        self.now += 1;
+        (self.frozen, self.left) = (self.now..=self.now, 0..usize::MAX);
+        (self.now, self.changed) = (self.now + 1, 0);
+    }
+
+    /// As [`Self::freeze`], and all of so many rows belong to it, whether they changed or not.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn freeze_all(&mut self, rows: usize) {
+        self.freeze();
+        (self.frozen, self.left) = (0..=*self.frozen.end(), 0..rows);
+        self.frozen_blocks.clear();
+        self.frozen_blocks.resize(rows.div_ceil(BLOCK).div_ceil(64), u64::MAX);
     }
 
     /// Writes up to `most` rows of the checkpoint under way, as they were when it began, or as many as
@@ -170,21 +196,21 @@ impl Stamped {
             return false;
         }
         let mut left = most;
-        for word in self.from / BLOCK / 64..self.frozen_blocks.len() {
+        for word in self.left.start / BLOCK / 64..self.frozen_blocks.len() {
             while self.frozen_blocks[word] != 0 {
                 let block = word * 64 + self.frozen_blocks[word].trailing_zeros() as usize;
-                let end = ((block + 1) * BLOCK).min(of.rows());
-                for row in self.from.max(block * BLOCK)..end {
-                    if *of.stamp(row) == self.frozen {
+                let end = ((block + 1) * BLOCK).min(of.rows()).min(self.left.end);
+                for row in self.left.start.max(block * BLOCK)..end {
+                    if is_in(&self.frozen, *of.stamp(row)) {
                         if left == 0 {
-                            self.from = row;
+                            self.left.start = row;
                             return false;
                         }
                         put_row(delta, of.number(row), value_of(row, of));
                         left = if delta.bytes() >= PIECE_BYTES { 0 } else { left - 1 };
                     }
                 }
-                self.from = end;
+                self.left.start = end;
                 self.frozen_blocks[word] &= self.frozen_blocks[word] - 1;
             }
         }
@@ -193,6 +219,17 @@ impl Stamped {
         self.before = Aside::default();
         true
     }
+}
+
+/// Without a branch: rows come in no order, and so do their stamps.
+#[inline]
+fn is_in(intervals: &RangeInclusive<u64>, stamp: u64) -> bool {
+    (stamp >= *intervals.start()) & (stamp <= *intervals.end())
+}
+
+#[inline]
+fn is_left(rows: &Range<usize>, row: usize) -> bool {
+    (row >= rows.start) & (row < rows.end)
 }
 
 /// Writes the value of a row.

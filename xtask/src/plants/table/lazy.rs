@@ -59,8 +59,8 @@ pub(super) const PLANTS: &[Plant] = &[
         package: "tidemill-state",
         file: "crates/tidemill-state/src/structure/stamped.rs",
         changes: &[(
-            "let is_written = stamp == self.frozen && there < written_before;",
-            "let is_written = stamp == self.frozen && there < written_before && row == usize::MAX;",
+            "let is_written = stamp == frozen && there < written_before;",
+            "let is_written = stamp == frozen && there < written_before && row == usize::MAX;",
         )],
         caught_by: &["rows_that_another_holder_takes_over_are_written_once"],
     },

@@ -15,7 +15,7 @@ pub(super) const PLANTS: &[Plant] = &[
         )],
         caught_by: &[
             "what_was_put_aside_comes_out_once",
-            "what_changed_in_an_interval_is_written_as_it_was_at_its_end",
+            "what_changed_in_an_interval_or_all_is_written_as_it_was_at_its_end",
         ],
     },
     Plant {

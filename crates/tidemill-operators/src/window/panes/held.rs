@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 use tidemill_flow::{Block, Selection};
-use tidemill_state::{Aside, Delta, SavedError, SavedKeys, State, Structure};
+use tidemill_state::{Aside, Changed, Delta, SavedError, SavedKeys, State, Structure};
 use tidemill_types::Micros;
 
 /// Rows of a pane that goes that are put aside at once: less than a piece.
@@ -145,6 +145,13 @@ impl Panes {
         self.give_back(table);
     }
 
+    /// The checkpoint that begins says which panes went.
+    fn clear_gone(&mut self) {
+        for pane_end in self.gone.drain(..) {
+            self.frozen.clear(&pane_key(pane_end));
+        }
+    }
+
     /// An empty table.
     pub(super) fn spare(&mut self) -> Table {
         self.spare.pop().unwrap_or_else(|| Table::new(&self.plan))
@@ -228,10 +235,20 @@ impl Structure for Panes {
     }
 
     fn freeze(&mut self) {
-        for pane_end in self.gone.drain(..) {
-            self.frozen.clear(&pane_key(pane_end));
-        }
+        self.clear_gone();
         self.open.values_mut().for_each(Table::freeze);
+    }
+
+    fn changed(&self) -> Option<Changed> {
+        if self.by_key.is_some() {
+            return None;
+        }
+        self.open.values().try_fold(Changed::default(), |sum, it| Some(sum + it.changed()?))
+    }
+
+    fn freeze_all(&mut self) {
+        self.clear_gone();
+        self.open.values_mut().for_each(Table::freeze_all);
     }
 
     fn drain(&mut self, delta: &mut Delta, most: usize) -> bool {

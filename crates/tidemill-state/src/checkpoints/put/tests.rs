@@ -78,7 +78,7 @@ proptest! {
             let mut parts = Parts::new(&mut batch, run);
             let mut delta = delta_of(changes, cleared);
             prop_assert_eq!(delta.run_bytes().unwrap(), run_bytes);
-            delta.write_run(&mut order, |pieces| parts.put(pieces));
+            delta.write_run(&mut order, &mut parts);
             prop_assert!(delta.is_empty());
             let whole = run_of(&mut delta_of(changes, cleared));
             prop_assert_eq!(&whole, &run_by_hand(changes, cleared));

@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows that each say how often they changed.
 #[derive(Default)]
@@ -69,14 +69,14 @@ fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn what_changed_in_an_interval_is_written_as_it_was_at_its_end(
-        intervals in prop::collection::vec(steps(6), 1..6),
+    fn what_changed_in_an_interval_or_all_is_written_as_it_was_at_its_end(
+        intervals in prop::collection::vec((steps(6), any::<bool>()), 1..6),
     ) {
         let (mut counters, mut stamped) = (Counters::default(), Stamped::default());
         stamped.track();
         let mut due: Option<BTreeMap<u32, u64>> = None;
         let (mut changed, mut delta) = (Vec::new(), Delta::default());
-        for steps in intervals {
+        for (steps, are_all_due) in intervals {
             let mut is_all = due.is_none();
             for (rows, most) in &steps {
                 counters.change(&mut stamped, rows);
@@ -90,9 +90,16 @@ proptest! {
             if let Some(due) = due.take() {
                 prop_assert_eq!(written(&mut delta), due);
             }
-            stamped.freeze();
+            let different: BTreeSet<u32> = changed.drain(..).collect();
+            prop_assert_eq!(stamped.changed(), different.len());
             let now = |row: u32| (row, counters.counts[row as usize]);
-            due = Some(changed.drain(..).map(now).collect());
+            due = Some(if are_all_due {
+                stamped.freeze_all(counters.counts.len());
+                (0..counters.counts.len() as u32).map(now).collect()
+            } else {
+                stamped.freeze();
+                different.into_iter().map(now).collect()
+            });
         }
         prop_assert!(stamped.drain(&mut delta, usize::MAX, &mut counters));
         prop_assert_eq!(written(&mut delta), due.unwrap());
