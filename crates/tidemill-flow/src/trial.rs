@@ -49,6 +49,8 @@ type Written = Vec<(usize, RecordBatch)>;
 struct Saving {
     /// By lane and slice: all of it is written out.
     is_done: Vec<Vec<bool>>,
+    /// And all of it is to be, and nothing was yet.
+    is_all: Vec<Vec<bool>>,
     /// What came since it began, and what was written then.
     since: Vec<(TrialCycle, Written, Vec<DeadLetter>)>,
 }
@@ -169,6 +171,7 @@ pub struct Trial {
     cycle: Cycle,
     watermark: Micros,
     saving: Option<Saving>,
+    wholes: usize,
     /// By lane and slice: what was saved.
     runs: Vec<Vec<Arc<Runs>>>,
     /// How often the states were restored.
@@ -198,6 +201,7 @@ impl Trial {
             cycle: Cycle::NONE,
             watermark: Micros::MIN,
             saving: None,
+            wholes: 0,
             runs,
             restored: 0,
             letters: Vec::new(),
@@ -261,15 +265,16 @@ impl Trial {
     /// Begins to save the states, or goes on with it; what is whole is restored and compared.
     fn save(&mut self, cycle: TrialCycle, written: &Written, letters: Vec<DeadLetter>) {
         let Some(saving) = &mut self.saving else {
-            let mut is_done = Vec::new();
+            let (mut is_done, mut is_all) = (Vec::new(), Vec::new());
             for (_, _, states) in &mut self.lanes {
-                for state in states.iter_mut().filter_map(Held::here) {
+                let freeze = |state: &mut SliceState| {
                     structure::begin_expiry(&mut **state);
-                    structure::freeze(&mut **state);
-                }
+                    structure::freeze(&mut **state)
+                };
+                is_all.push(states.iter_mut().filter_map(Held::here).map(freeze).collect());
                 is_done.push(vec![false; states.len()]);
             }
-            self.saving = Some(Saving { is_done, since: Vec::new() });
+            self.saving = Some(Saving { is_done, is_all, since: Vec::new() });
             return;
         };
         saving.since.push((cycle, written.clone(), letters));
@@ -282,6 +287,10 @@ impl Trial {
                 }
                 // A run for each piece, as small as can be.
                 let (mut delta, mut run) = (Delta::default(), Vec::new());
+                if std::mem::take(&mut saving.is_all[lane][slice]) {
+                    delta.clear(&[]);
+                    self.wholes += 1;
+                }
                 let is_done = structure::drain(&mut **state, &mut delta, SAVED_AT_ONCE);
                 is_whole &= is_done;
                 saving.is_done[lane][slice] = is_done;
@@ -294,6 +303,12 @@ impl Trial {
         if is_whole && let Some(saving) = self.saving.take() {
             self.restore(saving);
         }
+    }
+
+    /// How many slices were saved as a whole, because most of them had changed.
+    #[must_use]
+    pub fn saved_as_wholes(&self) -> usize {
+        self.wholes
     }
 
     /// How many entries the last checkpoint has, over all slices.

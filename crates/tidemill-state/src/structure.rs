@@ -56,8 +56,8 @@ pub trait Structure: Send {
     fn track(&mut self);
     /// A checkpoint begins: what changed since the last one, as it is now, belongs to it.
     fn freeze(&mut self);
-    /// What changed since the last checkpoint, if all that it holds is in memory, and it can be written
-    /// out whether it changed or not ([`Self::freeze_all`]). Default: it cannot.
+    /// What changed since the last checkpoint, if all that it holds is in memory, its rows are about as
+    /// long as each other, and all of it can be written out ([`Self::freeze_all`]). Default: it cannot.
     fn changed(&self) -> Option<Changed> {
         None
     }

@@ -63,6 +63,11 @@ impl Cells {
         self.words.capacity() * size_of::<u64>() + sides
     }
 
+    /// Whether each group is as long as any other when it is saved.
+    pub(crate) fn are_alike(&self) -> bool {
+        self.sides.is_empty()
+    }
+
     /// Groups have a stamp from now on; there is none yet.
     pub(crate) fn stamp(&mut self) {
         debug_assert_eq!(self.groups, 0, "no group is without a stamp");

@@ -213,8 +213,10 @@ impl Structure for Table {
     }
 
     fn changed(&self) -> Option<Changed> {
+        // Few that are long and did not change may be most of the bytes.
+        let can_be_all = self.is_whole() && self.cells.are_alike();
         let (changed, rows) = (self.stamped.changed(), self.cells.groups());
-        self.is_whole().then_some(Changed { changed, rows })
+        can_be_all.then_some(Changed { changed, rows })
     }
 
     fn freeze_all(&mut self) {

@@ -408,6 +408,31 @@ fn windows_that_are_closed_are_not_kept_in_checkpoints() {
 }
 
 #[test]
+fn slices_are_saved_as_wholes_if_most_of_them_changed_and_no_row_is_long() {
+    let wholes = |aggregate: &str, changing: i64| {
+        let calls: Named<String> = [("it".into(), aggregate.into())].into();
+        let window = WindowSpec::Tumbling(Span(1_000));
+        let factory = windowed(&schema(), &["key".to_owned()], Some(&window), &calls);
+        let partitions = vec![Partition::Key(vec![0])];
+        let mut trial = Trial::new(factory.expect("right"), partitions, 1, 1);
+        for cycle in 0..100 {
+            let keys = if cycle == 0 { 0..12 } else { 0..changing };
+            let rows: Vec<Record> = keys.map(|key| (key, Some(1.0), cycle)).collect();
+            trial.cycle(vec![vec![batch(&rows)]], Micros(cycle), false).expect("it runs");
+        }
+        trial.saved_as_wholes()
+    };
+    // The first time all have changed.
+    for few in [1, 4, 7] {
+        assert_eq!(wholes("sum(value)", few), 1);
+    }
+    for most in [8, 12] {
+        assert!(wholes("sum(value)", most) > 5);
+        assert_eq!(wholes("count(distinct value)", most), 0);
+    }
+}
+
+#[test]
 fn an_aggregate_over_nothing_is_one_row_without_a_key_and_none_with() {
     let run = |key: &[String]| {
         let calls: Named<String> =
