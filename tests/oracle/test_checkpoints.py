@@ -200,7 +200,7 @@ def test_what_came_before_a_silence_is_in_a_checkpoint(node, inputs):
         return progress["checkpoints"]["cycle"] == progress["cycle_committed"] == progress["cycle_cut"]
 
     saved = node.wait("keep", all_is_saved)["progress"]["checkpoints"]
-    # And no more for nothing: each question takes a tenth of a second or so. A source says once, in a cycle of
-    # its own, that nothing came for a second.
+    # And no more for nothing: each question takes a tenth of a second or so. Who reads a streamlet says once, in a
+    # cycle of its own or in that of another, that nothing came for a second; there are three.
     cycles = {json.loads(node.job("status", "keep", "--json"))["progress"]["checkpoints"]["cycle"] for _ in range(20)}
-    assert cycles <= {saved["cycle"], saved["cycle"] + 1}
+    assert cycles <= set(range(saved["cycle"], saved["cycle"] + 1 + 3))
