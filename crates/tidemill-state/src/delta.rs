@@ -320,8 +320,7 @@ impl Delta {
         let length = |length: usize| (length as u32).to_le_bytes();
         to.put(&length(self.cleared.len()));
         for prefix in &self.cleared {
-            to.put(&length(prefix.len()));
-            to.put(prefix);
+            to.put_pieces(&[&length(prefix.len()), prefix]);
         }
         to.put(&length(self.entries.len()));
         for (at, nth) in sorted.iter().enumerate() {
@@ -347,12 +346,14 @@ pub(crate) trait TakeRun {
     fn put(&mut self, bytes: &[u8]);
 
     /// An entry: its lengths, what stands before its key, and the first so many bytes of what comes
-    /// then: key and value.
+    /// then: key and value. Default: [`Self::put_pieces`].
     #[inline]
     fn put_entry(&mut self, lengths: [u8; 8], prefix: &Prefix, with_more: &[u8], count: usize) {
-        self.put(&lengths);
-        self.put(&prefix.bytes);
-        self.put(&with_more[..count]);
+        self.put_pieces(&[&lengths, &prefix.bytes, &with_more[..count]]);
+    }
+
+    fn put_pieces(&mut self, pieces: &[&[u8]]) {
+        pieces.iter().for_each(|piece| self.put(piece));
     }
 }
 

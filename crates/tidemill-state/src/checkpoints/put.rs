@@ -167,6 +167,7 @@ impl<'a> Parts<'a> {
         Self { batch, run, nth: 0, left: run.bytes as usize, room: 0..0 }
     }
 
+    /// Puts what ends in another part.
     #[cold]
     fn put_across(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
@@ -185,7 +186,6 @@ impl<'a> Parts<'a> {
 }
 
 impl TakeRun for Parts<'_> {
-    /// What ends in this part; or in another.
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
         if bytes.len() > self.room.len() {
@@ -216,9 +216,7 @@ impl TakeRun for Parts<'_> {
             self.room.start += behind + count;
             return;
         }
-        self.put(&lengths);
-        self.put(&prefix.bytes);
-        self.put(&with_more[..count]);
+        self.put_pieces(&[&lengths, &prefix.bytes, &with_more[..count]]);
     }
 }
 
