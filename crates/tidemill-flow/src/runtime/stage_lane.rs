@@ -9,7 +9,7 @@ use super::job::Job;
 use super::lane::{After, Lane};
 use super::plan::Work;
 use super::send::{Of, Sender, Writer};
-use super::writing::{Frozen, Writing, written_at_once};
+use super::writing::{Frozen, Writing, written_after};
 use crate::block::{Block, Payload};
 use crate::error::JobError;
 use crate::operator::{Context, CycleInput, DeadLetter, Emitted, Operator, Output, Place};
@@ -121,7 +121,7 @@ impl StageLane {
             return Ok(After::HandOver);
         }
         if !is_ready {
-            self.write_out(job, lane, written_at_once());
+            self.write_out(job, lane, written_after(0));
             self.let_go(lane);
             return Ok(self.after(job));
         }
@@ -130,7 +130,7 @@ impl StageLane {
         }
         let (cycle, mut slot) = lane.state.lock().expect("no panic while held").inbox.begin();
         let start_us = job.now_us();
-        self.take_input(job, lane, &mut slot);
+        let rows = self.take_input(job, lane, &mut slot);
         let ended = slot.ended.iter().all(|ended| *ended);
         let time = slot.time;
         let before = self.watermark;
@@ -158,7 +158,7 @@ impl StageLane {
         self.save_due(job, lane);
         self.show(job, lane, cycle);
         if self.writing.is_some() {
-            self.write_out(job, lane, if ended { usize::MAX } else { written_at_once() });
+            self.write_out(job, lane, if ended { usize::MAX } else { written_after(rows) });
         }
         self.let_go(lane);
         job.poke_those_behind(lane);
@@ -294,8 +294,8 @@ impl StageLane {
         lane.state.lock().expect("no panic while held").writing = !is_done;
     }
 
-    /// Moves the blocks of a cycle into the operator's input.
-    fn take_input(&mut self, job: &Job, lane: &Lane, slot: &mut Slot) {
+    /// Moves the blocks of a cycle into the operator's input; gives back how many rows they have.
+    fn take_input(&mut self, job: &Job, lane: &Lane, slot: &mut Slot) -> usize {
         let node = &job.plan.nodes[lane.node];
         let layout = job.layout(lane.layout);
         self.input.ports.resize_with(node.ports, Vec::new);
@@ -311,7 +311,7 @@ impl StageLane {
             for input in layout.inputs_of(&job.plan, *link) {
                 for (block, share) in slot.parcels[input].drain(..) {
                     bytes += share;
-                    rows += block.count_in(&lane.slices) as u64;
+                    rows += block.count_in(&lane.slices);
                     self.input.ports[port].push(block);
                 }
                 self.watermarks[port] = self.watermarks[port].min(slot.watermarks[input]);
@@ -319,7 +319,8 @@ impl StageLane {
             }
             self.freed.push((*link, bytes));
         }
-        node.count.rows_in.fetch_add(rows, Ordering::Relaxed);
+        node.count.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
+        rows
     }
 
     fn call(

@@ -16,17 +16,23 @@ use crate::operator::SliceState;
 use std::collections::VecDeque;
 use tidemill_state::{Delta, structure};
 
-/// Entries that are written out at once: well under a millisecond. As many if the next cycle waits
-/// already: the longer a checkpoint takes, the more rows change before they are written out, and are
-/// put aside one by one.
+/// Entries that are written out at once, at least: well under a millisecond.
 const WRITTEN_AT_ONCE: usize = 4_096;
+
+/// Entries that are written out after a cycle for each row that it had. The longer a checkpoint takes,
+/// the more rows change before they are written out, and are put aside one by one; while more are
+/// written out than can change, most never are.
+const WRITTEN_PER_ROW: usize = 2;
 
 /// The same in a simulation, whose states are small: they must change while they are written out.
 const WRITTEN_AT_ONCE_SIMULATED: usize = 3;
 
-/// How many entries are written out after a cycle.
-pub(super) fn written_at_once() -> usize {
-    if tidemill_env::is_simulated() { WRITTEN_AT_ONCE_SIMULATED } else { WRITTEN_AT_ONCE }
+/// How many entries are written out after a cycle of so many rows, or when none came.
+pub(super) fn written_after(rows: usize) -> usize {
+    if tidemill_env::is_simulated() {
+        return WRITTEN_AT_ONCE_SIMULATED;
+    }
+    WRITTEN_AT_ONCE.max(rows.saturating_mul(WRITTEN_PER_ROW))
 }
 
 /// A slice that is not written out.
@@ -68,9 +74,8 @@ impl Writing {
                 self.delta.clear(&[]);
             }
             let before = self.delta.len();
-            let at_once = left.min(WRITTEN_AT_ONCE);
             let drain =
-                |state: &mut SliceState| structure::drain(&mut **state, &mut self.delta, at_once);
+                |state: &mut SliceState| structure::drain(&mut **state, &mut self.delta, left);
             let is_done = states[nth].here().is_none_or(drain);
             left = left.saturating_sub(self.delta.len() - before);
             if is_done || self.delta.bytes() >= structure::piece_bytes() {

@@ -18,6 +18,7 @@ use super::words::{
 use super::{Accumulator, Aggregates, ArgColumn, Held, Kept, Reading};
 use crate::groups::with_room;
 use tidemill_state::{Reader, SavedError, prefetch};
+use zerocopy::IntoBytes as _;
 
 /// Accumulators by group.
 #[derive(Debug, Default)]
@@ -110,10 +111,10 @@ impl Cells {
     /// Writes what a group holds, for a checkpoint.
     pub(crate) fn save(&self, group: usize, out: &mut Vec<u8>) {
         let words = &self.words[group * self.stride..][..self.held];
-        let at = out.len();
-        out.resize(at + size_of_val(words), 0);
-        for (bytes, word) in out[at..].as_chunks_mut().0.iter_mut().zip(words) {
-            *bytes = word.to_le_bytes();
+        if cfg!(target_endian = "little") {
+            out.extend_from_slice(words.as_bytes());
+        } else {
+            words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
         }
         self.sides.iter().for_each(|side| side.save(group, out));
     }

@@ -211,6 +211,79 @@ proptest! {
     }
 }
 
+/// Rows of some parts: in order or not, one by one or many, and among other keys.
+#[derive(Clone, Debug)]
+enum Step {
+    Rows(Vec<u8>, Vec<u32>),
+    Key(Vec<u8>),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let bytes = |count| prop::collection::vec(0_u8..3, count);
+    let prefix = prop_oneof![bytes(0..3), bytes(17..18)];
+    let row = prop_oneof![0_u32..40, any::<u32>()];
+    let rows = (prefix, prop::collection::vec(row, 1..20), any::<bool>());
+    let rows = rows.prop_map(|(prefix, mut rows, is_ascending)| {
+        if is_ascending {
+            rows.sort_unstable();
+        }
+        Step::Rows(prefix, rows)
+    });
+    prop::collection::vec(prop_oneof![3 => rows, 1 => keys().prop_map(Step::Key)], 0..12)
+}
+
+proptest! {
+    #[test]
+    fn rows_that_come_in_order_are_in_the_run_with_all_others(
+        steps in steps(),
+        is_moved in any::<bool>(),
+    ) {
+        let (mut delta, mut model, mut number) = (Delta::default(), Model::new(), 0);
+        let mut is_new = |key: Vec<u8>| {
+            number += 1;
+            let is_new = !model.contains_key(&key);
+            is_new.then(|| model.entry(key).or_insert_with(|| value_of(number)).clone())
+        };
+        for step in &steps {
+            match step {
+                Step::Rows(prefix, rows) => delta.within(prefix, |delta| {
+                    for row in rows {
+                        let key = [&prefix[..], &row.to_be_bytes()].concat();
+                        let Some(value) = is_new(key) else { continue };
+                        delta.put_row(*row, |out| {
+                            out.extend_from_slice(value.as_deref().unwrap_or(&[9, 9]));
+                            value.is_some()
+                        });
+                    }
+                }),
+                Step::Key(key) => {
+                    let Some(value) = is_new(key.clone()) else { continue };
+                    write(&mut delta, key, value.as_ref());
+                }
+            }
+        }
+        if is_moved {
+            let mut to = Delta::default();
+            to.within(&[7], |to| to.take_from(&mut delta));
+            prop_assert!(delta.is_empty());
+            model = model.into_iter().map(|(key, value)| ([&[7], &key[..]].concat(), value)).collect();
+            delta = to;
+        }
+        prop_assert_eq!(delta.len(), model.len());
+        let bytes = delta.run_bytes().unwrap();
+        let run = run_of(&mut delta);
+        prop_assert_eq!(run.len(), bytes);
+        prop_assert_eq!(read(vec![run.clone()]), there(&model));
+        let mut from = Reader::new(&run[2 * LENGTH_BYTES..]);
+        let mut entries = Model::new();
+        while !from.rest().is_empty() {
+            let (key, value) = entry(&mut from).unwrap();
+            entries.insert(key.to_vec(), value.map(<[u8]>::to_vec));
+        }
+        prop_assert_eq!(entries, model, "deletions too");
+    }
+}
+
 #[test]
 fn what_is_too_much_for_one_is_refused_and_nothing_is_written() {
     let long = vec![7; BYTES_MAX / 2];

@@ -10,7 +10,7 @@
 //!
 //! Invariant: what was put aside comes out once, before it is said that this was all.
 
-use super::noted::put_row;
+use super::noted::number_of;
 use crate::Delta;
 use std::collections::VecDeque;
 
@@ -75,7 +75,7 @@ impl Aside {
     /// A row, as it is before it changes: its value, or that it is not there.
     #[inline]
     pub(super) fn put_row(&mut self, row: usize, write: impl FnOnce(&mut Vec<u8>) -> bool) {
-        put_row(self.last(), row, write);
+        self.last().put_or_delete(&number_of(row).to_be_bytes(), write);
     }
 
     /// Some changes of a part, whose keys all begin with `prefix`: about as many as a piece has, or

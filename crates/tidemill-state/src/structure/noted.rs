@@ -77,17 +77,14 @@ impl Noted {
         if std::mem::take(&mut self.cleared_frozen) {
             delta.clear(&[]);
         }
-        if !self.before.drain(delta, most) {
-            return false;
+        let mut left = most;
+        while left > 0
+            && let Some(row) = self.marks.next_frozen()
+        {
+            delta.put_row(number_of(row), |out| write(row, out));
+            left = if delta.bytes() >= PIECE_BYTES { 0 } else { left - 1 };
         }
-        for _ in 0..most {
-            let Some(row) = self.marks.next_frozen() else { break };
-            put_row(delta, row, |out| write(row, out));
-            if delta.bytes() >= PIECE_BYTES {
-                break;
-            }
-        }
-        let is_all = self.marks.left() == 0;
+        let is_all = self.marks.left() == 0 && self.before.drain(delta, left);
         if is_all {
             // Its memory goes: nothing is put aside before the next checkpoint.
             self.before = Aside::default();
@@ -96,10 +93,10 @@ impl Noted {
     }
 }
 
+/// The number of a row as keys have it.
 #[inline]
-pub(super) fn put_row(delta: &mut Delta, row: usize, write: impl FnOnce(&mut Vec<u8>) -> bool) {
-    let key = u32::try_from(row).expect("a slice has fewer than 4 billion rows").to_be_bytes();
-    delta.put_or_delete(&key, write);
+pub(super) fn number_of(row: usize) -> u32 {
+    u32::try_from(row).expect("a slice has fewer than 4 billion rows")
 }
 
 /// The row that a key is of.

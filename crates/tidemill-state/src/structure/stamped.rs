@@ -11,7 +11,7 @@
 //! in the cache: they say where to look when the rows are written out.
 
 use super::aside::{Aside, PIECE_BYTES};
-use super::noted::put_row;
+use super::noted::number_of;
 use crate::delta::Delta;
 use std::ops::{Range, RangeInclusive};
 
@@ -192,9 +192,6 @@ impl Stamped {
         if self.frozen == NEVER {
             return true;
         }
-        if !self.before.drain(delta, most) {
-            return false;
-        }
         let mut left = most;
         for word in self.left.start / BLOCK / 64..self.frozen_blocks.len() {
             while self.frozen_blocks[word] != 0 {
@@ -206,13 +203,16 @@ impl Stamped {
                             self.left.start = row;
                             return false;
                         }
-                        put_row(delta, of.number(row), value_of(row, of));
+                        delta.put_row(number_of(of.number(row)), value_of(row, of));
                         left = if delta.bytes() >= PIECE_BYTES { 0 } else { left - 1 };
                     }
                 }
                 self.left.start = end;
                 self.frozen_blocks[word] &= self.frozen_blocks[word] - 1;
             }
+        }
+        if !self.before.drain(delta, left) {
+            return false;
         }
         self.frozen = NEVER;
         // Its memory goes: nothing is put aside before the next checkpoint.

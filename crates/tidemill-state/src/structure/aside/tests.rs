@@ -83,7 +83,7 @@ proptest! {
                         for (row, bytes) in rows {
                             let key = [&[9, prefix], &row.to_be_bytes()[..]].concat();
                             if keys.insert(key.clone()) {
-                                put_row(delta, row as usize, |out| {
+                                delta.put_row(row, |out| {
                                     out.extend_from_slice(&value_of(row, bytes));
                                     true
                                 });
@@ -103,7 +103,7 @@ proptest! {
                     Step::Own(row) => {
                         let key = [&[8], &row.to_be_bytes()[..]].concat();
                         if keys.insert(key.clone()) {
-                            delta.within(&[8], |delta| put_row(delta, row as usize, |_| true));
+                            delta.within(&[8], |delta| delta.put_row(row, |_| true));
                             model.insert(key, Vec::new());
                         }
                     }
