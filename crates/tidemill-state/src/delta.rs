@@ -202,7 +202,7 @@ impl Delta {
         let nth = self.prefix_now();
         let prefix = (nth, &self.prefixes[nth as usize]);
         if self.in_order.is_next(prefix, row) {
-            self.is_too_long |= self.in_order.put(prefix, row, write).is_err();
+            self.is_too_long |= !self.in_order.put(prefix, row, write);
         } else {
             self.put_or_delete(&row.to_be_bytes(), write);
         }

@@ -8,9 +8,7 @@
 //! Rows that are written out one after the other are most of what a checkpoint has. As they are the run
 //! already, the thread that writes neither looks for their order nor takes them one by one.
 
-use super::{
-    DELETED, LENGTH_BYTES, LINE_BYTES, Prefix, Reader, SavedError, entry, length_of, too_much,
-};
+use super::{BYTES_MAX, DELETED, LENGTH_BYTES, LINE_BYTES, Prefix, Reader, entry};
 use std::ops::Range;
 
 /// Room that is made for an entry at once, in bytes: most are no longer.
@@ -59,15 +57,15 @@ impl InOrder {
         self.entries[self.key.clone()].iter().lt(prefix.bytes.iter().chain(&row))
     }
 
-    /// Appends the row, which is next: its value, or that it is deleted. If it is longer than a run can
-    /// say, nothing is appended.
+    /// Appends the row, which is next: its value, or that it is deleted. If that is too long, nothing is
+    /// appended; whether it is.
     #[inline]
     pub(super) fn put(
         &mut self,
         (nth, prefix): (u32, &Prefix),
         row: u32,
         write: impl FnOnce(&mut Vec<u8>) -> bool,
-    ) -> Result<(), SavedError> {
+    ) -> bool {
         let to = &mut self.entries;
         let start = to.len();
         to.reserve(ROOM_BYTES);
@@ -81,23 +79,21 @@ impl InOrder {
             to.extend_from_slice(&prefix.bytes);
         }
         to.extend_from_slice(&row.to_be_bytes());
-        let key_end = to.len();
-        let value_bytes = if write(to) {
-            length_of(to.len() - key_end)
-        } else {
-            to.truncate(key_end);
-            Ok(DELETED)
-        };
-        let key_bytes = length_of(key_end - key_start);
-        let (Ok(key_bytes), Ok(value_bytes)) = (key_bytes, value_bytes) else {
+        let key = key_start..to.len();
+        let is_there = write(to);
+        if !is_there {
+            to.truncate(key.end);
+        }
+        if to.len() - start > BYTES_MAX {
             to.truncate(start);
-            return Err(too_much());
-        };
-        let lengths = (u64::from(value_bytes) << 32 | u64::from(key_bytes)).to_le_bytes();
-        to[start..key_start].copy_from_slice(&lengths);
-        (self.prefix, self.row, self.key) = (nth, row, key_start..key_end);
+            return false;
+        }
+        let value_bytes = if is_there { (to.len() - key.end) as u32 } else { DELETED };
+        let lengths = u64::from(value_bytes) << 32 | key.len() as u64;
+        to[start..key_start].copy_from_slice(&lengths.to_le_bytes());
+        (self.prefix, self.row, self.key) = (nth, row, key);
         self.count += 1;
-        Ok(())
+        true
     }
 
     /// Its entries, from the first.

@@ -300,6 +300,14 @@ fn what_is_too_much_for_one_is_refused_and_nothing_is_written() {
     put(&mut delta, 2);
     assert_eq!(delta.bytes(), long.len() + 1, "it takes no memory");
     refused(&mut delta);
+    // One row that comes in order.
+    let mut delta = Delta::default();
+    delta.put_row(1, |out| {
+        out.resize(out.len() + BYTES_MAX, 7);
+        true
+    });
+    assert_eq!(delta.bytes(), 0, "it takes no memory");
+    refused(&mut delta);
     // What is moved is refused as well, and who moves it has its error.
     let (mut one, mut other) = (Delta::default(), Delta::default());
     put(&mut one, 1);

@@ -72,7 +72,8 @@ impl Noted {
     }
 
     /// Writes up to `most` rows of the checkpoint under way, as they were when it began, or as many as
-    /// make a piece, behind one of those that were put aside; whether that were all.
+    /// make a piece; behind the last of them those that were put aside, a piece at a time. Whether that
+    /// were all.
     pub fn drain(&mut self, delta: &mut Delta, most: usize, write: &mut WriteRow<'_>) -> bool {
         if std::mem::take(&mut self.cleared_frozen) {
             delta.clear(&[]);

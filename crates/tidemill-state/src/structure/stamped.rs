@@ -53,7 +53,7 @@ pub struct Stamped {
     frozen: RangeInclusive<u64>,
     /// Of those, these rows: the ones before are, and the ones behind were not there.
     left: Range<usize>,
-    /// How many rows changed in this interval.
+    /// How many rows changed in this interval: those that carry it.
     changed: usize,
     /// Blocks with a row that changed in this interval.
     blocks: Vec<u64>,
@@ -95,7 +95,8 @@ impl Stamped {
     /// ([`crate::prefetch`]).
     #[inline]
     pub fn change_all(&mut self, rows: &[u32], of: &mut impl StampedRows) {
-        if !self.is_on {
+        // Where few rows change often, all have soon done so in this interval.
+        if !self.is_on || self.changed == of.rows() {
             return;
         }
         let blocks = of.rows().div_ceil(BLOCK).div_ceil(64);
@@ -187,7 +188,8 @@ impl Stamped {
     }
 
     /// Writes up to `most` rows of the checkpoint under way, as they were when it began, or as many as
-    /// make a piece, behind one of those that were put aside; whether that were all.
+    /// make a piece; behind the last of them those that were put aside, a piece at a time. Whether that
+    /// were all.
     pub fn drain(&mut self, delta: &mut Delta, most: usize, of: &mut impl StampedRows) -> bool {
         if self.frozen == NEVER {
             return true;
