@@ -66,9 +66,10 @@ pub trait Structure: Send {
     fn freeze_all(&mut self) {
         self.freeze();
     }
-    /// Writes about `most` entries of the checkpoint under way, behind those that changes have put
-    /// aside, of which a piece goes at once; whether that were all. A call for which no entry is wanted
-    /// writes none, and each other one does if there are any. Nothing is frozen again before.
+    /// Writes about `most` entries of the checkpoint under way, and behind the last of them those that
+    /// changes have put aside, of which a piece goes at once; whether that were all. A call for which no
+    /// entry is wanted writes none, and each other one does if there are any. Nothing is frozen again
+    /// before.
     fn drain(&mut self, delta: &mut Delta, most: usize) -> bool;
     /// About so many entries are taken back, of this structure and others of its state.
     fn expect(&mut self, _entries: usize) {}
