@@ -5,9 +5,9 @@
 //!                                               └─▶ it is done
 //! ```
 //!
-//! A row that changes before it is written out is put aside as it was. Slices take turns, so that
-//! what all of them have put aside stays small: were one written out after the other, the last would
-//! hold nearly all of theirs, twice.
+//! A row that changes before it is written out is put aside as it was, and goes when all others of its
+//! slice are written out. Slices take turns, so that what all of them have put aside stays small: were
+//! one written out after the other, the last would hold nearly all of theirs, twice.
 
 use super::held::Held;
 use super::job::Job;
@@ -19,13 +19,13 @@ use tidemill_state::{Delta, structure};
 /// Entries that are written out at once, at least: well under a millisecond.
 const WRITTEN_AT_ONCE: usize = 4_096;
 
+/// The same in a simulation, whose states are small: they must change while they are written out.
+const WRITTEN_AT_ONCE_SIMULATED: usize = 3;
+
 /// Entries that are written out after a cycle for each row that it had. The longer a checkpoint takes,
 /// the more rows change before they are written out, and are put aside one by one; while more are
 /// written out than can change, most never are.
 const WRITTEN_PER_ROW: usize = 2;
-
-/// The same in a simulation, whose states are small: they must change while they are written out.
-const WRITTEN_AT_ONCE_SIMULATED: usize = 3;
 
 /// How many entries are written out after a cycle of so many rows, or when none came.
 pub(super) fn written_after(rows: usize) -> usize {

@@ -109,24 +109,13 @@ impl<'a> Rest<'a> {
     /// Takes those whose keys are before this one: a prefix, and what is behind it.
     #[inline]
     pub(super) fn take_before(&mut self, (prefix, key): (&[u8], &[u8])) -> &'a [u8] {
-        let mut end = 0;
-        while end < self.0.len() {
-            let (next, behind) = self.entry_at(end);
-            if next.iter().ge(prefix.iter().chain(key)) {
-                break;
-            }
-            end = behind;
+        let (mut ahead, mut end) = (Rest(self.0), 0);
+        while ahead.next().is_some_and(|(next, _)| next.iter().lt(prefix.iter().chain(key))) {
+            end = self.0.len() - ahead.0.len();
         }
         let (taken, rest) = self.0.split_at(end);
         self.0 = rest;
         taken
-    }
-
-    /// The key of the entry that begins there, and where the next one does.
-    fn entry_at(&self, start: usize) -> (&'a [u8], usize) {
-        let mut from = Reader::new(&self.0[start..]);
-        let (key, _) = entry(&mut from).expect("as it was put");
-        (key, self.0.len() - from.rest().len())
     }
 }
 
