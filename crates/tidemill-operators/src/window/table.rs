@@ -171,6 +171,10 @@ impl StampedRows for Rows<'_> {
         self.cells.groups()
     }
 
+    fn are_alike(&self) -> bool {
+        self.numbers.is_none() && self.cells.are_alike()
+    }
+
     #[inline]
     fn stamp(&mut self, group: usize) -> &mut u64 {
         self.cells.stamp_of(group)
@@ -209,14 +213,12 @@ impl Structure for Table {
     }
 
     fn freeze(&mut self) {
-        self.stamped.freeze();
+        self.stamped.freeze(self.cells.groups());
     }
 
     fn changed(&self) -> Option<Changed> {
-        // Few that are long and did not change may be most of the bytes.
-        let can_be_all = self.is_whole() && self.cells.are_alike();
-        let (changed, rows) = (self.stamped.changed(), self.cells.groups());
-        can_be_all.then_some(Changed { changed, rows })
+        let are_alike = self.is_whole() && self.cells.are_alike();
+        are_alike.then(|| self.stamped.changed(self.cells.groups()))
     }
 
     fn freeze_all(&mut self) {

@@ -8,10 +8,11 @@
 //!
 //! A change looks at the row anyway; marks of millions of rows that lie elsewhere
 //! ([`super::Noted`]) would be one more place in memory for each. Bits of blocks are few, and stay
-//! in the cache: they say where to look when the rows are written out.
+//! in the cache: they say where to look when the rows are written out. Once most rows have changed
+//! in an interval, all of them will be written out, and nobody looks any more.
 
 use super::aside::{Aside, PIECE_BYTES};
-use super::noted::number_of;
+use super::{Changed, noted::number_of};
 use crate::delta::Delta;
 use std::ops::{Range, RangeInclusive};
 
@@ -29,6 +30,9 @@ const NEVER: RangeInclusive<u64> = u64::MAX..=u64::MAX;
 pub trait StampedRows {
     /// How many there are.
     fn rows(&self) -> usize;
+    /// Whether all of them can be written out where most changed: all are here, and about as long as
+    /// each other. Few that are long and did not change may be most of the bytes.
+    fn are_alike(&self) -> bool;
     /// The word of a row that says when it changed last; 0 at first. It is no part of its value.
     fn stamp(&mut self, row: usize) -> &mut u64;
     /// Asks for what belongs to the value of a row and lies elsewhere than its stamp. Default: that
@@ -55,6 +59,8 @@ pub struct Stamped {
     left: Range<usize>,
     /// How many rows changed in this interval: those that carry it.
     changed: usize,
+    /// Most did, so all belong to the next checkpoint; which ones change is not noted any more.
+    are_all: bool,
     /// Blocks with a row that changed in this interval.
     blocks: Vec<u64>,
     /// Blocks with a row of the checkpoint under way.
@@ -71,6 +77,7 @@ impl Default for Stamped {
             frozen: NEVER,
             left: 0..0,
             changed: 0,
+            are_all: false,
             blocks: Vec::new(),
             frozen_blocks: Vec::new(),
             before: Aside::default(),
@@ -95,8 +102,7 @@ impl Stamped {
     /// ([`crate::prefetch`]).
     #[inline]
     pub fn change_all(&mut self, rows: &[u32], of: &mut impl StampedRows) {
-        // Where few rows change often, all have soon done so in this interval.
-        if !self.is_on || self.changed == of.rows() {
+        if !self.is_on || self.are_all {
             return;
         }
         let blocks = of.rows().div_ceil(BLOCK).div_ceil(64);
@@ -123,6 +129,9 @@ impl Stamped {
             frozen.iter().for_each(|row| of.prefetch_rest(*row));
             frozen.iter().for_each(|row| self.before.put_row(of.number(*row), value_of(*row, of)));
         }
+        // While some may have to be put aside, each is looked at.
+        let changed = Changed { changed: self.changed, rows: of.rows() };
+        self.are_all = self.frozen == NEVER && of.are_alike() && changed.is_most();
     }
 
     /// Goes on with the notes of another, whose rows have become rows here: by the number that each
@@ -157,23 +166,27 @@ impl Stamped {
         }
     }
 
-    /// How many rows changed since the last checkpoint began.
+    /// How many of so many rows changed since the last checkpoint began; all, once most have.
     #[must_use]
-    pub fn changed(&self) -> usize {
-        self.changed
+    pub fn changed(&self, rows: usize) -> Changed {
+        Changed { changed: if self.are_all { rows } else { self.changed }, rows }
     }
 
-    /// A checkpoint begins: the rows that changed so far belong to it.
+    /// A checkpoint begins: of so many rows those that changed belong to it, or all, once most have.
     ///
     /// # Panics
     /// Panics if rows of the last one are left: an error of the engine.
-    pub fn freeze(&mut self) {
+    pub fn freeze(&mut self, rows: usize) {
+        if self.are_all { self.freeze_all(rows) } else { self.freeze_changed() }
+    }
+
+    fn freeze_changed(&mut self) {
         let is_left = self.frozen != NEVER && self.frozen_blocks.iter().any(|it| *it != 0);
         assert!(!is_left, "a checkpoint begins when the one before is written out");
         // Bits of blocks that were written out are gone.
         std::mem::swap(&mut self.blocks, &mut self.frozen_blocks);
         (self.frozen, self.left) = (self.now..=self.now, 0..usize::MAX);
-        (self.now, self.changed) = (self.now + 1, 0);
+        (self.now, self.changed, self.are_all) = (self.now + 1, 0, false);
     }
 
     /// As [`Self::freeze`], and all of so many rows belong to it, whether they changed or not.
@@ -181,7 +194,7 @@ impl Stamped {
     /// # Panics
     /// As there.
     pub fn freeze_all(&mut self, rows: usize) {
-        self.freeze();
+        self.freeze_changed();
         (self.frozen, self.left) = (0..=*self.frozen.end(), 0..rows);
         self.frozen_blocks.clear();
         self.frozen_blocks.resize(rows.div_ceil(BLOCK).div_ceil(64), u64::MAX);

@@ -69,10 +69,10 @@ pub(super) const PLANTS: &[Plant] = &[
     },
     Plant {
         name: "all-changed-too-soon",
-        what: "When half of all rows have changed since the last checkpoint, all others count as if they had.",
+        what: "Once most rows have changed none is noted any more, though a checkpoint is being written out.",
         package: "tidemill-state",
         file: "crates/tidemill-state/src/structure/stamped.rs",
-        changes: &[("self.changed == of.rows()", "self.changed > of.rows() / 2")],
+        changes: &[("self.frozen == NEVER && of.are_alike()", "of.are_alike()")],
         caught_by: &["what_changed_in_an_interval_or_all_is_written_as_it_was_at_its_end"],
     },
     Plant {
