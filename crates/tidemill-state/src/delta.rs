@@ -7,25 +7,26 @@
 //! run    count of prefixes, prefixes │ count of entries, entries
 //! ```
 //!
-//! A run says first which prefixes it empties, then what its keys are from then on. Runs of a slice
-//! are read together ([`merged`]): of each key the newest counts. Numbers are little endian.
+//! A run says first which prefixes it empties, then what its keys are from then on ([`entries`]). Runs
+//! of a slice are read together ([`merged`]): of each key the newest counts. Numbers are little endian.
 
+mod entries;
 mod in_order;
 mod merged;
 mod order;
 mod reader;
 #[cfg(test)]
 mod tests;
+mod written;
 
-pub(crate) use merged::most_entries;
+pub(crate) use entries::{Entries, Form, entry};
+pub(crate) use merged::{merge_plain, most_entries};
 pub use merged::{merge, merged};
 pub(crate) use order::Order;
-pub(crate) use reader::entry;
 pub use reader::{Reader, put_bytes};
+pub(crate) use written::TakeRun;
 
-use crate::prefetch::{COMPARED_AHEAD, prefetch};
 use in_order::InOrder;
-use order::nth_of;
 use std::ops::Range;
 
 /// In place of a value's length: the key is deleted.
@@ -229,8 +230,13 @@ impl Delta {
     /// the other has memory of one of both then.
     pub fn take_from(&mut self, other: &mut Self) {
         other.cleared.drain(..).for_each(|prefix| self.clear(&prefix));
+        let mut bytes = Vec::new();
         for (key, value) in other.in_order.rest() {
-            self.put_or_delete(key, |out| value.inspect(|it| out.extend_from_slice(it)).is_some());
+            bytes.clear();
+            key.put(&mut bytes);
+            self.put_or_delete(&bytes, |out| {
+                value.inspect(|it| out.extend_from_slice(it)).is_some()
+            });
         }
         self.is_too_long |= other.is_too_long || self.bytes.len() + other.bytes.len() > BYTES_MAX;
         if self.is_too_long {
@@ -291,7 +297,7 @@ impl Delta {
     /// Bytes of keys and values; of rows that came in order, of all that a run has of them.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.in_order.bytes().len() + self.bytes.len()
+        self.in_order.bytes() + self.bytes.len()
     }
 
     /// Whether nothing changed.
@@ -299,112 +305,11 @@ impl Delta {
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && self.cleared.is_empty() && !self.is_too_long
     }
-
-    /// Writes the run in place of what `run` held, and is empty then. Memory of both is used again.
-    ///
-    /// # Errors
-    /// There are 4 GiB of changes.
-    pub fn finish(&mut self, run: &mut Vec<u8>) -> Result<(), SavedError> {
-        let bytes = self.run_bytes()?;
-        run.clear();
-        run.reserve(bytes);
-        self.write_run(&mut Order::default(), run);
-        Ok(())
-    }
-
-    /// How long the run is, in bytes.
-    ///
-    /// # Errors
-    /// There are 4 GiB of changes.
-    pub(crate) fn run_bytes(&mut self) -> Result<usize, SavedError> {
-        if self.is_too_long {
-            return Err(too_much());
-        }
-        self.cleared.sort();
-        self.cleared.dedup();
-        let mut bytes = 2 * LENGTH_BYTES + self.bytes();
-        for prefix in &self.cleared {
-            bytes += LENGTH_BYTES + length_of(prefix.len())? as usize;
-        }
-        length_of(self.cleared.len())?;
-        length_of(self.len())?;
-        for it in &self.entries {
-            let prefix = self.prefixes[it.prefix as usize].bytes.len();
-            length_of(prefix + it.key_bytes as usize)?;
-            bytes += 2 * LENGTH_BYTES + prefix;
-        }
-        Ok(bytes)
-    }
-
-    /// Hands over the bytes of the run, and is empty then. Its memory is used again.
-    /// [`Self::run_bytes`] said that it can be one.
-    pub(crate) fn write_run(&mut self, order: &mut Order, to: &mut impl TakeRun) {
-        let sorted = order.sort(self);
-        let length = |length: usize| (length as u32).to_le_bytes();
-        to.put(&length(self.cleared.len()));
-        for prefix in &self.cleared {
-            to.put_pieces(&[&length(prefix.len()), prefix]);
-        }
-        to.put(&length(self.len()));
-        let mut in_order = self.in_order.rest();
-        for (at, nth) in sorted.iter().enumerate() {
-            if let Some(ahead) = sorted.get(at + COMPARED_AHEAD) {
-                let start = self.entries[nth_of(*ahead)].start as usize;
-                prefetch(&self.bytes, start);
-                prefetch(&self.bytes, start + LINE_BYTES);
-            }
-            let it = &self.entries[nth_of(*nth)];
-            let prefix = &self.prefixes[it.prefix as usize];
-            to.put(in_order.take_before((&prefix.bytes, &self.bytes[it.key()])));
-            let key_bytes = prefix.bytes.len() as u64 + u64::from(it.key_bytes);
-            let lengths = (u64::from(it.value_bytes) << 32 | key_bytes).to_le_bytes();
-            let key_and_value = it.key_and_value();
-            let with_more = &self.bytes[key_and_value.start..];
-            to.put_entry(lengths, prefix, with_more, key_and_value.len());
-        }
-        to.put(in_order.0);
-        self.reset();
-    }
-}
-
-/// Takes the bytes of a run, in their order.
-pub(crate) trait TakeRun {
-    fn put(&mut self, bytes: &[u8]);
-
-    /// An entry: its lengths, what stands before its key, and the first so many bytes of what comes
-    /// then: key and value. Default: [`Self::put_pieces`].
-    #[inline]
-    fn put_entry(&mut self, lengths: [u8; 8], prefix: &Prefix, with_more: &[u8], count: usize) {
-        self.put_pieces(&[&lengths, &prefix.bytes, &with_more[..count]]);
-    }
-
-    fn put_pieces(&mut self, pieces: &[&[u8]]) {
-        pieces.iter().for_each(|piece| self.put(piece));
-    }
-}
-
-impl TakeRun for Vec<u8> {
-    #[inline]
-    fn put(&mut self, bytes: &[u8]) {
-        self.extend_from_slice(bytes);
-    }
 }
 
 /// Whether the memory of a buffer is not much more than that of another, which is to get it.
 fn is_like(one: &Vec<u8>, other: &Vec<u8>) -> bool {
     one.capacity() / 4 <= other.capacity()
-}
-
-/// Appends a length to a run.
-fn length(run: &mut Vec<u8>, length: usize) -> Result<(), SavedError> {
-    run.extend_from_slice(&length_of(length)?.to_le_bytes());
-    Ok(())
-}
-
-/// A length as it stands in a run.
-fn length_of(length: usize) -> Result<u32, SavedError> {
-    let number = u32::try_from(length).ok().filter(|it| *it != DELETED);
-    number.ok_or_else(too_much)
 }
 
 #[cold]

@@ -20,6 +20,9 @@ use crate::groups::with_room;
 use tidemill_state::{Reader, SavedError, prefetch};
 use zerocopy::IntoBytes as _;
 
+/// Most groups have no more words.
+const SHORT_WORDS: usize = 8;
+
 /// Accumulators by group.
 #[derive(Debug, Default)]
 pub(crate) struct Cells {
@@ -110,9 +113,18 @@ impl Cells {
 
     /// Writes what a group holds, for a checkpoint.
     pub(crate) fn save(&self, group: usize, out: &mut Vec<u8>) {
-        let words = &self.words[group * self.stride..][..self.held];
+        let with_more = &self.words[group * self.stride..];
+        let words = &with_more[..self.held];
         if cfg!(target_endian = "little") {
-            out.extend_from_slice(words.as_bytes());
+            match with_more.first_chunk::<SHORT_WORDS>() {
+                // Constant lengths: nothing is called for them.
+                Some(with_more) if self.held <= SHORT_WORDS => {
+                    let end = out.len() + size_of_val(words);
+                    out.extend_from_slice(with_more.as_bytes());
+                    out.truncate(end);
+                }
+                _ => out.extend_from_slice(words.as_bytes()),
+            }
         } else {
             words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
         }

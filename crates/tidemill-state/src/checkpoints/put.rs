@@ -25,6 +25,8 @@ use std::{collections::BTreeSet, ops::Range};
 const CHANGES_PER_STATE: u64 = 2;
 /// Bytes of the two lengths of an entry.
 const LENGTHS_BYTES: usize = 8;
+/// Bytes of what stands before the value of a row that has the form of one before it.
+const WORD_BYTES: usize = 4;
 /// Key and value of most entries together are no longer, in bytes.
 const SHORT_BYTES: usize = 128;
 /// Checkpoints that the runs of a slice come from, at most.
@@ -46,7 +48,8 @@ impl Checkpoints {
         changes: &mut Delta,
     ) -> Result<u64, SavedError> {
         let number = self.begun.expect("a checkpoint was begun");
-        let run_bytes = changes.run_bytes()?;
+        let may_have_forms = self.may_have_forms(node);
+        let run_bytes = changes.run_bytes(may_have_forms)?;
         if changes.clears_all() {
             self.supersede((node, slice), number);
         } else {
@@ -56,13 +59,13 @@ impl Checkpoints {
             let mut run = std::mem::take(&mut self.run);
             run.clear();
             run.reserve(run_bytes);
-            changes.write_run(&mut self.order, &mut run);
+            changes.write_run(may_have_forms, &mut self.order, &mut run);
             self.add((node, slice), number, &run);
             self.run = run;
         } else {
             let run = self.named_next((node, slice), number, (run_bytes, PART_BYTES, 0));
             let mut parts = Parts::new(&mut self.batch, run);
-            changes.write_run(&mut self.order, &mut parts);
+            changes.write_run(may_have_forms, &mut self.order, &mut parts);
         }
         Ok(run_bytes as u64)
     }
@@ -93,6 +96,11 @@ impl Checkpoints {
         Ok(self.backend.commit(&mut self.batch)?)
     }
 
+    /// Whether entries of a node's runs may have forms: none is read by its place alone.
+    fn may_have_forms(&self, node: u32) -> bool {
+        !self.by_key.contains_key(&node)
+    }
+
     /// What was written of a slice for earlier checkpoints does not count any more.
     fn supersede(&mut self, of: (u32, u32), number: u64) {
         if let Some(chain) = self.chains.get_mut(&of) {
@@ -107,7 +115,11 @@ impl Checkpoints {
             return;
         }
         // What cannot be read now is not lost: the chain is longer, and it is tried again.
-        let merged = self.named(chain).read().ok().and_then(|it| delta::merge(&it.get()).ok());
+        let may_have_forms = self.may_have_forms(node);
+        let merged = self.named(chain).read().ok().and_then(|it| {
+            let runs = it.get();
+            if may_have_forms { delta::merge(&runs) } else { delta::merge_plain(&runs) }.ok()
+        });
         if let Some(merged) = merged {
             let merged_away = self.chains.remove(&(node, slice)).unwrap_or_default();
             self.unnamed.extend(merged_away);
@@ -217,6 +229,23 @@ impl TakeRun for Parts<'_> {
             return;
         }
         self.put_pieces(&[&lengths, &prefix.bytes, &with_more[..count]]);
+    }
+
+    /// As above.
+    #[inline]
+    fn put_row(&mut self, word: [u8; 4], with_more: &[u8], count: usize) {
+        let to = self.batch.bytes_mut()[self.room.clone()].first_chunk_mut();
+        let from = with_more.first_chunk::<SHORT_BYTES>();
+        if let (Some(to), Some(from)) = (to, from)
+            && count <= SHORT_BYTES
+        {
+            let to: &mut [u8; WORD_BYTES + SHORT_BYTES] = to;
+            to[..WORD_BYTES].copy_from_slice(&word);
+            to[WORD_BYTES..].copy_from_slice(from);
+            self.room.start += WORD_BYTES + count;
+            return;
+        }
+        self.put_pieces(&[&word, &with_more[..count]]);
     }
 }
 

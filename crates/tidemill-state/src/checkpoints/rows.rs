@@ -3,14 +3,14 @@
 //! ```text
 //! run      ┌ entries ────────────────────────────────────────────┐
 //! parts    │ 32 KiB │ 32 KiB │ 32 KiB │ …     each under a key of its own
-//! index    ▲    ▲    ▲    ▲    ▲    ▲         in memory: the key and place of an entry now and then
-//! ```
+//! index    ▲    ▲    ▲    ▲    ▲    ▲         in memory: the key and place of an entry now and then,
+//! ```                                         and the form that was told before it
 //!
 //! A row is looked for in the newest run first. It costs one read of two parts at most for each run
 //! that is looked at.
 
 use super::{CheckpointError, Checkpoints, Looker, Run};
-use crate::delta::{self, Reader};
+use crate::delta::{Entries, Form, Reader};
 use crate::structure::ReadRows;
 use crate::{Backend, SavedError};
 
@@ -30,17 +30,59 @@ impl Checkpoints {
 /// Where entries of a run begin.
 #[derive(Debug)]
 pub(super) struct RowIndex {
-    /// The first bytes of a key, and where its entry begins, in ascending order.
-    places: Vec<([u8; KEY_BYTES], u64)>,
+    /// In ascending order.
+    places: Vec<Indexed>,
+    /// Forms that were told before them, one after the other.
+    forms: Vec<(Vec<u8>, usize)>,
     /// Where the last entry ends.
     end: u64,
 }
 
+/// An entry that the index knows.
+#[derive(Debug)]
+struct Indexed {
+    /// The first bytes of its key.
+    key: [u8; KEY_BYTES],
+    /// Where it begins.
+    at: u64,
+    /// The number of the form that was told last, from 1; 0: none was.
+    form: u32,
+}
+
+/// Entries of a run, from the beginning of one to that of another: a few kilobytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around<'a> {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    form: Option<Form<'a>>,
+}
+
+impl Around<'_> {
+    /// What is said of a key there, of which these are the bytes: nothing, or its value, or that it is
+    /// deleted.
+    ///
+    /// # Errors
+    /// They are no entries.
+    pub(super) fn find<'a>(
+        &'a self,
+        bytes: &'a [u8],
+        key: &[u8],
+    ) -> Result<Option<Option<&'a [u8]>>, SavedError> {
+        let mut entries = Entries::new(Reader::new(bytes), self.form);
+        while !entries.rest().is_empty() {
+            let (found, value) = entries.next()?;
+            if !found.iter().lt(key.iter().copied()) {
+                return Ok(found.iter().eq(key.iter().copied()).then_some(value));
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// The first bytes of a key, which sort as the keys do.
-fn begins_with(key: &[u8]) -> [u8; KEY_BYTES] {
+fn begins_with(key: impl Iterator<Item = u8>) -> [u8; KEY_BYTES] {
     let mut first = [0; KEY_BYTES];
-    let count = key.len().min(KEY_BYTES);
-    first[..count].copy_from_slice(&key[..count]);
+    first.iter_mut().zip(key).for_each(|(to, byte)| *to = byte);
     first
 }
 
@@ -54,28 +96,38 @@ impl RowIndex {
         for _ in 0..from.u32()? {
             from.sized()?;
         }
-        let mut index = Self { places: Vec::new(), end: run.len() as u64 };
+        let mut index = Self { places: Vec::new(), forms: Vec::new(), end: run.len() as u64 };
         let mut next = 0;
-        for _ in 0..from.u32()? {
-            let at = run.len() - from.rest().len();
-            let (key, _) = delta::entry(&mut from)?;
+        let count = from.u32()?;
+        let mut entries = Entries::new(from, None);
+        for _ in 0..count {
+            let (at, form) = (run.len() - entries.rest().len(), entries.form());
+            let (key, _) = entries.next()?;
             if at >= next {
-                index.places.push((begins_with(key), at as u64));
+                let last = index.forms.last().map(|(before, bytes)| (&before[..], *bytes));
+                if let Some((before, bytes)) = form.filter(|_| form != last) {
+                    index.forms.push((before.to_vec(), bytes));
+                }
+                let form = index.forms.len() as u32;
+                index.places.push(Indexed { key: begins_with(key.iter()), at: at as u64, form });
                 next = at + SPACING;
             }
         }
-        from.end()?;
+        entries.end()?;
         Ok(index)
     }
 
-    /// Where the entry of a key is, if it is there: a few kilobytes, from the beginning of an entry
-    /// to that of another.
-    pub(super) fn around(&self, key: &[u8]) -> Option<(u64, u64)> {
-        let first = begins_with(key);
-        let after = self.places.partition_point(|(it, _)| *it <= first);
-        let (_, start) = self.places.get(after.checked_sub(1)?)?;
-        let end = self.places.get(after).map_or(self.end, |(_, at)| *at);
-        Some((*start, end))
+    /// Where the entry of a key is, if it is there.
+    pub(super) fn around(&self, key: &[u8]) -> Option<Around<'_>> {
+        let first = begins_with(key.iter().copied());
+        let after = self.places.partition_point(|it| it.key <= first);
+        let from = self.places.get(after.checked_sub(1)?)?;
+        let form = (from.form as usize).checked_sub(1).map(|nth| {
+            let (before, bytes) = &self.forms[nth];
+            (&before[..], *bytes)
+        });
+        let end = self.places.get(after).map_or(self.end, |it| it.at);
+        Some(Around { start: from.at, end, form })
     }
 }
 
@@ -94,17 +146,11 @@ impl RowsOf {
     /// What a run says of a key: nothing, or its value, or that it is deleted.
     fn find(&self, run: &Run, key: &[u8]) -> Result<Option<Option<Vec<u8>>>, CheckpointError> {
         let index = self.looker.index_of(run)?;
-        let Some((start, end)) = index.around(key) else { return Ok(None) };
-        let bytes = run.range(&*self.looker.backend, start, end)?;
+        let Some(around) = index.around(key) else { return Ok(None) };
+        let bytes = run.range(&*self.looker.backend, around.start, around.end)?;
         let failed = |error| CheckpointError::Saved { number: run.checkpoint, error };
-        let mut from = Reader::new(&bytes);
-        while !from.rest().is_empty() {
-            let (found, value) = delta::entry(&mut from).map_err(failed)?;
-            if found >= key {
-                return Ok((found == key).then(|| value.map(<[u8]>::to_vec)));
-            }
-        }
-        Ok(None)
+        let found = around.find(&bytes, key).map_err(failed)?;
+        Ok(found.map(|value| value.map(<[u8]>::to_vec)))
     }
 }
 

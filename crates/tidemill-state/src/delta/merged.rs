@@ -1,6 +1,7 @@
 //! Runs of one slice, read together.
 
-use super::{SavedError, entry, head_of, length, reader::Reader};
+use super::entries::{Entries, FORM, ROW_BYTES, has_form, lengths, row_word};
+use super::{LENGTH_BYTES, SavedError, head_of, reader::Reader, written};
 use std::{
     cmp::{Ordering, Reverse},
     collections::BinaryHeap,
@@ -8,10 +9,10 @@ use std::{
 
 /// A run, and the entry at which reading it stands.
 struct Cursor<'a> {
-    rest: Reader<'a>,
+    rest: Entries<'a>,
     left: u32,
     head: u128,
-    key: &'a [u8],
+    key: Vec<u8>,
     /// None if the key is deleted.
     value: Option<&'a [u8]>,
     /// Its run's place among all, the oldest first.
@@ -21,7 +22,8 @@ struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     /// Stands before the first of `left` entries; none if there are none.
     fn new(rest: Reader<'a>, left: u32, nth: usize) -> Result<Option<Self>, SavedError> {
-        let mut cursor = Self { rest, left, head: 0, key: &[], value: None, nth };
+        let rest = Entries::new(rest, None);
+        let mut cursor = Self { rest, left, head: 0, key: Vec::new(), value: None, nth };
         Ok(cursor.step()?.then_some(cursor))
     }
 
@@ -30,20 +32,21 @@ impl<'a> Cursor<'a> {
         if self.left == 0 {
             return self.rest.end().map(|()| false);
         }
-        let (key, value) = entry(&mut self.rest)?;
-        let head = head_of(key);
+        let (key, value) = self.rest.next()?;
         // No key is empty: each says of which structure it is.
-        if (head, key) <= (self.head, self.key) {
+        if !key.iter().gt(self.key.iter().copied()) {
             return Err(SavedError::new("saved state is out of order"));
         }
+        self.key.clear();
+        key.put(&mut self.key);
         self.left -= 1;
-        (self.head, self.key, self.value) = (head, key, value);
+        (self.head, self.value) = (head_of(&self.key), value);
         Ok(true)
     }
 
     /// The least key comes first, and its newest entry.
-    fn order(&self) -> (u128, &'a [u8], Reverse<usize>) {
-        (self.head, self.key, Reverse(self.nth))
+    fn order(&self) -> (u128, &[u8], Reverse<usize>) {
+        (self.head, &self.key, Reverse(self.nth))
     }
 }
 
@@ -85,27 +88,30 @@ pub fn merged<R: AsRef<[u8]>>(runs: &[R], each: &mut EachEntry<'_>) -> Result<()
         let left = reader.u32()?;
         heap.extend(Cursor::new(reader, left, nth)?);
     }
-    let mut last: Option<(u128, &[u8])> = None;
+    // The last key that more than one run has.
+    let mut last: Vec<u8> = Vec::new();
     while let Some(mut cursor) = heap.pop() {
-        let next = heap.peek().map(Cursor::order);
+        let mut is_told = cursor.key == last;
         // Most runs lie one behind the other: an entry is compared with that of one other run.
         loop {
-            let this = Some((cursor.head, cursor.key));
-            if this != last {
-                last = this;
-                let is_cleared = |(nth, prefix): &(usize, &[u8])| {
-                    *nth > cursor.nth && cursor.key.starts_with(prefix)
-                };
-                if let Some(value) = cursor.value
-                    && !cleared.iter().any(is_cleared)
-                {
-                    each(cursor.key, value)?;
-                }
+            let is_cleared = |(nth, prefix): &(usize, &[u8])| {
+                *nth > cursor.nth && cursor.key.starts_with(prefix)
+            };
+            if let Some(value) = cursor.value
+                && !is_told
+                && !cleared.iter().any(is_cleared)
+            {
+                each(&cursor.key, value)?;
+            }
+            let next = heap.peek();
+            if next.is_some_and(|next| (next.head, &next.key) == (cursor.head, &cursor.key)) {
+                last.clone_from(&cursor.key);
             }
             if !cursor.step()? {
                 break;
             }
-            if next.is_some_and(|next| next < cursor.order()) {
+            is_told = false;
+            if next.is_some_and(|next| next.order() < cursor.order()) {
                 heap.push(cursor);
                 break;
             }
@@ -137,19 +143,50 @@ pub(crate) fn most_entries<R: AsRef<[u8]>>(runs: &[R]) -> Result<usize, SavedErr
 /// # Errors
 /// Bytes that are not a run, or more than one can hold.
 pub fn merge<R: AsRef<[u8]>>(runs: &[R]) -> Result<Vec<u8>, SavedError> {
+    merge_with(runs, true)
+}
+
+/// As [`merge`], and none of its entries has a form.
+///
+/// # Errors
+/// As there.
+pub(crate) fn merge_plain<R: AsRef<[u8]>>(runs: &[R]) -> Result<Vec<u8>, SavedError> {
+    merge_with(runs, false)
+}
+
+fn merge_with<R: AsRef<[u8]>>(runs: &[R], may_have_forms: bool) -> Result<Vec<u8>, SavedError> {
     let most = runs.iter().map(|run| run.as_ref().len()).max().unwrap_or(0);
-    let mut all = Vec::with_capacity(most + 8);
+    let mut all = Vec::with_capacity(most + 2 * LENGTH_BYTES);
     // No prefixes; the number of entries is written at the end.
-    all.extend_from_slice(&[0; 8]);
+    all.extend_from_slice(&[0; 2 * LENGTH_BYTES]);
     let mut count = 0_u32;
+    // What stands before the rows of the form that was told last, and the length of their values.
+    let (mut form, mut form_bytes) = (Vec::new(), None);
     merged(runs, &mut |key, value| {
-        length(&mut all, key.len())?;
-        length(&mut all, value.len())?;
-        all.extend_from_slice(key);
-        all.extend_from_slice(value);
+        written::check_key(key.len())?;
+        let value_bytes = written::length_of(value.len())?;
         count = count.checked_add(1).ok_or_else(|| SavedError::new("too many entries"))?;
+        let row = key.split_last_chunk::<ROW_BYTES>();
+        let row = row.map(|(before, row)| (before, u32::from_be_bytes(*row)));
+        let row = row.filter(|(_, row)| may_have_forms && has_form(*row, value.len()));
+        match row {
+            Some((before, row)) if form_bytes == Some(value.len()) && before == form => {
+                all.extend_from_slice(&row_word(row));
+            }
+            _ => {
+                let tells = row.map_or(0, |_| FORM);
+                all.extend_from_slice(&lengths(key.len(), value_bytes, tells));
+                all.extend_from_slice(key);
+                if let Some((before, _)) = row {
+                    form_bytes = Some(value.len());
+                    form.clear();
+                    form.extend_from_slice(before);
+                }
+            }
+        }
+        all.extend_from_slice(value);
         Ok(())
     })?;
-    all[4..8].copy_from_slice(&count.to_le_bytes());
+    all[LENGTH_BYTES..2 * LENGTH_BYTES].copy_from_slice(&count.to_le_bytes());
     Ok(all)
 }

@@ -1,6 +1,6 @@
 //! Numbers and bytes, one after the other, as runs and saved values have them.
 
-use super::{DELETED, SavedError};
+use super::SavedError;
 
 /// Takes numbers and bytes off the front of some bytes.
 #[derive(Clone, Debug)]
@@ -90,21 +90,6 @@ fn too_few() -> SavedError {
 #[cold]
 fn too_many(bytes: usize) -> SavedError {
     SavedError::new(format!("saved state has {bytes} bytes too many"))
-}
-
-/// The next entry of a run: its key, and its value unless the key is deleted.
-///
-/// # Errors
-/// The bytes end before it does.
-#[inline]
-pub(crate) fn entry<'a>(from: &mut Reader<'a>) -> Result<(&'a [u8], Option<&'a [u8]>), SavedError> {
-    let (key_bytes, value_bytes) = (from.u32()? as usize, from.u32()?);
-    let key = from.bytes(key_bytes)?;
-    let value = match value_bytes {
-        DELETED => None,
-        count => Some(from.bytes(count as usize)?),
-    };
-    Ok((key, value))
 }
 
 /// Appends bytes with their length before them.

@@ -1,5 +1,7 @@
 //! Deltas and runs against a map in memory.
 
+use super::entries::{Entries, FORM, lengths, row_word};
+use super::order::nth_of;
 use super::*;
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -237,7 +239,13 @@ proptest! {
     fn rows_that_come_in_order_are_in_the_run_with_all_others(
         steps in steps(),
         is_moved in any::<bool>(),
+        may_have_forms in any::<bool>(),
+        are_alike in any::<bool>(),
     ) {
+        let value_of = |number: u64| match value_of(number) {
+            Some(_) if are_alike => Some(number.to_le_bytes().to_vec()),
+            value => value,
+        };
         let (mut delta, mut model, mut number) = (Delta::default(), Model::new(), 0);
         let mut is_new = |key: Vec<u8>| {
             number += 1;
@@ -270,17 +278,30 @@ proptest! {
             delta = to;
         }
         prop_assert_eq!(delta.len(), model.len());
-        let bytes = delta.run_bytes().unwrap();
-        let run = run_of(&mut delta);
+        let bytes = delta.run_bytes(may_have_forms).unwrap();
+        let mut run = Vec::new();
+        delta.write_run(may_have_forms, &mut Order::default(), &mut run);
         prop_assert_eq!(run.len(), bytes);
-        prop_assert_eq!(read(vec![run.clone()]), there(&model));
+        prop_assert_eq!(read(vec![run.clone().into()]), there(&model));
         let mut from = Reader::new(&run[2 * LENGTH_BYTES..]);
         let mut entries = Model::new();
-        while !from.rest().is_empty() {
-            let (key, value) = entry(&mut from).unwrap();
-            entries.insert(key.to_vec(), value.map(<[u8]>::to_vec));
+        if may_have_forms {
+            let mut from = Entries::new(from, None);
+            while !from.rest().is_empty() {
+                let (key, value) = from.next().unwrap();
+                entries.insert(key.iter().collect(), value.map(<[u8]>::to_vec));
+            }
+        } else {
+            // Each is read by itself.
+            while !from.rest().is_empty() {
+                let (key, value) = entry(&mut from).unwrap();
+                entries.insert(key.to_vec(), value.map(<[u8]>::to_vec));
+            }
         }
-        prop_assert_eq!(entries, model, "deletions too");
+        prop_assert_eq!(&entries, &model, "deletions too");
+        // In one run of all runs nothing is lost, with forms or without.
+        let merged = if may_have_forms { merge(&[run]) } else { merge_plain(&[run]) };
+        prop_assert_eq!(read(vec![merged.unwrap().into()]), there(&model));
     }
 }
 
@@ -335,4 +356,60 @@ fn a_run_whose_keys_are_out_of_order_is_refused() {
     }
     let longer = [&run([1, 2])[..], &[0]].concat();
     assert_eq!(read(longer.into()), Err(SavedError::new("saved state has 1 bytes too many")));
+}
+
+#[test]
+fn a_row_of_no_form_is_refused() {
+    let told = |key: &[u8], value: Option<&[u8]>, form: u32| {
+        let value_bytes = value.map_or(DELETED, |it| it.len() as u32);
+        [&lengths(key.len(), value_bytes, form), key, value.unwrap_or_default()].concat()
+    };
+    let row = |row: u32, value: &[u8]| [&row_word(row), value].concat();
+    let run = |entries: &[Vec<u8>]| {
+        let heads = [[0; 4], (entries.len() as u32).to_le_bytes()];
+        [&heads.concat(), &entries.concat()[..]].concat()
+    };
+    let read = |entries: &[Vec<u8>]| {
+        let mut all = Vec::new();
+        merged(&[run(entries)], &mut |key, value| {
+            all.push((key.to_vec(), value.to_vec()));
+            Ok(())
+        })
+        .map(|()| all)
+    };
+    let entry_of = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
+    let first = told(&[1, 0, 0, 0, 5], Some(&[7; 4]), FORM);
+    let other = told(&[1, 0, 0, 0, 6, 9], Some(&[]), 0);
+    // What has no form changes none.
+    assert_eq!(
+        read(&[first.clone(), row(6, &[8; 4]), other, row(7, &[9; 4])]),
+        Ok(vec![
+            entry_of(&[1, 0, 0, 0, 5], &[7; 4]),
+            entry_of(&[1, 0, 0, 0, 6], &[8; 4]),
+            entry_of(&[1, 0, 0, 0, 6, 9], &[]),
+            entry_of(&[1, 0, 0, 0, 7], &[9; 4]),
+        ])
+    );
+    let no_form = Err(SavedError::new("a row of saved state has a form that was not told"));
+    for entries in [
+        &[row(6, &[8; 4])][..],
+        &[told(&[1, 0, 0, 0, 5], Some(&[7; 4]), 0), row(6, &[8; 4])],
+        // There is no row in so short a key, and no form of values so short, or of none.
+        &[told(&[1, 0, 5], Some(&[7; 4]), FORM)],
+        &[told(&[1, 0, 0, 0, 5], Some(&[7; 3]), FORM)],
+        &[told(&[1, 0, 0, 0, 5], None, FORM)],
+    ] {
+        assert_eq!(read(entries), no_form);
+    }
+    for (entries, why) in [
+        (&[first.clone(), row(5, &[8; 4])][..], "saved state is out of order"),
+        (&[first.clone(), row(6, &[8; 3])], "saved state ends too early"),
+        (&[first.clone(), row(6, &[8; 5])], "saved state has 1 bytes too many"),
+    ] {
+        assert_eq!(read(entries), Err(SavedError::new(why)));
+    }
+    // Nor is one read by itself.
+    for bytes in [first, row(6, &[8; 4])] {
+        assert!(entry(&mut Reader::new(&bytes)).is_err());
+    }
 }

@@ -274,7 +274,8 @@ fn the_bytes_follow_the_changes() {
     let all = run(&mut map);
     (0..10).for_each(|key| assert_eq!(map.set(key * 31, [2; 16]), Some([1; 16])));
     let some = run(&mut map);
-    assert!(some * 900 < all, "{some} of {all} bytes");
+    // A thousandth of the rows, and what a run says before the first of them.
+    assert!(some <= all / 1_000 + 40, "{some} of {all} bytes");
     assert_eq!(run(&mut map), 8, "nothing has changed");
 }
 

@@ -10,7 +10,18 @@ use tidemill_env::{SimWorld, World};
 /// Keys behind prefixes, each with its value; none: it is deleted.
 type Changes = BTreeMap<(Vec<u8>, Vec<u8>), Option<Vec<u8>>>;
 
+/// Rows of one form, or any.
 fn changes(most: usize) -> impl Strategy<Value = Changes> {
+    let value = |bytes| prop::collection::vec(any::<u8>(), bytes);
+    let rows = (0_usize..100, prop_oneof![Just(u32::MAX >> 1), Just(u32::MAX)]);
+    let rows = rows.prop_flat_map(move |(bytes, mask)| {
+        let row = any::<u32>().prop_map(move |row| (vec![7], (row & mask).to_be_bytes().to_vec()));
+        prop::collection::btree_map(row, value(bytes).prop_map(Some), 0..most)
+    });
+    prop_oneof![any_changes(most), rows]
+}
+
+fn any_changes(most: usize) -> impl Strategy<Value = Changes> {
     let prefix = prop::collection::vec(0_u8..2, 1..3);
     let key = prop_oneof![
         prop::collection::vec(any::<u8>(), 4),
@@ -28,17 +39,35 @@ fn changes(most: usize) -> impl Strategy<Value = Changes> {
 fn delta_of(changes: &Changes, cleared: &[Vec<u8>]) -> Delta {
     let mut delta = Delta::default();
     cleared.iter().for_each(|prefix| delta.clear(prefix));
-    for ((prefix, key), value) in changes {
-        delta.within(prefix, |delta| match value {
-            Some(value) => delta.put_with(key, |out| out.extend_from_slice(value)),
-            None => delta.delete(key),
+    let changes: Vec<_> = changes.iter().collect();
+    for of_one in changes.chunk_by(|((a, _), _), ((b, _), _)| a == b) {
+        let ((prefix, _), _) = of_one[0];
+        delta.within(prefix, |delta| {
+            for ((_, key), value) in of_one {
+                match value {
+                    Some(value) => delta.put_with(key, |out| out.extend_from_slice(value)),
+                    None => delta.delete(key),
+                }
+            }
         });
     }
     delta
 }
 
+/// How long the values of all are, if they are rows of one form.
+fn form_of(changes: &Changes) -> Option<usize> {
+    let mut all = changes.iter().map(|((prefix, key), value)| {
+        let bytes = value.as_ref().map(Vec::len).filter(|bytes| *bytes >= 4);
+        let is_row = key.len() == 4 && key[0] < 128;
+        (prefix, bytes.filter(|_| is_row))
+    });
+    let (prefix, bytes) = all.next()?;
+    let are_alike = changes.len() > 1 && all.all(|it| it == (prefix, bytes));
+    bytes.filter(|_| are_alike)
+}
+
 /// A run as it says itself, byte by byte.
-fn run_by_hand(changes: &Changes, cleared: &[Vec<u8>]) -> Vec<u8> {
+fn run_by_hand(changes: &Changes, cleared: &[Vec<u8>], may_have_forms: bool) -> Vec<u8> {
     let mut run = Vec::new();
     let length = |length: usize| (length as u32).to_le_bytes();
     let cleared: BTreeSet<_> = cleared.iter().collect();
@@ -52,8 +81,15 @@ fn run_by_hand(changes: &Changes, cleared: &[Vec<u8>]) -> Vec<u8> {
         sorted.insert([&prefix[..], key].concat(), value.clone());
     }
     run.extend(length(sorted.len()));
-    for (key, value) in sorted {
-        run.extend(length(key.len()));
+    let has_form = may_have_forms && form_of(changes).is_some();
+    for (nth, (key, value)) in sorted.into_iter().enumerate() {
+        if has_form && nth > 0 {
+            let row = u32::from_be_bytes(key[key.len() - 4..].try_into().unwrap());
+            run.extend((row | 1 << 31).to_le_bytes());
+            run.extend(value.unwrap());
+            continue;
+        }
+        run.extend(length(key.len() | if has_form { 1 << 30 } else { 0 }));
         run.extend(value.as_ref().map_or([255; 4], |value| length(value.len())));
         run.extend(key);
         run.extend(value.unwrap_or_default());
@@ -72,16 +108,21 @@ proptest! {
         let (mut batch, mut model) = (Batch::default(), Batch::default());
         let mut order = delta::Order::default();
         for (nth, (changes, cleared, part_bytes)) in (0..).zip(&all) {
-            let run_bytes = delta_of(changes, cleared).run_bytes().unwrap();
+            let run_bytes = delta_of(changes, cleared).run_bytes(true).unwrap();
             let (bytes, part_bytes) = (run_bytes as u64, *part_bytes);
             let run = Run { checkpoint: 3, node: 1, slice: 2, nth, bytes, part_bytes, index_bytes: 0 };
             let mut parts = Parts::new(&mut batch, run);
             let mut delta = delta_of(changes, cleared);
-            prop_assert_eq!(delta.run_bytes().unwrap(), run_bytes);
-            delta.write_run(&mut order, &mut parts);
+            prop_assert_eq!(delta.run_bytes(true).unwrap(), run_bytes);
+            delta.write_run(true, &mut order, &mut parts);
             prop_assert!(delta.is_empty());
             let whole = run_of(&mut delta_of(changes, cleared));
-            prop_assert_eq!(&whole, &run_by_hand(changes, cleared));
+            prop_assert_eq!(&whole, &run_by_hand(changes, cleared, true));
+            let (mut delta, mut plain) = (delta_of(changes, cleared), Vec::new());
+            let plain_bytes = delta.run_bytes(false).unwrap();
+            delta.write_run(false, &mut order, &mut plain);
+            prop_assert_eq!(&plain, &run_by_hand(changes, cleared, false));
+            prop_assert_eq!(plain.len(), plain_bytes);
             for (nth, bytes) in (0..).zip(whole.chunks(part_bytes as usize)) {
                 model.put(&run.key(nth), bytes);
             }
@@ -122,7 +163,8 @@ fn what_changed_is_put_as_the_run_that_it_is() {
                     ((vec![0], vec![0, 0, piece, row]), Some(value))
                 };
                 let changes: Changes = (0..rows).map(entry).collect();
-                let run = run_of(&mut delta_of(&changes, &[]));
+                // What is looked for by its keys has no forms.
+                let run = run_by_hand(&changes, &[], node != 2);
                 let mut delta = delta_of(&changes, &[]);
                 let put_bytes = deltas.put_changes((node, slice), &mut delta).unwrap();
                 assert_eq!(put_bytes, run.len() as u64);
