@@ -20,8 +20,8 @@ mod tests;
 mod written;
 
 pub(crate) use entries::{Entries, Form, entry};
-pub(crate) use merged::{merge_plain, most_entries};
 pub use merged::{merge, merged};
+pub(crate) use merged::{merge_plain, most_entries};
 pub(crate) use order::Order;
 pub use reader::{Reader, put_bytes};
 pub(crate) use written::TakeRun;

@@ -112,6 +112,7 @@ impl Cells {
     }
 
     /// Writes what a group holds, for a checkpoint.
+    #[inline]
     pub(crate) fn save(&self, group: usize, out: &mut Vec<u8>) {
         let with_more = &self.words[group * self.stride..];
         let words = &with_more[..self.held];

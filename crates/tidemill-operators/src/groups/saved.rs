@@ -46,6 +46,7 @@ impl BlockKeys {
 
 impl Groups {
     /// Writes the key of a group, for a checkpoint.
+    #[inline]
     pub(crate) fn save(&self, group: usize, out: &mut Vec<u8>) {
         let is_null = u8::from(self.null == Some(group as u32));
         match self.form {

@@ -186,6 +186,12 @@ impl StampedRows for Rows<'_> {
     }
 
     #[inline]
+    fn prefetch(&self, group: usize) {
+        self.cells.prefetch(group as u32);
+        self.groups.prefetch(group);
+    }
+
+    #[inline]
     fn write(&self, group: usize, out: &mut Vec<u8>) {
         self.groups.save(group, out);
         self.cells.save(group, out);

@@ -113,5 +113,11 @@ pub fn manifest_seeds() -> Vec<Vec<u8>> {
     let newest = manifest.encode();
     // Of the versions before nothing is written any more: the same bytes say something else there.
     let older = |version| [&[version][..], &newest[1..]].concat();
-    vec![behind(&newest), behind(&older(3)), behind(&older(2)), behind(&older(1))]
+    vec![
+        behind(&newest),
+        behind(&older(4)),
+        behind(&older(3)),
+        behind(&older(2)),
+        behind(&older(1)),
+    ]
 }

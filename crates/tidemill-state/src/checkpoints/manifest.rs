@@ -12,8 +12,10 @@ pub(super) const PART_BYTES: usize = 2 << 20;
 /// The same of a stage whose rows are read back one by one.
 pub(super) const FINE_PART_BYTES: usize = 32 << 10;
 /// The first byte of a manifest.
-const VERSION: u8 = 4;
-/// The same of one whose runs have no index of keys.
+const VERSION: u8 = 5;
+/// The same of one whose runs have no forms.
+const VERSION_WITHOUT_FORMS: u8 = 4;
+/// The same of one whose runs have no index of keys, either.
 const VERSION_WITHOUT_INDEX: u8 = 3;
 /// The same of one all of whose runs are in parts of [`PART_BYTES`].
 const VERSION_OF_ONE_SIZE: u8 = 2;
@@ -214,7 +216,7 @@ impl Manifest {
             whole::<Manifest<RunOfOneSize>>(bytes).map(Self::of_before).map_err(unreadable)
         };
         let manifest = match value.split_first() {
-            Some((&VERSION, rest)) => whole(rest).map_err(unreadable),
+            Some((&(VERSION | VERSION_WITHOUT_FORMS), rest)) => whole(rest).map_err(unreadable),
             Some((&VERSION_WITHOUT_INDEX, rest)) => {
                 whole::<Manifest<RunWithoutIndex>>(rest).map(Self::of_before).map_err(unreadable)
             }

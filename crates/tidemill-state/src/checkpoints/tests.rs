@@ -572,6 +572,10 @@ fn manifests_of_earlier_builds_can_be_read() {
     let written = manifest(&checkpoints, (6, Cycle(6)));
     let key = manifest_key(6);
     assert_eq!(Manifest::decode(&key, &written.encode()).unwrap(), written);
+    // Before runs had forms.
+    let mut bytes = written.encode();
+    bytes[0] = 4;
+    assert_eq!(Manifest::decode(&key, &bytes).unwrap(), written);
     // Before runs had an index.
     let bytes = manifest::tests::encode_without_index(&written);
     assert_eq!(Manifest::decode(&key, &bytes).unwrap(), written);
@@ -582,6 +586,10 @@ fn manifests_of_earlier_builds_can_be_read() {
     bytes.pop();
     bytes[0] = 1;
     assert_eq!(Manifest::decode(&key, &bytes).unwrap(), Manifest { coordinated: true, ..written });
+    // One of a build to come is told from one that is damaged.
+    bytes[0] = 6;
+    let error = Manifest::decode(&key, &bytes).unwrap_err().to_string();
+    assert!(error.contains("version 6 is not known to this build"), "{error}");
 }
 
 #[test]

@@ -41,6 +41,18 @@ impl Key<'_> {
         self.bytes.iter().copied().chain(row.into_iter().flatten())
     }
 
+    /// Whether it is before another: a prefix, and what is behind it.
+    #[inline]
+    pub(super) fn is_before(&self, (prefix, rest): (&[u8], &[u8])) -> bool {
+        // Most are rows behind the same prefix.
+        if let (Some(row), Ok(other)) = (self.row, rest.try_into())
+            && self.bytes == prefix
+        {
+            return row < u32::from_be_bytes(other);
+        }
+        self.iter().lt(prefix.iter().chain(rest).copied())
+    }
+
     /// Appends it.
     #[inline]
     pub(super) fn put(&self, to: &mut Vec<u8>) {

@@ -9,9 +9,7 @@
 //! already, the thread that writes neither looks for their order nor takes them one by one. A row whose
 //! value is as long as that of the one before has its form ([`super::entries`]).
 
-use super::entries::{
-    Entries, FORM, KEY_BYTES_END, Key, ROW_BYTES, has_form, lengths, row_word,
-};
+use super::entries::{Entries, FORM, KEY_BYTES_END, Key, ROW_BYTES, has_form, lengths, row_word};
 use super::{BYTES_MAX, DELETED, LENGTH_BYTES, LINE_BYTES, Prefix, Reader};
 use std::ops::Range;
 
@@ -85,7 +83,8 @@ impl InOrder {
     ) -> bool {
         let start = self.entries.len();
         self.entries.reserve(ROOM_BYTES);
-        let has_form = nth == self.prefix && self.are_alike && has_form(row, self.form_bytes as usize);
+        let has_form =
+            nth == self.prefix && self.are_alike && has_form(row, self.form_bytes as usize);
         if has_form {
             self.entries.extend_from_slice(&row_word(row));
         } else {
@@ -189,7 +188,7 @@ impl<'a> Rest<'a> {
     ) {
         let mut ahead = Self(self.0.clone());
         while let Some((key, value)) = ahead.next()
-            && end.is_none_or(|(prefix, rest)| key.iter().lt(prefix.iter().chain(rest).copied()))
+            && end.is_none_or(|end| key.is_before(end))
         {
             each(key, value);
             self.0 = ahead.0.clone();

@@ -38,6 +38,8 @@ pub trait StampedRows {
     /// Asks for what belongs to the value of a row and lies elsewhere than its stamp. Default: that
     /// is nothing.
     fn prefetch_rest(&self, _row: usize) {}
+    /// Asks for a row, which may not be there, that is about to be written out. Default: it does not.
+    fn prefetch(&self, _row: usize) {}
     /// Appends the value of a row.
     fn write(&self, row: usize, out: &mut Vec<u8>);
     /// The number that a row is saved under. Default: its own.
@@ -213,6 +215,7 @@ impl Stamped {
                 let block = word * 64 + self.frozen_blocks[word].trailing_zeros() as usize;
                 let end = ((block + 1) * BLOCK).min(of.rows()).min(self.left.end);
                 for row in self.left.start.max(block * BLOCK)..end {
+                    of.prefetch(row + BLOCK);
                     if is_in(&self.frozen, *of.stamp(row)) {
                         if left == 0 {
                             self.left.start = row;

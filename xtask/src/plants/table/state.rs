@@ -52,11 +52,8 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "rows-behind-others",
         what: "Rows that came in order stand in a run behind all other keys.",
         package: "tidemill-state",
-        file: "crates/tidemill-state/src/delta.rs",
-        changes: &[(
-            "            to.put(in_order.take_before((&prefix.bytes, &self.bytes[it.key()])));\n",
-            "",
-        )],
+        file: "crates/tidemill-state/src/delta/written.rs",
+        changes: &[("                to.put(in_order.take_before(key));\n", "")],
         caught_by: &["rows_that_come_in_order_are_in_the_run_with_all_others"],
     },
     Plant {
@@ -66,6 +63,33 @@ pub(super) const PLANTS: &[Plant] = &[
         file: "crates/tidemill-state/src/delta.rs",
         changes: &[("in other.in_order.rest() {", "in other.in_order.rest().take(0) {")],
         caught_by: &["rows_that_come_in_order_are_in_the_run_with_all_others"],
+    },
+    Plant {
+        name: "form-of-another",
+        what: "A row stands in a run as if its value were as long as that of the row before.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/delta/in_order.rs",
+        changes: &[("is_there && value_bytes == self.form_bytes as usize {", "is_there {")],
+        caught_by: &["rows_that_come_in_order_are_in_the_run_with_all_others"],
+    },
+    Plant {
+        name: "form-in-an-index",
+        what: "Rows that are looked for by their keys have the form of others, which nobody sees there.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/checkpoints/put.rs",
+        changes: &[("        !self.by_key.contains_key(&node)\n", "        node < u32::MAX\n")],
+        caught_by: &["what_changed_is_put_as_the_run_that_it_is"],
+    },
+    Plant {
+        name: "form-forgotten",
+        what: "A row that is read from where it is does not know the form that was told before it.",
+        package: "tidemill-state",
+        file: "crates/tidemill-state/src/checkpoints/rows.rs",
+        changes: &[(
+            "Around { start: from.at, end, form }",
+            "Around { start: from.at, end, form: form.filter(|_| false) }",
+        )],
+        caught_by: &["single_rows_are_read_as_they_are_in_the_newest"],
     },
     Plant {
         name: "all-changed-too-soon",

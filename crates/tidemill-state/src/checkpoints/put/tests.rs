@@ -158,8 +158,10 @@ fn what_changed_is_put_as_the_run_that_it_is() {
                 // Some are longer than a part.
                 let most = [50, 900_000][usize::from(random.below(6) == 0)];
                 let rows = 1 + random.below(12) as u8;
+                let bytes_of_all = (random.below(3) == 0).then(|| 1 + random.below(most));
                 let entry = |row: u8| {
-                    let value = vec![row ^ number as u8; 1 + random.below(most) as usize];
+                    let bytes = bytes_of_all.unwrap_or_else(|| 1 + random.below(most));
+                    let value = vec![row ^ number as u8; bytes as usize];
                     ((vec![0], vec![0, 0, piece, row]), Some(value))
                 };
                 let changes: Changes = (0..rows).map(entry).collect();
