@@ -4,6 +4,7 @@
 //! ```text
 //! all keys once ─▶ steady: random keys ─┬─▶ first checkpoint (all of the state) ─▶ later ones
 //! 1. without checkpoints: measured      2. with them: measured in both phases, then gone on from
+//! 3. without them once more: a machine is faster at one time than at another
 //! ```
 
 use super::keyed::{Keyed, Pace};
@@ -48,30 +49,34 @@ fn recovery(text: &str) -> Result<Recovery, String> {
     serde_json::from_value(json!(text)).map_err(|error| error.to_string())
 }
 
-/// How far the stage was at many moments.
-struct Watched {
+/// How far a stage was at many moments.
+struct Looks {
     pace: Arc<Pace>,
     /// Time in microseconds, and events processed.
     looks: Vec<(u64, u64)>,
-    meter: Arc<Meter>,
     /// When it began to look, and when it ended.
-    moments: Option<(Moment, Moment)>,
+    moments: (Moment, Moment),
+}
+
+/// Looks at a stage.
+struct Watched {
+    pace: Arc<Pace>,
+    meter: Arc<Meter>,
 }
 
 impl Watched {
     /// Looks until it is enough.
-    fn watch(&mut self, handle: &JobHandle, is_enough: impl Fn(u64, u64) -> bool) {
-        self.looks.clear();
-        let from = self.meter.moment(&[]);
+    fn watch(&self, handle: &JobHandle, is_enough: impl Fn(u64, u64) -> bool) -> Looks {
+        let (mut looks, from) = (Vec::new(), self.meter.moment(&[]));
         loop {
             let clock = &self.pace.world.clock;
             let now_us = clock.monotonic_micros();
             let events = handle.progress().stages[0].rows_in;
-            self.looks.push((now_us, events));
-            let began_us = self.looks[0].0;
+            looks.push((now_us, events));
+            let began_us = looks[0].0;
             if is_enough(now_us - began_us, events) || handle.is_over() {
-                self.moments = Some((from, self.meter.moment(&[])));
-                return;
+                let moments = (from, self.meter.moment(&[]));
+                return Looks { pace: Arc::clone(&self.pace), looks, moments };
             }
             clock.sleep_micros(500);
         }
@@ -79,7 +84,7 @@ impl Watched {
 
     /// Waits until what was on its way when all keys were there is processed: events are due from
     /// the moment when the first paced one was made, behind all of those.
-    fn catch_up(&mut self, handle: &JobHandle) {
+    fn catch_up(&self, handle: &JobHandle) {
         let pace = Arc::clone(&self.pace);
         let is_behind = |events| {
             let due_us = pace.due_us(events)?;
@@ -90,52 +95,73 @@ impl Watched {
         };
         self.watch(handle, is_enough);
     }
+}
+
+/// What was seen, at one time or at several.
+struct Seen(Vec<Looks>);
+
+impl Seen {
+    fn sum(&self, of: impl Fn(&Looks) -> f64) -> f64 {
+        self.0.iter().map(of).sum()
+    }
+
+    fn events_per_s(&self) -> f64 {
+        self.sum(Looks::events) / self.sum(Looks::seconds)
+    }
 
     fn report(&self) -> Value {
-        let ((from_us, from), (to_us, to)) = (self.looks[0], self.looks[self.looks.len() - 1]);
-        let seconds = (to_us - from_us) as f64 / 1e6;
-        let cpu_s = self.moments.map_or(0.0, |(from, to)| to.cpu_since(&from));
-        let stolen_s = self.moments.map_or(0.0, |(from, to)| to.stolen_since(&from));
-        let (gap_us, gap_at_us) = self.longest_gap_us();
+        let most = |of: fn(&Looks) -> u64| self.0.iter().map(of).max().unwrap_or(0) as f64 / 1e3;
         json!({
-            "cpu_us_per_event": cpu_s * 1e6 / (to - from).max(1) as f64,
-            "seconds": seconds,
-            "events_per_s": (to - from) as f64 / seconds,
-            "longest_ms": self.longest_us() as f64 / 1e3,
+            "cpu_us_per_event": self.sum(Looks::cpu_s) * 1e6 / self.sum(Looks::events).max(1.0),
+            "seconds": self.sum(Looks::seconds),
+            "events_per_s": self.events_per_s(),
+            "longest_ms": most(Looks::longest_us),
             "latency_p50_ms": self.latency_ms(0.5),
             "latency_p99_ms": self.latency_ms(0.99),
             "latency_max_ms": self.latency_ms(1.0),
-            "latency_max_at_s": self.latency_max_at_s(),
-            "look_gap_max_ms": gap_us as f64 / 1e3,
-            "look_gap_max_at_s": (gap_at_us - from_us) as f64 / 1e6,
-            "stolen_s": stolen_s,
+            "look_gap_max_ms": most(Looks::longest_gap_us),
+            "stolen_s": self.sum(Looks::stolen_s),
         })
     }
 
     /// How far behind the stage was: a quantile over all looks. None without a rate.
     fn latency_ms(&self, quantile: f64) -> Option<f64> {
-        let behind =
-            |(now_us, events): &(u64, u64)| Some(now_us.saturating_sub(self.pace.due_us(*events)?));
-        let mut behind: Vec<u64> = self.looks.iter().filter_map(behind).collect();
+        let mut behind: Vec<u64> = self.0.iter().flat_map(Looks::behind).collect();
         behind.sort_unstable();
         let last = behind.len().checked_sub(1)?;
         Some(behind[(last as f64 * quantile) as usize] as f64 / 1e3)
     }
+}
 
-    /// How many seconds after it began to look the stage was furthest behind. None without a rate.
-    fn latency_max_at_s(&self) -> Option<f64> {
-        let behind = |(now_us, events): &(u64, u64)| {
-            Some((now_us.saturating_sub(self.pace.due_us(*events)?), *now_us))
-        };
-        let (_, at_us) = self.looks.iter().filter_map(behind).max()?;
-        Some((at_us - self.looks[0].0) as f64 / 1e6)
+impl Looks {
+    fn events(&self) -> f64 {
+        (self.looks[self.looks.len() - 1].1 - self.looks[0].1) as f64
     }
 
-    /// The longest time between two looks, and when it ended. Between them this thread only sleeps:
-    /// if it does so for much longer than it wants to, the machine stood still, and not the job.
-    fn longest_gap_us(&self) -> (u64, u64) {
-        let gaps = self.looks.windows(2).map(|pair| (pair[1].0 - pair[0].0, pair[1].0));
-        gaps.max().unwrap_or((0, self.looks[0].0))
+    fn seconds(&self) -> f64 {
+        (self.looks[self.looks.len() - 1].0 - self.looks[0].0) as f64 / 1e6
+    }
+
+    fn cpu_s(&self) -> f64 {
+        self.moments.1.cpu_since(&self.moments.0)
+    }
+
+    fn stolen_s(&self) -> f64 {
+        self.moments.1.stolen_since(&self.moments.0)
+    }
+
+    /// How far behind the stage was at each look. None without a rate.
+    fn behind(&self) -> impl Iterator<Item = u64> {
+        let due_us = |events| self.pace.due_us(events);
+        let behind =
+            move |(now_us, events): &(u64, u64)| Some(now_us.saturating_sub(due_us(*events)?));
+        self.looks.iter().filter_map(behind)
+    }
+
+    /// The longest time between two looks. Between them this thread only sleeps: if it does so for
+    /// much longer than it wants to, the machine stood still, and not the job.
+    fn longest_gap_us(&self) -> u64 {
+        self.looks.windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap_or(0)
     }
 
     /// The longest time in which [`TIMED`] events were processed.
@@ -154,22 +180,26 @@ impl Watched {
 }
 
 impl CheckpointArgs {
-    /// Runs the workload and reports.
-    pub(super) fn run(&self, world: &World) -> Result<Map<String, Value>, String> {
-        let us = (self.seconds * 1e6) as u64;
-        let pace = || Pace::new(world, self.rate);
-        let meter = Meter::new(world);
-        let mut watched = Watched { pace: pace(), looks: Vec::new(), meter, moments: None };
-        let data = |name: &str| Some(self.keyed.data.join(name));
-        let options = RunOptions { data: data("without"), ..RunOptions::default() };
+    /// A job without checkpoints, half of the time.
+    fn without(&self, world: &World, meter: &Arc<Meter>, name: &str) -> Result<Looks, String> {
+        let watched = Watched { pace: Pace::new(world, self.rate), meter: Arc::clone(meter) };
+        let data = Some(self.keyed.data.join(name));
+        let options = RunOptions { data, ..RunOptions::default() };
         let handle = self.keyed.start(&watched.pace, &options)?;
         watched.watch(&handle, |_, events| events >= self.keyed.keys);
         watched.catch_up(&handle);
-        watched.watch(&handle, |past_us, _| past_us >= us);
-        let without = watched.report();
+        let us = (self.seconds * 1e6) as u64 / 2;
+        let looks = watched.watch(&handle, |past_us, _| past_us >= us);
         handle.stop();
         handle.wait().map_err(|error| error.to_string())?;
-        drop(handle);
+        Ok(looks)
+    }
+
+    /// Runs the workload and reports.
+    pub(super) fn run(&self, world: &World) -> Result<Map<String, Value>, String> {
+        let us = (self.seconds * 1e6) as u64;
+        let meter = Meter::new(world);
+        let before = self.without(world, &meter, "before")?;
 
         let folder = self.keyed.data.join("checkpoints");
         let opened = IndexedBackend::open(world, &folder, IndexedOptions::default());
@@ -180,26 +210,26 @@ impl CheckpointArgs {
             from: None,
             recovery: self.recovery,
         };
-        let mut options =
-            RunOptions { data: data("with"), checkpoint: Some(to), ..RunOptions::default() };
-        watched.pace = pace();
+        let data = Some(self.keyed.data.join("with"));
+        let mut options = RunOptions { data, checkpoint: Some(to), ..RunOptions::default() };
+        let watched = Watched { pace: Pace::new(world, self.rate), meter: Arc::clone(&meter) };
         let handle = self.keyed.start(&watched.pace, &options)?;
         watched.watch(&handle, |_, events| events >= self.keyed.keys);
         // One that began before all keys were there does not count.
         let completed = || handle.progress().checkpoints;
         let filled = completed().completed;
         watched.catch_up(&handle);
-        watched.watch(&handle, |_, _| completed().completed > filled);
-        let (first, first_checkpoint) = (watched.report(), completed());
-        watched.watch(&handle, |past_us, _| past_us >= us);
-        let (later, last) = (watched.report(), completed());
+        let first = watched.watch(&handle, |_, _| completed().completed > filled);
+        let (first, first_checkpoint) = (Seen(vec![first]).report(), completed());
+        let later = watched.watch(&handle, |past_us, _| past_us >= us);
+        let (later, last) = (Seen(vec![later]).report(), completed());
         handle.stop();
         handle.wait().map_err(|error| error.to_string())?;
         drop(handle);
 
         options.resume = true;
         let start_us = world.clock.monotonic_micros();
-        let handle = self.keyed.start(&pace(), &options)?;
+        let handle = self.keyed.start(&Pace::new(world, self.rate), &options)?;
         let past_us = || world.clock.monotonic_micros() - start_us;
         let resumed_us = past_us();
         let from = handle.progress().checkpoints.cycle;
@@ -215,6 +245,12 @@ impl CheckpointArgs {
         let all_read_us = past_us();
         handle.stop();
         handle.wait().map_err(|error| error.to_string())?;
+        drop(handle);
+
+        let without = Seen(vec![before, self.without(world, &meter, "after")?]);
+        let apart: Vec<f64> =
+            without.0.iter().map(|looks| looks.events() / looks.seconds()).collect();
+        let without = without.report();
         let ratio = |with: &Value, of: &str| {
             with[of].as_f64().unwrap_or(0.0) / without[of].as_f64().unwrap_or(1.0)
         };
@@ -227,6 +263,7 @@ impl CheckpointArgs {
             "rate": self.rate,
             "events_timed_together": TIMED,
             "without": without,
+            "without_events_per_s": apart,
             "first": first,
             "first_bytes": first_checkpoint.bytes,
             "first_took_ms": first_checkpoint.took_us as f64 / 1e3,
