@@ -4,7 +4,8 @@
 //! run      ┌ entries ────────────────────────────────────────────┐
 //! parts    │ 32 KiB │ 32 KiB │ 32 KiB │ …     each under a key of its own
 //! index    ▲    ▲    ▲    ▲    ▲    ▲         in memory: the key and place of an entry now and then,
-//! ```                                         and the form that was told before it
+//!                                             and the form that was told before it
+//! ```
 //!
 //! A row is looked for in the newest run first. It costs one read of two parts at most for each run
 //! that is looked at.
