@@ -13,6 +13,8 @@ struct Cursor<'a> {
     left: u32,
     head: u128,
     key: Vec<u8>,
+    /// The key is one of the form that was told last.
+    has_form: bool,
     /// None if the key is deleted.
     value: Option<&'a [u8]>,
     /// Its run's place among all, the oldest first.
@@ -23,7 +25,8 @@ impl<'a> Cursor<'a> {
     /// Stands before the first of `left` entries; none if there are none.
     fn new(rest: Reader<'a>, left: u32, nth: usize) -> Result<Option<Self>, SavedError> {
         let rest = Entries::new(rest, None);
-        let mut cursor = Self { rest, left, head: 0, key: Vec::new(), value: None, nth };
+        let (head, key, has_form, value) = (0, Vec::new(), false, None);
+        let mut cursor = Self { rest, left, head, key, has_form, value, nth };
         Ok(cursor.step()?.then_some(cursor))
     }
 
@@ -33,15 +36,42 @@ impl<'a> Cursor<'a> {
             return self.rest.end().map(|()| false);
         }
         let (key, value) = self.rest.next()?;
-        // No key is empty: each says of which structure it is.
-        if !key.iter().gt(self.key.iter().copied()) {
-            return Err(SavedError::new("saved state is out of order"));
+        match key.row {
+            Some(row) if self.has_form => self.go_on(row)?,
+            // No key is empty: each says of which structure it is.
+            Some(_) if !key.iter().gt(self.key.iter().copied()) => return Err(out_of_order()),
+            None if (head_of(key.bytes), key.bytes) <= (self.head, &self.key[..]) => {
+                return Err(out_of_order());
+            }
+            row => {
+                self.key.clear();
+                key.put(&mut self.key);
+                (self.head, self.has_form) = (head_of(&self.key), row.is_some());
+            }
         }
-        self.key.clear();
-        key.put(&mut self.key);
         self.left -= 1;
-        (self.head, self.value) = (head_of(&self.key), value);
+        self.value = value;
         Ok(true)
+    }
+
+    /// The key becomes that of a row behind it, of the same form.
+    #[inline]
+    fn go_on(&mut self, row: u32) -> Result<(), SavedError> {
+        let unused = size_of::<u128>().checked_sub(self.key.len());
+        let last = self.key.last_chunk_mut().expect("the number of a row");
+        if row <= u32::from_be_bytes(*last) {
+            return Err(out_of_order());
+        }
+        *last = row.to_be_bytes();
+        self.head = match unused {
+            // All of the key is in its head.
+            Some(unused) => {
+                let number = 8 * unused as u32;
+                self.head & !(u128::from(u32::MAX) << number) | u128::from(row) << number
+            }
+            None => head_of(&self.key),
+        };
+        Ok(())
     }
 
     /// The least key comes first, and its newest entry.
@@ -69,6 +99,11 @@ impl Ord for Cursor<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.order().cmp(&self.order())
     }
+}
+
+#[cold]
+fn out_of_order() -> SavedError {
+    SavedError::new("saved state is out of order")
 }
 
 /// Takes an entry: its key and its value.
