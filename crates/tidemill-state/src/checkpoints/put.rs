@@ -231,7 +231,7 @@ impl TakeRun for Parts<'_> {
         self.put_pieces(&[&lengths, &prefix.bytes, &with_more[..count]]);
     }
 
-    /// As above.
+    /// As an entry that has no form.
     #[inline]
     fn put_row(&mut self, word: [u8; 4], with_more: &[u8], count: usize) {
         let to = self.batch.bytes_mut()[self.room.clone()].first_chunk_mut();

@@ -14,7 +14,7 @@
 use super::{DELETED, LENGTH_BYTES, Reader, SavedError};
 
 /// In the first word of an entry: it is a row of the form that was last told.
-pub(super) const ROW: u32 = 1 << 31;
+const ROW: u32 = 1 << 31;
 /// In the first word of an entry: it tells a form, a prefix and the length of a value.
 pub(super) const FORM: u32 = 1 << 30;
 /// No key is so long, in bytes.
@@ -22,7 +22,7 @@ pub(super) const KEY_BYTES_END: usize = FORM as usize;
 /// Bytes of the number of a row, which ends its key.
 pub(super) const ROW_BYTES: usize = size_of::<u32>();
 /// Values that are shorter have no form: so each entry takes eight bytes and more.
-pub(super) const FORM_BYTES_MIN: usize = 4;
+const FORM_BYTES_MIN: usize = 4;
 
 /// The key of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

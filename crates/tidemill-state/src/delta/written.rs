@@ -1,6 +1,6 @@
 //! How a delta becomes a run.
 
-use super::entries::{FORM, KEY_BYTES_END, ROW_BYTES, has_form, lengths, row_word};
+use super::entries::{FORM, KEY_BYTES_END, Key, ROW_BYTES, has_form, lengths, row_word};
 use super::order::{Order, nth_of};
 use super::{DELETED, Delta, Entry, LENGTH_BYTES, LINE_BYTES, Prefix, SavedError, too_much};
 use crate::prefetch::{COMPARED_AHEAD, prefetch};
@@ -116,7 +116,7 @@ impl Delta {
 }
 
 /// Puts an entry that has no form.
-fn put_plain(to: &mut impl TakeRun, key: super::entries::Key<'_>, value: Option<&[u8]>) {
+fn put_plain(to: &mut impl TakeRun, key: Key<'_>, value: Option<&[u8]>) {
     let value_bytes = value.map_or(DELETED, |it| it.len() as u32);
     to.put_pieces(&[&lengths(key.len(), value_bytes, 0), key.bytes]);
     key.row.into_iter().for_each(|row| to.put(&row.to_be_bytes()));

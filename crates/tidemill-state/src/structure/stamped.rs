@@ -104,7 +104,8 @@ impl Stamped {
     /// ([`crate::prefetch`]).
     #[inline]
     pub fn change_all(&mut self, rows: &[u32], of: &mut impl StampedRows) {
-        if !self.is_on || self.are_all {
+        // Where few rows change often, all have soon done so in this interval.
+        if !self.is_on || self.are_all || self.changed == of.rows() {
             return;
         }
         let blocks = of.rows().div_ceil(BLOCK).div_ceil(64);
