@@ -4,7 +4,7 @@
 //!
 //! The system could send out of files by itself (`sendfile`), unchecked. On some machines that is
 //! cheaper than to read and check; where two cores share the counts of the same pages it costs
-//! more (docs/benchmarks.md).
+//! more (docs/measurements.md).
 
 use crate::{answer::Answer, frame::Charge};
 use bytes::Bytes;
