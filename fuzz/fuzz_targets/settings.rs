@@ -20,7 +20,12 @@ fn seeds() -> Vec<Vec<u8>> {
         "data: /tmp/x\nkafka_listen: 127.0.0.1:0\nhttp_listen: '[::1]:0'\nlog_level: debug\n",
         "{\"retention_every\": \"10s\", \"threads\": 2, \"insecure\": true}",
         "http_hosts: a,b\nlog_format: json\nhttp_body_bytes: 16MiB\n",
-        "10s", "16MiB", "127.0.0.1:9092", "true", "zstd", "1.5",
+        "10s",
+        "16MiB",
+        "127.0.0.1:9092",
+        "true",
+        "zstd",
+        "1.5",
     ];
     texts.iter().map(|it| it.as_bytes().to_vec()).collect()
 }
