@@ -1,7 +1,7 @@
 //! Repository automation.
 //!
 //! - `cargo test -p xtask`: the checks in `tidy`, and that each planted bug still fits the code.
-//! - `cargo run -p xtask -- plants [NAME ...]`: plants bugs, one after the other, in a copy of the
+//! - `cargo run -p xtask -- plants [NAME|PACKAGE ...]`: plants bugs, one after the other, in a copy of the
 //!   repository under the target folder, and runs the tests that must fail.
 
 mod plants;
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     match arguments.next().as_deref() {
         Some("plants") => plants::run(&arguments.collect::<Vec<_>>()),
         _ => {
-            eprintln!("usage: cargo run -p xtask -- plants [NAME ...]");
+            eprintln!("usage: cargo run -p xtask -- plants [NAME|PACKAGE ...]");
             ExitCode::from(2)
         }
     }

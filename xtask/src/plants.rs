@@ -1,7 +1,7 @@
 //! Planted bugs: each is put into a copy of the code, and the tests that must catch it are run.
 //!
 //! ```text
-//! copy of the repository ─▶ tests pass ─▶ [plant ─▶ build ─▶ tests fail ─▶ take it out] …
+//! copy of the repository ─▶ a crate's tests pass ─▶ [plant ─▶ build ─▶ tests fail ─▶ take it out] …
 //! ```
 //!
 //! A rig that has never failed proves nothing. The list is `table`; `docs/robustness.md` has it for
@@ -17,19 +17,27 @@ use std::{
 };
 use table::{Plant, plants};
 
-/// Building and running may take so long, in seconds: a planted bug may make a test hang.
-const PATIENCE_S: u32 = 900;
+/// The tests of one plant may take so long, in seconds: a planted bug may make a test hang.
+const PATIENCE_S: u32 = 240;
 
-/// Plants the bugs of these names, or all; says which were caught.
+/// Plants the bugs of these names and of these packages, or all; says which were caught.
 pub(crate) fn run(names: &[String]) -> ExitCode {
-    let known = |name: &&String| plants().any(|it| it.name == name.as_str());
-    if let Some(unknown) = names.iter().find(|it| !known(it)) {
+    let is_named = |it: &Plant, name: &str| name == it.name || name == it.package;
+    if let Some(unknown) = names.iter().find(|name| !plants().any(|it| is_named(it, name))) {
         let all: Vec<&str> = plants().map(|it| it.name).collect();
-        eprintln!("there is no plant `{unknown}`; there are: {}", all.join(", "));
+        let packages: BTreeSet<&str> = plants().map(|it| it.package).collect();
+        let packages: Vec<&str> = packages.into_iter().collect();
+        eprintln!(
+            "there is neither a plant `{unknown}` nor a package with plants; there are: {}; in: {}",
+            all.join(", "),
+            packages.join(", ")
+        );
         return ExitCode::from(2);
     }
-    let wanted = |it: &&Plant| names.is_empty() || names.iter().any(|name| name == it.name);
-    let wanted: Vec<&Plant> = plants().filter(wanted).collect();
+    let wanted = |it: &&Plant| names.is_empty() || names.iter().any(|name| is_named(it, name));
+    let mut wanted: Vec<&Plant> = plants().filter(wanted).collect();
+    // The sort is stable: those of a package stay in the order of the table.
+    wanted.sort_by_key(|it| it.package);
     match plant_all(&wanted) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(missed) => {
@@ -56,33 +64,18 @@ fn plant_all(plants: &[&Plant]) -> io::Result<usize> {
     let target = target.map_or_else(|| root.join("target"), PathBuf::from).join("plants");
     let copy = Copy { root: target.join("tree"), target: target.join("target") };
     copy.make(root)?;
-    for package in plants.iter().map(|it| it.package).collect::<BTreeSet<_>>() {
-        let of_package = plants.iter().filter(|it| it.package == package);
-        let tests: BTreeSet<&str> = of_package.flat_map(|it| it.caught_by).copied().collect();
+    let mut missed = 0;
+    for plants in plants.chunk_by(|one, other| one.package == other.package) {
+        let package = plants[0].package;
+        let tests: BTreeSet<&str> = plants.iter().flat_map(|it| it.caught_by).copied().collect();
+        copy.build(package)?;
         let outcomes = copy.test(package, &tests)?;
         if let Some(test) = tests.iter().find(|it| outcomes.get(**it) != Some(&true)) {
             let why = format!("{package}: `{test}` does not pass as the code is");
             return Err(io::Error::other(why));
         }
-    }
-    let mut missed = 0;
-    for plant in plants {
-        let tests: BTreeSet<&str> = plant.caught_by.iter().copied().collect();
-        let path = copy.root.join(plant.file);
-        let healthy = fs::read_to_string(&path)?;
-        let sick = plant.planted(&healthy).map_err(io::Error::other)?;
-        fs::write(&path, sick)?;
-        let outcomes = copy.test(plant.package, &tests);
-        fs::write(&path, healthy)?;
-        let outcomes = outcomes?;
-        println!("{}: {}", plant.name, plant.what);
-        let passed: Vec<&str> =
-            tests.iter().copied().filter(|it| outcomes.get(*it) == Some(&true)).collect();
-        if passed.is_empty() {
-            println!("    caught by {}", plant.caught_by.join(", "));
-        } else {
-            println!("    NOT CAUGHT: {} passed", passed.join(", "));
-            missed += 1;
+        for plant in plants {
+            missed += usize::from(!copy.catches(plant)?);
         }
     }
     Ok(missed)
@@ -115,20 +108,61 @@ impl Copy {
         Ok(())
     }
 
-    /// Runs tests of a package: which ended, and whether they passed. An error if it cannot be
-    /// built.
+    /// Plants a bug, runs its tests, takes it out again, and says whether all of them failed.
+    fn catches(&self, plant: &Plant) -> io::Result<bool> {
+        let tests: BTreeSet<&str> = plant.caught_by.iter().copied().collect();
+        let path = self.root.join(plant.file);
+        let healthy = fs::read_to_string(&path)?;
+        let sick = plant.planted(&healthy).map_err(io::Error::other)?;
+        fs::write(&path, sick)?;
+        let built = self.build(plant.package);
+        let outcomes = built.and_then(|()| self.test(plant.package, &tests));
+        fs::write(&path, healthy)?;
+        println!("{}: {}", plant.name, plant.what);
+        let outcomes = match outcomes {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                println!("    NOT TRIED: {error}");
+                return Ok(false);
+            }
+        };
+        let passed: Vec<&str> =
+            tests.iter().copied().filter(|it| outcomes.get(*it) == Some(&true)).collect();
+        if passed.is_empty() {
+            println!("    caught by {}", plant.caught_by.join(", "));
+        } else {
+            println!("    NOT CAUGHT: {} passed", passed.join(", "));
+        }
+        Ok(passed.is_empty())
+    }
+
+    /// Cargo, on the tests of a package.
+    fn cargo(package: &str) -> [String; 6] {
+        ["cargo", "test", "--locked", "--lib", "--package", package].map(str::to_owned)
+    }
+
+    /// Builds the tests of a package.
+    fn build(&self, package: &str) -> io::Result<()> {
+        let [cargo, arguments @ ..] = Self::cargo(package);
+        let mut command = Command::new(cargo);
+        command.args(arguments).arg("--no-run");
+        let output = self.in_copy(&mut command).output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let why = String::from_utf8_lossy(&output.stderr);
+        Err(io::Error::other(format!("{package} cannot be built:\n{why}")))
+    }
+
+    /// Runs tests of a package that is built: which ended in time, and whether they passed.
     fn test(&self, package: &str, tests: &BTreeSet<&str>) -> io::Result<BTreeMap<String, bool>> {
         let mut command = Command::new("timeout");
-        command.arg(PATIENCE_S.to_string());
-        command
-            .args(["cargo", "test", "--locked", "--package", package, "--lib", "--"])
-            .args(tests);
-        command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
-        let output = command.output()?;
+        command.arg(PATIENCE_S.to_string()).args(Self::cargo(package)).arg("--").args(tests);
+        let output = self.in_copy(&mut command).output()?;
         let said = String::from_utf8_lossy(&output.stdout);
         if !said.lines().any(|it| it.starts_with("running ")) {
             let why = String::from_utf8_lossy(&output.stderr);
-            return Err(io::Error::other(format!("{package} cannot be built:\n{why}")));
+            return Err(io::Error::other(format!("{package}: no test ran:\n{why}")));
         }
         let outcome = |line: &str| {
             let (path, outcome) = line.strip_prefix("test ")?.split_once(" ... ")?;
@@ -136,6 +170,13 @@ impl Copy {
             Some((name, outcome == "ok"))
         };
         Ok(said.lines().filter_map(outcome).collect())
+    }
+
+    /// Each build differs from the one before by a few lines: it is an incremental one, whatever the
+    /// rest of the machine builds with.
+    fn in_copy<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        command.env("CARGO_INCREMENTAL", "1")
     }
 }
 
