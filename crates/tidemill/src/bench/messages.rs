@@ -100,6 +100,7 @@ impl Source for MessagesSlice {
             return Ok(Read::Idle { until: Some(next_us.max(self.meter.now_us())) });
         }
         let mut rows = self.pool.take();
+        rows.reserve(count, count * size);
         for _ in 0..count {
             if self.sequence.is_multiple_of(SAMPLE) {
                 let stamp = self.stamp();

@@ -9,7 +9,10 @@ pub(super) const PLANTS: &[Plant] = &[
         what: "A stream sink whose last commit failed notes that it is done.",
         package: "tidemill-connectors",
         file: "crates/tidemill-connectors/src/stream/sink.rs",
-        changes: &[("= !self.is_unsure && self.there", "= self.there")],
+        changes: &[(
+            "let is_sure = self.there.iter().all(Option::is_none);",
+            "let is_sure = true;",
+        )],
         caught_by: &["a_sink_that_is_closed_after_a_failed_commit_writes_each_row_once"],
     },
     Plant {
@@ -271,7 +274,10 @@ pub(super) const PLANTS: &[Plant] = &[
         what: "Each stage may take all that the states of a job may take together.",
         package: "tidemill-flow",
         file: "crates/tidemill-flow/src/runtime/budget.rs",
-        changes: &[("(all > most.0).then(", "(all.min(self.of(node)) > most.0).then(")],
+        changes: &[(
+            "(0..self.stages.len()).map(|node| self.of(node)).sum();",
+            "(0..self.stages.len()).map(|node| self.of(node)).max()?;",
+        )],
         caught_by: &["the_states_of_all_stages_count_together"],
     },
     Plant {
