@@ -210,3 +210,41 @@ impl Rows {
             .expect("one binary column, as the schema says")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::{collection::vec, prelude::*};
+
+    proptest! {
+        /// In memory that others have used, too.
+        #[test]
+        fn records_are_read_as_they_were_pushed(
+            blocks in vec(vec(vec(any::<u8>(), 0..3_000), 0..20), 1..12),
+        ) {
+            let pool = RowsPool::new(4);
+            for records in &blocks {
+                let mut rows = pool.take();
+                for (number, record) in records.iter().enumerate() {
+                    match number % 2 {
+                        0 => rows.push(record),
+                        _ => rows.push_with(|bytes| bytes.extend_from_slice(record)),
+                    }
+                }
+                prop_assert!(rows.checked());
+                prop_assert_eq!(rows.len(), records.len());
+                prop_assert!(rows.iter().eq(records.iter().map(Vec::as_slice)));
+            }
+        }
+    }
+
+    #[test]
+    fn rows_with_room_stay_where_they_are() {
+        let mut rows = RowsPool::new(1).take();
+        rows.reserve(1_000, 1_000 * 50);
+        let places = |rows: &Rows| (rows.values().as_ptr(), rows.offsets().as_ptr());
+        let before = places(&rows);
+        (0..1_000).for_each(|_| rows.push(&[7; 50]));
+        assert_eq!(places(&rows), before);
+    }
+}
