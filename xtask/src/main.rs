@@ -1,8 +1,8 @@
 //! Repository automation.
 //!
 //! - `cargo test -p xtask`: the checks in `tidy`, and that each planted bug still fits the code.
-//! - `cargo run -p xtask -- plants [NAME|PACKAGE ...]`: plants bugs, one after the other, in a copy of the
-//!   repository under the target folder, and runs the tests that must fail.
+//! - `cargo run -p xtask -- plants [NAME|PACKAGE ...]`: plants bugs, one after the other, in a
+//!   copy of the repository under the target folder, and runs the tests that must fail.
 
 mod plants;
 

@@ -137,8 +137,8 @@ impl Copy {
     }
 
     /// Cargo, on the tests of a package.
-    fn cargo(package: &str) -> [String; 6] {
-        ["cargo", "test", "--locked", "--lib", "--package", package].map(str::to_owned)
+    fn cargo(package: &str) -> [&str; 6] {
+        ["cargo", "test", "--locked", "--lib", "--package", package]
     }
 
     /// Builds the tests of a package.

@@ -93,7 +93,7 @@ pub struct StreamSink {
     run: u64,
     held: Cycle,
     /// By streamlet: the last part that is there of a cycle after the one held. An earlier life has
-    /// written it, or an attempt of a commit that then found no room.
+    /// written it, or a commit that failed then.
     ///
     /// Its length is the number of streamlets that rows are divided among. A stream may get more of
     /// them: a cycle of which a part is there is divided as it was, and the others are written to from
