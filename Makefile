@@ -17,7 +17,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run data test binary first-row second-row third-row checks bench bench-broker bench-state fmt lint fuzz-targets unit docs oracle serve backends hbase postgres kills clients connectors connect slow-disk plants
+.PHONY: help run data test binary first-row second-row third-row checks bench bench-broker bench-state fmt lint unit docs oracle serve backends hbase postgres kills clients connectors connect slow-disk plants
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # step NAME,COMMAND: runs it and says how long it took. Nothing in it is part of this make's jobs.
@@ -63,24 +63,20 @@ third-row:
 
 checks:
 	@nice -n 19 $(MAKE) --no-print-directory lint
-	@nice -n 19 $(MAKE) --no-print-directory fuzz-targets
 	@nice -n 19 $(MAKE) --no-print-directory docs
 
 fmt:
 	$(call step,format,cargo fmt --all --check)
 
+# What only fuzz targets see is looked at, too. Both have the same flags, so that what they need is built once.
 lint:
-	$(call step,lints,cargo clippy --target-dir $(TARGET)/checks --workspace --all-targets --locked -- -D warnings)
-
-# A workspace of their own, with what other builds do not have.
-fuzz-targets:
-	$(call step,fuzz targets,RUSTFLAGS="--cfg fuzzing" cargo check --target-dir $(TARGET)/checks --manifest-path fuzz/Cargo.toml --bins --locked)
+	$(call step,lints,RUSTFLAGS="--cfg fuzzing" cargo clippy --target-dir $(TARGET)/checks --workspace --all-targets --features tidemill-fuzz/all --locked -- -D warnings)
 
 unit:
 	$(call step,tests,cargo test --workspace --locked --no-fail-fast)
 
 docs:
-	$(call step,documentation,RUSTDOCFLAGS="-D warnings" cargo doc --target-dir $(TARGET)/checks --workspace --no-deps --locked)
+	$(call step,documentation,RUSTFLAGS="--cfg fuzzing" RUSTDOCFLAGS="-D warnings" cargo doc --target-dir $(TARGET)/checks --workspace --no-deps --locked)
 
 # The same results as an independent engine, on real data.
 oracle:

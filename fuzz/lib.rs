@@ -1,6 +1,6 @@
 //! What fuzz targets share: seeds, bounds of memory; and, for those of file formats, reading a file.
 //!
-//! Run one with `cargo +nightly fuzz run json`.
+//! Run one with `cargo +nightly fuzz run json --features connectors`.
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::{alloc::System, path::Path};
