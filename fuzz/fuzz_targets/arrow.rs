@@ -2,6 +2,10 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    tidemill_fuzz::read_file(tidemill_types::job::Format::Arrow, bytes);
-});
+use tidemill_connectors::fuzzing::seeds;
+use tidemill_types::job::Format;
+
+libfuzzer_sys::fuzz_target!(
+    init: tidemill_fuzz::begin("arrow", seeds(Format::Arrow)),
+    |bytes: &[u8]| tidemill_fuzz::read_file(Format::Arrow, bytes)
+);

@@ -21,6 +21,9 @@ mod error;
 mod file_source;
 mod found;
 mod frame;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guess;
 mod influx;
 mod input;

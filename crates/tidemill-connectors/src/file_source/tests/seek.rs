@@ -1,12 +1,9 @@
 //! A source that is told where to go on reads what one that read all of the file reads from there.
 
 use super::*;
+use crate::fuzzing::{arrow_file, arrow_stream, parquet};
 use crate::seeking::{check, gone_to, refused, rest};
-use arrow_array::{
-    ArrayRef, DictionaryArray, Int64Array, StringArray, StringViewArray, TimestampMicrosecondArray,
-    types::Int32Type,
-};
-use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
+use parquet::basic::Compression;
 use proptest::prelude::*;
 
 /// Files of lines: head, and what stands in each line.
@@ -101,72 +98,6 @@ fn a_file_of_lines_that_is_not_the_one_it_was_is_an_error() {
     assert!(refused(&*factory, 0, 9).contains("shorter"));
 }
 
-/// Words by number; `turn` is which of them is the first in the dictionary.
-fn words(numbers: std::ops::Range<i64>, turn: usize) -> DictionaryArray<Int32Type> {
-    let mut words = ["one", "two", "three"];
-    words.rotate_left(turn);
-    let keys = numbers.map(|it| (it % 3) as i32);
-    DictionaryArray::new(keys.collect(), Arc::new(StringArray::from_iter_values(words)))
-}
-
-/// Batches with a time that is missing here and there, with text in the ways that Arrow has it. The
-/// dictionaries are all the same, or not.
-fn batches(lengths: &[usize], same: bool) -> Vec<RecordBatch> {
-    let mut from = 0_i64;
-    let batch = |length: &usize| {
-        let range = from..from + *length as i64;
-        from = range.end;
-        let turn = if same { 0 } else { range.end as usize % 3 };
-        let times = range.clone().map(|it| (it % 11 != 4).then_some((it * 7919) % 100_000));
-        let texts = || range.clone().map(|it| format!("{it} {}", "x".repeat((it % 40) as usize)));
-        let lists = arrow_array::ListArray::from_iter_primitive::<Int64Type, _, _>(
-            range.clone().map(|it| Some((0..it % 4).map(Some).collect::<Vec<_>>())),
-        );
-        RecordBatch::try_from_iter_with_nullable([
-            ("n", Arc::new(Int64Array::from_iter_values(range.clone())) as ArrayRef, true),
-            ("t", Arc::new(times.collect::<TimestampMicrosecondArray>()), true),
-            ("s", Arc::new(StringArray::from_iter_values(texts())), true),
-            ("v", Arc::new(StringViewArray::from_iter_values(texts())), true),
-            ("d", Arc::new(words(range.clone(), turn)), true),
-            ("l", Arc::new(lists), true),
-        ])
-        .unwrap()
-    };
-    lengths.iter().map(batch).collect()
-}
-
-fn arrow_file(lengths: &[usize]) -> Vec<u8> {
-    let batches = batches(lengths, true);
-    let schema = batches[0].schema();
-    let mut file = arrow_ipc::writer::FileWriter::try_new(Vec::new(), &schema).unwrap();
-    batches.iter().for_each(|batch| file.write(batch).unwrap());
-    file.into_inner().unwrap()
-}
-
-fn arrow_stream(lengths: &[usize]) -> Vec<u8> {
-    let batches = batches(lengths, false);
-    let schema = batches[0].schema();
-    let mut file = arrow_ipc::writer::StreamWriter::try_new(Vec::new(), &schema).unwrap();
-    batches.iter().for_each(|batch| file.write(batch).unwrap());
-    file.into_inner().unwrap()
-}
-
-/// A row group a batch, of small pages.
-fn parquet(lengths: &[usize]) -> Vec<u8> {
-    let batches = batches(lengths, false);
-    let properties = WriterProperties::builder()
-        .set_data_page_row_count_limit(700)
-        .set_write_batch_size(100)
-        .build();
-    let schema = batches[0].schema();
-    let mut file = ArrowWriter::try_new(Vec::new(), schema, Some(properties)).unwrap();
-    for batch in &batches {
-        file.write(batch).unwrap();
-        file.flush().unwrap();
-    }
-    file.into_inner().unwrap()
-}
-
 fn columnar_source(format: Format, bytes: &[u8]) -> Arc<dyn SourceFactory> {
     source(bytes, &spec(format), Some(&time("t", 5_000))).unwrap()
 }
@@ -177,7 +108,7 @@ fn batches_are_read_from_any_record_on() {
     for (format, bytes) in [
         (Format::Arrow, arrow_file(&some)),
         (Format::Arrow, arrow_stream(&some)),
-        (Format::Parquet, parquet(&some)),
+        (Format::Parquet, parquet(&some, Compression::UNCOMPRESSED)),
     ] {
         let factory = columnar_source(format, &bytes);
         for (bytes, records) in [(1, 1), (700, 1_000), (1 << 20, 7), (1 << 20, 1 << 20)] {
@@ -191,7 +122,8 @@ fn batches_are_read_from_any_record_on() {
 
 #[test]
 fn a_row_group_of_many_batches_is_cut_as_from_its_start() {
-    let factory = columnar_source(Format::Parquet, &parquet(&[20_000, 9_000]));
+    let factory =
+        columnar_source(Format::Parquet, &parquet(&[20_000, 9_000], Compression::UNCOMPRESSED));
     check(&*factory, 0, &request(1 << 20, 3_000));
     check(&*factory, 0, &request(150_000, 1 << 20));
 }
@@ -236,7 +168,7 @@ proptest! {
         for (format, file) in [
             (Format::Arrow, arrow_file(&lengths)),
             (Format::Arrow, arrow_stream(&lengths)),
-            (Format::Parquet, parquet(&lengths)),
+            (Format::Parquet, parquet(&lengths, Compression::UNCOMPRESSED)),
         ] {
             check(&*columnar_source(format, &file), 0, &request(bytes, records));
         }
