@@ -119,7 +119,7 @@ SYNC_MS ?= 5
 SYNCS := fsync,fdatasync,syncfs,sync_file_range
 SLOW := "strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=$(SYNCS)", "-e", "inject=$(SYNCS):delay_enter=$(SYNC_MS)000"
 slow-disk:
-	$(call step,slow disk,cargo --config 'target."cfg(unix)".runner = [$(SLOW)]' test --workspace --exclude tidemill-sim --locked --no-fail-fast --lib --bins --tests)
+	$(call step,slow disk,cargo --config 'target."cfg(unix)".runner = [$(SLOW)]' test --workspace --exclude tidemill-sim --exclude tidemill-fuzz --locked --no-fail-fast --lib --bins --tests)
 
 # Planted bugs: each must be caught by the tests that docs/robustness.md names.
 plants:

@@ -1,3 +1,5 @@
+//! Files to begin with are good ones: all of their records are read.
+
 use super::*;
 use crate::FileSource;
 use tidemill_env::World;
