@@ -55,7 +55,7 @@ fn words(numbers: std::ops::Range<i64>, turn: usize) -> DictionaryArray<Int32Typ
 
 /// Batches with a time that is missing here and there, with text in the ways that Arrow has it. The
 /// dictionaries are all the same, or not.
-pub(crate) fn batches(lengths: &[usize], same: bool) -> Vec<RecordBatch> {
+fn batches(lengths: &[usize], same: bool) -> Vec<RecordBatch> {
     let mut from = 0_i64;
     let batch = |length: &usize| {
         let range = from..from + *length as i64;
