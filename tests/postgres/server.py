@@ -95,19 +95,23 @@ class Server:
         """As `pg_ctl stop -m immediate`: the next start recovers."""
         self.end(signal.SIGQUIT)
 
-    def processes(self):
-        """The server's own and those of its sessions, which are in groups of their own."""
+    def sessions(self):
+        """Processes of the server's own, which are in groups of their own."""
         children = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=True)
-        return [self.process.pid, *map(int, children.stdout.split())]
+        return map(int, children.stdout.split())
 
     def pause(self):
         """Nothing of it runs; its connections stay."""
-        for it in self.processes():
+        # While the parent is stopped nobody begins, and who ended keeps its number.
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+        for it in self.sessions():
             os.kill(it, signal.SIGSTOP)
 
     def go_on(self):
-        for it in self.processes():
+        for it in self.sessions():
             os.kill(it, signal.SIGCONT)
+        self.process.send_signal(signal.SIGCONT)
 
     def remove(self):
         if self.process and self.process.poll() is None:
