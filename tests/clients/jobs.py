@@ -18,20 +18,20 @@ BINARY = os.environ.get("TIDEMILL_BIN", str(ROOT / "target/debug/tidemill"))
 def make_topic(kafka, name, partitions=1, copies=1, **settings):
     admin = AdminClient({"bootstrap.servers": kafka.address})
     for future in admin.create_topics([NewTopic(name, partitions, copies, config=settings)]).values():
-        future.result(30)
+        future.result(60)
     return name
 
 
 def add_partitions(kafka, topic, count):
     admin = AdminClient({"bootstrap.servers": kafka.address})
     for future in admin.create_partitions([NewPartitions(topic, count)]).values():
-        future.result(30)
+        future.result(60)
 
 
 def delete_topic(kafka, name):
     admin = AdminClient({"bootstrap.servers": kafka.address})
     for future in admin.delete_topics([name]).values():
-        future.result(30)
+        future.result(60)
     wait(lambda: name not in admin.list_topics(timeout=30).topics, 30, "the topic is gone")
 
 

@@ -56,17 +56,28 @@ const KEPT_MS: i64 = 60_000;
 /// No thread gives memory back by the way.
 const NEVER_MS: i64 = 1_000_000_000;
 
-/// Keeps freed memory for up to a minute, unless `MIMALLOC_PURGE_DELAY` says otherwise. What one
-/// window, checkpoint or read gives back the next one takes; memory of the system's is emptied
-/// first, which costs more than the rest of what is done with it.
+/// `mi_option_arena_reserve` of mimalloc 3: of the system it asks for so many KiB at once.
+const ARENA: libmimalloc_sys::mi_option_t = 23;
+/// What it is if nobody says anything.
+const ARENA_KIB: i64 = 1 << 20;
+/// Each thread looks for room in another of them first, and one of a gigabyte has much in it that
+/// nobody has touched yet, while freed memory lies in the next.
+const SMALL_ARENA_KIB: i64 = 256 << 10;
+
+/// Has freed memory used again before any that the system would have to give.
+///
+/// Memory of the system's is emptied first, which costs more than the rest of what is done with it, and
+/// on a virtual machine the hypervisor may have to find it: 4 to 13 milliseconds for each 2 MiB. So it
+/// is asked for little at once, unless `MIMALLOC_ARENA_RESERVE` says otherwise, and freed memory is kept
+/// for up to a minute, unless `MIMALLOC_PURGE_DELAY` does: what one window, checkpoint or read gives
+/// back the next one takes.
 ///
 /// A thread of its own gives it back. The allocator would have the first thread do it that frees
 /// something when the time is up: to give back a gigabyte took four thousand calls of the system,
 /// and a worker stood still for 0.4 seconds.
 pub fn keep_freed_memory() {
-    // Another release may count its settings in another way: then this one has another value, and
-    // is left alone.
-    if purge_delay_ms() != PURGE_DELAY_MS {
+    set(ARENA, ARENA_KIB, SMALL_ARENA_KIB);
+    if setting(PURGE_DELAY) != PURGE_DELAY_MS {
         return;
     }
     let clock = World::real().clock;
@@ -76,9 +87,21 @@ pub fn keep_freed_memory() {
     };
     let started = std::thread::Builder::new().name("memory".to_owned()).spawn(gives_back);
     // Without a thread to spare the others do it.
-    let delay_ms = if started.is_ok() { NEVER_MS } else { KEPT_MS };
-    // SAFETY: it only touches the table of settings, which is always there.
-    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, delay_ms) }
+    set(PURGE_DELAY, PURGE_DELAY_MS, if started.is_ok() { NEVER_MS } else { KEPT_MS });
+}
+
+/// Gives a setting of the allocator another value than the one it has if nobody says anything. Another
+/// release may count its settings in another way: then this one has another value, and is left alone.
+fn set(which: libmimalloc_sys::mi_option_t, unsaid: i64, value: i64) {
+    if setting(which) == unsaid {
+        // SAFETY: it only touches the table of settings, which is always there.
+        unsafe { libmimalloc_sys::mi_option_set(which, value) }
+    }
+}
+
+fn setting(which: libmimalloc_sys::mi_option_t) -> i64 {
+    // SAFETY: as there.
+    unsafe { libmimalloc_sys::mi_option_get(which) }
 }
 
 /// Gives what is freed now back to the system.
@@ -86,11 +109,6 @@ fn give_back_freed() {
     // SAFETY: it may be called at any time, by any thread; what others free or take meanwhile is
     // none of what is given back.
     unsafe { libmimalloc_sys::mi_collect(true) }
-}
-
-fn purge_delay_ms() -> i64 {
-    // SAFETY: as there.
-    unsafe { libmimalloc_sys::mi_option_get(PURGE_DELAY) }
 }
 
 #[inline]

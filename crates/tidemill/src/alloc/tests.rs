@@ -38,7 +38,12 @@ fn resident_mib() -> usize {
 #[test]
 fn freed_memory_is_kept_until_it_is_given_back() {
     keep_freed_memory();
-    assert_eq!(purge_delay_ms(), NEVER_MS, "the allocator counts its settings in another way");
+    let settings = [PURGE_DELAY, ARENA].map(setting);
+    assert_eq!(
+        settings,
+        [NEVER_MS, SMALL_ARENA_KIB],
+        "the allocator counts its settings in another way"
+    );
     let parts: Vec<Vec<u8>> = (0..256).map(|_| vec![1; 1 << 20]).collect();
     let with = resident_mib();
     drop(parts);
