@@ -27,6 +27,10 @@ RAW = RESULTS / "state.jsonl"
 ENGINES = ("tidemill", "flink heap", "flink rocksdb")
 EVERY = 10
 FLINK = BENCH / "peers/flink/run.sh"
+# Of Flink's heap, so that its collector has little to do.
+KEYS_PER_GB = 1_000_000
+# More time for each key: all of them come before anything is measured.
+KEYS_PER_SECOND = 50_000
 # Columns of the table: title, field, digits.
 COLUMNS = (
     ("events a second", "events_per_s", 0),
@@ -47,8 +51,12 @@ def arguments():
     parser.add_argument("--rate", type=int, default=300_000, help="events a second; 0: as many as are taken")
     parser.add_argument("--seconds", type=positive, default=20)
     parser.add_argument("--rounds", type=positive, default=2)
+    parser.add_argument("--heap", type=positive, metavar="GB", help="of Flink's JVM (default: one for each million keys, and at most three quarters of the machine's memory)")
     parser.add_argument("--list", action="store_true", help="print the commands and run none")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1_000_000_000
+    asked.heap = asked.heap or max(1, min(asked.keys // KEYS_PER_GB, memory * 3 // 4))
+    return asked
 
 
 def commands(engine, asked):
@@ -84,7 +92,7 @@ def markdown(lines, asked, session):
         f"Session {session}: {asked.keys:,} keys, {rate}, a checkpoint every {EVERY} s, {_rounds(asked.rounds)}.",
         "",
         "Latency is how far the stage is behind what was due, looked at every half millisecond. Tidemill goes on with",
-        "`recovery: lazy`; Flink's heap reads all of its state first.",
+        f"`recovery: lazy`; Flink's heap, of {asked.heap} GB, reads all of its state first.",
         "",
         "| engine | checkpoints | " + " | ".join(title for title, _, _ in COLUMNS) + " |",
         "| --- | --- |" + " --: |" * len(COLUMNS),
@@ -109,10 +117,11 @@ def _cell(values, digits):
 def measure(engine, asked):
     """Runs an engine once; gives what it did, or why it failed."""
     results, record = [], {}
+    patience = PATIENCE + 6 * asked.seconds + asked.keys // KEYS_PER_SECOND
     for line in commands(engine, asked):
         shutil.rmtree(asked.data, ignore_errors=True)
         asked.data.mkdir(parents=True)
-        found = run_once(line, PATIENCE + 6 * asked.seconds)
+        found = run_once(line, patience)
         record.setdefault("commands", []).append(shown(line))
         if "failed" in found:
             return {**record, **found}
@@ -131,6 +140,7 @@ def main():
     if asked.data.exists():
         sys.exit(f"{asked.data}: there is something already; name a folder that is not there yet")
     RESULTS.mkdir(exist_ok=True)
+    os.environ["JAVA_OPTS"] = f"-Xms{asked.heap}g -Xmx{asked.heap}g"
     # So that no measured run begins with a build.
     asked.data.mkdir(parents=True)
     built = run_once([str(FLINK), "aggregates", "1", "keys=1000", "rate=1000", "interval=0", f"data={asked.data.resolve()}"], PATIENCE_BUILD)
