@@ -51,15 +51,15 @@ binary:
 
 first-row:
 	@$(MAKE) --no-print-directory oracle
-	@$(MAKE) --no-print-directory serve
 	@$(MAKE) --no-print-directory backends
-	@$(MAKE) --no-print-directory postgres
 
 second-row:
 	@$(MAKE) --no-print-directory clients
+	@$(MAKE) --no-print-directory postgres
 
 third-row:
 	@$(MAKE) --no-print-directory connectors
+	@$(MAKE) --no-print-directory serve
 
 checks:
 	@nice -n 19 $(MAKE) --no-print-directory lint
