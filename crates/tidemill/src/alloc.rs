@@ -9,8 +9,10 @@
 )]
 
 use mimalloc::MiMalloc;
+use rustix::mm::{Advice, madvise};
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use tidemill_env::World;
 
@@ -64,6 +66,10 @@ const ARENA_KIB: i64 = 1 << 20;
 /// nobody has touched yet, while freed memory lies in the next.
 const SMALL_ARENA_KIB: i64 = 256 << 10;
 
+/// So much of the first arena is in pages of 4 KiB. The allocator has a place of its own for each size
+/// of blocks and each thread, and a huge page for each of those would be most of a small process.
+const SMALL_PAGES_BYTES: usize = 256 << 20;
+
 /// Has freed memory used again before any that the system would have to give.
 ///
 /// Memory of the system's is emptied first, which costs more than the rest of what is done with it, and
@@ -77,6 +83,7 @@ const SMALL_ARENA_KIB: i64 = 256 << 10;
 /// and a worker stood still for 0.4 seconds.
 pub fn keep_freed_memory() {
     set(ARENA, ARENA_KIB, SMALL_ARENA_KIB);
+    let _unknown = begin_with_small_pages();
     if setting(PURGE_DELAY) != PURGE_DELAY_MS {
         return;
     }
@@ -102,6 +109,28 @@ fn set(which: libmimalloc_sys::mi_option_t, unsaid: i64, value: i64) {
 fn setting(which: libmimalloc_sys::mi_option_t) -> i64 {
     // SAFETY: as there.
     unsafe { libmimalloc_sys::mi_option_get(which) }
+}
+
+/// Takes no huge pages for what the process has first ([`SMALL_PAGES_BYTES`]); the addresses of that.
+/// None, and nothing is done, where the system does not say what it has mapped.
+fn begin_with_small_pages() -> Option<Range<usize>> {
+    let first = Box::new(0_u8);
+    let address = (&raw const *first).addr();
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let arena = maps.lines().filter_map(mapped).find(|it| it.contains(&address))?;
+    let pages = arena.start..arena.end.min(arena.start + SMALL_PAGES_BYTES);
+    let start = std::ptr::with_exposed_provenance_mut(pages.start);
+    // SAFETY: these pages are mapped, and stay as they are. A system without huge pages refuses, and has
+    // none to take.
+    let _refused = unsafe { madvise(start, pages.len(), Advice::LinuxNoHugepage) };
+    Some(pages)
+}
+
+/// The addresses that a line of `/proc/self/maps` is about.
+fn mapped(line: &str) -> Option<Range<usize>> {
+    let (start, end) = line.split(' ').next()?.split_once('-')?;
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    Some(address(start)?..address(end)?)
 }
 
 /// Gives what is freed now back to the system.

@@ -53,3 +53,23 @@ fn freed_memory_is_kept_until_it_is_given_back() {
     let left = resident_mib();
     assert!(left + 192 < with, "{left} of {with} MiB are left");
 }
+
+#[test]
+fn what_a_process_has_first_is_in_small_pages() {
+    let pages = begin_with_small_pages().expect("as Linux has it");
+    assert_eq!(pages.len(), SMALL_PAGES_BYTES);
+    let smaps = std::fs::read_to_string("/proc/self/smaps").expect("as Linux has it");
+    let here = |line: &str| mapped(line).is_some_and(|it| it.contains(&pages.start));
+    let mut lines = smaps.lines().skip_while(|line| !here(line));
+    let flags = lines.find(|line| line.starts_with("VmFlags:")).expect("each has them");
+    assert!(flags.split(' ').any(|flag| flag == "nh"), "{flags}");
+}
+
+#[test]
+fn a_line_says_which_addresses_are_mapped() {
+    let line = "51246400000-51286400000 rw-p 00000000 00:00 0 ";
+    assert_eq!(mapped(line), Some(0x0512_4640_0000..0x0512_8640_0000));
+    for other in ["", "Size:  4 kB", "51246400000-", "x-y rw-p"] {
+        assert_eq!(mapped(other), None, "{other}");
+    }
+}
