@@ -6,7 +6,8 @@
     bench/state.py --data FOLDER --rate 0      as fast as they are taken
 
 The job holds count, sum, least and most of each key: every key once, then random ones. Each engine runs
-without checkpoints and with one every ten seconds, and goes on from the last one. The engines take turns.
+without checkpoints and with one every ten seconds, and goes on from the last one. The engines take turns;
+Flink's heap has `--heap`, whatever `JAVA_OPTS` says.
 Raw results are appended to bench/results/state.jsonl, one line a run; bench/results/state.md is of the
 last session. Build first: cargo build --release --locked -p tidemill. What Flink needs: bench/peers/ENGINES.md.
 """
@@ -28,7 +29,7 @@ ENGINES = ("tidemill", "flink heap", "flink rocksdb")
 EVERY = 10
 FLINK = BENCH / "peers/flink/run.sh"
 # Of Flink's heap, so that its collector has little to do.
-KEYS_PER_GB = 1_000_000
+KEYS_PER_GIB = 1_000_000
 # More time for each key: all of them come before anything is measured.
 KEYS_PER_SECOND = 50_000
 # Columns of the table: title, field, digits.
@@ -51,11 +52,11 @@ def arguments():
     parser.add_argument("--rate", type=int, default=300_000, help="events a second; 0: as many as are taken")
     parser.add_argument("--seconds", type=positive, default=20)
     parser.add_argument("--rounds", type=positive, default=2)
-    parser.add_argument("--heap", type=positive, metavar="GB", help="of Flink's JVM (default: one for each million keys, and at most three quarters of the machine's memory)")
+    parser.add_argument("--heap", type=positive, metavar="GIB", help="of Flink's JVM (default: one for each million keys, and at most three quarters of the machine's memory)")
     parser.add_argument("--list", action="store_true", help="print the commands and run none")
     asked = parser.parse_args()
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1_000_000_000
-    asked.heap = asked.heap or max(1, min(asked.keys // KEYS_PER_GB, memory * 3 // 4))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    asked.heap = asked.heap or max(1, min(asked.keys // KEYS_PER_GIB, memory * 3 // 4))
     return asked
 
 
@@ -66,7 +67,8 @@ def commands(engine, asked):
         rate = ["--rate", str(asked.rate)] if asked.rate else []
         size = ["--keys", str(asked.keys), "--seconds", str(asked.seconds), "--every", f"{EVERY}s"]
         return [[binary, "bench", "checkpoint", "--data", str(asked.data / "tidemill"), *size, *rate, "--recovery", "lazy", "--json"]]
-    line = [str(FLINK), "aggregates", str(asked.seconds), f"backend={engine.split()[1]}", f"keys={asked.keys}"]
+    line = ["env", f"JAVA_OPTS=-Xms{asked.heap}g -Xmx{asked.heap}g"]
+    line += [str(FLINK), "aggregates", str(asked.seconds), f"backend={engine.split()[1]}", f"keys={asked.keys}"]
     line += [f"rate={asked.rate}", f"data={asked.data.resolve()}"]
     return [[*line, "interval=0"], [*line, f"interval={EVERY}"]]
 
@@ -92,7 +94,7 @@ def markdown(lines, asked, session):
         f"Session {session}: {asked.keys:,} keys, {rate}, a checkpoint every {EVERY} s, {_rounds(asked.rounds)}.",
         "",
         "Latency is how far the stage is behind what was due, looked at every half millisecond. Tidemill goes on with",
-        f"`recovery: lazy`; Flink's heap, of {asked.heap} GB, reads all of its state first.",
+        f"`recovery: lazy`; Flink's heap, of {asked.heap} GiB, reads all of its state first.",
         "",
         "| engine | checkpoints | " + " | ".join(title for title, _, _ in COLUMNS) + " |",
         "| --- | --- |" + " --: |" * len(COLUMNS),
@@ -140,7 +142,6 @@ def main():
     if asked.data.exists():
         sys.exit(f"{asked.data}: there is something already; name a folder that is not there yet")
     RESULTS.mkdir(exist_ok=True)
-    os.environ["JAVA_OPTS"] = f"-Xms{asked.heap}g -Xmx{asked.heap}g"
     # So that no measured run begins with a build.
     asked.data.mkdir(parents=True)
     built = run_once([str(FLINK), "aggregates", "1", "keys=1000", "rate=1000", "interval=0", f"data={asked.data.resolve()}"], PATIENCE_BUILD)

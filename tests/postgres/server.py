@@ -96,7 +96,7 @@ class Server:
         self.end(signal.SIGQUIT)
 
     def sessions(self):
-        """Processes of the server's own, which are in groups of their own."""
+        """Its processes but the first: they are in groups of their own."""
         children = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=True)
         return map(int, children.stdout.split())
 

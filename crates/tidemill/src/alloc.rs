@@ -1,4 +1,5 @@
-//! The memory allocator of the binary: mimalloc, with every allocation counted.
+//! The memory allocator of the binary: mimalloc, with every allocation counted, and set up to take
+//! little that is new from the system.
 //!
 //! Counting costs about a nanosecond: a thread adds to a counter of its own, without a locked
 //! instruction. Threads past the last counter share it, with one. Nothing here allocates.
@@ -67,10 +68,11 @@ const ARENA_KIB: i64 = 1 << 20;
 const SMALL_ARENA_KIB: i64 = 256 << 10;
 
 /// So much of the first arena is in pages of 4 KiB. The allocator has a place of its own for each size
-/// of blocks and each thread, and a huge page for each of those would be most of a small process.
+/// of blocks and each thread, and huge pages for those were a third of a small process.
 const SMALL_PAGES_BYTES: usize = 256 << 20;
 
-/// Has freed memory used again before any that the system would have to give.
+/// Sets the allocator up, when the process begins: freed memory is used again before any that the
+/// system would have to give, and what comes first is in small pages ([`SMALL_PAGES_BYTES`]).
 ///
 /// Memory of the system's is emptied first, which costs more than the rest of what is done with it, and
 /// on a virtual machine the hypervisor may have to find it: 4 to 13 milliseconds for each 2 MiB. So it
@@ -81,7 +83,7 @@ const SMALL_PAGES_BYTES: usize = 256 << 20;
 /// A thread of its own gives it back. The allocator would have the first thread do it that frees
 /// something when the time is up: to give back a gigabyte took four thousand calls of the system,
 /// and a worker stood still for 0.4 seconds.
-pub fn keep_freed_memory() {
+pub fn set_up() {
     set(ARENA, ARENA_KIB, SMALL_ARENA_KIB);
     let _unknown = begin_with_small_pages();
     if setting(PURGE_DELAY) != PURGE_DELAY_MS {

@@ -11,6 +11,6 @@ use std::process::ExitCode;
 static ALLOCATOR: tidemill::alloc::Counting = tidemill::alloc::Counting;
 
 fn main() -> ExitCode {
-    tidemill::alloc::keep_freed_memory();
+    tidemill::alloc::set_up();
     cli::main()
 }

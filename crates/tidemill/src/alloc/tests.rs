@@ -37,7 +37,7 @@ fn resident_mib() -> usize {
 
 #[test]
 fn freed_memory_is_kept_until_it_is_given_back() {
-    keep_freed_memory();
+    set_up();
     let settings = [PURGE_DELAY, ARENA].map(setting);
     assert_eq!(
         settings,
