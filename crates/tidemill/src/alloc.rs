@@ -72,7 +72,7 @@ const SMALL_ARENA_KIB: i64 = 256 << 10;
 const SMALL_PAGES_BYTES: usize = 256 << 20;
 
 /// Sets the allocator up, when the process begins: freed memory is used again before any that the
-/// system would have to give, and what comes first is in small pages ([`SMALL_PAGES_BYTES`]).
+/// system would have to give, and what comes first is in pages of 4 KiB.
 ///
 /// Memory of the system's is emptied first, which costs more than the rest of what is done with it, and
 /// on a virtual machine the hypervisor may have to find it: 4 to 13 milliseconds for each 2 MiB. So it
