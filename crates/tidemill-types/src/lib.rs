@@ -9,5 +9,9 @@ pub mod job;
 pub mod limits;
 pub mod units;
 
-pub use id::{Cycle, SliceId};
+pub use id::{
+    CheckpointNumber, Cycle, GroupIx, Incarnation, LaneIx, LayoutVersion, LeaderEpoch, Life,
+    LinkIx, NodeId, Offset, ProcessIx, ProducerEpoch, ProducerId, SegmentEpoch, SliceId, SliceKey,
+    StageIx, StreamletIx, WorkerId,
+};
 pub use units::{ByteSize, Micros, Span};
