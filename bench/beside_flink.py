@@ -46,16 +46,16 @@ def arguments():
 
 def cases(asked):
     """What is run: the workload, its size, the engine, and command lines."""
-    binary = os.environ.get("TIDEMILL_BIN", str(ROOT / "target/release/tidemill"))
+    binary = os.environ.get("TIDEMILL_BENCH_BIN", str(ROOT / "target/release/tidemill-bench"))
     folder = asked.data.resolve()
     if "saves" in asked.workloads:
         for keys in KEYS:
-            ours = [binary, "bench", "state", "--data", str(folder / "tidemill"), "--keys", str(keys), "--seconds", str(asked.seconds), "--json"]
+            ours = [binary, "state", "--data", str(folder / "tidemill"), "--keys", str(keys), "--seconds", str(asked.seconds), "--json"]
             yield "saves", keys, "tidemill", [ours]
             yield "saves", keys, "flink rocksdb", [[FLINK, "saves", str(asked.seconds), f"keys={keys}", f"data={folder}"]]
     if "windows" in asked.workloads:
         keys, seconds, per_second = asked.window_keys, asked.event_seconds, asked.per_second
-        ours = [binary, "bench", "windows", "--stages", str(STAGES), "--keys", str(keys), "--seconds", str(seconds), "--per-second", str(per_second), "--json"]
+        ours = [binary, "windows", "--stages", str(STAGES), "--keys", str(keys), "--seconds", str(seconds), "--per-second", str(per_second), "--json"]
         yield "windows", STAGES, "tidemill", [ours]
         peer = [FLINK, "windows", str(seconds), f"stages={STAGES}", f"keys={keys}", f"per_second={per_second}"]
         yield "windows", STAGES, "flink heap", [[*peer, f"from={first}"] for first in (STAGES, 1)]

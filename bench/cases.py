@@ -57,7 +57,7 @@ def command(engine, case, seconds):
 
 
 def _ours(case, seconds):
-    binary = os.environ.get("TIDEMILL_BIN", str(ROOT / "target/release/tidemill"))
+    binary = os.environ.get("TIDEMILL_BENCH_BIN", str(ROOT / "target/release/tidemill-bench"))
     if case.workload == "wordcount":
         more = ["wordcount", "--text", str(text_path()), "--repeats", str(REPEATS[OURS])]
     elif case.workload == "window":
@@ -67,7 +67,7 @@ def _ours(case, seconds):
         more = ["relay", "--message-bytes", str(case.size), "--seconds", str(seconds)]
         more += ["--exchange", "tcp"] if case.workload == "relay-tcp" else ["--exchange", "local"]
         more += ["--rate", str(RATE), "--cycle", "1ms"] if case.workload == "rate" else []
-    return [binary, "bench", *more, "--json"]
+    return [binary, *more, "--json"]
 
 
 def _peer(engine, case, seconds):

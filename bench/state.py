@@ -63,10 +63,10 @@ def arguments():
 def commands(engine, asked):
     """The command lines that measure an engine: one of them, or without checkpoints and with them."""
     if engine == "tidemill":
-        binary = os.environ.get("TIDEMILL_BIN", str(ROOT / "target/release/tidemill"))
+        binary = os.environ.get("TIDEMILL_BENCH_BIN", str(ROOT / "target/release/tidemill-bench"))
         rate = ["--rate", str(asked.rate)] if asked.rate else []
         size = ["--keys", str(asked.keys), "--seconds", str(asked.seconds), "--every", f"{EVERY}s"]
-        return [[binary, "bench", "checkpoint", "--data", str(asked.data / "tidemill"), *size, *rate, "--recovery", "lazy", "--json"]]
+        return [[binary, "checkpoint", "--data", str(asked.data / "tidemill"), *size, *rate, "--recovery", "lazy", "--json"]]
     line = ["env", f"JAVA_OPTS=-Xms{asked.heap}g -Xmx{asked.heap}g"]
     line += [str(FLINK), "aggregates", str(asked.seconds), f"backend={engine.split()[1]}", f"keys={asked.keys}"]
     line += [f"rate={asked.rate}", f"data={asked.data.resolve()}"]

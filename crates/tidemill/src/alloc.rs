@@ -1,53 +1,19 @@
-//! The memory allocator of the binary: mimalloc, with every allocation counted, and set up to take
-//! little that is new from the system.
+//! The memory allocator of the binary: mimalloc, set up to use freed memory again before it asks the
+//! system for more.
 //!
-//! Counting costs about a nanosecond: a thread adds to a counter of its own, without a locked
-//! instruction. Threads past the last counter share it, with one. Nothing here allocates.
+//! A program that uses the library and wants the same makes [`MiMalloc`] its `#[global_allocator]`
+//! and calls [`set_up`] first.
 
-#![expect(
-    unsafe_code,
-    reason = "an allocator is an unsafe trait, and its settings are behind C functions"
-)]
+#![expect(unsafe_code, reason = "the settings of the allocator are behind C functions")]
 
-use mimalloc::MiMalloc;
+pub use mimalloc::MiMalloc;
+
 use rustix::mm::{Advice, madvise};
-use std::alloc::{GlobalAlloc, Layout};
-use std::cell::Cell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use tidemill_env::World;
 
 #[cfg(test)]
 mod tests;
-
-/// Mimalloc that counts. Use it with `#[global_allocator]`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counting;
-
-/// How many threads have a counter of their own.
-const OWN_COUNTERS: usize = 255;
-
-/// A counter on a cache line of its own (two, for the prefetcher).
-#[repr(align(128))]
-struct Counter(AtomicU64);
-
-static COUNTERS: [Counter; OWN_COUNTERS + 1] =
-    [const { Counter(AtomicU64::new(0)) }; OWN_COUNTERS + 1];
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-
-/// No counter was given to this thread yet.
-const UNKNOWN: usize = usize::MAX;
-
-thread_local! {
-    static MINE: Cell<usize> = const { Cell::new(UNKNOWN) };
-}
-
-/// Allocations of the whole process so far; reallocations count as one each. Zero for ever if
-/// [`Counting`] is not the process's allocator.
-#[must_use]
-pub fn allocations() -> u64 {
-    COUNTERS.iter().map(|counter| counter.0.load(Relaxed)).sum()
-}
 
 /// `mi_option_purge_delay` of mimalloc 3: after so many milliseconds freed memory is the system's.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
@@ -140,59 +106,4 @@ fn give_back_freed() {
     // SAFETY: it may be called at any time, by any thread; what others free or take meanwhile is
     // none of what is given back.
     unsafe { libmimalloc_sys::mi_collect(true) }
-}
-
-#[inline]
-fn count() {
-    // A thread that is ending has no thread-local memory any more.
-    let mine = MINE.try_with(Cell::get).unwrap_or(OWN_COUNTERS);
-    if mine < OWN_COUNTERS {
-        // Only this thread writes this counter.
-        let counter = &COUNTERS[mine].0;
-        counter.store(counter.load(Relaxed) + 1, Relaxed);
-    } else {
-        count_slowly(mine);
-    }
-}
-
-#[cold]
-fn count_slowly(mine: usize) {
-    let mut mine = mine;
-    if mine == UNKNOWN {
-        mine = THREADS.fetch_add(1, Relaxed).min(OWN_COUNTERS);
-        // A thread that is ending keeps none, and shares the last.
-        let _ = MINE.try_with(|it| it.set(mine));
-    }
-    COUNTERS[mine].0.fetch_add(1, Relaxed);
-}
-
-// SAFETY: every call is passed on to mimalloc with the arguments it came with; counting touches
-// no memory that is allocated or freed.
-unsafe impl GlobalAlloc for Counting {
-    #[inline]
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is that of the trait, which mimalloc asks for too.
-        unsafe { MiMalloc.alloc(layout) }
-    }
-
-    #[inline]
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the pointer came from mimalloc, with this layout.
-        unsafe { MiMalloc.dealloc(pointer, layout) }
-    }
-
-    #[inline]
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as for `alloc`.
-        unsafe { MiMalloc.alloc_zeroed(layout) }
-    }
-
-    #[inline]
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the pointer came from mimalloc, with this layout.
-        unsafe { MiMalloc.realloc(pointer, layout, size) }
-    }
 }

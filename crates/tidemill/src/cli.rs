@@ -82,9 +82,9 @@ enum Command {
     /// Streams of a node: create, list, describe, alter, delete, produce, consume.
     #[command(subcommand, visible_alias = "topic")]
     Stream(stream::StreamCommand),
-    /// Measures the engine with one of the workloads that the peers are measured with.
-    #[command(subcommand)]
-    Bench(crate::bench::Bench),
+    /// Names the program that the benchmarks are in now.
+    #[command(hide = true, disable_help_flag = true)]
+    Bench(BenchArguments),
 }
 
 /// A job file, and what is changed in it.
@@ -97,6 +97,25 @@ struct JobArguments {
     /// may be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+}
+
+/// A command line of the benchmarks, as it was when they were part of this program.
+#[derive(Debug, clap::Args)]
+struct BenchArguments {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<String>,
+}
+
+/// Says in one line where the benchmarks are.
+fn refuse_bench(arguments: &BenchArguments) -> u8 {
+    let line = ["tidemill-bench"].into_iter().chain(arguments.rest.iter().map(String::as_str));
+    let line: Vec<&str> = line.collect();
+    say!(
+        "error: benchmarks are a program of their own: `cargo build --release -p tidemill-bench`, \
+         then `{}`",
+        line.join(" ")
+    );
+    REFUSED
 }
 
 /// Does what the process's arguments say.
@@ -131,13 +150,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Checkpoint(command) => checkpoint::run(&command),
         Command::State(command) => state::run(&command),
         Command::Stream(command) => stream::run(&command),
-        Command::Bench(bench) => match crate::bench::run(&bench) {
-            Ok(code) => code,
-            Err(error) => {
-                say!("error: {error}");
-                FAILED
-            }
-        },
+        Command::Bench(arguments) => refuse_bench(&arguments),
     })
 }
 

@@ -284,3 +284,22 @@ fn what_is_wrong_with_a_question_is_json_for_scripts() {
         assert!(stderr.contains(message), "{line:?}: {stderr}{message}");
     }
 }
+
+#[test]
+fn bench_says_in_one_line_where_the_benchmarks_are() {
+    let house = House::new();
+    for arguments in
+        [&["bench"][..], &["bench", "relay", "--message-bytes", "100"], &["bench", "--help"]]
+    {
+        let ran = house.run(arguments).ends_with(2);
+        let said = ran.stderr();
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains("cargo build --release -p tidemill-bench"), "{said}");
+    }
+    let ran = house.run(&["bench", "relay", "--message-bytes", "100"]);
+    assert!(
+        ran.stderr().contains("`tidemill-bench relay --message-bytes 100`"),
+        "{}",
+        ran.stderr()
+    );
+}

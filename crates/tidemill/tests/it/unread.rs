@@ -94,7 +94,6 @@ fn what_is_lost_on_a_full_disk_is_a_failure() {
         &["run", "job.yaml"],
         &["validate", "job.yaml"],
         &["job", "schema"],
-        &["bench", "idle", "--slices", "4", "--seconds", "0.1"],
         &["--help"],
         &["run", "--help"],
         &["--version"],
@@ -115,12 +114,7 @@ fn what_is_lost_on_a_full_disk_is_a_failure() {
 #[test]
 fn a_reader_of_the_summary_or_of_help_may_go_away() {
     let house = house();
-    for arguments in [
-        &["run", "job.yaml", "--json"][..],
-        &["run", "job.yaml"],
-        &["--help"],
-        &["bench", "idle", "--slices", "4", "--seconds", "0.1"],
-    ] {
+    for arguments in [&["run", "job.yaml", "--json"][..], &["run", "job.yaml"], &["--help"]] {
         assert_eq!(ends_unread(&house, arguments, true), Some(0), "{arguments:?}");
     }
 }

@@ -1,25 +1,13 @@
-//! `tidemill bench`: the workloads of `bench/peers/ENGINES.md`, run by this engine.
+//! The workloads and their options; each gives a report.
 //!
-//! They run in the process of the command, on the engine that jobs run on, and print one line of
-//! JSON or a few lines for a person.
+//! Invariant: a workload measures, and prints nothing.
 
-mod checkpoint;
-mod events;
-mod keyed;
-mod measure;
-mod messages;
-mod neighbours;
-mod recovery;
-mod relay;
-mod state;
-mod still;
-mod window;
-mod windows;
-mod wordcount;
-
-use crate::cli::print_all;
+use crate::{
+    checkpoint, measure::Report, neighbours, overhead, recovery, relay, state, window, windows,
+    wordcount,
+};
 use clap::{Args, Subcommand, ValueEnum};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::{path::PathBuf, process, sync::Arc};
 use tidemill_env::World;
 use tidemill_flow::{OperatorFactory, RunOptions};
@@ -31,7 +19,7 @@ use tidemill_types::{
 
 /// A workload.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Bench {
+pub(crate) enum Workload {
     /// Source → relay → sink, three stages that are never fused.
     Relay(RelayArgs),
     /// The middle stage of a relay over TCP; started by `relay`.
@@ -43,7 +31,7 @@ pub(crate) enum Bench {
     Window(WindowArgs),
     /// Many stages of sliding windows over one input, beside the largest of them alone.
     Windows(windows::WindowsArgs),
-    /// A job without input: what it costs.
+    /// A job without input: its share of a core.
     Idle(IdleArgs),
     /// A relay at a fixed rate whose threads change twice a second: the longest silence.
     Rescale(RelayArgs),
@@ -57,15 +45,15 @@ pub(crate) enum Bench {
     Recovery(recovery::RecoveryArgs),
 }
 
-/// Input bytes of a cycle of the relay: three buffers, so that to wake who reads costs little by
-/// the message, and what is under way is not in more memory than the caches hold.
+/// Input bytes of a cycle of the relay: three buffers. That is large enough to spread the cost of
+/// waking the reader over many messages, and small enough for the caches.
 const RELAY_CYCLE: ByteSize = ByteSize(768 << 10);
 /// Input bytes of a cycle that fits the caches on its way.
 const SMALL_CYCLE: ByteSize = ByteSize(256 << 10);
 /// Input bytes of a cycle that brings each slice rows enough, where state is larger than caches.
 const LARGE_CYCLE: ByteSize = ByteSize(1 << 20);
 
-/// What an exchange between stages goes over.
+/// The medium between two stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Exchange {
     /// Between threads of one process.
@@ -119,7 +107,7 @@ pub(crate) struct RelayArgs {
     /// Messages a second (default: as many as the relay takes).
     #[arg(long)]
     rate: Option<f64>,
-    /// What the stages exchange messages over.
+    /// The medium between two stages.
     #[arg(long, value_enum, default_value = "local")]
     exchange: Exchange,
     /// LZ4 between processes.
@@ -138,7 +126,7 @@ pub(crate) struct WordcountArgs {
     /// The text: words with one space between them.
     #[arg(long)]
     text: PathBuf,
-    /// How many times the text is sent.
+    /// Times that the text is sent.
     #[arg(long, default_value_t = 8)]
     repeats: u64,
     /// Slices of the counting stage.
@@ -160,7 +148,7 @@ pub(crate) struct WindowArgs {
     /// Slices of the windowed stage.
     #[arg(long, default_value_t = 64)]
     slices: u32,
-    /// Keys are text of so many bytes, 6 to 1,000, rather than numbers.
+    /// Keys are text of this length, 6 to 1,000 bytes, rather than numbers.
     #[arg(long, default_value_t = 0, value_name = "BYTES", value_parser = key_bytes, hide_default_value = true)]
     key_bytes: usize,
 }
@@ -226,58 +214,54 @@ fn user() -> Arc<dyn OperatorFactory> {
     Arc::new(filter_bytes(|message: &[u8]| Ok(!message.is_empty())))
 }
 
-/// Runs a workload and prints its report; gives the exit code.
-///
-/// # Errors
-/// The workload could not run; the text says why.
-pub(crate) fn run(bench: &Bench) -> Result<u8, String> {
-    let world = World::real();
-    let (common, report) = match bench {
-        Bench::Relay(args) => (&args.common, run_relay(&world, args)?),
-        Bench::RelayMiddle(args) => {
-            let address = args.address.as_deref().ok_or("`--address` is missing")?;
-            relay::run_middle(&world, &args.relay(), user(), address)?;
-            return Ok(0);
-        }
-        Bench::Wordcount(args) => (&args.common, run_wordcount(&world, args)?),
-        Bench::Idle(args) => {
-            let threads = args.common.threads;
-            (&args.common, still::idle(&world, args.slices, args.seconds, threads)?)
-        }
-        Bench::Rescale(args) => {
-            let relay = relay::Relay { rate: Some(args.rate.unwrap_or(20_000.0)), ..args.relay() };
-            (&args.common, still::rescale(&world, &relay, user())?)
-        }
-        Bench::Neighbours(args) => (&args.common, run_neighbours(&world, args)?),
-        Bench::Checkpoint(args) => {
-            return Ok(print(args.keyed.json, &args.run(&world)?));
-        }
-        Bench::Windows(args) => {
-            return Ok(print(args.json, &args.run(&world)?));
-        }
-        Bench::Recovery(args) => {
-            return Ok(print(args.keyed.json, &args.run(&world)?));
-        }
-        Bench::State(args) => {
-            return Ok(print(args.json, &state::run(&world, args)?));
-        }
-        Bench::Window(args) => {
-            let setup = window::Window {
-                seconds: args.seconds,
-                warmup: args.warmup,
-                slices: args.slices,
-                key_bytes: args.key_bytes,
-                threads: args.common.threads,
-                cycle: args.common.cycle(LARGE_CYCLE),
-                delivery: args.common.delivery(),
-            };
-            (&args.common, window::run(&world, &setup, &args.common.options())?)
-        }
-    };
-    Ok(print(common.json, &report))
+impl Workload {
+    /// Runs the workload; gives its report as text. The middle process of a relay has none.
+    ///
+    /// # Errors
+    /// The workload could not run; the text says why.
+    pub(crate) fn run(&self, world: &World) -> Result<Option<String>, String> {
+        let (json, report) = match self {
+            Self::Relay(args) => (args.common.json, run_relay(world, args)?),
+            Self::RelayMiddle(args) => {
+                let address = args.address.as_deref().ok_or("`--address` is missing")?;
+                relay::run_middle(world, &args.relay(), user(), address)?;
+                return Ok(None);
+            }
+            Self::Wordcount(args) => (args.common.json, run_wordcount(world, args)?),
+            Self::Idle(args) => {
+                let Common { json, threads, .. } = args.common;
+                (json, overhead::idle(world, args.slices, args.seconds, threads)?)
+            }
+            Self::Rescale(args) => {
+                let rate = Some(args.rate.unwrap_or(20_000.0));
+                let relay = relay::Relay { rate, ..args.relay() };
+                (args.common.json, overhead::rescale(world, &relay, user())?)
+            }
+            Self::Neighbours(args) => (args.common.json, run_neighbours(world, args)?),
+            Self::Checkpoint(args) => (args.keyed.json, args.run(world)?),
+            Self::Windows(args) => (args.json, args.run(world)?),
+            Self::Recovery(args) => (args.keyed.json, args.run(world)?),
+            Self::State(args) => (args.json, state::run(world, args)?),
+            Self::Window(args) => (args.common.json, run_window(world, args)?),
+        };
+        Ok(Some(text_of(&report, json)))
+    }
 }
 
-fn run_relay(world: &World, args: &RelayArgs) -> Result<Map<String, Value>, String> {
+fn run_window(world: &World, args: &WindowArgs) -> Result<Report, String> {
+    let setup = window::WindowSetup {
+        seconds: args.seconds,
+        warmup: args.warmup,
+        slices: args.slices,
+        key_bytes: args.key_bytes,
+        threads: args.common.threads,
+        cycle: args.common.cycle(LARGE_CYCLE),
+        delivery: args.common.delivery(),
+    };
+    window::run(world, &setup, &args.common.options())
+}
+
+fn run_relay(world: &World, args: &RelayArgs) -> Result<Report, String> {
     if args.exchange == Exchange::Local {
         return relay::run(world, &args.relay(), user(), (&args.common.options(), &[]));
     }
@@ -286,7 +270,7 @@ fn run_relay(world: &World, args: &RelayArgs) -> Result<Map<String, Value>, Stri
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     // The same options again, so that both processes have the same graph.
     let mut command = process::Command::new(program);
-    command.args(["bench", "relay-middle", "--address", &address]);
+    command.args(["relay-middle", "--address", &address]);
     command.args(["--message-bytes", &args.message_bytes.to_string()]);
     command.args(["--cycle", &args.common.cycle.to_string()]);
     let cycle = args.common.cycle(RELAY_CYCLE);
@@ -307,14 +291,14 @@ fn run_relay(world: &World, args: &RelayArgs) -> Result<Map<String, Value>, Stri
 }
 
 /// The first job has cycles of 1 ms, the second those of the options and one worker thread.
-fn run_neighbours(world: &World, args: &RelayArgs) -> Result<Map<String, Value>, String> {
+fn run_neighbours(world: &World, args: &RelayArgs) -> Result<Report, String> {
     let greedy = relay::Relay { rate: None, threads: 1, ..args.relay() };
     let mut quick = relay::Relay { rate: Some(args.rate.unwrap_or(20_000.0)), ..args.relay() };
     quick.cycle.time = Span(1_000);
     neighbours::run(world, &quick, &greedy, &user())
 }
 
-fn run_wordcount(world: &World, args: &WordcountArgs) -> Result<Map<String, Value>, String> {
+fn run_wordcount(world: &World, args: &WordcountArgs) -> Result<Report, String> {
     let path = &args.text;
     let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let setup = wordcount::WordCount {
@@ -328,11 +312,11 @@ fn run_wordcount(world: &World, args: &WordcountArgs) -> Result<Map<String, Valu
     wordcount::run(world, &setup, &args.common.options())
 }
 
-/// Prints a report. The exit code, as it may be lost on its way.
-fn print(json: bool, report: &Map<String, Value>) -> u8 {
+/// A report as one line of JSON, or as a line for each figure.
+fn text_of(report: &Report, json: bool) -> String {
     if json {
-        return print_all(&format!("{}\n", Value::Object(report.clone())));
+        return format!("{}\n", Value::Object(report.clone()));
     }
     let line = |(name, value): (&String, &Value)| format!("{name:>32}  {value}\n");
-    print_all(&report.iter().map(line).collect::<String>())
+    report.iter().map(line).collect()
 }

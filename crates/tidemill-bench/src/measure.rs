@@ -1,6 +1,7 @@
-//! What a benchmark measures, the same for every workload: items, latency, CPU, memory, and how
-//! much of the machine others used meanwhile. The definitions are those of `bench/peers/ENGINES.md`.
+//! The figures of a benchmark, the same for every workload: items, latency, CPU, memory, and the
+//! share of the machine that other processes used meanwhile. The definitions are those of `bench/peers/ENGINES.md`.
 
+use crate::allocator;
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 use std::{
@@ -11,13 +12,15 @@ use std::{
     },
     time::Duration,
 };
-use tidemill::alloc;
 use tidemill_env::World;
 
-/// Every so many messages, one carries its send time.
+/// One in this many messages carries its send time.
 pub(crate) const SAMPLE: u64 = 64;
 
-/// Counts items and latencies; written by the last stage, read by the one who measures.
+/// The figures of one run, by name.
+pub(crate) type Report = Map<String, Value>;
+
+/// Counts items and latencies; the last stage writes them, the thread that measures reads them.
 pub(crate) struct Meter {
     world: World,
     items: AtomicU64,
@@ -154,7 +157,7 @@ impl Meter {
             cpu_s: process_cpu_s("/proc/self/stat") + children.sum::<f64>(),
             busy_s: machine_s(&[0, 1, 2, 5, 6]),
             stolen_s: machine_s(&[7]),
-            allocations: alloc::allocations(),
+            allocations: allocator::allocations(),
         }
     }
 
@@ -164,8 +167,8 @@ impl Meter {
         workload: &str,
         (from, to): (Moment, Moment),
         children: &[u32],
-        more: Map<String, Value>,
-    ) -> Map<String, Value> {
+        more: Report,
+    ) -> Report {
         let secs = (to.now_us - from.now_us) as f64 / 1e6;
         let items = (to.items - from.items) as f64;
         let cpu_s = to.cpu_s - from.cpu_s;
@@ -234,7 +237,7 @@ fn machine_s(columns: &[usize]) -> f64 {
     wanted.filter_map(|(_, it)| it.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
-/// Bytes at the start of such a file: what is asked for stands in them.
+/// Bytes read from the start of such a file; the figures stand in them.
 const PROC_FILE: usize = 4 << 10;
 
 /// The start of a file of `/proc`, as far as there is space; nothing if it cannot be read. It does not

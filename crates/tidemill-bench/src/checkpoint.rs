@@ -1,5 +1,5 @@
-//! `bench checkpoint`: a job with much state, without checkpoints and with them, in one run: what
-//! they cost and how long they hold anything up (ChronoStream V-B, figure 8).
+//! `tidemill-bench checkpoint`: a job with much state, without checkpoints and with them, in one
+//! run: their cost and the longest pause they cause (ChronoStream V-B, figure 8).
 //!
 //! ```text
 //! all keys once ─▶ steady: random keys ─┬─▶ first checkpoint (all of the state) ─▶ later ones
@@ -8,22 +8,22 @@
 //! ```
 
 use super::keyed::{Keyed, Pace};
-use super::measure::{Meter, Moment};
+use super::measure::{Meter, Moment, Report};
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use tidemill_env::World;
 use tidemill_flow::{CheckpointTo, JobHandle, RunOptions};
 use tidemill_state::{IndexedBackend, IndexedOptions};
 use tidemill_types::{Cycle, Span, job::Recovery};
 
-/// So many events are timed together, as ChronoStream does.
+/// Events that are timed together, as ChronoStream does.
 const TIMED: u64 = 100_000;
 
 /// The stage has caught up with its rate if it is no further behind, in microseconds: about two
 /// cycles.
 const CAUGHT_UP_US: u64 = 20_000;
-/// It is measured as it is if it has not caught up after so long.
+/// Longest wait for the stage to catch up; after it the stage is measured as it is.
 const CATCHES_UP_FOR_US: u64 = 10_000_000;
 
 /// Options of the workload.
@@ -49,41 +49,41 @@ fn recovery(text: &str) -> Result<Recovery, String> {
     serde_json::from_value(json!(text)).map_err(|error| error.to_string())
 }
 
-/// How far a stage was at many moments.
-struct Looks {
+/// The progress of a stage, sampled at many moments.
+struct ProgressSamples {
     pace: Arc<Pace>,
     /// Time in microseconds, and events processed.
-    looks: Vec<(u64, u64)>,
-    /// When it began to look, and when it ended.
+    samples: Vec<(u64, u64)>,
+    /// The first and the last moment of sampling.
     moments: (Moment, Moment),
 }
 
-/// Looks at a stage.
-struct Watched {
+/// Samples the progress of a stage.
+struct ProgressSampler {
     pace: Arc<Pace>,
     meter: Arc<Meter>,
 }
 
-impl Watched {
-    /// Looks until it is enough.
-    fn watch(&self, handle: &JobHandle, is_enough: impl Fn(u64, u64) -> bool) -> Looks {
-        let (mut looks, from) = (Vec::new(), self.meter.moment(&[]));
+impl ProgressSampler {
+    /// Samples until `is_enough` holds for the time in microseconds and the events.
+    fn sample(&self, handle: &JobHandle, is_enough: impl Fn(u64, u64) -> bool) -> ProgressSamples {
+        let (mut samples, from) = (Vec::new(), self.meter.moment(&[]));
         loop {
             let clock = &self.pace.world.clock;
             let now_us = clock.monotonic_micros();
             let events = handle.progress().stages[0].rows_in;
-            looks.push((now_us, events));
-            let began_us = looks[0].0;
+            samples.push((now_us, events));
+            let began_us = samples[0].0;
             if is_enough(now_us - began_us, events) || handle.is_over() {
                 let moments = (from, self.meter.moment(&[]));
-                return Looks { pace: Arc::clone(&self.pace), looks, moments };
+                return ProgressSamples { pace: Arc::clone(&self.pace), samples, moments };
             }
             clock.sleep_micros(500);
         }
     }
 
-    /// Waits until what was on its way when all keys were there is processed: events are due from
-    /// the moment when the first paced one was made, behind all of those.
+    /// Waits until the stage has processed the events that fill its keys: paced events queue behind
+    /// them, and are late until then.
     fn catch_up(&self, handle: &JobHandle) {
         let pace = Arc::clone(&self.pace);
         let is_behind = |events| {
@@ -93,53 +93,54 @@ impl Watched {
         let is_enough = |past_us, events| {
             !pace.is_paced() || is_behind(events) == Some(false) || past_us >= CATCHES_UP_FOR_US
         };
-        self.watch(handle, is_enough);
+        self.sample(handle, is_enough);
     }
 }
 
-/// What was seen, at one time or at several.
-struct Seen(Vec<Looks>);
+/// Samples of one run, or of several.
+struct MeasuredRuns(Vec<ProgressSamples>);
 
-impl Seen {
-    fn sum(&self, of: impl Fn(&Looks) -> f64) -> f64 {
+impl MeasuredRuns {
+    fn sum(&self, of: impl Fn(&ProgressSamples) -> f64) -> f64 {
         self.0.iter().map(of).sum()
     }
 
     fn events_per_s(&self) -> f64 {
-        self.sum(Looks::events) / self.sum(Looks::seconds)
+        self.sum(ProgressSamples::events) / self.sum(ProgressSamples::seconds)
     }
 
     fn report(&self) -> Value {
-        let most = |of: fn(&Looks) -> u64| self.0.iter().map(of).max().unwrap_or(0) as f64 / 1e3;
+        let most =
+            |of: fn(&ProgressSamples) -> u64| self.0.iter().map(of).max().unwrap_or(0) as f64 / 1e3;
         json!({
-            "cpu_us_per_event": self.sum(Looks::cpu_s) * 1e6 / self.sum(Looks::events).max(1.0),
-            "seconds": self.sum(Looks::seconds),
+            "cpu_us_per_event": self.sum(ProgressSamples::cpu_s) * 1e6 / self.sum(ProgressSamples::events).max(1.0),
+            "seconds": self.sum(ProgressSamples::seconds),
             "events_per_s": self.events_per_s(),
-            "longest_ms": most(Looks::longest_us),
+            "longest_ms": most(ProgressSamples::longest_us),
             "latency_p50_ms": self.latency_ms(0.5),
             "latency_p99_ms": self.latency_ms(0.99),
             "latency_max_ms": self.latency_ms(1.0),
-            "look_gap_max_ms": most(Looks::longest_gap_us),
-            "stolen_s": self.sum(Looks::stolen_s),
+            "look_gap_max_ms": most(ProgressSamples::longest_gap_us),
+            "stolen_s": self.sum(ProgressSamples::stolen_s),
         })
     }
 
-    /// How far behind the stage was: a quantile over all looks. None without a rate.
+    /// A quantile of the delay behind the rate, over all samples. None without a rate.
     fn latency_ms(&self, quantile: f64) -> Option<f64> {
-        let mut behind: Vec<u64> = self.0.iter().flat_map(Looks::behind).collect();
+        let mut behind: Vec<u64> = self.0.iter().flat_map(ProgressSamples::behind).collect();
         behind.sort_unstable();
         let last = behind.len().checked_sub(1)?;
         Some(behind[(last as f64 * quantile) as usize] as f64 / 1e3)
     }
 }
 
-impl Looks {
+impl ProgressSamples {
     fn events(&self) -> f64 {
-        (self.looks[self.looks.len() - 1].1 - self.looks[0].1) as f64
+        (self.samples[self.samples.len() - 1].1 - self.samples[0].1) as f64
     }
 
     fn seconds(&self) -> f64 {
-        (self.looks[self.looks.len() - 1].0 - self.looks[0].0) as f64 / 1e6
+        (self.samples[self.samples.len() - 1].0 - self.samples[0].0) as f64 / 1e6
     }
 
     fn cpu_s(&self) -> f64 {
@@ -150,29 +151,29 @@ impl Looks {
         self.moments.1.stolen_since(&self.moments.0)
     }
 
-    /// How far behind the stage was at each look. None without a rate.
+    /// The delay behind the rate at each sample, in microseconds. None without a rate.
     fn behind(&self) -> impl Iterator<Item = u64> {
         let due_us = |events| self.pace.due_us(events);
         let behind =
             move |(now_us, events): &(u64, u64)| Some(now_us.saturating_sub(due_us(*events)?));
-        self.looks.iter().filter_map(behind)
+        self.samples.iter().filter_map(behind)
     }
 
-    /// The longest time between two looks. Between them this thread only sleeps: if it does so for
+    /// The longest time between two samples. Between them this thread only sleeps: if it does so for
     /// much longer than it wants to, the machine stood still, and not the job.
     fn longest_gap_us(&self) -> u64 {
-        self.looks.windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap_or(0)
+        self.samples.windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap_or(0)
     }
 
     /// The longest time in which [`TIMED`] events were processed.
     fn longest_us(&self) -> u64 {
         let mut end = 0;
         let mut longest_us = 0;
-        for (from_us, from) in &self.looks {
-            while self.looks.get(end).is_some_and(|(_, events)| *events < from + TIMED) {
+        for (from_us, from) in &self.samples {
+            while self.samples.get(end).is_some_and(|(_, events)| *events < from + TIMED) {
                 end += 1;
             }
-            let Some((to_us, _)) = self.looks.get(end) else { break };
+            let Some((to_us, _)) = self.samples.get(end) else { break };
             longest_us = longest_us.max(to_us - from_us);
         }
         longest_us
@@ -181,22 +182,28 @@ impl Looks {
 
 impl CheckpointArgs {
     /// A job without checkpoints, half of the time.
-    fn without(&self, world: &World, meter: &Arc<Meter>, name: &str) -> Result<Looks, String> {
-        let watched = Watched { pace: Pace::new(world, self.rate), meter: Arc::clone(meter) };
+    fn without(
+        &self,
+        world: &World,
+        meter: &Arc<Meter>,
+        name: &str,
+    ) -> Result<ProgressSamples, String> {
+        let sampler =
+            ProgressSampler { pace: Pace::new(world, self.rate), meter: Arc::clone(meter) };
         let data = Some(self.keyed.data.join(name));
         let options = RunOptions { data, ..RunOptions::default() };
-        let handle = self.keyed.start(&watched.pace, &options)?;
-        watched.watch(&handle, |_, events| events >= self.keyed.keys);
-        watched.catch_up(&handle);
+        let handle = self.keyed.start(&sampler.pace, &options)?;
+        sampler.sample(&handle, |_, events| events >= self.keyed.keys);
+        sampler.catch_up(&handle);
         let us = (self.seconds * 1e6) as u64 / 2;
-        let looks = watched.watch(&handle, |past_us, _| past_us >= us);
+        let samples = sampler.sample(&handle, |past_us, _| past_us >= us);
         handle.stop();
         handle.wait().map_err(|error| error.to_string())?;
-        Ok(looks)
+        Ok(samples)
     }
 
     /// Runs the workload and reports.
-    pub(super) fn run(&self, world: &World) -> Result<Map<String, Value>, String> {
+    pub(super) fn run(&self, world: &World) -> Result<Report, String> {
         let us = (self.seconds * 1e6) as u64;
         let meter = Meter::new(world);
         let before = self.without(world, &meter, "before")?;
@@ -212,17 +219,18 @@ impl CheckpointArgs {
         };
         let data = Some(self.keyed.data.join("with"));
         let mut options = RunOptions { data, checkpoint: Some(to), ..RunOptions::default() };
-        let watched = Watched { pace: Pace::new(world, self.rate), meter: Arc::clone(&meter) };
-        let handle = self.keyed.start(&watched.pace, &options)?;
-        watched.watch(&handle, |_, events| events >= self.keyed.keys);
+        let sampler =
+            ProgressSampler { pace: Pace::new(world, self.rate), meter: Arc::clone(&meter) };
+        let handle = self.keyed.start(&sampler.pace, &options)?;
+        sampler.sample(&handle, |_, events| events >= self.keyed.keys);
         // One that began before all keys were there does not count.
         let completed = || handle.progress().checkpoints;
         let filled = completed().completed;
-        watched.catch_up(&handle);
-        let first = watched.watch(&handle, |_, _| completed().completed > filled);
-        let (first, first_checkpoint) = (Seen(vec![first]).report(), completed());
-        let later = watched.watch(&handle, |past_us, _| past_us >= us);
-        let (later, last) = (Seen(vec![later]).report(), completed());
+        sampler.catch_up(&handle);
+        let first = sampler.sample(&handle, |_, _| completed().completed > filled);
+        let (first, first_checkpoint) = (MeasuredRuns(vec![first]).report(), completed());
+        let later = sampler.sample(&handle, |past_us, _| past_us >= us);
+        let (later, last) = (MeasuredRuns(vec![later]).report(), completed());
         handle.stop();
         handle.wait().map_err(|error| error.to_string())?;
         drop(handle);
@@ -247,9 +255,9 @@ impl CheckpointArgs {
         handle.wait().map_err(|error| error.to_string())?;
         drop(handle);
 
-        let without = Seen(vec![before, self.without(world, &meter, "after")?]);
+        let without = MeasuredRuns(vec![before, self.without(world, &meter, "after")?]);
         let apart: Vec<f64> =
-            without.0.iter().map(|looks| looks.events() / looks.seconds()).collect();
+            without.0.iter().map(|samples| samples.events() / samples.seconds()).collect();
         let without = without.report();
         let ratio = |with: &Value, of: &str| {
             with[of].as_f64().unwrap_or(0.0) / without[of].as_f64().unwrap_or(1.0)

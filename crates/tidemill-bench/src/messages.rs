@@ -1,4 +1,4 @@
-//! The source of `bench relay`: messages of one size, at a rate or as fast as they are taken.
+//! The source of `tidemill-bench relay`: messages of one size, at a rate or as fast as the relay takes them.
 
 use super::measure::{Meter, SAMPLE};
 use arrow_schema::SchemaRef;
@@ -72,7 +72,7 @@ impl MessagesSlice {
         }
     }
 
-    /// How many messages may be sent now.
+    /// Messages that may be sent now.
     fn due(&mut self, most: usize) -> usize {
         let Some(rate) = self.rate else { return most };
         let now_us = self.meter.now_us();

@@ -1,20 +1,20 @@
-//! `bench neighbours`: two jobs in one process, one with a fixed rate and short cycles, one that
-//! takes what it can get. What the second costs the first is the first's latency.
+//! `tidemill-bench neighbours`: two jobs in one process, one with a fixed rate and short cycles, one that
+//! takes all it can get. The latency of the first shows the cost of the second.
 
-use super::measure::Meter;
+use super::measure::{Meter, Report};
 use super::relay::{self, Relay};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tidemill_env::World;
 use tidemill_flow::{JobHandle, OperatorFactory, RunOptions};
 
-/// Runs both jobs and reports the first; what the second did is in `neighbour_…`.
+/// Runs both jobs and reports the first; the figures of the second are in `neighbour_…`.
 pub(crate) fn run(
     world: &World,
     quick: &Relay,
     greedy: &Relay,
     user: &Arc<dyn OperatorFactory>,
-) -> Result<Map<String, Value>, String> {
+) -> Result<Report, String> {
     let (meter, handle) = start(world, quick, user)?;
     meter.wait(|| meter.items() > 0, || handle.is_over());
     let alone = relay::timed(&meter, &handle, quick, &[]);

@@ -1,9 +1,9 @@
-//! `bench state`: values saved under random keys, one sync for each batch; then how long it takes to
-//! open what a crash would leave (`s4-checkpointing.txt` 4.2, figure 4.2).
+//! `tidemill-bench state`: values saved under random keys, one sync for each batch; then how long it takes to
+//! open what a crash would leave (Vallés, "An Analysis of a Checkpointing Mechanism", 4.2, figure 4.2).
 
-use super::measure::Meter;
+use super::measure::{Meter, Report};
 use clap::{Args, ValueEnum};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::{io::Write, path::PathBuf};
 use tidemill_env::{Random, World};
 use tidemill_state::{Backend, Batch, FileBackend, IndexedBackend, IndexedOptions, Opened};
@@ -11,7 +11,7 @@ use tidemill_types::ByteSize;
 
 /// A backend to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
+enum BackendKind {
     /// Append-only files and an index in memory.
     Indexed,
     /// A file for each key.
@@ -24,12 +24,12 @@ pub(crate) struct StateArgs {
     /// Print one line of JSON.
     #[arg(long)]
     pub(super) json: bool,
-    /// A folder that is not there yet; what is written stays there.
+    /// A folder that does not exist yet; it is kept afterwards.
     #[arg(long)]
     data: PathBuf,
-    /// What is measured.
+    /// The backend to measure.
     #[arg(long, value_enum, default_value = "indexed")]
-    backend: Kind,
+    backend: BackendKind,
     /// Keys of 16 bytes; all are there before anything is measured.
     #[arg(long, default_value_t = 100_000)]
     keys: u64,
@@ -54,12 +54,12 @@ impl StateArgs {
         if self.no_flush { none } else { options }
     }
 
-    /// Opens the backend: what it found, if it says so.
+    /// Opens the backend. An indexed one says what it found.
     fn open(&self, world: &World) -> Result<(Box<dyn Backend>, Opened), String> {
         match self.backend {
-            Kind::Indexed => IndexedBackend::open(world, &self.data, self.options())
+            BackendKind::Indexed => IndexedBackend::open(world, &self.data, self.options())
                 .map(|(backend, opened)| (Box::new(backend) as Box<dyn Backend>, opened)),
-            Kind::Files => FileBackend::open(world, &self.data)
+            BackendKind::Files => FileBackend::open(world, &self.data)
                 .map(|backend| (Box::new(backend) as Box<dyn Backend>, Opened::default())),
         }
         .map_err(|error| error.to_string())
@@ -99,7 +99,7 @@ fn name(key: u64) -> [u8; 16] {
 }
 
 /// Runs the workload and gives its report.
-pub(super) fn run(world: &World, args: &StateArgs) -> Result<Map<String, Value>, String> {
+pub(super) fn run(world: &World, args: &StateArgs) -> Result<Report, String> {
     let is_there = world.disk.exists(&args.data).map_err(|error| error.to_string())?;
     if is_there {
         return Err(format!("{} is there already: name a new folder", args.data.display()));

@@ -1,10 +1,10 @@
-//! `bench wordcount`: lines → split → by word → running count → sink.
+//! `tidemill-bench wordcount`: lines → split → by word → running count → sink.
 //!
 //! The text is held in memory and sent several times. Every word comes out with its count so far.
 
-use super::measure::Meter;
+use super::measure::{Meter, Report};
 use arrow_schema::SchemaRef;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use tidemill_env::World;
 use tidemill_flow::{
@@ -19,7 +19,7 @@ use tidemill_types::{
     job::{CycleSpec, Delivery},
 };
 
-/// What word count is run with.
+/// The setup of word count.
 #[derive(Clone, Debug)]
 pub(crate) struct WordCount {
     pub(crate) text: Arc<Text>,
@@ -61,14 +61,14 @@ impl Text {
     }
 }
 
-/// Lines of the text; slice `s` of `n` sends every n-th.
-struct Lines {
+/// LineSource of the text; slice `s` of `n` sends every n-th.
+struct LineSource {
     text: Arc<Text>,
     repeats: u64,
     slices: u32,
 }
 
-struct LinesSlice {
+struct LineSourceSlice {
     text: Arc<Text>,
     repeats: u64,
     step: usize,
@@ -78,7 +78,7 @@ struct LinesSlice {
     pool: Arc<RowsPool>,
 }
 
-impl SourceFactory for Lines {
+impl SourceFactory for LineSource {
     fn schema(&self) -> SchemaRef {
         rows_schema()
     }
@@ -88,7 +88,7 @@ impl SourceFactory for Lines {
     }
 
     fn open(&self, slice: u32) -> Result<Box<dyn Source>, SourceError> {
-        Ok(Box::new(LinesSlice {
+        Ok(Box::new(LineSourceSlice {
             text: Arc::clone(&self.text),
             repeats: self.repeats,
             step: self.slices as usize,
@@ -100,7 +100,7 @@ impl SourceFactory for Lines {
     }
 }
 
-impl Source for LinesSlice {
+impl Source for LineSourceSlice {
     fn read(
         &mut self,
         request: &ReadRequest,
@@ -133,7 +133,7 @@ impl Source for LinesSlice {
     }
 }
 
-/// Lines to words.
+/// LineSource to words.
 struct Split;
 
 impl OperatorFactory for Split {
@@ -177,12 +177,12 @@ pub(crate) struct Count;
 
 /// Words of one slice, and how often each came so far.
 #[derive(Default)]
-struct Counts {
+struct WordCounts {
     words: KeyTable,
     counts: Vec<u64>,
 }
 
-impl State for Counts {
+impl State for WordCounts {
     fn structures(&mut self) -> Vec<&mut dyn Structure> {
         Vec::new()
     }
@@ -191,8 +191,8 @@ impl State for Counts {
 /// Words that are looked up before they are counted: their counts are asked for meanwhile.
 const TAKEN_AT_ONCE: usize = 256;
 
-impl Counts {
-    /// Counts the words of these rows, and tells each with its count.
+impl WordCounts {
+    /// WordCounts the words of these rows, and tells each with its count.
     fn add(
         &mut self,
         words: &Rows,
@@ -232,7 +232,7 @@ impl OperatorFactory for Count {
     }
 
     fn state(&self, _: SliceId) -> SliceState {
-        Box::new(Counts::default())
+        Box::new(WordCounts::default())
     }
 
     fn cannot_save(&self) -> Option<String> {
@@ -248,7 +248,7 @@ impl Operator for Count {
         output: &mut Output,
     ) -> Result<(), OperatorError> {
         for slice in context.slices.clone().map(SliceId) {
-            let counts: &mut Counts = context.state(slice);
+            let counts: &mut WordCounts = context.state(slice);
             for block in input.port(0) {
                 let (Payload::Rows(words), Some(routing)) = (&block.payload, &block.routing) else {
                     continue;
@@ -267,11 +267,11 @@ impl Operator for Count {
 }
 
 /// Looks at every count.
-struct Counted {
+struct CountSink {
     meter: Arc<Meter>,
 }
 
-impl Sink for Counted {
+impl Sink for CountSink {
     fn open(&mut self, _: bool) -> Result<Cycle, SinkError> {
         Ok(Cycle::NONE)
     }
@@ -305,7 +305,7 @@ pub(crate) fn run(
     world: &World,
     setup: &WordCount,
     options: &RunOptions,
-) -> Result<Map<String, Value>, String> {
+) -> Result<Report, String> {
     let meter = Meter::new(world);
     let mut graph = JobGraph::new("wordcount");
     graph.delivery = setup.delivery;
@@ -314,7 +314,7 @@ pub(crate) fn run(
     // Little is under way at once, so that it stays in the cache.
     graph.buffer.high_watermark.0 = 2 << 20;
     graph.buffer.low_watermark.0 = 1 << 20;
-    let lines = Lines {
+    let lines = LineSource {
         text: Arc::clone(&setup.text),
         repeats: setup.repeats,
         slices: setup.threads as u32,
@@ -323,7 +323,7 @@ pub(crate) fn run(
     let split = graph.add("split", NodeKind::Stage { factory: Arc::new(Split), slices: 0 });
     let count =
         graph.add("count", NodeKind::Stage { factory: Arc::new(Count), slices: setup.slices });
-    let sink = Box::new(Counted { meter: Arc::clone(&meter) });
+    let sink = Box::new(CountSink { meter: Arc::clone(&meter) });
     let sink = graph.add("sink", NodeKind::Sink { sink });
     graph.link(source, split, Partition::Local);
     graph.link(split, count, Partition::Key(vec![0]));
@@ -356,7 +356,7 @@ pub(crate) fn run(
 
 #[cfg(test)]
 mod tests {
-    use super::{Counts, LOOKED_UP_AHEAD, TAKEN_AT_ONCE};
+    use super::{LOOKED_UP_AHEAD, TAKEN_AT_ONCE, WordCounts};
     use std::collections::BTreeMap;
     use tidemill_flow::{RowsPool, partition::hash_bytes};
 
@@ -367,7 +367,7 @@ mod tests {
         (0..count).for_each(|it| words.push(format!("word {}", it * it % 97).as_bytes()));
         let hashes: Vec<u64> = words.iter().map(hash_bytes).collect();
         let rows: Vec<u32> = (0..count as u32).rev().collect();
-        let (mut counts, mut expected) = (Counts::default(), BTreeMap::new());
+        let (mut counts, mut expected) = (WordCounts::default(), BTreeMap::new());
         for _ in 0..2 {
             let mut told = Vec::new();
             counts.add(&words, (&hashes, &rows), |word, count| told.push((word.to_vec(), count)));

@@ -1,4 +1,4 @@
-//! `bench recovery`: a job with much state is stopped, and goes on from its checkpoint: how long it takes
+//! `tidemill-bench recovery`: a job with much state is stopped, and goes on from its checkpoint: how long it takes
 //! to the first output and until all of the state was read back, in each way to recover.
 //!
 //! ```text
@@ -9,9 +9,10 @@
 //! ```
 
 use super::keyed::{Keyed, Pace};
+use super::measure::Report;
 use clap::Args;
 use rustix::fs::{Advice, fadvise};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::{
     fs::{self, File},
     io::Read as _,
@@ -23,7 +24,7 @@ use tidemill_flow::{CheckpointTo, JobHandle, RunOptions};
 use tidemill_state::{IndexedBackend, IndexedOptions};
 use tidemill_types::{Span, job::Recovery};
 
-/// Checkpoints beside the one that is asked for would change what is gone on from.
+/// No periodic checkpoint: only the requested one is recovered from.
 const NEVER: Span = Span(1 << 50);
 /// Bytes that the reference reads at once.
 const READ_BYTES: usize = 1 << 20;
@@ -41,12 +42,12 @@ pub(crate) struct RecoveryArgs {
     seconds: f64,
 }
 
-/// What is gone on from.
-struct Filled {
+/// The checkpoint that a job recovers from.
+struct FilledState {
     state_bytes: u64,
     /// Of the checkpoint.
     cycle: u64,
-    /// The last cycle that was committed: what comes behind it is new.
+    /// The last committed cycle; any later cycle belongs to the recovered job.
     last: u64,
 }
 
@@ -67,8 +68,8 @@ impl RecoveryArgs {
     }
 
     /// Runs the workload and reports.
-    pub(super) fn run(&self, world: &World) -> Result<Map<String, Value>, String> {
-        let mut report = Map::new();
+    pub(super) fn run(&self, world: &World) -> Result<Report, String> {
+        let mut report = Report::new();
         let Value::Object(head) = json!({
             "workload": "recovery",
             "keys": self.keyed.keys,
@@ -99,7 +100,7 @@ impl RecoveryArgs {
     }
 
     /// Makes a checkpoint of all keys.
-    fn fill(&self, world: &World, recovery: Recovery) -> Result<Filled, String> {
+    fn fill(&self, world: &World, recovery: Recovery) -> Result<FilledState, String> {
         let pace = Pace::new(world, Some(self.rate));
         let handle = self.keyed.start(&pace, &self.options(world, recovery)?)?;
         while handle.progress().stages[0].rows_in < self.keyed.keys && !handle.is_over() {
@@ -109,11 +110,16 @@ impl RecoveryArgs {
         let state_bytes = handle.progress().stages[0].state_bytes;
         ended(&handle)?;
         let last = handle.progress().cycle_committed.0;
-        Ok(Filled { state_bytes, cycle: kept.cycle.0, last })
+        Ok(FilledState { state_bytes, cycle: kept.cycle.0, last })
     }
 
     /// Goes on, in one of the ways; says how long it took.
-    fn go_on(&self, world: &World, recovery: Recovery, filled: &Filled) -> Result<Value, String> {
+    fn go_on(
+        &self,
+        world: &World,
+        recovery: Recovery,
+        filled: &FilledState,
+    ) -> Result<Value, String> {
         let start_us = world.clock.monotonic_micros();
         let past_ms = || (world.clock.monotonic_micros() - start_us) as f64 / 1e3;
         let options = RunOptions { resume: true, ..self.options(world, recovery)? };

@@ -1,4 +1,4 @@
-//! The source of `bench window` and `bench windows`: events of 100 bytes, uniform over the keys.
+//! The source of `tidemill-bench window` and `tidemill-bench windows`: events of 100 bytes, uniform over the keys.
 
 use super::messages::mix;
 use arrow_array::{

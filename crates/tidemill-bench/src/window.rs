@@ -1,10 +1,10 @@
-//! `bench window`: events → by key → tumbling 1 s windows with count, min, max, mean and variance
+//! `tidemill-bench window`: events → by key → tumbling 1 s windows with count, min, max, mean and variance
 //! over a million keys → sink.
 
 use super::events::{EVENT_BYTES, Events, KEYS, PER_SECOND};
-use super::measure::{Meter, Moment};
+use super::measure::{Meter, Moment, Report};
 use arrow_array::{cast::AsArray, types::Int64Type};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tidemill_env::World;
 use tidemill_flow::{
@@ -16,9 +16,9 @@ use tidemill_types::{
     job::{CycleSpec, Delivery, WindowSpec},
 };
 
-/// What the window workload is run with.
+/// The setup of the window workload.
 #[derive(Clone, Debug)]
-pub(crate) struct Window {
+pub(crate) struct WindowSetup {
     pub(crate) seconds: f64,
     pub(crate) warmup: f64,
     pub(crate) slices: u32,
@@ -30,11 +30,11 @@ pub(crate) struct Window {
 }
 
 /// Looks at every result: counts events and rows.
-struct Results {
+struct ResultSink {
     meter: Arc<Meter>,
 }
 
-impl Sink for Results {
+impl Sink for ResultSink {
     fn open(&mut self, _: bool) -> Result<Cycle, SinkError> {
         Ok(Cycle::NONE)
     }
@@ -63,9 +63,9 @@ impl Sink for Results {
 /// Runs the workload and reports.
 pub(crate) fn run(
     world: &World,
-    setup: &Window,
+    setup: &WindowSetup,
     options: &RunOptions,
-) -> Result<Map<String, Value>, String> {
+) -> Result<Report, String> {
     let meter = Meter::new(world);
     let mut graph = JobGraph::new("window");
     graph.delivery = setup.delivery;
@@ -87,7 +87,7 @@ pub(crate) fn run(
         .map_err(|error| error.to_string())?;
     let source = graph.add("events", NodeKind::Source { factory: events, preload: false });
     let stage = graph.add("window", NodeKind::Stage { factory, slices: setup.slices });
-    let sink = Box::new(Results { meter: Arc::clone(&meter) });
+    let sink = Box::new(ResultSink { meter: Arc::clone(&meter) });
     let sink = graph.add("sink", NodeKind::Sink { sink });
     graph.link(source, stage, Partition::Key(vec![0]));
     graph.link(stage, sink, Partition::One);

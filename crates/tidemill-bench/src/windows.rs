@@ -1,11 +1,11 @@
-//! `bench windows`: many stages of sliding windows over one input, sharing their panes and not, beside
+//! `tidemill-bench windows`: many stages of sliding windows over one input, sharing their panes and not, beside
 //! the largest of them alone: memory of their states and CPU (KerA chapter 4, table 4.1).
 
 use super::events::{Events, PER_SECOND};
-use super::measure::Meter;
-use super::still::Nothing;
+use super::measure::{Meter, Report};
+use super::overhead::NullSink;
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::{ops::RangeInclusive, sync::Arc};
 use tidemill_env::World;
 use tidemill_flow::{JobGraph, Link, NodeKind, Partition, RunOptions, SourceFactory};
@@ -44,8 +44,8 @@ pub(crate) struct WindowsArgs {
     threads: usize,
 }
 
-/// What some stages took.
-struct Took {
+/// The resources that some stages took.
+struct StageCost {
     state_bytes: u64,
     cpu_s: f64,
     rows: u64,
@@ -88,7 +88,7 @@ impl WindowsArgs {
             let stage = graph.add(&name, NodeKind::Stage { factory, slices: self.slices });
             graph.link(source, stage, Partition::Key(vec![0]));
             for output in outputs {
-                let sink = NodeKind::Sink { sink: Box::new(Nothing) };
+                let sink = NodeKind::Sink { sink: Box::new(NullSink) };
                 let to = graph.add(format!("{name}_sink_{output}"), sink);
                 let partition = Partition::One;
                 graph.links.push(Link { from: stage, output, to, port: 0, partition });
@@ -97,7 +97,7 @@ impl WindowsArgs {
         Ok(graph)
     }
 
-    fn measured(&self, world: &World, stages: &Stages) -> Result<Took, String> {
+    fn measured(&self, world: &World, stages: &Stages) -> Result<StageCost, String> {
         let meter = Meter::new(world);
         let graph = self.graph(stages)?;
         let from = meter.moment(&[]);
@@ -117,16 +117,16 @@ impl WindowsArgs {
         let cpu_s = meter.moment(&[]).cpu_since(&from);
         handle.stop();
         handle.wait().map_err(|error| error.to_string())?;
-        Ok(Took { state_bytes, cpu_s, rows })
+        Ok(StageCost { state_bytes, cpu_s, rows })
     }
 
     /// Runs the workload and reports.
-    pub(super) fn run(&self, world: &World) -> Result<Map<String, Value>, String> {
+    pub(super) fn run(&self, world: &World) -> Result<Report, String> {
         let most = self.stages;
         let one = self.measured(world, &Stages { sizes: most..=most, are_shared: false })?;
         let apart = self.measured(world, &Stages { sizes: 1..=most, are_shared: false })?;
         let shared = self.measured(world, &Stages { sizes: 1..=most, are_shared: true })?;
-        let state = |it: &Took| it.state_bytes as f64 / one.state_bytes.max(1) as f64;
+        let state = |it: &StageCost| it.state_bytes as f64 / one.state_bytes.max(1) as f64;
         let Value::Object(report) = json!({
             "workload": "windows",
             "stages": self.stages,

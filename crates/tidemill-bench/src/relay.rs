@@ -1,12 +1,12 @@
-//! `bench relay`: source → relay → sink, three stages that are never fused, real exchange between
+//! `tidemill-bench relay`: source → relay → sink, three stages that are never fused, real exchange between
 //! threads or processes, a user function called for every message.
 //!
 //! Every message is freshly written by the source; the relay passes it on by reference, and between
 //! processes it is written to a socket on both ways.
 
-use super::measure::{Meter, SAMPLE};
+use super::measure::{Meter, Report, SAMPLE};
 use super::messages::{Messages, count_rows};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tidemill_env::World;
 use tidemill_flow::{
@@ -18,7 +18,7 @@ use tidemill_types::{
     job::{CompressionSpec, Delivery},
 };
 
-/// What a relay is run with.
+/// The setup of a relay.
 #[derive(Clone, Debug)]
 pub(crate) struct Relay {
     pub(crate) message_bytes: usize,
@@ -93,7 +93,7 @@ pub(crate) fn run(
     relay: &Relay,
     user: Arc<dyn OperatorFactory>,
     (options, children): (&RunOptions, &[u32]),
-) -> Result<Map<String, Value>, String> {
+) -> Result<Report, String> {
     let meter = Meter::new(world);
     let graph = graph(relay, &meter, user);
     let handle = tidemill_flow::engine::start(graph, world, options);
@@ -125,12 +125,7 @@ pub(crate) fn processes(me: usize, address: &str) -> Processes {
 }
 
 /// Measures a running relay.
-pub(crate) fn timed(
-    meter: &Meter,
-    handle: &JobHandle,
-    relay: &Relay,
-    children: &[u32],
-) -> Map<String, Value> {
+pub(crate) fn timed(meter: &Meter, handle: &JobHandle, relay: &Relay, children: &[u32]) -> Report {
     meter.wait(|| meter.items() > 0, || handle.is_over());
     meter.sleep(Duration::from_secs_f64(relay.warmup));
     meter.measuring(true);

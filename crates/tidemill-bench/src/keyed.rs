@@ -2,7 +2,7 @@
 //! count, sum, least and most.
 
 use super::messages::mix;
-use super::still::Nothing;
+use super::overhead::NullSink;
 use arrow_array::{Float64Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use clap::Args;
@@ -21,7 +21,7 @@ use tidemill_types::{ByteSize, Micros, job::CycleSpec};
 /// Bytes that an event counts in a cycle.
 const EVENT_BYTES: usize = 16;
 
-/// Events at a rate come in batches, one every so many microseconds, as from a broker: a source that
+/// KeyedEvents at a rate come in batches, one every so many microseconds, as from a broker: a source that
 /// is asked for each of them would be most of the work.
 const BATCH_US: u64 = 1_000;
 
@@ -31,7 +31,7 @@ pub(super) struct Keyed {
     /// Print one line of JSON.
     #[arg(long)]
     pub(super) json: bool,
-    /// A folder that is not there yet; what is written stays there.
+    /// A folder that does not exist yet; it is kept afterwards.
     #[arg(long)]
     pub(super) data: PathBuf,
     /// Keys; each holds count, sum, least and most of its values.
@@ -66,10 +66,10 @@ impl Keyed {
         let mut graph = JobGraph::new("checkpoint");
         graph.cycle = CycleSpec { bytes: ByteSize(256 << 10), ..CycleSpec::default() };
         graph.workers = self.threads;
-        let events = Arc::new(Events { keys: self.keys, schema, pace: Arc::clone(pace) });
+        let events = Arc::new(KeyedEvents { keys: self.keys, schema, pace: Arc::clone(pace) });
         let source = graph.add("events", NodeKind::Source { factory: events, preload: false });
         let stage = graph.add("state", NodeKind::Stage { factory, slices: self.slices });
-        let sink = graph.add("sink", NodeKind::Sink { sink: Box::new(Nothing) });
+        let sink = graph.add("sink", NodeKind::Sink { sink: Box::new(NullSink) });
         graph.link(source, stage, Partition::Key(vec![0]));
         graph.link(stage, sink, Partition::One);
         tidemill_flow::engine::start(graph, &pace.world, options).map_err(|error| error.to_string())
@@ -77,13 +77,13 @@ impl Keyed {
 }
 
 /// Every key once, then random ones for ever.
-struct Events {
+struct KeyedEvents {
     keys: u64,
     schema: SchemaRef,
     pace: Arc<Pace>,
 }
 
-struct EventsSlice {
+struct KeyedEventsSlice {
     next: u64,
     keys: u64,
     schema: SchemaRef,
@@ -104,7 +104,7 @@ impl Pace {
         Arc::new(Self { world: world.clone(), rate, from: OnceLock::new() })
     }
 
-    /// Whether events come at a rate.
+    /// True if events come at a rate.
     pub(super) fn is_paced(&self) -> bool {
         self.rate.is_some()
     }
@@ -116,7 +116,7 @@ impl Pace {
         Some(from_us + (past * 1e6) as u64)
     }
 
-    /// How many events are there now.
+    /// Events that are due by now.
     fn due(&self, next: u64) -> u64 {
         let Some(rate) = self.rate else { return u64::MAX };
         let now_us = self.world.clock.monotonic_micros();
@@ -127,14 +127,14 @@ impl Pace {
     }
 }
 
-impl SourceFactory for Events {
+impl SourceFactory for KeyedEvents {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
     fn open(&self, _: u32) -> Result<Box<dyn Source>, SourceError> {
         let (schema, pace) = (Arc::clone(&self.schema), Arc::clone(&self.pace));
-        Ok(Box::new(EventsSlice { next: 0, keys: self.keys, schema, pace }))
+        Ok(Box::new(KeyedEventsSlice { next: 0, keys: self.keys, schema, pace }))
     }
 
     fn live(&self) -> bool {
@@ -142,7 +142,7 @@ impl SourceFactory for Events {
     }
 }
 
-impl Source for EventsSlice {
+impl Source for KeyedEventsSlice {
     fn read(
         &mut self,
         request: &ReadRequest,

@@ -1,10 +1,10 @@
-//! `bench idle` and `bench rescale`: what a job costs that has nothing to do, and what a change of
-//! threads costs one that has.
+//! `tidemill-bench idle` and `tidemill-bench rescale`: the cost of a job without input, and the
+//! cost of a change of threads to a job with much.
 
-use super::measure::Meter;
+use super::measure::{Meter, Report};
 use super::relay::{self, Relay};
 use super::{messages::Messages, wordcount::Count};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tidemill_env::World;
 use tidemill_flow::{
@@ -12,10 +12,10 @@ use tidemill_flow::{
 };
 use tidemill_types::{Cycle, job::Delivery};
 
-/// Takes what comes, and keeps nothing.
-pub(super) struct Nothing;
+/// A sink that drops its rows.
+pub(super) struct NullSink;
 
-impl Sink for Nothing {
+impl Sink for NullSink {
     fn open(&mut self, _: bool) -> Result<Cycle, SinkError> {
         Ok(Cycle::NONE)
     }
@@ -39,7 +39,7 @@ pub(crate) fn idle(
     slices: u32,
     seconds: f64,
     threads: usize,
-) -> Result<Map<String, Value>, String> {
+) -> Result<Report, String> {
     let meter = Meter::new(world);
     let mut graph = JobGraph::new("idle");
     graph.delivery = Delivery::AtLeastOnce;
@@ -48,7 +48,7 @@ pub(crate) fn idle(
     let source =
         graph.add("source", NodeKind::Source { factory: Arc::new(source), preload: false });
     let stage = graph.add("stage", NodeKind::Stage { factory: Arc::new(Count), slices });
-    let sink = graph.add("sink", NodeKind::Sink { sink: Box::new(Nothing) });
+    let sink = graph.add("sink", NodeKind::Sink { sink: Box::new(NullSink) });
     graph.link(source, stage, Partition::Key(vec![0]));
     graph.link(stage, sink, Partition::One);
     let handle = tidemill_flow::engine::start(graph, world, &RunOptions::default());
@@ -72,7 +72,7 @@ pub(crate) fn rescale(
     world: &World,
     relay: &Relay,
     user: Arc<dyn OperatorFactory>,
-) -> Result<Map<String, Value>, String> {
+) -> Result<Report, String> {
     let meter = Meter::new(world);
     let graph = relay::graph(relay, &meter, user);
     let handle = tidemill_flow::engine::start(graph, world, &RunOptions::default());
