@@ -12,8 +12,8 @@ use std::{
 };
 use tidemill_env::World;
 use tidemill_flow::{
-    DeadLetter, JobGraph, JobHandle, NodeKind, Partition, Payload, Position, Read, ReadRequest,
-    RunOptions, Source, SourceError, SourceFactory,
+    DeadLetter, JobGraph, JobHandle, Partition, Payload, Position, Read, ReadRequest, RunOptions,
+    Source, SourceError, SourceFactory, StageKind,
 };
 use tidemill_operators::window::windowed;
 use tidemill_types::{ByteSize, Micros, job::CycleSpec};
@@ -67,9 +67,9 @@ impl Keyed {
         graph.cycle = CycleSpec { bytes: ByteSize(256 << 10), ..CycleSpec::default() };
         graph.workers = self.threads;
         let events = Arc::new(KeyedEvents { keys: self.keys, schema, pace: Arc::clone(pace) });
-        let source = graph.add("events", NodeKind::Source { factory: events, preload: false });
-        let stage = graph.add("state", NodeKind::Stage { factory, slices: self.slices });
-        let sink = graph.add("sink", NodeKind::Sink { sink: Box::new(NullSink) });
+        let source = graph.add("events", StageKind::Source { factory: events, preload: false });
+        let stage = graph.add("state", StageKind::Operator { factory, slices: self.slices });
+        let sink = graph.add("sink", StageKind::Sink { sink: Box::new(NullSink) });
         graph.link(source, stage, Partition::Key(vec![0]));
         graph.link(stage, sink, Partition::One);
         tidemill_flow::engine::start(graph, &pace.world, options).map_err(|error| error.to_string())

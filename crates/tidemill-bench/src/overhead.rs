@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tidemill_env::World;
 use tidemill_flow::{
-    Block, JobGraph, NodeKind, OperatorFactory, Partition, RunOptions, Sink, SinkError,
+    Block, JobGraph, OperatorFactory, Partition, RunOptions, Sink, SinkError, StageKind,
 };
 use tidemill_types::{Cycle, job::Delivery};
 
@@ -46,9 +46,9 @@ pub(crate) fn idle(
     graph.workers = threads;
     let source = Messages::new(Arc::clone(&meter), 8, Some(f64::MIN_POSITIVE));
     let source =
-        graph.add("source", NodeKind::Source { factory: Arc::new(source), preload: false });
-    let stage = graph.add("stage", NodeKind::Stage { factory: Arc::new(Count), slices });
-    let sink = graph.add("sink", NodeKind::Sink { sink: Box::new(NullSink) });
+        graph.add("source", StageKind::Source { factory: Arc::new(source), preload: false });
+    let stage = graph.add("stage", StageKind::Operator { factory: Arc::new(Count), slices });
+    let sink = graph.add("sink", StageKind::Sink { sink: Box::new(NullSink) });
     graph.link(source, stage, Partition::Key(vec![0]));
     graph.link(stage, sink, Partition::One);
     let handle = tidemill_flow::engine::start(graph, world, &RunOptions::default());

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tidemill_env::World;
 use tidemill_flow::{
-    Block, JobGraph, JobHandle, NodeKind, OperatorFactory, Partition, Processes, RunOptions, Sink,
-    SinkError,
+    Block, JobGraph, JobHandle, OperatorFactory, Partition, Processes, RunOptions, Sink, SinkError,
+    StageKind,
 };
 use tidemill_types::{
-    Cycle,
+    Cycle, ProcessIx,
     job::{CompressionSpec, Delivery},
 };
 
@@ -78,10 +78,10 @@ pub(crate) fn graph(relay: &Relay, meter: &Arc<Meter>, user: Arc<dyn OperatorFac
     graph.buffer.low_watermark.0 = 2 << 20;
     let factory = Messages::new(Arc::clone(meter), relay.message_bytes, relay.rate);
     let factory = Arc::new(factory);
-    let source = graph.add("source", NodeKind::Source { factory, preload: false });
-    let stage = graph.add("relay", NodeKind::Stage { factory: user, slices: 1 });
+    let source = graph.add("source", StageKind::Source { factory, preload: false });
+    let stage = graph.add("relay", StageKind::Operator { factory: user, slices: 1 });
     let sink = Box::new(Receiver { meter: Arc::clone(meter), stamps: Vec::new() });
-    let sink = graph.add("sink", NodeKind::Sink { sink });
+    let sink = graph.add("sink", StageKind::Sink { sink });
     graph.link(source, stage, Partition::One);
     graph.link(stage, sink, Partition::One);
     graph
@@ -119,9 +119,9 @@ pub(crate) fn run_middle(
 }
 
 /// Source and sink in process 0, the relay in process 1.
-pub(crate) fn processes(me: usize, address: &str) -> Processes {
+pub(crate) fn processes(me: u32, address: &str) -> Processes {
     let addresses = vec![address.to_owned(), String::new()];
-    Processes { me, addresses, of_node: vec![0, 1, 0] }
+    Processes { me: ProcessIx(me), addresses, of_stage: [0, 1, 0].map(ProcessIx).to_vec() }
 }
 
 /// Measures a running relay.

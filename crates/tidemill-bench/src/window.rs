@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tidemill_env::World;
 use tidemill_flow::{
-    Block, JobGraph, JobHandle, NodeKind, Partition, RunOptions, Sink, SinkError, SourceFactory,
+    Block, JobGraph, JobHandle, Partition, RunOptions, Sink, SinkError, SourceFactory, StageKind,
 };
 use tidemill_operators::window::windowed;
 use tidemill_types::{
@@ -85,10 +85,10 @@ pub(crate) fn run(
     let second = WindowSpec::Tumbling(Span(1_000_000));
     let factory = windowed(&events.schema(), &["key".to_owned()], Some(&second), &aggregates)
         .map_err(|error| error.to_string())?;
-    let source = graph.add("events", NodeKind::Source { factory: events, preload: false });
-    let stage = graph.add("window", NodeKind::Stage { factory, slices: setup.slices });
+    let source = graph.add("events", StageKind::Source { factory: events, preload: false });
+    let stage = graph.add("window", StageKind::Operator { factory, slices: setup.slices });
     let sink = Box::new(ResultSink { meter: Arc::clone(&meter) });
-    let sink = graph.add("sink", NodeKind::Sink { sink });
+    let sink = graph.add("sink", StageKind::Sink { sink });
     graph.link(source, stage, Partition::Key(vec![0]));
     graph.link(stage, sink, Partition::One);
     let handle = tidemill_flow::engine::start(graph, world, options);

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::{ops::RangeInclusive, sync::Arc};
 use tidemill_env::World;
-use tidemill_flow::{JobGraph, Link, NodeKind, Partition, RunOptions, SourceFactory};
+use tidemill_flow::{JobGraph, Link, Partition, RunOptions, SourceFactory, StageKind};
 use tidemill_operators::window::{SharedStage, shared, windowed};
 use tidemill_types::{
     ByteSize, Span,
@@ -68,7 +68,7 @@ impl WindowsArgs {
         graph.workers = self.threads;
         let events = Arc::new(Events::new(1, self.keys).per_second(self.per_second));
         let schema = events.schema();
-        let source = graph.add("events", NodeKind::Source { factory: events, preload: false });
+        let source = graph.add("events", StageKind::Source { factory: events, preload: false });
         let aggregates = [("n", "count(*)"), ("mean", "avg(value)"), ("most", "max(value)")];
         let aggregates = aggregates.map(|(name, sql)| (name.to_owned(), sql.to_owned())).into();
         let (key, mut operators) = (["key".to_owned()], Vec::new());
@@ -85,10 +85,10 @@ impl WindowsArgs {
         for (name, factory) in operators {
             let factory = factory.map_err(|error| error.to_string())?;
             let outputs = (0..factory.outputs().len()).step_by(2);
-            let stage = graph.add(&name, NodeKind::Stage { factory, slices: self.slices });
+            let stage = graph.add(&name, StageKind::Operator { factory, slices: self.slices });
             graph.link(source, stage, Partition::Key(vec![0]));
             for output in outputs {
-                let sink = NodeKind::Sink { sink: Box::new(NullSink) };
+                let sink = StageKind::Sink { sink: Box::new(NullSink) };
                 let to = graph.add(format!("{name}_sink_{output}"), sink);
                 let partition = Partition::One;
                 graph.links.push(Link { from: stage, output, to, port: 0, partition });

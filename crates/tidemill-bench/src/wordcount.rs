@@ -8,10 +8,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tidemill_env::World;
 use tidemill_flow::{
-    Block, Context, CycleInput, DeadLetter, JobGraph, NodeKind, Operator, OperatorError,
-    OperatorFactory, Output, Partition, Payload, Position, Read, ReadRequest, Rows, RowsPool,
-    RunOptions, Selection, Sink, SinkError, SliceState, Source, SourceError, SourceFactory,
-    rows_schema,
+    Block, Context, CycleInput, DeadLetter, JobGraph, Operator, OperatorError, OperatorFactory,
+    Output, Partition, Payload, Position, Read, ReadRequest, Rows, RowsPool, RunOptions, Selection,
+    Sink, SinkError, SliceState, Source, SourceError, SourceFactory, StageKind, rows_schema,
 };
 use tidemill_state::{KeyTable, LOOKED_UP_AHEAD, State, Structure, prefetch};
 use tidemill_types::{
@@ -319,12 +318,12 @@ pub(crate) fn run(
         repeats: setup.repeats,
         slices: setup.threads as u32,
     };
-    let source = graph.add("lines", NodeKind::Source { factory: Arc::new(lines), preload: false });
-    let split = graph.add("split", NodeKind::Stage { factory: Arc::new(Split), slices: 0 });
+    let source = graph.add("lines", StageKind::Source { factory: Arc::new(lines), preload: false });
+    let split = graph.add("split", StageKind::Operator { factory: Arc::new(Split), slices: 0 });
     let count =
-        graph.add("count", NodeKind::Stage { factory: Arc::new(Count), slices: setup.slices });
+        graph.add("count", StageKind::Operator { factory: Arc::new(Count), slices: setup.slices });
     let sink = Box::new(CountSink { meter: Arc::clone(&meter) });
-    let sink = graph.add("sink", NodeKind::Sink { sink });
+    let sink = graph.add("sink", StageKind::Sink { sink });
     graph.link(source, split, Partition::Local);
     graph.link(split, count, Partition::Key(vec![0]));
     graph.link(count, sink, Partition::One);

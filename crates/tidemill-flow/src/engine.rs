@@ -1,7 +1,7 @@
 //! Starting a job, and holding it: [`start`] and [`JobHandle`].
 
 use crate::error::{AskError, JobError, StartError};
-use crate::graph::{JobGraph, NodeKind};
+use crate::graph::{JobGraph, StageKind};
 use crate::progress::{CheckpointProgress, Progress, SinkProgress, SourceProgress, StageProgress};
 use crate::runtime::{
     checkpoint, commit, connect, growth,
@@ -30,7 +30,7 @@ use tidemill_env::sync::{
 use tidemill_env::{Connection, DiskLock, Thread, World};
 use tidemill_state::{Backend, CheckpointInfo, Manifest};
 use tidemill_types::{
-    Cycle,
+    Cycle, LayoutVersion, LinkIx, ProcessIx,
     job::{CompressionSpec, Every, Recovery},
     limits::WORKERS_MAX,
 };
@@ -80,15 +80,15 @@ impl std::fmt::Debug for CheckpointTo {
     }
 }
 
-/// The processes of a job. All are given the same graph; each runs its own nodes.
+/// The processes of a job. All are given the same graph; each runs its own stages.
 #[derive(Clone, Debug, Default)]
 pub struct Processes {
     /// The number of this process, from 0. Sources and sinks run in process 0.
-    pub me: usize,
+    pub me: ProcessIx,
     /// Where the processes listen, by number. Empty: the job has this process alone.
     pub addresses: Vec<String>,
-    /// By node of the graph: the process that runs it. Nodes past the end run in process 0.
-    pub of_node: Vec<usize>,
+    /// By stage of the graph: the process that runs it. Stages past the end run in process 0.
+    pub of_stage: Vec<ProcessIx>,
 }
 
 /// A running job. Dropping the handle stops the job without waiting for it.
@@ -117,7 +117,7 @@ pub fn start(
 
 fn begin(graph: JobGraph, world: &World, options: &RunOptions) -> Result<JobHandle, StartError> {
     let workers = graph.workers.clamp(1, WORKERS_MAX);
-    if !graph.nodes.iter().any(|node| matches!(node.kind, NodeKind::Sink { .. })) {
+    if !graph.stages.iter().any(|stage| matches!(stage.kind, StageKind::Sink { .. })) {
         return Err(crate::graph::GraphError::NoSink.into());
     }
     let compression = graph.compression;
@@ -126,7 +126,8 @@ fn begin(graph: JobGraph, world: &World, options: &RunOptions) -> Result<JobHand
     let connected = connect::all(world, &options.processes, &plan.name)?;
     let peers = Peers::new(connected.iter().map(|it| it.as_ref().map(|it| it.0.clone())).collect());
     let (job, thread) = open::build(plan, world, options, &mut opened, peers);
-    let layout = Arc::new(Layout::new(&job.plan, 1, opened.before.cycle.next(), workers));
+    let layout =
+        Arc::new(Layout::new(&job.plan, LayoutVersion(1), opened.before.cycle.next(), workers));
     job.layouts.write().expect("no panic while held").push(Arc::clone(&layout));
     let lock = opened.lock.take().map(Arc::<dyn DiskLock>::from);
     let handle = JobHandle {
@@ -244,7 +245,7 @@ impl JobHandle {
         }
         self.add_workers(workers).map_err(|error| no_threads(&error))?;
         let changed = job.change_layout(|old, from| {
-            old.after(&job.plan, from, workers, |node| old.source_slices(node))
+            old.after(&job.plan, from, workers, |stage| old.source_slices(stage))
         });
         let under_way = || "the last change of threads is still under way".to_owned();
         changed.map(|(from, _)| from).ok_or_else(under_way)
@@ -358,22 +359,22 @@ impl JobHandle {
         if let Some(layout) = job.layouts.read().expect("no panic while held").last() {
             progress.workers = layout.workers;
         }
-        for (id, node) in job.plan.nodes.iter().enumerate() {
-            let count = &node.count;
+        for (id, stage) in job.plan.indexed() {
+            let count = &stage.count;
             let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-            match &node.work {
+            match &stage.work {
                 Work::Source { factory, .. } => progress.sources.push(SourceProgress {
-                    name: node.name.clone(),
+                    name: stage.name.clone(),
                     records: read(&count.rows_in),
                     bytes: read(&count.bytes_in),
                     position: read(&count.position),
                     total: factory.total(),
                     lag_cycles: read(&count.cycle).saturating_sub(committed),
-                    ended: read(&count.slices_ended) >= u64::from(node.slices),
+                    ended: read(&count.slices_ended) >= u64::from(stage.slices),
                 }),
-                Work::Stage { .. } => progress.stages.push(StageProgress {
-                    name: node.name.clone(),
-                    slices: node.slices,
+                Work::Operator { .. } => progress.stages.push(StageProgress {
+                    name: stage.name.clone(),
+                    slices: stage.slices,
                     rows_in: read(&count.rows_in),
                     rows_out: read(&count.rows_out),
                     rows_side: read(&count.rows_side),
@@ -382,12 +383,12 @@ impl JobHandle {
                     expired_keys: read(&count.expiry.expired),
                     revived_keys: read(&count.expiry.revived),
                     read_keys: read(&count.read_keys),
-                    waiting_bytes: self.waiting_bytes(&node.links_in),
+                    waiting_bytes: self.waiting_bytes(&stage.links_in),
                     cycle: Cycle(read(&count.cycle)),
                 }),
                 Work::Sink => progress
                     .sinks
-                    .push(SinkProgress { name: node.name.clone(), rows: read(&count.rows_out) }),
+                    .push(SinkProgress { name: stage.name.clone(), rows: read(&count.rows_out) }),
             }
         }
         // A stopped job is over too, but not finished.
@@ -395,8 +396,8 @@ impl JobHandle {
         progress
     }
 
-    fn waiting_bytes(&self, links: &[usize]) -> u64 {
-        links.iter().map(|link| self.job.plan.links[*link].credit.waiting_bytes()).sum()
+    fn waiting_bytes(&self, links: &[LinkIx]) -> u64 {
+        links.iter().map(|link| self.job.plan[*link].credit.waiting_bytes()).sum()
     }
 }
 

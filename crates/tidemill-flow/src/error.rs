@@ -15,7 +15,7 @@ pub enum StartError {
     /// A source, a sink or the data folder could not be opened.
     #[error("`{name}`: {message}")]
     Open {
-        /// The node, or the path.
+        /// The stage, or the path.
         name: String,
         /// What happened.
         message: String,
@@ -94,8 +94,8 @@ pub enum AskError {
 /// Why a job failed, and where it stood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobError {
-    /// The source, stage or sink.
-    pub node: String,
+    /// The source, operator or sink; or another part of the job, such as `ledger`.
+    pub part: String,
     /// The slice, if one was being processed.
     pub slice: Option<SliceId>,
     /// The cycle.
@@ -112,7 +112,7 @@ impl std::error::Error for JobError {}
 
 impl fmt::Display for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` failed in cycle {}", self.node, self.cycle)?;
+        write!(f, "`{}` failed in cycle {}", self.part, self.cycle)?;
         if let Some(slice) = self.slice {
             write!(f, ", slice {slice}")?;
         }

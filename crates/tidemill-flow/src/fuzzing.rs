@@ -9,7 +9,7 @@
 
 use crate::block::{Block, Payload, Routing, rows_schema};
 use crate::engine::{JobHandle, Processes, RunOptions, start};
-use crate::graph::{JobGraph, Link, NodeKind};
+use crate::graph::{JobGraph, Link, StageKind};
 use crate::operator::{
     Context, CycleInput, DeadLetter, Operator, OperatorError, OperatorFactory, Output, SliceState,
 };
@@ -32,7 +32,9 @@ use std::{
     time::Duration,
 };
 use tidemill_env::{Connection, Listener, Net, World, sync::Mutex};
-use tidemill_types::{Cycle, Micros, SliceId, job::CompressionSpec};
+use tidemill_types::{
+    Cycle, LayoutVersion, LinkIx, Micros, ProcessIx, SliceId, StageIx, job::CompressionSpec,
+};
 use tidemill_wire::link::{HEAD_BYTES, checksum};
 
 /// Slices of the stage that reads.
@@ -133,8 +135,9 @@ impl Operator for Count {
 fn graph() -> JobGraph {
     let mut graph = JobGraph::new("hostile");
     graph.workers = WORKERS;
-    let source = |schema| NodeKind::Source { factory: Arc::new(Elsewhere(schema)), preload: false };
-    let count = NodeKind::Stage { factory: Arc::new(Count), slices: SLICES };
+    let source =
+        |schema| StageKind::Source { factory: Arc::new(Elsewhere(schema)), preload: false };
+    let count = StageKind::Operator { factory: Arc::new(Count), slices: SLICES };
     let count = graph.add("count", count);
     let partitions = [
         (schema(), Partition::Key(vec![0])),
@@ -145,14 +148,14 @@ fn graph() -> JobGraph {
         let from = graph.add(format!("source {port}"), source(schema));
         graph.links.push(Link { from, output: 0, to: count, port, partition });
     }
-    let out = graph.add("out", NodeKind::Sink { sink: Box::new(Nothing) });
+    let out = graph.add("out", StageKind::Sink { sink: Box::new(Nothing) });
     graph.link(count, out, Partition::One);
     graph
 }
 
-fn processes(me: usize) -> Processes {
+fn processes(me: u32) -> Processes {
     let addresses = vec!["peer".to_owned(), "me".to_owned()];
-    Processes { me, addresses, of_node: vec![1, 0, 0, 0, 0] }
+    Processes { me: ProcessIx(me), addresses, of_stage: [1, 0, 0, 0, 0].map(ProcessIx).to_vec() }
 }
 
 /// A network in which the one peer says these bytes, and hangs up.
@@ -248,19 +251,19 @@ pub fn link_seeds() -> Vec<Vec<u8>> {
 
 fn honest(policy: CompressionSpec) -> Vec<u8> {
     let (plan, _) = Plan::new(graph(), &processes(0)).expect("the graph can run");
-    let layout = Layout::new(&plan, 1, Cycle::FIRST, WORKERS);
+    let layout = Layout::new(&plan, LayoutVersion(1), Cycle::FIRST, WORKERS);
     let said = Shared::default();
     let mut writer = FrameWriter::new(Box::new(said.clone()), false);
     writer.compress(policy);
     let mut say = |frame| assert_eq!(writer.write(&[frame]).expect("into memory"), 1);
     for cycle in [Cycle(1), Cycle(2)] {
-        for lane in &layout.lanes[0] {
+        for lane in layout.lanes_of(StageIx(0)) {
             for (link, block) in blocks().into_iter().enumerate() {
                 let address = Address {
-                    link: link as u32,
-                    lane: lane.index as u32,
+                    link: LinkIx::at(link),
+                    lane: lane.index,
                     input: link as u32,
-                    layout: 1,
+                    layout: LayoutVersion(1),
                 };
                 let (block, share, slices) = (Arc::new(block), 100, lane.slices.clone());
                 say(Outgoing::Block { address, cycle, block, share, slices });
@@ -269,7 +272,7 @@ fn honest(policy: CompressionSpec) -> Vec<u8> {
                 say(Outgoing::End { address, end });
             }
         }
-        say(Outgoing::Credit { link: 3, bytes: 0 });
+        say(Outgoing::Credit { link: LinkIx(3), bytes: 0 });
     }
     say(Outgoing::Bye);
     said.0.lock().unwrap_or_else(PoisonError::into_inner).clone()

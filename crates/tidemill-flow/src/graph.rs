@@ -1,29 +1,29 @@
-//! A job as the engine takes it: nodes and links, with the parts that run already made.
+//! A job as the engine takes it: stages and links, with the operators, sources and sinks made.
 
 use crate::operator::OperatorFactory;
 use crate::partition::Partition;
 use crate::sink::Sink;
 use crate::source::SourceFactory;
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    ops::{Index, IndexMut},
+    sync::Arc,
+};
 use tidemill_types::job::{BufferSpec, CompressionSpec, CycleSpec, Delivery};
 use tidemill_types::limits::{SLICES_MAX, STAGES_MAX};
-use tidemill_types::{ByteSize, Span};
+use tidemill_types::{ByteSize, Span, StageIx};
 
-/// A node of a graph: its index in [`JobGraph::nodes`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub usize);
-
-/// A job: settings, nodes and links.
+/// A job: settings, stages and links.
 pub struct JobGraph {
     /// The job's name.
     pub name: String,
-    /// What a failure may do to the output.
+    /// The guarantee for the output when the job fails.
     pub delivery: Delivery,
-    /// When a cycle ends.
+    /// The bounds of a cycle.
     pub cycle: CycleSpec,
     /// Buffers of links.
     pub buffer: BufferSpec,
-    /// Bytes of memory that the state of all stages may take. Default: as many as it needs.
+    /// Bytes of memory that the state of all stages may take. Default: no limit.
     pub state_budget: Option<ByteSize>,
     /// LZ4 on links that leave the process.
     pub compression: CompressionSpec,
@@ -31,27 +31,27 @@ pub struct JobGraph {
     pub workers: usize,
     /// Seed of everything random in the job.
     pub seed: u64,
-    /// Sources, stages and sinks.
-    pub nodes: Vec<Node>,
-    /// What flows between them.
+    /// Sources, operators and sinks. A [`StageIx`] is an index of this table.
+    pub stages: Vec<Stage>,
+    /// The links between stages.
     pub links: Vec<Link>,
     /// Takes the job's dead letters, as rows of [`dead_letter_schema`](crate::letter::schema).
     pub dead_letter: Option<Box<dyn Sink>>,
 }
 
-/// A source, stage or sink.
-pub struct Node {
-    /// Its name, unique in the job.
+/// A vertex of the graph: a source, an operator or a sink.
+pub struct Stage {
+    /// The name, unique in the job.
     pub name: String,
-    /// What it is.
-    pub kind: NodeKind,
-    /// A stage: keys of its state that nothing came for in so long leave memory, and are read back
-    /// when something does. Default: all stay.
+    /// The kind, with the parts that do its work.
+    pub kind: StageKind,
+    /// For an operator: a key of its state that received no record for this long leaves memory, and
+    /// is read back with its next record. Default: every key stays.
     pub ttl: Option<Span>,
 }
 
-/// What a node is.
-pub enum NodeKind {
+/// The kind of a stage.
+pub enum StageKind {
     /// Reads records.
     Source {
         /// Opens its slices.
@@ -60,10 +60,10 @@ pub enum NodeKind {
         preload: bool,
     },
     /// Runs an operator.
-    Stage {
-        /// Makes its operators.
+    Operator {
+        /// Makes one operator a lane and one state a slice.
         factory: Arc<dyn OperatorFactory>,
-        /// Number of slices. Zero: as many as the nodes it reads with the partition `local`.
+        /// The number of slices. Zero: that of the stages it reads with the partition `local`.
         slices: u32,
     },
     /// Takes results.
@@ -73,33 +73,33 @@ pub enum NodeKind {
     },
 }
 
-/// What flows from an output of one node to an input of another.
+/// An edge of the graph: from an output of one stage to a port of another.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// The node that writes.
-    pub from: NodeId,
+    /// The stage that writes.
+    pub from: StageIx,
     /// Its output: 0 is the main one.
     pub output: usize,
-    /// The node that reads.
-    pub to: NodeId,
+    /// The stage that reads.
+    pub to: StageIx,
     /// Its port.
     pub port: usize,
     /// How rows reach the slices of `to`.
     pub partition: Partition,
 }
 
-/// Why a graph cannot run.
+/// A graph that cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
-    /// A node reads itself, over one or more links.
+    /// A stage reads itself, over one or more links.
     #[error("the graph has a cycle through {}", .0.join(" -> "))]
     Cyclic(Vec<String>),
-    /// A link names a node that is not there, or ends in a source, or begins in a sink.
+    /// A link names a missing stage, ends in a source, or begins in a sink.
     #[error("a link from `{from}` to `{to}` is not possible")]
     Link {
-        /// The node that writes.
+        /// The stage that writes.
         from: String,
-        /// The node that reads.
+        /// The stage that reads.
         to: String,
     },
     /// A stage or sink reads nothing.
@@ -111,26 +111,40 @@ pub enum GraphError {
     /// A number is out of bounds.
     #[error("`{what}` is {value}, but must be from {min} to {max}")]
     Bounds {
-        /// Which number.
+        /// The name of the number.
         what: String,
-        /// What it is.
+        /// The value given.
         value: u64,
-        /// The least it may be.
+        /// The least value allowed.
         min: u64,
-        /// The most it may be.
+        /// The greatest value allowed.
         max: u64,
     },
 }
 
+impl Index<StageIx> for JobGraph {
+    type Output = Stage;
+
+    fn index(&self, stage: StageIx) -> &Stage {
+        &self.stages[stage.index()]
+    }
+}
+
+impl IndexMut<StageIx> for JobGraph {
+    fn index_mut(&mut self, stage: StageIx) -> &mut Stage {
+        &mut self.stages[stage.index()]
+    }
+}
+
 impl fmt::Debug for JobGraph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.nodes.iter().map(|node| node.name.as_str()).collect();
-        f.debug_struct("JobGraph").field("name", &self.name).field("nodes", &names).finish()
+        let names: Vec<&str> = self.stages.iter().map(|stage| stage.name.as_str()).collect();
+        f.debug_struct("JobGraph").field("name", &self.name).field("stages", &names).finish()
     }
 }
 
 impl JobGraph {
-    /// A graph without nodes.
+    /// A graph without stages.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -142,81 +156,82 @@ impl JobGraph {
             compression: CompressionSpec::default(),
             workers: 1,
             seed: 0,
-            nodes: Vec::new(),
+            stages: Vec::new(),
             links: Vec::new(),
             dead_letter: None,
         }
     }
 
-    /// Adds a node.
-    pub fn add(&mut self, name: impl Into<String>, kind: NodeKind) -> NodeId {
-        self.nodes.push(Node { name: name.into(), kind, ttl: None });
-        NodeId(self.nodes.len() - 1)
+    /// Adds a stage.
+    pub fn add(&mut self, name: impl Into<String>, kind: StageKind) -> StageIx {
+        self.stages.push(Stage { name: name.into(), kind, ttl: None });
+        StageIx::at(self.stages.len() - 1)
     }
 
     /// Adds a link from the main output of `from` to port 0 of `to`.
-    pub fn link(&mut self, from: NodeId, to: NodeId, partition: Partition) {
+    pub fn link(&mut self, from: StageIx, to: StageIx, partition: Partition) {
         self.links.push(Link { from, output: 0, to, port: 0, partition });
     }
 
-    /// Nodes in an order in which each comes after those it reads.
+    /// Stages in an order in which each comes after those it reads.
     ///
     /// # Errors
     /// The graph cannot run; the error says why.
-    pub fn check(&self) -> Result<Vec<NodeId>, GraphError> {
-        bounds("nodes", self.nodes.len() as u64, 1, STAGES_MAX as u64)?;
-        for node in &self.nodes {
-            if let NodeKind::Stage { slices, .. } = node.kind {
-                bounds(&format!("{}.slices", node.name), slices.into(), 0, SLICES_MAX.into())?;
+    pub fn check(&self) -> Result<Vec<StageIx>, GraphError> {
+        bounds("stages", self.stages.len() as u64, 1, STAGES_MAX as u64)?;
+        for stage in &self.stages {
+            if let StageKind::Operator { slices, .. } = stage.kind {
+                bounds(&format!("{}.slices", stage.name), slices.into(), 0, SLICES_MAX.into())?;
             }
         }
         for link in &self.links {
             self.check_link(link)?;
         }
-        let mut reads = vec![0_usize; self.nodes.len()];
+        let mut reads = vec![0_usize; self.stages.len()];
         for link in &self.links {
-            reads[link.to.0] += 1;
+            reads[link.to.index()] += 1;
         }
-        for (node, reads) in self.nodes.iter().zip(&reads) {
-            if *reads == 0 && !matches!(node.kind, NodeKind::Source { .. }) {
-                return Err(GraphError::Unread(node.name.clone()));
+        for (stage, reads) in self.stages.iter().zip(&reads) {
+            if *reads == 0 && !matches!(stage.kind, StageKind::Source { .. }) {
+                return Err(GraphError::Unread(stage.name.clone()));
             }
         }
         self.sort(reads)
     }
 
     fn check_link(&self, link: &Link) -> Result<(), GraphError> {
-        let name = |id: NodeId| {
-            self.nodes.get(id.0).map_or_else(|| format!("#{}", id.0), |node| node.name.clone())
+        let name = |id: StageIx| {
+            self.stages.get(id.index()).map_or_else(|| format!("#{id}"), |stage| stage.name.clone())
         };
-        let from = self.nodes.get(link.from.0).map(|node| &node.kind);
-        let to = self.nodes.get(link.to.0).map(|node| &node.kind);
+        let from = self.stages.get(link.from.index()).map(|stage| &stage.kind);
+        let to = self.stages.get(link.to.index()).map(|stage| &stage.kind);
         match (from, to) {
             (
-                Some(NodeKind::Source { .. } | NodeKind::Stage { .. }),
-                Some(NodeKind::Stage { .. } | NodeKind::Sink { .. }),
+                Some(StageKind::Source { .. } | StageKind::Operator { .. }),
+                Some(StageKind::Operator { .. } | StageKind::Sink { .. }),
             ) => Ok(()),
             _ => Err(GraphError::Link { from: name(link.from), to: name(link.to) }),
         }
     }
 
-    fn sort(&self, mut waits: Vec<usize>) -> Result<Vec<NodeId>, GraphError> {
-        let mut sorted: Vec<NodeId> = Vec::with_capacity(self.nodes.len());
+    fn sort(&self, mut waits: Vec<usize>) -> Result<Vec<StageIx>, GraphError> {
+        let mut sorted: Vec<StageIx> = Vec::with_capacity(self.stages.len());
         let mut ready: Vec<usize> = (0..waits.len()).rev().filter(|id| waits[*id] == 0).collect();
         while let Some(id) = ready.pop() {
-            sorted.push(NodeId(id));
-            for link in self.links.iter().filter(|link| link.from.0 == id) {
-                waits[link.to.0] -= 1;
-                if waits[link.to.0] == 0 {
-                    ready.push(link.to.0);
+            sorted.push(StageIx::at(id));
+            for link in self.links.iter().filter(|link| link.from.index() == id) {
+                let to = link.to.index();
+                waits[to] -= 1;
+                if waits[to] == 0 {
+                    ready.push(to);
                 }
             }
         }
-        if sorted.len() == self.nodes.len() {
+        if sorted.len() == self.stages.len() {
             return Ok(sorted);
         }
         let stuck = (0..waits.len()).filter(|id| waits[*id] > 0);
-        Err(GraphError::Cyclic(stuck.map(|id| self.nodes[id].name.clone()).collect()))
+        Err(GraphError::Cyclic(stuck.map(|id| self.stages[id].name.clone()).collect()))
     }
 }
 

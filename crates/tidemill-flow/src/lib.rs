@@ -1,4 +1,4 @@
-//! The engine of one node: a graph of stages, cut into slices, driven by cycles.
+//! The engine of one stage: a graph of stages, cut into slices, driven by cycles.
 //!
 //! ```text
 //!  source ─▶ link ─▶ stage ─▶ link ─▶ stage ─▶ link ─▶ sink
@@ -37,8 +37,10 @@ pub mod trial;
 pub use block::{Block, Payload, Routing, Selection, TIME_COLUMN, VALUE_COLUMN, rows_schema};
 pub use engine::{CheckpointTo, JobHandle, Processes, RunOptions, has_begun};
 pub use error::{AskError, JobError, StartError};
-pub use graph::{GraphError, JobGraph, Link, Node, NodeId, NodeKind};
-pub use look::{LookError, StageLook, Stages, StateAt, StateTable, TakeRows};
+pub use graph::{GraphError, JobGraph, Link, Stage, StageKind};
+pub use look::{
+    LookError, QueryableStage, QueryableStages, StageLook, StateAt, StateTable, TakeRows,
+};
 pub use operator::{
     Context, CycleInput, DeadLetter, MEMBERS_SEPARATOR, Operator, OperatorError, OperatorFactory,
     Output, SliceState, columns_in_words,

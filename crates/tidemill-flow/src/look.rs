@@ -122,36 +122,37 @@ fn listed(known: &[String]) -> String {
     }
 }
 
-/// A stage of a job.
+/// A stage as the job file names it, with the tables of its state. One stage of the graph may run
+/// several of them ([`OperatorFactory::members`]).
 #[derive(Clone)]
-pub struct Stage {
-    /// Its name.
+pub struct QueryableStage {
+    /// The name in the job file.
     pub name: String,
-    /// The name of the node that runs it: another one if that runs several stages.
-    pub node: String,
-    /// The operator of that node.
+    /// The name of the stage of the graph that runs it.
+    pub stage: String,
+    /// The operator of that stage.
     pub factory: Arc<dyn OperatorFactory>,
-    /// Which of the operator's tables are this stage's.
+    /// Its part of the operator's tables.
     tables: Range<usize>,
 }
 
-/// The stages of a job.
-pub type Stages = Vec<Stage>;
+/// The queryable stages of a job.
+pub type QueryableStages = Vec<QueryableStage>;
 
-impl Stage {
-    /// The stages that a node runs.
+impl QueryableStage {
+    /// The queryable stages that a stage of the graph runs.
     #[must_use]
-    pub fn of(node: &str, factory: &Arc<dyn OperatorFactory>) -> Vec<Self> {
+    pub fn of(stage: &str, factory: &Arc<dyn OperatorFactory>) -> Vec<Self> {
         let members = factory.members();
-        let stage = |(name, tables)| Self {
+        let member = |(name, tables)| Self {
             name,
-            node: node.to_owned(),
+            stage: stage.to_owned(),
             factory: Arc::clone(factory),
             tables,
         };
         match members.is_empty() {
-            true => vec![stage((node.to_owned(), 0..factory.tables().len()))],
-            false => (0..).zip(members).map(|(nth, name)| stage((name, nth..nth + 1))).collect(),
+            true => vec![member((stage.to_owned(), 0..factory.tables().len()))],
+            false => (0..).zip(members).map(|(nth, name)| member((name, nth..nth + 1))).collect(),
         }
     }
 
@@ -229,7 +230,7 @@ pub struct StageLook {
     pub time: Option<Micros>,
     /// The checkpoint that it is read from; none if the job runs.
     pub checkpoint: Option<u64>,
-    of: Stage,
+    of: QueryableStage,
     /// By slice.
     slices: Vec<SliceLook>,
     /// What is read stays until then.
@@ -248,10 +249,14 @@ impl StageLook {
     ///
     /// # Errors
     /// There is no such stage, it has no state to look at, or it does something else now.
-    pub fn of_checkpoint(stages: &Stages, stage: &str, pinned: Pinned) -> Result<Self, LookError> {
+    pub fn of_checkpoint(
+        stages: &QueryableStages,
+        stage: &str,
+        pinned: Pinned,
+    ) -> Result<Self, LookError> {
         let of = find(stages, stage)?.clone();
         let manifest = pinned.manifest();
-        let saved = manifest.stages.iter().find(|it| it.name == of.node);
+        let saved = manifest.stages.iter().find(|it| it.name == of.stage);
         let was_elsewhere = || {
             let members = manifest.stages.iter().flat_map(|it| it.name.split(MEMBERS_SEPARATOR));
             members.into_iter().any(|it| it == stage)
@@ -277,7 +282,7 @@ impl StageLook {
 
     /// The state of a stage of a running job.
     pub(crate) fn live(
-        of: Stage,
+        of: QueryableStage,
         (cycle, slices): (Cycle, Vec<SliceLook>),
         pinned: Option<Pinned>,
     ) -> Self {
@@ -316,7 +321,7 @@ impl StageLook {
 ///
 /// # Errors
 /// There is no such stage.
-pub fn find<'a>(stages: &'a Stages, stage: &str) -> Result<&'a Stage, LookError> {
+pub fn find<'a>(stages: &'a QueryableStages, stage: &str) -> Result<&'a QueryableStage, LookError> {
     let shown = || stages.iter().filter(|it| !it.tables.is_empty());
     shown().find(|it| it.name == stage).ok_or_else(|| LookError::Stage {
         name: stage.to_owned(),

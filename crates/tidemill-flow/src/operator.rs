@@ -26,7 +26,7 @@ use tidemill_types::{ByteSize, Cycle, Micros, SliceId, Span};
 /// The state of one slice. What is in it belongs to the operator; checkpoints save its structures.
 pub type SliceState = Box<dyn State>;
 
-/// Between the names of the stages that one node runs, in its name. No stage has it in its own.
+/// Between the names of the stages that one stage runs, in its name. No stage has it in its own.
 pub const MEMBERS_SEPARATOR: char = '+';
 
 /// What a stage runs, shared by its lanes.

@@ -217,12 +217,12 @@ impl Job {
     /// A source that cannot read what there may be.
     pub(crate) fn hindered_source(&self) -> Option<Stalled> {
         let now_us = self.world.clock.monotonic_micros();
-        self.plan.nodes.iter().find_map(|node| {
-            let Work::Source { factory, .. } = &node.work else { return None };
+        self.plan.stages.iter().find_map(|stage| {
+            let Work::Source { factory, .. } = &stage.work else { return None };
             let Obstacle { why, since_us } = factory.obstacle()?;
             let passed_us = now_us.saturating_sub(since_us);
             let since_us = self.wall().0.saturating_sub_unsigned(passed_us);
-            Some(Stalled { part: node.name.clone(), why, since_us })
+            Some(Stalled { part: stage.name.clone(), why, since_us })
         })
     }
 
@@ -230,11 +230,11 @@ impl Job {
     pub(crate) fn silent_sink(&self) -> Option<Stalled> {
         let now_us = self.now_us();
         let passed_us = |since_us: u64| now_us.saturating_sub(since_us);
-        self.plan.nodes.iter().find_map(|node| {
-            let since_us = node.count.committing_us.load(Ordering::Relaxed);
+        self.plan.stages.iter().find_map(|stage| {
+            let since_us = stage.count.committing_us.load(Ordering::Relaxed);
             let is_silent = since_us > 0 && passed_us(since_us) >= SILENCE_US;
             is_silent.then(|| Stalled {
-                part: node.name.clone(),
+                part: stage.name.clone(),
                 why: "nothing is heard of a commit that was begun".to_owned(),
                 since_us: self.wall().0.saturating_sub_unsigned(passed_us(since_us)),
             })

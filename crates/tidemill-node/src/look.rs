@@ -24,8 +24,8 @@ use std::{
 };
 use tidemill_env::World;
 use tidemill_flow::{
-    JobGraph, LookError, NodeKind, StageLook, Stages, StateTable,
-    look::{Stage, find},
+    JobGraph, LookError, QueryableStages, StageKind, StageLook, StateTable,
+    look::{QueryableStage, find},
 };
 use tidemill_operators::query::{Query, QueryError};
 use tidemill_state::{CheckpointError, Checkpoints};
@@ -118,19 +118,19 @@ pub fn stages(
     options: &PlanOptions,
     world: &World,
     registry: &Registry,
-) -> Result<Stages, Refused> {
+) -> Result<QueryableStages, Refused> {
     let Validated { planned, .. } = validate(descriptor, options, world, registry)?;
     Ok(stages_of(planned.graph))
 }
 
 /// The stages of a graph.
 #[must_use]
-pub fn stages_of(graph: JobGraph) -> Stages {
-    let stages = |node: &tidemill_flow::Node| match &node.kind {
-        NodeKind::Stage { factory, .. } => Stage::of(&node.name, factory),
-        NodeKind::Source { .. } | NodeKind::Sink { .. } => Vec::new(),
+pub fn stages_of(graph: JobGraph) -> QueryableStages {
+    let stages = |stage: &tidemill_flow::Stage| match &stage.kind {
+        StageKind::Operator { factory, .. } => QueryableStage::of(&stage.name, factory),
+        StageKind::Source { .. } | StageKind::Sink { .. } => Vec::new(),
     };
-    graph.nodes.iter().flat_map(stages).collect()
+    graph.stages.iter().flat_map(stages).collect()
 }
 
 /// A table of a stage's state, as others see it.
@@ -169,8 +169,8 @@ pub fn columns(schema: &Schema) -> Vec<ColumnView> {
 
 /// The tables of all stages.
 #[must_use]
-pub fn tables(stages: &Stages) -> Vec<TableView> {
-    let of_stage = |stage: &Stage| {
+pub fn tables(stages: &QueryableStages) -> Vec<TableView> {
+    let of_stage = |stage: &QueryableStage| {
         let view = |table: StateTable| TableView {
             stage: stage.name.clone(),
             table: table.name,
@@ -186,7 +186,7 @@ pub fn tables(stages: &Stages) -> Vec<TableView> {
 /// # Errors
 /// There is no such stage or checkpoint, or it cannot be read.
 pub fn in_checkpoint(
-    stages: &Stages,
+    stages: &QueryableStages,
     stage: &str,
     checkpoints: &Checkpoints,
     number: Option<u64>,
@@ -209,7 +209,7 @@ pub struct Answer {
 /// # Errors
 /// The SQL does not fit the tables, or the state cannot be read.
 pub fn query(
-    (job, stages, stage): (&str, &Stages, &str),
+    (job, stages, stage): (&str, &QueryableStages, &str),
     sql: &str,
     look: impl FnOnce(usize) -> Result<StageLook, StateError>,
 ) -> Result<Answer, StateError> {
@@ -261,7 +261,7 @@ pub fn arrow_file(answer: &Answer) -> Result<Vec<u8>, StateError> {
 ///
 /// # Errors
 /// There is no such stage.
-pub fn tables_of_stage(stages: &Stages, stage: &str) -> Result<Vec<String>, StateError> {
+pub fn tables_of_stage(stages: &QueryableStages, stage: &str) -> Result<Vec<String>, StateError> {
     let tables = find(stages, stage)?.tables();
     Ok(tables.into_iter().map(|it| it.name).collect())
 }
@@ -270,7 +270,7 @@ pub fn tables_of_stage(stages: &Stages, stage: &str) -> Result<Vec<String>, Stat
 ///
 /// # Errors
 /// There is no such stage or table.
-pub fn table(stages: &Stages, stage: &str, table: &str) -> Result<usize, StateError> {
+pub fn table(stages: &QueryableStages, stage: &str, table: &str) -> Result<usize, StateError> {
     let tables = find(stages, stage)?.tables();
     let found = tables.iter().position(|it| it.name == table);
     found.ok_or_else(|| {
@@ -288,7 +288,7 @@ pub fn table(stages: &Stages, stage: &str, table: &str) -> Result<usize, StateEr
 /// # Errors
 /// The state cannot be read, or `out` cannot be written.
 pub fn export(
-    (job, stages): (&str, &Stages),
+    (job, stages): (&str, &QueryableStages),
     look: &StageLook,
     nth: usize,
     out: impl Write,

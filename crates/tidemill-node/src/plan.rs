@@ -42,7 +42,8 @@ use tidemill_connectors::{
     DeclaredStream, FileSource, KafkaSource, StreamSource, StreamSourceSpec,
 };
 use tidemill_env::World;
-use tidemill_flow::{JobGraph, Link, NodeId, NodeKind, Partition, SourceFactory};
+use tidemill_flow::{JobGraph, Link, Partition, SourceFactory, StageKind};
+use tidemill_types::StageIx;
 use tidemill_types::job::{Format, JobSpec, KafkaSourceSpec, SourceSpec};
 
 /// What a plan needs to know besides the job.
@@ -124,7 +125,7 @@ fn refused(descriptor: &Descriptor, problems: Vec<Problem>) -> Refused {
 /// An output of a node.
 #[derive(Clone, Debug)]
 struct Outlet {
-    node: NodeId,
+    node: StageIx,
     output: usize,
 }
 
@@ -263,7 +264,7 @@ impl<'a> Planner<'a> {
             }
             // What has no end cannot be read to its end first.
             let preload = is_read && !streamed.contains(&name.as_str()) && !factory.live();
-            let node = self.graph.add(name, NodeKind::Source { factory, preload });
+            let node = self.graph.add(name, StageKind::Source { factory, preload });
             self.name(name, node, 0, schema);
         }
     }
@@ -351,12 +352,12 @@ impl<'a> Planner<'a> {
             .map_err(|error| operators::kafka_problem(name, &error))
     }
 
-    fn name(&mut self, name: &str, node: NodeId, output: usize, schema: SchemaRef) {
+    fn name(&mut self, name: &str, node: StageIx, output: usize, schema: SchemaRef) {
         let outlets = vec![Outlet { node, output }];
         self.names.insert(name.to_owned(), Outlets { outlets, schema });
     }
 
-    fn link(&mut self, from: &Outlets, to: NodeId, port: usize, partition: &Partition) {
+    fn link(&mut self, from: &Outlets, to: StageIx, port: usize, partition: &Partition) {
         for outlet in &from.outlets {
             self.graph.links.push(Link {
                 from: outlet.node,

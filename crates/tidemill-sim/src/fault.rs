@@ -123,7 +123,7 @@ impl fmt::Display for Failures {
 /// What a job that fails must say.
 #[derive(Clone, Debug)]
 struct Told {
-    node: String,
+    part: String,
     message: String,
     /// If it is that of one cycle.
     cycle: Option<Cycle>,
@@ -133,12 +133,12 @@ struct Told {
 }
 
 impl Told {
-    fn of(node: String, message: String) -> Self {
-        Self { node, message, cycle: None, record: None, panicked: false }
+    fn of(part: String, message: String) -> Self {
+        Self { part, message, cycle: None, record: None, panicked: false }
     }
 
     fn is(&self, error: &JobError) -> bool {
-        (&self.node, &self.message) == (&error.node, &error.message)
+        (&self.part, &self.message) == (&error.part, &error.message)
             && self.panicked == error.panicked
             && self.cycle.is_none_or(|cycle| cycle == error.cycle)
             && self
@@ -288,7 +288,7 @@ impl Planted {
                 && error.message.contains(&said)
                 && !error.panicked;
             if says {
-                inner.tell(Told::of(error.node.clone(), error.message.clone()));
+                inner.tell(Told::of(error.part.clone(), error.message.clone()));
             }
         }
         lock(&inner.told).as_ref().is_some_and(|told| told.is(error))
@@ -300,10 +300,10 @@ impl Planted {
         let passes = inner.passed.load(Ordering::SeqCst) > 0;
         lock(&inner.told).as_ref().is_some_and(|told| match error {
             StartError::Open { name, message } => {
-                !passes && (name, message) == (&told.node, &told.message)
+                !passes && (name, message) == (&told.part, &told.message)
             }
             StartError::Away { message } => {
-                passes && *message == format!("`{}`: {}", told.node, told.message)
+                passes && *message == format!("`{}`: {}", told.part, told.message)
             }
             _ => false,
         })

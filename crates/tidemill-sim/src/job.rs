@@ -13,7 +13,7 @@ use crate::{
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::{path::PathBuf, sync::Arc};
 use tidemill_env::{Random, World};
-use tidemill_flow::{JobGraph, Link, NodeId, NodeKind, OperatorFactory, Partition};
+use tidemill_flow::{JobGraph, Link, OperatorFactory, Partition, StageKind};
 use tidemill_operators::{
     custom::{self, state::Map},
     dedup::dedup,
@@ -24,7 +24,7 @@ use tidemill_operators::{
 };
 use tidemill_state::structure;
 use tidemill_types::{
-    ByteSize, SliceId, Span,
+    ByteSize, SliceId, Span, StageIx,
     job::{
         CountWindow, CycleSpec, DEAD_LETTER, DedupSpec, Delivery, EmptySpec, Every, JoinKind,
         JoinSpec, Named, SlidingWindow, TopSpec, WindowSpec,
@@ -37,7 +37,7 @@ pub(crate) struct Job {
     /// By source: the slices that its lives have read.
     slices: Vec<feed::Slices>,
     stages: Vec<Stage>,
-    /// Nodes and outputs that a sink reads.
+    /// Stages and outputs that a sink reads.
     read: Vec<(usize, usize)>,
     /// Of the first sink; all others are files.
     pub(crate) memory: Memory,
@@ -61,21 +61,21 @@ struct Stage {
     name: String,
     factory: Arc<dyn OperatorFactory>,
     slices: u32,
-    /// The nodes that are read, at which port and how: several at one port are a union.
+    /// The stages that are read, at which port and how: several at one port are a union.
     reads: Vec<Reads>,
 }
 
-/// A link of a stage, by the node at its other end.
+/// A link of a stage, by the stage at its other end.
 #[derive(Clone, Debug)]
 struct Reads {
-    node: usize,
+    stage: usize,
     port: usize,
     how: Partition,
 }
 
-/// Rows of one shape that a node writes: `key` and `value` are among the columns.
+/// Rows of one shape that a stage writes: `key` and `value` are among the columns.
 struct Stream {
-    node: usize,
+    stage: usize,
     schema: SchemaRef,
     is_read: bool,
 }
@@ -230,7 +230,7 @@ impl Job {
         };
         let of_columns = job.sources.iter().filter(|it| !it.is_bytes).enumerate();
         let mut streams: Vec<Stream> = of_columns
-            .map(|(node, _)| Stream { node, schema: feed::schema(), is_read: false })
+            .map(|(stage, _)| Stream { stage, schema: feed::schema(), is_read: false })
             .collect();
         if streams.len() == 2 && random.below(2) == 0 {
             job.join(random, &mut streams);
@@ -239,7 +239,7 @@ impl Job {
             job.stage(random, &mut streams);
         }
         job.add_bytes(&mut aside, &mut streams);
-        job.read.extend(streams.iter().filter(|it| !it.is_read).map(|it| (it.node, 0)));
+        job.read.extend(streams.iter().filter(|it| !it.is_read).map(|it| (it.stage, 0)));
         for (at, stage) in job.stages.iter().enumerate() {
             let others = 1..stage.factory.outputs().len();
             job.read.extend(others.map(|output| (job.sources.len() + at, output)));
@@ -261,8 +261,8 @@ impl Job {
         let made = join(&streams[left].schema, &streams[right].schema, &spec);
         let made = made.expect("two streams that have the key");
         let reads = vec![
-            Reads { node: streams[left].node, port: 0, how: Partition::Key(made.left_keys) },
-            Reads { node: streams[right].node, port: 1, how: Partition::Key(made.right_keys) },
+            Reads { stage: streams[left].stage, port: 0, how: Partition::Key(made.left_keys) },
+            Reads { stage: streams[right].stage, port: 1, how: Partition::Key(made.right_keys) },
         ];
         (streams[left].is_read, streams[right].is_read) = (true, true);
         self.add("join", made.factory, random, reads, streams);
@@ -279,7 +279,7 @@ impl Job {
             let joins = at != read && stream.schema == schema && how != Partition::Local;
             if at == read || (joins && random.below(2) == 0) {
                 stream.is_read = true;
-                reads.push(Reads { node: stream.node, port: 0, how: how.clone() });
+                reads.push(Reads { stage: stream.stage, port: 0, how: how.clone() });
             }
         }
         self.add(name, factory, random, reads, streams);
@@ -294,11 +294,11 @@ impl Job {
         streams: &mut Vec<Stream>,
     ) {
         let schema = Arc::clone(&factory.outputs()[0]);
-        let node = self.sources.len() + self.stages.len();
+        let stage = self.sources.len() + self.stages.len();
         let local = reads.iter().any(|it| it.how == Partition::Local);
         let slices = if local { 0 } else { 1 + random.below(8) as u32 };
-        self.stages.push(Stage { name: format!("{name}{node}"), factory, slices, reads });
-        streams.push(Stream { node, schema, is_read: false });
+        self.stages.push(Stage { name: format!("{name}{stage}"), factory, slices, reads });
+        streams.push(Stream { stage, schema, is_read: false });
     }
 
     /// Its sources.
@@ -355,7 +355,7 @@ impl Job {
     /// In words.
     pub(crate) fn describe(&self) -> String {
         let stage = |it: &Stage| {
-            let reads = it.reads.iter().map(|it| format!("{} by {:?}", it.node, it.how));
+            let reads = it.reads.iter().map(|it| format!("{} by {:?}", it.stage, it.how));
             format!("{} × {} of {}", it.name, it.slices, reads.collect::<Vec<_>>().join(" and "))
         };
         let preloads = if self.preloads { ", the first before the others" } else { "" };
@@ -392,18 +392,18 @@ impl Job {
             let slices = self.slices[at].of_life(feed);
             let factory = Arc::new(Fed { feed: *feed, slices, clock, told, fault });
             let preload = self.preloads && at == 0;
-            graph.add(name, NodeKind::Source { factory, preload });
+            graph.add(name, StageKind::Source { factory, preload });
         }
         for (nth, stage) in self.stages.iter().enumerate() {
             let factory = planted.stage(nth, &stage.name, &stage.factory);
             let slices = stage.slices;
             // In half of them keys leave memory, so often that they do in so short a life.
             let expires = structure::can_expire(&mut *factory.state(SliceId(0))) && slices % 2 == 1;
-            let node = graph.add(stage.name.clone(), NodeKind::Stage { factory, slices });
-            graph.nodes[node.0].ttl = expires.then_some(Span(self.cycle_us));
-            for Reads { node: from, port, how } in stage.reads.clone() {
-                let (from, partition) = (NodeId(from), how);
-                graph.links.push(Link { from, output: 0, to: node, port, partition });
+            let to = graph.add(stage.name.clone(), StageKind::Operator { factory, slices });
+            graph[to].ttl = expires.then_some(Span(self.cycle_us));
+            for Reads { stage: from, port, how } in stage.reads.clone() {
+                let (from, partition) = (StageIx::at(from), how);
+                graph.links.push(Link { from, output: 0, to, port, partition });
             }
         }
         let names = self.sinks();
@@ -413,8 +413,8 @@ impl Job {
             Box::new(Kept::new(world, path, self.syncs, memory).failing(fault))
         });
         for (((from, output), name), sink) in self.read.iter().zip(&names).zip(sinks.by_ref()) {
-            let to = graph.add(name.clone(), NodeKind::Sink { sink });
-            let (from, output) = (NodeId(*from), *output);
+            let to = graph.add(name.clone(), StageKind::Sink { sink });
+            let (from, output) = (StageIx::at(*from), *output);
             graph.links.push(Link { from, output, to, port: 0, partition: Partition::One });
         }
         graph.dead_letter = Some(sinks.next().expect("the letters are last"));

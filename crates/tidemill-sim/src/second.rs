@@ -5,7 +5,7 @@ use arrow_schema::SchemaRef;
 use std::sync::Arc;
 use tidemill_env::World;
 use tidemill_flow::{
-    NodeKind, RunOptions, Source, SourceError, SourceFactory, StartError, engine::start,
+    RunOptions, Source, SourceError, SourceFactory, StageKind, StartError, engine::start,
 };
 
 /// A source that cannot be opened: whoever gets so far gets no further, and does no harm.
@@ -29,8 +29,8 @@ impl SourceFactory for Missing {
 /// What it was told instead.
 pub(crate) fn is_refused(job: &Job, world: &World) -> Result<(), String> {
     let mut graph = job.graph(world, 0, 1, &Planted::default());
-    for node in &mut graph.nodes {
-        if let NodeKind::Source { factory, .. } = &mut node.kind {
+    for stage in &mut graph.stages {
+        if let StageKind::Source { factory, .. } = &mut stage.kind {
             *factory = Arc::new(Missing(Arc::clone(factory)));
         }
     }

@@ -154,7 +154,7 @@ struct Running {
     numbers: Numbers,
 }
 
-/// The job of the drawing: links close at `LINK_CYCLES` and open at `low_bytes`. Each node has a
+/// The job of the drawing: links close at `LINK_CYCLES` and open at `low_bytes`. Each stage has a
 /// thread of its own, as C holds its thread while it waits.
 fn run(low_bytes: u64) -> Running {
     let (permits, numbers) = (Permits::default(), Numbers::default());
@@ -163,12 +163,12 @@ fn run(low_bytes: u64) -> Running {
     graph.cycle.records = CYCLE_RECORDS;
     graph.buffer.high_watermark.0 = LINK_CYCLES * CYCLE_BYTES;
     graph.buffer.low_watermark.0 = low_bytes;
-    let a = graph.add("a", NodeKind::Source { factory: Arc::new(Numbered), preload: false });
+    let a = graph.add("a", StageKind::Source { factory: Arc::new(Numbered), preload: false });
     let fast = Arc::new(Relay { permits: None });
-    let b = graph.add("b", NodeKind::Stage { factory: fast, slices: 1 });
+    let b = graph.add("b", StageKind::Operator { factory: fast, slices: 1 });
     let slow = Arc::new(Relay { permits: Some(permits.clone()) });
-    let c = graph.add("c", NodeKind::Stage { factory: slow, slices: 1 });
-    let out = graph.add("out", NodeKind::Sink { sink: Box::new(numbers.clone()) });
+    let c = graph.add("c", StageKind::Operator { factory: slow, slices: 1 });
+    let out = graph.add("out", StageKind::Sink { sink: Box::new(numbers.clone()) });
     graph.link(a, b, Partition::One);
     graph.link(b, c, Partition::One);
     graph.link(c, out, Partition::One);

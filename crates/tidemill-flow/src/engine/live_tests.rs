@@ -139,9 +139,9 @@ fn graph(factory: Arc<dyn SourceFactory>, partition: Partition, sink: Tell) -> J
     let mut graph = JobGraph::new("live");
     graph.workers = 2;
     graph.cycle = CycleSpec { time: Span(2_000), ..CycleSpec::default() };
-    let source = graph.add("source", NodeKind::Source { factory, preload: false });
-    let stage = graph.add("stage", NodeKind::Stage { factory: Arc::new(Name), slices: 4 });
-    let out = graph.add("out", NodeKind::Sink { sink: Box::new(sink) });
+    let source = graph.add("source", StageKind::Source { factory, preload: false });
+    let stage = graph.add("stage", StageKind::Operator { factory: Arc::new(Name), slices: 4 });
+    let out = graph.add("out", StageKind::Sink { sink: Box::new(sink) });
     graph.link(source, stage, partition);
     graph.link(stage, out, Partition::One);
     graph
@@ -320,7 +320,7 @@ fn a_silence_makes_nothing_late() {
     let (senders, source) = fed(2);
     let (to, from) = mpsc::channel();
     let mut graph = graph(source, Partition::One, Tell { to, gate: None });
-    graph.nodes[1].kind = NodeKind::Stage { factory: Arc::new(Before), slices: 2 };
+    graph.stages[1].kind = StageKind::Operator { factory: Arc::new(Before), slices: 2 };
     let handle = run(graph);
     let before = || {
         let row = from.recv_timeout(std::time::Duration::from_secs(60)).expect("it comes out");
@@ -361,7 +361,7 @@ fn a_slice_that_was_just_asked_is_not_idle() {
     let (senders, source) = fed(2);
     let (to, from) = mpsc::channel();
     let mut graph = graph(source, Partition::One, Tell { to, gate: None });
-    graph.nodes[1].kind = NodeKind::Stage { factory: Arc::new(Before), slices: 2 };
+    graph.stages[1].kind = StageKind::Operator { factory: Arc::new(Before), slices: 2 };
     senders[0].send(0).expect("the job reads");
     let handle = start(graph, &sim.world, &RunOptions::default()).expect("it starts");
     let before = || {

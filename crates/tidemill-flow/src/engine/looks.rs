@@ -2,10 +2,10 @@
 
 use super::JobHandle;
 use crate::error::AskError;
-use crate::look::{LookError, Stage, StageLook, Stages, find};
+use crate::look::{LookError, QueryableStage, QueryableStages, StageLook, find};
 use crate::runtime::{
     looks,
-    plan::{NodePlan, Work},
+    plan::{StagePlan, Work},
     restore,
 };
 use tidemill_state::Pinned;
@@ -19,12 +19,12 @@ impl JobHandle {
 
     /// The stages of the job, with their operators.
     #[must_use]
-    pub fn stages(&self) -> Stages {
-        let stages = |node: &NodePlan| match &node.work {
-            Work::Stage { factory } => Stage::of(&node.name, factory),
+    pub fn stages(&self) -> QueryableStages {
+        let stages = |stage: &StagePlan| match &stage.work {
+            Work::Operator { factory } => QueryableStage::of(&stage.name, factory),
             Work::Source { .. } | Work::Sink => Vec::new(),
         };
-        self.job.plan.nodes.iter().flat_map(stages).collect()
+        self.job.plan.stages.iter().flat_map(stages).collect()
     }
 
     /// A complete checkpoint of the job, that of a number or the newest, which stays until the result
@@ -54,12 +54,12 @@ impl JobHandle {
     pub fn look(&self, stage: &str, table: usize) -> Result<StageLook, LookError> {
         let stages = self.stages();
         let found = find(&stages, stage)?;
-        let node = restore::stage_of(&self.job.plan, &found.node);
-        let node = node.filter(|node| self.job.plan.is_here(*node));
-        let node = node.ok_or_else(|| LookError::Ended(stage.to_owned()))?;
+        let ix = restore::stage_of(&self.job.plan, &found.stage);
+        let ix = ix.filter(|it| self.job.plan.is_here(*it));
+        let ix = ix.ok_or_else(|| LookError::Ended(stage.to_owned()))?;
         // Slices that were not read back yet are read from it.
         let pinned = self.pin_checkpoint(None).ok();
-        let seen = looks::look(&self.job, node, found.table(table))?;
+        let seen = looks::look(&self.job, ix, found.table(table))?;
         Ok(StageLook::live(found.clone(), seen, pinned))
     }
 }

@@ -8,6 +8,7 @@ use crate::runtime::{
     blocks::BlockPool,
     checkpoint::{Checkpointer, alone::Alone},
     commit::{CommitThread, Committer},
+    cuts::slice_of,
     followed::Followed,
     growth::{Growth, SourceSlices},
     guarded, hand_over,
@@ -37,7 +38,7 @@ use tidemill_env::sync::{
 use tidemill_env::{Disk, DiskLock, World, has_no_room};
 use tidemill_state::Checkpoints;
 use tidemill_types::{
-    Cycle,
+    Cycle, SliceId, SliceKey, StageIx,
     job::{Delivery, Recovery},
 };
 use tidemill_wire::ledger::Cut;
@@ -63,11 +64,11 @@ fn open_ledger(
         Ledger::remove(&world.disk, folder, &plan.name).map_err(unopened)?;
         return Ok((None, Recorded::default()));
     }
-    let sources = plan.nodes.iter().filter(|node| matches!(node.work, Work::Source { .. }));
+    let sources = plan.stages.iter().filter(|stage| matches!(stage.work, Work::Source { .. }));
     let owner = Owner {
         job: plan.name.clone(),
         seed: plan.seed,
-        sources: sources.map(|node| (node.name.clone(), node.began_with)).collect(),
+        sources: sources.map(|stage| (stage.name.clone(), stage.began_with)).collect(),
     };
     let opened = Ledger::open(&world.disk, folder, &owner, opening);
     let (mut ledger, recorded) = opened.map_err(unopened)?;
@@ -75,8 +76,8 @@ fn open_ledger(
         ledger.begin_next_at(bytes);
     }
     let is_source = |cut: &Cut| {
-        let node = plan.nodes.get(cut.source as usize);
-        node.is_some_and(|node| matches!(node.work, Work::Source { .. }))
+        let stage = plan.stages.get(slice_of(cut).stage.index());
+        stage.is_some_and(|stage| matches!(stage.work, Work::Source { .. }))
     };
     if !recorded.cuts.iter().all(|(_, cut)| is_source(cut)) {
         let message = "its sources have other places in the job now: add them in the order that \
@@ -128,14 +129,14 @@ pub(super) struct Opened {
     /// Nothing of the ledger is done again.
     skips: bool,
     pub(super) checkpoints: Option<Checkpoints>,
-    sources: Vec<(usize, SourceLane)>,
-    /// By node.
-    states: BTreeMap<usize, Vec<Held>>,
+    sources: Vec<(StageIx, SourceLane)>,
+    /// By stage.
+    states: BTreeMap<StageIx, Vec<Held>>,
     /// Those of them that are still to be read.
     pub(super) saved: Vec<Arc<SavedSlice>>,
     slices_left: Arc<AtomicUsize>,
     running: Arc<Running>,
-    sinks: Vec<(usize, SharedSink, Cycle)>,
+    sinks: Vec<(StageIx, SharedSink, Cycle)>,
     dead_letter: Option<Box<dyn Sink>>,
     dead_letter_held: Cycle,
 }
@@ -214,7 +215,7 @@ impl Opened {
         &mut self,
         plan: &Plan,
         from: Option<(Checkpoints, Origin)>,
-        mut sources: Vec<(usize, OpenSource)>,
+        mut sources: Vec<(StageIx, OpenSource)>,
         options: &RunOptions,
     ) -> Result<(), StartError> {
         if let Some((checkpoints, from)) = from {
@@ -233,8 +234,8 @@ impl Opened {
                 StartError::Ledger { path: folder.join("ledger").display().to_string(), message }
             })?;
         }
-        for (node, source) in &mut sources {
-            self.seek(plan, *node, source)?;
+        for (stage, source) in &mut sources {
+            self.seek(plan, *stage, source)?;
         }
         self.sources = self.source_lanes(plan, sources);
         Ok(())
@@ -249,13 +250,14 @@ impl Opened {
         workers: usize,
     ) -> Result<(), StartError> {
         let recovery = options.checkpoint.as_ref().map(|to| to.recovery);
-        for id in (0..plan.nodes.len()).filter(|id| plan.is_here(*id)) {
+        for id in plan.ids().filter(|id| plan.is_here(*id)) {
             if let (Some(checkpoints), Some(recovery)) = (&mut self.checkpoints, recovery) {
-                restore::save_to_be_read((plan, id), checkpoints, recovery);
+                restore::save_to_be_read(plan, id, checkpoints, recovery);
             }
             let Self { checkpoints, before, saved, slices_left, running, .. } = self;
             let states = restore::states(
-                (plan, id),
+                plan,
+                id,
                 checkpoints.as_ref(),
                 before,
                 saved,
@@ -267,18 +269,18 @@ impl Opened {
         if recovery == Some(Recovery::Eager) {
             let saved = Arc::new(std::mem::take(&mut self.saved));
             held::load_all(world, &saved, workers)
-                .map_err(|(node, error)| unread_error(&plan.nodes[node].name, &error))?;
+                .map_err(|(stage, error)| unread_error(&plan[stage].name, &error))?;
         }
         Ok(())
     }
 
     /// Goes to where a source slice was as of the checkpoint.
-    fn seek(&self, plan: &Plan, node: usize, source: &mut OpenSource) -> Result<(), StartError> {
-        match self.before.source(node, source.slice).filter(|saved| !saved.ended) {
+    fn seek(&self, plan: &Plan, stage: StageIx, source: &mut OpenSource) -> Result<(), StartError> {
+        match self.before.source(SliceKey::new(stage, source.slice)).filter(|saved| !saved.ended) {
             Some(saved) => {
-                let (name, to) = (&plan.nodes[node].name, Position(saved.position));
+                let (name, to) = (&plan[stage].name, Position(saved.position));
                 let seek = || source.source.seek(to, saved.watermark);
-                let sought = guarded::blamed(name, Some(source.slice), seek);
+                let sought = guarded::blamed(name, Some(source.slice.0), seek);
                 sought.map_err(|error| open_error(name, error.message))
             }
             None => Ok(()),
@@ -289,29 +291,29 @@ impl Opened {
     fn source_lanes(
         &self,
         plan: &Plan,
-        sources: Vec<(usize, OpenSource)>,
-    ) -> Vec<(usize, SourceLane)> {
-        let goes_on = sources
-            .into_iter()
-            .filter(|(node, source)| !self.before.source_has_ended((*node as u32, source.slice)));
-        let lane = |(node, OpenSource { slice, source }): (usize, OpenSource)| {
-            let Work::Source { factory, preload } = &plan.nodes[node].work else {
+        sources: Vec<(StageIx, OpenSource)>,
+    ) -> Vec<(StageIx, SourceLane)> {
+        let goes_on = sources.into_iter().filter(|(stage, source)| {
+            !self.before.source_has_ended(SliceKey::new(*stage, source.slice))
+        });
+        let lane = |(stage, OpenSource { slice, source }): (StageIx, OpenSource)| {
+            let Work::Source { factory, preload } = &plan[stage].work else {
                 unreachable!("only sources are opened as such");
             };
             // Of cycles that were recorded before it was there.
             let first = Cut {
-                source: node as u32,
-                slice,
-                position: factory.begins_at(slice).0,
+                source: stage.0,
+                slice: slice.0,
+                position: factory.begins_at(slice.0).0,
                 ended: false,
                 idle: true,
             };
             let replay = self.recorded.of(first, self.before.cycle);
-            let saved = self.before.source(node, slice);
+            let saved = self.before.source(SliceKey::new(stage, slice));
             let idle = saved.is_some_and(|saved| saved.idle);
-            let told = saved.map_or(factory.begins_at(slice).0, |saved| saved.position);
+            let told = saved.map_or(factory.begins_at(slice.0).0, |saved| saved.position);
             let source = Said::new(source, factory.schema());
-            (node, SourceLane::new(slice, source, factory.live(), *preload, replay, idle, told))
+            (stage, SourceLane::new(slice, source, factory.live(), *preload, replay, idle, told))
         };
         goes_on.map(lane).collect()
     }
@@ -319,18 +321,18 @@ impl Opened {
 
 /// A slice of a source, at its start.
 struct OpenSource {
-    slice: u32,
+    slice: SliceId,
     source: Box<dyn Source>,
 }
 
-fn open_sources(plan: &Plan) -> Result<Vec<(usize, OpenSource)>, StartError> {
+fn open_sources(plan: &Plan) -> Result<Vec<(StageIx, OpenSource)>, StartError> {
     let mut sources = Vec::new();
-    for (id, node) in plan.nodes.iter().enumerate().filter(|(id, _)| plan.is_here(*id)) {
-        let Work::Source { factory, .. } = &node.work else { continue };
-        for slice in 0..node.slices {
+    for (id, stage) in plan.indexed().filter(|(id, _)| plan.is_here(*id)) {
+        let Work::Source { factory, .. } = &stage.work else { continue };
+        for slice in 0..stage.slices {
             let source =
-                factory.open(slice).map_err(|error| open_error(&node.name, error.message))?;
-            sources.push((id, OpenSource { slice, source }));
+                factory.open(slice).map_err(|error| open_error(&stage.name, error.message))?;
+            sources.push((id, OpenSource { slice: SliceId(slice), source }));
         }
     }
     Ok(sources)
@@ -339,9 +341,9 @@ fn open_sources(plan: &Plan) -> Result<Vec<(usize, OpenSource)>, StartError> {
 /// Lets the sources note where they begin. After the ledger: one with cycles of an earlier life
 /// beside notes of this one would be taken for theirs.
 fn begin_sources(plan: &Plan) -> Result<(), StartError> {
-    for (_, node) in plan.nodes.iter().enumerate().filter(|(id, _)| plan.is_here(*id)) {
-        if let Work::Source { factory, .. } = &node.work {
-            factory.begin().map_err(|error| open_error(&node.name, error.message))?;
+    for (_, stage) in plan.indexed().filter(|(id, _)| plan.is_here(*id)) {
+        if let Work::Source { factory, .. } = &stage.work {
+            factory.begin().map_err(|error| open_error(&stage.name, error.message))?;
         }
     }
     Ok(())
@@ -355,24 +357,23 @@ pub(super) fn build(
     peers: Peers,
 ) -> (Arc<Job>, CommitThread) {
     let (before, recorded) = (&opened.before, &opened.recorded);
-    let preloads =
-        |node: usize| matches!(plan.nodes[node].work, Work::Source { preload: true, .. });
-    let mut pacer = Pacer::new(opened.sources.iter().filter(|(node, _)| preloads(*node)).count());
+    let preloads = |stage: StageIx| matches!(plan[stage].work, Work::Source { preload: true, .. });
+    let mut pacer = Pacer::new(opened.sources.iter().filter(|(stage, _)| preloads(*stage)).count());
     if before.cycle > Cycle::NONE {
         pacer.go_on_after(before.cycle, before.time);
     }
     pacer.replay(recorded.times.iter().copied().filter(|(cycle, _)| *cycle > before.cycle));
-    let slices: Vec<(u32, u32)> = plan
-        .nodes
-        .iter()
-        .enumerate()
-        .filter(|(id, node)| plan.is_here(*id) && matches!(node.work, Work::Source { .. }))
-        .flat_map(|(id, node)| (0..node.slices).map(move |slice| (id as u32, slice)))
+    let slices: Vec<SliceKey> = plan
+        .indexed()
+        .filter(|(id, stage)| plan.is_here(*id) && matches!(stage.work, Work::Source { .. }))
+        .flat_map(|(id, stage)| {
+            (0..stage.slices).map(move |slice| SliceKey::new(id, SliceId(slice)))
+        })
         .collect();
-    let sinks = opened.sinks.iter().map(|(node, sink, held)| (*node, Arc::clone(sink), *held));
+    let sinks = opened.sinks.iter().map(|(stage, sink, held)| (*stage, Arc::clone(sink), *held));
     let sinks = sinks.collect();
-    let followed = plan.nodes.iter().enumerate().filter_map(|(id, node)| match &node.work {
-        Work::Source { factory, .. } => Some((id as u32, Arc::clone(factory))),
+    let followed = plan.indexed().filter_map(|(id, stage)| match &stage.work {
+        Work::Source { factory, .. } => Some((id, Arc::clone(factory))),
         _ => None,
     });
     let followed = Followed::new(followed, recorded.last());
@@ -399,7 +400,7 @@ pub(super) fn build(
         ),
         looks: Looks::default(),
         checkpoints: Mutex::new(CheckpointProgress { cycle: opened.from, ..Default::default() }),
-        slices_done: plan.nodes.iter().map(|_| AtomicU64::new(0)).collect(),
+        slices_done: plan.stages.iter().map(|_| AtomicU64::new(0)).collect(),
         plan,
         world: world.clone(),
         workers: RwLock::new(Vec::new()),
@@ -427,67 +428,67 @@ pub(super) fn build(
     };
     let job = Arc::new(job);
     opened.running.set(&job);
-    for (node, sink, _) in &opened.sinks {
+    for (stage, sink, _) in &opened.sinks {
         if let Ok(mut sink) = sink.lock() {
-            sink.wait_with(Patience::of(&job, &job.plan.nodes[*node].name));
+            sink.wait_with(Patience::of(&job, &job.plan[*stage].name));
         }
     }
     (job, thread)
 }
 
-/// Gives every lane what it runs. Nodes and source slices that have ended get none.
+/// Gives every lane what it runs. Stages and source slices that have ended get none.
 pub(super) fn lanes(job: &Arc<Job>, layout: &Layout, mut opened: Opened) {
     let before = &opened.before;
     for lane in layout.lanes.iter().flatten() {
-        hand_over::had_ended(job, layout, lane, |node, slice| match &job.plan.nodes[node].work {
-            Work::Source { .. } => before.source_has_ended((node as u32, slice)),
-            _ => before.has_ended(node),
+        hand_over::had_ended(job, layout, lane, |slice| match &job.plan[slice.stage].work {
+            Work::Source { .. } => before.source_has_ended(slice),
+            _ => before.has_ended(slice.stage),
         });
     }
-    for (id, node) in job.plan.nodes.iter().enumerate() {
-        let Work::Stage { factory } = &node.work else { continue };
+    for (id, stage) in job.plan.indexed() {
+        let Work::Operator { factory } = &stage.work else { continue };
         if before.has_ended(id) {
-            job.slices_done[id].store(u64::from(node.slices), Ordering::Release);
+            job.slices_done[id.index()].store(u64::from(stage.slices), Ordering::Release);
             continue;
         }
         let mut states = opened.states.remove(&id).unwrap_or_default().into_iter();
-        for lane in layout.lanes[id].iter().filter(|_| job.plan.is_here(id)) {
+        for lane in layout.lanes_of(id).iter().filter(|_| job.plan.is_here(id)) {
             let states = states.by_ref().take(lane.slices.len()).collect();
             let (operator, wants_time) = (factory.operator(), factory.wants_time());
             let watermark = before.watermark(id);
-            let mut core = StageLane::new((job, id), operator, states, wants_time, watermark);
+            let mut core = StageLane::new(job, id, operator, states, wants_time, watermark);
             if opened.skips && before.cycle > Cycle::NONE {
                 core = core.pass(Passed { cycle: before.cycle, time: before.time });
             }
             hand_over::open(job, lane, Core::Stage(Box::new(core)));
         }
     }
-    for (node, sink, held) in opened.sinks {
-        let last = before.sink(node);
-        job.plan.nodes[node].count.last_rows.store(last.0, Ordering::Release);
-        if before.has_ended(node) {
-            job.slices_done[node].store(1, Ordering::Release);
+    for (stage, sink, held) in opened.sinks {
+        let last = before.sink(stage);
+        job.plan[stage].count.last_rows.store(last.0, Ordering::Release);
+        if before.has_ended(stage) {
+            job.slices_done[stage.index()].store(1, Ordering::Release);
             continue;
         }
-        let lane = &layout.lanes[node][0];
+        let lane = &layout.lanes_of(stage)[0];
         hand_over::open(job, lane, Core::Sink(SinkLane::new(sink, held)));
     }
-    for (id, node) in job.plan.nodes.iter().enumerate() {
-        let Work::Source { factory, .. } = &node.work else { continue };
+    for (id, stage) in job.plan.indexed() {
+        let Work::Source { factory, .. } = &stage.work else { continue };
         let went = |slice| {
-            let saved = before.source(id, slice)?;
+            let saved = before.source(SliceKey::new(id, SliceId(slice)))?;
             Some(saved.position.wrapping_sub(factory.begins_at(slice).0))
         };
-        let went = (0..node.slices).filter_map(went).fold(0, u64::wrapping_add);
-        node.count.position.store(went, Ordering::Relaxed);
+        let went = (0..stage.slices).filter_map(went).fold(0, u64::wrapping_add);
+        stage.count.position.store(went, Ordering::Relaxed);
     }
-    for (node, _) in before.ended_sources().into_keys() {
-        job.slices_done[node].fetch_add(1, Ordering::AcqRel);
-        let count = &job.plan.nodes[node].count;
+    for SliceKey { stage, .. } in before.ended_sources().into_keys() {
+        job.slices_done[stage.index()].fetch_add(1, Ordering::AcqRel);
+        let count = &job.plan[stage].count;
         count.slices_ended.fetch_add(1, Ordering::Relaxed);
     }
-    for (node, source) in opened.sources {
-        let lane = &layout.lanes[node][source.slice() as usize];
+    for (stage, source) in opened.sources {
+        let lane = &layout.lanes_of(stage)[source.slice().index()];
         hand_over::open(job, lane, Core::Source(Box::new(source)));
     }
 }

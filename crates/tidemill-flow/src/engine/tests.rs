@@ -17,7 +17,7 @@ use std::{
 };
 use tidemill_env::{Disk, Pace, Random, Simulation};
 use tidemill_state::Map;
-use tidemill_types::{Micros, SliceId, Span};
+use tidemill_types::{Micros, ProcessIx, SliceId, SliceKey, Span, StageIx};
 use tidemill_wire::{journal, ledger::LedgerEntry};
 
 mod ahead;
@@ -262,12 +262,12 @@ fn graph(setup: &Setup, sink: &Collect) -> JobGraph {
     graph.workers = setup.workers;
     graph.cycle.records = 1_000;
     let factory = Arc::new(Numbers { count: setup.count, keys: 97, live: setup.live });
-    let source = graph.add("numbers", NodeKind::Source { factory, preload: false });
+    let source = graph.add("numbers", StageKind::Source { factory, preload: false });
     let factory = Arc::new(RunningSum { poison: setup.poison });
-    let first = graph.add("first", NodeKind::Stage { factory, slices: 16 });
+    let first = graph.add("first", StageKind::Operator { factory, slices: 16 });
     let factory = Arc::new(RunningSum { poison: None });
-    let second = graph.add("second", NodeKind::Stage { factory, slices: 7 });
-    let out = graph.add("out", NodeKind::Sink { sink: Box::new(sink.clone()) });
+    let second = graph.add("second", StageKind::Operator { factory, slices: 7 });
+    let out = graph.add("out", StageKind::Sink { sink: Box::new(sink.clone()) });
     graph.link(source, first, Partition::Key(vec![0]));
     graph.link(first, second, Partition::Key(vec![0]));
     graph.link(second, out, Partition::One);
@@ -329,7 +329,7 @@ fn a_panic_names_stage_slice_cycle_and_record() {
     let setup = Setup { poison: Some(4_321), ..SETUP };
     let handle = start(graph(&setup, &sink), &World::real(), &RunOptions::default());
     let error = handle.expect("it starts").wait().expect_err("the record is poisoned");
-    assert_eq!((error.node.as_str(), error.cycle, error.panicked), ("first", Cycle(5), true));
+    assert_eq!((error.part.as_str(), error.cycle, error.panicked), ("first", Cycle(5), true));
     assert!(error.slice.is_some() && error.row.is_some(), "{error}");
     assert!(error.message.contains("a poisoned record"), "{error}");
 }
@@ -355,13 +355,13 @@ fn a_sink_that_panics_as_it_commits_fails_the_job() {
     for with_ledger in [false, true] {
         let folder = tempfile::tempdir().expect("a folder");
         let mut graph = graph(&SETUP, &Collect::default());
-        let node = graph.nodes.last_mut().expect("the sink");
-        node.kind = NodeKind::Sink { sink: Box::new(Panics) };
+        let stage = graph.stages.last_mut().expect("the sink");
+        stage.kind = StageKind::Sink { sink: Box::new(Panics) };
         let data = with_ledger.then(|| folder.path().into());
         let options = RunOptions { data, ..RunOptions::default() };
         let handle = start(graph, &World::real(), &options).expect("it starts");
         let error = handle.wait().expect_err("it fails");
-        assert_eq!(error.node, "out", "{error}");
+        assert_eq!(error.part, "out", "{error}");
         assert!(error.message.contains("a sink that panics"), "{error}");
     }
 }
@@ -489,7 +489,11 @@ fn run_apart(setup: &Setup, change: impl Fn(&mut JobGraph) + Sync) -> Vec<(u64, 
     let part = |me| {
         let mut graph = graph(setup, &sink);
         change(&mut graph);
-        let processes = Processes { me, addresses: addresses.clone(), of_node: vec![0, 1] };
+        let processes = Processes {
+            me: ProcessIx(me),
+            addresses: addresses.clone(),
+            of_stage: [0, 1].map(ProcessIx).to_vec(),
+        };
         let options = RunOptions { processes, ..RunOptions::default() };
         start(graph, &World::real(), &options).expect("it starts").wait().expect("it ends well")
     };

@@ -12,7 +12,7 @@ use super::held::Held;
 use std::sync::Arc;
 use tidemill_env::sync::atomic::{AtomicU64, Ordering};
 use tidemill_state::structure;
-use tidemill_types::ByteSize;
+use tidemill_types::{ByteSize, StageIx};
 
 /// A lane counts no more often than this, in microseconds.
 const EVERY_US: u64 = 50_000;
@@ -25,7 +25,7 @@ const REST_PER_COUNT: u64 = 50;
 #[derive(Debug)]
 pub(crate) struct Budget {
     most: Option<ByteSize>,
-    /// By node: what the states take, and its name.
+    /// By stage: what the states take, and its name.
     stages: Vec<(AtomicU64, String)>,
 }
 
@@ -34,9 +34,13 @@ impl Budget {
         Self { most, stages: names.map(|it| (AtomicU64::new(0), it)).collect() }
     }
 
-    /// What the states of a stage take, in bytes.
-    pub(crate) fn of(&self, node: usize) -> u64 {
-        self.stages[node].0.load(Ordering::Relaxed)
+    fn ids(&self) -> impl Iterator<Item = StageIx> + use<> {
+        (0..self.stages.len()).map(StageIx::at)
+    }
+
+    /// The memory of the states of a stage, in bytes.
+    pub(crate) fn of(&self, stage: StageIx) -> u64 {
+        self.stages[stage.index()].0.load(Ordering::Relaxed)
     }
 
     /// Bytes that a slice may have in memory at most when it is restored, if others of it can be read
@@ -49,12 +53,12 @@ impl Budget {
     /// Why the job cannot go on, if its states take more than they may.
     fn exceeded(&self) -> Option<String> {
         let most = self.most?;
-        let all: u64 = (0..self.stages.len()).map(|node| self.of(node)).sum();
+        let all: u64 = self.ids().map(|stage| self.of(stage)).sum();
         (all > most.0).then(|| {
-            let largest = (0..self.stages.len()).max_by_key(|node| self.of(*node)).unwrap_or(0);
+            let largest = self.ids().max_by_key(|stage| self.of(*stage)).unwrap_or_default();
             // An estimate: nobody wants to see its last digits.
             let [all, here] = [all, self.of(largest)].map(|it| ByteSize(it.next_multiple_of(1024)));
-            let name = &self.stages[largest].1;
+            let name = &self.stages[largest.index()].1;
             format!(
                 "the state of the job takes {all}, {here} of it in stage `{name}`, and its budget \
                  is {most}: give `state.budget` more, or keep less, in shorter windows or of fewer \
@@ -67,7 +71,7 @@ impl Budget {
 /// What the slices of one lane take.
 pub(crate) struct Counted {
     of: Arc<Budget>,
-    node: usize,
+    stage: StageIx,
     bytes: u64,
     /// When they are counted again.
     due_us: u64,
@@ -75,8 +79,8 @@ pub(crate) struct Counted {
 
 impl Counted {
     /// Of a lane with what it begins with: it may be long before anything comes for it.
-    pub(crate) fn new(of: &Arc<Budget>, node: usize, states: &mut [Held]) -> Self {
-        let mut counted = Self { of: Arc::clone(of), node, bytes: 0, due_us: 0 };
+    pub(crate) fn new(of: &Arc<Budget>, stage: StageIx, states: &mut [Held]) -> Self {
+        let mut counted = Self { of: Arc::clone(of), stage, bytes: 0, due_us: 0 };
         let here = states.iter_mut().filter_map(Held::in_memory);
         counted.set(here.map(|state| structure::memory(&mut **state) as u64).sum());
         counted
@@ -106,7 +110,7 @@ impl Counted {
     fn set(&mut self, bytes: u64) {
         // Adding what wraps takes away.
         let change = bytes.wrapping_sub(self.bytes);
-        self.of.stages[self.node].0.fetch_add(change, Ordering::Relaxed);
+        self.of.stages[self.stage.index()].0.fetch_add(change, Ordering::Relaxed);
         self.bytes = bytes;
     }
 }
@@ -127,7 +131,7 @@ mod tests {
             ["a", "b", "c"].map(str::to_owned).into_iter(),
             Some(ByteSize(100)),
         ));
-        let mut lanes = [0, 0, 2].map(|node| Counted::new(&budget, node, &mut []));
+        let mut lanes = [0, 0, 2].map(|stage| Counted::new(&budget, StageIx(stage), &mut []));
         lanes[0].set(40);
         lanes[2].set(60);
         assert_eq!(budget.exceeded(), None);

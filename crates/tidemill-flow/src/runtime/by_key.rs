@@ -18,7 +18,7 @@ use tidemill_env::sync::{
 use tidemill_state::{
     CheckpointError, KeysOf, Looker, ReadKeys, ReadRuns, RunsOf, SavedKeys, StateError, TakeKey,
 };
-use tidemill_types::SliceId;
+use tidemill_types::{SliceId, SliceKey, StageIx};
 
 /// A slice of fewer bytes is read at once.
 const FROM_BYTES: u64 = 1 << 20;
@@ -83,11 +83,12 @@ impl ByKey {
     /// Keys of a stage's slice in the newest checkpoint; `count` counts those that are read.
     pub(crate) fn new(
         looker: Looker,
-        (stage, slice): (&str, u32),
+        stage: &str,
+        slice: SliceId,
         runs: &RunsOf,
         count: &Arc<AtomicU64>,
     ) -> Self {
-        let share = Arc::new(Share::of(SliceId(slice), runs));
+        let share = Arc::new(Share::of(slice, runs));
         let (stage, count) = (stage.to_owned(), Arc::clone(count));
         Self { looker, stage, share, count, found: Mutex::default() }
     }
@@ -118,19 +119,20 @@ impl ByKey {
     }
 
     /// Its keys, for its lane; none if they cannot be read one by one.
-    pub(super) fn take(
-        &self,
-        node: usize,
-        slice: SliceId,
-        running: &Arc<Running>,
-    ) -> Option<SavedKeys> {
-        self.open(slice);
+    pub(super) fn take(&self, key: SliceKey, running: &Arc<Running>) -> Option<SavedKeys> {
+        self.open(key.slice);
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let Found::Keys(keys) = std::mem::replace(&mut *found, Found::Gone) else { return None };
         let reading = Arc::new(Mutex::new(Reading { keys: *keys, ahead: BTreeMap::new() }));
         let (running, count) = (Arc::clone(running), Arc::clone(&self.count));
         let share = Arc::clone(&self.share);
-        Some(SavedKeys::new(Box::new(NeededKeys { node, reading, running, share, count })))
+        Some(SavedKeys::new(Box::new(NeededKeys {
+            stage: key.stage,
+            reading,
+            running,
+            share,
+            count,
+        })))
     }
 
     /// Reads all of it, as the newest checkpoint has it.
@@ -146,7 +148,7 @@ impl ByKey {
 
 /// Keys that a running job cannot go on without.
 struct NeededKeys {
-    node: usize,
+    stage: StageIx,
     reading: Arc<Mutex<Reading>>,
     running: Arc<Running>,
     share: Arc<Share>,
@@ -207,13 +209,13 @@ impl ReadKeys for NeededKeys {
         let is_away = |error: &CheckpointError| {
             matches!(error, CheckpointError::Backend(StateError::Unreachable { .. }))
         };
-        let Self { node, reading, running, count, .. } = self;
+        let Self { stage, reading, running, count, .. } = self;
         let mut reading = reading.lock().unwrap_or_else(PoisonError::into_inner);
         let found = match reading.ahead.remove(&(prefix.to_vec(), hash)) {
             Some(None) => false,
             Some(Some((row, value))) if take(&row, &value) == Ok(true) => true,
             // Of other keys with this hash nothing is known, and errors have a place to name.
-            _ => running.until_read(*node, is_away, || reading.keys.find(prefix, hash, take))?,
+            _ => running.until_read(*stage, is_away, || reading.keys.find(prefix, hash, take))?,
         };
         count.fetch_add(u64::from(found), Ordering::Relaxed);
         Ok(found)

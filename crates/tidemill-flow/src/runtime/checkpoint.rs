@@ -37,7 +37,7 @@ use tidemill_env::sync::{
 use tidemill_state::{
     CheckpointError, CheckpointInfo, Checkpoints, Delta, Looker, Manifest, Pinned, SavedSource,
 };
-use tidemill_types::{Cycle, Micros};
+use tidemill_types::{Cycle, Micros, SliceId, SliceKey, StageIx};
 
 /// Bytes that may wait for the thread before lanes pause writing out.
 const WAITING_BYTES_MAX: usize = 16 << 20;
@@ -74,22 +74,22 @@ pub(crate) struct Checkpointer {
     bell: Condvar,
 }
 
-/// Source slices that have ended, by node and slice, and the cycle with which they did.
-pub(crate) type Ended = BTreeMap<(usize, u32), (Cycle, SavedSource)>;
+/// Source slices that have ended, with the cycle in which each did.
+pub(crate) type Ended = BTreeMap<SliceKey, (Cycle, SavedSource)>;
 
 /// What the lanes brought for the checkpoint under way.
 #[derive(Default)]
 struct Arrived {
     /// The recorded time of its cycle.
     time: Micros,
-    /// By node and slice: as of its cycle.
-    sources: BTreeMap<(usize, u32), SavedSource>,
+    /// The positions of source slices as of its cycle.
+    sources: BTreeMap<SliceKey, SavedSource>,
     /// As of the cycle with which they ended, whenever that was.
     ended: Ended,
-    /// By node of the stage.
-    watermarks: BTreeMap<usize, Micros>,
-    /// By node of the sink: the last cycle with rows.
-    sinks: BTreeMap<usize, Cycle>,
+    /// The watermarks of operators.
+    watermarks: BTreeMap<StageIx, Micros>,
+    /// The last cycle with rows of each sink.
+    sinks: BTreeMap<StageIx, Cycle>,
     /// Slices that are written out whole.
     slices: usize,
     /// Whether slices may be saved by themselves, and how many are.
@@ -107,8 +107,7 @@ struct Arrived {
 
 /// Some of what changed in a slice.
 struct Piece {
-    node: usize,
-    slice: u32,
+    slice: SliceKey,
     delta: Delta,
 }
 
@@ -170,27 +169,33 @@ impl Checkpointer {
     }
 
     /// A source slice has cut the checkpoint's cycle, or has ended.
-    pub(crate) fn source(&self, node: usize, (cycle, time): (Cycle, Micros), saved: SavedSource) {
+    pub(crate) fn source(
+        &self,
+        stage: StageIx,
+        (cycle, time): (Cycle, Micros),
+        saved: SavedSource,
+    ) {
+        let slice = SliceKey::new(stage, SliceId(saved.slice));
         let mut arrived = self.arrived();
         if saved.ended {
-            arrived.ended.insert((node, saved.slice), (cycle, saved.clone()));
+            arrived.ended.insert(slice, (cycle, saved.clone()));
         }
         if self.is_at(cycle) {
             arrived.time = time;
-            arrived.sources.insert((node, saved.slice), saved);
+            arrived.sources.insert(slice, saved);
         }
         drop(arrived);
         self.bell.notify_one();
     }
 
     /// A lane of a stage has come to the checkpoint's cycle.
-    pub(crate) fn stage(&self, node: usize, watermark: Micros) {
-        self.arrived().watermarks.insert(node, watermark);
+    pub(crate) fn stage(&self, stage: StageIx, watermark: Micros) {
+        self.arrived().watermarks.insert(stage, watermark);
     }
 
     /// A sink has come to the checkpoint's cycle; the last one of which it had rows.
-    pub(crate) fn sink(&self, node: usize, last: Cycle) {
-        self.arrived().sinks.insert(node, last);
+    pub(crate) fn sink(&self, stage: StageIx, last: Cycle) {
+        self.arrived().sinks.insert(stage, last);
     }
 
     /// Whether more may be written out now: what waits for the disk is bounded.
@@ -199,14 +204,14 @@ impl Checkpointer {
     }
 
     /// Some of what changed in a slice of a stage, or the last of it. Gives back an empty delta.
-    pub(crate) fn piece(&self, node: usize, slice: u32, delta: Delta, is_last: bool) -> Delta {
+    pub(crate) fn piece(&self, slice: SliceKey, delta: Delta, is_last: bool) -> Delta {
         let mut arrived = self.arrived();
         arrived.slices += usize::from(is_last);
         let empty = if delta.is_empty() {
             delta
         } else {
             self.waiting.fetch_add(delta.bytes(), Ordering::Relaxed);
-            arrived.pieces.push_back(Piece { node, slice, delta });
+            arrived.pieces.push_back(Piece { slice, delta });
             arrived.spare.pop().unwrap_or_default()
         };
         drop(arrived);
@@ -322,30 +327,32 @@ impl Arrived {
         !self.asked.is_empty() || !self.keeps.is_empty()
     }
 
-    /// By node: the last cycle that it processes, if all that feeds it has come to its end; the end
-    /// of time if not. None while a source slice has not come to the checkpoint's cycle.
+    /// The last cycle that each stage processes, if all that feeds it has ended; else [`u64::MAX`]. None
+    /// while a source slice has not come to the checkpoint's cycle.
     fn last_cycles(&self, job: &Job, at: Cycle) -> Option<Vec<Cycle>> {
         let before = self.ended.iter().filter(|(_, (cycle, _))| *cycle < at);
-        let before = before.map(|((node, _), (cycle, _))| (*node, *cycle));
+        let before = before.map(|(slice, (cycle, _))| (slice.stage, *cycle));
         let now = self
             .sources
             .iter()
-            .map(|((node, _), saved)| (*node, if saved.ended { at } else { Cycle(u64::MAX) }));
-        let all: Vec<(usize, Cycle)> = before.chain(now).collect();
+            .map(|(slice, saved)| (slice.stage, if saved.ended { at } else { Cycle(u64::MAX) }));
+        let all: Vec<(StageIx, Cycle)> = before.chain(now).collect();
         if all.len() < job.sources.count_in(at) {
             return None;
         }
-        let mut last = vec![Cycle::NONE; job.plan.nodes.len()];
-        all.into_iter().for_each(|(node, cycle)| last[node] = last[node].max(cycle));
+        let mut last = vec![Cycle::NONE; job.plan.stages.len()];
+        for (stage, cycle) in all {
+            last[stage.index()] = last[stage.index()].max(cycle);
+        }
         Some(job.plan.downstream(last))
     }
 
     /// How many slices come, once that is known.
     fn expected(&self, job: &Job, at: Cycle) -> Option<usize> {
         let last = self.last_cycles(job, at)?;
-        let stages = job.plan.nodes.iter().zip(last);
-        let stages =
-            stages.filter(|(node, last)| matches!(node.work, Work::Stage { .. }) && *last >= at);
-        Some(stages.map(|(node, _)| node.slices as usize).sum())
+        let stages = job.plan.stages.iter().zip(last);
+        let stages = stages
+            .filter(|(stage, last)| matches!(stage.work, Work::Operator { .. }) && *last >= at);
+        Some(stages.map(|(stage, _)| stage.slices as usize).sum())
     }
 }

@@ -30,7 +30,7 @@ use tidemill_env::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use tidemill_types::job::DEAD_LETTER;
-use tidemill_types::{Cycle, Micros, SliceId};
+use tidemill_types::{Cycle, Micros, SliceId, SliceKey, StageIx};
 use tidemill_wire::ledger::{Cut, LedgerEntry};
 
 /// The ledger, as a part of a job.
@@ -55,8 +55,8 @@ pub(crate) struct Committer {
 
 struct Inner {
     cuts: Cuts,
-    /// By node.
-    sinks: BTreeMap<usize, SinkState>,
+    /// By stage.
+    sinks: BTreeMap<StageIx, SinkState>,
 }
 
 struct SinkState {
@@ -91,17 +91,17 @@ pub(crate) struct CommitThread {
 
 impl Committer {
     pub(crate) fn new(
-        slices: Vec<(u32, u32)>,
-        sinks: Vec<(usize, SharedSink, Cycle)>,
+        slices: Vec<SliceKey>,
+        sinks: Vec<(StageIx, SharedSink, Cycle)>,
         (has_ledger, is_marked): (bool, bool),
         followed: Followed,
         before: &Before,
     ) -> Self {
         let (written, committed) = (before.cycle, before.cycle);
-        let state = |(node, sink, held)| {
-            let ended = before.has_ended(node);
+        let state = |(stage, sink, held)| {
+            let ended = before.has_ended(stage);
             let uncommitted = VecDeque::new();
-            (node, SinkState { sink, held, written, committed, uncommitted, ended })
+            (stage, SinkState { sink, held, written, committed, uncommitted, ended })
         };
         let sinks = sinks.into_iter().map(state).collect();
         let cuts = Cuts::new(slices, before.cycle, |slice| before.source_has_ended(slice));
@@ -125,7 +125,7 @@ impl Committer {
     }
 
     /// There is one more source slice, which cuts what comes after `before`.
-    pub(crate) fn add_slice(&self, slice: (u32, u32), before: Cycle) {
+    pub(crate) fn add_slice(&self, slice: SliceKey, before: Cycle) {
         self.inner.lock().expect("no panic while held").cuts.add_slice(slice, before);
     }
 
@@ -150,12 +150,12 @@ impl Committer {
     pub(crate) fn written(
         &self,
         job: &Arc<Job>,
-        node: usize,
+        stage: StageIx,
         (cycle, rows): (Cycle, u64),
         ended: bool,
     ) -> Result<(), JobError> {
         let mut inner = self.inner.lock().expect("no panic while held");
-        let state = inner.sinks.get_mut(&node).expect("a sink of this job");
+        let state = inner.sinks.get_mut(&stage).expect("a sink of this job");
         (state.written, state.ended) = (cycle, ended);
         if rows > 0 {
             state.uncommitted.push_back((cycle, rows));
@@ -166,9 +166,9 @@ impl Committer {
         }
         let sink = Arc::clone(&state.sink);
         drop(inner);
-        commit_sink(job, node, &sink, cycle)?;
+        commit_sink(job, stage, &sink, cycle)?;
         let mut inner = self.inner.lock().expect("no panic while held");
-        inner.commit(job, node, cycle);
+        inner.commit(job, stage, cycle);
         let all = inner.committed();
         drop(inner);
         job.commit_reached(all);
@@ -211,9 +211,9 @@ impl Committer {
 
 impl Inner {
     /// A sink has committed everything up to a cycle.
-    fn commit(&mut self, job: &Job, node: usize, cycle: Cycle) {
-        let rows = self.sinks.get_mut(&node).expect("a sink of this job").commit(cycle);
-        job.plan.nodes[node].count.rows_out.fetch_add(rows, Ordering::Relaxed);
+    fn commit(&mut self, job: &Job, stage: StageIx, cycle: Cycle) {
+        let rows = self.sinks.get_mut(&stage).expect("a sink of this job").commit(cycle);
+        job.plan[stage].count.rows_out.fetch_add(rows, Ordering::Relaxed);
     }
 
     /// The last cycle that every sink has committed. One that has ended has all that come after.
@@ -230,18 +230,18 @@ impl Inner {
 /// Commits a cycle; while there is no room for it, waits. Its lane may write meanwhile.
 fn commit_sink(
     job: &Arc<Job>,
-    node: usize,
+    stage: StageIx,
     sink: &SharedSink,
     cycle: Cycle,
 ) -> Result<(), JobError> {
-    let committing_us = &job.plan.nodes[node].count.committing_us;
-    let committed = job.persist(&job.plan.nodes[node].name, || {
+    let committing_us = &job.plan[stage].count.committing_us;
+    let committed = job.persist(&job.plan[stage].name, || {
         committing_us.store(job.now_us().max(1), Ordering::Relaxed);
         let committed = try_commit(sink, cycle);
         committing_us.store(0, Ordering::Relaxed);
         committed
     });
-    committed.map_err(|message| job.error_at(node, cycle, message))
+    committed.map_err(|message| job.error_at(stage, cycle, message))
 }
 
 fn try_commit(sink: &SharedSink, cycle: Cycle) -> Result<(), SinkError> {
@@ -289,21 +289,21 @@ fn round(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobError> {
     let mut did = !entries.is_empty();
     record(job, ledger, &entries, complete)?;
     committer.cut.fetch_max(complete.0, Ordering::AcqRel);
-    let due: Vec<(usize, SharedSink, Cycle, Cycle)> = {
+    let due: Vec<(StageIx, SharedSink, Cycle, Cycle)> = {
         let inner = committer.inner.lock().expect("no panic while held");
-        let due = inner.sinks.iter().filter_map(|(node, state)| {
+        let due = inner.sinks.iter().filter_map(|(stage, state)| {
             let cycle = state.written.min(complete);
             let sink = || Arc::clone(&state.sink);
-            (cycle > state.committed).then(|| (*node, sink(), cycle, state.held))
+            (cycle > state.committed).then(|| (*stage, sink(), cycle, state.held))
         });
         due.collect()
     };
-    for (node, sink, cycle, held) in due {
+    for (stage, sink, cycle, held) in due {
         did = true;
         if cycle > held {
-            commit_sink(job, node, &sink, cycle)?;
+            commit_sink(job, stage, &sink, cycle)?;
         }
-        committer.inner.lock().expect("no panic while held").commit(job, node, cycle);
+        committer.inner.lock().expect("no panic while held").commit(job, stage, cycle);
     }
     let all = committer.inner.lock().expect("no panic while held").committed();
     job.commit_reached(all);
@@ -340,13 +340,13 @@ fn settle(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobError> {
 
 /// Has every sink make durable what it has committed, for a checkpoint.
 fn make_durable(job: &Arc<Job>, thread: &mut CommitThread, upto: Cycle) -> Result<(), JobError> {
-    for (node, sink) in sinks_of(job) {
+    for (stage, sink) in sinks_of(job) {
         let sync = || {
             let mut sink = locked(&sink)?;
             guarded(|| sink.sync())
         };
-        let synced = job.persist(&job.plan.nodes[node].name, sync);
-        if !synced.map_err(|message| job.error_at(node, upto, message))? {
+        let synced = job.persist(&job.plan[stage].name, sync);
+        if !synced.map_err(|message| job.error_at(stage, upto, message))? {
             return Ok(());
         }
     }
@@ -369,9 +369,9 @@ fn locked(sink: &SharedSink) -> Result<MutexGuard<'_, Box<dyn Sink>>, SinkError>
     sink.lock().map_err(|_| SinkError::new("the sink panicked before"))
 }
 
-fn sinks_of(job: &Job) -> Vec<(usize, SharedSink)> {
+fn sinks_of(job: &Job) -> Vec<(StageIx, SharedSink)> {
     let inner = job.committer.inner.lock().expect("no panic while held");
-    inner.sinks.iter().map(|(node, it)| (*node, Arc::clone(&it.sink))).collect()
+    inner.sinks.iter().map(|(stage, it)| (*stage, Arc::clone(&it.sink))).collect()
 }
 
 /// Hands dead letters of committed cycles to their sink, in an order that every run has.
@@ -383,10 +383,10 @@ fn write_letters(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobE
         if letters.is_empty() {
             return Ok(false);
         }
-        letters.retain(|(node, letter)| {
+        letters.retain(|(stage, letter)| {
             let is_due = letter.cycle <= committed;
             if is_due {
-                due.push((*node, letter.clone()));
+                due.push((*stage, letter.clone()));
             }
             !is_due
         });
@@ -395,7 +395,7 @@ fn write_letters(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobE
         // There is room for more of them.
         job.wake_waiters();
     }
-    due.sort_by_key(|(node, letter)| (letter.cycle, *node, letter.slice));
+    due.sort_by_key(|(stage, letter)| (letter.cycle, *stage, letter.slice));
     let Some(sink) = &mut thread.dead_letter else { return Ok(false) };
     let failed = |cycle, message| job.error_of(DEAD_LETTER, cycle, message);
     let did = !due.is_empty();
@@ -418,13 +418,13 @@ fn write_letters(job: &Arc<Job>, thread: &mut CommitThread) -> Result<bool, JobE
 fn finish(job: &Arc<Job>, thread: &mut CommitThread) -> Result<(), JobError> {
     while round(job, thread)? {}
     let last = Cycle(job.committed.load(Ordering::Acquire));
-    for (node, sink) in sinks_of(job) {
+    for (stage, sink) in sinks_of(job) {
         let close = || {
             let mut sink = locked(&sink)?;
             guarded(|| sink.close())
         };
-        let closed = job.persist(&job.plan.nodes[node].name, close);
-        closed.map_err(|message| job.error_at(node, last, message))?;
+        let closed = job.persist(&job.plan[stage].name, close);
+        closed.map_err(|message| job.error_at(stage, last, message))?;
     }
     if let Some(sink) = &mut thread.dead_letter {
         let closed = job.persist(DEAD_LETTER, || sink.close());

@@ -5,7 +5,7 @@ use crate::engine::Processes;
 use crate::error::StartError;
 use std::{io, sync::Arc, time::Duration};
 use tidemill_env::{Connection, World};
-use tidemill_types::Cycle;
+use tidemill_types::{Cycle, ProcessIx};
 use tidemill_wire::link::{FrameHead, FrameKind, HEAD_BYTES};
 
 /// How long a process waits for another one to listen.
@@ -22,7 +22,7 @@ pub(crate) fn all(
     processes: &Processes,
     job: &str,
 ) -> Result<Vec<Option<Reached>>, StartError> {
-    let (me, count) = (processes.me, processes.addresses.len());
+    let (me, count) = (processes.me.index(), processes.addresses.len());
     let mut peers: Vec<Option<Reached>> = (0..count).map(|_| None).collect();
     let fail = |name: &str, error: io::Error| StartError::Open {
         name: name.to_owned(),
@@ -34,8 +34,8 @@ pub(crate) fn all(
         for _ in me + 1..count {
             let mut connection = listener.accept().map_err(|error| fail(address, error))?;
             let number = read_hello(&mut connection, job).map_err(|error| fail(address, error))?;
-            match peers.get_mut(number) {
-                Some(slot @ None) if number > me => {
+            match peers.get_mut(number.index()) {
+                Some(slot @ None) if number > processes.me => {
                     *slot = Some((Peer::new(format!("process {number}")), connection));
                 }
                 _ => {
@@ -47,7 +47,7 @@ pub(crate) fn all(
     }
     for (number, address) in processes.addresses.iter().enumerate().take(me) {
         let mut connection = reach(world, address).map_err(|error| fail(address, error))?;
-        write_hello(&mut connection, me, job).map_err(|error| fail(address, error))?;
+        write_hello(&mut connection, processes.me, job).map_err(|error| fail(address, error))?;
         peers[number] = Some((Peer::new(format!("process {number}")), connection));
     }
     Ok(peers)
@@ -66,21 +66,21 @@ fn reach(world: &World, address: &str) -> io::Result<Connection> {
 }
 
 /// A hello names its process (`link`) and the job (checksum of its name).
-fn hello(me: usize, job: &str) -> FrameHead {
+fn hello(me: ProcessIx, job: &str) -> FrameHead {
     let job = tidemill_wire::link::checksum(&[job.as_bytes()]);
     let cycle = Cycle::NONE;
-    FrameHead { link: me as u32, lane: job, cycle, ..FrameHead::bare(FrameKind::Hello) }
+    FrameHead { link: me.0, lane: job, cycle, ..FrameHead::bare(FrameKind::Hello) }
 }
 
-fn write_hello(connection: &mut Connection, me: usize, job: &str) -> io::Result<()> {
+fn write_hello(connection: &mut Connection, me: ProcessIx, job: &str) -> io::Result<()> {
     connection.writer.write_all(&hello(me, job).encode())
 }
 
-fn read_hello(connection: &mut Connection, job: &str) -> io::Result<usize> {
+fn read_hello(connection: &mut Connection, job: &str) -> io::Result<ProcessIx> {
     let mut head = [0; HEAD_BYTES];
     connection.reader.read_exact(&mut head)?;
     let head = FrameHead::decode(&head).map_err(io::Error::other)?;
-    let number = head.link as usize;
+    let number = ProcessIx(head.link);
     if head == hello(number, job) {
         Ok(number)
     } else {

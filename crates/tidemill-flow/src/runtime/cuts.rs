@@ -1,7 +1,7 @@
 //! Gathers the cuts of all source slices into whole ledger entries, in the order of cycles.
 
 use std::collections::BTreeMap;
-use tidemill_types::{Cycle, Micros};
+use tidemill_types::{Cycle, Micros, SliceId, SliceKey, StageIx};
 use tidemill_wire::ledger::{Cut, LedgerEntry};
 
 #[cfg(test)]
@@ -11,7 +11,7 @@ mod tests;
 #[derive(Debug)]
 pub(crate) struct Cuts {
     /// By source slice: the last cycle that it has cut; the end of time once it has ended.
-    last: BTreeMap<(u32, u32), Cycle>,
+    last: BTreeMap<SliceKey, Cycle>,
     open: BTreeMap<Cycle, (Micros, Vec<(Cut, Micros)>)>,
     /// Entries say how far event time was.
     is_marked: bool,
@@ -23,12 +23,17 @@ pub(crate) struct Cuts {
 
 const EVER: Cycle = Cycle(u64::MAX);
 
+/// The source slice of a cut.
+pub(crate) fn slice_of(cut: &Cut) -> SliceKey {
+    SliceKey::new(StageIx(cut.source), SliceId(cut.slice))
+}
+
 impl Cuts {
     /// Waits for these source slices, which have cut everything up to `before`; some had ended.
     pub(crate) fn new(
-        slices: impl IntoIterator<Item = (u32, u32)>,
+        slices: impl IntoIterator<Item = SliceKey>,
         before: Cycle,
-        has_ended: impl Fn((u32, u32)) -> bool,
+        has_ended: impl Fn(SliceKey) -> bool,
     ) -> Self {
         let last = |slice| (slice, if has_ended(slice) { EVER } else { before });
         let last = slices.into_iter().map(last).collect();
@@ -42,7 +47,7 @@ impl Cuts {
     }
 
     /// Waits for one more source slice, which cuts what comes after `before`: nobody has begun that.
-    pub(crate) fn add_slice(&mut self, slice: (u32, u32), before: Cycle) {
+    pub(crate) fn add_slice(&mut self, slice: SliceKey, before: Cycle) {
         self.last.insert(slice, before);
     }
 
@@ -51,7 +56,7 @@ impl Cuts {
     /// # Panics
     /// Panics if a slice cuts a cycle out of turn: an error of the engine.
     pub(crate) fn note(&mut self, cycle: Cycle, cut: Cut) {
-        let last = self.last.get_mut(&(cut.source, cut.slice)).expect("a slice of this job");
+        let last = self.last.get_mut(&slice_of(&cut)).expect("a slice of this job");
         assert_eq!(last.next(), cycle, "a source slice cuts every cycle once, in order");
         *last = if cut.ended { EVER } else { cycle };
         self.newest = self.newest.max(cycle);
@@ -69,7 +74,7 @@ impl Cuts {
     /// # Panics
     /// Panics if a slice cuts a cycle out of turn: an error of the engine.
     pub(crate) fn add(&mut self, (cycle, time): (Cycle, Micros), cut: Cut, watermark: Micros) {
-        let last = self.last.get_mut(&(cut.source, cut.slice)).expect("a slice of this job");
+        let last = self.last.get_mut(&slice_of(&cut)).expect("a slice of this job");
         assert_eq!(last.next(), cycle, "a source slice cuts every cycle once, in order");
         *last = if cut.ended { EVER } else { cycle };
         self.open.entry(cycle).or_insert((time, Vec::new())).1.push((cut, watermark));
@@ -83,7 +88,7 @@ impl Cuts {
             let (cycle, (time, mut cuts)) = first.remove_entry();
             assert_eq!(self.complete.next(), cycle, "the ledger has no gap");
             self.complete = cycle;
-            cuts.sort_by_key(|(cut, _)| (cut.source, cut.slice));
+            cuts.sort_by_key(|(cut, _)| slice_of(cut));
             let (cuts, watermarks) = cuts.into_iter().unzip();
             whole.push(match self.is_marked {
                 true => LedgerEntry::Marked { cycle, time, cuts, watermarks },

@@ -8,13 +8,14 @@
 //! the last recorded one are not told: the source heard of them in an earlier life, and of the last
 //! perhaps not.
 
+use super::cuts::slice_of;
 use crate::source::{Position, SourceFactory};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
 use tidemill_env::sync::Mutex;
-use tidemill_types::Cycle;
+use tidemill_types::{Cycle, SliceKey, StageIx};
 use tidemill_wire::ledger::Cut;
 
 #[cfg(test)]
@@ -22,11 +23,11 @@ mod tests;
 
 /// Cuts that are not committed yet. At most as many cycles as a source may be ahead.
 pub(crate) struct Followed {
-    /// By node; those that follow.
-    sources: BTreeMap<u32, Arc<dyn SourceFactory>>,
+    /// By stage; those that follow.
+    sources: BTreeMap<StageIx, Arc<dyn SourceFactory>>,
     /// The first cycle that is told.
     first: Cycle,
-    slices: Mutex<BTreeMap<(u32, u32), Slice>>,
+    slices: Mutex<BTreeMap<SliceKey, Slice>>,
 }
 
 #[derive(Default)]
@@ -38,7 +39,7 @@ struct Slice {
 impl Followed {
     /// Of these sources, from `first` on.
     pub(crate) fn new(
-        sources: impl IntoIterator<Item = (u32, Arc<dyn SourceFactory>)>,
+        sources: impl IntoIterator<Item = (StageIx, Arc<dyn SourceFactory>)>,
         first: Cycle,
     ) -> Self {
         let sources = sources.into_iter().filter(|(_, it)| it.follows()).collect();
@@ -52,11 +53,12 @@ impl Followed {
 
     /// A source slice has cut a cycle.
     pub(crate) fn cut(&self, cycle: Cycle, cut: &Cut) {
-        if cycle < self.first || !self.sources.contains_key(&cut.source) {
+        let slice = slice_of(cut);
+        if cycle < self.first || !self.sources.contains_key(&slice.stage) {
             return;
         }
         let mut slices = self.slices.lock().expect("no panic while held");
-        slices.entry((cut.source, cut.slice)).or_default().cuts.push_back((cycle, cut.position));
+        slices.entry(slice).or_default().cuts.push_back((cycle, cut.position));
     }
 
     /// All results of cycles up to this one are where they stay.
@@ -67,18 +69,18 @@ impl Followed {
         let mut due = Vec::new();
         {
             let mut slices = self.slices.lock().expect("no panic while held");
-            for ((node, number), slice) in &mut *slices {
+            for (key, slice) in &mut *slices {
                 let count = slice.cuts.partition_point(|(cycle, _)| *cycle <= upto);
                 let last = slice.cuts.drain(..count).next_back().map(|(_, position)| position);
                 if let Some(position) = last.filter(|it| slice.told != Some(*it)) {
                     slice.told = Some(position);
-                    due.push((*node, *number, Position(position)));
+                    due.push((*key, Position(position)));
                 }
             }
         }
-        for (node, number, position) in due {
-            if let Some(source) = self.sources.get(&node) {
-                source.committed(number, position);
+        for (key, position) in due {
+            if let Some(source) = self.sources.get(&key.stage) {
+                source.committed(key.slice.0, position);
             }
         }
     }

@@ -21,7 +21,7 @@ use super::source_lane::SourceLane;
 use crate::source::{Source, SourceFactory};
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tidemill_env::sync::{Condvar, Mutex, PoisonError, RwLock};
-use tidemill_types::Cycle;
+use tidemill_types::{Cycle, SliceId, SliceKey, StageIx};
 
 /// How often sources are asked.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -84,8 +84,8 @@ impl Growth {
     }
 }
 
-/// A source that may get more slices, and its node.
-type Growing = (usize, Arc<dyn SourceFactory>);
+/// A source that may get more slices, and its stage.
+type Growing = (StageIx, Arc<dyn SourceFactory>);
 
 /// Whether a source of the job may get more slices while it runs. Of several processes each would have
 /// to know of them in the same cycle: they learn of them when they start.
@@ -94,11 +94,11 @@ pub(crate) fn is_to_be_watched(job: &Job) -> bool {
 }
 
 fn growing(job: &Job) -> Vec<Growing> {
-    let of = |(id, node): (usize, &super::plan::NodePlan)| match &node.work {
-        Work::Source { factory, .. } if node.grows => Some((id, Arc::clone(factory))),
+    let of = |(id, stage): (StageIx, &super::plan::StagePlan)| match &stage.work {
+        Work::Source { factory, .. } if stage.grows => Some((id, Arc::clone(factory))),
         _ => None,
     };
-    job.plan.nodes.iter().enumerate().filter_map(of).collect()
+    job.plan.indexed().filter_map(of).collect()
 }
 
 /// The thread: asks the sources until the job is over.
@@ -121,17 +121,17 @@ pub(crate) fn run(job: &Arc<Job>) {
 /// Asks all sources; why one of them could not be.
 pub(crate) fn ask_all(job: &Arc<Job>) -> Result<(), String> {
     let asked: Vec<_> =
-        growing(job).into_iter().map(|(node, factory)| ask(job, node, &*factory)).collect();
+        growing(job).into_iter().map(|(stage, factory)| ask(job, stage, &*factory)).collect();
     asked.into_iter().collect()
 }
 
 /// Asks a source; what it has got is read from the next cycle on.
-fn ask(job: &Arc<Job>, node: usize, factory: &dyn SourceFactory) -> Result<(), String> {
+fn ask(job: &Arc<Job>, stage: StageIx, factory: &dyn SourceFactory) -> Result<(), String> {
     if job.pacer.lock().expect("no panic while held").begun() < job.growth.recorded {
         return Ok(());
     }
     let slices = factory.grow().map_err(|error| error.to_string())?;
-    let known = job.newest_layout().source_slices(node);
+    let known = job.newest_layout().source_slices(stage);
     if slices <= known {
         return Ok(());
     }
@@ -141,23 +141,23 @@ fn ask(job: &Arc<Job>, node: usize, factory: &dyn SourceFactory) -> Result<(), S
     let mut cores: Vec<SourceLane> = cores.collect();
     let changed = job.change_layout(|old, from| {
         for slice in known..slices {
-            job.committer.add_slice((node as u32, slice), Cycle(from.0 - 1));
+            job.committer.add_slice(SliceKey::new(stage, SliceId(slice)), Cycle(from.0 - 1));
             job.sources.add(from);
         }
-        let new = old.after(&job.plan, from, old.workers, |it| match it == node {
+        let new = old.after(&job.plan, from, old.workers, |it| match it == stage {
             true => slices,
             false => old.source_slices(it),
         });
         // Before anybody else sees it: a layout whose lanes are all closed may be dropped.
-        for (lane, core) in new.lanes[node][known as usize..].iter().zip(cores.drain(..)) {
+        for (lane, core) in new.lanes_of(stage)[known as usize..].iter().zip(cores.drain(..)) {
             hand_over::seat(lane, Core::Source(Box::new(core)));
         }
         new
     });
     // It is asked again.
     let Some((from, layout)) = changed else { return Ok(()) };
-    layout.lanes[node][known as usize..].iter().for_each(|lane| job.poke(lane));
-    let (name, job) = (&job.plan.nodes[node].name, &job.plan.name);
+    layout.lanes_of(stage)[known as usize..].iter().for_each(|lane| job.poke(lane));
+    let (name, job) = (&job.plan[stage].name, &job.plan.name);
     tracing::info!(
         job,
         source = name,
@@ -171,5 +171,5 @@ fn ask(job: &Arc<Job>, node: usize, factory: &dyn SourceFactory) -> Result<(), S
 fn begin(factory: &dyn SourceFactory, slice: u32, source: Box<dyn Source>) -> SourceLane {
     let told = factory.begins_at(slice).0;
     let source = Said::new(source, factory.schema());
-    SourceLane::new(slice, source, factory.live(), false, VecDeque::new(), false, told)
+    SourceLane::new(SliceId(slice), source, factory.live(), false, VecDeque::new(), false, told)
 }

@@ -1,8 +1,8 @@
-//! Slices go from the lanes of one layout to those of the next, node by node.
+//! Slices go from the lanes of one layout to those of the next, stage by stage.
 //!
 //! A lane of the old layout is handed over when its next cycle belongs to the new one. When all
-//! old lanes of a node are there, their slices are dealt out to the new lanes, which then open
-//! and run whatever has queued up for them. Other nodes need not be there yet.
+//! old lanes of a stage are there, their slices are dealt out to the new lanes, which then open
+//! and run whatever has queued up for them. Other stages need not be there yet.
 
 use super::checkpoint::alone::Alone;
 use super::held::Held;
@@ -13,22 +13,22 @@ use super::plan::Work;
 use super::stage_lane::StageLane;
 use std::sync::Arc;
 use tidemill_env::sync::atomic::Ordering;
-use tidemill_types::Micros;
+use tidemill_types::{LayoutVersion, Micros, ProcessIx, SliceId, SliceKey, StageIx};
 
 /// Takes the core of a lane that has reached the end of its layout.
 pub(crate) fn take(job: &Arc<Job>, lane: &Arc<Lane>, core: Core) {
     let mut waiting = job.handed_over.lock().expect("no panic while held");
-    let index = waiting.iter().position(|it| (it.node, it.layout) == (lane.node, lane.layout));
+    let index = waiting.iter().position(|it| (it.stage, it.layout) == (lane.stage, lane.layout));
     let index = index.unwrap_or_else(|| {
-        waiting.push(HandOver { node: lane.node, layout: lane.layout, lanes: Vec::new() });
+        waiting.push(HandOver { stage: lane.stage, layout: lane.layout, lanes: Vec::new() });
         waiting.len() - 1
     });
     waiting[index].lanes.push((Arc::clone(lane), core));
     let old = job.layout(lane.layout);
-    let node = &job.plan.nodes[lane.node];
-    let is_source = matches!(node.work, Work::Source { .. });
+    let stage = &job.plan[lane.stage];
+    let is_source = matches!(stage.work, Work::Source { .. });
     // Source slices are independent: each moves by itself. Those that ended stay where they are.
-    if !is_source && waiting[index].lanes.len() < old.lanes[lane.node].len() {
+    if !is_source && waiting[index].lanes.len() < old.lanes_of(lane.stage).len() {
         return;
     }
     let mut all = waiting.swap_remove(index);
@@ -37,62 +37,62 @@ pub(crate) fn take(job: &Arc<Job>, lane: &Arc<Lane>, core: Core) {
     all.lanes.sort_by_key(|(lane, _)| lane.index);
     if is_source {
         for (lane, core) in all.lanes {
-            open(job, &new.lanes[lane.node][lane.index], core);
+            open(job, &new.lanes_of(lane.stage)[lane.index.index()], core);
         }
     } else {
         deal(job, &new, all);
     }
 }
 
-/// Deals the slices of a node out to the lanes of the new layout.
+/// Deals the slices of a stage out to the lanes of the new layout.
 fn deal(job: &Arc<Job>, new: &Layout, all: HandOver) {
     let mut watermark = Micros::MAX;
     let mut states: Vec<Held> = Vec::new();
     // What an input said about its end holds in the new layout too.
     let old = job.layout(all.layout);
-    carry_ends(job, &old, new, all.node, &all.lanes[0].0);
+    carry_ends(job, &old, new, all.stage, &all.lanes[0].0);
     for (_, core) in all.lanes {
         match core {
-            Core::Stage(stage) => {
-                watermark = watermark.min(stage.watermark);
-                states.extend(stage.states);
+            Core::Stage(core) => {
+                watermark = watermark.min(core.watermark);
+                states.extend(core.states);
             }
-            other => return open(job, &new.lanes[all.node][0], other),
+            other => return open(job, &new.lanes_of(all.stage)[0], other),
         }
     }
-    let Work::Stage { factory } = &job.plan.nodes[all.node].work else {
+    let Work::Operator { factory } = &job.plan[all.stage].work else {
         unreachable!("only stages have lanes with states");
     };
     let mut states = states.into_iter();
-    for lane in &new.lanes[all.node] {
+    for lane in new.lanes_of(all.stage) {
         let mine: Vec<Held> = states.by_ref().take(lane.slices.len()).collect();
         assert_eq!(mine.len(), lane.slices.len(), "no slice is lost on the way");
         let (operator, wants_time) = (factory.operator(), factory.wants_time());
-        let stage = StageLane::new((job, all.node), operator, mine, wants_time, watermark);
-        open(job, lane, Core::Stage(Box::new(stage)));
+        let core = StageLane::new(job, all.stage, operator, mine, wants_time, watermark);
+        open(job, lane, Core::Stage(Box::new(core)));
     }
 }
 
-/// Tells the new inboxes of a node which upstreams had ended in the old layout. An upstream
-/// node that has ended never hands over: its lanes in the new layout say nothing.
-fn carry_ends(job: &Job, old: &Layout, new: &Layout, node: usize, old_lane: &Lane) {
+/// Tells the new inboxes of a stage which upstreams had ended in the old layout. An upstream
+/// stage that has ended never hands over: its lanes in the new layout say nothing.
+fn carry_ends(job: &Job, old: &Layout, new: &Layout, stage: StageIx, old_lane: &Lane) {
     let state = old_lane.state.lock().expect("no panic while held");
     let ended_with = state.inbox.ended_with().to_vec();
     drop(state);
-    for link in &job.plan.nodes[node].links_in {
+    for link in &job.plan[stage].links_in {
         let old_inputs = old.inputs_of(&job.plan, *link);
-        let from = job.plan.links[*link].from;
-        let is_source = matches!(job.plan.nodes[from].work, Work::Source { .. });
-        let whole_node_ended = ended_with[old_inputs.clone()].iter().all(Option::is_some);
+        let from = job.plan[*link].from;
+        let is_source = matches!(job.plan[from].work, Work::Source { .. });
+        let whole_stage_ended = ended_with[old_inputs.clone()].iter().all(Option::is_some);
         for (nth, input) in new.inputs_of(&job.plan, *link).enumerate() {
             let ended = if is_source {
                 // A slice that was added is in the new layout alone.
                 old_inputs.clone().nth(nth).is_some_and(|it| ended_with[it].is_some())
             } else {
-                whole_node_ended
+                whole_stage_ended
             };
             if ended {
-                for lane in &new.lanes[node] {
+                for lane in new.lanes_of(stage) {
                     let mut state = lane.state.lock().expect("no panic while held");
                     state.inbox.ended_before(input);
                 }
@@ -106,12 +106,13 @@ pub(crate) fn had_ended(
     job: &Job,
     layout: &Layout,
     lane: &Lane,
-    has_ended: impl Fn(usize, u32) -> bool,
+    has_ended: impl Fn(SliceKey) -> bool,
 ) {
-    for link in &job.plan.nodes[lane.node].links_in {
-        let from = job.plan.links[*link].from;
-        for (input, upstream) in layout.inputs_of(&job.plan, *link).zip(&layout.lanes[from]) {
-            if has_ended(from, upstream.slices.start) {
+    for link in &job.plan[lane.stage].links_in {
+        let from = job.plan[*link].from;
+        for (input, upstream) in layout.inputs_of(&job.plan, *link).zip(layout.lanes_of(from)) {
+            let slice = SliceKey::new(from, SliceId(upstream.slices.start));
+            if has_ended(slice) {
                 let mut state = lane.state.lock().expect("no panic while held");
                 state.inbox.ended_before(input);
             }
@@ -133,7 +134,7 @@ pub(crate) fn seat(lane: &Lane, core: Core) {
 
 impl Job {
     /// The layout that follows the one of this version.
-    pub(crate) fn layout_after(&self, version: u64) -> Arc<Layout> {
+    pub(crate) fn layout_after(&self, version: LayoutVersion) -> Arc<Layout> {
         let layouts = self.layouts.read().expect("no panic while held");
         let next = layouts.iter().filter(|layout| layout.version > version);
         let next = next.min_by_key(|layout| layout.version);
@@ -142,26 +143,26 @@ impl Job {
 
     /// A lane will never run again. Its slices are done.
     pub(crate) fn lane_done(&self, lane: &Lane) {
-        let done = &self.slices_done[lane.node];
+        let done = &self.slices_done[lane.stage.index()];
         let count = lane.slices.len() as u64;
         let before = done.fetch_add(count, Ordering::AcqRel);
-        if before + count >= u64::from(self.plan.nodes[lane.node].slices) {
+        if before + count >= u64::from(self.plan[lane.stage].slices) {
             self.committer.wake();
         }
     }
 
-    /// Whether nothing will happen any more: all nodes are done, or the job was stopped and what
+    /// Whether nothing will happen any more: all stages are done, or the job was stopped and what
     /// had begun is committed.
     ///
     /// A process without sources and sinks cannot know: process 0 tells it.
     pub(crate) fn is_drained(&self) -> bool {
-        if self.plan.process != 0 {
+        if self.plan.process != ProcessIx(0) {
             return false;
         }
-        let here = (0..self.plan.nodes.len()).filter(|node| self.plan.is_here(*node));
-        let all_done = here.clone().all(|node| {
-            let done = self.slices_done[node].load(Ordering::Acquire);
-            done >= u64::from(self.plan.nodes[node].slices)
+        let mut here = self.plan.ids().filter(|stage| self.plan.is_here(*stage));
+        let all_done = here.all(|stage| {
+            let done = self.slices_done[stage.index()].load(Ordering::Acquire);
+            done >= u64::from(self.plan[stage].slices)
         });
         let committed = self.committed.load(Ordering::Acquire);
         let stop_after = self.pacer.lock().expect("no panic while held").stop_after();

@@ -25,7 +25,7 @@ use tidemill_env::sync::{
 use tidemill_state::{
     CheckpointError, NotRead, ReadRuns, RunsOf, SavedError, SavedRows, StateError, structure,
 };
-use tidemill_types::SliceId;
+use tidemill_types::{SliceId, SliceKey, StageIx};
 
 /// The state of a slice.
 pub(crate) enum Held {
@@ -177,8 +177,7 @@ pub(crate) struct Unread {
 
 /// The state of a slice as a checkpoint has it.
 pub(crate) struct SavedSlice {
-    node: usize,
-    slice: SliceId,
+    key: SliceKey,
     factory: Arc<dyn OperatorFactory>,
     runs: RunsOf,
     read_as: ReadAs,
@@ -206,7 +205,7 @@ enum Place {
 
 impl SavedSlice {
     pub(crate) fn new(
-        (node, slice): (usize, SliceId),
+        key: SliceKey,
         factory: &Arc<dyn OperatorFactory>,
         (runs, read_as): (RunsOf, ReadAs),
         left: &Arc<AtomicUsize>,
@@ -216,8 +215,7 @@ impl SavedSlice {
         let (factory, left) = (Arc::clone(factory), Arc::clone(left));
         let running = Arc::clone(running);
         Self {
-            node,
-            slice,
+            key,
             factory,
             runs,
             read_as,
@@ -237,13 +235,13 @@ impl SavedSlice {
     fn read_runs(&self, read: &mut ReadRuns) -> Result<(), CheckpointError> {
         match &self.read_as.by_key {
             // What was read by its keys may have changed since, and have been saved.
-            Some(by_key) => by_key.read_whole(self.slice, read),
+            Some(by_key) => by_key.read_whole(self.key.slice, read),
             None => self.runs.read_into(read),
         }
     }
 
     fn read(&self, read: &mut ReadRuns) -> Result<SliceState, Unread> {
-        let slice = self.slice;
+        let slice = self.key.slice;
         self.read_runs(read).map_err(|error| {
             let why = error.to_string();
             let of_backend = match error {
@@ -273,8 +271,8 @@ impl SavedSlice {
             return None;
         }
         let by_key = self.read_as.by_key.as_ref()?;
-        let keys = by_key.take(self.node, self.slice, &self.running)?;
-        let mut state = self.factory.state(self.slice);
+        let keys = by_key.take(self.key, &self.running)?;
+        let mut state = self.factory.state(self.key.slice);
         structure::track(&mut *state);
         state.read_by_key(keys);
         Some(state)
@@ -290,7 +288,7 @@ impl SavedSlice {
     fn open_ahead(self: &Arc<Self>) {
         let slice = Arc::clone(self);
         self.running.readers.ask(Box::new(move |_| {
-            slice.read_as.by_key.iter().for_each(|by_key| by_key.open(slice.slice));
+            slice.read_as.by_key.iter().for_each(|by_key| by_key.open(slice.key.slice));
         }));
     }
 
@@ -300,7 +298,7 @@ impl SavedSlice {
         if matches!(*place, Place::InBackend) {
             // Who reads it ahead is no thread of its lane.
             let read = asked(|| self.read(read))
-                .unwrap_or_else(|why| Err(Unread { slice: self.slice, why, of_backend: None }));
+                .unwrap_or_else(|why| Err(Unread { slice: self.key.slice, why, of_backend: None }));
             *place = Place::Read(read?);
             self.is_read.store(true, Ordering::Release);
         }
@@ -310,7 +308,7 @@ impl SavedSlice {
 
 impl Rest for SavedSlice {
     fn slice(&self) -> SliceId {
-        self.slice
+        self.key.slice
     }
 
     /// Gives it to its lane, if somebody has read it.
@@ -337,7 +335,7 @@ impl Rest for SavedSlice {
                 waits && matches!(error.of_backend, Some(StateError::Unreachable { .. }))
             };
             let read = || self.read(&mut ReadRuns::default());
-            *place = Place::Read(self.running.until_read(self.node, is_away, read)?);
+            *place = Place::Read(self.running.until_read(self.key.stage, is_away, read)?);
         }
         match std::mem::replace(&mut *place, Place::Taken) {
             Place::Read(state) => Ok(state),
@@ -360,12 +358,12 @@ impl Rest for SavedSlice {
     }
 }
 
-/// Reads all of them on several threads; gives back the node of one that cannot be read, and why.
+/// Reads all of them on several threads; gives back the stage of one that cannot be read, and why.
 pub(crate) fn load_all(
     world: &World,
     saved: &Arc<Vec<Arc<SavedSlice>>>,
     threads: usize,
-) -> Result<(), (usize, Unread)> {
+) -> Result<(), (StageIx, Unread)> {
     let next = Arc::new(AtomicUsize::new(0));
     let failed = Arc::new(Mutex::new(None));
     let reader = || {
@@ -375,7 +373,7 @@ pub(crate) fn load_all(
             while let Some(one) = saved.get(next.fetch_add(1, Ordering::Relaxed)) {
                 if let Err(error) = one.load(&mut read) {
                     let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                    failed.get_or_insert((one.node, error));
+                    failed.get_or_insert((one.key.stage, error));
                     return;
                 }
             }

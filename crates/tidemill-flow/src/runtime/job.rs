@@ -23,7 +23,7 @@ use tidemill_env::sync::{
     Mutex, PoisonError, RwLock,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
-use tidemill_types::{Cycle, Micros};
+use tidemill_types::{Cycle, LayoutVersion, LinkIx, Micros, StageIx};
 
 /// Cycles that may be under way between the sources and the sinks.
 pub(crate) const CYCLES_IN_FLIGHT_MAX: u64 = 64;
@@ -49,20 +49,20 @@ pub(crate) struct Job {
     pub(crate) committed: AtomicU64,
     /// Source lanes that wait for a commit.
     pub(crate) commit_waiters: Mutex<Vec<Arc<Lane>>>,
-    pub(crate) letters: Mutex<Vec<(usize, DeadLetter)>>,
+    pub(crate) letters: Mutex<Vec<(StageIx, DeadLetter)>>,
     pub(crate) dead_letters: AtomicU64,
     /// The last cycle of which letters were handed to their sink.
     pub(crate) letters_last: AtomicU64,
     /// The last of which they are durable there, as far as a checkpoint has asked.
     pub(crate) letters_durable: AtomicU64,
     pub(crate) shed: AtomicU64,
-    /// Lanes handed over, by node, on the way to the next layout.
+    /// Lanes handed over, by stage, on the way to the next layout.
     pub(crate) handed_over: Mutex<Vec<HandOver>>,
     /// Source slices of this process.
     pub(crate) sources: SourceSlices,
     pub(crate) growth: Growth,
     pub(crate) readers: Arc<Readers>,
-    /// By node: slices that will never run again.
+    /// By stage: slices that will never run again.
     pub(crate) slices_done: Vec<AtomicU64>,
     /// What waits, and why.
     pub(crate) stalls: Stalls,
@@ -72,10 +72,10 @@ pub(crate) struct Job {
     pub(crate) finished: AtomicBool,
 }
 
-/// Lanes of one node that have reached the end of a layout.
+/// Lanes of one stage that have reached the end of a layout.
 pub(crate) struct HandOver {
-    pub(crate) node: usize,
-    pub(crate) layout: u64,
+    pub(crate) stage: StageIx,
+    pub(crate) layout: LayoutVersion,
     pub(crate) lanes: Vec<(Arc<Lane>, Core)>,
 }
 
@@ -84,7 +84,7 @@ impl Job {
     ///
     /// # Panics
     /// Panics if it was retired: a lane of it still ran, which cannot be.
-    pub(crate) fn layout(&self, version: u64) -> Arc<Layout> {
+    pub(crate) fn layout(&self, version: LayoutVersion) -> Arc<Layout> {
         let layouts = self.layouts.read().expect("no panic while held");
         let found = layouts.iter().find(|layout| layout.version == version);
         Arc::clone(found.expect("a layout lives as long as its lanes"))
@@ -105,7 +105,7 @@ impl Job {
 
     fn queue(&self, lane: &Arc<Lane>, next: Cycle) {
         let workers = self.workers.read().expect("no panic while held");
-        workers[lane.worker % workers.len()].push(next, Arc::clone(lane));
+        workers[lane.worker.index() % workers.len()].push(next, Arc::clone(lane));
     }
 
     /// After a lane ran: decides whether it runs again.
@@ -127,7 +127,7 @@ impl Job {
             self.queue(lane, next);
         } else if let After::At(due_us) | After::ReadyOrAt(due_us) = after {
             let workers = self.workers.read().expect("no panic while held");
-            workers[lane.worker % workers.len()].push_timer(due_us, Arc::clone(lane));
+            workers[lane.worker.index() % workers.len()].push_timer(due_us, Arc::clone(lane));
         }
     }
 
@@ -137,7 +137,7 @@ impl Job {
     /// The upstream broke the rules of a link.
     pub(crate) fn deliver(
         &self,
-        link: usize,
+        link: LinkIx,
         lane: &Arc<Lane>,
         input: usize,
         end: CycleEnd,
@@ -145,9 +145,9 @@ impl Job {
     ) -> Result<(), String> {
         let bytes: u64 = parcels.iter().map(|(_, bytes)| bytes).sum();
         if bytes > 0 {
-            self.plan.links[link].credit.add(bytes);
+            self.plan[link].credit.add(bytes);
         }
-        if !self.plan.is_here(lane.node) {
+        if !self.plan.is_here(lane.stage) {
             return self.peers.send(self, (link, lane, input), end, parcels);
         }
         let mut state = lane.state.lock().expect("no panic while held");
@@ -164,14 +164,14 @@ impl Job {
     }
 
     /// Takes processed bytes off a link and wakes those who waited for that.
-    pub(crate) fn release(&self, link: usize, bytes: u64) {
+    pub(crate) fn release(&self, link: LinkIx, bytes: u64) {
         if bytes == 0 {
             return;
         }
-        if !self.plan.is_here(self.plan.links[link].from) {
+        if !self.plan.is_here(self.plan[link].from) {
             self.peers.credit(self, link, bytes);
         }
-        for waiter in self.plan.links[link].credit.release(bytes) {
+        for waiter in self.plan[link].credit.release(bytes) {
             self.poke(&waiter);
         }
     }
@@ -179,24 +179,24 @@ impl Job {
     /// Whether `lane` may begin its next cycle, as far as credit goes; if not, it is poked when
     /// there is some.
     ///
-    /// A lane that is behind another lane of its node may always go on: the readers wait for its
+    /// A lane that is behind another lane of its stage may always go on: the readers wait for its
     /// cycle and can drain nothing before it comes. Without this rule a lane that ran ahead could
     /// use up the link's credit and stop the one that everyone waits for.
     pub(crate) fn has_credit(&self, lane: &Arc<Lane>) -> bool {
-        let links = self.plan.nodes[lane.node].links_out.iter().flatten();
+        let links = self.plan[lane.stage].links_out.iter().flatten();
         let mut closed = links
-            .map(|link| &self.plan.links[*link].credit)
+            .map(|link| &self.plan[*link].credit)
             .filter(|credit| !credit.may_begin(|| Arc::clone(lane)));
-        closed.next().is_none() || self.is_behind_its_node(lane)
+        closed.next().is_none() || self.is_behind_its_stage(lane)
     }
 
-    fn is_behind_its_node(&self, lane: &Lane) -> bool {
+    fn is_behind_its_stage(&self, lane: &Lane) -> bool {
         let next_of = |lane: &Lane| lane.state.lock().expect("no panic while held").next();
         let mine = next_of(lane);
         let is_ahead = |layout: &Arc<Layout>| {
-            layout.lanes[lane.node].iter().any(|other| next_of(other) > mine)
+            layout.lanes_of(lane.stage).iter().any(|other| next_of(other) > mine)
         };
-        if self.plan.nodes[lane.node].grows {
+        if self.plan[lane.stage].grows {
             // A slice that was added has a lane in the later layout alone, and readers there wait for
             // those that have yet to come to it.
             let layouts = self.layouts.read().expect("no panic while held");
@@ -205,16 +205,16 @@ impl Job {
         is_ahead(&self.layout(lane.layout))
     }
 
-    /// Pokes the lanes of the same node if a link is closed: one that found it closed, and nobody
+    /// Pokes the lanes of the same stage if a link is closed: one that found it closed, and nobody
     /// ahead of it, may go on now that `lane` is ahead. No reader could wake it, as the link
     /// drains only once its cycle has come.
     pub(crate) fn poke_those_behind(&self, lane: &Lane) {
-        let mut links = self.plan.nodes[lane.node].links_out.iter().flatten();
-        if links.all(|link| self.plan.links[*link].credit.is_open()) {
+        let mut links = self.plan[lane.stage].links_out.iter().flatten();
+        if links.all(|link| self.plan[*link].credit.is_open()) {
             return;
         }
         let layout = self.layout(lane.layout);
-        for other in layout.lanes[lane.node].iter().filter(|it| it.index != lane.index) {
+        for other in layout.lanes_of(lane.stage).iter().filter(|it| it.index != lane.index) {
             self.poke(other);
         }
     }
@@ -268,16 +268,16 @@ impl Job {
         }
     }
 
-    /// Notes dead letters of a node.
-    pub(crate) fn add_letters(&self, node: usize, new: &mut Vec<DeadLetter>) {
+    /// Notes dead letters of a stage.
+    pub(crate) fn add_letters(&self, stage: StageIx, new: &mut Vec<DeadLetter>) {
         if new.is_empty() {
             return;
         }
         self.dead_letters.fetch_add(new.len() as u64, Ordering::Relaxed);
         let mut letters = self.letters.lock().expect("no panic while held");
         for mut letter in new.drain(..) {
-            letter.stage.clone_from(&self.plan.nodes[node].name);
-            letters.push((node, letter));
+            letter.stage.clone_from(&self.plan[stage].name);
+            letters.push((stage, letter));
         }
     }
 

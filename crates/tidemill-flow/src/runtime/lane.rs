@@ -1,4 +1,4 @@
-//! A lane: the slices of one node that one worker runs, under one layout.
+//! A lane: the slices of one stage that one worker runs, under one layout.
 //!
 //! ```text
 //! waiting ──(its next cycle is complete)──▶ queued ──▶ running ──▶ waiting …
@@ -10,25 +10,25 @@ use super::inbox::Inbox;
 use super::{sink_lane::SinkLane, source_lane::SourceLane, stage_lane::StageLane};
 use std::ops::Range;
 use tidemill_env::sync::{Mutex, atomic::AtomicBool};
-use tidemill_types::Cycle;
+use tidemill_types::{Cycle, LaneIx, LayoutVersion, StageIx, WorkerId};
 
-/// What a lane runs.
+/// The work of a lane, by the kind of its stage.
 pub(crate) enum Core {
     Source(Box<SourceLane>),
     Stage(Box<StageLane>),
     Sink(SinkLane),
 }
 
-/// The slices of one node that one worker runs.
+/// The slices of one stage that one worker runs.
 pub(crate) struct Lane {
-    pub(crate) node: usize,
-    pub(crate) index: usize,
+    pub(crate) stage: StageIx,
+    pub(crate) index: LaneIx,
     pub(crate) slices: Range<u32>,
-    pub(crate) worker: usize,
-    /// Position of the node in the order of the graph.
+    pub(crate) worker: WorkerId,
+    /// Position of the stage in the order of the graph.
     pub(crate) rank: u32,
-    /// The layout that it belongs to.
-    pub(crate) layout: u64,
+    /// The layout it belongs to.
+    pub(crate) layout: LayoutVersion,
     /// Its last run took no longer than it takes to wake another worker.
     pub(crate) is_short: AtomicBool,
     pub(crate) state: Mutex<LaneState>,
@@ -37,7 +37,7 @@ pub(crate) struct Lane {
     pub(crate) core: Mutex<Option<Core>>,
 }
 
-/// What decides when a lane runs.
+/// The facts that decide when a lane runs.
 #[derive(Debug)]
 pub(crate) struct LaneState {
     pub(crate) inbox: Inbox,
@@ -45,15 +45,15 @@ pub(crate) struct LaneState {
     pub(crate) open: bool,
     /// It is in a worker's queue, or running.
     pub(crate) scheduled: bool,
-    /// A stage: it has something to write out for a checkpoint, or keys that are to leave memory.
+    /// Of an operator: it has entries to write out for a checkpoint, or keys to evict.
     pub(crate) writing: bool,
-    /// A stage: somebody looks at its slices.
+    /// Of an operator: a snapshot of its slices is wanted.
     pub(crate) looked_at: bool,
-    /// Somebody wanted it to run while it was running.
+    /// It was woken while it ran.
     pub(crate) poked: bool,
-    /// A source: it runs when it wants, not when its inbox is ready.
+    /// It is of a source, which has no inbox to wait for.
     pub(crate) is_source: bool,
-    /// A source: the cycle it will cut next.
+    /// Of a source: the cycle it cuts next.
     pub(crate) source_next: Cycle,
     /// The first cycle of the next layout, once there is one: the lane is handed over before it.
     pub(crate) until: Option<Cycle>,
@@ -67,7 +67,7 @@ impl PartialEq for Lane {
 
 impl std::fmt::Debug for Lane {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "lane {} of node {} in layout {}", self.index, self.node, self.layout)
+        write!(f, "lane {} of stage {} in layout {}", self.index, self.stage, self.layout)
     }
 }
 
@@ -76,17 +76,17 @@ impl LaneState {
         self.open && (self.is_source || self.inbox.is_ready() || self.is_past())
     }
 
-    /// Whether there is anything to do at all, if only to write out for a checkpoint.
+    /// True if the lane has anything to do, if only to write out for a checkpoint.
     pub(crate) fn has_work(&self) -> bool {
         self.runs_again() || (self.open && self.writing)
     }
 
-    /// Whether it runs again right away.
+    /// True if the lane runs again right away.
     pub(crate) fn runs_again(&self) -> bool {
         self.is_ready() || (self.open && self.looked_at)
     }
 
-    /// Whether the next cycle belongs to the next layout.
+    /// True if the next cycle belongs to the next layout.
     pub(crate) fn is_past(&self) -> bool {
         self.until.is_some_and(|until| self.next() >= until)
     }
@@ -97,7 +97,7 @@ impl LaneState {
     }
 }
 
-/// What becomes of a lane after it ran.
+/// The next step of a lane that has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     /// Run it again if its next cycle is ready.
@@ -105,7 +105,7 @@ pub(crate) enum After {
     /// As [`Self::Ready`]; if it is not, poke it at this time of the monotonic clock, in
     /// microseconds.
     ReadyOrAt(u64),
-    /// Somebody will poke it.
+    /// It is woken by another thread.
     Wait,
     /// Poke it at this time of the monotonic clock, in microseconds.
     At(u64),

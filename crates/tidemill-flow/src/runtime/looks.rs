@@ -14,13 +14,14 @@
 
 use super::held::Held;
 use super::job::Job;
+use super::lane::Lane;
 use super::panic_message;
 use super::plan::Work;
 use crate::look::{LookError, SliceLook, StateAt, rows_of};
 use crate::operator::OperatorFactory;
 use std::{
     collections::BTreeMap,
-    ops::{ControlFlow, Range},
+    ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
@@ -30,7 +31,7 @@ use tidemill_env::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 use tidemill_state::NotRead;
-use tidemill_types::{Cycle, Micros, SliceId};
+use tidemill_types::{Cycle, Micros, SliceId, StageIx};
 
 /// Bytes that all lanes together copy for a look, at most.
 const COPIED_BYTES_MAX: usize = 64 << 20;
@@ -52,7 +53,7 @@ pub(crate) struct Looks {
 struct Look {
     /// Tells it from those before.
     number: u64,
-    node: usize,
+    stage: StageIx,
     table: usize,
     /// The end of which cycle is wanted; none before it is known.
     at: Option<Cycle>,
@@ -101,12 +102,12 @@ impl Looks {
     pub(crate) fn answer(
         &self,
         job: &Job,
-        (node, slices): (usize, &Range<u32>),
+        lane: &Lane,
         (cycle, watermark): (Cycle, Micros),
         states: &mut [Held],
     ) {
         if self.at.load(Ordering::Acquire) == cycle.0 {
-            self.copy(job, (node, slices), (cycle, watermark), states);
+            self.copy(job, lane, (cycle, watermark), states);
         }
     }
 
@@ -114,20 +115,20 @@ impl Looks {
     fn copy(
         &self,
         job: &Job,
-        (node, slices): (usize, &Range<u32>),
+        lane: &Lane,
         (cycle, watermark): (Cycle, Micros),
         states: &mut [Held],
     ) {
-        let Work::Stage { factory } = &job.plan.nodes[node].work else { return };
+        let Work::Operator { factory } = &job.plan[lane.stage].work else { return };
         let (number, table, left, wanted) = {
             let look = self.look();
             // It may be another look by now than the one that wanted this cycle.
-            if look.node != node || look.at != Some(cycle) || look.failed.is_some() {
+            if look.stage != lane.stage || look.at != Some(cycle) || look.failed.is_some() {
                 return;
             }
             // A lane of a new layout may have some that a lane of the old one has copied, and some
             // of another that was done with the cycle before anybody looked.
-            let wanted = slices.clone().zip(states);
+            let wanted = lane.slices.clone().zip(states);
             let wanted = wanted.filter(|(slice, _)| !look.slices.contains_key(slice));
             (look.number, look.table, Arc::clone(&look.left), wanted.collect::<Vec<_>>())
         };
@@ -202,15 +203,15 @@ fn copy_slice(
 /// The rows of a table of a stage, by slice, and the cycle as of which they are.
 pub(crate) fn look(
     job: &Job,
-    node: usize,
+    stage: StageIx,
     table: usize,
 ) -> Result<(Cycle, Vec<SliceLook>), LookError> {
     let looks = &job.looks;
     let _turn = looks.turn.lock().unwrap_or_else(PoisonError::into_inner);
-    let name = || job.plan.nodes[node].name.clone();
+    let name = || job.plan[stage].name.clone();
     let number = looks.look().number + 1;
     let left = Arc::new(AtomicUsize::new(COPIED_BYTES_MAX));
-    *looks.look() = Look { number, node, table, left, ..Look::default() };
+    *looks.look() = Look { number, stage, table, left, ..Look::default() };
     let _ends = Ends(looks);
     let at = {
         // Beginning a cycle takes the pacer's lock: what is processed from now on is `at` or later.
@@ -223,11 +224,11 @@ pub(crate) fn look(
     };
     job.poke_sources();
     let layouts = job.layouts.read().expect("no panic while held").clone();
-    for lane in layouts.iter().flat_map(|it| &it.lanes[node]) {
+    for lane in layouts.iter().flat_map(|it| it.lanes_of(stage)) {
         lane.state.lock().expect("no panic while held").looked_at = true;
         job.poke(lane);
     }
-    let all = job.plan.nodes[node].slices as usize;
+    let all = job.plan[stage].slices as usize;
     let until_us = job.now_us() + PATIENCE_US;
     loop {
         let mut look = looks.look();
@@ -238,7 +239,7 @@ pub(crate) fn look(
             return Ok((at, std::mem::take(&mut look.slices).into_values().collect()));
         }
         if job.over.load(Ordering::Acquire)
-            || job.slices_done[node].load(Ordering::Acquire) >= all as u64
+            || job.slices_done[stage.index()].load(Ordering::Acquire) >= all as u64
         {
             return Err(LookError::Ended(name()));
         }

@@ -56,7 +56,7 @@ use std::{
     sync::Arc,
 };
 use tidemill_state::NotRead;
-use tidemill_types::Cycle;
+use tidemill_types::{Cycle, StageIx};
 
 /// Runs a lane once and decides what becomes of it.
 pub(crate) fn run(job: &Arc<Job>, lane: &Arc<Lane>) {
@@ -68,7 +68,7 @@ pub(crate) fn run(job: &Arc<Job>, lane: &Arc<Lane>) {
     // Operators are guarded where they are called; this guards sources, sinks and the engine.
     let outcome = catch_unwind(AssertUnwindSafe(|| match core {
         Core::Source(source) => source.run(job, lane),
-        Core::Stage(stage) => stage.run(job, lane),
+        Core::Stage(operator) => operator.run(job, lane),
         Core::Sink(sink) => sink.run(job, lane),
     }));
     let after = match outcome {
@@ -77,7 +77,7 @@ pub(crate) fn run(job: &Arc<Job>, lane: &Arc<Lane>) {
         Err(panic) => {
             let cycle = Cycle(lane.state.lock().map_or(0, |state| state.next().0));
             let (message, panicked) = unwound(&*panic);
-            let error = job.error_at(lane.node, cycle, message);
+            let error = job.error_at(lane.stage, cycle, message);
             return job.fail(JobError { panicked, ..error });
         }
     };
@@ -119,14 +119,14 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
 }
 
 impl Job {
-    /// An error of a node.
-    pub(crate) fn error_at(&self, node: usize, cycle: Cycle, message: String) -> JobError {
-        self.error_of(&self.plan.nodes[node].name, cycle, message)
+    /// An error of a stage.
+    pub(crate) fn error_at(&self, stage: StageIx, cycle: Cycle, message: String) -> JobError {
+        self.error_of(&self.plan[stage].name, cycle, message)
     }
 
     /// An error of a named part of the job.
     pub(crate) fn error_of(&self, name: &str, cycle: Cycle, message: String) -> JobError {
-        let node = name.to_owned();
-        JobError { node, slice: None, cycle, row: None, message, panicked: false }
+        let part = name.to_owned();
+        JobError { part, slice: None, cycle, row: None, message, panicked: false }
     }
 }

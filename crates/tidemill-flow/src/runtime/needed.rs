@@ -10,6 +10,7 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 use tidemill_state::{CheckpointError, ReadRows, RowsOf, StateError};
+use tidemill_types::StageIx;
 
 /// The job, once it runs, and who reads ahead for it.
 #[derive(Default)]
@@ -27,7 +28,7 @@ impl Running {
     /// Tries for a stage until no server is away, or the job ends, or was to stop for too long.
     pub(crate) fn until_read<T, E: Display>(
         &self,
-        node: usize,
+        stage: StageIx,
         is_away: impl Fn(&E) -> bool,
         mut attempt: impl FnMut() -> Result<T, E>,
     ) -> Result<T, E> {
@@ -44,7 +45,7 @@ impl Running {
             let Some(job) = self.job.get().and_then(Weak::upgrade).filter(|_| waits) else {
                 return Err(error);
             };
-            let part = &job.plan.nodes[node].name;
+            let part = &job.plan[stage].name;
             let patience = patience.get_or_insert_with(|| Patience::of(&job, part));
             drop(job);
             patience.tell(&error);
@@ -58,7 +59,7 @@ impl Running {
 
 /// The rows of a slice that leave memory.
 pub(crate) struct NeededRows {
-    pub(crate) node: usize,
+    pub(crate) stage: StageIx,
     pub(crate) rows: RowsOf,
     pub(crate) running: Arc<Running>,
 }
@@ -72,6 +73,6 @@ impl ReadRows for NeededRows {
         let is_away = |error: &CheckpointError| {
             matches!(error, CheckpointError::Backend(StateError::Unreachable { .. }))
         };
-        self.running.until_read(self.node, is_away, || self.rows.read(key))
+        self.running.until_read(self.stage, is_away, || self.rows.read(key))
     }
 }

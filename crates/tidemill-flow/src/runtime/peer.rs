@@ -28,7 +28,7 @@ use tidemill_env::sync::{
     Condvar, Mutex,
     atomic::{AtomicBool, Ordering},
 };
-use tidemill_types::{Cycle, job::CompressionSpec};
+use tidemill_types::{Cycle, LaneIx, LayoutVersion, LinkIx, ProcessIx, job::CompressionSpec};
 
 /// Cycles that a peer may be ahead of a lane here. An inbox has a place for each of them.
 const CYCLES_AHEAD_MAX: u64 = 1 << 16;
@@ -44,7 +44,7 @@ pub(crate) enum Outgoing {
     /// The end of a cycle.
     End { address: Address, end: CycleEnd },
     /// Bytes of a link that were processed.
-    Credit { link: usize, bytes: u64 },
+    Credit { link: LinkIx, bytes: u64 },
     /// This process has finished its part.
     Bye,
 }
@@ -52,10 +52,11 @@ pub(crate) enum Outgoing {
 /// An input of a lane in another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
-    pub(crate) link: u32,
-    pub(crate) lane: u32,
+    pub(crate) link: LinkIx,
+    pub(crate) lane: LaneIx,
+    /// The input of that lane's inbox.
     pub(crate) input: u32,
-    pub(crate) layout: u32,
+    pub(crate) layout: LayoutVersion,
 }
 
 /// All other processes of a job.
@@ -85,8 +86,8 @@ impl Peers {
         self.peers.is_empty()
     }
 
-    fn of(&self, process: usize) -> Option<&Arc<Peer>> {
-        self.peers.get(process).and_then(Option::as_ref)
+    fn of(&self, process: ProcessIx) -> Option<&Arc<Peer>> {
+        self.peers.get(process.index()).and_then(Option::as_ref)
     }
 
     /// Sends blocks and the end of a cycle to a lane of another process.
@@ -96,18 +97,13 @@ impl Peers {
     pub(crate) fn send(
         &self,
         job: &Job,
-        (link, lane, input): (usize, &Arc<Lane>, usize),
+        (link, lane, input): (LinkIx, &Arc<Lane>, usize),
         end: CycleEnd,
         parcels: &mut Vec<Parcel>,
     ) -> Result<(), String> {
-        let process = job.plan.nodes[lane.node].process;
+        let process = job.plan[lane.stage].process;
         let peer = self.of(process).ok_or_else(|| format!("there is no process {process}"))?;
-        let address = Address {
-            link: link as u32,
-            lane: lane.index as u32,
-            input: input as u32,
-            layout: lane.layout as u32,
-        };
+        let address = Address { link, lane: lane.index, input: input as u32, layout: lane.layout };
         let blocks = parcels.drain(..).map(|(block, share)| Outgoing::Block {
             address,
             cycle: end.cycle,
@@ -120,8 +116,8 @@ impl Peers {
     }
 
     /// Gives credit back to the process that writes a link.
-    pub(crate) fn credit(&self, job: &Job, link: usize, bytes: u64) {
-        let process = job.plan.nodes[job.plan.links[link].from].process;
+    pub(crate) fn credit(&self, job: &Job, link: LinkIx, bytes: u64) {
+        let process = job.plan[job.plan[link].from].process;
         if let Some(peer) = self.of(process) {
             peer.push([Outgoing::Credit { link, bytes }]);
         }
@@ -255,7 +251,7 @@ fn receive(
         }
         Incoming::Credit { link, bytes } => {
             let ours = |it: &&LinkPlan| job.plan.is_here(it.from) && !job.plan.is_here(it.to);
-            let credit = job.plan.links.get(link).filter(ours).map(|link| &link.credit);
+            let credit = job.plan.links.get(link.index()).filter(ours).map(|link| &link.credit);
             let credit = credit.ok_or_else(|| format!("there is no link {link}"))?;
             if credit.waiting_bytes() < bytes {
                 return Err(format!("link {link} was given back more than was sent"));
@@ -270,27 +266,27 @@ fn receive(
 /// A peer has finished. Process 0 has the sources and the sinks: when it has finished, so has the
 /// job.
 fn farewell(job: &Job) {
-    if job.plan.process != 0 {
+    if job.plan.process != ProcessIx(0) {
         job.finished.store(true, Ordering::Release);
         job.end();
     }
 }
 
 /// The lane of this process that an address names. Any number may come from outside.
-fn find_lane(job: &Job, address: Address) -> Result<(Arc<Lane>, usize), String> {
-    let link = address.link as usize;
+fn find_lane(job: &Job, address: Address) -> Result<(Arc<Lane>, LinkIx), String> {
+    let link = address.link;
     let wrong = || format!("no lane here has the address {address:?}");
-    let plan = job.plan.links.get(link).ok_or_else(wrong)?;
+    let plan = job.plan.links.get(link.index()).ok_or_else(wrong)?;
     if !job.plan.is_here(plan.to) || job.plan.is_here(plan.from) {
         return Err(wrong());
     }
     let layouts = job.layouts.read().expect("no panic while held");
-    let layout = layouts.iter().find(|layout| layout.version == u64::from(address.layout));
+    let layout = layouts.iter().find(|layout| layout.version == address.layout);
     let layout = layout.ok_or_else(wrong)?;
     if !layout.inputs_of(&job.plan, link).contains(&(address.input as usize)) {
         return Err(wrong());
     }
-    let lane = layout.lanes[plan.to].get(address.lane as usize).ok_or_else(wrong)?;
+    let lane = layout.lanes_of(plan.to).get(address.lane.index()).ok_or_else(wrong)?;
     Ok((Arc::clone(lane), link))
 }
 

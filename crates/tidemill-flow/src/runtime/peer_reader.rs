@@ -15,7 +15,9 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
-use tidemill_types::{Micros, SliceId, limits::FRAME_BYTES_MAX};
+use tidemill_types::{
+    LaneIx, LayoutVersion, LinkIx, Micros, SliceId, StageIx, limits::FRAME_BYTES_MAX,
+};
 use tidemill_wire::{
     arrow::refuse_compressed_stream,
     compression::decompress,
@@ -30,7 +32,7 @@ mod tests;
 pub(crate) enum Incoming {
     Block { address: Address, block: Block, share: u64 },
     End { address: Address, end: CycleEnd },
-    Credit { link: usize, bytes: u64 },
+    Credit { link: LinkIx, bytes: u64 },
     Bye,
 }
 
@@ -117,13 +119,17 @@ impl FrameReader {
         let mut head = [0; HEAD_BYTES];
         self.from.fill(&mut head).map_err(|error| format!("the connection ended: {error}"))?;
         let head = FrameHead::decode(&head).map_err(|error| error.to_string())?;
-        let address =
-            Address { link: head.link, lane: head.lane, input: head.input, layout: head.layout };
+        let address = Address {
+            link: LinkIx(head.link),
+            lane: LaneIx(head.lane),
+            input: head.input,
+            layout: LayoutVersion(head.layout),
+        };
         match head.kind {
             FrameKind::Hello => Err("a second hello".to_owned()),
             FrameKind::Bye => Ok(Incoming::Bye),
             FrameKind::Credit => {
-                Ok(Incoming::Credit { link: head.link as usize, bytes: head.share })
+                Ok(Incoming::Credit { link: LinkIx(head.link), bytes: head.share })
             }
             FrameKind::End => {
                 self.read_body(&head)?;
@@ -156,7 +162,7 @@ impl FrameReader {
             return Err(format!("a block of {} rows is too large", head.rows));
         }
         let lane = lane_of(job, head, link.to).ok_or("a block for a lane that is not here")?;
-        let slices = job.plan.nodes[link.to].slices;
+        let slices = job.plan[link.to].slices;
         let is_routed = link.partition.whole(SliceId(0), slices).is_none();
         let sorted_by = if is_routed { lane.slices.len() } else { 0 };
         if head.slices as usize != sorted_by {
@@ -271,10 +277,10 @@ fn batch_from(bytes: &[u8]) -> Result<RecordBatch, String> {
 }
 
 /// The lane that a block is for, if it is here.
-fn lane_of(job: &Job, head: &FrameHead, node: usize) -> Option<Arc<Lane>> {
+fn lane_of(job: &Job, head: &FrameHead, stage: StageIx) -> Option<Arc<Lane>> {
     let layouts = job.layouts.read().expect("no panic while held");
-    let layout = layouts.iter().find(|layout| layout.version == u64::from(head.layout))?;
-    layout.lanes[node].get(head.lane as usize).map(Arc::clone)
+    let layout = layouts.iter().find(|layout| layout.version.0 == head.layout)?;
+    layout.lanes_of(stage).get(head.lane as usize).map(Arc::clone)
 }
 
 /// Puts a block together: rows came sorted by slice, with the count of each.

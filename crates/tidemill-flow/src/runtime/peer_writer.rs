@@ -68,10 +68,10 @@ type Taken<'a> = Option<&'a [u32]>;
 
 fn head_for(kind: FrameKind, address: Address) -> FrameHead {
     FrameHead {
-        link: address.link,
-        lane: address.lane,
+        link: address.link.0,
+        lane: address.lane.0,
         input: address.input,
-        layout: address.layout,
+        layout: address.layout.0,
         ..FrameHead::bare(kind)
     }
 }
@@ -145,7 +145,7 @@ impl FrameWriter {
                 self.finish(head, start)
             }
             Outgoing::Credit { link, bytes } => {
-                let head = FrameHead { link: *link as u32, ..FrameHead::bare(FrameKind::Credit) };
+                let head = FrameHead { link: link.0, ..FrameHead::bare(FrameKind::Credit) };
                 let start = self.begin();
                 self.finish(FrameHead { share: *bytes, ..head }, start)
             }
@@ -167,7 +167,7 @@ impl FrameWriter {
         let taken = match &block.routing {
             Some(routing) => Some(self.counts(&mut head, routing, slices)),
             None => {
-                // Which slice the whole block belongs to: one of the reading node, or every one.
+                // Which slice the whole block belongs to: one of the reading stage, or every one.
                 self.own.extend_from_slice(&block.slice.0.to_le_bytes());
                 None
             }

@@ -6,56 +6,59 @@ use super::guarded;
 use super::lane::Lane;
 use crate::block::Payload;
 use crate::engine::Processes;
-use crate::graph::{GraphError, JobGraph, NodeId, NodeKind};
+use crate::graph::{GraphError, JobGraph, StageKind};
 use crate::operator::OperatorFactory;
 use crate::partition::Partition;
 use crate::sink::Sink;
 use crate::source::SourceFactory;
-use std::sync::Arc;
+use std::{
+    ops::{Index, IndexMut},
+    sync::Arc,
+};
 use tidemill_env::sync::atomic::AtomicU64;
 use tidemill_state::ExpiryCounts;
 use tidemill_types::{
-    Cycle, Micros, Span,
+    Cycle, LinkIx, Micros, ProcessIx, Span, StageIx,
     job::{BufferSpec, CycleSpec, Delivery},
 };
 
-/// What a node does, without the parts that only one lane may hold.
+/// The work of a stage, without the parts that only one lane may hold.
 pub(crate) enum Work {
     Source { factory: Arc<dyn SourceFactory>, preload: bool },
-    Stage { factory: Arc<dyn OperatorFactory> },
+    Operator { factory: Arc<dyn OperatorFactory> },
     Sink,
 }
 
-/// One node.
-pub(crate) struct NodePlan {
+/// One stage: a source, an operator or a sink.
+pub(crate) struct StagePlan {
     pub(crate) name: String,
     pub(crate) work: Work,
-    /// Of a source that grows: those that it had when the job was started.
+    /// The number of slices; of a source that grows, that of when the job was started.
     pub(crate) slices: u32,
-    /// How many it had when the job began; that does not change while the job goes on.
+    /// The number of slices when the job began. It stays the same when the job resumes.
     pub(crate) began_with: u32,
     /// A source that may get more slices.
     pub(crate) grows: bool,
     /// Position in the order of the graph: upstream before downstream.
     pub(crate) rank: u32,
     /// Links that end here, in the order of the graph.
-    pub(crate) links_in: Vec<usize>,
+    pub(crate) links_in: Vec<LinkIx>,
     /// Links that begin here, by output.
-    pub(crate) links_out: Vec<Vec<usize>>,
+    pub(crate) links_out: Vec<Vec<LinkIx>>,
     /// Number of ports.
     pub(crate) ports: usize,
-    /// Worker of a node with one lane, counted before the number of workers is known.
+    /// Worker of a stage with one lane, counted before the number of workers is known.
     pub(crate) seat: usize,
     /// The process that runs it.
-    pub(crate) process: usize,
-    /// Keys of its state leave memory when nothing came for them in so long.
+    pub(crate) process: ProcessIx,
+    /// A key of its state leaves memory after this long without a record.
     pub(crate) ttl: Option<Span>,
-    pub(crate) count: NodeCount,
+    pub(crate) count: StageCounters,
 }
 
-/// What a node counts. Any thread reads, its lanes write.
+/// The counters of a stage. Any thread reads them, the lanes of the stage write them.
 #[derive(Debug, Default)]
-pub(crate) struct NodeCount {
+pub(crate) struct StageCounters {
     pub(crate) rows_in: AtomicU64,
     pub(crate) bytes_in: AtomicU64,
     /// A sink: rows that are committed.
@@ -77,9 +80,9 @@ pub(crate) struct NodeCount {
 
 /// One link.
 pub(crate) struct LinkPlan {
-    pub(crate) from: usize,
+    pub(crate) from: StageIx,
     pub(crate) output: usize,
-    pub(crate) to: usize,
+    pub(crate) to: StageIx,
     pub(crate) port: usize,
     pub(crate) partition: Partition,
     pub(crate) credit: Credit<Arc<Lane>>,
@@ -93,15 +96,39 @@ pub(crate) struct Plan {
     pub(crate) buffer: BufferSpec,
     pub(crate) budget: Arc<Budget>,
     pub(crate) seed: u64,
-    pub(crate) nodes: Vec<NodePlan>,
+    pub(crate) stages: Vec<StagePlan>,
     pub(crate) links: Vec<LinkPlan>,
-    /// The process that this is.
-    pub(crate) process: usize,
+    /// This process.
+    pub(crate) process: ProcessIx,
+}
+
+impl Index<StageIx> for Plan {
+    type Output = StagePlan;
+
+    #[inline]
+    fn index(&self, stage: StageIx) -> &StagePlan {
+        &self.stages[stage.index()]
+    }
+}
+
+impl IndexMut<StageIx> for Plan {
+    fn index_mut(&mut self, stage: StageIx) -> &mut StagePlan {
+        &mut self.stages[stage.index()]
+    }
+}
+
+impl Index<LinkIx> for Plan {
+    type Output = LinkPlan;
+
+    #[inline]
+    fn index(&self, link: LinkIx) -> &LinkPlan {
+        &self.links[link.index()]
+    }
 }
 
 /// Parts of a graph that exist once: each goes to the one lane that runs it.
 pub(crate) struct Parts {
-    /// By node.
+    /// By stage.
     pub(crate) sinks: Vec<Option<Box<dyn Sink>>>,
     pub(crate) dead_letter: Option<Box<dyn Sink>>,
 }
@@ -110,43 +137,43 @@ impl Plan {
     /// Checks a graph and takes it apart.
     pub(crate) fn new(graph: JobGraph, processes: &Processes) -> Result<(Self, Parts), GraphError> {
         let order = graph.check()?;
-        let process_of = |node: usize| processes.of_node.get(node).copied().unwrap_or(0);
-        let mut ranks = vec![0_u32; graph.nodes.len()];
+        let process_of = |id: usize| processes.of_stage.get(id).copied().unwrap_or_default();
+        let mut ranks = vec![0_u32; graph.stages.len()];
         for (rank, id) in order.iter().enumerate() {
-            ranks[id.0] = u32::try_from(rank).expect("bounded by STAGES_MAX");
+            ranks[id.index()] = u32::try_from(rank).expect("bounded by STAGES_MAX");
         }
         let links: Vec<LinkPlan> = graph
             .links
             .into_iter()
             .map(|link| LinkPlan {
-                from: link.from.0,
+                from: link.from,
                 output: link.output,
-                to: link.to.0,
+                to: link.to,
                 port: link.port,
                 partition: link.partition,
                 credit: Credit::new(graph.buffer.high_watermark.0, graph.buffer.low_watermark.0),
             })
             .collect();
         let mut parts = Parts { sinks: Vec::new(), dead_letter: graph.dead_letter };
-        let mut nodes = Vec::with_capacity(graph.nodes.len());
-        for (id, node) in graph.nodes.into_iter().enumerate() {
+        let mut stages = Vec::with_capacity(graph.stages.len());
+        for (id, stage) in graph.stages.into_iter().enumerate() {
             let mut grew_from = None;
-            let (work, slices, sink) = match node.kind {
-                NodeKind::Source { factory, preload } => {
-                    let factory = guarded::source(&node.name, factory);
+            let (work, slices, sink) = match stage.kind {
+                StageKind::Source { factory, preload } => {
+                    let factory = guarded::source(&stage.name, factory);
                     grew_from = factory.grows().then(|| factory.began_with().max(1));
                     let slices = factory.slices().max(1);
                     (Work::Source { factory, preload }, slices, None)
                 }
-                NodeKind::Stage { factory, slices } => {
-                    let factory = guarded::stage(&node.name, factory);
-                    (Work::Stage { factory }, slices, None)
+                StageKind::Operator { factory, slices } => {
+                    let factory = guarded::stage(&stage.name, factory);
+                    (Work::Operator { factory }, slices, None)
                 }
-                NodeKind::Sink { sink } => (Work::Sink, 1, Some(sink)),
+                StageKind::Sink { sink } => (Work::Sink, 1, Some(sink)),
             };
             parts.sinks.push(sink);
-            nodes.push(NodePlan {
-                name: node.name,
+            stages.push(StagePlan {
+                name: stage.name,
                 work,
                 slices,
                 began_with: grew_from.unwrap_or(slices),
@@ -157,12 +184,12 @@ impl Plan {
                 ports: 0,
                 seat: 0,
                 process: process_of(id),
-                ttl: node.ttl,
-                count: NodeCount::default(),
+                ttl: stage.ttl,
+                count: StageCounters::default(),
             });
         }
         let budget =
-            Arc::new(Budget::new(nodes.iter().map(|it| it.name.clone()), graph.state_budget));
+            Arc::new(Budget::new(stages.iter().map(|it| it.name.clone()), graph.state_budget));
         let mut plan = Self {
             name: graph.name,
             delivery: graph.delivery,
@@ -170,7 +197,7 @@ impl Plan {
             buffer: graph.buffer,
             budget,
             seed: graph.seed,
-            nodes,
+            stages,
             links,
             process: processes.me,
         };
@@ -178,33 +205,30 @@ impl Plan {
         Ok((plan, parts))
     }
 
-    fn connect(&mut self, order: &[NodeId]) {
+    fn connect(&mut self, order: &[StageIx]) {
         for (id, link) in self.links.iter().enumerate() {
-            self.nodes[link.to].links_in.push(id);
-            let ports = &mut self.nodes[link.to].ports;
-            *ports = (*ports).max(link.port + 1);
-            let out = &mut self.nodes[link.from].links_out;
+            let id = LinkIx::at(id);
+            let to = &mut self.stages[link.to.index()];
+            to.links_in.push(id);
+            to.ports = to.ports.max(link.port + 1);
+            let out = &mut self.stages[link.from.index()].links_out;
             if out.len() <= link.output {
                 out.resize_with(link.output + 1, Vec::new);
             }
             out[link.output].push(id);
         }
         let mut seats = 0;
-        for id in order {
-            let local = self.nodes[id.0]
-                .links_in
-                .iter()
-                .map(|link| &self.links[*link])
-                .find(|link| link.partition == Partition::Local)
-                .map(|link| link.from);
-            if self.nodes[id.0].slices == 0 {
-                let first = self.nodes[id.0].links_in.iter().map(|link| self.links[*link].from);
-                let most = first.map(|from| self.nodes[from].began_with).max();
-                self.nodes[id.0].slices = most.unwrap_or(1).max(1);
-                self.nodes[id.0].began_with = self.nodes[id.0].slices;
+        for id in order.iter().copied() {
+            let links = || self[id].links_in.iter().map(|link| &self[*link]);
+            let local = links().find(|link| link.partition == Partition::Local);
+            let local = local.map(|link| link.from);
+            let most = links().map(|link| self[link.from].began_with).max();
+            if self[id].slices == 0 {
+                let slices = most.unwrap_or(1).max(1);
+                (self[id].slices, self[id].began_with) = (slices, slices);
             }
-            self.nodes[id.0].seat = match local {
-                Some(from) => self.nodes[from].seat,
+            self[id].seat = match local {
+                Some(from) => self[from].seat,
                 None => {
                     seats += 1;
                     seats - 1
@@ -213,52 +237,63 @@ impl Plan {
         }
     }
 
-    /// The nodes, upstream before downstream.
-    pub(crate) fn order(&self) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.nodes.len()).collect();
-        order.sort_by_key(|node| self.nodes[*node].rank);
+    /// The ids of all stages, in the order of the job.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = StageIx> + use<> {
+        (0..self.stages.len()).map(StageIx::at)
+    }
+
+    /// All stages with their ids, in the order of the job.
+    pub(crate) fn indexed(&self) -> impl Iterator<Item = (StageIx, &StagePlan)> + Clone {
+        self.stages.iter().enumerate().map(|(id, stage)| (StageIx::at(id), stage))
+    }
+
+    /// The stages, upstream before downstream.
+    pub(crate) fn order(&self) -> Vec<StageIx> {
+        let mut order: Vec<StageIx> = self.ids().collect();
+        order.sort_by_key(|stage| self[*stage].rank);
         order
     }
 
-    /// By node, given for the sources: the last cycle that each processes, which is the last of what
-    /// feeds it.
+    /// The last cycle that each stage processes: the last one of any stage it reads. `last` is by
+    /// stage, and given for the sources.
     pub(crate) fn downstream(&self, mut last: Vec<Cycle>) -> Vec<Cycle> {
-        for node in self.order() {
-            let from = self.nodes[node].links_in.iter().map(|link| last[self.links[*link].from]);
-            last[node] = from.max().unwrap_or(last[node]);
+        for stage in self.order() {
+            let read = self[stage].links_in.iter().map(|link| last[self[*link].from.index()]);
+            last[stage.index()] = read.max().unwrap_or(last[stage.index()]);
         }
         last
     }
 
-    /// Event time goes on by a cycle, at each node, as `StageLane` has it: `told` is given for the
-    /// sources, what they say at its end and whether they have ended.
-    pub(crate) fn go_on(&self, mut told: Vec<(Micros, bool)>, watermarks: &mut [Micros]) {
-        for node in self.order() {
-            let from = self.nodes[node].links_in.iter().map(|link| told[self.links[*link].from]);
+    /// Advances the watermark of each stage by one cycle, as [`super::stage_lane`] does. `ends` is by
+    /// stage and given for the sources: the watermark at the end of the cycle, and true if the
+    /// source has ended.
+    pub(crate) fn advance(&self, mut ends: Vec<(Micros, bool)>, watermarks: &mut [Micros]) {
+        for stage in self.order() {
+            let from = self[stage].links_in.iter().map(|link| ends[self[*link].from.index()]);
             let ended = from.clone().all(|(_, ended)| ended);
             let Some(lowest) = from.map(|(watermark, _)| watermark).min() else { continue };
             let is_idle = lowest == Micros::MAX && !ended;
             if !is_idle {
-                watermarks[node] = watermarks[node].max(lowest);
+                watermarks[stage.index()] = watermarks[stage.index()].max(lowest);
             }
-            let held_back = match &self.nodes[node].work {
-                Work::Stage { factory } => factory.holds_back(),
+            let held_back = match &self[stage].work {
+                Work::Operator { factory } => factory.holds_back(),
                 Work::Source { .. } | Work::Sink => Span(0),
             };
-            let says = if is_idle { Micros::MAX } else { watermarks[node].minus(held_back) };
-            told[node] = (says, ended);
+            let watermark = watermarks[stage.index()].minus(held_back);
+            ends[stage.index()] = (if is_idle { Micros::MAX } else { watermark }, ended);
         }
     }
 
-    /// Whether a stage reads what the node writes under the slices that write it.
-    pub(crate) fn is_read_by_slice(&self, node: usize) -> bool {
-        let mut links = self.nodes[node].links_out.iter().flatten().map(|link| &self.links[*link]);
-        links.any(|it| it.partition == Partition::Local && self.nodes[it.to].slices > 1)
+    /// Returns true if another stage reads the rows of this one by the slice that wrote them.
+    pub(crate) fn is_read_by_slice(&self, stage: StageIx) -> bool {
+        let mut links = self[stage].links_out.iter().flatten().map(|link| &self[*link]);
+        links.any(|it| it.partition == Partition::Local && self[it.to].slices > 1)
     }
 
-    /// Whether the node runs in this process.
-    pub(crate) fn is_here(&self, node: usize) -> bool {
-        self.nodes[node].process == self.process
+    /// Returns true if the stage runs in this process.
+    pub(crate) fn is_here(&self, stage: StageIx) -> bool {
+        self[stage].process == self.process
     }
 }
 

@@ -1,10 +1,11 @@
 //! A job that goes on from a checkpoint: what it finds, and what it does not do again.
 
 use super::by_key::ByKey;
+use super::cuts::slice_of;
 use super::held::{Held, ReadAs, SavedSlice};
 use super::ledger::Recorded;
 use super::needed::{NeededRows, Running};
-use super::plan::{NodePlan, Plan, Work};
+use super::plan::{Plan, StagePlan, Work};
 use crate::block::TIME_COLUMN;
 use crate::operator::MEMBERS_SEPARATOR;
 use std::{
@@ -14,7 +15,7 @@ use std::{
 use tidemill_env::sync::atomic::AtomicUsize;
 use tidemill_state::{Checkpoints, Manifest, SavedRows, SavedSource, structure};
 use tidemill_types::{
-    Cycle, Micros, SliceId,
+    Cycle, Micros, SliceId, SliceKey, StageIx,
     job::{Delivery, Recovery},
 };
 use tidemill_wire::ledger::{Cut, StageNote};
@@ -26,16 +27,16 @@ pub(crate) struct Before {
     pub(crate) cycle: Cycle,
     /// Its recorded time.
     pub(crate) time: Micros,
-    /// By node and slice.
-    sources: BTreeMap<(usize, u32), SavedSource>,
-    /// How far event time was, by node.
-    watermarks: BTreeMap<usize, Micros>,
-    /// The last cycle with rows, by node of the sink.
-    sinks: BTreeMap<usize, Cycle>,
+    /// Where the source slices were.
+    sources: BTreeMap<SliceKey, SavedSource>,
+    /// How far event time was, by stage.
+    watermarks: BTreeMap<StageIx, Micros>,
+    /// The last cycle with rows, by stage of the sink.
+    sinks: BTreeMap<StageIx, Cycle>,
     /// The last cycle of which a dead letter was handed to its sink, or a later one.
     pub(crate) letters: Cycle,
-    /// Nodes that will process nothing more.
-    ended: BTreeSet<usize>,
+    /// Stages that will process nothing more.
+    ended: BTreeSet<StageIx>,
 }
 
 impl Before {
@@ -52,50 +53,50 @@ impl Before {
         let Manifest { cycle, time, letters, .. } = *manifest;
         let mut before = Self { cycle, time, letters, ..Self::default() };
         for saved in &manifest.sources {
-            let node = node_of(plan, &saved.name, |work| matches!(work, Work::Source { .. }))?;
-            before.sources.insert((node, saved.slice), saved.clone());
+            let stage = stage_named(plan, &saved.name, |work| matches!(work, Work::Source { .. }))?;
+            before.sources.insert(SliceKey::new(stage, SliceId(saved.slice)), saved.clone());
         }
         for saved in &manifest.stages {
             let keeps_something = saved.slices.iter().any(|runs| !runs.is_empty());
-            let node = match stage_of(plan, &saved.name) {
-                Some(node) => node,
+            let stage = match stage_of(plan, &saved.name) {
+                Some(stage) => stage,
                 None if keeps_something => return Err(no_stage(plan, &saved.name)),
                 None => continue,
             };
-            before.watermarks.insert(node, saved.watermark);
+            before.watermarks.insert(stage, saved.watermark);
             if keeps_something {
-                fits(&plan.nodes[node], (saved.slices.len(), &saved.does))?;
+                fits(&plan[stage], (saved.slices.len(), &saved.does))?;
             }
         }
         // One that is new holds nothing yet, and one that is gone is missed by nobody.
         for saved in &manifest.sinks {
-            if let Ok(node) = node_of(plan, &saved.name, |work| matches!(work, Work::Sink)) {
-                before.sinks.insert(node, saved.last);
+            if let Ok(stage) = stage_named(plan, &saved.name, |work| matches!(work, Work::Sink)) {
+                before.sinks.insert(stage, saved.last);
             }
         }
-        for (id, node) in plan.nodes.iter().enumerate() {
-            let is_in_it = |slice| before.sources.contains_key(&(id, slice));
+        for (id, stage) in plan.indexed() {
+            let is_in_it = |slice| before.sources.contains_key(&SliceKey::new(id, SliceId(slice)));
             // Slices that a source got since begin at their start.
-            if matches!(node.work, Work::Source { .. }) && !(0..node.began_with).all(is_in_it) {
-                return Err(format!("source `{}` is not in it, or had fewer slices", node.name));
+            if matches!(stage.work, Work::Source { .. }) && !(0..stage.began_with).all(is_in_it) {
+                return Err(format!("source `{}` is not in it, or had fewer slices", stage.name));
             }
         }
         before.find_ended(plan);
         Ok(before)
     }
 
-    /// Notes the nodes that will process nothing more.
+    /// Notes the stages that will process nothing more.
     fn find_ended(&mut self, plan: &Plan) {
-        let mut last = vec![Cycle::NONE; plan.nodes.len()];
-        for (id, node) in plan.nodes.iter().enumerate() {
-            let is_source = matches!(node.work, Work::Source { .. });
-            let has_ended = |slice| self.source_has_ended((id as u32, slice));
-            if is_source && !(0..node.slices).all(has_ended) {
-                last[id] = Cycle(u64::MAX);
+        let mut last = vec![Cycle::NONE; plan.stages.len()];
+        for (id, stage) in plan.indexed() {
+            let is_source = matches!(stage.work, Work::Source { .. });
+            let has_ended = |slice| self.source_has_ended(SliceKey::new(id, SliceId(slice)));
+            if is_source && !(0..stage.slices).all(has_ended) {
+                last[id.index()] = Cycle(u64::MAX);
             }
         }
         let last = plan.downstream(last);
-        self.ended = (0..last.len()).filter(|node| last[*node] <= self.cycle).collect();
+        self.ended = plan.ids().filter(|stage| last[stage.index()] <= self.cycle).collect();
     }
 
     /// The job goes on after the last cycle that its ledger has, and does none of it again: what the
@@ -107,11 +108,11 @@ impl Before {
     pub(crate) fn skip(&mut self, plan: &Plan, recorded: &Recorded) -> Result<(), String> {
         // Cycle by cycle, as the stages did: who is idle in one holds nothing back in that, and may
         // be far behind in the next; event time does not go back.
-        let mut watermarks: Vec<_> = (0..plan.nodes.len()).map(|it| self.watermark(it)).collect();
+        let mut watermarks: Vec<_> = plan.ids().map(|it| self.watermark(it)).collect();
         let first = recorded.cuts.partition_point(|(cycle, _)| *cycle <= self.cycle);
         let is_marked = |(cycle, cut): &(Cycle, Cut)| {
-            recorded.watermarks.contains_key(&(*cycle, cut.source, cut.slice))
-                || !has_event_time(&plan.nodes[cut.source as usize])
+            recorded.watermarks.contains_key(&(*cycle, slice_of(cut)))
+                || !has_event_time(&plan[slice_of(cut).stage])
         };
         if let Some((cycle, _)) = recorded.cuts[first..].iter().find(|it| !is_marked(it)) {
             return Err(format!(
@@ -124,21 +125,22 @@ impl Before {
         }
         for cuts in recorded.cuts[first..].chunk_by(|a, b| a.0 == b.0) {
             for (cycle, cut) in cuts {
-                let of_slice = (cut.source as usize, cut.slice);
-                let before = self.sources.get(&of_slice).map(|it| it.watermark);
-                let said = recorded.watermarks.get(&(*cycle, cut.source, cut.slice)).copied();
+                let slice = slice_of(cut);
+                let before = self.sources.get(&slice).map(|it| it.watermark);
+                let said = recorded.watermarks.get(&(*cycle, slice)).copied();
                 let saved = SavedSource {
-                    name: plan.nodes[cut.source as usize].name.clone(),
+                    name: plan[slice.stage].name.clone(),
                     slice: cut.slice,
                     position: cut.position,
                     watermark: said.or(before).unwrap_or(Micros::MIN),
                     ended: cut.ended,
                     idle: cut.idle,
                 };
-                self.sources.insert(of_slice, saved);
+                self.sources.insert(slice, saved);
             }
-            let of_source = |(id, node): (usize, &NodePlan)| {
-                let slices = (0..node.slices).map(|slice| self.sources.get(&(id, slice)));
+            let of_source = |(id, stage): (StageIx, &StagePlan)| {
+                let slices =
+                    (0..stage.slices).map(|slice| self.source(SliceKey::new(id, SliceId(slice))));
                 let ended = slices.clone().all(|it| it.is_some_and(|it| it.ended));
                 let of_slice = |it: Option<&SavedSource>| match it {
                     Some(saved) if saved.ended || saved.idle => Micros::MAX,
@@ -148,13 +150,13 @@ impl Before {
                 };
                 (slices.map(of_slice).min().unwrap_or(Micros::MIN), ended)
             };
-            plan.go_on(plan.nodes.iter().enumerate().map(of_source).collect(), &mut watermarks);
+            plan.advance(plan.indexed().map(of_source).collect(), &mut watermarks);
         }
         if recorded.last() > self.cycle {
             (self.cycle, self.time) = (recorded.last(), recorded.last_time());
         }
         self.find_ended(plan);
-        self.watermarks = watermarks.into_iter().enumerate().collect();
+        self.watermarks = plan.ids().zip(watermarks).collect();
         Ok(())
     }
 
@@ -168,19 +170,19 @@ impl Before {
         self
     }
 
-    /// The node processes nothing more.
-    pub(crate) fn has_ended(&self, node: usize) -> bool {
-        self.ended.contains(&node)
+    /// The stage processes nothing more.
+    pub(crate) fn has_ended(&self, stage: StageIx) -> bool {
+        self.ended.contains(&stage)
     }
 
     /// Nothing comes from a source slice any more.
-    pub(crate) fn source_has_ended(&self, (node, slice): (u32, u32)) -> bool {
-        self.source(node as usize, slice).is_some_and(|saved| saved.ended)
+    pub(crate) fn source_has_ended(&self, slice: SliceKey) -> bool {
+        self.source(slice).is_some_and(|saved| saved.ended)
     }
 
     /// A source slice as it was; none if it is at its start.
-    pub(crate) fn source(&self, node: usize, slice: u32) -> Option<&SavedSource> {
-        self.sources.get(&(node, slice))
+    pub(crate) fn source(&self, slice: SliceKey) -> Option<&SavedSource> {
+        self.sources.get(&slice)
     }
 
     /// The source slices that have ended.
@@ -190,18 +192,18 @@ impl Before {
     }
 
     /// The last cycle of which a sink had rows: it holds that, or lacks something.
-    pub(crate) fn sink(&self, node: usize) -> Cycle {
-        self.sinks.get(&node).copied().unwrap_or(Cycle::NONE)
+    pub(crate) fn sink(&self, stage: StageIx) -> Cycle {
+        self.sinks.get(&stage).copied().unwrap_or(Cycle::NONE)
     }
 
     /// How far event time was at a stage.
-    pub(crate) fn watermark(&self, node: usize) -> Micros {
-        self.watermarks.get(&node).copied().unwrap_or(Micros::MIN)
+    pub(crate) fn watermark(&self, stage: StageIx) -> Micros {
+        self.watermarks.get(&stage).copied().unwrap_or(Micros::MIN)
     }
 }
 
-fn has_event_time(node: &NodePlan) -> bool {
-    let Work::Source { factory, .. } = &node.work else { return false };
+fn has_event_time(stage: &StagePlan) -> bool {
+    let Work::Source { factory, .. } = &stage.work else { return false };
     factory.schema().index_of(TIME_COLUMN).is_ok()
 }
 
@@ -209,15 +211,15 @@ const UNCOORDINATED: &str = "each of its slices was saved by itself, under the d
                              `at-most-once`, so that what is counted once needs one that was kept, or \
                              that of a job that was stopped";
 
-/// Why a state has no stage: it is gone, or shares its node with others than it did.
+/// Why a state has no stage: it is gone, or shares its stage with others than it did.
 fn no_stage(plan: &Plan, saved: &str) -> String {
     let was: Vec<&str> = saved.split(MEMBERS_SEPARATOR).collect();
-    let is_member = |it: &&NodePlan| {
-        matches!(it.work, Work::Stage { .. })
+    let is_member = |it: &&StagePlan| {
+        matches!(it.work, Work::Operator { .. })
             && it.name.split(MEMBERS_SEPARATOR).any(|it| was.contains(&it))
     };
     let now: Vec<String> =
-        plan.nodes.iter().filter(is_member).map(|it| format!("`{}`", it.name)).collect();
+        plan.stages.iter().filter(is_member).map(|it| format!("`{}`", it.name)).collect();
     match now.as_slice() {
         [] => format!("the job has no stage `{saved}` any more"),
         now => format!(
@@ -227,17 +229,17 @@ fn no_stage(plan: &Plan, saved: &str) -> String {
     }
 }
 
-/// The node of a stage.
-pub(crate) fn stage_of(plan: &Plan, name: &str) -> Option<usize> {
-    node_of(plan, name, |work| matches!(work, Work::Stage { .. })).ok()
+/// The stage of a stage.
+pub(crate) fn stage_of(plan: &Plan, name: &str) -> Option<StageIx> {
+    stage_named(plan, name, |work| matches!(work, Work::Operator { .. })).ok()
 }
 
 /// Whether a source is read as it was; whether a stage does what it did, in as many slices: a state
 /// that it had fits it then.
-fn fits(found: &NodePlan, (slices, did): (usize, &str)) -> Result<(), String> {
+fn fits(found: &StagePlan, (slices, did): (usize, &str)) -> Result<(), String> {
     let name = &found.name;
     let factory = match &found.work {
-        Work::Stage { factory } => factory,
+        Work::Operator { factory } => factory,
         Work::Source { factory, .. } if factory.reads() != did => {
             let reads = factory.reads();
             return Err(format!("source `{name}` is read otherwise now: {reads}; it was: {did}"));
@@ -256,18 +258,18 @@ fn fits(found: &NodePlan, (slices, did): (usize, &str)) -> Result<(), String> {
 
 /// How the sources are read, if they say so, and what the stages do that keep a state.
 pub(crate) fn noted(plan: &Plan) -> Vec<StageNote> {
-    let note = |node: &NodePlan| {
-        let does = match &node.work {
+    let note = |stage: &StagePlan| {
+        let does = match &stage.work {
             Work::Source { factory, .. } => Some(factory.reads()).filter(|it| !it.is_empty()),
-            Work::Stage { factory } => {
+            Work::Operator { factory } => {
                 let keeps_something = !factory.state(SliceId(0)).structures().is_empty();
                 keeps_something.then(|| factory.does())
             }
             _ => None,
         };
-        does.map(|does| StageNote { name: node.name.clone(), slices: node.slices, does })
+        does.map(|does| StageNote { name: stage.name.clone(), slices: stage.slices, does })
     };
-    plan.nodes.iter().filter_map(note).collect()
+    plan.stages.iter().filter_map(note).collect()
 }
 
 /// Whether cycles can be done again as they were: sources and stages are what was noted of them.
@@ -281,11 +283,12 @@ pub(crate) fn fit_note(
     has_checkpoint: bool,
 ) -> Result<(), String> {
     noted.iter().try_for_each(|was| {
-        let is_it = |node: &&NodePlan| {
-            node.name == was.name && matches!(node.work, Work::Source { .. } | Work::Stage { .. })
+        let is_it = |stage: &&StagePlan| {
+            stage.name == was.name
+                && matches!(stage.work, Work::Source { .. } | Work::Operator { .. })
         };
-        match plan.nodes.iter().find(is_it) {
-            Some(node) => fits(node, (was.slices as usize, &was.does)),
+        match plan.stages.iter().find(is_it) {
+            Some(stage) => fits(stage, (was.slices as usize, &was.does)),
             None if has_checkpoint => Ok(()),
             None => Err(no_stage(plan, &was.name)),
         }
@@ -300,17 +303,18 @@ pub(crate) fn fit_note(
 pub(crate) fn is_fed_as_before(
     plan: &Plan,
     (was, now): (&[StageNote], &[StageNote]),
-    holds: impl Fn(usize) -> bool,
+    holds: impl Fn(StageIx) -> bool,
 ) -> Result<(), String> {
     let is_new = |it: &&StageNote| was.iter().all(|was| was.name != it.name);
     for new in now.iter().filter(is_new) {
-        let Some(stage) = stage_of(plan, &new.name) else { continue };
-        let mut fed: Vec<bool> = (0..plan.nodes.len()).map(|node| node == stage).collect();
-        for node in plan.order() {
-            fed[node] |= plan.nodes[node].links_in.iter().any(|link| fed[plan.links[*link].from]);
+        let Some(new_stage) = stage_of(plan, &new.name) else { continue };
+        let mut fed: Vec<bool> = plan.ids().map(|id| id == new_stage).collect();
+        for stage in plan.order() {
+            fed[stage.index()] |=
+                plan[stage].links_in.iter().any(|link| fed[plan[*link].from.index()]);
         }
-        if let Some(sink) = (0..fed.len()).find(|node| fed[*node] && holds(*node)) {
-            let (sink, stage) = (&plan.nodes[sink].name, &new.name);
+        if let Some(sink) = plan.ids().find(|it| fed[it.index()] && holds(*it)) {
+            let (sink, stage) = (&plan[sink].name, &new.name);
             return Err(format!(
                 "sink `{sink}`, which holds rows of that, would get rows of stage `{stage}`, which \
                  is new: give such a stage a sink of its own"
@@ -320,24 +324,29 @@ pub(crate) fn is_fed_as_before(
     Ok(())
 }
 
-fn node_of(plan: &Plan, name: &str, is_kind: impl Fn(&Work) -> bool) -> Result<usize, String> {
-    let found = plan.nodes.iter().position(|node| node.name == name && is_kind(&node.work));
+fn stage_named(
+    plan: &Plan,
+    name: &str,
+    is_kind: impl Fn(&Work) -> bool,
+) -> Result<StageIx, String> {
+    let found = plan.stages.iter().position(|stage| stage.name == name && is_kind(&stage.work));
+    let found = found.map(StageIx::at);
     found.ok_or_else(|| format!("the job has no `{name}` any more"))
 }
 
 /// Where the keys of a slice are that leave memory, if they do.
 fn saved_rows(
-    (plan, node): (&Plan, usize),
+    plan: &Plan,
     checkpoints: &Checkpoints,
-    slice: u32,
+    slice: SliceKey,
     running: &Arc<Running>,
 ) -> Option<SavedRows> {
-    let of = &plan.nodes[node];
+    let of = &plan[slice.stage];
     of.ttl?;
-    let stages = plan.nodes.iter().filter(|it| matches!(it.work, Work::Stage { .. }));
+    let stages = plan.stages.iter().filter(|it| matches!(it.work, Work::Operator { .. }));
     let slices = stages.map(|it| u64::from(it.slices)).sum();
-    let rows = checkpoints.looker().rows_of(&of.name, slice);
-    let rows = NeededRows { node, rows, running: Arc::clone(running) };
+    let rows = checkpoints.looker().rows_of(&of.name, slice.slice.0);
+    let rows = NeededRows { stage: slice.stage, rows, running: Arc::clone(running) };
     let most = plan.budget.restored_bytes_max(slices);
     Some(SavedRows::new(Arc::new(rows), Arc::clone(&of.count.expiry), most))
 }
@@ -345,44 +354,48 @@ fn saved_rows(
 /// What is saved of a stage from now on can be read as its job will want it: row by row if keys leave
 /// memory, and key by key if it goes on before all is read and its operator asks so.
 pub(crate) fn save_to_be_read(
-    (plan, node): (&Plan, usize),
+    plan: &Plan,
+    stage: StageIx,
     checkpoints: &mut Checkpoints,
     recovery: Recovery,
 ) {
-    let of = &plan.nodes[node];
-    let Work::Stage { factory } = &of.work else { return };
+    let of = &plan[stage];
+    let Work::Operator { factory } = &of.work else { return };
     if of.ttl.is_some() {
-        checkpoints.read_by_row(node as u32);
+        checkpoints.read_by_row(stage.0);
     } else if recovery != Recovery::Eager
         && let Some(hash_of) = factory.hash_of_entry()
     {
-        checkpoints.read_by_key(node as u32, hash_of);
+        checkpoints.read_by_key(stage.0, hash_of);
     }
 }
 
 /// The states of a stage's slices: as a checkpoint has them, and noting what changes if there are
 /// to be checkpoints. Those that are to be read are added to `saved`.
 pub(crate) fn states(
-    (plan, node): (&Plan, usize),
+    plan: &Plan,
+    stage: StageIx,
     checkpoints: Option<&Checkpoints>,
     before: &Before,
     saved: &mut Vec<Arc<SavedSlice>>,
     left: &Arc<AtomicUsize>,
     running: &Arc<Running>,
 ) -> Vec<Held> {
-    let Work::Stage { factory } = &plan.nodes[node].work else { return Vec::new() };
-    let goes_on = before.cycle > Cycle::NONE && !before.has_ended(node);
+    let Work::Operator { factory } = &plan[stage].work else { return Vec::new() };
+    let goes_on = before.cycle > Cycle::NONE && !before.has_ended(stage);
     let state = |slice| {
-        let rows = checkpoints.and_then(|it| saved_rows((plan, node), it, slice, running));
-        let of = &plan.nodes[node];
-        let runs = checkpoints.filter(|_| goes_on).map(|it| it.runs_of(node as u32, slice));
+        let rows = checkpoints
+            .and_then(|it| saved_rows(plan, it, SliceKey::new(stage, SliceId(slice)), running));
+        let of = &plan[stage];
+        let runs = checkpoints.filter(|_| goes_on).map(|it| it.runs_of(stage.0, slice));
         if let Some(runs) = runs.filter(|runs| !runs.is_empty()) {
-            let reading = checkpoints.filter(|it| it.reads_by_key(node as u32));
+            let reading = checkpoints.filter(|it| it.reads_by_key(stage.0));
             let looker = reading.map(Checkpoints::looker);
-            let by_key = looker
-                .map(|looker| ByKey::new(looker, (&of.name, slice), &runs, &of.count.read_keys));
+            let by_key = looker.map(|looker| {
+                ByKey::new(looker, &of.name, SliceId(slice), &runs, &of.count.read_keys)
+            });
             let one = Arc::new(SavedSlice::new(
-                (node, SliceId(slice)),
+                SliceKey::new(stage, SliceId(slice)),
                 factory,
                 (runs, ReadAs { rows, by_key }),
                 left,
@@ -398,5 +411,5 @@ pub(crate) fn states(
         rows.iter().for_each(|rows| structure::expires(&mut *state, rows));
         Held::Here(state)
     };
-    (0..plan.nodes[node].slices).map(state).collect()
+    (0..plan[stage].slices).map(state).collect()
 }

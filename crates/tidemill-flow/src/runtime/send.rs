@@ -13,7 +13,7 @@ use crate::partition::{Partition, Router};
 use crate::slice_runs::SliceRuns;
 use std::sync::Arc;
 use tidemill_env::sync::atomic::Ordering;
-use tidemill_types::SliceId;
+use tidemill_types::{LinkIx, SliceId};
 
 /// Gathers what one lane writes in a cycle. Its memory is kept from cycle to cycle.
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub(crate) struct Sender {
 
 /// What goes over one link in this cycle.
 struct Gathered {
-    link: usize,
+    link: LinkIx,
     /// Rows that were routed at random: a row goes where its number says, however a source that is
     /// read again puts its rows into blocks.
     rows: u64,
@@ -62,14 +62,14 @@ impl Sender {
         of: Of<'_>,
         payload: Payload,
     ) -> Result<(), String> {
-        let node = &writer.job.plan.nodes[writer.lane.node];
-        let is_side = match &node.work {
-            Work::Stage { factory } => factory.is_side(output),
+        let stage = &writer.job.plan[writer.lane.stage];
+        let is_side = match &stage.work {
+            Work::Operator { factory } => factory.is_side(output),
             Work::Source { .. } | Work::Sink => output > 0,
         };
-        let counter = if is_side { &node.count.rows_side } else { &node.count.rows_out };
+        let counter = if is_side { &stage.count.rows_side } else { &stage.count.rows_out };
         counter.fetch_add(rows_of(&payload), Ordering::Relaxed);
-        match node.links_out.get(output).map_or(&[][..], Vec::as_slice) {
+        match stage.links_out.get(output).map_or(&[][..], Vec::as_slice) {
             [] => Ok(()),
             [link] => self.send_over(writer, *link, of, payload),
             links => {
@@ -93,18 +93,18 @@ impl Sender {
         slice: SliceId,
         block: Arc<Block>,
     ) -> Result<(), String> {
-        let node = &writer.job.plan.nodes[writer.lane.node];
-        let links = node.links_out.get(output).map_or(&[][..], Vec::as_slice);
-        let reads_it_so = |link: &usize| {
-            let plan = &writer.job.plan.links[*link];
-            let slices = writer.job.plan.nodes[plan.to].slices;
+        let stage = &writer.job.plan[writer.lane.stage];
+        let links = stage.links_out.get(output).map_or(&[][..], Vec::as_slice);
+        let reads_it_so = |link: &LinkIx| {
+            let plan = &writer.job.plan[*link];
+            let slices = writer.job.plan[plan.to].slices;
             block.routing.is_none() && plan.partition.whole(slice, slices) == Some(block.slice)
         };
         if !links.iter().all(reads_it_so) {
             let payload = Payload::Arrow(block.batch());
             return self.send(writer, output, Of::One(slice), payload);
         }
-        node.count.rows_out.fetch_add(block.len() as u64, Ordering::Relaxed);
+        stage.count.rows_out.fetch_add(block.len() as u64, Ordering::Relaxed);
         for link in links {
             self.gather(writer, *link, &block);
         }
@@ -115,12 +115,12 @@ impl Sender {
     fn send_over(
         &mut self,
         writer: Writer<'_>,
-        link: usize,
+        link: LinkIx,
         of: Of<'_>,
         payload: Payload,
     ) -> Result<(), String> {
-        let plan = &writer.job.plan.links[link];
-        let slices = writer.job.plan.nodes[plan.to].slices;
+        let plan = &writer.job.plan[link];
+        let slices = writer.job.plan[plan.to].slices;
         let slice = match of {
             Of::Runs(_, runs) if plan.partition == Partition::Local && slices > 1 => {
                 let used = writer.job.blocks.take_routing();
@@ -144,10 +144,10 @@ impl Sender {
                 routing.map_err(|error| error.to_string())?
             }
             _ => {
-                let from = &writer.job.plan.nodes[writer.lane.node];
+                let from = &writer.job.plan[writer.lane.stage];
                 if from.slices == 1 || matches!(from.work, Work::Source { .. }) {
                     let seed = writer.seed ^ u64::from(slice.0);
-                    let lanes = writer.layout.lanes[plan.to].len();
+                    let lanes = writer.layout.lanes_of(plan.to).len();
                     let gathered = gathered(&mut self.pending, link, lanes);
                     let from = gathered.rows;
                     gathered.rows += rows_of(&payload);
@@ -164,39 +164,39 @@ impl Sender {
         Ok(())
     }
 
-    fn gather(&mut self, writer: Writer<'_>, link: usize, block: &Arc<Block>) {
-        let lanes = &writer.layout.lanes[writer.job.plan.links[link].to];
+    fn gather(&mut self, writer: Writer<'_>, link: LinkIx, block: &Arc<Block>) {
+        let lanes = writer.layout.lanes_of(writer.job.plan[link].to);
         let pending = &mut gathered(&mut self.pending, link, lanes.len()).parcels;
         let (rows, bytes) = (block.len() as u64, block.bytes() as u64);
         for lane in lanes {
             let count = block.count_in(&lane.slices) as u64;
             if count > 0 {
                 let share = if count == rows { bytes } else { bytes * count / rows };
-                pending[lane.index].push((Arc::clone(block), share));
+                pending[lane.index.index()].push((Arc::clone(block), share));
             }
         }
     }
 
-    /// Ends the cycle on all links of the node: everything gathered is delivered.
+    /// Ends the cycle on all links of the stage: everything gathered is delivered.
     ///
     /// # Errors
     /// A sender broke the rules of a link: an error of the engine.
     pub(crate) fn end(&mut self, writer: Writer<'_>, end: CycleEnd) -> Result<(), String> {
         let job = writer.job;
-        for link in job.plan.nodes[writer.lane.node].links_out.iter().flatten() {
-            let lanes = &writer.layout.lanes[job.plan.links[*link].to];
+        for link in job.plan[writer.lane.stage].links_out.iter().flatten() {
+            let lanes = writer.layout.lanes_of(job.plan[*link].to);
             let Gathered { rows, parcels, .. } = gathered(&mut self.pending, *link, lanes.len());
             *rows = 0;
-            let input = writer.layout.input_base[*link] + writer.lane.index;
+            let input = writer.layout.first_input_of(*link) + writer.lane.index.index();
             for lane in lanes {
-                job.deliver(*link, lane, input, end, &mut parcels[lane.index])?;
+                job.deliver(*link, lane, input, end, &mut parcels[lane.index.index()])?;
             }
         }
         Ok(())
     }
 }
 
-fn gathered(pending: &mut Vec<Gathered>, link: usize, lanes: usize) -> &mut Gathered {
+fn gathered(pending: &mut Vec<Gathered>, link: LinkIx, lanes: usize) -> &mut Gathered {
     let index = match pending.iter().position(|it| it.link == link) {
         Some(index) => index,
         None => {

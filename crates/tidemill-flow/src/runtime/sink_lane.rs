@@ -8,7 +8,7 @@ use crate::error::JobError;
 use crate::sink::Sink;
 use std::sync::Arc;
 use tidemill_env::sync::{Mutex, atomic::Ordering};
-use tidemill_types::Cycle;
+use tidemill_types::{Cycle, LinkIx};
 
 /// A sink, shared by the lane that writes and the thread that commits.
 pub(crate) type SharedSink = Arc<Mutex<Box<dyn Sink>>>;
@@ -20,7 +20,7 @@ pub(crate) struct SinkLane {
     pub(crate) held: Cycle,
     blocks: Vec<Arc<Block>>,
     /// Bytes to release, by link.
-    freed: Vec<(usize, u64)>,
+    freed: Vec<(LinkIx, u64)>,
 }
 
 impl SinkLane {
@@ -42,9 +42,9 @@ impl SinkLane {
         };
         let start_us = job.now_us();
         let layout = job.layout(lane.layout);
-        let node = &job.plan.nodes[lane.node];
+        let stage = &job.plan[lane.stage];
         self.freed.clear();
-        for link in &node.links_in {
+        for link in &stage.links_in {
             let mut bytes = 0;
             for input in layout.inputs_of(&job.plan, *link) {
                 for (block, share) in slot.parcels[input].drain(..) {
@@ -57,11 +57,11 @@ impl SinkLane {
         let ended = slot.ended.iter().all(|ended| *ended);
         let rows: usize = self.blocks.iter().map(|block| block.len()).sum();
         if rows > 0 {
-            node.count.last_rows.store(cycle.0, Ordering::Release);
+            stage.count.last_rows.store(cycle.0, Ordering::Release);
         }
         if job.checkpointer.is_at(cycle) {
-            let last = Cycle(node.count.last_rows.load(Ordering::Acquire));
-            job.checkpointer.sink(lane.node, last);
+            let last = Cycle(stage.count.last_rows.load(Ordering::Acquire));
+            job.checkpointer.sink(lane.stage, last);
         }
         // What it holds already is not counted as written once more.
         let mut written = 0;
@@ -69,13 +69,13 @@ impl SinkLane {
             written = rows as u64;
             let mut sink = self.sink.lock().expect("a panic of a sink ends the job");
             guarded(|| sink.write(cycle, &self.blocks))
-                .map_err(|error| job.error_at(lane.node, cycle, error.message))?;
+                .map_err(|error| job.error_at(lane.stage, cycle, error.message))?;
         }
         self.blocks.drain(..).for_each(|block| job.blocks.give_back(block));
         lane.state.lock().expect("no panic while held").inbox.recycle(slot);
         self.freed.iter().for_each(|(link, bytes)| job.release(*link, *bytes));
-        node.count.busy_us.fetch_add(job.now_us() - start_us, Ordering::Relaxed);
-        job.committer.written(job, lane.node, (cycle, written), ended)?;
+        stage.count.busy_us.fetch_add(job.now_us() - start_us, Ordering::Relaxed);
+        job.committer.written(job, lane.stage, (cycle, written), ended)?;
         Ok(if ended { After::Done } else { After::Ready })
     }
 }

@@ -22,7 +22,7 @@ use crate::source::{Position, Read, ReadRequest};
 use std::{collections::VecDeque, sync::Arc};
 use tidemill_env::sync::atomic::Ordering;
 use tidemill_state::SavedSource;
-use tidemill_types::{Cycle, Micros, SliceId, job::Delivery};
+use tidemill_types::{Cycle, LayoutVersion, Micros, SliceId, job::Delivery};
 use tidemill_wire::ledger::Cut;
 
 /// How long a source without data is asked again when it does not say, in microseconds.
@@ -32,7 +32,7 @@ const IDLE_AFTER_US: u64 = 1_000_000;
 
 /// What a lane of a source holds.
 pub(crate) struct SourceLane {
-    slice: u32,
+    slice: SliceId,
     source: Said,
     live: bool,
     preload: bool,
@@ -48,7 +48,7 @@ pub(crate) struct SourceLane {
     last_cut_us: u64,
     idle: bool,
     /// The layout whose lane the source wakes.
-    wakes: Option<u64>,
+    wakes: Option<LayoutVersion>,
     /// Up to where the job's progress has it.
     told: u64,
 }
@@ -70,7 +70,7 @@ enum Step {
 
 impl SourceLane {
     pub(crate) fn new(
-        slice: u32,
+        slice: SliceId,
         source: Said,
         live: bool,
         preload: bool,
@@ -98,7 +98,7 @@ impl SourceLane {
     }
 
     /// The slice of the source.
-    pub(crate) fn slice(&self) -> u32 {
+    pub(crate) fn slice(&self) -> SliceId {
         self.slice
     }
 
@@ -119,7 +119,7 @@ impl SourceLane {
         let cycle = lane.state.lock().expect("no panic while held").source_next;
         let start_us = job.now_us();
         let after = self.run_cycle(job, lane, cycle)?;
-        let count = &job.plan.nodes[lane.node].count;
+        let count = &job.plan[lane.stage].count;
         count.busy_us.fetch_add(job.now_us() - start_us, Ordering::Relaxed);
         Ok(after)
     }
@@ -174,7 +174,7 @@ impl SourceLane {
         let before = self.source_stand();
         let mut letters = Vec::new();
         let read = self.source.read(&request, &mut letters);
-        match read.map_err(|error| job.error_at(lane.node, cycle, error.message))? {
+        match read.map_err(|error| job.error_at(lane.stage, cycle, error.message))? {
             Read::Rows { payload, bytes } => {
                 let kept = Kept { before, payload, bytes, letters };
                 let dropped = self.shed.keep(kept, job.plan.buffer.high_watermark.0);
@@ -247,13 +247,13 @@ impl SourceLane {
             None => {
                 let request = self.request(job, cycle, until);
                 let read = self.source.read(&request, &mut self.letters);
-                read.map_err(|error| job.error_at(lane.node, cycle, error.message))?
+                read.map_err(|error| job.error_at(lane.stage, cycle, error.message))?
             }
         };
         for letter in &mut self.letters {
             (letter.cycle, letter.slice) = (cycle, SliceId(lane.slices.start));
         }
-        job.add_letters(lane.node, &mut self.letters);
+        job.add_letters(lane.stage, &mut self.letters);
         Ok(read)
     }
 
@@ -312,13 +312,13 @@ impl SourceLane {
         cycle: Cycle,
     ) -> Result<(), JobError> {
         let rows = super::plan::rows_of(&payload);
-        let count = &job.plan.nodes[lane.node].count;
+        let count = &job.plan[lane.stage].count;
         count.rows_in.fetch_add(rows, Ordering::Relaxed);
         count.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
         if rows == 0 {
             return Ok(());
         }
-        let failed = |message| job.error_at(lane.node, cycle, message);
+        let failed = |message| job.error_at(lane.stage, cycle, message);
         for payload in self.small.take(payload).map_err(|error| failed(error.to_string()))? {
             let layout = job.layout(lane.layout);
             let writer = Writer { job, layout: &layout, lane, seed: job.seed_of(cycle) };
@@ -396,14 +396,14 @@ impl SourceLane {
             self.replay.pop_front();
         }
         let (position, watermark) = self.stand();
-        let count = &job.plan.nodes[lane.node].count;
+        let count = &job.plan[lane.stage].count;
         // Of all slices together, so that what this one goes on is added.
         let went = position.0.wrapping_sub(std::mem::replace(&mut self.told, position.0));
         count.position.fetch_add(went, Ordering::Relaxed);
         count.cycle.fetch_max(cycle.0, Ordering::Relaxed);
         // The ledger entry of a cycle is under way before anyone can act on the cycle's end.
         let cut = Cut {
-            source: lane.node as u32,
+            source: lane.stage.0,
             slice: lane.slices.start,
             position: position.0,
             ended,
@@ -412,14 +412,14 @@ impl SourceLane {
         job.committer.cut((cycle, time), cut, watermark);
         if ended || job.checkpointer.is_at(cycle) {
             let saved = SavedSource {
-                name: job.plan.nodes[lane.node].name.clone(),
+                name: job.plan[lane.stage].name.clone(),
                 slice: lane.slices.start,
                 position: position.0,
                 watermark,
                 ended,
                 idle: self.idle,
             };
-            job.checkpointer.source(lane.node, (cycle, time), saved);
+            job.checkpointer.source(lane.stage, (cycle, time), saved);
         }
         let watermark = match (ended, self.idle) {
             (true, _) | (false, true) => Micros::MAX,
@@ -427,7 +427,7 @@ impl SourceLane {
         };
         let layout = job.layout(lane.layout);
         let writer = || Writer { job, layout: &layout, lane, seed: job.seed_of(cycle) };
-        let failed = |message| job.error_at(lane.node, cycle, message);
+        let failed = |message| job.error_at(lane.stage, cycle, message);
         if let Some(rest) = self.small.rest().map_err(|error| failed(error.to_string()))? {
             self.sender
                 .send(writer(), 0, Of::One(SliceId(lane.slices.start)), rest)
@@ -444,7 +444,7 @@ impl SourceLane {
         }
         // Others look at who is ahead: those that are held back, and slices of this source that
         // wait for credit and have now fallen behind.
-        if (first && job.sources.count() > 1) || layout.lanes[lane.node].len() > 1 || released {
+        if (first && job.sources.count() > 1) || layout.lanes_of(lane.stage).len() > 1 || released {
             job.poke_sources();
         }
         Ok(if ended { After::Done } else { After::Ready })

@@ -20,7 +20,7 @@ use std::{
 };
 use tidemill_env::sync::atomic::Ordering;
 use tidemill_state::structure;
-use tidemill_types::{Cycle, Micros, SliceId, Span};
+use tidemill_types::{Cycle, LinkIx, Micros, SliceId, Span, StageIx};
 
 /// A lane without a cycle to run goes on writing out after so long, in microseconds.
 const WRITES_AGAIN_US: u64 = 1_000;
@@ -53,13 +53,14 @@ pub(crate) struct StageLane {
     watermarks: Vec<Micros>,
     ended: Vec<bool>,
     /// Bytes to release, by link.
-    freed: Vec<(usize, u64)>,
+    freed: Vec<(LinkIx, u64)>,
     counted: Counted,
 }
 
 impl StageLane {
     pub(crate) fn new(
-        (job, node): (&Job, usize),
+        job: &Job,
+        stage: StageIx,
         operator: Box<dyn Operator>,
         mut states: Vec<Held>,
         wants_time: bool,
@@ -68,9 +69,9 @@ impl StageLane {
         let buffer = usize::try_from(job.plan.buffer.bytes.0).unwrap_or(usize::MAX);
         let alone = job.checkpointer.alone.as_ref();
         let due = alone.map(|alone| Due::new(alone, states.len(), job.now_us()));
-        let ttl = job.plan.nodes[node].ttl;
+        let ttl = job.plan[stage].ttl;
         let leaving = ttl.map(|ttl| Leaving::new(ttl, states.len(), job.now_us()));
-        let counted = Counted::new(&job.plan.budget, node, &mut states);
+        let counted = Counted::new(&job.plan.budget, stage, &mut states);
         Self {
             operator,
             states,
@@ -80,7 +81,7 @@ impl StageLane {
             input: CycleInput::default(),
             output: Output::new(buffer)
                 .limited(job.plan.buffer.output)
-                .by_slice(job.plan.is_read_by_slice(node)),
+                .by_slice(job.plan.is_read_by_slice(stage)),
             letters: Vec::new(),
             writing: None,
             leaving,
@@ -139,17 +140,17 @@ impl StageLane {
             self.read_ahead(job, lane);
             self.call(job, lane, (cycle, time, before))?;
             let counted = self.counted.count(&mut self.states, || job.now_us());
-            counted.map_err(|message| job.error_at(lane.node, cycle, message))?;
+            counted.map_err(|message| job.error_at(lane.stage, cycle, message))?;
         }
-        let held_back = match &job.plan.nodes[lane.node].work {
-            Work::Stage { factory } => factory.holds_back(),
+        let held_back = match &job.plan[lane.stage].work {
+            Work::Operator { factory } => factory.holds_back(),
             _ => Span(0),
         };
         // Who is idle holds nothing back.
         let watermark = if is_idle { Micros::MAX } else { self.watermark.minus(held_back) };
         if job.checkpointer.is_at(cycle) {
             // Before others go on: once all sinks have committed the cycle, it may be complete.
-            job.checkpointer.stage(lane.node, self.watermark);
+            job.checkpointer.stage(lane.stage, self.watermark);
         }
         self.send(job, lane, CycleEnd { cycle, time, watermark, ended })?;
         if job.checkpointer.is_whole_at(cycle) {
@@ -163,7 +164,7 @@ impl StageLane {
         self.let_go(lane);
         job.poke_those_behind(lane);
         self.free(job, lane, slot);
-        let count = &job.plan.nodes[lane.node].count;
+        let count = &job.plan[lane.stage].count;
         count.busy_us.fetch_add(job.now_us() - start_us, Ordering::Relaxed);
         count.cycle.fetch_max(cycle.0, Ordering::Relaxed);
         if ended {
@@ -175,7 +176,7 @@ impl StageLane {
     /// What the operator asks for slice by slice is read meanwhile by several threads, unless it says
     /// itself what it needs.
     fn read_ahead(&self, job: &Job, lane: &Lane) {
-        let Work::Stage { factory } = &job.plan.nodes[lane.node].work else { return };
+        let Work::Operator { factory } = &job.plan[lane.stage].work else { return };
         let left = job.checkpointer.slices_left.load(Ordering::Relaxed);
         if left == 0 || factory.hash_of_entry().is_some() {
             return;
@@ -207,7 +208,7 @@ impl StageLane {
     /// What time alone made of the states since they were saved, such as windows that closed, was
     /// written before: it is not written again.
     fn pass_by(&mut self, job: &Job, lane: &Lane, passed: Passed) -> Result<(), JobError> {
-        let ports = job.plan.nodes[lane.node].ports;
+        let ports = job.plan[lane.stage].ports;
         (self.watermarks, self.ended) = (vec![self.watermark; ports], vec![false; ports]);
         self.input.ports.resize_with(ports, Vec::new);
         self.call(job, lane, (passed.cycle, passed.time, Micros::MIN))?;
@@ -245,8 +246,7 @@ impl StageLane {
     /// Somebody may look at the slices as they are now.
     #[inline]
     fn show(&mut self, job: &Job, lane: &Lane, cycle: Cycle) {
-        let of = (lane.node, &lane.slices);
-        job.looks.answer(job, of, (cycle, self.watermark), &mut self.states);
+        job.looks.answer(job, lane, (cycle, self.watermark), &mut self.states);
     }
 
     /// The checkpoint under way has these slices as they are now.
@@ -296,17 +296,17 @@ impl StageLane {
 
     /// Moves the blocks of a cycle into the operator's input; gives back how many rows they have.
     fn take_input(&mut self, job: &Job, lane: &Lane, slot: &mut Slot) -> usize {
-        let node = &job.plan.nodes[lane.node];
+        let stage = &job.plan[lane.stage];
         let layout = job.layout(lane.layout);
-        self.input.ports.resize_with(node.ports, Vec::new);
+        self.input.ports.resize_with(stage.ports, Vec::new);
         self.watermarks.clear();
-        self.watermarks.resize(node.ports, Micros::MAX);
+        self.watermarks.resize(stage.ports, Micros::MAX);
         self.ended.clear();
-        self.ended.resize(node.ports, true);
+        self.ended.resize(stage.ports, true);
         self.freed.clear();
         let mut rows = 0;
-        for link in &node.links_in {
-            let port = job.plan.links[*link].port;
+        for link in &stage.links_in {
+            let port = job.plan[*link].port;
             let mut bytes = 0;
             for input in layout.inputs_of(&job.plan, *link) {
                 for (block, share) in slot.parcels[input].drain(..) {
@@ -319,7 +319,7 @@ impl StageLane {
             }
             self.freed.push((*link, bytes));
         }
-        node.count.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
+        stage.count.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
         rows
     }
 
@@ -354,14 +354,14 @@ impl StageLane {
         let place = context.place;
         let (message, panicked) = match result {
             Ok(Ok(())) => {
-                job.add_letters(lane.node, &mut self.letters);
+                job.add_letters(lane.stage, &mut self.letters);
                 return Ok(());
             }
             Ok(Err(error)) => (error.message, false),
             Err(panic) => super::unwound(&*panic),
         };
-        let node = job.plan.nodes[lane.node].name.clone();
-        Err(JobError { node, slice: place.slice, cycle, row: place.row, message, panicked })
+        let part = job.plan[lane.stage].name.clone();
+        Err(JobError { part, slice: place.slice, cycle, row: place.row, message, panicked })
     }
 
     fn send(&mut self, job: &Job, lane: &Lane, end: CycleEnd) -> Result<(), JobError> {
@@ -380,7 +380,7 @@ impl StageLane {
                 Emitted::Block(block) => self.sender.pass(writer, port, slice, block),
             })
             .and_then(|()| self.sender.end(writer, end));
-        sent.map_err(|message| job.error_at(lane.node, end.cycle, message))
+        sent.map_err(|message| job.error_at(lane.stage, end.cycle, message))
     }
 
     fn free(&mut self, job: &Job, lane: &Lane, slot: Slot) {

@@ -15,6 +15,7 @@ use super::lane::Lane;
 use crate::operator::SliceState;
 use std::collections::VecDeque;
 use tidemill_state::{Delta, structure};
+use tidemill_types::{SliceId, SliceKey};
 
 /// Entries that are written out at once, at least: well under a millisecond.
 const WRITTEN_AT_ONCE: usize = 4_096;
@@ -79,9 +80,9 @@ impl Writing {
             let is_done = states[nth].here().is_none_or(drain);
             left = left.saturating_sub(self.delta.len() - before);
             if is_done || self.delta.bytes() >= structure::piece_bytes() {
-                let slice = lane.slices.start + nth as u32;
+                let slice = SliceId(lane.slices.start + nth as u32);
                 let piece = std::mem::take(&mut self.delta);
-                self.delta = checkpointer.piece(lane.node, slice, piece, is_done);
+                self.delta = checkpointer.piece(SliceKey::new(lane.stage, slice), piece, is_done);
                 self.slices.pop_front();
                 self.slices.extend((!is_done).then_some(Frozen { nth, is_all: false }));
             }

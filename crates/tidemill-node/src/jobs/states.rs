@@ -8,7 +8,7 @@ use crate::{
     plan::PlanOptions,
 };
 use std::sync::{Arc, PoisonError};
-use tidemill_flow::{AskError, JobHandle, LookError, StageLook, Stages};
+use tidemill_flow::{AskError, JobHandle, LookError, QueryableStages, StageLook};
 use tidemill_state::Looker;
 
 /// Bytes of a table that is given as a file, and of an answer as a document, at most.
@@ -40,7 +40,7 @@ impl Jobs {
     }
 
     /// The stages of a job that does not run.
-    fn planned(&self, record: &Record) -> Result<Stages, JobsError> {
+    fn planned(&self, record: &Record) -> Result<QueryableStages, JobsError> {
         let folder = self.folder.join(&record.name);
         let options = PlanOptions {
             base_dir: record.base_dir.clone().unwrap_or_else(|| folder.clone()),
@@ -54,7 +54,7 @@ impl Jobs {
         stages.map_err(JobsError::Refused)
     }
 
-    fn stages(&self, name: &str) -> Result<(Stages, StateHolder), JobsError> {
+    fn stages(&self, name: &str) -> Result<(QueryableStages, StateHolder), JobsError> {
         let (record, handle) = self.entry(name)?;
         // One that was waited for is about to be noted as ended; its folder is free already.
         if let Some(handle) = handle.filter(|it| !it.has_closed_checkpoints()) {
@@ -114,7 +114,7 @@ impl Jobs {
     fn look<T>(
         &self,
         name: &str,
-        look: impl Fn(&Stages, &StateHolder) -> Result<T, JobsError>,
+        look: impl Fn(&QueryableStages, &StateHolder) -> Result<T, JobsError>,
     ) -> Result<T, JobsError> {
         // To the end: what is looked at keeps the checkpoints open, and a job could not start.
         let turn = self.turn(name);
@@ -134,7 +134,7 @@ impl Jobs {
 impl StateHolder {
     fn look(
         &self,
-        (stages, stage): (&Stages, &str),
+        (stages, stage): (&QueryableStages, &str),
         of: StateOf,
         table: usize,
     ) -> Result<StageLook, StateError> {

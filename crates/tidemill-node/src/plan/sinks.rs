@@ -8,7 +8,7 @@ use std::{path::Path, sync::Arc};
 use tidemill_connectors::{
     BlackholeSink, FileSink, KafkaSink, PostgresSink, StdoutSink, StreamSink,
 };
-use tidemill_flow::{NodeKind, Partition, Sink, letter, sink::is_lost_to_going_on};
+use tidemill_flow::{Partition, Sink, StageKind, letter, sink::is_lost_to_going_on};
 use tidemill_types::job::{DEAD_LETTER, Delivery, Format, SinkSpec};
 
 /// The file of dead letters in the data folder, when no sink takes them.
@@ -40,7 +40,7 @@ impl Planner<'_> {
                 } else {
                     sink
                 };
-                let node = self.graph.add(name, NodeKind::Sink { sink });
+                let node = self.graph.add(name, StageKind::Sink { sink });
                 self.link(input, node, 0, &Partition::One);
             }
             Err(problem) => self.problem(problem),

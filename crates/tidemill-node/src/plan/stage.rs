@@ -6,12 +6,12 @@ use crate::diagnostic::Problem;
 use arrow_schema::SchemaRef;
 use std::sync::Arc;
 use tidemill_flow::{
-    NodeId, NodeKind, OperatorFactory, Partition, TIME_COLUMN, partition::check_key_type,
+    OperatorFactory, Partition, StageKind, TIME_COLUMN, partition::check_key_type,
 };
 use tidemill_operators::{dedup, join, top, transform, window};
 use tidemill_state::structure;
-use tidemill_types::SliceId;
 use tidemill_types::job::{PartitionSpec, StageSpec, WindowSpec};
+use tidemill_types::{SliceId, StageIx};
 
 /// A node that is about to be added: its operator and how rows reach it.
 pub(super) struct Part {
@@ -77,7 +77,7 @@ impl Planner<'_> {
     }
 
     /// Adds a node with its links.
-    pub(super) fn node(&mut self, name: String, stage: &StageSpec, part: Part) -> NodeId {
+    pub(super) fn node(&mut self, name: String, stage: &StageSpec, part: Part) -> StageIx {
         let Part { factory, ports } = part;
         let slices = match ports.first().map(|(_, partition)| partition) {
             Some(Partition::Local) => 0,
@@ -86,8 +86,8 @@ impl Planner<'_> {
         };
         // Of the nodes of a stage those that keep nothing have no `ttl`.
         let ttl = stage.ttl.filter(|_| can_expire(&*factory));
-        let node = self.graph.add(name, NodeKind::Stage { factory, slices });
-        self.graph.nodes[node.0].ttl = ttl;
+        let node = self.graph.add(name, StageKind::Operator { factory, slices });
+        self.graph[node].ttl = ttl;
         for (port, (from, partition)) in ports.iter().enumerate() {
             self.link(from, node, port, partition);
         }
@@ -228,7 +228,7 @@ fn can_expire(factory: &dyn OperatorFactory) -> bool {
     structure::can_expire(&mut *factory.state(SliceId(0)))
 }
 
-fn main_output(node: NodeId, outputs: &[SchemaRef]) -> Outlets {
+fn main_output(node: StageIx, outputs: &[SchemaRef]) -> Outlets {
     let schema = outputs.first().cloned().unwrap_or_else(tidemill_flow::rows_schema);
     Outlets { outlets: vec![super::Outlet { node, output: 0 }], schema }
 }

@@ -49,15 +49,15 @@ const SINK: &str = "  out: {from: s, blackhole: {}}";
 /// Nodes and links as text.
 fn draw(planned: &Planned) -> String {
     let mut text = String::new();
-    for (id, node) in planned.graph.nodes.iter().enumerate() {
+    for (id, node) in planned.graph.stages.iter().enumerate() {
         let kind = match &node.kind {
-            NodeKind::Source { preload, .. } => format!("source preload={preload}"),
-            NodeKind::Stage { slices, .. } => format!("stage {slices}"),
-            NodeKind::Sink { .. } => "sink".to_owned(),
+            StageKind::Source { preload, .. } => format!("source preload={preload}"),
+            StageKind::Operator { slices, .. } => format!("stage {slices}"),
+            StageKind::Sink { .. } => "sink".to_owned(),
         };
         write!(text, "{} {kind}", node.name).expect("a string takes all");
-        for link in planned.graph.links.iter().filter(|link| link.to == NodeId(id)) {
-            let from = &planned.graph.nodes[link.from.0].name;
+        for link in planned.graph.links.iter().filter(|link| link.to == StageIx::at(id)) {
+            let from = &planned.graph[link.from].name;
             write!(text, " <{} {from}.{} {:?}", link.port, link.output, link.partition)
                 .expect("a string takes all");
         }
@@ -315,8 +315,10 @@ fn reports_every_problem_but_none_twice() {
 fn the_registry_brings_sources_sinks_and_operators() {
     let house = House::new();
     let planned = house.plan("  s: {from: flights, where: delay > 1}", SINK).expect("a good job");
-    let NodeKind::Source { factory, .. } = &planned.graph.nodes[0].kind else { panic!("a source") };
-    let NodeKind::Stage { factory: operator, .. } = &planned.graph.nodes[4].kind else {
+    let StageKind::Source { factory, .. } = &planned.graph.stages[0].kind else {
+        panic!("a source")
+    };
+    let StageKind::Operator { factory: operator, .. } = &planned.graph.stages[4].kind else {
         panic!("a stage")
     };
     let mut registry = Registry::default();
@@ -423,7 +425,7 @@ fn no_file_of_the_job_itself_is_a_sinks_or_a_source() {
         let expected = format!("error: `{path}` is a file of the node itself too");
         assert!(refused.ends_with(&expected), "{refused}");
     }
-    let of_node = |data: &str, path: &str| {
+    let of_stage = |data: &str, path: &str| {
         let text = format!(
             "name: j\nsources: {{f: {{file: {{path: flights.csv, format: csv}}}}}}\n\
              sinks: {{o: {{from: f, file: {{path: {path}, format: csv}}}}}}"
@@ -441,12 +443,12 @@ fn no_file_of_the_job_itself_is_a_sinks_or_a_source() {
     std::os::unix::fs::symlink("../victim", house.0.path().join("node/jobs/mine/link"))
         .expect("a link");
     for path in ["../victim/job.json", "../newjob/job.json", "link/job.json", "../job.json"] {
-        let refused = of_node("node/jobs/mine", &format!("node/jobs/mine/{path}"));
+        let refused = of_stage("node/jobs/mine", &format!("node/jobs/mine/{path}"));
         let refused = refused.expect_err("a file of another job");
         assert!(refused.contains("a file of the node itself too"), "{path}: {refused}");
     }
     for path in ["out.csv", "sub/out.csv", "../mine/out.csv", "../../../out.csv"] {
-        assert_eq!(of_node("node/jobs/mine", &format!("node/jobs/mine/{path}")), Ok(()), "{path}");
+        assert_eq!(of_stage("node/jobs/mine", &format!("node/jobs/mine/{path}")), Ok(()), "{path}");
     }
     let sinks = "  o: {from: f, file: {path: none/../j.yaml, format: csv}}\n";
     let refused = refusal(&house, "flights.csv", sinks);

@@ -114,8 +114,8 @@ impl OfSink {
             self.inner.passed.fetch_add(1, Ordering::SeqCst);
         }
         if !failure.passes || self.fault.starts() {
-            let (node, message) = (self.name.clone(), message.clone());
-            self.inner.tell(Told { cycle, ..Told::of(node, message) });
+            let (part, message) = (self.name.clone(), message.clone());
+            self.inner.tell(Told { cycle, ..Told::of(part, message) });
         }
         SinkError { passes: failure.passes, ..SinkError::new(message) }
     }

@@ -38,7 +38,7 @@ impl Job {
                 name,
                 factory,
                 slices,
-                reads: vec![Reads { node: source, port: 0, how }],
+                reads: vec![Reads { stage: source, port: 0, how }],
             });
             job.read.push((count + source, 0));
         }

@@ -95,8 +95,8 @@ fn counted() -> Arc<dyn OperatorFactory> {
 impl Job {
     /// Adds stages of byte records to a job that has some, or a column that can become some.
     pub(super) fn add_bytes(&mut self, aside: &mut Random, others: &mut Vec<Stream>) {
-        let of_source = |(node, feed): (usize, &Feed)| {
-            feed.is_bytes.then(|| Stream { node, schema: rows_schema(), is_read: false })
+        let of_source = |(stage, feed): (usize, &Feed)| {
+            feed.is_bytes.then(|| Stream { stage, schema: rows_schema(), is_read: false })
         };
         let mut streams: Vec<Stream> =
             self.feeds().iter().enumerate().filter_map(of_source).collect();
@@ -119,7 +119,7 @@ impl Job {
             for (at, stream) in streams.iter_mut().enumerate() {
                 if at == read || (how != Partition::Local && aside.below(3) == 0) {
                     stream.is_read = true;
-                    reads.push(Reads { node: stream.node, port: 0, how: how.clone() });
+                    reads.push(Reads { stage: stream.stage, port: 0, how: how.clone() });
                 }
             }
             let writes = if name == "counted" { &mut *others } else { &mut streams };
@@ -141,11 +141,11 @@ impl Job {
         let made = transform(&others[from].schema, None, None, Some(&select));
         let factory = made.expect("every stream has a value");
         others[from].is_read = true;
-        let reads = |node, how| vec![Reads { node, port: 0, how }];
+        let reads = |stage, how| vec![Reads { stage, port: 0, how }];
         let mut texts = Vec::new();
-        self.add("text", factory, aside, reads(others[from].node, Partition::Local), &mut texts);
+        self.add("text", factory, aside, reads(others[from].stage, Partition::Local), &mut texts);
         let how = how(aside);
-        self.add("bytes", some(), aside, reads(texts[0].node, how), streams);
+        self.add("bytes", some(), aside, reads(texts[0].stage, how), streams);
     }
 
     /// A stage that passes the byte records of a source on.
@@ -154,8 +154,8 @@ impl Job {
         // Each record once.
         let how = if how == Partition::All { Partition::Random } else { how };
         let slices = if how == Partition::Local { 0 } else { 1 + aside.below(8) as u32 };
-        let node = self.feeds().len() + self.stage_count();
-        let reads = vec![Reads { node: source, port: 0, how }];
-        self.stages.push(Stage { name: format!("same{node}"), factory, slices, reads });
+        let stage = self.feeds().len() + self.stage_count();
+        let reads = vec![Reads { stage: source, port: 0, how }];
+        self.stages.push(Stage { name: format!("same{stage}"), factory, slices, reads });
     }
 }

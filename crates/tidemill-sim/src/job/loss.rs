@@ -90,15 +90,15 @@ impl Job {
         (read, how): (usize, Partition),
         told: Told,
     ) {
-        let node = self.sources.len() + self.stages.len();
-        let name = format!("{name}{node}");
+        let stage = self.sources.len() + self.stages.len();
+        let name = format!("{name}{stage}");
         self.stages.push(Stage {
             name,
             factory,
             slices,
-            reads: vec![Reads { node: read, port: 0, how }],
+            reads: vec![Reads { stage: read, port: 0, how }],
         });
-        self.read.push((node, 0));
+        self.read.push((stage, 0));
         self.told.push(told);
     }
 

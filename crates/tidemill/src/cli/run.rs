@@ -132,7 +132,7 @@ pub(super) fn run(arguments: &RunArguments) -> u8 {
     }
     let progress = handle.progress();
     let end = match result {
-        Err(error) if shows(&descriptor, &error.node) && nobody_reads() => End::Unread,
+        Err(error) if shows(&descriptor, &error.part) && nobody_reads() => End::Unread,
         Err(error) => End::Failed(error.to_string()),
         Ok(_) if progress.finished => End::Done,
         Ok(_) => match asked {

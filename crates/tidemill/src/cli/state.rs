@@ -20,7 +20,7 @@ use std::{
 use tidemill::table::grid;
 use tidemill_connectors::rows_as;
 use tidemill_env::World;
-use tidemill_flow::{StageLook, Stages};
+use tidemill_flow::{QueryableStages, StageLook};
 use tidemill_node::{
     Registry,
     look::{self, Answer, StateError},
@@ -140,7 +140,7 @@ fn failed(node: &NodeArguments, error: &StateError) -> u8 {
 /// A job in a folder, that does not run.
 struct Stored {
     job: String,
-    stages: Stages,
+    stages: QueryableStages,
     checkpoints: Checkpoints,
 }
 

@@ -5,9 +5,10 @@ use arrow_schema::{FieldRef, SchemaRef};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tidemill_env::World;
-use tidemill_flow::{JobGraph, Node, NodeId, NodeKind, Partition, TIME_COLUMN};
+use tidemill_flow::{JobGraph, Partition, Stage, StageKind, TIME_COLUMN};
 use tidemill_node::Registry;
 use tidemill_node::plan::{PlanOptions, Validated, validate as look_at};
+use tidemill_types::StageIx;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ValidateArguments {
@@ -53,15 +54,15 @@ pub(super) fn validate(arguments: &ValidateArguments) -> u8 {
 }
 
 /// Columns of what a node puts out as its results; of one that runs several stages with their names.
-fn columns(kind: &NodeKind) -> Vec<(String, String)> {
+fn columns(kind: &StageKind) -> Vec<(String, String)> {
     let columns = |of: &str, schema: &SchemaRef| {
         let fields = schema.fields().iter().filter(|field| field.name() != TIME_COLUMN);
         let column = |it: &FieldRef| (format!("{of}{}", it.name()), it.data_type().to_string());
         fields.map(column).collect::<Vec<_>>()
     };
     match kind {
-        NodeKind::Source { factory, .. } => columns("", &factory.schema()),
-        NodeKind::Stage { factory, .. } => {
+        StageKind::Source { factory, .. } => columns("", &factory.schema()),
+        StageKind::Operator { factory, .. } => {
             let outputs = factory.outputs();
             let results = (0..outputs.len()).filter(|output| !factory.is_side(*output));
             let of = |output| match factory.member_of(output) {
@@ -70,32 +71,32 @@ fn columns(kind: &NodeKind) -> Vec<(String, String)> {
             };
             results.flat_map(of).collect()
         }
-        NodeKind::Sink { .. } => Vec::new(),
+        StageKind::Sink { .. } => Vec::new(),
     }
 }
 
 /// What an output of a node is called: the stage, and whether its rows are no results.
-fn output_name(node: &Node, output: usize) -> String {
-    let NodeKind::Stage { factory, .. } = &node.kind else { return node.name.clone() };
-    let name = factory.member_of(output).unwrap_or_else(|| node.name.clone());
+fn output_name(stage: &Stage, output: usize) -> String {
+    let StageKind::Operator { factory, .. } = &stage.kind else { return stage.name.clone() };
+    let name = factory.member_of(output).unwrap_or_else(|| stage.name.clone());
     if factory.is_side(output) { format!("{name} (late)") } else { name }
 }
 
-fn kind_of(kind: &NodeKind) -> &'static str {
+fn kind_of(kind: &StageKind) -> &'static str {
     match kind {
-        NodeKind::Source { preload: true, .. } => "table",
-        NodeKind::Source { .. } => "source",
-        NodeKind::Stage { .. } => "stage",
-        NodeKind::Sink { .. } => "sink",
+        StageKind::Source { preload: true, .. } => "table",
+        StageKind::Source { .. } => "source",
+        StageKind::Operator { .. } => "stage",
+        StageKind::Sink { .. } => "sink",
     }
 }
 
 /// What a node reads: names and partitions.
 fn reads(graph: &JobGraph, id: usize) -> Vec<String> {
-    let links = graph.links.iter().filter(|link| link.to == NodeId(id));
+    let links = graph.links.iter().filter(|link| link.to == StageIx::at(id));
     links
         .map(|link| {
-            let name = output_name(&graph.nodes[link.from.0], link.output);
+            let name = output_name(&graph[link.from], link.output);
             let how = match &link.partition {
                 Partition::Key(_) => " by key",
                 Partition::One | Partition::Local => "",
@@ -108,7 +109,7 @@ fn reads(graph: &JobGraph, id: usize) -> Vec<String> {
 }
 
 fn nodes(graph: &JobGraph) -> Vec<Value> {
-    let node = |(id, node): (usize, &Node)| {
+    let node = |(id, node): (usize, &Stage)| {
         let columns: serde_json::Map<String, Value> =
             columns(&node.kind).into_iter().map(|(name, kind)| (name, kind.into())).collect();
         json!({
@@ -118,15 +119,15 @@ fn nodes(graph: &JobGraph) -> Vec<Value> {
             "columns": columns,
         })
     };
-    graph.nodes.iter().enumerate().map(node).collect()
+    graph.stages.iter().enumerate().map(node).collect()
 }
 
 fn text(file: &str, graph: &JobGraph) -> String {
     let mut text = format!("{file}: job `{}` can run, on {} threads\n", graph.name, graph.workers);
-    for (id, node) in graph.nodes.iter().enumerate() {
+    for (id, node) in graph.stages.iter().enumerate() {
         // Writing to a string cannot fail.
         let _ = write!(text, "  {:<7}{}", kind_of(&node.kind), node.name);
-        if let NodeKind::Stage { slices: slices @ 1.., .. } = node.kind {
+        if let StageKind::Operator { slices: slices @ 1.., .. } = node.kind {
             let _ = write!(text, " ({slices} {})", if slices == 1 { "slice" } else { "slices" });
         }
         let reads = reads(graph, id);

@@ -28,7 +28,7 @@ pub(super) const PLANTS: &[Plant] = &[
         what: "Stages that read a source without keys get as many slices as the source has now.",
         package: "tidemill-flow",
         file: "crates/tidemill-flow/src/runtime/plan.rs",
-        changes: &[("self.nodes[from].began_with", "self.nodes[from].slices")],
+        changes: &[("self[link.from].began_with", "self[link.from].slices")],
         caught_by: &["slices_that_come_while_the_job_runs_are_read_and_replayed"],
     },
     Plant {
@@ -36,7 +36,7 @@ pub(super) const PLANTS: &[Plant] = &[
         what: "A slice that a source gets uses up the credit that those in the earlier layout need.",
         package: "tidemill-sim",
         file: "crates/tidemill-flow/src/runtime/job.rs",
-        changes: &[("if self.plan.nodes[lane.node].grows {", "if false {")],
+        changes: &[("if self.plan[lane.stage].grows {", "if false {")],
         caught_by: &["f5_row_6_row_24_slow_threads_and_disks_and_changes_of_threads_do_not_show"],
     },
 ];

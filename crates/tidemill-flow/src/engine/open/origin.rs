@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tidemill_env::World;
 use tidemill_state::{CheckpointError, Checkpoints, Manifest};
 use tidemill_types::{
-    Cycle, Micros,
+    Cycle, Micros, StageIx,
     job::{DEAD_LETTER, Delivery},
 };
 
@@ -57,11 +57,11 @@ pub(super) fn open_checkpoints(
     if options.processes.addresses.len() > 1 {
         return refuse("a job of several processes cannot have them yet");
     }
-    for node in &plan.nodes {
-        if let Work::Stage { factory } = &node.work
+    for stage in &plan.stages {
+        if let Work::Operator { factory } = &stage.work
             && let Some(why) = factory.cannot_save()
         {
-            return Err(open_error(&node.name, format!("without checkpoints only: {why}")));
+            return Err(open_error(&stage.name, format!("without checkpoints only: {why}")));
         }
     }
     let from = match (options.resume, to.from) {
@@ -128,7 +128,7 @@ impl Opened {
         mut checkpoints: Checkpoints,
         from: Origin,
     ) -> Result<(), StartError> {
-        let node = |stage: &str| restore::stage_of(plan, stage).map(|it| it as u32);
+        let stage = |name: &str| restore::stage_of(plan, name).map(|it| it.0);
         let chosen = match from {
             Origin::Start => None,
             Origin::Newest => self.newest(plan, &checkpoints)?,
@@ -144,8 +144,8 @@ impl Opened {
         };
         if let Some((number, before)) = chosen {
             let found = match from {
-                Origin::Anew(_) => checkpoints.begin_from(number, node),
-                _ => checkpoints.go_on(number, node),
+                Origin::Anew(_) => checkpoints.begin_from(number, stage),
+                _ => checkpoints.go_on(number, stage),
             };
             found.map_err(|error| checkpoint_error(error.to_string()))?;
             self.before = before;
@@ -233,7 +233,7 @@ impl Opened {
                 false => "without a checkpoint the job does all of it again".to_owned(),
             };
             let holds =
-                |node| self.sinks.iter().any(|(sink, _, held)| *sink == node && *held > after);
+                |stage| self.sinks.iter().any(|(sink, _, held)| *sink == stage && *held > after);
             let is_as_before = restore::fit_note(plan, was, has_checkpoint)
                 .and_then(|()| restore::is_fed_as_before(plan, (was, &now), holds));
             is_as_before.map_err(|why| StartError::Ledger {
@@ -265,14 +265,14 @@ impl Opened {
             // What a sink lacks is not made again.
             return None;
         }
-        let lacks = |(node, sink, held): &&(usize, SharedSink, Cycle)| {
-            *held < before.sink(*node) && !sink.lock().is_ok_and(|sink| sink.forgets())
+        let lacks = |(stage, sink, held): &&(StageIx, SharedSink, Cycle)| {
+            *held < before.sink(*stage) && !sink.lock().is_ok_and(|sink| sink.forgets())
         };
         let lacking = self.sinks.iter().find(lacks);
         let lacks_letters = self.dead_letter_held < before.letters
             && !self.dead_letter.as_ref().is_none_or(|sink| sink.forgets());
         let of_letters = lacks_letters.then_some((DEAD_LETTER, &self.dead_letter_held));
-        let of_sink = lacking.map(|(node, _, held)| (plan.nodes[*node].name.as_str(), held));
+        let of_sink = lacking.map(|(stage, _, held)| (plan[*stage].name.as_str(), held));
         of_sink.or(of_letters).map(|(sink, held)| {
             let cycle = before.cycle;
             format!("sink `{sink}` ends at cycle {held}, and lacks rows up to {cycle}")

@@ -21,7 +21,7 @@ fn sink_error(name: &str, error: SinkError) -> StartError {
 
 /// Refuses sinks with which a job that does nothing twice cannot go on.
 pub(super) fn go_on(plan: &Plan, parts: &Parts) -> Result<(), StartError> {
-    let names = plan.nodes.iter().map(|node| node.name.as_str());
+    let names = plan.stages.iter().map(|stage| stage.name.as_str());
     let letters = (DEAD_LETTER, &parts.dead_letter);
     for (name, sink) in names.zip(&parts.sinks).chain([letters]) {
         if let Some(message) = sink.as_deref().and_then(is_lost_to_going_on) {
@@ -33,9 +33,9 @@ pub(super) fn go_on(plan: &Plan, parts: &Parts) -> Result<(), StartError> {
 
 /// Whether all sinks can be opened, as far as that can be known; nothing of them is changed.
 pub(super) fn check(plan: &Plan, parts: &mut Parts) -> Result<(), StartError> {
-    for (id, sink) in parts.sinks.iter_mut().enumerate().filter(|(id, _)| plan.is_here(*id)) {
+    for (id, sink) in plan.ids().zip(&mut parts.sinks).filter(|(id, _)| plan.is_here(*id)) {
         let Some(sink) = sink else { continue };
-        guarded(|| sink.check()).map_err(|error| sink_error(&plan.nodes[id].name, error))?;
+        guarded(|| sink.check()).map_err(|error| sink_error(&plan[id].name, error))?;
     }
     match &mut parts.dead_letter {
         Some(sink) => guarded(|| sink.check()).map_err(|error| sink_error(DEAD_LETTER, error)),
@@ -49,9 +49,9 @@ impl Opened {
         // Before the first cycle is in the ledger no sink has committed any: what a sink holds then
         // is of an earlier job, and a crash came before it was replaced.
         let resume = ledger_last > self.recorded.began;
-        for (id, sink) in parts.sinks.into_iter().enumerate() {
+        for (id, sink) in plan.ids().zip(parts.sinks) {
             let Some(mut sink) = sink.filter(|_| plan.is_here(id)) else { continue };
-            let name = &plan.nodes[id].name;
+            let name = &plan[id].name;
             let opened = guarded(|| Ok((sink.open(resume)?, sink.has_begun())));
             let (held, begun) = opened.map_err(|error| sink_error(name, error))?;
             // A cycle is in the ledger before any of it is written.

@@ -206,9 +206,9 @@ pub(super) fn stage(
     (graph.workers, graph.delivery, graph.cycle.records) = (2, Delivery::AtMostOnce, 100);
     graph.cycle.time = Span(200);
     let factory_of = Arc::new(stream.clone());
-    let source = graph.add("numbers", NodeKind::Source { factory: factory_of, preload: false });
-    let stage = graph.add("stage", NodeKind::Stage { factory, slices: 16 });
-    let out = graph.add("out", NodeKind::Sink { sink: Box::new(sink.clone()) });
+    let source = graph.add("numbers", StageKind::Source { factory: factory_of, preload: false });
+    let stage = graph.add("stage", StageKind::Operator { factory, slices: 16 });
+    let out = graph.add("out", StageKind::Sink { sink: Box::new(sink.clone()) });
     graph.link(source, stage, Partition::Key(vec![0]));
     graph.link(stage, out, Partition::One);
     graph
@@ -452,7 +452,7 @@ fn a_sink_that_begins_anew_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = AtTheEnd::default();
     let mut graph = stage(&Stream::default(), Arc::new(Seen), &Collect::default());
-    graph.nodes[2].kind = NodeKind::Sink { sink: Box::new(sink) };
+    graph.stages[2].kind = StageKind::Sink { sink: Box::new(sink) };
     let options = options(&World::real(), folder.path(), Span(500));
     let error = start(graph, &World::real(), &options).err().expect("refused").to_string();
     assert!(error.contains("`out`") && error.contains("whole only at its end"), "{error}");

@@ -4,7 +4,6 @@ use super::checkpoints::{kill, options};
 use super::lives::contents;
 use super::sought::Sought;
 use super::*;
-use crate::graph::NodeId;
 
 /// A sink that cannot be opened, and says so when it is asked whether it could.
 struct Refuses {
@@ -57,15 +56,15 @@ fn noted(sink: &Collect, opens: bool) -> (JobGraph, Arc<Mutex<Vec<&'static str>>
     let notes = Arc::<Mutex<Vec<_>>>::default();
     let numbers = Numbers { count: SETUP.count, keys: 97, live: false };
     let factory = Arc::new(Noted { numbers, notes: Arc::clone(&notes), opens });
-    graph.nodes[0].kind = NodeKind::Source { factory, preload: false };
+    graph.stages[0].kind = StageKind::Source { factory, preload: false };
     (graph, notes)
 }
 
 /// Adds a sink after all others.
 fn and_to(mut graph: JobGraph, sink: impl Sink + 'static) -> JobGraph {
-    let second = graph.nodes.iter().position(|it| it.name == "second").expect("it is there");
-    let out = graph.add("more", NodeKind::Sink { sink: Box::new(sink) });
-    graph.link(NodeId(second), out, Partition::One);
+    let second = graph.stages.iter().position(|it| it.name == "second").expect("it is there");
+    let out = graph.add("more", StageKind::Sink { sink: Box::new(sink) });
+    graph.link(StageIx::at(second), out, Partition::One);
     graph
 }
 
@@ -136,7 +135,7 @@ fn a_checkpoint_that_cannot_be_begun_with_leaves_all_as_it_was() {
     let mut lost = graph(&setup, &sink);
     let numbers = Numbers { count: setup.count, keys: 97, live: false };
     let factory = Sought::new(numbers, |_, _| Err(SourceError::new("it is not there any more")));
-    lost.nodes[0].kind = NodeKind::Source { factory, preload: false };
+    lost.stages[0].kind = StageKind::Source { factory, preload: false };
     let error = start(lost, &world, &anew).err().expect("refused").to_string();
     assert!(error.contains("it is not there any more"), "{error}");
     assert!(contents(&of_job) == files && rows(&sink) == written);

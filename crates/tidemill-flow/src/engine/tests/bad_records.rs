@@ -85,7 +85,7 @@ fn ends_with(slices: u32, data: Option<&Path>) -> usize {
     let (sink, count) = (Collect::default(), Count::default());
     let mut graph = graph(&SETUP, &sink);
     let factory = Arc::new(AllBad { reads: 3, letters: 60_000, slices });
-    graph.nodes[0].kind = NodeKind::Source { factory, preload: false };
+    graph.stages[0].kind = StageKind::Source { factory, preload: false };
     graph.dead_letter = Some(Box::new(count.clone()));
     let options = RunOptions { data: data.map(Path::to_owned), ..RunOptions::default() };
     let handle = start(graph, &World::real(), &options).expect("it starts");

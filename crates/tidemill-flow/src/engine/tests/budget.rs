@@ -13,7 +13,7 @@ fn a_state_that_reaches_its_budget_ends_the_job_with_what_to_do() {
     let started = |budget: Option<u64>| {
         let mut graph = graph(&setup, &sink);
         let factory = Arc::new(Numbers { count: setup.count, keys: 150_000, live: false });
-        graph.nodes[0].kind = NodeKind::Source { factory, preload: false };
+        graph.stages[0].kind = StageKind::Source { factory, preload: false };
         graph.state_budget = budget.map(ByteSize);
         start(graph, &World::real(), &options).expect("it starts")
     };

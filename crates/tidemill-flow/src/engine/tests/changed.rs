@@ -31,9 +31,9 @@ fn changed(sink: &Collect, change: impl FnOnce(&mut JobGraph)) -> JobGraph {
 }
 
 fn second(graph: &mut JobGraph) -> (&mut Arc<dyn OperatorFactory>, &mut u32) {
-    let node = graph.nodes.iter_mut().find(|it| it.name == "second").expect("a stage");
-    match &mut node.kind {
-        NodeKind::Stage { factory, slices } => (factory, slices),
+    let stage = graph.stages.iter_mut().find(|it| it.name == "second").expect("a stage");
+    match &mut stage.kind {
+        StageKind::Operator { factory, slices } => (factory, slices),
         _ => unreachable!("it is a stage"),
     }
 }
@@ -63,8 +63,8 @@ fn without_a_checkpoint_a_job_goes_on_with_the_stages_that_it_had_alone() {
     killed(changed(&sink, |_| ()), &options);
     let fewer = |graph: &mut JobGraph| *second(graph).1 = 3;
     let renamed = |graph: &mut JobGraph| {
-        let node = graph.nodes.iter_mut().find(|it| it.name == "second");
-        node.expect("a stage").name = "third".to_owned();
+        let stage = graph.stages.iter_mut().find(|it| it.name == "second");
+        stage.expect("a stage").name = "third".to_owned();
     };
     for (graph, expected) in [
         (

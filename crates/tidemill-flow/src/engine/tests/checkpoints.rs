@@ -199,7 +199,7 @@ fn no_dead_letter_is_lost_to_a_checkpoint() {
         for life in 0..4 {
             let mut graph = graph(&setup, &sink);
             let factory = Arc::new(Spoilt(Numbers { count: setup.count, keys: 97, live: false }));
-            graph.nodes[0].kind = NodeKind::Source { factory, preload: false };
+            graph.stages[0].kind = StageKind::Source { factory, preload: false };
             graph.dead_letter = Some(Box::new(Letters { held: Arc::clone(&held), loses }));
             let options = options(&World::real(), folder.path(), Span(1_000));
             let handle = start(graph, &World::real(), &options).expect("it starts");
@@ -411,10 +411,10 @@ fn row_14_a_checkpoint_that_finds_no_room_waits_in_bounds_and_others_can_be_dele
     // A state of several times what may wait in a batch.
     let (keys, mut graph) = (400_000, JobGraph::new("large"));
     let factory = Arc::new(Numbers { count: i64::MAX, keys, live: true });
-    let source = graph.add("numbers", NodeKind::Source { factory, preload: false });
+    let source = graph.add("numbers", StageKind::Source { factory, preload: false });
     let factory = Arc::new(RunningSum { poison: None });
-    let stage = graph.add("sums", NodeKind::Stage { factory, slices: 16 });
-    let sink = graph.add("out", NodeKind::Sink { sink: Box::new(Collect::default()) });
+    let stage = graph.add("sums", StageKind::Operator { factory, slices: 16 });
+    let sink = graph.add("out", StageKind::Sink { sink: Box::new(Collect::default()) });
     graph.link(source, stage, Partition::Key(vec![0]));
     graph.link(stage, sink, Partition::One);
     let handle = start(graph, &world, &options).expect("it starts");
@@ -499,7 +499,7 @@ fn a_state_of_more_structures_than_a_checkpoint_tells_apart_is_refused() {
     let job = |structures, sink: &Collect| {
         let mut graph = graph(&setup, sink);
         let factory = Arc::new(Many(structures));
-        graph.nodes[1].kind = NodeKind::Stage { factory, slices: 1 };
+        graph.stages[1].kind = StageKind::Operator { factory, slices: 1 };
         graph
     };
     let folder = tempfile::tempdir().expect("a folder");

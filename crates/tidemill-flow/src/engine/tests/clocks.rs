@@ -29,9 +29,9 @@ fn telling(count: i64, sink: &Collect, sent: &Sent) -> JobGraph {
         sent.lock().expect("held briefly").push((to, watermark));
         Ok(())
     });
-    let source = graph.add("numbers", NodeKind::Source { factory, preload: false });
-    let stage = graph.add("tells", NodeKind::Stage { factory: Arc::new(TELLS), slices: 1 });
-    let out = graph.add("out", NodeKind::Sink { sink: Box::new(sink.clone()) });
+    let source = graph.add("numbers", StageKind::Source { factory, preload: false });
+    let stage = graph.add("tells", StageKind::Operator { factory: Arc::new(TELLS), slices: 1 });
+    let out = graph.add("out", StageKind::Sink { sink: Box::new(sink.clone()) });
     graph.link(source, stage, Partition::Key(vec![0]));
     graph.link(stage, out, Partition::One);
     graph

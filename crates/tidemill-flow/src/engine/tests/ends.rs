@@ -10,11 +10,11 @@ pub(super) fn two_lines(sinks: &[Collect; 2], long: i64) -> JobGraph {
     graph.cycle.records = 100;
     for (nth, (sink, count)) in sinks.iter().zip([700, long]).enumerate() {
         let factory = Arc::new(Numbers { count, keys: 7, live: false });
-        let source = NodeKind::Source { factory, preload: false };
+        let source = StageKind::Source { factory, preload: false };
         let source = graph.add(format!("source {nth}"), source);
         let factory = Arc::new(RunningSum { poison: None });
-        let stage = graph.add(format!("stage {nth}"), NodeKind::Stage { factory, slices: 4 });
-        let kind = NodeKind::Sink { sink: Box::new(sink.clone()) };
+        let stage = graph.add(format!("stage {nth}"), StageKind::Operator { factory, slices: 4 });
+        let kind = StageKind::Sink { sink: Box::new(sink.clone()) };
         let out = graph.add(format!("out {nth}"), kind);
         graph.link(source, stage, Partition::Key(vec![0]));
         graph.link(stage, out, Partition::One);
@@ -45,9 +45,9 @@ fn a_source_that_nobody_reads_ends_after_all_sinks() {
         graph.cycle.records = 100;
         for (name, count) in [("short", 250), ("long", 40_000)] {
             let factory = Arc::new(Numbers { count, keys: 7, live: false });
-            let source = graph.add(name, NodeKind::Source { factory, preload: false });
+            let source = graph.add(name, StageKind::Source { factory, preload: false });
             if name == "short" {
-                let out = graph.add("out", NodeKind::Sink { sink: Box::new(sink.clone()) });
+                let out = graph.add("out", StageKind::Sink { sink: Box::new(sink.clone()) });
                 graph.link(source, out, Partition::One);
             }
         }

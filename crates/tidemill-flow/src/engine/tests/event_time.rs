@@ -43,10 +43,10 @@ impl OperatorFactory for Late {
 /// Event time at the stage, and at the sink behind it, after cycles that a ledger has.
 fn after(cycles: &[[Says; 2]]) -> (Micros, Micros) {
     let mut graph = JobGraph::new("resumed");
-    let source = NodeKind::Source { factory: Arc::new(TwoSlices), preload: false };
+    let source = StageKind::Source { factory: Arc::new(TwoSlices), preload: false };
     let source = graph.add("numbers", source);
-    let late = graph.add("late", NodeKind::Stage { factory: Arc::new(Late), slices: 4 });
-    let out = graph.add("out", NodeKind::Sink { sink: Box::new(Collect::default()) });
+    let late = graph.add("late", StageKind::Operator { factory: Arc::new(Late), slices: 4 });
+    let out = graph.add("out", StageKind::Sink { sink: Box::new(Collect::default()) });
     graph.link(source, late, Partition::Key(vec![0]));
     graph.link(late, out, Partition::One);
     let (plan, _) = Plan::new(graph, &Processes::default()).expect("a graph");
@@ -58,13 +58,14 @@ fn after(cycles: &[[Says; 2]]) -> (Micros, Micros) {
             let Some((watermark, idle, ended)) = *says else { continue };
             let cut = Cut { source: 0, slice, position: cycle.0, ended, idle };
             recorded.cuts.push((cycle, cut));
-            recorded.watermarks.insert((cycle, 0, slice), Micros(watermark));
+            let slice = SliceKey::new(StageIx(0), SliceId(slice));
+            recorded.watermarks.insert((cycle, slice), Micros(watermark));
         }
     }
     let mut before = Before::default();
     before.skip(&plan, &recorded).expect("the ledger says how far event time was");
     assert_eq!(before.cycle, Cycle(cycles.len() as u64));
-    (before.watermark(1), before.watermark(2))
+    (before.watermark(StageIx(1)), before.watermark(StageIx(2)))
 }
 
 #[test]

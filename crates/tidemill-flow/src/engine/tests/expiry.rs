@@ -29,7 +29,7 @@ fn a_server_that_is_away_when_a_key_is_needed_is_waited_for() {
     to.backend = backend;
     let (stream, sink) = (Stream::of(0..10 * KEYS), Collect::default());
     let mut graph = stage(&stream, Arc::new(RunningSum { poison: None }), &sink);
-    graph.nodes[1].ttl = Some(Span(1_000));
+    graph.stages[1].ttl = Some(Span(1_000));
     let handle = start(graph, &World::real(), &options).expect("it starts");
     wait_until_they_leave(&handle, (&stream, &sink), &mut 10);
     left.reads.store(0, Ordering::SeqCst);
@@ -61,7 +61,7 @@ fn keys_leave_memory_and_come_back_as_they_were() {
         let start_it = || {
             let mut graph = stage(&stream, Arc::new(RunningSum { poison: None }), &sink);
             graph.delivery = delivery;
-            graph.nodes[1].ttl = Some(Span(1_000));
+            graph.stages[1].ttl = Some(Span(1_000));
             start(graph, &World::real(), &options).expect("it starts")
         };
         let mut next = 10;

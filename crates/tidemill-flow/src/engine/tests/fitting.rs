@@ -2,7 +2,6 @@
 
 use super::checkpoints::{Endless, kill, killed_after, options, wait_for_checkpoints};
 use super::*;
-use crate::graph::NodeId;
 
 #[test]
 fn a_checkpoint_of_an_earlier_run_is_not_gone_on_from() {
@@ -31,14 +30,14 @@ fn a_checkpoint_of_another_job_is_refused_with_what_differs() {
     killed_after(1, graph(&setup, &sink), &options);
     let stage = |graph: &mut JobGraph, slices| {
         let factory = Arc::new(RunningSum { poison: None });
-        graph.nodes[1].kind = NodeKind::Stage { factory, slices };
+        graph.stages[1].kind = StageKind::Operator { factory, slices };
     };
     let mut other = graph(&setup, &sink);
     stage(&mut other, 8);
     let error = start(other, &World::real(), &options).err().expect("refused").to_string();
     assert!(error.contains("`first` has 8 slices now, and had 16"), "{error}");
     let mut other = graph(&setup, &sink);
-    other.nodes[1].name = "renamed".to_owned();
+    other.stages[1].name = "renamed".to_owned();
     let error = start(other, &World::real(), &options).err().expect("refused").to_string();
     assert!(error.contains("no stage `first` any more"), "{error}");
     assert!(error.contains("undo that change, or begin anew"), "{error}");
@@ -50,8 +49,8 @@ fn a_checkpoint_of_another_job_is_refused_with_what_differs() {
 /// The running sums, with a sink of its own on the first of them.
 fn with_another_sink(setup: &Setup, sink: &Collect, other: &Collect) -> JobGraph {
     let mut graph = graph(setup, sink);
-    let other = graph.add("other", NodeKind::Sink { sink: Box::new(other.clone()) });
-    graph.link(NodeId(1), other, Partition::One);
+    let other = graph.add("other", StageKind::Sink { sink: Box::new(other.clone()) });
+    graph.link(StageIx(1), other, Partition::One);
     graph
 }
 
@@ -87,10 +86,10 @@ fn a_stage_that_is_new_begins_empty_and_must_stay_then() {
     killed_after(1, graph(&Endless::SETUP, &sink), &options);
     let mut with_third = graph(&Endless::SETUP, &sink);
     let factory = Arc::new(RunningSum { poison: None });
-    let third = with_third.add("third", NodeKind::Stage { factory, slices: 5 });
+    let third = with_third.add("third", StageKind::Operator { factory, slices: 5 });
     let unread = Box::new(Collect::default());
-    let out = with_third.add("unread", NodeKind::Sink { sink: unread });
-    with_third.link(NodeId(2), third, Partition::Key(vec![0]));
+    let out = with_third.add("unread", StageKind::Sink { sink: unread });
+    with_third.link(StageIx(2), third, Partition::Key(vec![0]));
     with_third.link(third, out, Partition::One);
     let handle = start(with_third, &World::real(), &options).expect("it fits");
     assert!(handle.progress().checkpoints.cycle > Cycle::NONE);

@@ -1,7 +1,7 @@
 //! Jobs whose disk is full wait, say so, and go on when there is room as if nothing had been.
 
 use super::*;
-use crate::graph::Node;
+use crate::graph::Stage;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use tidemill_env::SimWorld;
 
@@ -53,10 +53,10 @@ fn narrow(
 ) -> (JobGraph, Arc<AtomicU64>) {
     let mut graph = graph(setup, sink);
     let total = Arc::<AtomicU64>::default();
-    let Node { kind, .. } = graph.nodes.last_mut().expect("the sink");
+    let Stage { kind, .. } = graph.stages.last_mut().expect("the sink");
     let (inner, refusals) = (sink.clone(), Arc::new(refusals));
     let sink = Narrow { inner, refusals, asked: 0, refused: 0, total: Arc::clone(&total) };
-    *kind = NodeKind::Sink { sink: Box::new(sink) };
+    *kind = StageKind::Sink { sink: Box::new(sink) };
     (graph, total)
 }
 

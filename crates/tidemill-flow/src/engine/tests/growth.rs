@@ -149,12 +149,12 @@ fn job(stream: &Stream, sinks: &Sinks) -> JobGraph {
     graph.workers = 2;
     graph.cycle.time = Span(500);
     graph.cycle.records = 20;
-    let source = graph.add("s", NodeKind::Source { factory: stream.found(), preload: false });
+    let source = graph.add("s", StageKind::Source { factory: stream.found(), preload: false });
     // As many slices as the source had when the job began.
-    let seen = graph.add("seen", NodeKind::Stage { factory: Arc::new(SEEN), slices: 0 });
+    let seen = graph.add("seen", StageKind::Operator { factory: Arc::new(SEEN), slices: 0 });
     let factory = Arc::new(RunningSum { poison: None });
-    let sums = graph.add("sums", NodeKind::Stage { factory, slices: 5 });
-    let sink = |it: &Collect| NodeKind::Sink { sink: Box::new(it.clone()) };
+    let sums = graph.add("sums", StageKind::Operator { factory, slices: 5 });
+    let sink = |it: &Collect| StageKind::Sink { sink: Box::new(it.clone()) };
     let out = graph.add("out", sink(&sinks.seen));
     let out_sums = graph.add("out_sums", sink(&sinks.sums));
     graph.link(source, seen, Partition::Local);
@@ -175,7 +175,7 @@ fn until(handle: &JobHandle, is: impl Fn() -> bool) {
 fn ask_until(handle: &JobHandle, slices: u32) {
     until(handle, || {
         growth::ask_all(&handle.job).expect("it answers");
-        handle.job.newest_layout().source_slices(0) == slices
+        handle.job.newest_layout().source_slices(StageIx(0)) == slices
     });
 }
 
@@ -210,11 +210,11 @@ fn slices_that_come_while_the_job_runs_are_read_and_replayed() {
             let at = handle.progress().cycle_committed.0;
             until(&handle, || handle.progress().cycle_committed.0 > at + 3);
         }
-        assert_eq!(handle.job.plan.nodes[1].slices, SLICES);
+        assert_eq!(handle.job.plan.stages[1].slices, SLICES);
         // What is not read yet is read by the next life.
         kill(&handle);
         let handle = go_on(folder.path(), &stream, &sinks);
-        assert_eq!(handle.job.plan.nodes[1].slices, SLICES);
+        assert_eq!(handle.job.plan.stages[1].slices, SLICES);
         until(&handle, || sinks.have(6));
         kill(&handle);
         check_replay(folder.path(), &stream, &sinks, 6);

@@ -223,7 +223,7 @@ fn a_ledger_stays_whole_for_a_sink_that_begins_anew() {
     let options = RunOptions { ledger_file_bytes: Some(2_000), ..options };
     let started = || {
         let mut graph = fine(&setup, &sink.0);
-        graph.nodes[3].kind = NodeKind::Sink { sink: Box::new(sink.clone()) };
+        graph.stages[3].kind = StageKind::Sink { sink: Box::new(sink.clone()) };
         start(graph, &World::real(), &options).expect("it starts")
     };
     let handle = started();

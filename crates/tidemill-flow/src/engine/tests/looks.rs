@@ -171,9 +171,10 @@ fn a_look_while_half_of_the_slices_are_on_their_way_sees_all_of_them() {
     let (go, go_on) = mpsc::channel();
     let numbers = Numbers { count: setup.count, keys: KEYS, live: true };
     let mut graph = graph(&setup, &sink);
-    graph.nodes[0].kind = NodeKind::Source { factory: Arc::new(OneCycle(numbers)), preload: false };
+    graph.stages[0].kind =
+        StageKind::Source { factory: Arc::new(OneCycle(numbers)), preload: false };
     let factory = Arc::new(Slow(Arc::new(Mutex::new(Some(go_on)))));
-    graph.nodes[1].kind = NodeKind::Stage { factory, slices: 16 };
+    graph.stages[1].kind = StageKind::Operator { factory, slices: 16 };
     let handle = start(graph, &sim.world, &RunOptions::default()).expect("it starts");
     let job = &handle.job;
     let until = |is_so: &dyn Fn() -> bool| {
@@ -184,7 +185,8 @@ fn a_look_while_half_of_the_slices_are_on_their_way_sees_all_of_them() {
     };
     until(&|| job.pacer.lock().expect("held briefly").begun() == Cycle(1));
     assert_eq!(handle.rescale(1), Ok(Cycle(2)));
-    let is_given = || job.handed_over.lock().expect("held briefly").iter().any(|it| it.node == 1);
+    let is_given =
+        || job.handed_over.lock().expect("held briefly").iter().any(|it| it.stage == StageIx(1));
     until(&is_given);
     let looked = std::thread::scope(|scope| {
         let looking = scope.spawn(|| handle.look("first", 0));
@@ -253,7 +255,7 @@ fn what_was_not_read_back_is_shown_and_stays_where_it_is() {
     let options = RunOptions { checkpoint: to, ..options };
     let mut of_one_key = graph(&setup, &sink);
     let factory = Arc::new(Numbers { count: 40_000_000, keys: 1, live: false });
-    of_one_key.nodes[0].kind = NodeKind::Source { factory, preload: false };
+    of_one_key.stages[0].kind = StageKind::Source { factory, preload: false };
     let handle = start(of_one_key, &World::real(), &options).expect("it starts");
     assert_eq!(handle.progress().checkpoints.cycle, saved);
     for _ in 0..5 {
@@ -301,7 +303,8 @@ fn a_state_that_is_too_large_or_panics_is_an_error_of_who_looks() {
     for (panics, wanted) in [(false, "larger than 64 MiB"), (true, "it cannot be shown")] {
         let sink = Collect::default();
         let mut graph = graph(&setup, &sink);
-        graph.nodes[1].kind = NodeKind::Stage { factory: Arc::new(Awkward { panics }), slices: 16 };
+        graph.stages[1].kind =
+            StageKind::Operator { factory: Arc::new(Awkward { panics }), slices: 16 };
         let handle = start(graph, &World::real(), &RunOptions::default()).expect("it starts");
         let error = handle.look("first", 0).expect_err("refused").to_string();
         assert!(error.contains(wanted), "{error}");

@@ -100,16 +100,16 @@ impl Sink for Panics {
     }
 }
 
-fn source(call: &'static str) -> NodeKind {
-    NodeKind::Source { factory: Arc::new(Panics(call)), preload: false }
+fn source(call: &'static str) -> StageKind {
+    StageKind::Source { factory: Arc::new(Panics(call)), preload: false }
 }
 
-fn stage(call: &'static str) -> NodeKind {
-    NodeKind::Stage { factory: Arc::new(Panics(call)), slices: 16 }
+fn stage(call: &'static str) -> StageKind {
+    StageKind::Operator { factory: Arc::new(Panics(call)), slices: 16 }
 }
 
-fn sink(call: &'static str) -> NodeKind {
-    NodeKind::Sink { sink: Box::new(Panics(call)) }
+fn sink(call: &'static str) -> StageKind {
+    StageKind::Sink { sink: Box::new(Panics(call)) }
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn what_panics_while_a_job_is_opened_is_named_and_leaves_its_folder_free() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = Some(folder.path().to_owned());
     let options = RunOptions { data, ..RunOptions::default() };
-    let refused = |node: usize, kind: NodeKind| {
+    let refused = |stage: usize, kind: StageKind| {
         let mut graph = graph(&SETUP, &Collect::default());
-        graph.nodes[node].kind = kind;
+        graph.stages[stage].kind = kind;
         let refused = start(graph, &World::real(), &options).err().expect("it is refused");
         refused.to_string()
     };
@@ -167,16 +167,16 @@ fn what_panics_on_its_way_to_a_checkpoint_is_named() {
     let setup = Setup { count: i64::MAX, ..SETUP };
     let options = options(&world, folder.path(), Span(1_000));
     drop(killed_after(1, graph(&setup, &sink), &options));
-    let refused = |node: usize, kind: NodeKind| {
+    let refused = |stage: usize, kind: StageKind| {
         let mut graph = graph(&setup, &sink);
-        graph.nodes[node].kind = kind;
+        graph.stages[stage].kind = kind;
         start(graph, &world, &options).err().expect("it is refused").to_string()
     };
     let numbers = Numbers { count: setup.count, keys: 97, live: false };
     let factory = Sought::new(numbers, |_, _| panic!("it is not there"));
-    let source = NodeKind::Source { factory, preload: false };
+    let source = StageKind::Source { factory, preload: false };
     assert_eq!(refused(0, source), "`numbers`: slice 0 panicked: it is not there");
-    let error = refused(1, NodeKind::Stage { factory: Arc::new(Stateless), slices: 16 });
+    let error = refused(1, StageKind::Operator { factory: Arc::new(Stateless), slices: 16 });
     assert!(error.starts_with("`first`: the state of slice "), "{error}");
     assert!(error.ends_with(": it panicked: there is none"), "{error}");
     let handle = start(graph(&setup, &sink), &world, &options).expect("it goes on");
@@ -202,10 +202,10 @@ fn a_stage_that_panics_as_threads_change_fails_its_job() {
     }
     let mut graph = graph(&Setup { count: i64::MAX, ..SETUP }, &Collect::default());
     let factory = Arc::new(Few(AtomicU64::new(2)));
-    graph.nodes[1].kind = NodeKind::Stage { factory, slices: 16 };
+    graph.stages[1].kind = StageKind::Operator { factory, slices: 16 };
     let handle = start(graph, &World::real(), &RunOptions::default()).expect("it starts");
     handle.rescale(3).expect("it changes");
     let error = handle.wait().expect_err("it fails");
-    assert_eq!((error.node.as_str(), error.panicked), ("first", true), "{error}");
+    assert_eq!((error.part.as_str(), error.panicked), ("first", true), "{error}");
     assert_eq!(error.message, "no more of them");
 }

@@ -20,14 +20,14 @@ fn blocks_that_are_passed_on_are_routed_as_new_ones_are() {
             graph.workers = workers;
             graph.cycle.records = 1_000;
             let factory = Arc::new(Numbers { count: setup.count, keys: 97, live: false });
-            let source = graph.add("numbers", NodeKind::Source { factory, preload: false });
-            let stage = |slices, factory| NodeKind::Stage { factory, slices };
+            let source = graph.add("numbers", StageKind::Source { factory, preload: false });
+            let stage = |slices, factory| StageKind::Operator { factory, slices };
             let one = graph.add("one", stage(1, Arc::new(PASS)));
             let two = graph.add("two", stage(1, Arc::new(PASS)));
             let first = graph.add("first", stage(16, Arc::new(RunningSum { poison: None })));
             let second = graph.add("second", stage(7, Arc::new(RunningSum { poison: None })));
-            let out = graph.add("out", NodeKind::Sink { sink: Box::new(sink.clone()) });
-            let copy = graph.add("copy", NodeKind::Sink { sink: Box::new(aside.clone()) });
+            let out = graph.add("out", StageKind::Sink { sink: Box::new(sink.clone()) });
+            let copy = graph.add("copy", StageKind::Sink { sink: Box::new(aside.clone()) });
             graph.link(source, one, into.clone());
             graph.link(one, two, into.clone());
             graph.link(two, first, Partition::Key(vec![0]));

@@ -61,13 +61,13 @@ fn a_state_that_cannot_be_read_stops_who_needs_it() {
     for recovery in [Recovery::Lazy, Recovery::Prefetch] {
         let handle = start_with(graph(&setup, &sink), recovery).expect("it starts");
         let error = handle.wait().expect_err("a row needs it");
-        assert!(!error.panicked && error.node == "first", "{error}");
+        assert!(!error.panicked && error.part == "first", "{error}");
         assert!(error.message.contains("the state of slice"), "{error}");
     }
     // Rows of one key come, of another slice: checkpoints name what has not been read.
     let mut of_one_key = graph(&setup, &sink);
     let factory = Arc::new(Numbers { count: setup.count, keys: 1, live: false });
-    of_one_key.nodes[0].kind = NodeKind::Source { factory, preload: false };
+    of_one_key.stages[0].kind = StageKind::Source { factory, preload: false };
     let handle = start_with(of_one_key, Recovery::Lazy).expect("it starts");
     wait_for_checkpoints(&handle, 2);
     assert!(handle.progress().checkpoints.slices_left > 0 && !handle.is_over());

@@ -104,7 +104,7 @@ fn a_replay_whose_threads_change_puts_each_record_into_its_cycle() {
         let go_on = Mutex::new(Some(go_on));
         let held = Arc::new(Held { numbers, cycle, is_read, go_on });
         let mut graph = graph(&sink);
-        graph.nodes[0].kind = NodeKind::Source { factory: held, preload: false };
+        graph.stages[0].kind = StageKind::Source { factory: held, preload: false };
         let handle = start(graph, &World::real(), &options(true)).expect("it starts");
         read.recv().expect("it is read");
         assert_eq!(handle.rescale(3), Ok(cycle), "the cycle has not begun");
@@ -174,7 +174,7 @@ fn a_silent_source_whose_threads_change_has_not_ended() {
     let numbers = Numbers { count: setup.count, keys: 97, live: true };
     let factory = Arc::new(Late { numbers, is_read, go_on: Mutex::new(Some(go_on)) });
     let mut graph = graph(&setup, &sink);
-    graph.nodes[0].kind = NodeKind::Source { factory, preload: false };
+    graph.stages[0].kind = StageKind::Source { factory, preload: false };
     let handle = start(graph, &sim.world, &RunOptions::default()).expect("it starts");
     read.recv().expect("it is read");
     sim.clock.advance(2_000_000);

@@ -158,9 +158,9 @@ fn outside(paces: [Pace; 2], delivery: Delivery, data: Option<&Path>) -> Outside
     graph.cycle.records = 10;
     let numbers = Numbers { count: COUNT as i64, keys: 7, live: false };
     let factory = Arc::new(Follows { numbers, watch: watch.clone() });
-    let source = graph.add("numbers", NodeKind::Source { factory, preload: false });
+    let source = graph.add("numbers", StageKind::Source { factory, preload: false });
     for (nth, pace) in paces.into_iter().enumerate() {
-        let out = graph.add(format!("out {nth}"), NodeKind::Sink { sink: sink(nth, pace) });
+        let out = graph.add(format!("out {nth}"), StageKind::Sink { sink: sink(nth, pace) });
         graph.link(source, out, Partition::One);
     }
     graph.dead_letter = Some(sink(2, Pace::AtOnce));

@@ -5,12 +5,12 @@ use crate::error::AskError;
 use crate::progress::Stalled;
 use crate::runtime::{
     job::Job,
-    plan::{NodePlan, Work},
+    plan::{StagePlan, Work},
 };
 use std::time::Duration;
 use tidemill_env::sync::{MutexGuard, PoisonError, atomic::Ordering};
 use tidemill_state::{CheckpointError, Checkpoints, Manifest, SavedSink, SavedStage};
-use tidemill_types::{Cycle, Micros, job::Every};
+use tidemill_types::{Cycle, Micros, StageIx, job::Every};
 
 /// Longest sleep of the thread without work.
 const SLEEP_MAX: Duration = Duration::from_millis(200);
@@ -234,13 +234,13 @@ pub(super) fn put_until(
         if is_over(job) {
             return None;
         }
-        if let Some(Piece { node, slice, mut delta }) = arrived.pieces.pop_front() {
+        if let Some(Piece { slice, mut delta }) = arrived.pieces.pop_front() {
             drop(arrived);
             checkpointer.waiting.fetch_sub(delta.bytes(), Ordering::Relaxed);
-            match checkpoints.put_changes((node as u32, slice), &mut delta) {
+            match checkpoints.put_changes((slice.stage.0, slice.slice.0), &mut delta) {
                 Ok(run_bytes) => bytes += run_bytes,
                 Err(error) => {
-                    job.fail(job.error_at(node, at, format!("it cannot be saved: {error}")));
+                    job.fail(job.error_at(slice.stage, at, format!("it cannot be saved: {error}")));
                     return None;
                 }
             }
@@ -325,19 +325,19 @@ fn note(job: &Job, error: &CheckpointError) {
 
 fn manifest(job: &Job, checkpoints: &Checkpoints, (number, at): (u64, Cycle)) -> Manifest {
     let arrived = job.checkpointer.arrived();
-    let stage = |(node, plan): (usize, &NodePlan)| {
-        let Work::Stage { factory } = &plan.work else { return None };
+    let operator = |(stage, plan): (StageIx, &StagePlan)| {
+        let Work::Operator { factory } = &plan.work else { return None };
         Some(SavedStage {
             name: plan.name.clone(),
             does: factory.does(),
-            watermark: arrived.watermarks.get(&node).copied().unwrap_or(Micros::MAX),
-            slices: checkpoints.chains(node as u32, plan.slices),
+            watermark: arrived.watermarks.get(&stage).copied().unwrap_or(Micros::MAX),
+            slices: checkpoints.chains(stage.0, plan.slices),
         })
     };
-    let sink = |(node, plan): (usize, &NodePlan)| {
+    let sink = |(stage, plan): (StageIx, &StagePlan)| {
         // One that does not come to this cycle has ended before.
         let ended_with = || Cycle(plan.count.last_rows.load(Ordering::Acquire));
-        let last = arrived.sinks.get(&node).copied().unwrap_or_else(ended_with);
+        let last = arrived.sinks.get(&stage).copied().unwrap_or_else(ended_with);
         let is_sink = matches!(plan.work, Work::Sink);
         is_sink.then(|| SavedSink { name: plan.name.clone(), last })
     };
@@ -348,8 +348,8 @@ fn manifest(job: &Job, checkpoints: &Checkpoints, (number, at): (u64, Cycle)) ->
         cycle: at,
         time: arrived.time,
         sources: ended.chain(arrived.sources.values()).cloned().collect(),
-        stages: job.plan.nodes.iter().enumerate().filter_map(stage).collect(),
-        sinks: job.plan.nodes.iter().enumerate().filter_map(sink).collect(),
+        stages: job.plan.indexed().filter_map(operator).collect(),
+        sinks: job.plan.indexed().filter_map(sink).collect(),
         letters: Cycle(job.letters_durable.load(Ordering::Acquire)).min(at),
         coordinated: job.checkpointer.is_whole_at(at),
     }

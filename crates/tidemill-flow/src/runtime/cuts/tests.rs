@@ -2,6 +2,11 @@
 
 use super::*;
 
+/// The only slice of a source.
+fn slice(source: u32) -> SliceKey {
+    SliceKey::new(StageIx(source), SliceId(0))
+}
+
 fn add(cuts: &mut Cuts, source: u32, cycle: u64, ended: bool) -> String {
     let cut = Cut { source, slice: 0, position: cycle * 10, ended, idle: false };
     cuts.add((Cycle(cycle), Micros(0)), cut, Micros(7));
@@ -17,7 +22,7 @@ fn add(cuts: &mut Cuts, source: u32, cycle: u64, ended: bool) -> String {
 
 #[test]
 fn an_entry_waits_for_the_slowest_slice() {
-    let mut cuts = Cuts::new([(0, 0), (1, 0)], Cycle::NONE, |_| false);
+    let mut cuts = Cuts::new([0, 1].map(slice), Cycle::NONE, |_| false);
     assert_eq!(add(&mut cuts, 0, 1, false), "");
     assert_eq!(add(&mut cuts, 0, 2, false), "");
     assert_eq!(add(&mut cuts, 1, 1, false), "1x2");
@@ -27,7 +32,7 @@ fn an_entry_waits_for_the_slowest_slice() {
 
 #[test]
 fn a_slice_that_ended_is_not_waited_for() {
-    let mut cuts = Cuts::new([(0, 0), (1, 0)], Cycle::NONE, |_| false);
+    let mut cuts = Cuts::new([0, 1].map(slice), Cycle::NONE, |_| false);
     assert_eq!(add(&mut cuts, 0, 1, false), "");
     assert_eq!(add(&mut cuts, 0, 2, false), "");
     assert_eq!(add(&mut cuts, 1, 1, true), "1x2 2x1");
@@ -36,7 +41,7 @@ fn a_slice_that_ended_is_not_waited_for() {
 
 #[test]
 fn an_entry_may_say_how_far_event_time_was() {
-    let mut cuts = Cuts::new([(0, 0), (1, 0)], Cycle::NONE, |_| false).marked(true);
+    let mut cuts = Cuts::new([0, 1].map(slice), Cycle::NONE, |_| false).marked(true);
     assert_eq!(add(&mut cuts, 1, 1, false), "");
     assert_eq!(add(&mut cuts, 0, 1, false), "1m[Micros(7), Micros(7)]");
 }
@@ -44,13 +49,13 @@ fn an_entry_may_say_how_far_event_time_was() {
 #[test]
 #[should_panic(expected = "in order")]
 fn a_slice_may_not_skip_a_cycle() {
-    let mut cuts = Cuts::new([(0, 0)], Cycle::NONE, |_| false);
+    let mut cuts = Cuts::new([0].map(slice), Cycle::NONE, |_| false);
     add(&mut cuts, 0, 2, false);
 }
 
 #[test]
 fn without_a_ledger_only_the_numbers_are_kept() {
-    let mut cuts = Cuts::new([(0, 0), (1, 0)], Cycle::NONE, |_| false);
+    let mut cuts = Cuts::new([0, 1].map(slice), Cycle::NONE, |_| false);
     let cut = |source, ended| Cut { source, slice: 0, position: 0, ended, idle: false };
     cuts.note(Cycle(1), cut(0, false));
     assert_eq!(cuts.complete(), Cycle::NONE);

@@ -36,8 +36,8 @@ fn cut(source: u32, slice: u32, position: u64) -> Cut {
 fn a_position_is_told_when_its_cycle_is_committed() {
     let (hears, deaf) =
         (Arc::new(Told::default()), Arc::new(Told { deaf: true, ..Told::default() }));
-    let sources: [(u32, Arc<dyn SourceFactory>); 2] =
-        [(0, Arc::clone(&hears) as _), (3, Arc::clone(&deaf) as _)];
+    let sources: [(StageIx, Arc<dyn SourceFactory>); 2] =
+        [(StageIx(0), Arc::clone(&hears) as _), (StageIx(3), Arc::clone(&deaf) as _)];
     let followed = Followed::new(sources, Cycle(2));
     let told = || std::mem::take(&mut *hears.told.lock().unwrap());
     followed.cut(Cycle(1), &cut(0, 0, 5));

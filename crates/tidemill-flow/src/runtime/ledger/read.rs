@@ -1,5 +1,6 @@
 //! What the files of a ledger say.
 
+use super::super::cuts::slice_of;
 use super::{Beginning, LedgerHead, Owner};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -7,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tidemill_env::Disk;
-use tidemill_types::{Cycle, Micros};
+use tidemill_types::{Cycle, Micros, SliceKey};
 use tidemill_wire::{
     journal,
     ledger::{Cut, LEDGER_VERSION, LedgerEntry},
@@ -27,7 +28,7 @@ pub(crate) struct Recorded {
     pub(crate) times: Vec<(Cycle, Micros)>,
     pub(crate) cuts: Vec<(Cycle, Cut)>,
     /// By cycle, source and slice: how far event time was, where that is recorded.
-    pub(crate) watermarks: BTreeMap<(Cycle, u32, u32), Micros>,
+    pub(crate) watermarks: BTreeMap<(Cycle, SliceKey), Micros>,
 }
 
 impl Recorded {
@@ -69,7 +70,7 @@ impl Recorded {
     /// The recorded cuts of one source slice after a cycle, in order. In those that were before it was
     /// there it is as it is `at_first`: it has nothing, and holds no event time back.
     pub(crate) fn of(&self, at_first: Cut, after: Cycle) -> VecDeque<(Cycle, Cut)> {
-        let is_mine = |cut: &Cut| (cut.source, cut.slice) == (at_first.source, at_first.slice);
+        let is_mine = |cut: &Cut| slice_of(cut) == slice_of(&at_first);
         let mine = self.cuts.iter().filter(|(cycle, cut)| *cycle > after && is_mine(cut));
         let first = self.cuts.iter().find(|(_, cut)| is_mine(cut)).map(|(cycle, _)| *cycle);
         let is_before = |cycle: &Cycle| *cycle > after && first.is_none_or(|first| *cycle < first);
@@ -201,7 +202,7 @@ fn read(bytes: &[u8], owner: &Owner) -> Result<(Recorded, u64), String> {
                 recorded.add((cycle, time), cuts)?;
             }
             LedgerEntry::Marked { cycle, time, cuts, watermarks } if index > 0 => {
-                let slices = cuts.iter().map(|cut| (cycle, cut.source, cut.slice));
+                let slices = cuts.iter().map(|cut| (cycle, slice_of(cut)));
                 recorded.watermarks.extend(slices.zip(watermarks));
                 recorded.add((cycle, time), cuts)?;
             }

@@ -6,10 +6,11 @@ use arrow_array::{ArrayRef, Int64Array};
 use arrow_ipc::reader::StreamReader;
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
-use tidemill_types::{Cycle, Micros, SliceId};
+use tidemill_types::{Cycle, LaneIx, LayoutVersion, LinkIx, Micros, SliceId};
 use tidemill_wire::compression::decompress;
 
-const ADDRESS: Address = Address { link: 3, lane: 1, input: 2, layout: 1 };
+const ADDRESS: Address =
+    Address { link: LinkIx(3), lane: LaneIx(1), input: 2, layout: LayoutVersion(1) };
 
 /// What was written in each call; a call takes so many bytes at most.
 #[derive(Clone)]
@@ -135,7 +136,7 @@ fn outgoing(shape: &Shape) -> Outgoing {
             block(Payload::Rows(rows(records)), Some(routing), 1..3)
         }
         Shape::End(cycle) => end(*cycle),
-        Shape::Credit(bytes) => Outgoing::Credit { link: 4, bytes: *bytes },
+        Shape::Credit(bytes) => Outgoing::Credit { link: LinkIx(4), bytes: *bytes },
         Shape::Bye => Outgoing::Bye,
     }
 }

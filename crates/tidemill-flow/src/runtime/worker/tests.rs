@@ -3,15 +3,16 @@
 use super::*;
 use crate::runtime::{inbox::Inbox, lane::LaneState};
 use tidemill_env::sync::atomic::AtomicBool;
+use tidemill_types::{LaneIx, LayoutVersion, StageIx, WorkerId};
 
 pub(super) fn lane(rank: u32) -> Arc<Lane> {
     Arc::new(Lane {
-        node: 0,
-        index: 0,
+        stage: StageIx(0),
+        index: LaneIx(0),
         slices: 0..1,
-        worker: 0,
+        worker: WorkerId(0),
         rank,
-        layout: 1,
+        layout: LayoutVersion(1),
         is_short: AtomicBool::new(false),
         state: Mutex::new(LaneState {
             inbox: Inbox::new(0, Cycle::FIRST),

@@ -10,7 +10,7 @@ fn look(source: &str, stage: &str, sink: &str) -> Result<(usize, String), String
     let descriptor = parse(&text, "j").map_err(|refused| refused.to_string())?;
     let options = PlanOptions::default();
     validate(&descriptor, &options, &World::real(), &Registry::default())
-        .map(|it| (it.planned.graph.nodes.len(), it.unchecked.unwrap_or_default()))
+        .map(|it| (it.planned.graph.stages.len(), it.unchecked.unwrap_or_default()))
         .map_err(|refused| refused.to_string())
 }
 
