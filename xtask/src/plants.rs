@@ -205,11 +205,14 @@ mod tests {
     fn each_plant_still_fits_the_code() {
         let root = root();
         let functions = functions_of_the_tests();
-        let mut names = BTreeSet::new();
+        let (mut names, mut misfits) = (BTreeSet::new(), Vec::new());
         for plant in plants() {
             assert!(names.insert(plant.name), "{} is there twice", plant.name);
-            let text = fs::read_to_string(root.join(plant.file)).unwrap();
-            assert_ne!(plant.planted(&text).unwrap(), text, "{} changes nothing", plant.name);
+            let text = fs::read_to_string(root.join(plant.file)).unwrap_or_default();
+            match plant.planted(&text) {
+                Ok(planted) => assert_ne!(planted, text, "{} changes nothing", plant.name),
+                Err(misfit) => misfits.push(misfit),
+            }
             // Whole jobs see what the crates below do.
             let is_of_jobs = plant.package == "tidemill-sim";
             assert!(is_of_jobs || plant.file.starts_with(&format!("crates/{}/", plant.package)));
@@ -218,6 +221,7 @@ mod tests {
                 assert!(functions.contains(*test), "{}: there is no test `{test}`", plant.name);
             }
         }
+        assert!(misfits.is_empty(), "{}", misfits.join("\n"));
     }
 
     #[test]

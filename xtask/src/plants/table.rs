@@ -139,8 +139,8 @@ const PLANTS: &[Plant] = &[
                 "    committer.cut",
             ),
             (
-                "    for (node, sink, cycle, held) in due {\n        did = true;\n        if cycle > held {\n            commit_sink(job, node, &sink, cycle)?;\n        }\n        committer.inner.lock().expect(\"no panic while held\").commit(job, node, cycle);\n    }\n",
-                "    for (node, sink, cycle, held) in due {\n        did = true;\n        if cycle > held {\n            commit_sink(job, node, &sink, cycle)?;\n        }\n        committer.inner.lock().expect(\"no panic while held\").commit(job, node, cycle);\n    }\n    record(job, ledger, &entries, complete)?;\n",
+                "    for (stage, sink, cycle, held) in due {\n        did = true;\n        if cycle > held {\n            commit_sink(job, stage, &sink, cycle)?;\n        }\n        committer.inner.lock().expect(\"no panic while held\").commit(job, stage, cycle);\n    }\n",
+                "    for (stage, sink, cycle, held) in due {\n        did = true;\n        if cycle > held {\n            commit_sink(job, stage, &sink, cycle)?;\n        }\n        committer.inner.lock().expect(\"no panic while held\").commit(job, stage, cycle);\n    }\n    record(job, ledger, &entries, complete)?;\n",
             ),
         ],
         caught_by: &["a_sink_has_nothing_that_the_ledger_does_not_hold"],
@@ -317,8 +317,8 @@ const PLANTS: &[Plant] = &[
         package: "tidemill-flow",
         file: "crates/tidemill-flow/src/engine/open.rs",
         changes: &[(
-            "            self.seek(plan, *node, source)?;\n",
-            "            let _unused = self.seek(plan, *node, &mut OpenSource {\n                slice: u32::MAX,\n                source: std::mem::replace(&mut source.source, open_sources(plan)?.remove(0).1.source),\n            });\n",
+            "            self.seek(plan, *stage, source)?;\n",
+            "            let _unused = self.seek(plan, *stage, &mut OpenSource {\n                slice: SliceId(u32::MAX),\n                source: std::mem::replace(&mut source.source, open_sources(plan)?.remove(0).1.source),\n            });\n",
         )],
         caught_by: &["a_job_that_was_killed_goes_on_from_its_checkpoint"],
     },
@@ -387,7 +387,7 @@ const PLANTS: &[Plant] = &[
         what: "A source slice that was idle takes event time back in a job that resumes.",
         package: "tidemill-flow",
         file: "crates/tidemill-flow/src/runtime/plan.rs",
-        changes: &[("watermarks[node].max(lowest);", "lowest;")],
+        changes: &[("watermarks[stage.index()].max(lowest);", "lowest;")],
         caught_by: &["event_time_of_a_resumed_job_does_not_go_back"],
     },
     Plant {

@@ -275,8 +275,8 @@ pub(super) const PLANTS: &[Plant] = &[
         package: "tidemill-flow",
         file: "crates/tidemill-flow/src/runtime/budget.rs",
         changes: &[(
-            "(0..self.stages.len()).map(|node| self.of(node)).sum();",
-            "(0..self.stages.len()).map(|node| self.of(node)).max()?;",
+            "self.ids().map(|stage| self.of(stage)).sum();",
+            "self.ids().map(|stage| self.of(stage)).max()?;",
         )],
         caught_by: &["the_states_of_all_stages_count_together"],
     },
